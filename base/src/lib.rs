@@ -1,0 +1,22 @@
+//! Identifiers, values, errors, checksums, clock and randomness shared by every layer.
+//!
+//! Nothing in this crate touches a device, a thread or the wall clock except through the traits
+//! it defines, so that a seeded simulation can replace all of them.
+
+pub mod bytes;
+pub mod checksum;
+pub mod clock;
+pub mod error;
+pub mod ids;
+pub mod rng;
+pub mod sync;
+pub mod value;
+
+pub use checksum::{Checksum, checksum};
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use error::{Error, ErrorKind, Result, SqlState};
+pub use ids::{
+    BLOCK_ROWS, ColumnId, CommitTs, RANGE_ROWS, RangeNo, RowId, StorageId, TableId, UPDATE_ROWS,
+    UPDATE_RANGES,
+};
+pub use value::{Interval, SqlType, Value};

@@ -1,0 +1,22 @@
+//! CONTRACT (helper `txn` replaces the bodies).
+//!
+//! Keys → row ids. For now a memory-resident multimap from a key's 64-bit hash to row ids, rebuilt
+//! at open; an SSD-resident index takes its place behind [`KeyIndex`]. It knows nothing of
+//! versions: it returns every row that has, or within the retention had, the key (or one whose
+//! hash collides); the caller reads the rows and decides.
+use strandline_base::RowId;
+
+pub trait KeyIndex: Send + Sync {
+    /// Adds an entry unless it is there, and appends to `others` the other rows under this hash
+    /// that were there before, atomically: of two concurrent adders at least one sees the other.
+    fn insert(&self, hash: u64, row: RowId, others: &mut Vec<RowId>);
+    /// Appends all rows under this hash.
+    fn lookup(&self, hash: u64, rows: &mut Vec<RowId>);
+    /// Removes an entry if it is there.
+    fn remove(&self, hash: u64, row: RowId);
+    fn len(&self) -> usize;
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    fn memory_bytes(&self) -> usize;
+}

@@ -1,0 +1,1 @@
+//! The memory-bounded cache of decoded frames. (Owner: table.)

@@ -1,0 +1,4 @@
+//! Lineage tables. See ARCHITECTURE.md.
+pub mod chunk;
+pub mod types;
+pub mod update_run;

@@ -1,0 +1,1 @@
+//! Runs of committed tail records sorted by row id. (Owner: table.)
