@@ -1,9 +1,31 @@
 //! Where bytes live: a [`Device`] is one flat directory of files; everything above it reads and
 //! writes through these two traits, so that a simulated device can tear, drop, fail and crash.
+//!
+//! Two devices are real: [`OsDevice`] (a directory of the operating system) and [`MemoryDevice`]
+//! (a database that lives and dies with its process). This crate is the only place in the engine
+//! that calls `std::fs`.
+//!
+//! What durability means here, for every implementation:
+//!
+//! 1. Bytes written are durable once a [`File::sync`] of the same file that began after the write
+//!    has returned; until then any part of them may be on the device or not.
+//! 2. A name created, removed or renamed is durable once [`Device::sync_directory`] has returned.
+//!    Syncing a file does not make its name durable, nor the other way round.
+//! 3. After a failed sync nothing may be assumed about the writes before it, not even if a later
+//!    sync succeeds.
 
 use std::fmt::Debug;
 use std::sync::Arc;
 use strandline_base::Result;
+
+mod memory;
+mod os;
+
+pub use memory::MemoryDevice;
+pub use os::OsDevice;
+
+/// The file that carries the writer's lock of a directory.
+pub const LOCK_FILE: &str = "lock";
 
 /// One directory of files on one tier. Names are plain file names without separators.
 pub trait Device: Send + Sync + Debug + 'static {
@@ -14,14 +36,15 @@ pub trait Device: Send + Sync + Debug + 'static {
     fn open(&self, name: &str) -> Result<Arc<dyn File>>;
     /// Removes a file. Open handles stay readable until dropped.
     fn remove(&self, name: &str) -> Result<()>;
-    /// Renames a file, replacing `to` if it exists.
+    /// Renames a file, replacing `to` if it exists. Open handles follow the file but keep
+    /// reporting the name they were opened by.
     fn rename(&self, from: &str, to: &str) -> Result<()>;
     /// The names of all files, sorted.
     fn list(&self) -> Result<Vec<String>>;
     /// Makes creations, removals and renames durable.
     fn sync_directory(&self) -> Result<()>;
     /// Takes the exclusive writer's lock on the whole directory for as long as the guard lives;
-    /// an error names the holder's process id.
+    /// an error (55006) names the holder's process id.
     fn lock(&self) -> Result<Box<dyn Send + Sync>>;
     /// Where this device is, for messages: a path or `memory`.
     fn location(&self) -> String;
@@ -44,6 +67,35 @@ pub trait File: Send + Sync + Debug + 'static {
         Ok(self.len()? == 0)
     }
     /// Cuts or extends (with zeros) the file to `len` bytes. Extending allocates the space, so
-    /// that later writes inside it cannot fail for want of room.
+    /// that later writes inside it cannot fail for want of room; if there is no room the error is
+    /// 53100 and the file keeps its length.
     fn set_len(&self, len: u64) -> Result<()>;
+}
+
+/// The error for the second opener of a directory. `holder` is absent when the holder has not
+/// written its process id yet.
+pub fn lock_held_error(location: &str, holder: Option<u32>) -> strandline_base::Error {
+    let holder = holder.map_or_else(
+        || "another process".to_owned(),
+        |pid| format!("process {pid}"),
+    );
+    strandline_base::Error::new(
+        strandline_base::ErrorKind::Unavailable,
+        strandline_base::SqlState::OBJECT_IN_USE,
+        format!("database directory \"{location}\" is in use by {holder}"),
+    )
+    .with_hint("One process writes a database at a time: end that process or connect through it.")
+}
+
+/// The error for a read that leaves the file: the file is shorter than its content says.
+pub fn short_read_error(
+    place: impl std::fmt::Display,
+    offset: u64,
+    wanted: usize,
+    len: u64,
+) -> strandline_base::Error {
+    strandline_base::Error::corrupt(
+        format!("{place} at offset {offset}"),
+        format!("{wanted} bytes expected, but the file ends at {len}"),
+    )
 }

@@ -1,0 +1,287 @@
+//! The operating system's files: positioned reads and writes, fdatasync, space allocated ahead,
+//! and an advisory lock that dies with its process.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{Access, FallocateFlags, FlockOperation};
+use strandline_base::{Error, ErrorKind, Result, SqlState};
+
+use crate::{Device, File, LOCK_FILE, lock_held_error, short_read_error};
+
+/// Zeros written at a time where the file system cannot allocate space by itself.
+const ZERO_CHUNK_BYTES: usize = 1 << 20;
+
+/// A directory of the operating system.
+#[derive(Debug)]
+pub struct OsDevice {
+    path: PathBuf,
+}
+
+impl OsDevice {
+    /// Opens the directory `path`, creating it (and its parents, all synced) if it is missing.
+    ///
+    /// # Errors
+    /// 58P01 or 58030 naming the path if it cannot be created, 55000 if it is not a directory or
+    /// cannot be written.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        match fs::metadata(path) {
+            Ok(found) if !found.is_dir() => {
+                return Err(Error::invalid(
+                    SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                    format!("\"{}\" is a file, not a database directory", path.display()),
+                )
+                .with_hint("A database is a directory: give the path of one, or of a new one."));
+            }
+            Ok(_) => {}
+            Err(e) if e.kind() == io::ErrorKind::NotFound => create_directory(path)?,
+            Err(e) => return Err(path_error(path, &e)),
+        }
+        rustix::fs::access(path, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK)
+            .map_err(|e| path_error(path, &e.into()))?;
+        Ok(Self {
+            path: path.to_owned(),
+        })
+    }
+
+    fn full(&self, name: &str) -> PathBuf {
+        debug_assert!(
+            !name.is_empty() && name != "." && name != ".." && !name.contains('/'),
+            "a file name has no separators"
+        );
+        self.path.join(name)
+    }
+
+    fn handle(&self, name: &str, file: fs::File) -> Arc<dyn File> {
+        Arc::new(OsFile {
+            file,
+            name: name.to_owned(),
+            path: self.full(name),
+        })
+    }
+
+    fn error(&self, name: &str, e: &io::Error) -> Error {
+        path_error(&self.full(name), e)
+    }
+}
+
+/// An I/O error at `path`; one for want of permission says so in the user's words.
+fn path_error(path: &Path, e: &io::Error) -> Error {
+    match e.kind() {
+        io::ErrorKind::PermissionDenied => Error::new(
+            ErrorKind::Unavailable,
+            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+            format!("no permission to read and write \"{}\"", path.display()),
+        )
+        .with_hint("Give this user read and write permission on the database directory."),
+        io::ErrorKind::ReadOnlyFilesystem => Error::new(
+            ErrorKind::Unavailable,
+            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+            format!("\"{}\" is on a read-only file system", path.display()),
+        )
+        .with_hint("Copy the database to, or remount it on, a file system that can be written."),
+        _ => Error::io(format!("\"{}\"", path.display()), e),
+    }
+}
+
+/// Creates `path` with its missing parents and makes every new name durable.
+fn create_directory(path: &Path) -> Result<()> {
+    let mut parents_to_sync = Vec::new();
+    for ancestor in path.ancestors() {
+        if ancestor.as_os_str().is_empty() || ancestor.exists() {
+            break;
+        }
+        let parent = match ancestor.parent() {
+            Some(p) if !p.as_os_str().is_empty() => p,
+            _ => Path::new("."),
+        };
+        parents_to_sync.push(parent);
+    }
+    fs::create_dir_all(path)
+        .map_err(|e| path_error(path, &e).context("cannot create the database directory"))?;
+    for parent in parents_to_sync.iter().rev() {
+        fs::File::open(parent)
+            .and_then(|d| d.sync_all())
+            .map_err(|e| path_error(parent, &e))?;
+    }
+    Ok(())
+}
+
+impl Device for OsDevice {
+    fn create(&self, name: &str) -> Result<Arc<dyn File>> {
+        let file = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(self.full(name))
+            .map_err(|e| self.error(name, &e))?;
+        Ok(self.handle(name, file))
+    }
+
+    fn open(&self, name: &str) -> Result<Arc<dyn File>> {
+        let file = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(self.full(name))
+            .map_err(|e| self.error(name, &e))?;
+        Ok(self.handle(name, file))
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        fs::remove_file(self.full(name)).map_err(|e| self.error(name, &e))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        fs::rename(self.full(from), self.full(to)).map_err(|e| self.error(from, &e))
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path).map_err(|e| path_error(&self.path, &e))? {
+            let entry = entry.map_err(|e| path_error(&self.path, &e))?;
+            let kind = entry
+                .file_type()
+                .map_err(|e| path_error(&entry.path(), &e))?;
+            if !kind.is_dir() {
+                names.push(entry.file_name().to_string_lossy().into_owned());
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn sync_directory(&self) -> Result<()> {
+        fs::File::open(&self.path)
+            .and_then(|d| d.sync_all())
+            .map_err(|e| path_error(&self.path, &e))
+    }
+
+    fn lock(&self) -> Result<Box<dyn Send + Sync>> {
+        let mut file = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(self.full(LOCK_FILE))
+            .map_err(|e| self.error(LOCK_FILE, &e))?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let mut holder = String::new();
+                // A holder that cannot be read is still a holder: the message then has no id.
+                let _ = file.read_to_string(&mut holder);
+                return Err(lock_held_error(
+                    &self.location(),
+                    holder.trim().parse().ok(),
+                ));
+            }
+            Err(e) => return Err(self.error(LOCK_FILE, &e.into())),
+        }
+        file.set_len(0)
+            .and_then(|()| file.write_all(format!("{}\n", std::process::id()).as_bytes()))
+            .map_err(|e| self.error(LOCK_FILE, &e))?;
+        Ok(Box::new(OsLock { file }))
+    }
+
+    fn location(&self) -> String {
+        self.path.display().to_string()
+    }
+}
+
+/// The held lock; the kernel releases it with the last handle, also when the process is killed.
+struct OsLock {
+    file: fs::File,
+}
+
+impl Drop for OsLock {
+    fn drop(&mut self) {
+        // Only the message of a later opener depends on the content, never the lock itself.
+        let _ = self.file.set_len(0);
+    }
+}
+
+#[derive(Debug)]
+struct OsFile {
+    file: fs::File,
+    name: String,
+    path: PathBuf,
+}
+
+impl OsFile {
+    fn error(&self, e: &io::Error) -> Error {
+        path_error(&self.path, e)
+    }
+
+    /// Allocates `[from, to)` by writing zeros, where the file system has no other way.
+    fn write_zeros(&self, from: u64, to: u64) -> io::Result<()> {
+        let zeros = vec![0u8; ZERO_CHUNK_BYTES.min((to - from) as usize)];
+        let mut at = from;
+        while at < to {
+            let n = ((to - at) as usize).min(zeros.len());
+            self.file.write_all_at(&zeros[..n], at)?;
+            at += n as u64;
+        }
+        Ok(())
+    }
+
+    fn allocate(&self, from: u64, to: u64) -> io::Result<()> {
+        use rustix::io::Errno;
+        match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), from, to - from) {
+            Ok(()) => Ok(()),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.write_zeros(from, to),
+            Err(e) => Err(e.into()),
+        }
+    }
+}
+
+impl File for OsFile {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        self.file.read_exact_at(buf, offset).map_err(|e| {
+            if e.kind() == io::ErrorKind::UnexpectedEof {
+                let len = self.file.metadata().map_or(0, |m| m.len());
+                short_read_error(
+                    format!("\"{}\"", self.path.display()),
+                    offset,
+                    buf.len(),
+                    len,
+                )
+            } else {
+                self.error(&e)
+            }
+        })
+    }
+
+    fn write_all_at(&self, buf: &[u8], offset: u64) -> Result<()> {
+        self.file
+            .write_all_at(buf, offset)
+            .map_err(|e| self.error(&e))
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.file.sync_data().map_err(|e| self.error(&e))
+    }
+
+    fn len(&self) -> Result<u64> {
+        Ok(self.file.metadata().map_err(|e| self.error(&e))?.len())
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        let old = self.len()?;
+        if len <= old {
+            return self.file.set_len(len).map_err(|e| self.error(&e));
+        }
+        self.allocate(old, len).map_err(|e| {
+            // Give back what was allocated in part; the first error is the one to report.
+            let _ = self.file.set_len(old);
+            self.error(&e)
+        })
+    }
+}
