@@ -1,1 +1,65 @@
-fn main() {}
+//! `cargo xtask`: chores of the workspace that are not worth a shell script.
+//!
+//! The one command so far is `tidy`, the house rules that neither the compiler, rustfmt nor clippy
+//! can check. It reads files only; nothing is ever rewritten.
+
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: cargo xtask tidy [ROOT]
+
+Checks the house rules over every crate of the workspace at ROOT (default: this workspace) and
+prints one line per violation. CONTRIBUTING.md lists the rules. Exit code 1: there are violations.";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments
+        .iter()
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .as_slice()
+    {
+        ["tidy"] => run_tidy(&workspace_root()),
+        ["tidy", root] => run_tidy(Path::new(root)),
+        _ => {
+            eprintln!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run_tidy(root: &Path) -> ExitCode {
+    let report = match tidy::check_workspace(root) {
+        Ok(report) => report,
+        Err(error) => {
+            eprintln!("tidy: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    for note in &report.notes {
+        println!("note: {note}");
+    }
+    for violation in &report.violations {
+        println!("{violation}");
+    }
+    println!(
+        "tidy: {} files, {} violations",
+        report.files,
+        report.violations.len()
+    );
+    if report.violations.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn workspace_root() -> PathBuf {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest
+        .parent()
+        .expect("xtask is a folder of the workspace")
+        .to_path_buf()
+}

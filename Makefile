@@ -1,0 +1,33 @@
+# The two commands: `make demo` and `make test`. The rest are test's steps.
+CARGO ?= cargo
+# The rivals' engines are compiled only by the benchmarks that compare with them.
+PACKAGES := --workspace --exclude strandline-bench-rivals
+# Crates with models for the shuttle scheduler (tests named `shuttle`).
+MODELS := -p strandline-txn
+
+.PHONY: demo test format lint tidy unit models
+
+demo:
+	$(CARGO) run --release -p strandline-cli -- demo
+
+test: format tidy lint unit models
+
+format:
+	$(CARGO) fmt --all --check
+
+tidy:
+	$(CARGO) xtask tidy
+
+lint:
+	$(CARGO) clippy $(PACKAGES) --all-targets -- -D warnings
+
+# Unit, integration and documentation tests.
+unit:
+	$(CARGO) test $(PACKAGES)
+
+# Interleavings of the lock-free protocols, explored by a controlled scheduler. Another cfg means
+# another build of the dependencies, hence a target directory of its own.
+models: export RUSTFLAGS = --cfg shuttle
+models: export CARGO_TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)/shuttle
+models:
+	$(CARGO) test $(MODELS) shuttle

@@ -1,0 +1,230 @@
+//! Paths that only named places may use, each with its replacement.
+//!
+//! The engine must run under a simulated device, clock and schedule, so it reaches none of them
+//! directly. Satellites (`cli`, `sim`, `tests`, `bench`, `xtask`) and test code are free except
+//! where a rule says otherwise.
+
+use super::Violation;
+use super::source::SourceFile;
+
+/// A path that is banned.
+struct Ban {
+    /// Matched in code at the start of an identifier.
+    path: &'static str,
+    /// The folders that the ban is for.
+    folders: &'static [&'static str],
+    /// Whether it holds for test code too.
+    in_tests: bool,
+    replacement: &'static str,
+}
+
+/// Everything whose behaviour a simulation must be able to repeat.
+const ENGINE: &[&str] = &[
+    "base", "device", "storage", "txn", "index", "table", "engine", "sql",
+];
+const ENGINE_WITHOUT_DEVICE: &[&str] =
+    &["base", "storage", "txn", "index", "table", "engine", "sql"];
+const ALL: &[&str] = &[
+    "base",
+    "device",
+    "storage",
+    "txn",
+    "index",
+    "table",
+    "engine",
+    "sql",
+    "cli",
+    "sim",
+    "tests",
+    "bench",
+    "bench/rivals",
+    "xtask",
+];
+
+const fn ban(
+    path: &'static str,
+    folders: &'static [&'static str],
+    in_tests: bool,
+    replacement: &'static str,
+) -> Ban {
+    Ban {
+        path,
+        folders,
+        in_tests,
+        replacement,
+    }
+}
+
+const FILES: &str = "go through the injected `Device`";
+const RANDOM: &str = "take a seeded `strandline_base::rng::Rng`";
+const THREADS: &str =
+    "let the owner of threads run it, or add the place to EXCEPTIONS with a reason";
+
+const BANS: &[Ban] = &[
+    ban("SystemTime::now", ALL, true, "take the injected `Clock`"),
+    ban("Utc::now", ALL, true, "take the injected `Clock`"),
+    ban("Local::now", ALL, true, "take the injected `Clock`"),
+    ban("Instant::now", ENGINE, true, "take the injected `Clock`"),
+    ban("thread::spawn", ENGINE, false, THREADS),
+    ban("thread::Builder", ENGINE, false, THREADS),
+    ban("thread::scope", ENGINE, false, THREADS),
+    ban("tokio::spawn", ENGINE, false, THREADS),
+    ban("spawn_blocking", ENGINE, false, THREADS),
+    ban(
+        "thread::sleep",
+        ENGINE,
+        true,
+        "wait on a condition variable or a channel",
+    ),
+    ban("fs::", ENGINE_WITHOUT_DEVICE, false, FILES),
+    ban("std::fs", ENGINE_WITHOUT_DEVICE, false, FILES),
+    ban("rustix", ENGINE_WITHOUT_DEVICE, false, FILES),
+    ban("rand::", ENGINE, true, RANDOM),
+    ban("fastrand::", ENGINE, true, RANDOM),
+    ban("getrandom", ENGINE, true, RANDOM),
+    ban("RandomState::new", ENGINE, true, RANDOM),
+];
+
+/// A place that may use a banned path.
+pub struct Exception {
+    path: &'static str,
+    /// The file, or a folder of files if it ends with a slash.
+    place: &'static str,
+    reason: &'static str,
+}
+
+/// The places, with their reasons.
+pub const EXCEPTIONS: &[Exception] = &[Exception {
+    path: "SystemTime::now",
+    place: "base/src/clock.rs",
+    reason: "the one implementation of `Clock` that reads the operating system's",
+}];
+
+/// Uses of banned paths outside the places that may, and exceptions nobody needs any more.
+pub fn check(files: &[SourceFile], exceptions: &[Exception]) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    let mut used = vec![false; exceptions.len()];
+    for file in files {
+        for ban in BANS
+            .iter()
+            .filter(|ban| ban.folders.contains(&file.folder()))
+        {
+            for at in occurrences(file, ban) {
+                let exception = exceptions
+                    .iter()
+                    .position(|e| e.covers(ban.path, &file.path));
+                if let Some(i) = exception {
+                    used[i] = true;
+                    continue;
+                }
+                let message = format!("`{}` is banned here: {}", ban.path, ban.replacement);
+                violations.push(Violation::new(&file.path, file.line(at), "banned", message));
+            }
+        }
+    }
+    for (exception, _) in exceptions.iter().zip(used).filter(|(_, used)| !used) {
+        let Exception {
+            path,
+            place,
+            reason,
+        } = exception;
+        let message = format!("nothing in {place} uses `{path}` ({reason}): remove the entry");
+        violations.push(Violation::new(
+            "xtask/src/tidy/banned.rs",
+            1,
+            "banned",
+            message,
+        ));
+    }
+    violations
+}
+
+impl Exception {
+    fn covers(&self, path: &str, file: &str) -> bool {
+        let inside = self.place.ends_with('/') && file.starts_with(self.place);
+        self.path == path && (inside || self.place == file)
+    }
+}
+
+fn occurrences<'a>(file: &'a SourceFile, ban: &'a Ban) -> impl Iterator<Item = usize> + 'a {
+    file.code
+        .match_indices(ban.path)
+        .map(|(at, _)| at)
+        .filter(|&at| {
+            let is_word = |c: char| c == '_' || c.is_alphanumeric();
+            let starts = !file.code[..at].ends_with(is_word);
+            let ends =
+                ban.path.ends_with(':') || !file.code[at + ban.path.len()..].starts_with(is_word);
+            starts && ends && (ban.in_tests || !file.in_test(at))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_text(path: &str, text: &str) -> Vec<String> {
+        let files = [SourceFile::new(path, text)];
+        check(&files, &[]).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn clocks_are_injected() {
+        let found = check_text("txn/src/a.rs", "\nlet t = std::time::SystemTime::now();");
+        assert_eq!(found.len(), 1);
+        assert!(found[0].starts_with("txn/src/a.rs:2: [banned] `SystemTime::now`"));
+        assert_eq!(check_text("txn/src/a.rs", "Instant::now()").len(), 1);
+        assert_eq!(
+            check_text("txn/src/tests.rs", "Instant::now()").len(),
+            1,
+            "tests too"
+        );
+        assert!(check_text("bench/src/a.rs", "Instant::now()").is_empty());
+        assert!(
+            check_text(
+                "txn/src/a.rs",
+                "// Instant::now()\nlet a = \"Instant::now\";"
+            )
+            .is_empty()
+        );
+    }
+
+    #[test]
+    fn files_belong_to_the_device_and_tests_are_free() {
+        assert!(!check_text("table/src/a.rs", "use std::fs;").is_empty());
+        assert!(!check_text("table/src/a.rs", "use std::{fs, io}; fs::read(p)").is_empty());
+        assert!(check_text("device/src/a.rs", "std::fs::read(p)").is_empty());
+        assert!(check_text("table/src/tests.rs", "std::fs::read(p)").is_empty());
+        assert!(check_text("table/src/a.rs", "offs::read(p); my_std::fsx()").is_empty());
+    }
+
+    #[test]
+    fn threads_and_randomness() {
+        assert_eq!(
+            check_text("engine/src/a.rs", "std::thread::spawn(f)").len(),
+            1
+        );
+        assert!(check_text("engine/src/a/tests.rs", "std::thread::spawn(f)").is_empty());
+        assert_eq!(
+            check_text("engine/src/a/tests.rs", "thread::sleep(d)").len(),
+            1
+        );
+        assert_eq!(check_text("sql/src/a.rs", "rand::random()").len(), 1);
+        assert!(check_text("sql/src/a.rs", "operand::f()").is_empty());
+    }
+
+    #[test]
+    fn exceptions_cover_their_place_only_and_must_be_needed() {
+        let exceptions = [Exception {
+            path: "thread::spawn",
+            place: "engine/src/m/",
+            reason: "maintenance",
+        }];
+        let user = SourceFile::new("engine/src/m/a.rs", "thread::spawn(f)");
+        let other = SourceFile::new("engine/src/n.rs", "thread::spawn(f)");
+        assert!(check(&[user], &exceptions).is_empty());
+        let found = check(&[other], &exceptions);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[1].message.contains("remove the entry"));
+    }
+}

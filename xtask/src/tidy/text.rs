@@ -1,0 +1,114 @@
+//! Rules about single lines and the head of a file.
+
+use super::Violation;
+use super::source::{SourceFile, words};
+
+const WIDTH: usize = 100;
+
+/// Checks header, width, ASCII, `unsafe` and unfinished work.
+pub fn check(file: &SourceFile) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    let mut report = |line, rule, message: &str| {
+        violations.push(Violation::new(&file.path, line, rule, message));
+    };
+    if !file.text.trim_start().starts_with("//!") {
+        report(
+            1,
+            "header",
+            "open the file with a `//!` comment: purpose, invariants, lock order",
+        );
+    }
+    for (i, line) in file.text.lines().enumerate() {
+        let columns = line.chars().count();
+        if columns > WIDTH && !line.contains("://") {
+            report(
+                i + 1,
+                "width",
+                &format!("{columns} columns, the limit is {WIDTH}"),
+            );
+        }
+    }
+    for (i, line) in file.code.lines().enumerate() {
+        if let Some(c) = line.chars().find(|c| !c.is_ascii()) {
+            report(i + 1, "ascii", &format!("`{c}` in code: write it in ASCII"));
+        }
+    }
+    for (at, word) in words(&file.code) {
+        match word {
+            "unsafe" => report(
+                file.line(at),
+                "unsafe",
+                "no unsafe code: use a library or a copy",
+            ),
+            "todo" | "unimplemented" if file.code[at + word.len()..].starts_with('!') => {
+                let message = format!("`{word}!` panics at run time: finish it or return an error");
+                report(file.line(at), "unfinished", &message);
+            }
+            _ => {}
+        }
+    }
+    for (at, word) in words(&file.comments) {
+        let is_marker = matches!(word, "TODO" | "FIXME" | "XXX" | "HACK");
+        if is_marker && !names_issue(&file.comments[at + word.len()..]) {
+            let message = format!("`{word}` without an issue: write `TODO(#12)` or do it now");
+            report(file.line(at), "unfinished", &message);
+        }
+    }
+    violations
+}
+
+fn names_issue(after: &str) -> bool {
+    after
+        .strip_prefix("(#")
+        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_text(text: &str) -> Vec<String> {
+        check(&SourceFile::new("a/src/b.rs", text))
+            .iter()
+            .map(ToString::to_string)
+            .collect()
+    }
+
+    #[test]
+    fn header() {
+        assert!(check_text("//! Purpose.\n").is_empty());
+        assert_eq!(check_text("// Purpose.\n").len(), 1);
+        assert_eq!(check_text("").len(), 1);
+    }
+
+    #[test]
+    fn width_counts_characters_and_spares_addresses() {
+        let line = |n: usize| format!("//! {}\n", "\u{e9}".repeat(n - 4));
+        assert!(check_text(&line(100)).is_empty());
+        assert!(check_text(&line(101))[0].starts_with("a/src/b.rs:1: [width] 101 columns"));
+        assert!(check_text(&format!("//! https://{}\n", "x".repeat(100))).is_empty());
+    }
+
+    #[test]
+    fn non_ascii_is_for_strings_and_comments() {
+        assert!(check_text("//! \u{2190}\nconst A: &str = \"\u{2190}\"; // \u{2190}\n").is_empty());
+        let found = check_text("//! A.\nlet \u{3b1} = 1;\n");
+        assert!(found[0].starts_with("a/src/b.rs:2: [ascii]"));
+    }
+
+    #[test]
+    fn unfinished_work_needs_an_issue() {
+        assert!(check_text("//! A.\n// TODO(#7): later\nlet todo = 1;\n").is_empty());
+        assert!(check_text("//! A.\nlet a = \"TODO\";\n").is_empty());
+        assert_eq!(check_text("//! A.\n// TODO: later\n").len(), 1);
+        assert_eq!(check_text("//! A.\n// FIXME(me)\n").len(), 1);
+        assert_eq!(check_text("//! A.\nfn f() { todo!() }\n").len(), 1);
+        assert_eq!(check_text("//! A.\nfn f() { unimplemented!() }\n").len(), 1);
+    }
+
+    #[test]
+    fn no_unsafe_code() {
+        assert!(check_text("//! unsafe\n#![deny(unsafe_code)]\n").is_empty());
+        assert_eq!(check_text("//! A.\nunsafe { f() }\n").len(), 1);
+    }
+}
