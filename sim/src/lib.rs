@@ -1,1 +1,12 @@
+//! Simulation of what the engine runs on, so that tests decide what goes wrong and can repeat it.
+//!
+//! [`SimDisk`] is a disk that separates what was written from what is durable: it crashes at a
+//! chosen operation, tears and drops unsynced sectors, fails writes and syncs, fills up and flips
+//! bits, all from a seed. [`SimDevice`] is the [`strandline_device::Device`] on it.
 
+mod disk;
+mod inode;
+mod sim_device;
+
+pub use disk::{CrashStyle, SimDisk};
+pub use sim_device::SimDevice;
