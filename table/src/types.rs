@@ -1,51 +1,419 @@
-//! CONTRACT (helper `chunk` replaces the bodies). SQL types ↔ Arrow arrays ↔ `Value`s ↔ words.
-use arrow_array::ArrayRef;
-use arrow_schema::DataType;
-use strandline_base::{Result, SqlType, Value};
+//! SQL types ↔ Arrow arrays ↔ single [`Value`]s ↔ the words and bytes of tail pages.
+//!
+//! One column has one SQL type, one Arrow type ([`arrow_type`]) and one physical form in tail
+//! pages ([`physical`]). Every conversion between the four lives here, so that the tail, the
+//! chunks, the log and the update runs cannot disagree about a value's bits.
+//!
+//! Invariants:
+//! * a value that goes through an array, a word, two words or bytes comes back bit for bit (also
+//!   NaNs and −0.0);
+//! * reading a word from an array ([`word_at`]) or a value from a word allocates nothing.
+
+use arrow_array::builder::{
+    BinaryViewBuilder, BooleanBuilder, FixedSizeBinaryBuilder, PrimitiveBuilder, StringViewBuilder,
+};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    ArrowPrimitiveType, Date32Type, Decimal64Type, Decimal128Type, Float32Type, Float64Type,
+    Int16Type, Int32Type, Int64Type, IntervalMonthDayNanoType, Time64MicrosecondType,
+    TimestampMicrosecondType,
+};
+use arrow_array::{Array, ArrayRef};
+use arrow_buffer::IntervalMonthDayNano;
+use arrow_schema::{DataType, IntervalUnit, TimeUnit};
+use std::cmp::Ordering;
+use std::sync::Arc;
+use strandline_base::{Error, Interval, Result, SqlType, Value};
+
+#[cfg(test)]
+mod tests;
+
+/// Decimal digits up to which `numeric` is held in 64 bits.
+pub const NUMERIC_WORD_PRECISION: u8 = 18;
 
 /// How tail pages hold a value of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Physical {
-    /// one 64-bit word (bool, integers, floats by bits, dates, times, numeric(p ≤ 18))
+    /// One 64-bit word (bool, integers, floats by bits, dates, times, numeric(p ≤ 18)).
     Word,
-    /// two words (numeric(p > 18), interval, uuid)
+    /// Two words (numeric(p > 18), interval, uuid).
     Wide,
-    /// bytes (text, varchar, char, bytea, json)
+    /// Bytes (text, varchar, char, bytea, json).
     Bytes,
 }
 
-pub fn physical(_t: SqlType) -> Physical {
-    todo!()
+/// The physical form of a type in tail pages.
+pub fn physical(t: SqlType) -> Physical {
+    match t {
+        SqlType::Boolean
+        | SqlType::SmallInt
+        | SqlType::Integer
+        | SqlType::BigInt
+        | SqlType::Real
+        | SqlType::Double
+        | SqlType::Date
+        | SqlType::Time
+        | SqlType::Timestamp
+        | SqlType::TimestampTz => Physical::Word,
+        SqlType::Numeric { precision, .. } if precision <= NUMERIC_WORD_PRECISION => Physical::Word,
+        SqlType::Numeric { .. } | SqlType::Interval | SqlType::Uuid => Physical::Wide,
+        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Bytea | SqlType::Json => {
+            Physical::Bytes
+        }
+    }
 }
-/// Boolean→Boolean, SmallInt→Int16, Integer→Int32, BigInt→Int64, Real→Float32, Double→Float64,
-/// Numeric p≤18→Decimal64, else Decimal128, Text/Varchar/Char/Json→Utf8View, Bytea→BinaryView,
-/// Date→Date32, Time→Time64(µs), Timestamp→Timestamp(µs,None),
-/// TimestampTz→Timestamp(µs,"+00:00"), Interval→IntervalMonthDayNano, Uuid→FixedSizeBinary(16).
-pub fn arrow_type(_t: SqlType) -> DataType {
-    todo!()
+
+/// The Arrow type of a column: text as `Utf8View`, bytea as `BinaryView`, numeric(p ≤ 18) as
+/// `Decimal64`, timestamps in microseconds (with time zone: "+00:00").
+pub fn arrow_type(t: SqlType) -> DataType {
+    match t {
+        SqlType::Boolean => DataType::Boolean,
+        SqlType::SmallInt => DataType::Int16,
+        SqlType::Integer => DataType::Int32,
+        SqlType::BigInt => DataType::Int64,
+        SqlType::Real => DataType::Float32,
+        SqlType::Double => DataType::Float64,
+        SqlType::Numeric { precision, scale } if precision <= NUMERIC_WORD_PRECISION => {
+            DataType::Decimal64(precision, scale as i8)
+        }
+        SqlType::Numeric { precision, scale } => DataType::Decimal128(precision, scale as i8),
+        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json => {
+            DataType::Utf8View
+        }
+        SqlType::Bytea => DataType::BinaryView,
+        SqlType::Date => DataType::Date32,
+        SqlType::Time => DataType::Time64(TimeUnit::Microsecond),
+        SqlType::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
+        SqlType::TimestampTz => {
+            DataType::Timestamp(TimeUnit::Microsecond, Some(Arc::from("+00:00")))
+        }
+        SqlType::Interval => DataType::Interval(IntervalUnit::MonthDayNano),
+        SqlType::Uuid => DataType::FixedSizeBinary(16),
+    }
 }
-/// The value at `row` of an array of `arrow_type(t)`.
-pub fn value_at(_t: SqlType, _array: &ArrayRef, _row: usize) -> Value {
-    todo!()
+
+/// The value at `row` of an array of [`arrow_type`]`(t)`.
+///
+/// # Panics
+/// If the array has another type or `row` is out of bounds.
+pub fn value_at(t: SqlType, array: &ArrayRef, row: usize) -> Value {
+    if array.is_null(row) {
+        return Value::Null;
+    }
+    match t {
+        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json => {
+            Value::Text(array.as_string_view().value(row).into())
+        }
+        SqlType::Bytea => Value::Bytea(array.as_binary_view().value(row).into()),
+        _ if physical(t) == Physical::Wide => value_of_wide(t, wide_of_valid(t, array, row)),
+        _ => value_of_word(t, word_of_valid(t, array, row)),
+    }
 }
-/// An array of `arrow_type(t)`; a value of another type is an internal error.
-pub fn array_of(_t: SqlType, _values: &[Value]) -> Result<ArrayRef> {
-    todo!()
+
+/// The word at `row` of an array of a [`Physical::Word`] type; `None` for NULL.
+///
+/// # Panics
+/// If the array has another type or `row` is out of bounds.
+pub fn word_at(t: SqlType, array: &ArrayRef, row: usize) -> Option<u64> {
+    array.is_valid(row).then(|| word_of_valid(t, array, row))
 }
-/// Word of a `Physical::Word` value (i64 sign-extended, floats by bits); None for NULL.
-pub fn word_of(_v: &Value) -> Option<u64> {
-    todo!()
+
+/// The two words at `row` of an array of a [`Physical::Wide`] type; `None` for NULL.
+///
+/// # Panics
+/// If the array has another type or `row` is out of bounds.
+pub fn wide_at(t: SqlType, array: &ArrayRef, row: usize) -> Option<[u64; 2]> {
+    array.is_valid(row).then(|| wide_of_valid(t, array, row))
 }
-pub fn value_of_word(_t: SqlType, _word: u64) -> Value {
-    todo!()
+
+/// The bytes at `row` of an array of a [`Physical::Bytes`] type; `None` for NULL.
+///
+/// # Panics
+/// If the array has another type or `row` is out of bounds.
+pub fn bytes_at(t: SqlType, array: &ArrayRef, row: usize) -> Option<&[u8]> {
+    array.is_valid(row).then(|| match t {
+        SqlType::Bytea => array.as_binary_view().value(row),
+        _ => array.as_string_view().value(row).as_bytes(),
+    })
 }
-/// Little-endian halves (low, high) of a `Physical::Wide` value.
-pub fn wide_of(_v: &Value) -> Option<[u64; 2]> {
-    todo!()
+
+fn native<P: ArrowPrimitiveType>(array: &ArrayRef, row: usize) -> P::Native {
+    array.as_primitive::<P>().value(row)
 }
-pub fn value_of_wide(_t: SqlType, _words: [u64; 2]) -> Value {
-    todo!()
+
+fn word_of_valid(t: SqlType, array: &ArrayRef, row: usize) -> u64 {
+    match t {
+        SqlType::Boolean => u64::from(array.as_boolean().value(row)),
+        SqlType::SmallInt => i64::from(native::<Int16Type>(array, row)) as u64,
+        SqlType::Integer => i64::from(native::<Int32Type>(array, row)) as u64,
+        SqlType::BigInt => native::<Int64Type>(array, row) as u64,
+        SqlType::Real => u64::from(native::<Float32Type>(array, row).to_bits()),
+        SqlType::Double => native::<Float64Type>(array, row).to_bits(),
+        SqlType::Numeric { .. } => native::<Decimal64Type>(array, row) as u64,
+        SqlType::Date => i64::from(native::<Date32Type>(array, row)) as u64,
+        SqlType::Time => native::<Time64MicrosecondType>(array, row) as u64,
+        SqlType::Timestamp | SqlType::TimestampTz => {
+            native::<TimestampMicrosecondType>(array, row) as u64
+        }
+        _ => unreachable!("{t} is not held in one word"),
+    }
 }
-pub fn value_of_bytes(_t: SqlType, _bytes: &[u8]) -> Result<Value> {
-    todo!()
+
+fn wide_of_valid(t: SqlType, array: &ArrayRef, row: usize) -> [u64; 2] {
+    match t {
+        SqlType::Numeric { .. } => halves(native::<Decimal128Type>(array, row) as u128),
+        SqlType::Interval => {
+            let v = native::<IntervalMonthDayNanoType>(array, row);
+            interval_words(Interval {
+                months: v.months,
+                days: v.days,
+                nanos: v.nanoseconds,
+            })
+        }
+        SqlType::Uuid => {
+            let bytes = array.as_fixed_size_binary().value(row);
+            halves(u128::from_le_bytes(
+                bytes.try_into().expect("uuid arrays hold 16 bytes"),
+            ))
+        }
+        _ => unreachable!("{t} is not held in two words"),
+    }
+}
+
+fn halves(v: u128) -> [u64; 2] {
+    [v as u64, (v >> 64) as u64]
+}
+
+fn whole(words: [u64; 2]) -> u128 {
+    u128::from(words[0]) | (u128::from(words[1]) << 64)
+}
+
+fn interval_words(v: Interval) -> [u64; 2] {
+    [
+        u64::from(v.months as u32) | (u64::from(v.days as u32) << 32),
+        v.nanos as u64,
+    ]
+}
+
+fn wrong_value(t: SqlType, v: &Value) -> Error {
+    Error::internal(format!("a value of type {t} was expected, got {v:?}"))
+}
+
+macro_rules! build_primitive {
+    ($t:expr, $values:expr, $arrow:ty, $pattern:pat => $native:expr) => {{
+        let mut b =
+            PrimitiveBuilder::<$arrow>::with_capacity($values.len()).with_data_type(arrow_type($t));
+        for v in $values {
+            match v {
+                Value::Null => b.append_null(),
+                $pattern => b.append_value($native),
+                other => return Err(wrong_value($t, other)),
+            }
+        }
+        Arc::new(b.finish()) as ArrayRef
+    }};
+}
+
+macro_rules! build {
+    ($t:expr, $values:expr, $builder:expr, $pattern:pat => $native:expr) => {{
+        let mut b = $builder;
+        for v in $values {
+            match v {
+                Value::Null => b.append_null(),
+                $pattern => b.append_value($native),
+                other => return Err(wrong_value($t, other)),
+            }
+        }
+        Arc::new(b.finish()) as ArrayRef
+    }};
+}
+
+/// An array of [`arrow_type`]`(t)`.
+///
+/// # Errors
+/// A value of another type, or a numeric that does not fit the type's 64 bits, is an internal
+/// error.
+pub fn array_of(t: SqlType, values: &[Value]) -> Result<ArrayRef> {
+    let n = values.len();
+    Ok(match t {
+        SqlType::Boolean => {
+            build!(t, values, BooleanBuilder::with_capacity(n), Value::Boolean(v) => *v)
+        }
+        SqlType::SmallInt => build_primitive!(t, values, Int16Type, Value::SmallInt(v) => *v),
+        SqlType::Integer => build_primitive!(t, values, Int32Type, Value::Integer(v) => *v),
+        SqlType::BigInt => build_primitive!(t, values, Int64Type, Value::BigInt(v) => *v),
+        SqlType::Real => build_primitive!(t, values, Float32Type, Value::Real(v) => *v),
+        SqlType::Double => build_primitive!(t, values, Float64Type, Value::Double(v) => *v),
+        SqlType::Numeric { .. } => return numeric_array(t, values),
+        SqlType::Date => build_primitive!(t, values, Date32Type, Value::Date(v) => *v),
+        SqlType::Time => {
+            build_primitive!(t, values, Time64MicrosecondType, Value::Time(v) => *v)
+        }
+        SqlType::Timestamp => {
+            build_primitive!(t, values, TimestampMicrosecondType, Value::Timestamp(v) => *v)
+        }
+        SqlType::TimestampTz => {
+            build_primitive!(t, values, TimestampMicrosecondType, Value::TimestampTz(v) => *v)
+        }
+        SqlType::Interval => {
+            build_primitive!(t, values, IntervalMonthDayNanoType, Value::Interval(v) =>
+                IntervalMonthDayNano::new(v.months, v.days, v.nanos))
+        }
+        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json => {
+            build!(t, values, StringViewBuilder::with_capacity(n), Value::Text(v) => &**v)
+        }
+        SqlType::Bytea => {
+            build!(t, values, BinaryViewBuilder::with_capacity(n), Value::Bytea(v) => &**v)
+        }
+        SqlType::Uuid => return uuid_array(t, values),
+    })
+}
+
+fn numeric_array(t: SqlType, values: &[Value]) -> Result<ArrayRef> {
+    if physical(t) == Physical::Wide {
+        return Ok(build_primitive!(t, values, Decimal128Type, Value::Numeric(v) => *v));
+    }
+    Ok(
+        build_primitive!(t, values, Decimal64Type, Value::Numeric(v) =>
+        i64::try_from(*v).map_err(|_| wrong_value(t, &Value::Numeric(*v)))?),
+    )
+}
+
+fn uuid_array(t: SqlType, values: &[Value]) -> Result<ArrayRef> {
+    let mut b = FixedSizeBinaryBuilder::with_capacity(values.len(), 16);
+    for v in values {
+        match v {
+            Value::Null => b.append_null(),
+            Value::Uuid(v) => b.append_value(v).expect("16 bytes fit a 16-byte array"),
+            other => return Err(wrong_value(t, other)),
+        }
+    }
+    Ok(Arc::new(b.finish()))
+}
+
+/// The word of a value of a [`Physical::Word`] type (integers sign-extended, floats by bits);
+/// `None` for NULL and for values that are not held in one word.
+pub fn word_of(v: &Value) -> Option<u64> {
+    Some(match v {
+        Value::Boolean(v) => u64::from(*v),
+        Value::SmallInt(v) => i64::from(*v) as u64,
+        Value::Integer(v) | Value::Date(v) => i64::from(*v) as u64,
+        Value::BigInt(v) | Value::Time(v) | Value::Timestamp(v) | Value::TimestampTz(v) => {
+            *v as u64
+        }
+        Value::Real(v) => u64::from(v.to_bits()),
+        Value::Double(v) => v.to_bits(),
+        Value::Numeric(v) => i64::try_from(*v).ok()? as u64,
+        Value::Null | Value::Text(_) | Value::Bytea(_) | Value::Interval(_) | Value::Uuid(_) => {
+            return None;
+        }
+    })
+}
+
+/// The value of a word that [`word_of`] made.
+///
+/// # Panics
+/// If `t` is not a [`Physical::Word`] type.
+pub fn value_of_word(t: SqlType, word: u64) -> Value {
+    match t {
+        SqlType::Boolean => Value::Boolean(word != 0),
+        SqlType::SmallInt => Value::SmallInt(word as i16),
+        SqlType::Integer => Value::Integer(word as i32),
+        SqlType::BigInt => Value::BigInt(word as i64),
+        SqlType::Real => Value::Real(f32::from_bits(word as u32)),
+        SqlType::Double => Value::Double(f64::from_bits(word)),
+        SqlType::Numeric { .. } => Value::Numeric(i128::from(word as i64)),
+        SqlType::Date => Value::Date(word as i32),
+        SqlType::Time => Value::Time(word as i64),
+        SqlType::Timestamp => Value::Timestamp(word as i64),
+        SqlType::TimestampTz => Value::TimestampTz(word as i64),
+        _ => unreachable!("{t} is not held in one word"),
+    }
+}
+
+/// The two words (low, high) of a value of a [`Physical::Wide`] type; `None` for NULL and for
+/// values that are not held in two words. Intervals: months | days << 32, nanoseconds.
+pub fn wide_of(v: &Value) -> Option<[u64; 2]> {
+    match v {
+        Value::Numeric(v) => Some(halves(*v as u128)),
+        Value::Interval(v) => Some(interval_words(*v)),
+        Value::Uuid(v) => Some(halves(u128::from_le_bytes(*v))),
+        _ => None,
+    }
+}
+
+/// The value of two words that [`wide_of`] made.
+///
+/// # Panics
+/// If `t` is not a [`Physical::Wide`] type.
+pub fn value_of_wide(t: SqlType, words: [u64; 2]) -> Value {
+    match t {
+        SqlType::Numeric { .. } => Value::Numeric(whole(words) as i128),
+        SqlType::Interval => Value::Interval(Interval {
+            months: words[0] as u32 as i32,
+            days: (words[0] >> 32) as u32 as i32,
+            nanos: words[1] as i64,
+        }),
+        SqlType::Uuid => Value::Uuid(whole(words).to_le_bytes()),
+        _ => unreachable!("{t} is not held in two words"),
+    }
+}
+
+/// The bytes of a text or bytea value; `None` for NULL and for all other values.
+pub fn bytes_of(v: &Value) -> Option<&[u8]> {
+    match v {
+        Value::Text(v) => Some(v.as_bytes()),
+        Value::Bytea(v) => Some(v),
+        _ => None,
+    }
+}
+
+/// The value of bytes that [`bytes_of`] made.
+///
+/// # Errors
+/// Text that is not UTF-8 is a corruption error; a type that is not held as bytes is an internal
+/// error.
+pub fn value_of_bytes(t: SqlType, bytes: &[u8]) -> Result<Value> {
+    match t {
+        SqlType::Bytea => Ok(Value::Bytea(bytes.into())),
+        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json => {
+            let text = std::str::from_utf8(bytes)
+                .map_err(|e| Error::corrupt(format!("stored value of type {t}"), e))?;
+            Ok(Value::Text(text.into()))
+        }
+        _ => Err(Error::internal(format!("{t} is not held as bytes"))),
+    }
+}
+
+/// PostgreSQL's order of two non-null values of one type: NaN equals itself and is greater than
+/// every other float, −0.0 equals 0.0, text compares by bytes, intervals by their length with
+/// months of 30 days and days of 24 hours. `None` when either is NULL or the types differ.
+pub fn compare(a: &Value, b: &Value) -> Option<Ordering> {
+    Some(match (a, b) {
+        (Value::Boolean(a), Value::Boolean(b)) => a.cmp(b),
+        (Value::SmallInt(a), Value::SmallInt(b)) => a.cmp(b),
+        (Value::Integer(a), Value::Integer(b)) | (Value::Date(a), Value::Date(b)) => a.cmp(b),
+        (Value::BigInt(a), Value::BigInt(b))
+        | (Value::Time(a), Value::Time(b))
+        | (Value::Timestamp(a), Value::Timestamp(b))
+        | (Value::TimestampTz(a), Value::TimestampTz(b)) => a.cmp(b),
+        (Value::Real(a), Value::Real(b)) => compare_floats(f64::from(*a), f64::from(*b)),
+        (Value::Double(a), Value::Double(b)) => compare_floats(*a, *b),
+        (Value::Numeric(a), Value::Numeric(b)) => a.cmp(b),
+        (Value::Text(a), Value::Text(b)) => a.as_bytes().cmp(b.as_bytes()),
+        (Value::Bytea(a), Value::Bytea(b)) => a.cmp(b),
+        (Value::Interval(a), Value::Interval(b)) => interval_nanos(*a).cmp(&interval_nanos(*b)),
+        (Value::Uuid(a), Value::Uuid(b)) => a.cmp(b),
+        _ => return None,
+    })
+}
+
+fn compare_floats(a: f64, b: f64) -> Ordering {
+    a.partial_cmp(&b)
+        .unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+}
+
+fn interval_nanos(v: Interval) -> i128 {
+    const DAY_NANOS: i128 = 86_400_000_000_000;
+    (i128::from(v.months) * 30 + i128::from(v.days)) * DAY_NANOS + i128::from(v.nanos)
 }

@@ -23,15 +23,31 @@ pub struct BlockEntry {
 /// Encodes ≤ 65,536 rows into `out` (chunk bytes followed by nothing; the footer is returned and
 /// also stored at the end of the chunk bytes so that a chunk is self-describing). `identity` goes
 /// into every block's CRC-32C. Reads every block back and compares before returning.
-pub fn encode_chunk(_t: SqlType, _array: &ArrayRef, _identity: u64, _out: &mut Vec<u8>) -> Result<ChunkFooter> {
+pub fn encode_chunk(
+    _t: SqlType,
+    _array: &ArrayRef,
+    _identity: u64,
+    _out: &mut Vec<u8>,
+) -> Result<ChunkFooter> {
     todo!()
 }
 /// Decodes block `block` from its bytes, after the CRC check.
-pub fn decode_block(_t: SqlType, _footer: &ChunkFooter, _identity: u64, _block: usize, _bytes: &[u8]) -> Result<ArrayRef> {
+pub fn decode_block(
+    _t: SqlType,
+    _footer: &ChunkFooter,
+    _identity: u64,
+    _block: usize,
+    _bytes: &[u8],
+) -> Result<ArrayRef> {
     todo!()
 }
 /// Decodes a whole chunk (bytes as written by `encode_chunk`) into one contiguous array.
-pub fn decode_chunk(_t: SqlType, _footer: &ChunkFooter, _identity: u64, _bytes: &[u8]) -> Result<ArrayRef> {
+pub fn decode_chunk(
+    _t: SqlType,
+    _footer: &ChunkFooter,
+    _identity: u64,
+    _bytes: &[u8],
+) -> Result<ArrayRef> {
     todo!()
 }
 pub type SharedFooter = Arc<ChunkFooter>;
