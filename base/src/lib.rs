@@ -10,6 +10,7 @@ pub mod error;
 pub mod ids;
 pub mod rng;
 pub mod sync;
+pub mod utc;
 pub mod value;
 
 pub use checksum::{Checksum, checksum};

@@ -1,8 +1,122 @@
-//! Synchronisation primitives of the lock-free protocols. Built with `--cfg shuttle` they are
-//! shuttle's, so that the models explore interleavings of the very code that ships.
+//! Synchronisation primitives of the concurrent protocols. Built with `--cfg shuttle` they are
+//! shuttle's behind the same interface, so that the models explore interleavings of the very code
+//! that ships. The interface is parking_lot's: `lock()` returns the guard itself, a panicking
+//! holder does not poison, condition variables take the guard by `&mut`.
+//!
+//! Two properties of the models: every atomic operation is sequentially consistent, whatever its
+//! `Ordering` says (arguments about weaker orderings belong into the module's header), and
+//! [`Condvar::wait_for`] never times out, so that a lost wake-up shows as a deadlock.
+
+pub use std::sync::{Arc, OnceLock};
 
 #[cfg(not(shuttle))]
-pub use std::sync::{
-    Arc, OnceLock,
-    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+pub use parking_lot::{
+    Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, WaitTimeoutResult,
 };
+#[cfg(not(shuttle))]
+pub use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+
+#[cfg(shuttle)]
+pub use shuttle::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+#[cfg(shuttle)]
+pub use shuttle::sync::{RwLockReadGuard, RwLockWriteGuard, WaitTimeoutResult};
+#[cfg(shuttle)]
+pub use shuttled::{Condvar, Mutex, MutexGuard, RwLock};
+
+/// shuttle's locks behind parking_lot's interface.
+#[cfg(shuttle)]
+mod shuttled {
+    use super::{RwLockReadGuard, RwLockWriteGuard, WaitTimeoutResult};
+    use std::ops::{Deref, DerefMut};
+    use std::sync::PoisonError;
+    use std::time::Duration;
+
+    /// A mutual-exclusion lock.
+    #[derive(Debug, Default)]
+    pub struct Mutex<T>(shuttle::sync::Mutex<T>);
+
+    /// Access to what a [`Mutex`] protects.
+    #[derive(Debug)]
+    pub struct MutexGuard<'a, T>(Option<shuttle::sync::MutexGuard<'a, T>>);
+
+    const HELD: &str = "empty only inside Condvar::wait";
+
+    impl<T> Mutex<T> {
+        /// An unlocked mutex.
+        pub fn new(value: T) -> Self {
+            Self(shuttle::sync::Mutex::new(value))
+        }
+        /// Blocks until the lock is free.
+        pub fn lock(&self) -> MutexGuard<'_, T> {
+            MutexGuard(Some(self.0.lock().unwrap_or_else(PoisonError::into_inner)))
+        }
+        /// The lock if it is free now.
+        pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+            self.0.try_lock().ok().map(|guard| MutexGuard(Some(guard)))
+        }
+    }
+
+    impl<T> Deref for MutexGuard<'_, T> {
+        type Target = T;
+        fn deref(&self) -> &T {
+            self.0.as_ref().expect(HELD)
+        }
+    }
+
+    impl<T> DerefMut for MutexGuard<'_, T> {
+        fn deref_mut(&mut self) -> &mut T {
+            self.0.as_mut().expect(HELD)
+        }
+    }
+
+    /// A condition variable.
+    #[derive(Debug, Default)]
+    pub struct Condvar(shuttle::sync::Condvar);
+
+    impl Condvar {
+        /// No waiters.
+        pub fn new() -> Self {
+            Self::default()
+        }
+        /// Releases the lock until notified.
+        pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+            let held = guard.0.take().expect(HELD);
+            guard.0 = Some(self.0.wait(held).unwrap_or_else(PoisonError::into_inner));
+        }
+        /// Releases the lock until notified; never times out.
+        pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, t: Duration) -> WaitTimeoutResult {
+            let held = guard.0.take().expect(HELD);
+            let waited = self.0.wait_timeout(held, t);
+            let (held, result) = waited.unwrap_or_else(PoisonError::into_inner);
+            guard.0 = Some(held);
+            result
+        }
+        /// Wakes one waiter.
+        pub fn notify_one(&self) {
+            self.0.notify_one();
+        }
+        /// Wakes every waiter.
+        pub fn notify_all(&self) {
+            self.0.notify_all();
+        }
+    }
+
+    /// A lock with many readers or one writer.
+    #[derive(Debug, Default)]
+    pub struct RwLock<T>(shuttle::sync::RwLock<T>);
+
+    impl<T> RwLock<T> {
+        /// An unlocked lock.
+        pub fn new(value: T) -> Self {
+            Self(shuttle::sync::RwLock::new(value))
+        }
+        /// Blocks until no writer holds the lock.
+        pub fn read(&self) -> RwLockReadGuard<'_, T> {
+            self.0.read().unwrap_or_else(PoisonError::into_inner)
+        }
+        /// Blocks until nobody holds the lock.
+        pub fn write(&self) -> RwLockWriteGuard<'_, T> {
+            self.0.write().unwrap_or_else(PoisonError::into_inner)
+        }
+    }
+}

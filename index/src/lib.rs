@@ -1,11 +1,17 @@
-//! CONTRACT (helper `txn` replaces the bodies).
-//!
 //! Keys → row ids. For now a memory-resident multimap from a key's 64-bit hash to row ids, rebuilt
-//! at open; an SSD-resident index takes its place behind [`KeyIndex`]. It knows nothing of
-//! versions: it returns every row that has, or within the retention had, the key (or one whose
-//! hash collides); the caller reads the rows and decides.
+//! at open ([`HashIndex`]); an SSD-resident index takes its place behind [`KeyIndex`]. It knows
+//! nothing of versions: it returns every row that has, or within the retention had, the key (or
+//! one whose hash collides); the caller reads the rows and decides.
+
+mod hash_index;
+mod key_hash;
+
+pub use hash_index::HashIndex;
+pub use key_hash::{hash_integer, hash_key};
 use strandline_base::RowId;
 
+/// A multimap from key hashes to row ids, shared by all threads. An entry is a pair; the same pair
+/// is held once.
 pub trait KeyIndex: Send + Sync {
     /// Adds an entry unless it is there, and appends to `others` the other rows under this hash
     /// that were there before, atomically: of two concurrent adders at least one sees the other.
@@ -14,9 +20,12 @@ pub trait KeyIndex: Send + Sync {
     fn lookup(&self, hash: u64, rows: &mut Vec<RowId>);
     /// Removes an entry if it is there.
     fn remove(&self, hash: u64, row: RowId);
+    /// Entries held.
     fn len(&self) -> usize;
+    /// Whether there is no entry.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
+    /// Bytes of memory the index takes.
     fn memory_bytes(&self) -> usize;
 }

@@ -1,140 +1,71 @@
-//! CONTRACT (helper `txn` replaces the bodies; signatures are fixed, additions welcome).
+//! Timestamps, the transaction table, snapshots, waiting writers \[L-Store §5.1.1\].
 //!
-//! Timestamps, the transaction table, snapshots, waiting writers. See ARCHITECTURE.md.
-use std::sync::Arc;
-use std::time::Duration;
-use strandline_base::{Clock, CommitTs, Result};
+//! # The protocol
+//!
+//! A transaction claims a slot of the transaction table and writes its
+//! [word](StartWord) into the start-time column of every record it adds. To commit, it draws a
+//! timestamp under the log's lock ([`TxnManager::tick`]) and joins the
+//! commit queue under the same lock, so commit order is log order. When its log
+//! record is durable (or need not be), [`TxnManager::finish_through`] marks it committed and moves
+//! the *stable* timestamp. It then stamps its records with the timestamp and gives the slot back
+//! ([`TxnSlot::stamped`]); the next owner gets a new generation.
+//!
+//! ```text
+//!              enqueue_commit            finish_through            stamped
+//! in progress ───────────────▶ (queued) ───────────────▶ committed ───────▶ free
+//!      │        abort              │ abort (failed log)                      ▲
+//!      └──────────────▶ aborted ◀──┘ ────────────────────────────────────────┘
+//! ```
+//!
+//! # Invariants
+//!
+//! 1. Timestamps grow strictly in log order; entries of the commit queue grow in timestamp and log
+//!    position.
+//! 2. A transaction is marked committed, with its timestamp, before stable reaches the timestamp.
+//! 3. A slot's generation moves on only after every record that carries its word has its final
+//!    start word.
+//! 4. Stable never moves back.
+//! 5. [`TxnManager::oldest_snapshot`] never exceeds the timestamp of a registered snapshot that was
+//!    not older than stable when it was registered.
+//! 6. The wait-for graph has no cycle.
+//!
+//! # Why a reader may treat "in progress" as "invisible"
+//!
+//! Let a reader have snapshot s and meet a word of transaction T whose commit timestamp is c ≤ s.
+//! The snapshot was taken by loading stable (acquire) with value ≥ s, or by waiting in the commit
+//! queue until everything ≤ s had finished. By 2 T's mark precedes, in the finisher's program
+//! order, the release store of stable (or the unlock of the queue) that the snapshot observed; so
+//! T's mark happens before the reader's load of the slot's state, which therefore yields
+//! `Committed(c)`, or a later generation. It can not yield `InProgress`: a record that is seen as
+//! in progress belongs to a transaction that aborts or commits after s. A later generation is
+//! reported as [`TxnStatus::Stale`]: by 3 the record has its final start word by then, and the
+//! chain stamp → push on the free list (release) → pop (acquire) → new generation (release) →
+//! status (acquire) makes that word visible to the load that follows.
+//!
+//! # Lock order
+//!
+//! the log's lock → commit queue; snapshot stripe; wait-for graph. The last three are never held
+//! together.
+//!
+//! # Differences from the paper
+//!
+//! * The paper's commit time is drawn before validation and log write; ours under the log's lock,
+//!   which makes commit order, log order and the order of becoming visible one order.
+//! * "Pre-commit" is being in the commit queue; there are no speculative reads: a queued commit is
+//!   in progress to everyone else.
+//! * The committer stamps its records itself, at once, instead of leaving it to future readers, so
+//!   slots can be reused soon and the table stays small: an array instead of a hash table.
+//! * A writer that meets a competing uncommitted record waits instead of aborting.
 
-/// The 64-bit word in a record's start-time column:
-/// * `0`: the slot is claimed but not published;
-/// * `1..2^62`: a commit timestamp;
-/// * bit 63 set: a transaction id, `1<<63 | generation(39 bits) << 24 | slot(24 bits)`;
-/// * `u64::MAX`: aborted, a tombstone.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct StartWord(pub u64);
+mod clock;
+mod commit_queue;
+mod manager;
+mod snapshots;
+mod start_word;
+mod transaction_table;
+mod waits;
 
-impl StartWord {
-    pub const UNPUBLISHED: StartWord = StartWord(0);
-    pub const ABORTED: StartWord = StartWord(u64::MAX);
-    pub fn committed(ts: CommitTs) -> Self {
-        Self(ts.0)
-    }
-    pub fn is_txn(self) -> bool {
-        self.0 >> 63 == 1 && self.0 != u64::MAX
-    }
-}
-
-/// What a start word means now.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TxnStatus {
-    InProgress,
-    Committed(CommitTs),
-    Aborted,
-    /// The slot has been reused: the record has been stamped since the word was loaded; load it
-    /// again.
-    Stale,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Isolation {
-    #[default]
-    ReadCommitted,
-    Snapshot,
-}
-
-/// What a statement sees. Cheap to copy. `statement`: records of the transaction itself are
-/// visible when their statement number is below it.
-#[derive(Clone, Copy, Debug)]
-pub struct Visibility {
-    pub ts: CommitTs,
-    /// The reader's own id as a start word, or 0.
-    pub own: StartWord,
-    pub statement: u32,
-}
-
-/// Shared by all tables and connections of a database.
-pub struct TxnManager;
-
-impl TxnManager {
-    /// `last`: the newest timestamp ever given out, from recovery; the clock never goes below it.
-    pub fn new(_clock: Arc<dyn Clock>, _last: CommitTs) -> Arc<Self> {
-        todo!()
-    }
-    /// The next tick: max(now, last + 1). Called under the log lock at commit.
-    pub fn tick(&self) -> CommitTs {
-        todo!()
-    }
-    /// Everything up to it is finished (and durable where asked for).
-    pub fn stable(&self) -> CommitTs {
-        todo!()
-    }
-    /// Claims a slot and a generation.
-    pub fn begin(self: &Arc<Self>) -> Result<TxnSlot> {
-        todo!()
-    }
-    /// Resolves a transaction word. Lock-free.
-    pub fn status(&self, _word: StartWord) -> TxnStatus {
-        todo!()
-    }
-    /// Registers a snapshot at the stable timestamp (or at an older `at`) so that nothing it can
-    /// see is dropped; unregistered on drop. An `at` later than stable waits for it; one in the
-    /// future of the clock is an error.
-    pub fn snapshot(self: &Arc<Self>, _at: Option<CommitTs>) -> Result<SnapshotGuard> {
-        todo!()
-    }
-    /// The oldest registered snapshot, or stable if there is none: versions superseded before it
-    /// are invisible to every snapshot.
-    pub fn oldest_snapshot(&self) -> CommitTs {
-        todo!()
-    }
-    /// Blocks `waiter` until the transaction behind `holder` has finished. 40P01 if that closes a
-    /// cycle (the waiter is the victim), 55P03 after `timeout` (None: for ever), 57014 if
-    /// `cancelled` turns true. Wakes at once when the holder finishes.
-    pub fn wait_for(
-        &self,
-        _waiter: StartWord,
-        _holder: StartWord,
-        _timeout: Option<Duration>,
-        _cancelled: &dyn Fn() -> bool,
-    ) -> Result<()> {
-        todo!()
-    }
-    /// Called under the log lock, in commit order: enqueues the commit. It becomes Committed and
-    /// stable passes it when `finish_through` reaches it.
-    pub fn enqueue_commit(&self, _slot: &TxnSlot, _ts: CommitTs, _log_end: u64) {
-        todo!()
-    }
-    /// Everything logged before `log_end` is durable (or need not be): marks the queued commits up
-    /// to there Committed, in order, advances stable, wakes waiters.
-    pub fn finish_through(&self, _log_end: u64) {
-        todo!()
-    }
-}
-
-/// A running transaction's claim on its slot. Dropping it without `stamped` aborts it.
-pub struct TxnSlot;
-
-impl TxnSlot {
-    pub fn word(&self) -> StartWord {
-        todo!()
-    }
-    /// Marks it aborted and wakes waiters. The owner then tombstones its records and calls
-    /// `stamped`.
-    pub fn abort(&self) {
-        todo!()
-    }
-    /// All records carry their final start word: the slot may be reused with a new generation.
-    pub fn stamped(self) {
-        todo!()
-    }
-}
-
-/// A registered snapshot; clone to share, the registration ends with the last clone.
-#[derive(Clone)]
-pub struct SnapshotGuard;
-
-impl SnapshotGuard {
-    pub fn ts(&self) -> CommitTs {
-        todo!()
-    }
-}
+pub use commit_queue::Durability;
+pub use manager::{TxnManager, TxnSlot};
+pub use snapshots::SnapshotGuard;
+pub use start_word::{Isolation, StartWord, TxnStatus, Visibility};

@@ -1,0 +1,225 @@
+//! [`TxnManager`] joins the transaction table, the commit queue, the snapshots and the waiting
+//! writers; [`TxnSlot`] is a running transaction's claim on its slot.
+
+use crate::commit_queue::{CommitQueue, Durability};
+use crate::snapshots::{SnapshotGuard, Snapshots};
+use crate::start_word::{StartWord, TxnStatus};
+use crate::transaction_table::{Finish, SLOTS, TransactionTable};
+use crate::waits::Waits;
+use std::time::Duration;
+use strandline_base::sync::{Arc, AtomicBool, Ordering};
+use strandline_base::{Clock, CommitTs, Error, Result};
+
+/// Shared by all tables and connections of a database.
+pub struct TxnManager {
+    table: TransactionTable,
+    commits: CommitQueue,
+    snapshots: Snapshots,
+    waits: Waits,
+}
+
+impl TxnManager {
+    /// `last`: the newest timestamp ever given out, from recovery; the clock never goes below it
+    /// and stable starts there.
+    pub fn new(clock: Arc<dyn Clock>, last: CommitTs) -> Arc<Self> {
+        Self::with_slots(clock, last, SLOTS)
+    }
+
+    /// As [`TxnManager::new`], with room for `slots` running transactions (at most 65,536).
+    pub fn with_slots(clock: Arc<dyn Clock>, last: CommitTs, slots: usize) -> Arc<Self> {
+        Arc::new(Self {
+            table: TransactionTable::new(slots),
+            commits: CommitQueue::new(clock, last),
+            snapshots: Snapshots::new(),
+            waits: Waits::default(),
+        })
+    }
+
+    /// The next tick: max(now, last + 1), whatever the wall clock does. Called under the log lock
+    /// by a commit, which passes the timestamp to [`TxnManager::enqueue_commit`] before it
+    /// releases the lock: snapshots at later moments wait for it from now on.
+    pub fn tick(&self) -> CommitTs {
+        self.commits.tick()
+    }
+
+    /// Everything up to it is finished (and durable where asked for). It moves with
+    /// [`TxnManager::finish_through`] only: it is the timestamp of the last finished commit.
+    pub fn stable(&self) -> CommitTs {
+        self.commits.stable()
+    }
+
+    /// Recovery replayed a commit at `ts`: clock and stable are at least there. Only before the
+    /// first commit of this run.
+    pub fn observe(&self, ts: CommitTs) {
+        self.commits.observe(ts);
+    }
+
+    /// Claims a slot and a generation; 53200 if all slots are taken.
+    pub fn begin(self: &Arc<Self>) -> Result<TxnSlot> {
+        let word = self.table.begin()?;
+        Ok(TxnSlot {
+            manager: self.clone(),
+            word,
+            queued: AtomicBool::new(false),
+            released: false,
+        })
+    }
+
+    /// Resolves a transaction word (`word.is_txn()`). Lock-free.
+    pub fn status(&self, word: StartWord) -> TxnStatus {
+        debug_assert!(word.is_txn(), "{word} needs no resolving");
+        self.table.status(word)
+    }
+
+    /// Registers a snapshot at the stable timestamp (or at `at`) so that nothing it can see is
+    /// dropped; unregistered on drop. An `at` later than stable waits until the commits up to it
+    /// are finished, and no later commit gets a timestamp at or below it; one in the future of the
+    /// clock is an error (22023). For an `at` older than stable check the retention after this
+    /// call: only from here on is anything kept for it.
+    pub fn snapshot(self: &Arc<Self>, at: Option<CommitTs>) -> Result<SnapshotGuard> {
+        let entered = self.snapshots.enter(|| at.unwrap_or_else(|| self.stable()));
+        let guard = SnapshotGuard::entered(self.clone(), entered);
+        if let Some(at) = at {
+            self.commits.complete_through(at)?;
+        }
+        Ok(guard)
+    }
+
+    /// The oldest registered snapshot, or stable if there is none: versions superseded at or
+    /// before it are invisible to every snapshot. Possibly lower than necessary, never higher.
+    pub fn oldest_snapshot(&self) -> CommitTs {
+        let stable = self.stable();
+        self.snapshots.oldest(stable)
+    }
+
+    /// Blocks `waiter` until the transaction behind `holder` has finished. 40P01 if that closes a
+    /// cycle (the waiter is the victim), 55P03 after `timeout` (None: for ever), 57014 if
+    /// `cancelled` turns true (looked at every 50 ms, with the wait-for graph locked: it must only
+    /// read a flag). Wakes at once when the holder finishes.
+    pub fn wait_for(
+        &self,
+        waiter: StartWord,
+        holder: StartWord,
+        timeout: Option<Duration>,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        if waiter == holder {
+            return Err(Error::internal(format!(
+                "transaction {waiter} waits for itself"
+            )));
+        }
+        self.waits
+            .wait_for(&self.table, (waiter, holder), timeout, cancelled)
+    }
+
+    /// Called under the log lock, in commit order: enqueues the commit that drew `ts` with the
+    /// last [`TxnManager::tick`] and whose log record ends at `log_end`. It becomes Committed and
+    /// stable passes it when [`TxnManager::finish_through`] reaches `log_end`.
+    pub fn enqueue_commit(&self, slot: &TxnSlot, ts: CommitTs, log_end: u64) {
+        self.enqueue(slot, ts, log_end, Durability::Logged);
+    }
+
+    /// As [`TxnManager::enqueue_commit`], with a choice of when the commit may finish. A
+    /// [`Durability::Relaxed`] commit finishes with any `finish_through` call once everything
+    /// before it has. Its owner calls `finish_through(0)` and, if a synchronous commit ahead
+    /// keeps it [unfinished](TxnSlot::status), waits for the log like a synchronous one: it must
+    /// not be acknowledged before stable has passed it.
+    pub fn enqueue(&self, slot: &TxnSlot, ts: CommitTs, log_end: u64, durability: Durability) {
+        let queued_before = slot.queued.swap(true, Ordering::Relaxed);
+        assert!(!queued_before, "transaction {} commits twice", slot.word);
+        self.commits.enqueue(slot.word, ts, log_end, durability);
+    }
+
+    /// Everything logged before `log_end` is durable: marks the queued commits up to there
+    /// Committed, in order, and relaxed ones next in line, advances stable, wakes waiters. When it
+    /// returns, those commits are finished, by this call or another one.
+    pub fn finish_through(&self, log_end: u64) {
+        for word in self.commits.finish_through(log_end, &self.table) {
+            self.waits.wake(word);
+        }
+    }
+
+    pub(crate) fn snapshots(&self) -> &Snapshots {
+        &self.snapshots
+    }
+}
+
+/// A running transaction's claim on its slot. Dropping it without `stamped` aborts it.
+///
+/// That drop is a safety net for panics: records may still carry the word, so the slot is never
+/// reused and its status stays as it is for as long as the database is open. A queued commit is
+/// not aborted by the drop, because its log record may become durable: it stays in the queue and
+/// finishes in its turn.
+pub struct TxnSlot {
+    manager: Arc<TxnManager>,
+    word: StartWord,
+    queued: AtomicBool,
+    released: bool,
+}
+
+impl TxnSlot {
+    /// What the transaction writes into its records.
+    pub fn word(&self) -> StartWord {
+        self.word
+    }
+
+    /// The transaction's own state.
+    pub fn status(&self) -> TxnStatus {
+        self.manager.table.status(self.word)
+    }
+
+    /// Marks it aborted and wakes waiters. The owner then tombstones its records and calls
+    /// `stamped`. A queued commit is aborted only when the log has failed for good, so that its
+    /// record can not become durable while the database is open; it is taken out of the queue,
+    /// which would be stuck otherwise. No effect on a finished transaction.
+    pub fn abort(&self) {
+        let finish = self.manager.table.abort(self.word);
+        if finish == Finish::Already {
+            return;
+        }
+        if self.is_queued() {
+            self.manager.commits.remove(self.word);
+            self.manager.finish_through(0);
+        }
+        if finish == Finish::Waited {
+            self.manager.waits.wake(self.word);
+        }
+    }
+
+    /// All records carry their final start word: the slot may be reused with a new generation.
+    /// A transaction that wrote nothing comes here without commit or abort. Panics if its commit
+    /// is still queued.
+    pub fn stamped(mut self) {
+        if self.status() == TxnStatus::InProgress {
+            assert!(
+                !self.is_queued(),
+                "transaction {} is stamped before it commits",
+                self.word
+            );
+            self.abort();
+        }
+        self.manager.table.release(self.word);
+        self.released = true;
+    }
+
+    fn is_queued(&self) -> bool {
+        self.queued.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for TxnSlot {
+    fn drop(&mut self) {
+        if !self.released && !self.is_queued() {
+            self.abort();
+        }
+    }
+}
+
+impl std::fmt::Debug for TxnSlot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "TxnSlot({}, {:?})", self.word, self.status())
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests;
