@@ -14,6 +14,7 @@
 //! 4. A failed sync settles the writes before it by rule 2 at once: no later sync saves them.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -71,7 +72,6 @@ impl NameChange {
     }
 }
 
-#[derive(Debug)]
 pub(crate) struct State {
     pub inodes: Vec<Inode>,
     pub names: BTreeMap<String, usize>,
@@ -90,7 +90,7 @@ pub(crate) struct State {
 }
 
 /// A disk that crashes, tears and fails on demand, reproducibly. Clones share the disk.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct SimDisk(Arc<Mutex<State>>);
 
 impl SimDisk {
@@ -236,6 +236,17 @@ impl SimDisk {
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock()
+    }
+}
+
+impl fmt::Debug for SimDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state();
+        f.debug_struct("SimDisk")
+            .field("operations", &state.operations)
+            .field("crashed", &state.crashed)
+            .field("files", &state.names.keys())
+            .finish_non_exhaustive()
     }
 }
 

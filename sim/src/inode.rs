@@ -8,7 +8,7 @@ use crate::disk::CrashStyle;
 /// The unit in which unsynced writes survive, vanish or tear, in bytes.
 const SECTOR_BYTES: u64 = 512;
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 enum Pending {
     Write { offset: u64, bytes: Vec<u8> },
     SetLen(u64),
@@ -24,7 +24,7 @@ enum Fate {
     TornBefore(usize),
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Inode {
     /// What reads return.
     pub current: Vec<u8>,

@@ -2,5 +2,8 @@
 //! memory-bounded cache of decoded blocks.
 
 pub mod cache;
+mod frame;
 pub mod manifest;
+mod stream;
+mod version;
 pub mod wal;

@@ -1,37 +1,484 @@
-//! CONTRACT (helper `storage` replaces the bodies).
+//! The manifest: what the database consists of, as one snapshot and the edits since, each edit
+//! atomic and durable when [`Manifest::append`] returns. The content is the engine's.
+//!
+//! # Files
+//! `superblock` names the generation in force; `manifest-<generation>` holds a header and framed
+//! records (see `frame`): the snapshot first, then edits. [`Manifest::compact`] writes the next
+//! generation completely, makes it and its name durable, and only then switches the superblock.
+//!
+//! # Invariants
+//! 1. Each record is durable before the next is written: an intact record behind a damaged one
+//!    proves damage, a damaged last edit was never acknowledged and is cut.
+//! 2. The superblock never names a manifest whose snapshot is not durable.
+//! 3. The space of a record is allocated before it is written, so a full disk refuses an edit
+//!    cleanly. After any other failed write, or a failed sync, the fate of the record is unknown:
+//!    every later call fails with the same `Closed` error.
+//! 4. When `compact` has returned the old generation is gone for good: a damaged superblock slot
+//!    can never bring back an older database.
+//!
+//! # Creation
+//! Generation 0 in the superblock marks a directory in creation. The switch to generation 1 is
+//! the moment the database exists; whatever an earlier attempt left is removed before.
+
+mod superblock;
+
 use std::sync::Arc;
-use strandline_base::Result;
-use strandline_device::Device;
+
+use parking_lot::Mutex;
+use strandline_base::bytes::{ByteReader, PutBytes};
+use strandline_base::{Error, ErrorKind, Result, SqlState, checksum};
+use strandline_device::{Device, File, LOCK_FILE};
+
+use crate::frame::{PAYLOAD_BYTES_MAX, StreamId, frame_bytes, put_frame};
+use crate::stream::{Extent, Stream};
+use crate::version::refuse_newer;
+use superblock::{Content, SUPERBLOCK_FILE, Slot};
+
+/// The version of the superblock and manifest format; it stands for the whole directory's.
+pub const MANIFEST_FORMAT_VERSION: u32 = 1;
+
+const MAGIC: &[u8; 8] = b"STRDMAN1";
+const NAME_PREFIX: &str = "manifest-";
+/// The header's block; records start behind it.
+const HEADER_BYTES: u64 = 64;
+/// Bytes of the header that carry something, checksum included.
+const HEADER_USED_BYTES: usize = 40;
+/// A manifest file grows in multiples of this.
+const GROWTH_BYTES: u64 = 64 << 10;
+/// Edits may take this much, and as much as the snapshot, before compaction pays.
+const EDIT_BYTES_BEFORE_COMPACTION: u64 = 64 << 10;
+/// How the names of a database's files begin.
+const FILE_PREFIXES: [&str; 4] = [NAME_PREFIX, "wal-", "chunks-", "run-"];
 
 /// The database's root: a sequence of opaque edits (encoded by the engine), each atomic and
 /// durable when `append` returns, compacted into a snapshot from time to time.
-pub struct Manifest;
+#[derive(Debug)]
+pub struct Manifest {
+    device: Arc<dyn Device>,
+    superblock: Arc<dyn File>,
+    database_id: u128,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    file: Arc<dyn File>,
+    generation: u64,
+    /// Where the snapshot ends and the edits begin.
+    edits_start: u64,
+    /// Where the next edit goes.
+    end: u64,
+    /// The file's length: allocated space.
+    allocated: u64,
+    failure: Option<Error>,
+}
 
 impl Manifest {
-    /// True if the device holds a database (of any version), false if it is empty; a directory
-    /// with other files in it is an error that says it is not a Strandline database.
-    pub fn exists(_device: &dyn Device) -> Result<bool> {
-        todo!()
+    /// True if the device holds a database (of any version, or a damaged one), false if it is
+    /// empty or holds a creation that was not finished.
+    ///
+    /// # Errors
+    /// 55000 for a directory with other files in it; XX001 for database files without a
+    /// superblock.
+    pub fn exists(device: &dyn Device) -> Result<bool> {
+        let names = device.list()?;
+        let others = || {
+            names
+                .iter()
+                .filter(|n| *n != LOCK_FILE && *n != SUPERBLOCK_FILE)
+        };
+        let ours = |name: &&String| FILE_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+        if !names.iter().any(|name| name == SUPERBLOCK_FILE) {
+            if let Some(file) = others().find(ours) {
+                return Err(Error::corrupt(
+                    format!("\"{}\"", device.location()),
+                    format!("the superblock is missing, but database file \"{file}\" is there"),
+                )
+                .with_hint("Restore the file \"superblock\", or the directory from a backup."));
+            }
+            return match others().next() {
+                Some(file) => Err(foreign_error(device, file)),
+                None => Ok(false),
+            };
+        }
+        let content = match superblock::read(&*device.open(SUPERBLOCK_FILE)?) {
+            Err(e) if e.kind() == ErrorKind::Unsupported => return Ok(true),
+            other => other?,
+        };
+        match content {
+            Content::Valid(slot) => Ok(slot.generation > 0),
+            Content::Unfinished => Ok(others().next().is_some()),
+            Content::Damaged => Ok(true),
+            Content::Foreign if others().any(|name| ours(&name)) => Ok(true),
+            Content::Foreign => Err(foreign_error(device, SUPERBLOCK_FILE)),
+        }
     }
-    /// Creates the superblock and generation 1 with `snapshot` as its first record.
-    pub fn create(_device: Arc<dyn Device>, _snapshot: &[u8]) -> Result<Self> {
-        todo!()
+
+    /// Creates a database: marks the directory as in creation, removes what an earlier attempt
+    /// left, runs `create_log` (which makes everything else that belongs to an empty database),
+    /// writes generation 1 with `snapshot` as its first record and puts it in force.
+    ///
+    /// The caller has found [`Manifest::exists`] to be false. `database_id` is random.
+    pub fn create<L>(
+        device: Arc<dyn Device>,
+        database_id: u128,
+        snapshot: &[u8],
+        create_log: impl FnOnce() -> Result<L>,
+    ) -> Result<(Self, L)> {
+        remove_unfinished(&*device)?;
+        let superblock = superblock::create(&*device, database_id)?;
+        let log = create_log()?;
+        let state = write_generation(&*device, database_id, 1, snapshot)?;
+        superblock::write(
+            &*superblock,
+            Slot {
+                generation: 1,
+                database_id,
+            },
+        )?;
+        let state = Mutex::new(state);
+        Ok((
+            Self {
+                device,
+                superblock,
+                database_id,
+                state,
+            },
+            log,
+        ))
     }
-    /// Opens and returns the snapshot followed by all whole edits. A newer format version is an
-    /// error that names both versions.
-    pub fn open(_device: Arc<dyn Device>) -> Result<(Self, Vec<Vec<u8>>)> {
-        todo!()
+
+    /// Opens and returns the snapshot followed by all whole edits.
+    ///
+    /// # Errors
+    /// 0A000 naming both versions if the format is newer; XX001 with file and offset for damage.
+    pub fn open(device: Arc<dyn Device>) -> Result<(Self, Vec<Vec<u8>>)> {
+        let superblock = device.open(SUPERBLOCK_FILE)?;
+        let Content::Valid(Slot {
+            generation,
+            database_id,
+        }) = superblock::read(&*superblock)?
+        else {
+            return Err(Error::corrupt(
+                format!(
+                    "\"{}\": \"{SUPERBLOCK_FILE}\" at offset 0",
+                    device.location()
+                ),
+                "both slots are damaged",
+            ));
+        };
+        let names = device.list()?;
+        let name = manifest_name(generation);
+        if !names.contains(&name) {
+            return Err(Error::corrupt(
+                format!("\"{}\"", device.location()),
+                format!("the superblock names \"{name}\", which is missing"),
+            ));
+        }
+        let file = device.open(&name)?;
+        let (state, records) = read_generation(file, database_id, generation)?;
+        for other in names
+            .iter()
+            .filter(|n| n.starts_with(NAME_PREFIX) && **n != name)
+        {
+            device.remove(other)?;
+        }
+        device.sync_directory()?;
+        superblock.sync()?;
+        let state = Mutex::new(state);
+        Ok((
+            Self {
+                device,
+                superblock,
+                database_id,
+                state,
+            },
+            records,
+        ))
     }
-    /// Appends one edit; durable on return. After a failed sync all later calls fail.
-    pub fn append(&self, _edit: &[u8]) -> Result<()> {
-        todo!()
+
+    /// The random id that ties the files of one database together.
+    pub fn database_id(&self) -> u128 {
+        self.database_id
     }
-    /// Bytes of edits since the snapshot and of the snapshot, so that the engine can decide.
+
+    /// Appends one edit; durable on return.
+    ///
+    /// # Errors
+    /// 53100 if there is no room (nothing was changed). After a failed write or sync all later
+    /// calls fail with the same `Closed` error; whether the edit is found at the next open is then
+    /// unknown, so nothing that it names may be removed.
+    pub fn append(&self, edit: &[u8]) -> Result<()> {
+        let mut state = self.state.lock();
+        state.check_usable()?;
+        check_size(edit)?;
+        let end = state.end + frame_bytes(edit.len());
+        if end > state.allocated {
+            let wanted = end.next_multiple_of(GROWTH_BYTES);
+            state.file.set_len(wanted)?;
+            state.allocated = wanted;
+        }
+        let mut frame = Vec::with_capacity((end - state.end) as usize);
+        put_frame(
+            &mut frame,
+            self.stream(state.generation),
+            state.end,
+            state.end,
+            edit,
+        );
+        let outcome = state
+            .file
+            .write_all_at(&frame, state.end)
+            .and_then(|()| state.file.sync());
+        if let Err(cause) = outcome {
+            return Err(state.fail(&cause));
+        }
+        state.end = end;
+        Ok(())
+    }
+
+    /// Whether the edits since the snapshot take so much space that [`Manifest::compact`] pays.
     pub fn should_compact(&self) -> bool {
-        todo!()
+        let state = self.state.lock();
+        let edit_bytes = state.end - state.edits_start;
+        edit_bytes > EDIT_BYTES_BEFORE_COMPACTION + (state.edits_start - HEADER_BYTES)
     }
+
     /// Starts the next generation with `snapshot` and switches the superblock to it atomically.
-    pub fn compact(&self, _snapshot: &[u8]) -> Result<()> {
-        todo!()
+    ///
+    /// # Errors
+    /// Before the switch: the cause, and the manifest stays as it is. At the switch: all later
+    /// calls fail with the same `Closed` error.
+    pub fn compact(&self, snapshot: &[u8]) -> Result<()> {
+        let mut state = self.state.lock();
+        state.check_usable()?;
+        let generation = state.generation + 1;
+        let next = write_generation(&*self.device, self.database_id, generation, snapshot)?;
+        let slot = Slot {
+            generation,
+            database_id: self.database_id,
+        };
+        if let Err(cause) = superblock::write(&*self.superblock, slot) {
+            return Err(state.fail(&cause));
+        }
+        let old = manifest_name(state.generation);
+        *state = next;
+        let removed = self
+            .device
+            .remove(&old)
+            .and_then(|()| self.device.sync_directory());
+        // Invariant 4: without it a later edit must not be acknowledged.
+        removed.map_err(|cause| state.fail(&cause))
+    }
+
+    /// Name and length in bytes of the manifest file in force, for inspection.
+    pub fn file(&self) -> (String, u64) {
+        let state = self.state.lock();
+        (manifest_name(state.generation), state.allocated)
+    }
+
+    fn stream(&self, generation: u64) -> StreamId {
+        StreamId {
+            database_id: self.database_id,
+            number: generation,
+        }
     }
 }
+
+impl State {
+    fn check_usable(&self) -> Result<()> {
+        self.failure.clone().map_or(Ok(()), Err)
+    }
+
+    fn fail(&mut self, cause: &Error) -> Error {
+        let error = Error::new(
+            ErrorKind::Closed,
+            SqlState::IO_ERROR,
+            format!("the database refuses writes since its manifest could not be stored: {cause}"),
+        )
+        .with_hint("Check the device, then close and reopen the database.");
+        self.failure = Some(error.clone());
+        error
+    }
+}
+
+fn foreign_error(device: &dyn Device, file: &str) -> Error {
+    Error::invalid(
+        SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+        format!(
+            "\"{}\" is not a Strandline database: it holds other files (\"{file}\")",
+            device.location()
+        ),
+    )
+    .with_hint("Give the directory of a database, an empty directory, or a new one.")
+}
+
+fn check_size(payload: &[u8]) -> Result<()> {
+    if payload.len() <= PAYLOAD_BYTES_MAX {
+        return Ok(());
+    }
+    Err(Error::internal(format!(
+        "a manifest record of {} bytes",
+        payload.len()
+    )))
+}
+
+fn manifest_name(generation: u64) -> String {
+    format!("{NAME_PREFIX}{generation:016x}")
+}
+
+fn encode_header(database_id: u128, generation: u64) -> Vec<u8> {
+    let mut out = Vec::with_capacity(HEADER_BYTES as usize);
+    out.extend_from_slice(MAGIC);
+    out.put_u32(MANIFEST_FORMAT_VERSION);
+    out.put_u128(database_id);
+    out.put_u64(generation);
+    let sum = checksum(&[], &out);
+    out.put_u32(sum);
+    debug_assert_eq!(out.len(), HEADER_USED_BYTES);
+    out.resize(HEADER_BYTES as usize, 0);
+    out
+}
+
+/// Removes what an unfinished creation left: the superblock last, so that the directory is known
+/// to be in creation as long as there is anything else.
+fn remove_unfinished(device: &dyn Device) -> Result<()> {
+    let names = device.list()?;
+    for name in names
+        .iter()
+        .filter(|n| FILE_PREFIXES.iter().any(|p| n.starts_with(p)))
+    {
+        device.remove(name)?;
+    }
+    device.sync_directory()?;
+    if names.iter().any(|name| name == SUPERBLOCK_FILE) {
+        device.remove(SUPERBLOCK_FILE)?;
+    }
+    Ok(())
+}
+
+/// Writes manifest file `generation` with its snapshot; file and name are durable on return. On
+/// an error the file is removed again.
+fn write_generation(
+    device: &dyn Device,
+    database_id: u128,
+    generation: u64,
+    snapshot: &[u8],
+) -> Result<State> {
+    check_size(snapshot)?;
+    let name = manifest_name(generation);
+    if device.list()?.contains(&name) {
+        device.remove(&name)?;
+    }
+    let file = device.create(&name)?;
+    let end = HEADER_BYTES + frame_bytes(snapshot.len());
+    let allocated = end.next_multiple_of(GROWTH_BYTES);
+    let mut bytes = encode_header(database_id, generation);
+    let stream = StreamId {
+        database_id,
+        number: generation,
+    };
+    put_frame(&mut bytes, stream, HEADER_BYTES, HEADER_BYTES, snapshot);
+    let written = (|| {
+        file.set_len(allocated)?;
+        file.write_all_at(&bytes, 0)?;
+        file.sync()?;
+        device.sync_directory()
+    })();
+    if let Err(e) = written {
+        // Gives the space back; the superblock does not name this file.
+        let _ = device.remove(&name);
+        return Err(e);
+    }
+    Ok(State {
+        file,
+        generation,
+        edits_start: end,
+        end,
+        allocated,
+        failure: None,
+    })
+}
+
+/// Reads snapshot and edits; a torn last edit is cut.
+fn read_generation(
+    file: Arc<dyn File>,
+    database_id: u128,
+    generation: u64,
+) -> Result<(State, Vec<Vec<u8>>)> {
+    let allocated = file.len()?;
+    check_header(&*file, allocated, database_id, generation)?;
+    let extent = Extent {
+        file: Arc::clone(&file),
+        file_offset: HEADER_BYTES,
+        start: HEADER_BYTES,
+        bytes: allocated - HEADER_BYTES,
+    };
+    let mut stream = Stream::new(
+        StreamId {
+            database_id,
+            number: generation,
+        },
+        vec![extent],
+    );
+    let mut records = Vec::new();
+    let (mut end, mut edits_start) = (HEADER_BYTES, HEADER_BYTES);
+    while let Some(frame) = stream.read(end)? {
+        end = frame.end;
+        if records.is_empty() {
+            edits_start = end;
+        }
+        records.push(frame.payload.to_vec());
+    }
+    let strays = stream.find_frames(end)?;
+    stream.refuse_damage(end, &strays)?;
+    if records.is_empty() {
+        return Err(Error::corrupt(
+            stream.place(end),
+            "the snapshot record is damaged",
+        ));
+    }
+    file.sync()?;
+    Ok((
+        State {
+            file,
+            generation,
+            edits_start,
+            end,
+            allocated,
+            failure: None,
+        },
+        records,
+    ))
+}
+
+fn check_header(file: &dyn File, len: u64, database_id: u128, generation: u64) -> Result<()> {
+    let place = || format!("\"{}\" at offset 0", file.name());
+    if len <= HEADER_BYTES {
+        return Err(Error::corrupt(
+            place(),
+            format!("the file was cut to {len} bytes"),
+        ));
+    }
+    let mut bytes = vec![0; HEADER_BYTES as usize];
+    file.read_exact_at(&mut bytes, 0)?;
+    if bytes == encode_header(database_id, generation) {
+        return Ok(());
+    }
+    let (body, sum) = bytes[..HEADER_USED_BYTES].split_at(HEADER_USED_BYTES - 4);
+    if body.starts_with(MAGIC) && sum == checksum(&[], body).to_le_bytes() {
+        let version = ByteReader::new(&body[MAGIC.len()..]).u32();
+        refuse_newer(
+            file.name(),
+            version.expect("a fixed length"),
+            MANIFEST_FORMAT_VERSION,
+        )?;
+    }
+    Err(Error::corrupt(
+        place(),
+        "the header is damaged or belongs to another database",
+    ))
+}
+
+#[cfg(test)]
+mod tests;

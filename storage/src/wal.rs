@@ -1,70 +1,504 @@
-//! CONTRACT (helper `storage` replaces the bodies).
+//! The write-ahead log: records in one endless stream of bytes, cut into preallocated files, made
+//! durable by group commit in the threads that wait.
+//!
+//! # How
+//! [`Wal::append`] copies a framed record into the active buffer under a short lock.
+//! [`Wal::wait_durable`] returns when the log is durable up to a position: the first waiter
+//! becomes the *leader*, takes the whole buffer, writes it where it belongs and syncs once, for
+//! everybody; waiters that come meanwhile find their records in the next buffer, and one of them
+//! leads next. There is no log thread, so a lone committer pays one write and one sync and no
+//! hand-over.
+//!
+//! Segments are allocated, filled with zeros and synced before the log reaches them, and recycled
+//! by [`Wal::cut_before`]: a sync after overwriting is faster than one that also has to record a
+//! new length or new space. [`Wal::prepare_next_segment`] does that ahead of need; an append that
+//! finds no room does it inline, *before* it accepts the record, so a full disk refuses the append
+//! and never a record that was already promised a place.
+//!
+//! # Invariants
+//! 1. The active buffer holds exactly the log positions [`end` − its length, `end`).
+//! 2. `end` ≤ `limit`, the end of the last segment whose file, space and name are durable.
+//! 3. At most one leader at a time; only it writes records to the files.
+//! 4. Everything before `durable` is synced. `durable` only grows.
+//! 5. After a failed write or sync nothing is ever written again: the buffer's fate is unknown and
+//!    a later sync would not save it. Every later call returns the same `Closed` error.
+//!
+//! # Lock order
+//! `maintenance` → `segments` or `state`; `segments` and `state` are never held together, neither
+//! is held during I/O. The caller's `stamp` runs under `state` and must not call the log.
+
+mod recovery;
+mod segment;
+
+use std::collections::VecDeque;
+use std::fmt;
 use std::sync::Arc;
-use strandline_base::Result;
-use strandline_device::Device;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use strandline_base::{Error, ErrorKind, Result, SqlState};
+use strandline_device::{Device, File};
+
+use crate::frame::{PAYLOAD_BYTES_MAX, StreamId, frame_bytes, put_frame};
+use segment::{SEGMENT_HEADER_BYTES, Segment, SegmentHeader};
+
+/// The version of the segment and record format.
+pub const WAL_FORMAT_VERSION: u32 = 1;
+/// The log's number among a database's streams; manifest files count from 1.
+const WAL_STREAM: u64 = 0;
+/// Segments kept ready behind the log's end when old ones are cut; more are removed.
+const SPARE_SEGMENTS_MAX: usize = 2;
+/// An append that finds more bytes than this waiting writes them out first.
+const BUFFERED_BYTES_MAX: usize = 8 << 20;
+/// A buffer that a huge record has grown beyond this gives its memory back.
+const BUFFER_KEPT_BYTES: usize = 1 << 20;
 
 /// A position in the log: bytes since the log's beginning, over all segments, never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Lsn(pub u64);
 
+/// How the log uses its device.
 #[derive(Clone, Debug)]
 pub struct WalSettings {
-    /// Bytes of one preallocated, recycled segment file.
+    /// Bytes of one preallocated, recycled segment file: a multiple of 4096, at least 8192.
     pub segment_bytes: u64,
 }
 
-/// What `Wal::append` runs under the log's lock, so that commit order is log order.
+impl Default for WalSettings {
+    fn default() -> Self {
+        Self {
+            segment_bytes: 16 << 20,
+        }
+    }
+}
+
+impl WalSettings {
+    fn check(&self) -> Result<()> {
+        if self.segment_bytes.is_multiple_of(4096) && self.segment_bytes >= 8192 {
+            return Ok(());
+        }
+        Err(Error::invalid(
+            SqlState::INVALID_PARAMETER_VALUE,
+            format!(
+                "wal segment_bytes is {}, but must be a multiple of 4096 and at least 8192",
+                self.segment_bytes
+            ),
+        ))
+    }
+}
+
+/// Where an appended record lies.
+#[derive(Clone, Copy, Debug)]
 pub struct Appended {
     /// End of the record: durable once `durable_lsn() >= end`.
     pub end: Lsn,
 }
 
-pub struct Wal;
+/// One file of the log, for inspection.
+#[derive(Clone, Debug)]
+pub struct SegmentInfo {
+    /// File name.
+    pub name: String,
+    /// Log position of its first byte behind the header.
+    pub base: Lsn,
+    /// File length in bytes.
+    pub bytes: u64,
+}
 
-impl Wal {
-    /// Creates an empty log in an empty database.
-    pub fn create(_device: Arc<dyn Device>, _settings: WalSettings) -> Result<Self> {
-        todo!()
-    }
-    /// Opens the log and hands every whole record from `from` on to `replay`, in order, as
-    /// (lsn of its end, payload). A torn tail is cut; damage before the last valid record, or a
-    /// log that ends before `known_durable`, is a corruption error with file and offset.
-    pub fn open(
-        _device: Arc<dyn Device>,
-        _settings: WalSettings,
-        _from: Lsn,
-        _known_durable: Lsn,
-        _replay: &mut dyn FnMut(Lsn, &[u8]) -> Result<()>,
-    ) -> Result<Self> {
-        todo!()
-    }
-    /// Appends one record to the in-memory buffer. `stamp` runs under the log lock, receives the
-    /// payload so that it can patch the commit timestamp into it, and the record's end.
-    pub fn append(&self, _payload: &mut Vec<u8>, _stamp: &mut dyn FnMut(&mut [u8], Lsn)) -> Result<Appended> {
-        todo!()
-    }
-    /// Returns once everything up to `lsn` is durable. The caller that finds no sync running
-    /// becomes the leader and writes and syncs for all (group commit, no extra thread).
-    /// A failed sync poisons the log: every later call returns the same `Closed` error.
-    pub fn wait_durable(&self, _lsn: Lsn) -> Result<()> {
-        todo!()
-    }
-    /// Writes the buffer to the file without sync (background, `synchronous_commit = off`).
-    pub fn write_out(&self) -> Result<()> {
-        todo!()
-    }
-    pub fn end_lsn(&self) -> Lsn {
-        todo!()
-    }
-    pub fn durable_lsn(&self) -> Lsn {
-        todo!()
-    }
-    /// Everything before `lsn` is no longer needed: whole segments before it are recycled.
-    pub fn cut_before(&self, _lsn: Lsn) -> Result<()> {
-        todo!()
-    }
-    /// The sticky error of a poisoned log.
-    pub fn check_usable(&self) -> Result<()> {
-        todo!()
+struct State {
+    active: Vec<u8>,
+    /// The other buffer, empty, while no leader uses it.
+    spare: Vec<u8>,
+    end: u64,
+    limit: u64,
+    leading: bool,
+    failure: Option<Error>,
+}
+
+impl State {
+    fn check_usable(&self) -> Result<()> {
+        self.failure.clone().map_or(Ok(()), Err)
     }
 }
+
+/// The log of one database, open for appending. All methods may be called from many threads.
+pub struct Wal {
+    device: Arc<dyn Device>,
+    settings: WalSettings,
+    stream: StreamId,
+    state: Mutex<State>,
+    progress: Condvar,
+    durable: AtomicU64,
+    segments: Mutex<VecDeque<Segment>>,
+    /// The number of the next segment file; held while segments are made or cut.
+    maintenance: Mutex<u64>,
+}
+
+impl Wal {
+    /// Creates an empty log at position 0 in a database that has none.
+    ///
+    /// # Errors
+    /// 22023 for wrong settings; 53100 if there is no room for the first segment.
+    pub fn create(
+        device: Arc<dyn Device>,
+        settings: WalSettings,
+        database_id: u128,
+    ) -> Result<Self> {
+        settings.check()?;
+        let log = Self::with(device, settings, database_id, Vec::new(), 0, 1);
+        log.prepare_next_segment()?;
+        Ok(log)
+    }
+
+    /// Opens the log and hands every whole record from `from` on to `replay`, in order, as
+    /// (lsn of its end, payload). `from` is the beginning of the log or the end of some record.
+    /// A torn tail is cut, for good. What was found is durable on return.
+    ///
+    /// # Errors
+    /// XX001 with file and offset for damage before the last valid record, a missing segment, or
+    /// a log that ends before `from` or `known_durable`; 0A000 for a newer format; whatever
+    /// `replay` returns.
+    pub fn open(
+        device: Arc<dyn Device>,
+        settings: WalSettings,
+        database_id: u128,
+        from: Lsn,
+        known_durable: Lsn,
+        replay: &mut dyn FnMut(Lsn, &[u8]) -> Result<()>,
+    ) -> Result<Self> {
+        settings.check()?;
+        let found = recovery::recover(&device, database_id, from, known_durable, replay)?;
+        Ok(Self::with(
+            device,
+            settings,
+            database_id,
+            found.segments,
+            found.end,
+            found.next_number,
+        ))
+    }
+
+    fn with(
+        device: Arc<dyn Device>,
+        settings: WalSettings,
+        database_id: u128,
+        segments: Vec<Segment>,
+        end: u64,
+        next_number: u64,
+    ) -> Self {
+        let limit = segments.last().map_or(0, Segment::end);
+        Self {
+            device,
+            settings,
+            stream: StreamId {
+                database_id,
+                number: WAL_STREAM,
+            },
+            state: Mutex::new(State {
+                active: Vec::new(),
+                spare: Vec::new(),
+                end,
+                limit,
+                leading: false,
+                failure: None,
+            }),
+            progress: Condvar::new(),
+            durable: AtomicU64::new(end),
+            segments: Mutex::new(segments.into()),
+            maintenance: Mutex::new(next_number),
+        }
+    }
+
+    /// Appends one record to the in-memory buffer. `stamp` runs under the log lock, receives the
+    /// payload so that it can patch the commit timestamp into it, and the record's end; it runs
+    /// exactly if the append succeeds.
+    ///
+    /// # Errors
+    /// 53100 or 58030 if the log needs another segment and cannot get it (the log stays usable),
+    /// 0A000 for a record of 4 GiB, `Closed` after a failed write or sync.
+    pub fn append(
+        &self,
+        payload: &mut Vec<u8>,
+        stamp: &mut dyn FnMut(&mut [u8], Lsn),
+    ) -> Result<Appended> {
+        if payload.len() > PAYLOAD_BYTES_MAX {
+            return Err(Error::unsupported(format!(
+                "the transaction's log record has {} bytes, the limit is {PAYLOAD_BYTES_MAX}",
+                payload.len()
+            ))
+            .with_hint("Commit in smaller steps, or load in bulk with COPY or the appender."));
+        }
+        let needed = frame_bytes(payload.len());
+        let mut state = self.state.lock();
+        if state.active.len() > BUFFERED_BYTES_MAX {
+            drop(state);
+            self.write_out()?;
+            state = self.state.lock();
+        }
+        loop {
+            state.check_usable()?;
+            if state.end + needed <= state.limit {
+                break;
+            }
+            drop(state);
+            self.ensure_room(needed)?;
+            state = self.state.lock();
+        }
+        let start = state.end;
+        let end = start + needed;
+        stamp(payload, Lsn(end));
+        let durable = self.durable.load(Ordering::Acquire);
+        put_frame(&mut state.active, self.stream, start, durable, payload);
+        state.end = end;
+        Ok(Appended { end: Lsn(end) })
+    }
+
+    /// Returns once everything up to `lsn` is durable. The caller that finds no sync running
+    /// becomes the leader and writes and syncs for all (group commit, no extra thread).
+    ///
+    /// # Errors
+    /// A failed write or sync poisons the log: every later call returns the same `Closed` error.
+    pub fn wait_durable(&self, lsn: Lsn) -> Result<()> {
+        if self.durable_lsn() >= lsn {
+            return Ok(());
+        }
+        let mut state = self.state.lock();
+        loop {
+            if self.durable_lsn() >= lsn {
+                return Ok(());
+            }
+            state.check_usable()?;
+            if state.end < lsn.0 {
+                return Err(Error::internal(format!(
+                    "waiting for log position {}, but the log ends at {}",
+                    lsn.0, state.end
+                )));
+            }
+            if !state.leading {
+                return self.lead(state, true);
+            }
+            self.progress.wait(&mut state);
+        }
+    }
+
+    /// Makes everything appended so far durable.
+    pub fn sync_all(&self) -> Result<()> {
+        self.wait_durable(self.end_lsn())
+    }
+
+    /// Writes the buffer to the file without sync (background, `synchronous_commit = off`).
+    pub fn write_out(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        loop {
+            state.check_usable()?;
+            if state.active.is_empty() {
+                return Ok(());
+            }
+            if !state.leading {
+                return self.lead(state, false);
+            }
+            self.progress.wait(&mut state);
+        }
+    }
+
+    /// Takes the buffer, writes it and, if `sync`, makes the log durable up to its end.
+    fn lead(&self, mut state: MutexGuard<'_, State>, sync: bool) -> Result<()> {
+        state.leading = true;
+        let spare = std::mem::take(&mut state.spare);
+        let mut buffer = std::mem::replace(&mut state.active, spare);
+        let end = state.end;
+        drop(state);
+
+        let mut outcome = self.write(&buffer, end - buffer.len() as u64);
+        if sync && outcome.is_ok() {
+            outcome = self.sync_up_to(end);
+        }
+        buffer.clear();
+        buffer.shrink_to(BUFFER_KEPT_BYTES);
+
+        let mut state = self.state.lock();
+        state.leading = false;
+        state.spare = buffer;
+        match outcome {
+            Ok(()) if sync => self.durable.store(end, Ordering::Release),
+            Ok(()) => {}
+            Err(cause) => state.failure = Some(poisoned(&cause)),
+        }
+        self.progress.notify_all();
+        state.check_usable()
+    }
+
+    fn write(&self, bytes: &[u8], start: u64) -> Result<()> {
+        let mut done = 0;
+        while done < bytes.len() {
+            let (file, offset, room) = self.locate(start + done as u64)?;
+            let n = (bytes.len() - done).min(room as usize);
+            file.write_all_at(&bytes[done..done + n], offset)?;
+            done += n;
+        }
+        Ok(())
+    }
+
+    fn sync_up_to(&self, end: u64) -> Result<()> {
+        let mut at = self.durable.load(Ordering::Acquire);
+        while at < end {
+            let (file, _, room) = self.locate(at)?;
+            file.sync()?;
+            at += room;
+        }
+        Ok(())
+    }
+
+    /// The file of log position `at`, the offset in it and the bytes from there to its end.
+    fn locate(&self, at: u64) -> Result<(Arc<dyn File>, u64, u64)> {
+        let segments = self.segments.lock();
+        let segment = segments
+            .iter()
+            .find(|s| s.base <= at && at < s.end())
+            .ok_or_else(|| Error::internal(format!("no log segment holds position {at}")))?;
+        let offset = SEGMENT_HEADER_BYTES + (at - segment.base);
+        Ok((Arc::clone(&segment.file), offset, segment.end() - at))
+    }
+
+    /// The position after the last appended record.
+    pub fn end_lsn(&self) -> Lsn {
+        Lsn(self.state.lock().end)
+    }
+
+    /// Everything before this position is durable.
+    pub fn durable_lsn(&self) -> Lsn {
+        Lsn(self.durable.load(Ordering::Acquire))
+    }
+
+    /// Makes sure that a whole unused segment lies behind the log's end, so that appends need not
+    /// wait for one. Cheap if there is one.
+    pub fn prepare_next_segment(&self) -> Result<()> {
+        self.ensure_room(self.settings.segment_bytes - SEGMENT_HEADER_BYTES)
+    }
+
+    /// Adds a segment if the log has no room for `needed` more bytes.
+    fn ensure_room(&self, needed: u64) -> Result<()> {
+        let mut next_number = self.maintenance.lock();
+        let (end, limit) = {
+            let state = self.state.lock();
+            state.check_usable()?;
+            (state.end, state.limit)
+        };
+        if end + needed <= limit {
+            return Ok(());
+        }
+        let least = SEGMENT_HEADER_BYTES + (end + needed - limit).next_multiple_of(4096);
+        let file_bytes = least.max(self.settings.segment_bytes);
+        let header = self.header(&mut next_number, limit, file_bytes);
+        // A segment for one huge record is not recycled, so zeros would be written for nothing.
+        let zeroed_bytes = if least > self.settings.segment_bytes {
+            0
+        } else {
+            file_bytes
+        };
+        let segment = Segment::create(&*self.device, header, zeroed_bytes)?;
+        self.add(segment);
+        Ok(())
+    }
+
+    fn header(&self, next_number: &mut u64, base: u64, file_bytes: u64) -> SegmentHeader {
+        let number = *next_number;
+        *next_number += 1;
+        SegmentHeader {
+            database_id: self.stream.database_id,
+            number,
+            base,
+            file_bytes,
+        }
+    }
+
+    fn add(&self, segment: Segment) {
+        let limit = segment.end();
+        self.segments.lock().push_back(segment);
+        self.state.lock().limit = limit;
+    }
+
+    /// Everything before `lsn` is no longer needed: whole segments before it are recycled, or
+    /// removed if enough are ready.
+    ///
+    /// # Errors
+    /// An internal error if `lsn` is not durable; I/O errors, after which the log stays usable.
+    pub fn cut_before(&self, lsn: Lsn) -> Result<()> {
+        let mut next_number = self.maintenance.lock();
+        let (end, mut limit) = {
+            let state = self.state.lock();
+            state.check_usable()?;
+            (state.end, state.limit)
+        };
+        if lsn > self.durable_lsn() {
+            return Err(Error::internal(format!(
+                "cutting the log before position {}, which is not durable",
+                lsn.0
+            )));
+        }
+        while let Some(old) = self.take_segment_before(lsn) {
+            let spares = self
+                .segments
+                .lock()
+                .iter()
+                .filter(|s| s.base >= end)
+                .count();
+            if spares < SPARE_SEGMENTS_MAX && old.file_bytes == self.settings.segment_bytes {
+                let header = self.header(&mut next_number, limit, old.file_bytes);
+                let segment = old.recycle(&*self.device, header)?;
+                limit = segment.end();
+                self.add(segment);
+            } else {
+                self.device.remove(&segment::segment_name(old.number))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the oldest segment off the list if it ends at or before `lsn`; never the last one,
+    /// which tells the next open where the log goes on.
+    fn take_segment_before(&self, lsn: Lsn) -> Option<Segment> {
+        let mut segments = self.segments.lock();
+        if segments.len() > 1 && segments.front().is_some_and(|s| s.end() <= lsn.0) {
+            return segments.pop_front();
+        }
+        None
+    }
+
+    /// The log's files in order: in use, then ready to be used.
+    pub fn segments(&self) -> Vec<SegmentInfo> {
+        let info = |s: &Segment| SegmentInfo {
+            name: segment::segment_name(s.number),
+            base: Lsn(s.base),
+            bytes: s.file_bytes,
+        };
+        self.segments.lock().iter().map(info).collect()
+    }
+
+    /// The sticky error of a poisoned log.
+    pub fn check_usable(&self) -> Result<()> {
+        self.state.lock().check_usable()
+    }
+}
+
+impl fmt::Debug for Wal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (end, durable) = (self.end_lsn(), self.durable_lsn());
+        f.debug_struct("Wal")
+            .field("end", &end)
+            .field("durable", &durable)
+            .finish_non_exhaustive()
+    }
+}
+
+fn poisoned(cause: &Error) -> Error {
+    Error::new(
+        ErrorKind::Closed,
+        SqlState::IO_ERROR,
+        format!("the database refuses writes since the log could not be stored: {cause}"),
+    )
+    .with_hint("Check the device, then close and reopen the database.")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,149 @@
+//! The superblock: the one place that says which manifest file is the database.
+//!
+//! Two slots of 4 KiB; generation g is written to slot g mod 2, so that the current one is never
+//! overwritten. The valid slot with the highest generation counts. Generation 0 is written first
+//! of all when a database is created and means "not finished": such a directory may be created
+//! anew, while a directory that lost its superblock is never taken for an empty one.
+
+use std::sync::Arc;
+
+use strandline_base::bytes::{ByteReader, PutBytes};
+use strandline_base::{Result, checksum};
+use strandline_device::{Device, File};
+
+use super::MANIFEST_FORMAT_VERSION;
+use crate::version::refuse_newer;
+
+pub(super) const SUPERBLOCK_FILE: &str = "superblock";
+const SLOT_BYTES: usize = 4096;
+const CHECKSUM_AT: usize = SLOT_BYTES - 4;
+const MAGIC: &[u8; 8] = b"STRDSUP1";
+
+/// The content of one slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slot {
+    /// The manifest file in force; 0 while the database is being created.
+    pub generation: u64,
+    pub database_id: u128,
+}
+
+impl Slot {
+    fn encode(self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(SLOT_BYTES);
+        out.extend_from_slice(MAGIC);
+        out.put_u32(MANIFEST_FORMAT_VERSION);
+        out.put_u64(self.generation);
+        out.put_u128(self.database_id);
+        out.resize(CHECKSUM_AT, 0);
+        let sum = checksum(&[], &out);
+        out.put_u32(sum);
+        out
+    }
+
+    /// The version and content of an intact slot. Magic, version and checksum keep their places in
+    /// every version of the format.
+    fn decode(bytes: &[u8]) -> Option<(u32, Self)> {
+        let (body, sum) = bytes.split_at_checked(CHECKSUM_AT)?;
+        if !body.starts_with(MAGIC) || sum != checksum(&[], body).to_le_bytes() {
+            return None;
+        }
+        let mut r = ByteReader::new(&body[MAGIC.len()..]);
+        Some((
+            r.u32()?,
+            Self {
+                generation: r.u64()?,
+                database_id: r.u128()?,
+            },
+        ))
+    }
+}
+
+/// What a superblock file holds.
+pub(super) enum Content {
+    /// The slot in force.
+    Valid(Slot),
+    /// Nothing but zeros and unfinished writes of a first slot.
+    Unfinished,
+    /// Slots that were once written and are damaged.
+    Damaged,
+    /// Not a superblock at all.
+    Foreign,
+}
+
+/// Reads both slots; a newer format version is an error.
+pub(super) fn read(file: &dyn File) -> Result<Content> {
+    let len = file.len()?;
+    if len > 2 * SLOT_BYTES as u64 {
+        return Ok(Content::Foreign);
+    }
+    let mut bytes = vec![0; len as usize];
+    file.read_exact_at(&mut bytes, 0)?;
+    bytes.resize(2 * SLOT_BYTES, 0);
+    let slots = bytes.chunks_exact(SLOT_BYTES);
+    let newest = slots
+        .filter_map(Slot::decode)
+        .max_by_key(|(_, slot)| slot.generation);
+    if let Some((version, slot)) = newest {
+        refuse_newer(SUPERBLOCK_FILE, version, MANIFEST_FORMAT_VERSION)?;
+        return Ok(Content::Valid(slot));
+    }
+    let (first, second) = bytes.split_at(SLOT_BYTES);
+    if first
+        .iter()
+        .zip(MAGIC)
+        .any(|(&found, &magic)| found != magic && found != 0)
+    {
+        return Ok(Content::Foreign);
+    }
+    // Slot 1 is written once slot 0 is durable, so a torn creation leaves slot 1 untouched.
+    let untouched = second.iter().all(|&b| b == 0);
+    Ok(if untouched {
+        Content::Unfinished
+    } else {
+        Content::Damaged
+    })
+}
+
+/// Creates the file with generation 0; durable with its name on return.
+pub(super) fn create(device: &dyn Device, database_id: u128) -> Result<Arc<dyn File>> {
+    let file = device.create(SUPERBLOCK_FILE)?;
+    file.set_len(2 * SLOT_BYTES as u64)?;
+    write(
+        &*file,
+        Slot {
+            generation: 0,
+            database_id,
+        },
+    )?;
+    device.sync_directory()?;
+    Ok(file)
+}
+
+/// Writes `slot` over the slot that is not in force; durable on return.
+pub(super) fn write(file: &dyn File, slot: Slot) -> Result<()> {
+    let at = (slot.generation % 2) * SLOT_BYTES as u64;
+    file.write_all_at(&slot.encode(), at)?;
+    file.sync()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slot_round_trips_and_every_damaged_byte_is_found() {
+        let slot = Slot {
+            generation: 9,
+            database_id: u128::MAX - 5,
+        };
+        let mut bytes = slot.encode();
+        assert_eq!(bytes.len(), SLOT_BYTES);
+        assert_eq!(Slot::decode(&bytes), Some((MANIFEST_FORMAT_VERSION, slot)));
+        for i in (0..64).chain(SLOT_BYTES - 8..SLOT_BYTES) {
+            bytes[i] ^= 1;
+            assert_eq!(Slot::decode(&bytes), None, "byte {i}");
+            bytes[i] ^= 1;
+        }
+        assert_eq!(Slot::decode(&bytes[..100]), None);
+    }
+}

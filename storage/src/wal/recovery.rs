@@ -1,0 +1,184 @@
+//! Opening the log: finding its segments, replaying its records, and telling a torn tail (cut)
+//! from damage (refused).
+//!
+//! 1. The *chain* is the segments with a good header that follow each other without a gap in log
+//!    positions, from the one that holds the replay position on. All other segment files are
+//!    *leftovers*: cut before the crash, or unfinished preparations.
+//! 2. Records are read until the first that is not whole and intact: the log's end.
+//! 3. Behind the end, in the chain and in leftovers, no intact record may claim that something
+//!    past the end was durable. Nor may the end lie before what the caller knows to be durable.
+//! 4. Intact records behind the end that make no such claim were in flight when the crash hit,
+//!    behind one that was lost. They are erased before anything is appended, because new records
+//!    fill the gap before them and would bring them back.
+//! 5. Everything found is synced: the last process may have been killed between write and sync.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use strandline_base::{Error, Result};
+use strandline_device::Device;
+
+use super::segment::{FoundSegment, Segment, find_segments};
+use super::{Lsn, WAL_STREAM};
+use crate::frame::StreamId;
+use crate::stream::Stream;
+
+/// What recovery hands to the log.
+pub(super) struct Recovered {
+    /// From the replay position's segment on, in order; never empty.
+    pub segments: Vec<Segment>,
+    /// The log's end.
+    pub end: u64,
+    /// A segment number that no file has used.
+    pub next_number: u64,
+}
+
+pub(super) fn recover(
+    device: &Arc<dyn Device>,
+    database_id: u128,
+    from: Lsn,
+    known_durable: Lsn,
+    replay: &mut dyn FnMut(Lsn, &[u8]) -> Result<()>,
+) -> Result<Recovered> {
+    let found = find_segments(&**device, database_id)?;
+    let (segments, leftovers) = find_chain(found, from.0);
+    if segments.is_empty() {
+        return Err(missing_start(&**device, &leftovers, from));
+    }
+    let id = StreamId {
+        database_id,
+        number: WAL_STREAM,
+    };
+    let mut stream = Stream::new(id, segments.iter().map(Segment::extent).collect());
+
+    let mut end = from.0;
+    while let Some(frame) = stream.read(end)? {
+        end = frame.end;
+        replay(Lsn(end), frame.payload)?;
+    }
+    let strays = stream.find_frames(end)?;
+    stream.refuse_damage(end, &strays)?;
+    refuse_damaged_leftovers(&stream, id, end, &leftovers)?;
+    let known = from.max(known_durable);
+    if end < known.0 {
+        return Err(Error::corrupt(
+            stream.place(end),
+            format!(
+                "the log ends here, but it was durable up to position {}",
+                known.0
+            ),
+        ));
+    }
+    for stray in &strays {
+        // The position field: a frame without its own position is no frame.
+        let (file, offset) = stream.locate(stray.position + 8);
+        file.write_all_at(&[0xff; 8], offset)?;
+    }
+    for segment in &segments {
+        segment.file.sync()?;
+    }
+    remove_leftovers(&**device, &leftovers)?;
+    let numbers = segments
+        .iter()
+        .map(|s| s.number)
+        .chain(leftovers.iter().map(|s| s.number));
+    let next_number = numbers.max().unwrap_or(0) + 1;
+    Ok(Recovered {
+        segments,
+        end,
+        next_number,
+    })
+}
+
+/// Splits the files into the chain that holds `from` and the rest. Where two good headers claim
+/// the same place the higher number wins: a number is passed over only when its preparation failed.
+fn find_chain(found: Vec<FoundSegment>, from: u64) -> (Vec<Segment>, Vec<FoundSegment>) {
+    // `found` is ordered by number, so later entries replace earlier ones.
+    let by_base: BTreeMap<u64, Segment> = found
+        .iter()
+        .filter_map(FoundSegment::segment)
+        .map(|s| (s.base, s))
+        .collect();
+    // Exactly at the border of two segments `from` belongs to the later one, if it is there.
+    let first = by_base
+        .range(..=from)
+        .next_back()
+        .map(|(_, s)| s)
+        .filter(|s| from <= s.end());
+    let chain: Vec<Segment> = std::iter::successors(first, |last| by_base.get(&last.end()))
+        .cloned()
+        .collect();
+    let leftovers = found
+        .into_iter()
+        .filter(|f| chain.iter().all(|s| s.number != f.number))
+        .collect();
+    (chain, leftovers)
+}
+
+fn missing_start(device: &dyn Device, files: &[FoundSegment], from: Lsn) -> Error {
+    let place = format!("{}: the log", device.location());
+    if let Some(damaged) = files.iter().find(|f| f.header.is_none()) {
+        return Error::corrupt(
+            format!("\"{}\" at offset 0", damaged.file.name()),
+            format!(
+                "the segment header is damaged, and no other holds log position {}",
+                from.0
+            ),
+        );
+    }
+    Error::corrupt(
+        place,
+        format!("no segment holds position {}, where replay starts", from.0),
+    )
+}
+
+/// Leftovers behind the log's end may hold nothing that shows a longer log.
+fn refuse_damaged_leftovers(
+    stream: &Stream,
+    id: StreamId,
+    end: u64,
+    leftovers: &[FoundSegment],
+) -> Result<()> {
+    for file in leftovers {
+        let base = file.header.map_or(stream.limit(), |h| h.base);
+        let Some(extent) = file.extent_at(base).filter(|e| e.end() > end) else {
+            continue;
+        };
+        let start = extent.start;
+        let strays = Stream::new(id, vec![extent]).find_frames(start)?;
+        if let Some(stray) = strays.iter().find(|s| s.durable > end) {
+            let what = if file.header.is_none() {
+                format!(
+                    "the header of log segment \"{}\" is damaged",
+                    file.file.name()
+                )
+            } else {
+                format!(
+                    "a log segment before \"{}\" is missing or damaged",
+                    file.file.name()
+                )
+            };
+            return Err(Error::corrupt(
+                stream.place(end),
+                format!(
+                    "the log ends here, but {what}: an intact record at position {} shows that \
+                     everything before position {} had been stored",
+                    stray.position, stray.durable
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Removes the leftovers for good, so that none of them can join the chain later.
+fn remove_leftovers(device: &dyn Device, leftovers: &[FoundSegment]) -> Result<()> {
+    for file in leftovers {
+        device.remove(file.file.name())?;
+    }
+    if leftovers.is_empty() {
+        Ok(())
+    } else {
+        device.sync_directory()
+    }
+}
