@@ -6,7 +6,8 @@
 //!    both are set under the log's lock.
 //! 2. Whatever will ever commit at or below the clock's `last` is finished, queued or `drawn`.
 //! 3. Entries leave at the front as committed, or from anywhere as aborted.
-//! 4. `stable` is stored under the lock, after every commit at or below it was marked.
+//! 4. `stable` is stored under the lock, after every commit at or below it was marked; outside the
+//!    lock nothing marked is above stable.
 //!
 //! A snapshot at a moment later than stable is complete once the clock can give out no timestamp
 //! at or below it any more and nothing at or below it is drawn or queued: by 2 all its commits
@@ -154,6 +155,11 @@ impl CommitQueue {
         }
         pending.snapshots_waiting -= 1;
         Ok(())
+    }
+
+    /// Returns when stable has passed every commit that is marked now.
+    pub fn settle(&self) {
+        drop(self.pending.lock());
     }
 
     /// Recovery replayed a commit at `ts`.

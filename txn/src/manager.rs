@@ -95,7 +95,8 @@ impl TxnManager {
     /// Blocks `waiter` until the transaction behind `holder` has finished. 40P01 if that closes a
     /// cycle (the waiter is the victim), 55P03 after `timeout` (None: for ever), 57014 if
     /// `cancelled` turns true (looked at every 50 ms, with the wait-for graph locked: it must only
-    /// read a flag). Wakes at once when the holder finishes.
+    /// read a flag). Wakes at once when the holder finishes; if it committed, stable has passed it
+    /// when this returns, so that a new snapshot sees what it did.
     pub fn wait_for(
         &self,
         waiter: StartWord,
@@ -109,7 +110,9 @@ impl TxnManager {
             )));
         }
         self.waits
-            .wait_for(&self.table, (waiter, holder), timeout, cancelled)
+            .wait_for(&self.table, (waiter, holder), timeout, cancelled)?;
+        self.commits.settle();
+        Ok(())
     }
 
     /// Called under the log lock, in commit order: enqueues the commit that drew `ts` with the
@@ -121,9 +124,9 @@ impl TxnManager {
 
     /// As [`TxnManager::enqueue_commit`], with a choice of when the commit may finish. A
     /// [`Durability::Relaxed`] commit finishes with any `finish_through` call once everything
-    /// before it has. Its owner calls `finish_through(0)` and, if a synchronous commit ahead
-    /// keeps it [unfinished](TxnSlot::status), waits for the log like a synchronous one: it must
-    /// not be acknowledged before stable has passed it.
+    /// before it has. Its owner calls `finish_through(0)` and, if stable is below `ts` then (a
+    /// synchronous commit is ahead), waits for the log like a synchronous one: it must not be
+    /// acknowledged before stable has passed it.
     pub fn enqueue(&self, slot: &TxnSlot, ts: CommitTs, log_end: u64, durability: Durability) {
         let queued_before = slot.queued.swap(true, Ordering::Relaxed);
         assert!(!queued_before, "transaction {} commits twice", slot.word);
@@ -132,7 +135,8 @@ impl TxnManager {
 
     /// Everything logged before `log_end` is durable: marks the queued commits up to there
     /// Committed, in order, and relaxed ones next in line, advances stable, wakes waiters. When it
-    /// returns, those commits are finished, by this call or another one.
+    /// returns, stable has passed those commits, by this call or another one. (Their status may
+    /// say so a moment earlier.)
     pub fn finish_through(&self, log_end: u64) {
         for word in self.commits.finish_through(log_end, &self.table) {
             self.waits.wake(word);

@@ -1,3 +1,5 @@
+//! The index against a map of sets, its edges, and adders in two threads.
+
 use super::*;
 use crate::hash_integer;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,5 @@
+//! Equal values hash alike; everything that differs spreads.
+
 use super::*;
 use std::collections::HashSet;
 use strandline_base::rng::Rng;

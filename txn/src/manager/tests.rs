@@ -1,3 +1,5 @@
+//! Histories against a naive model, waiting, deadlocks, slots, snapshots.
+
 use super::*;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
