@@ -3,7 +3,7 @@ CARGO ?= cargo
 # The rivals' engines are compiled only by the benchmarks that compare with them.
 PACKAGES := --workspace --exclude strandline-bench-rivals
 # Crates with models for the shuttle scheduler (tests named `shuttle`).
-MODELS := -p strandline-txn
+MODELS := -p strandline-txn -p strandline-index
 
 .PHONY: demo test format lint tidy unit models
 
@@ -30,4 +30,4 @@ unit:
 models: export RUSTFLAGS = --cfg shuttle
 models: export CARGO_TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)/shuttle
 models:
-	$(CARGO) test $(MODELS) shuttle
+	$(CARGO) test $(MODELS) --test shuttle

@@ -1,4 +1,5 @@
-//! The memory-resident index: 64 hash tables, each under its own lock.
+//! The memory-resident index: 256 hash tables, each under its own lock, so that
+//! writers seldom meet and the pause while one of them grows is short.
 //!
 //! An entry is the hash and the row id, 16 bytes, so that a table can grow without reading keys.
 //! Rows of one key lie in one table, whose lock makes [`KeyIndex::insert`] collect the others and
@@ -11,7 +12,7 @@ use hashbrown::HashTable;
 use strandline_base::RowId;
 use strandline_base::sync::RwLock;
 
-const SHARD_BITS: u32 = 6;
+const SHARD_BITS: u32 = if cfg!(shuttle) { 1 } else { 8 };
 const SHARDS: usize = 1 << SHARD_BITS;
 
 #[derive(Clone, Copy, PartialEq, Eq)]

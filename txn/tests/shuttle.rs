@@ -168,6 +168,28 @@ fn the_free_list_hands_out_every_slot_once() {
     });
 }
 
+/// One thread's pop is overtaken by another's pop, pop, push of the same slots (ABA): the second
+/// thread must not be handed the slot that it holds.
+#[test]
+fn a_delayed_pop_does_not_corrupt_the_free_list() {
+    explore(|| {
+        let manager = manager(3);
+        let slots: Vec<_> = (0..2).map(|_| manager.begin().expect("free")).collect();
+        slots.into_iter().for_each(TxnSlot::stamped);
+        let number = |slot: &TxnSlot| slot.word().0 & 0xff_ffff;
+        let other = manager.clone();
+        let delayed = thread::spawn(move || other.begin().expect("one of three"));
+        let first = manager.begin().expect("one of three");
+        let held = manager.begin().expect("one of three");
+        first.stamped();
+        let again = manager.begin().expect("one of three");
+        assert_ne!(number(&again), number(&held));
+        let delayed = delayed.join().expect("the thread does not panic");
+        assert_ne!(number(&delayed), number(&held));
+        assert_ne!(number(&delayed), number(&again));
+    });
+}
+
 /// What a snapshot sees of the commits in the log; it must not depend on when it looks.
 fn visible(manager: &TxnManager, log: &Log, snapshot: CommitTs) -> Vec<CommitTs> {
     let mut seen = Vec::new();
