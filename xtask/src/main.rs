@@ -56,8 +56,10 @@ fn run_tidy(root: &Path) -> ExitCode {
     }
 }
 
+/// The workspace of `cargo run`, which may share its build with another clone, else of the build.
 fn workspace_root() -> PathBuf {
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let built = env!("CARGO_MANIFEST_DIR").into();
+    let manifest = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or(built));
     manifest
         .parent()
         .expect("xtask is a folder of the workspace")

@@ -186,8 +186,17 @@ pub fn words(code: &str) -> impl Iterator<Item = (usize, &str)> {
 mod tests {
     use super::*;
 
-    const MIXED: &str = "//! Header.\nfn a() {} // x\n\n#[cfg(test)]\n#[expect(x)]\nmod tests {\n    \
-                         fn b() { \"}\"; }\n}\nfn c() {}\n";
+    const MIXED: &str = "\
+//! Header.
+fn a() {} // x
+
+#[cfg(test)]
+#[expect(x)]
+mod tests {
+    fn b() { \"}\"; }
+}
+fn c() {}
+";
 
     #[test]
     fn test_modules_are_marked_and_not_counted() {
