@@ -14,7 +14,10 @@ pub trait Clock: Send + Sync + 'static {
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "the one place that reads the system clock")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that reads the system clock"
+    )]
     fn now_us(&self) -> u64 {
         std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)

@@ -164,7 +164,13 @@ struct Inner {
 impl Error {
     /// An error of `kind` with its SQLSTATE.
     pub fn new(kind: ErrorKind, state: SqlState, message: impl Into<String>) -> Self {
-        Self(Box::new(Inner { kind, state, message: message.into(), detail: None, hint: None }))
+        Self(Box::new(Inner {
+            kind,
+            state,
+            message: message.into(),
+            detail: None,
+            hint: None,
+        }))
     }
     /// The request is wrong.
     pub fn invalid(state: SqlState, message: impl Into<String>) -> Self {
@@ -172,11 +178,19 @@ impl Error {
     }
     /// The feature does not exist.
     pub fn unsupported(message: impl Into<String>) -> Self {
-        Self::new(ErrorKind::Unsupported, SqlState::FEATURE_NOT_SUPPORTED, message)
+        Self::new(
+            ErrorKind::Unsupported,
+            SqlState::FEATURE_NOT_SUPPORTED,
+            message,
+        )
     }
     /// Stored bytes are wrong: `place` names file and offset.
     pub fn corrupt(place: impl fmt::Display, what: impl fmt::Display) -> Self {
-        Self::new(ErrorKind::Corrupt, SqlState::DATA_CORRUPTED, format!("{place}: {what}"))
+        Self::new(
+            ErrorKind::Corrupt,
+            SqlState::DATA_CORRUPTED,
+            format!("{place}: {what}"),
+        )
     }
     /// A stored checksum does not match; `place` names file and offset.
     pub fn checksum_mismatch(place: impl fmt::Display, expected: u32, got: u32) -> Self {

@@ -17,7 +17,7 @@ pub use checksum::{Checksum, checksum};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{Error, ErrorKind, Result, SqlState};
 pub use ids::{
-    BLOCK_ROWS, ColumnId, CommitTs, RANGE_ROWS, RangeNo, RowId, StorageId, TableId, UPDATE_ROWS,
-    UPDATE_RANGES,
+    BLOCK_ROWS, ColumnId, CommitTs, RANGE_ROWS, RangeNo, RowId, StorageId, TableId, UPDATE_RANGES,
+    UPDATE_ROWS,
 };
 pub use value::{Interval, SqlType, Value};

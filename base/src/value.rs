@@ -78,7 +78,9 @@ impl fmt::Display for SqlType {
 }
 
 /// An interval as PostgreSQL and Arrow (`MonthDayNano`) keep it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize,
+)]
 pub struct Interval {
     /// whole months
     pub months: i32,
@@ -127,10 +129,37 @@ pub enum Value {
 }
 
 impl Value {
+    /// The order of two values of one type, as PostgreSQL sorts them: text and bytes by bytes
+    /// (collation C), NaN above every number and equal to itself. None for values of different
+    /// variants, NULLs and intervals.
+    pub fn compare(&self, other: &Value) -> Option<std::cmp::Ordering> {
+        use Value as V;
+        Some(match (self, other) {
+            (V::Boolean(a), V::Boolean(b)) => a.cmp(b),
+            (V::SmallInt(a), V::SmallInt(b)) => a.cmp(b),
+            (V::Integer(a), V::Integer(b)) | (V::Date(a), V::Date(b)) => a.cmp(b),
+            (V::BigInt(a), V::BigInt(b))
+            | (V::Time(a), V::Time(b))
+            | (V::Timestamp(a), V::Timestamp(b))
+            | (V::TimestampTz(a), V::TimestampTz(b)) => a.cmp(b),
+            (V::Real(a), V::Real(b)) => compare_floats(f64::from(*a), f64::from(*b)),
+            (V::Double(a), V::Double(b)) => compare_floats(*a, *b),
+            (V::Numeric(a), V::Numeric(b)) => a.cmp(b),
+            (V::Text(a), V::Text(b)) => a.as_bytes().cmp(b.as_bytes()),
+            (V::Bytea(a), V::Bytea(b)) => a.cmp(b),
+            (V::Uuid(a), V::Uuid(b)) => a.cmp(b),
+            _ => return None,
+        })
+    }
     /// Whether this is NULL.
     pub fn is_null(&self) -> bool {
         matches!(self, Value::Null)
     }
+}
+
+fn compare_floats(a: f64, b: f64) -> std::cmp::Ordering {
+    a.partial_cmp(&b)
+        .unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
 }
 
 macro_rules! from {

@@ -144,11 +144,15 @@ impl Catalog {
     }
     /// The table `schema.name`.
     pub fn table(&self, schema: &str, name: &str) -> Option<&Arc<TableDef>> {
-        self.tables.values().find(|t| t.schema == schema && t.name == name)
+        self.tables
+            .values()
+            .find(|t| t.schema == schema && t.name == name)
     }
     /// The view `schema.name`.
     pub fn view(&self, schema: &str, name: &str) -> Option<&Arc<ViewDef>> {
-        self.views.iter().find(|v| v.schema == schema && v.name == name)
+        self.views
+            .iter()
+            .find(|v| v.schema == schema && v.name == name)
     }
     /// Hands out a table id.
     pub fn new_table_id(&mut self) -> TableId {
@@ -178,7 +182,10 @@ impl TableDef {
         self.column(name).ok_or_else(|| {
             Error::invalid(
                 SqlState::UNDEFINED_COLUMN,
-                format!("column \"{name}\" of table \"{}\" does not exist", self.name),
+                format!(
+                    "column \"{name}\" of table \"{}\" does not exist",
+                    self.name
+                ),
             )
         })
     }

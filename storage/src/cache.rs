@@ -1,1 +1,229 @@
-//! The memory-bounded cache of decoded frames. (Owner: table.)
+//! The memory-bounded cache of decoded frames.
+//!
+//! A frame lives in a [`Slot`] owned by the structure it belongs to (a chunk, a run, a range's row
+//! metadata), so that finding a cached frame costs one atomic load and no lookup. The [`Cache`]
+//! knows all filled slots and empties cold ones when their bytes exceed the budget.
+//!
+//! Invariants:
+//! 1. `used` is the sum of the bytes of all filled slots.
+//! 2. Emptying a slot never invalidates a frame a reader holds: readers hold an `Arc`.
+//! 3. A slot that is dropped gives its bytes back.
+//!
+//! Replacement is second chance (clock): a slot read since the hand last passed is spared once.
+//!
+//! Lock order: `ring` is the only lock; nothing is loaded or dropped by a reader under it.
+
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use strandline_base::Result;
+
+/// The budget shared by all slots of one database.
+#[derive(Debug)]
+pub struct Cache {
+    budget_bytes: usize,
+    used_bytes: AtomicUsize,
+    misses: AtomicU64,
+    ring: Mutex<VecDeque<Weak<dyn Evict>>>,
+}
+
+trait Evict: Send + Sync + std::fmt::Debug {
+    /// Empties the slot unless it was read since the last call; returns whether it was emptied.
+    fn evict_if_cold(&self) -> bool;
+}
+
+/// A place for one frame of type `T`. Cheap while empty.
+#[derive(Debug)]
+pub struct Slot<T: Send + Sync + std::fmt::Debug + 'static> {
+    inner: Arc<SlotInner<T>>,
+}
+
+#[derive(Debug)]
+struct SlotInner<T> {
+    cache: Arc<Cache>,
+    frame: ArcSwapOption<T>,
+    bytes: AtomicUsize,
+    referenced: AtomicBool,
+    /// Serializes loading, so that concurrent misses decode once.
+    loading: Mutex<()>,
+}
+
+impl Cache {
+    /// A cache that holds at most about `budget_bytes`.
+    pub fn new(budget_bytes: usize) -> Arc<Self> {
+        Arc::new(Self {
+            budget_bytes,
+            used_bytes: AtomicUsize::new(0),
+            misses: AtomicU64::new(0),
+            ring: Mutex::new(VecDeque::new()),
+        })
+    }
+    /// Bytes of all cached frames.
+    pub fn used_bytes(&self) -> usize {
+        self.used_bytes.load(Ordering::Relaxed)
+    }
+    /// The bound on [`Cache::used_bytes`].
+    pub fn budget_bytes(&self) -> usize {
+        self.budget_bytes
+    }
+    /// Frames that had to be loaded since the start.
+    pub fn misses(&self) -> u64 {
+        self.misses.load(Ordering::Relaxed)
+    }
+
+    fn shrink(&self) {
+        if self.used_bytes() <= self.budget_bytes {
+            return;
+        }
+        let mut ring = self.ring.lock();
+        // Two rounds at most: the first takes second chances away, the second evicts.
+        let mut turns = ring.len() * 2;
+        while self.used_bytes() > self.budget_bytes && turns > 0 {
+            turns -= 1;
+            let Some(weak) = ring.pop_front() else { break };
+            let Some(slot) = weak.upgrade() else { continue };
+            if !slot.evict_if_cold() {
+                ring.push_back(weak);
+            }
+        }
+    }
+}
+
+impl<T: Send + Sync + std::fmt::Debug + 'static> Slot<T> {
+    /// An empty slot.
+    pub fn new(cache: &Arc<Cache>) -> Self {
+        Self {
+            inner: Arc::new(SlotInner {
+                cache: cache.clone(),
+                frame: ArcSwapOption::empty(),
+                bytes: AtomicUsize::new(0),
+                referenced: AtomicBool::new(false),
+                loading: Mutex::new(()),
+            }),
+        }
+    }
+
+    /// The cached frame, if there is one.
+    pub fn get(&self) -> Option<Arc<T>> {
+        let frame = self.inner.frame.load_full()?;
+        self.touch();
+        Some(frame)
+    }
+
+    /// Runs `read` on the cached frame without taking a reference to it.
+    pub fn with<R>(&self, read: impl FnOnce(&T) -> R) -> Option<R> {
+        let guard = self.inner.frame.load();
+        let frame = guard.as_ref()?;
+        self.touch();
+        Some(read(frame))
+    }
+
+    fn touch(&self) {
+        if !self.inner.referenced.load(Ordering::Relaxed) {
+            self.inner.referenced.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a frame is cached.
+    pub fn is_filled(&self) -> bool {
+        self.inner.frame.load().is_some()
+    }
+
+    /// The cached frame, or what `load` returns (the frame and its bytes in memory), cached.
+    pub fn get_or_load(&self, load: impl FnOnce() -> Result<(T, usize)>) -> Result<Arc<T>> {
+        if let Some(frame) = self.get() {
+            return Ok(frame);
+        }
+        let loading = self.inner.loading.lock();
+        if let Some(frame) = self.get() {
+            return Ok(frame);
+        }
+        let cache = &self.inner.cache;
+        cache.misses.fetch_add(1, Ordering::Relaxed);
+        let (frame, bytes) = load()?;
+        let frame = Arc::new(frame);
+        // A frame as large as the whole cache would only push out everything else.
+        if bytes <= cache.budget_bytes / 2 {
+            self.inner.bytes.store(bytes, Ordering::Relaxed);
+            cache.used_bytes.fetch_add(bytes, Ordering::Relaxed);
+            self.inner.referenced.store(true, Ordering::Relaxed);
+            self.inner.frame.store(Some(frame.clone()));
+            let evictable: Arc<dyn Evict> = self.inner.clone();
+            cache.ring.lock().push_back(Arc::downgrade(&evictable));
+        }
+        drop(loading);
+        cache.shrink();
+        Ok(frame)
+    }
+}
+
+impl<T: Send + Sync + std::fmt::Debug> Evict for SlotInner<T> {
+    fn evict_if_cold(&self) -> bool {
+        if self.referenced.swap(false, Ordering::Relaxed) {
+            return false;
+        }
+        // A loader holds the lock while it fills the slot: leave it alone then.
+        let Some(_loading) = self.loading.try_lock() else {
+            return false;
+        };
+        if self.frame.swap(None).is_some() {
+            let bytes = self.bytes.swap(0, Ordering::Relaxed);
+            self.cache.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        true
+    }
+}
+
+impl<T> Drop for SlotInner<T> {
+    fn drop(&mut self) {
+        self.cache
+            .used_bytes
+            .fetch_sub(*self.bytes.get_mut(), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stays_within_budget_and_spares_what_is_read() {
+        let cache = Cache::new(1000);
+        let slots: Vec<Slot<u32>> = (0..20).map(|_| Slot::new(&cache)).collect();
+        for (i, slot) in slots.iter().enumerate() {
+            let got = slot.get_or_load(|| Ok((i as u32, 100))).expect("load");
+            assert_eq!(*got, i as u32);
+            assert!(cache.used_bytes() <= 1000, "used {}", cache.used_bytes());
+            slots[0].get();
+        }
+        assert!(
+            slots[0].is_filled(),
+            "a frame read all the time was evicted"
+        );
+        assert!(!slots[1].is_filled(), "a cold frame stayed");
+        drop(slots);
+        assert_eq!(cache.used_bytes(), 0);
+    }
+
+    #[test]
+    fn a_frame_larger_than_half_the_budget_is_not_kept() {
+        let cache = Cache::new(100);
+        let slot = Slot::new(&cache);
+        assert_eq!(*slot.get_or_load(|| Ok((7u8, 51))).expect("load"), 7);
+        assert!(!slot.is_filled());
+        assert_eq!(cache.used_bytes(), 0);
+    }
+
+    #[test]
+    fn a_failed_load_leaves_the_slot_empty() {
+        let cache = Cache::new(100);
+        let slot: Slot<u8> = Slot::new(&cache);
+        assert!(
+            slot.get_or_load(|| Err(strandline_base::Error::internal("x")))
+                .is_err()
+        );
+        assert_eq!(*slot.get_or_load(|| Ok((1, 1))).expect("load"), 1);
+    }
+}

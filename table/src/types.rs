@@ -25,8 +25,11 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 use strandline_base::{Error, Interval, Result, SqlType, Value};
 
+mod encoding;
 #[cfg(test)]
 mod tests;
+
+pub use encoding::{put_value, skip_value, take_value};
 
 /// Decimal digits up to which `numeric` is held in 64 bits.
 pub const NUMERIC_WORD_PRECISION: u8 = 18;

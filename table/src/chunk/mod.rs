@@ -1,53 +1,341 @@
-//! CONTRACT (helper `chunk` replaces the bodies). One column of one range, immutable.
-use arrow_array::ArrayRef;
+//! Chunks: one column of one range, immutable.
+//!
+//! A chunk is up to 16 blocks of 4,096 rows, each separately checksummed and decodable, and a
+//! footer with what pruning and point reads need without touching the data ([`ChunkFooter`]).
+//! How a column's blocks are encoded is the business of a [`ChunkCodec`], named by one byte in
+//! the footer:
+//!
+//! | id | codec | for |
+//! |---|---|---|
+//! | 0 | [`raw`] | the exit, and types that need none of the others |
+//! | 1 | [`numbers`] | integers, dates, times, numerics, floats: Vortex arrays |
+//! | 2 | [`dictionary`] | few distinct values of any type |
+//! | 3 | [`text`] | all other text and bytea |
+//!
+//! NULLs and blocks of one value are handled here, the same way for every codec: a block stores
+//! the positions of its NULLs and then the codec's values, and a block of nothing but NULLs or of
+//! one value only (which the footer knows) stores nothing.
+//!
+//! Invariants:
+//! 1. no byte of a block is interpreted before its checksum matched, and the checksum covers the
+//!    chunk's identity and the block's number;
+//! 2. whatever the bytes are, decoding ends in an array or a corruption error, never in a panic;
+//! 3. what [`encode_chunk`] returns was decoded again and compared bit for bit.
+//!
+//! The byte layout is in docs/format.md, section "Chunks".
+
+mod bounds;
+mod dictionary;
+mod footer;
+mod integers;
+mod nulls;
+mod numbers;
+mod raw;
+mod strings;
+#[cfg(test)]
+mod tests;
+mod text;
+mod vortex;
+
+use crate::types::arrow_type;
+use arrow_array::{Array, ArrayRef, new_null_array};
+use arrow_buffer::{BooleanBufferBuilder, NullBuffer};
+use std::ops::Range;
 use std::sync::Arc;
-use strandline_base::{Result, SqlType, Value};
+use strandline_base::bytes::ByteReader;
+use strandline_base::{BLOCK_ROWS, Error, RANGE_ROWS, Result, SqlType, Value, checksum};
 
-/// What pruning and point reads need without touching the data. Kept in memory per chunk.
-pub struct ChunkFooter {
-    pub rows: u32,
-    pub blocks: Vec<BlockEntry>,
-    // + codec id, shared dictionary place
-}
-pub struct BlockEntry {
-    pub offset: u32,
-    pub len: u32,
-    pub nulls: u32,
-    /// None: no non-null value, or a type without order. Text bounds may be truncated (min down,
-    /// max up); `exact` says whether they are real values.
-    pub min: Option<Value>,
-    pub max: Option<Value>,
-    pub exact: bool,
-}
+pub use bounds::MAX_BOUND_BYTES;
+use footer::NewBlock;
+pub use footer::{BlockEntry, ChunkFooter, TRAILER_BYTES};
 
-/// Encodes ≤ 65,536 rows into `out` (chunk bytes followed by nothing; the footer is returned and
-/// also stored at the end of the chunk bytes so that a chunk is self-describing). `identity` goes
-/// into every block's CRC-32C. Reads every block back and compares before returning.
-pub fn encode_chunk(
-    _t: SqlType,
-    _array: &ArrayRef,
-    _identity: u64,
-    _out: &mut Vec<u8>,
-) -> Result<ChunkFooter> {
-    todo!()
-}
-/// Decodes block `block` from its bytes, after the CRC check.
-pub fn decode_block(
-    _t: SqlType,
-    _footer: &ChunkFooter,
-    _identity: u64,
-    _block: usize,
-    _bytes: &[u8],
-) -> Result<ArrayRef> {
-    todo!()
-}
-/// Decodes a whole chunk (bytes as written by `encode_chunk`) into one contiguous array.
-pub fn decode_chunk(
-    _t: SqlType,
-    _footer: &ChunkFooter,
-    _identity: u64,
-    _bytes: &[u8],
-) -> Result<ArrayRef> {
-    todo!()
-}
+/// Most rows of a chunk.
+pub const MAX_CHUNK_ROWS: usize = RANGE_ROWS;
+
+/// A footer as the parts of a range share it.
 pub type SharedFooter = Arc<ChunkFooter>;
+
+/// A column to encode.
+#[derive(Clone, Copy)]
+pub(crate) struct Column<'a> {
+    t: SqlType,
+    array: &'a ArrayRef,
+}
+
+/// A way to encode the blocks of a column.
+pub(crate) trait ChunkCodec: Sync {
+    /// The byte that names the codec in footers.
+    fn id(&self) -> u8;
+
+    /// Looks at the whole column and prepares to encode its blocks; `None` when another codec
+    /// suits the column better.
+    fn encoder<'a>(&self, column: Column<'a>) -> Result<Option<Box<dyn BlockEncoder + 'a>>>;
+
+    /// Prepares to decode blocks of `rows` rows in all. `shared` is what the encoder shared.
+    fn decoder(&self, t: SqlType, shared: &[u8], rows: usize) -> Result<Box<dyn BlockDecoder>>;
+}
+
+/// Encodes the blocks of one column.
+pub(crate) trait BlockEncoder {
+    /// Appends the values of `rows`, one block. What NULL slots decode to does not matter.
+    fn encode(&mut self, rows: Range<usize>, out: &mut Vec<u8>) -> Result<()>;
+
+    /// What all blocks share, for the footer.
+    fn shared(&self) -> &[u8] {
+        &[]
+    }
+
+    /// Whether blocks of one value are left to the footer.
+    fn omits_constants(&self) -> bool {
+        true
+    }
+}
+
+/// Decodes consecutive blocks into one array.
+pub(crate) trait BlockDecoder {
+    /// Appends one encoded block of `rows` rows.
+    fn append(&mut self, rows: usize, reader: &mut ByteReader<'_>) -> Result<()>;
+    /// Appends `rows` times `value`.
+    fn append_constant(&mut self, rows: usize, value: &Value) -> Result<()>;
+    /// Appends `rows` slots for NULLs.
+    fn append_nulls(&mut self, rows: usize);
+    /// The array of everything appended.
+    fn finish(self: Box<Self>, nulls: Option<NullBuffer>) -> Result<ArrayRef>;
+}
+
+/// All codecs; the first that takes a column encodes it.
+static CODECS: [&dyn ChunkCodec; 4] = [
+    &dictionary::Dictionary,
+    &numbers::Numbers,
+    &text::Text,
+    &raw::Raw,
+];
+
+/// Encodes at most [`MAX_CHUNK_ROWS`] rows, an array of [`arrow_type`]`(t)`, and appends blocks,
+/// footer and trailer to `out`. `identity` goes into every checksum. Decodes what it wrote and
+/// compares before it returns; a codec that fails this is replaced by the raw one.
+///
+/// # Errors
+/// An array of another type or too many rows is an internal error; a block of more than 4 GiB is
+/// not supported.
+pub fn encode_chunk(
+    t: SqlType,
+    array: &ArrayRef,
+    identity: u64,
+    out: &mut Vec<u8>,
+) -> Result<ChunkFooter> {
+    if array.data_type() != &arrow_type(t) || array.len() > MAX_CHUNK_ROWS {
+        return Err(Error::internal(format!(
+            "a chunk of type {t} takes up to {MAX_CHUNK_ROWS} rows of {}, got {} rows of {}",
+            arrow_type(t),
+            array.len(),
+            array.data_type()
+        )));
+    }
+    let start = out.len();
+    let mut failure = None;
+    for codec in CODECS {
+        let column = Column { t, array };
+        match encode_with(codec, column, identity, out) {
+            Ok(None) => {}
+            Ok(Some(footer)) => return Ok(footer),
+            Err(e) => failure = Some(e),
+        }
+        out.truncate(start);
+    }
+    Err(failure.unwrap_or_else(|| Error::internal(format!("no codec for type {t}"))))
+}
+
+/// Encodes with one codec and reads back.
+fn encode_with(
+    codec: &dyn ChunkCodec,
+    column: Column<'_>,
+    identity: u64,
+    out: &mut Vec<u8>,
+) -> Result<Option<ChunkFooter>> {
+    let Some(mut encoder) = codec.encoder(column)? else {
+        return Ok(None);
+    };
+    let Column { t, array } = column;
+    let (start, rows) = (out.len(), array.len());
+    let shared = encoder.shared().to_vec();
+    let mut footer = ChunkFooter::new(t, rows as u32, codec.id(), shared);
+    for first in (0..rows).step_by(BLOCK_ROWS) {
+        let range = first..rows.min(first + BLOCK_ROWS);
+        let values = array.slice(range.start, range.len());
+        let block = encode_block(t, &values, range, encoder.as_mut(), identity, out)?;
+        footer.push(block);
+    }
+    let decoded = decode_chunk(t, &footer, identity, &out[start..])?;
+    if !same(&decoded, array) {
+        return Err(Error::internal(format!(
+            "codec {} does not reproduce a chunk of type {t}",
+            codec.id()
+        )));
+    }
+    out.extend_from_slice(&footer.encode(identity));
+    Ok(Some(footer))
+}
+
+/// Whether the arrays have the same NULLs and, bit for bit, the same values elsewhere.
+fn same(decoded: &ArrayRef, array: &ArrayRef) -> bool {
+    decoded.data_type() == array.data_type() && decoded.as_ref() == array.as_ref()
+}
+
+fn encode_block(
+    t: SqlType,
+    values: &ArrayRef,
+    range: Range<usize>,
+    encoder: &mut dyn BlockEncoder,
+    identity: u64,
+    out: &mut Vec<u8>,
+) -> Result<NewBlock> {
+    let (start, number) = (out.len(), (range.start / BLOCK_ROWS) as u64);
+    let mut bounds = bounds::bounds_of(t, values);
+    bounds.constant &= encoder.omits_constants();
+    if let Some(nulls) = values.nulls() {
+        nulls::encode(nulls, out);
+    }
+    if !bounds.constant && values.null_count() < values.len() {
+        encoder.encode(range, out)?;
+    }
+    let len = u32::try_from(out.len() - start).map_err(|_| {
+        Error::unsupported(format!(
+            "{BLOCK_ROWS} values of type {t} with more than 4 GiB in all"
+        ))
+        .with_hint("Store large objects in files and their names in the table.")
+    })?;
+    let crc = checksum(&[identity, number], &out[start..]);
+    let nulls = values.null_count() as u16;
+    Ok(NewBlock {
+        len,
+        crc,
+        nulls,
+        constant: bounds.constant,
+        bounds,
+    })
+}
+
+/// Decodes block `block` from its bytes ([`ChunkFooter::block_range`] of the chunk).
+///
+/// # Errors
+/// Bytes whose checksum does not match, or that cannot be decoded, are a corruption error.
+pub fn decode_block(
+    t: SqlType,
+    footer: &ChunkFooter,
+    identity: u64,
+    block: usize,
+    bytes: &[u8],
+) -> Result<ArrayRef> {
+    decode_blocks(t, footer, identity, block..block + 1, |_| Some(bytes))
+}
+
+/// Decodes a whole chunk (its bytes as [`encode_chunk`] wrote them, with or without the footer)
+/// into one array.
+///
+/// # Errors
+/// As [`decode_block`].
+pub fn decode_chunk(
+    t: SqlType,
+    footer: &ChunkFooter,
+    identity: u64,
+    bytes: &[u8],
+) -> Result<ArrayRef> {
+    decode_blocks(t, footer, identity, 0..footer.block_count(), |block| {
+        let range = footer.block_range(block);
+        bytes.get(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?)
+    })
+}
+
+fn decode_blocks<'a>(
+    t: SqlType,
+    footer: &ChunkFooter,
+    identity: u64,
+    blocks: Range<usize>,
+    bytes_of: impl Fn(usize) -> Option<&'a [u8]>,
+) -> Result<ArrayRef> {
+    let rows: usize = blocks.clone().map(|b| footer.block_rows(b)).sum();
+    let nulls: usize = blocks.clone().map(|b| footer.block_nulls(b)).sum();
+    if nulls == rows {
+        return Ok(new_null_array(&arrow_type(t), rows));
+    }
+    let codec = CODECS
+        .iter()
+        .find(|c| c.id() == footer.codec())
+        .ok_or_else(|| {
+            Error::corrupt("chunk footer", format!("unknown codec {}", footer.codec()))
+        })?;
+    let decode = || {
+        let mut decoder = codec.decoder(t, footer.shared(), rows)?;
+        let mut valid = (nulls > 0).then(|| BooleanBufferBuilder::new(rows));
+        for block in blocks {
+            let bytes = bytes_of(block)
+                .ok_or_else(|| Error::corrupt(format!("block {block}"), "the chunk is cut off"))?;
+            check_block(footer, identity, block, bytes)?;
+            append_block(footer, block, bytes, decoder.as_mut(), valid.as_mut())
+                .map_err(|e| e.context(format!("block {block}")))?;
+        }
+        decoder.finish(valid.map(|mut v| NullBuffer::new(v.finish())))
+    };
+    let array = vortex::caught(decode)?;
+    if array.len() != rows || array.data_type() != &arrow_type(t) {
+        return Err(vortex::undecodable(format!(
+            "expected {rows} rows of {}, got {} of {}",
+            arrow_type(t),
+            array.len(),
+            array.data_type()
+        )));
+    }
+    Ok(array)
+}
+
+/// Compares a block's length and checksum with its entry.
+fn check_block(footer: &ChunkFooter, identity: u64, block: usize, bytes: &[u8]) -> Result<()> {
+    let range = footer.block_range(block);
+    if bytes.len() as u64 != range.end - range.start {
+        let (expected, got) = (range.end - range.start, bytes.len());
+        let what = format!("expected {expected} bytes, got {got}");
+        return Err(Error::corrupt(format!("block {block} of a chunk"), what));
+    }
+    let (expected, got) = (
+        footer.block_crc(block),
+        checksum(&[identity, block as u64], bytes),
+    );
+    if expected != got {
+        return Err(Error::checksum_mismatch(
+            format!("block {block} of a chunk"),
+            expected,
+            got,
+        ));
+    }
+    Ok(())
+}
+
+fn append_block(
+    footer: &ChunkFooter,
+    block: usize,
+    bytes: &[u8],
+    decoder: &mut dyn BlockDecoder,
+    valid: Option<&mut BooleanBufferBuilder>,
+) -> Result<()> {
+    let (rows, nulls) = (footer.block_rows(block), footer.block_nulls(block));
+    let mut reader = ByteReader::new(bytes);
+    if let Some(valid) = valid {
+        nulls::decode(rows, nulls, &mut reader, valid)?;
+    }
+    if nulls == rows {
+        decoder.append_nulls(rows);
+    } else if footer.is_constant(block) {
+        let (_, max) = footer.bounds(block);
+        decoder.append_constant(rows, &max.expect("a constant block has an upper bound"))?;
+    } else {
+        decoder.append(rows, &mut reader)?;
+    }
+    if reader.remaining() != 0 {
+        return Err(vortex::undecodable(format!(
+            "{} bytes too many",
+            reader.remaining()
+        )));
+    }
+    Ok(())
+}

@@ -170,3 +170,37 @@ fn order_is_postgresqls() {
     assert_eq!(compare(&Value::Null, &Value::Null), None);
     assert_eq!(compare(&1i32.into(), &1i64.into()), None);
 }
+
+#[test]
+fn encoded_values_come_back_and_can_be_skipped() {
+    use strandline_base::bytes::ByteReader;
+    for (t, mut values) in samples() {
+        values.push(Value::Null);
+        let mut bytes = Vec::new();
+        for v in &values {
+            put_value(&mut bytes, v);
+        }
+        let mut reader = ByteReader::new(&bytes);
+        let mut skipper = ByteReader::new(&bytes);
+        for v in &values {
+            assert_eq!(take_value(&mut reader, t).as_ref(), Some(v), "{t}");
+            skip_value(&mut skipper).unwrap();
+            assert_eq!(reader.position(), skipper.position(), "{t}");
+        }
+        assert_eq!(reader.remaining(), 0);
+        for cut in 0..bytes.len() {
+            let mut reader = ByteReader::new(&bytes[..cut]);
+            let whole = values.iter().all(|_| take_value(&mut reader, t).is_some());
+            assert!(!whole, "{t} cut at {cut}");
+        }
+    }
+    assert_eq!(
+        take_value(&mut ByteReader::new(&[9]), SqlType::Integer),
+        None
+    );
+    assert_eq!(
+        take_value(&mut ByteReader::new(&[4, 1, 0xff]), SqlType::Text),
+        None
+    );
+    assert_eq!(skip_value(&mut ByteReader::new(&[9])), None);
+}

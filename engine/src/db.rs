@@ -1,0 +1,293 @@
+//! The database: what transactions, maintenance and recovery share.
+//!
+//! Lock order: `checkpoint` → `ddl` (only to look) → the locks of tables, log and manifest.
+
+use crate::catalog::{Catalog, TableDef};
+use crate::catalog_versions::{CatalogVersions, history_from, too_old};
+use crate::manifest_state::ManifestState;
+use crate::redo;
+use crate::settings::{Settings, TxnOptions};
+use crate::store::{Store, Waiting};
+use crate::transaction::Transaction;
+use parking_lot::{Condvar, Mutex, RwLock};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use strandline_base::{
+    Clock, ColumnId, CommitTs, Error, ErrorKind, Result, SqlState, StorageId, TableId,
+};
+use strandline_device::Device;
+use strandline_storage::manifest::Manifest;
+use strandline_storage::wal::{Lsn, Wal};
+use strandline_table::lineage::Shared;
+use strandline_txn::{StartWord, TxnManager};
+
+/// A database.
+pub struct Db {
+    pub(crate) device: Arc<dyn Device>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) settings: Settings,
+    pub(crate) shared: Shared,
+    pub(crate) wal: Wal,
+    pub(crate) manifest: Manifest,
+    /// what the manifest says; locked during a checkpoint
+    pub(crate) checkpoint: Mutex<ManifestState>,
+    pub(crate) catalogs: CatalogVersions,
+    pub(crate) stores: RwLock<BTreeMap<StorageId, Arc<Store>>>,
+    pub(crate) identities: Mutex<BTreeMap<(TableId, ColumnId), i64>>,
+    pub(crate) ddl: Mutex<Option<StartWord>>,
+    /// end of the newest commit that has finished
+    pub(crate) finished_lsn: AtomicU64,
+    pub(crate) counters: Counters,
+    pub(crate) maintenance: Arc<Maintenance>,
+    /// held while the database is open
+    pub(crate) lock: Mutex<Option<Box<dyn Send + Sync>>>,
+}
+
+/// Wakes the maintenance thread and those who wait for it.
+#[derive(Default)]
+pub(crate) struct Maintenance {
+    pub(crate) state: Mutex<MaintenanceState>,
+    pub(crate) work: Condvar,
+    pub(crate) done: Condvar,
+    /// bytes logged since the last checkpoint
+    pub(crate) logged_bytes: AtomicU64,
+    pub(crate) closed: AtomicBool,
+}
+
+#[derive(Default)]
+pub(crate) struct MaintenanceState {
+    pub(crate) wanted: bool,
+    pub(crate) rounds: u64,
+    pub(crate) failure: Option<Error>,
+    pub(crate) thread: Option<std::thread::JoinHandle<()>>,
+}
+
+/// Counters since the database was opened.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) commits: AtomicU64,
+    pub(crate) rollbacks: AtomicU64,
+    pub(crate) checkpoints: AtomicU64,
+    pub(crate) merged_ranges: AtomicU64,
+    pub(crate) run_records: AtomicU64,
+    pub(crate) bytes_written: AtomicU64,
+}
+
+impl Db {
+    /// The settings it was opened with.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+    /// The wall clock in microseconds since the epoch.
+    pub fn now_us(&self) -> u64 {
+        self.clock.now_us()
+    }
+    /// Everything up to it is committed and visible.
+    pub fn stable(&self) -> CommitTs {
+        self.txns().stable()
+    }
+    /// The newest committed catalog.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.catalogs.current()
+    }
+    /// The catalog as of `ts`.
+    pub fn catalog_at(&self, ts: CommitTs) -> Result<Arc<Catalog>> {
+        self.catalogs.at(ts)
+    }
+    /// Starts a transaction.
+    pub fn begin(self: &Arc<Self>, options: TxnOptions) -> Result<Arc<Transaction>> {
+        if self.maintenance.closed.load(Ordering::Acquire) {
+            return Err(closed());
+        }
+        Transaction::new(self.clone(), options)
+    }
+
+    pub(crate) fn device(&self) -> &Arc<dyn Device> {
+        &self.device
+    }
+    pub(crate) fn txns(&self) -> &Arc<TxnManager> {
+        &self.shared.txns
+    }
+    pub(crate) fn wal(&self) -> &Wal {
+        &self.wal
+    }
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        self.wal.check_usable()
+    }
+
+    /// The storage `id`.
+    pub(crate) fn store(&self, id: StorageId) -> Result<Arc<Store>> {
+        self.stores
+            .read()
+            .get(&id)
+            .cloned()
+            .ok_or_else(|| Error::internal(format!("storage {id} is not there")))
+    }
+
+    /// Brings the storages into being that `catalog` names and `before` does not, held by `word`
+    /// (returned), columns that were added, and indexes over keys that were added.
+    pub(crate) fn adopt_storages(
+        &self,
+        before: &Catalog,
+        catalog: &Catalog,
+        word: StartWord,
+    ) -> Result<Vec<Arc<Store>>> {
+        let known: BTreeSet<StorageId> = before.tables.values().map(|t| t.storage).collect();
+        let mut new = Vec::new();
+        for table in catalog.tables.values() {
+            if before.tables.get(&table.id).is_some_and(|b| b == table) {
+                continue;
+            }
+            if known.contains(&table.storage) {
+                self.adapt_store(&self.store(table.storage)?, table)?;
+            } else {
+                // A number that a rolled-back transaction had used may come again.
+                let store = Store::new(table, &self.shared, Some(word));
+                self.stores.write().insert(table.storage, store.clone());
+                new.push(store);
+            }
+        }
+        Ok(new)
+    }
+
+    /// Makes a storage fit for a changed definition of its table.
+    pub(crate) fn adapt_store(&self, store: &Arc<Store>, table: &TableDef) -> Result<()> {
+        let schema = store.lineage.schema();
+        if schema.len() < table.next_column as usize {
+            let grown = crate::store::storage_schema(table, Some(&schema));
+            store.lineage.set_schema(grown);
+        }
+        for key in &table.keys {
+            if store.key(&key.columns).is_none() {
+                crate::key_build::build_key(store, &key.columns)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the right to change the catalog until the transaction of `word` ends.
+    pub(crate) fn lock_ddl(&self, word: StartWord, waiting: &Waiting<'_>) -> Result<()> {
+        loop {
+            let holder = {
+                let mut ddl = self.ddl.lock();
+                match *ddl {
+                    Some(holder) if holder != word => holder,
+                    _ => {
+                        *ddl = Some(word);
+                        return Ok(());
+                    }
+                }
+            };
+            waiting.wait(word, holder)?;
+        }
+    }
+    pub(crate) fn release_ddl(&self, word: StartWord) {
+        let mut ddl = self.ddl.lock();
+        if *ddl == Some(word) {
+            *ddl = None;
+        }
+    }
+    pub(crate) fn publish_catalog(&self, ts: CommitTs, catalog: Arc<Catalog>) {
+        self.catalogs.publish(ts, catalog);
+    }
+
+    /// The next value of an identity column. Not transactional: a rollback leaves a gap.
+    pub fn next_identity(&self, table: &TableDef, column: ColumnId) -> Result<i64> {
+        let def = table
+            .column_by_id(column)
+            .and_then(|c| c.identity.as_ref())
+            .ok_or_else(|| {
+                Error::internal(format!(
+                    "column {column} of \"{}\" is no identity",
+                    table.name
+                ))
+            })?;
+        let mut identities = self.identities.lock();
+        let next = match identities.get(&(table.id, column)) {
+            None => Some(def.start),
+            Some(last) => last.checked_add(def.increment),
+        };
+        let next = next.ok_or_else(|| {
+            Error::invalid(
+                SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+                format!(
+                    "the identity column of table \"{}\" has no more values",
+                    table.name
+                ),
+            )
+        })?;
+        identities.insert((table.id, column), next);
+        Ok(next)
+    }
+
+    pub(crate) fn log_identities(&self, out: &mut Vec<u8>) {
+        for ((table, column), value) in self.identities.lock().iter() {
+            redo::put_identity(out, *table, *column, *value);
+        }
+    }
+
+    /// From when on versions of `table` are kept.
+    pub(crate) fn horizon(&self, table: &TableDef) -> CommitTs {
+        let from = CommitTs(history_from(table.history, self.now_us()));
+        from.min(self.txns().oldest_snapshot())
+    }
+
+    /// 72000 if `ts` is older than what is kept of `table`.
+    pub(crate) fn check_retained(&self, table: &TableDef, ts: CommitTs) -> Result<()> {
+        let from = CommitTs(history_from(table.history, self.now_us()));
+        if ts >= from || ts >= self.stable() {
+            return Ok(());
+        }
+        Err(too_old(ts, Some(from)).with_hint(format!(
+            "The table's retention decides: ALTER TABLE {} SET (history = 'forever').",
+            table.name
+        )))
+    }
+
+    pub(crate) fn note_commit(&self, end: Lsn, bytes: usize) {
+        self.finished_lsn.fetch_max(end.0, Ordering::AcqRel);
+        self.counters.commits.fetch_add(1, Ordering::Relaxed);
+        let bytes = bytes as u64;
+        let logged = self
+            .maintenance
+            .logged_bytes
+            .fetch_add(bytes, Ordering::Relaxed)
+            + bytes;
+        if logged >= self.settings.checkpoint_wal_bytes {
+            self.want_maintenance();
+        }
+    }
+    pub(crate) fn note_abort(&self) {
+        self.counters.rollbacks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counters since open.
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        let c = &self.counters;
+        let get = |a: &AtomicU64| a.load(Ordering::Relaxed);
+        vec![
+            ("commits", get(&c.commits)),
+            ("rollbacks", get(&c.rollbacks)),
+            ("checkpoints", get(&c.checkpoints)),
+            ("merged_ranges", get(&c.merged_ranges)),
+            ("run_records", get(&c.run_records)),
+            ("bytes_written", get(&c.bytes_written)),
+            ("cache_misses", self.shared.cache.misses()),
+            ("cache_bytes", self.shared.cache.used_bytes() as u64),
+            (
+                "tail_bytes",
+                self.shared.page_bytes.load(Ordering::Relaxed) as u64,
+            ),
+            ("log_bytes", self.wal.end_lsn().0),
+        ]
+    }
+}
+
+pub(crate) fn closed() -> Error {
+    Error::new(
+        ErrorKind::Closed,
+        SqlState::ADMIN_SHUTDOWN,
+        "the database is closed",
+    )
+}

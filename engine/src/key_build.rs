@@ -1,0 +1,85 @@
+//! Filling a key index from the rows: at open, and when a constraint is added.
+
+use crate::store::{KeyColumns, Store};
+use std::sync::Arc;
+use strandline_base::{ColumnId, Result, RowId, Value};
+use strandline_table::range::Range;
+use strandline_table::scan::ScanCounters;
+use strandline_table::types::value_at;
+use strandline_txn::{StartWord, Visibility};
+
+/// Builds the index over `columns` and puts it into the store.
+pub fn build_key(store: &Arc<Store>, columns: &[ColumnId]) -> Result<()> {
+    let key = Store::empty_key(columns.to_vec());
+    let ranges = store.lineage.ranges();
+    let half = ranges.len().div_ceil(2);
+    let (left, right) = ranges.split_at(half);
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| right.iter().try_for_each(|r| index_range(store, &key, r)));
+        left.iter().try_for_each(|r| index_range(store, &key, r))?;
+        other
+            .join()
+            .map_err(|_| strandline_base::Error::internal("an index builder panicked"))?
+    })?;
+    store.put_key(key);
+    Ok(())
+}
+
+/// Enters every key that a row of the range has, or had within the retention.
+fn index_range(store: &Store, key: &KeyColumns, range: &Range) -> Result<()> {
+    let lineage = &store.lineage;
+    let schema = lineage.schema();
+    let version = range.load_full();
+    let counters = ScanCounters::default();
+    // What base has, deleted rows included: AS OF may ask for them.
+    let everything = Visibility {
+        ts: strandline_base::CommitTs::MAX,
+        own: StartWord(0),
+        statement: 0,
+    };
+    let snapshot =
+        lineage.range_snapshot_of(range, &version, &everything, &key.columns, &counters)?;
+    let mut arrays = Vec::with_capacity(key.columns.len());
+    for at in 0..key.columns.len() {
+        arrays.push((
+            schema.column(key.columns[at]).sql_type,
+            snapshot.column(at)?,
+        ));
+    }
+    let mut others = Vec::new();
+    let mut values = vec![Value::Null; key.columns.len()];
+    for slot in 0..snapshot.rows() {
+        for (value, (sql_type, array)) in values.iter_mut().zip(&arrays) {
+            *value = value_at(*sql_type, array, slot);
+        }
+        if let Some(hash) = Store::key_hash(&values) {
+            key.index
+                .insert(hash, RowId::new(range.no(), slot as u16), &mut others);
+        }
+        others.clear();
+    }
+    index_former_keys(store, key, range)
+}
+
+/// Keys that rows had before an update of a key column.
+fn index_former_keys(store: &Store, key: &KeyColumns, range: &Range) -> Result<()> {
+    let lineage = &store.lineage;
+    let mut others = Vec::new();
+    for row in lineage.rows_with_updates_of(range, &key.columns)? {
+        for ts in lineage.version_times(row)? {
+            let visibility = Visibility {
+                ts,
+                own: StartWord(0),
+                statement: 0,
+            };
+            let mut values = vec![Value::Null; key.columns.len()];
+            if lineage.read(row, &visibility, &key.columns, &mut values)?
+                && let Some(hash) = Store::key_hash(&values)
+            {
+                key.index.insert(hash, row, &mut others);
+                others.clear();
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,494 @@
+//! Checkpoints and merges, in the background or on demand.
+//!
+//! A checkpoint at T = stable: (1) merge the ranges that are due, (2) write one run per storage
+//! with the committed records ≤ T that are in no run, (3) sync, append one manifest edit — the
+//! atomic step —, (4) publish the merged ranges, (5) cut the log. A crash before (3) leaves
+//! orphaned files, a crash after it loses nothing: replay skips what is at or below T.
+//!
+//! Invariants:
+//! 1. A record leaves memory (its page is dropped) only when the manifest names a run that has it.
+//! 2. The log is cut only behind the position that the manifest names.
+//! 3. Writers never wait for a checkpoint, except for memory when tails exceed their share.
+
+use crate::catalog::TableDef;
+use crate::catalog_versions::history_from;
+use crate::db::{Db, Maintenance, closed};
+use crate::manifest_state::{ManifestEdit, RangeEntry, StorageEdit, to_json};
+use crate::store::Store;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use strandline_base::{CommitTs, Error, ErrorKind, RangeNo, Result, SqlState, StorageId};
+use strandline_storage::wal::Lsn;
+use strandline_table::base::BaseBody;
+use strandline_table::data_file::DataFile;
+use strandline_table::insert_range::InsertRange;
+use strandline_table::merge::MergedRange;
+use strandline_table::range::RangeVersion;
+use strandline_table::update_run::{Run, RunWriter, run_file_name};
+
+/// How long the maintenance thread dozes when nobody wakes it.
+const IDLE: Duration = Duration::from_millis(200);
+/// Runs of a storage beyond which its history is rewritten into one.
+const RUNS_MAX: usize = 24;
+
+/// What a checkpoint did.
+#[derive(Clone, Debug, Default)]
+pub struct CheckpointReport {
+    /// ranges merged into new chunks
+    pub merged_ranges: u64,
+    /// records written into runs
+    pub run_records: u64,
+    /// bytes of new chunk and run files
+    pub bytes_written: u64,
+}
+
+/// One storage's part of a checkpoint.
+struct StoragePart {
+    store: Arc<Store>,
+    edit: StorageEdit,
+    merged: Vec<MergedRange>,
+    run: Option<Arc<Run>>,
+    /// replaces all runs
+    compacted: Option<Option<Arc<Run>>>,
+    versions: Vec<Arc<RangeVersion>>,
+    listed: Vec<RangeNo>,
+}
+
+impl Db {
+    /// Writes pending commits as runs, merges ranges that are due (all with pending records if
+    /// `merge_all`), cuts the log.
+    pub fn checkpoint(&self, merge_all: bool) -> Result<CheckpointReport> {
+        let mut state = self.checkpoint.lock();
+        self.wal.check_usable()?;
+        let log_from = self.finished_lsn.load(Ordering::Acquire);
+        let through = self.stable();
+        self.maintenance.logged_bytes.store(0, Ordering::Relaxed);
+        // With relaxed commits stable may be ahead of the disk, and files must not be.
+        self.wal.sync_all()?;
+        let oldest = self.txns().oldest_snapshot();
+        let pruned = self.catalogs.prune(self.now_us(), oldest);
+        let live = self.catalogs.storages();
+        let mut report = CheckpointReport::default();
+        let mut parts = Vec::new();
+        for (id, store) in self.stores.read().clone() {
+            if live.contains(&id) {
+                let table = self.table_of(id);
+                let part = self.checkpoint_store(
+                    &store,
+                    table.as_deref(),
+                    through,
+                    merge_all,
+                    &mut report,
+                )?;
+                parts.extend(part);
+            }
+        }
+        self.device.sync_directory()?;
+        let catalogs = self.catalogs.all();
+        let changed = pruned || state.catalogs.len() != catalogs.len() || {
+            let newest = |c: &Vec<(CommitTs, _)>| c.last().map(|v: &(CommitTs, Arc<_>)| v.0);
+            newest(&state.catalogs) != newest(&catalogs)
+        };
+        let known: Vec<StorageId> = state.storages.keys().copied().collect();
+        let edit = ManifestEdit {
+            checkpoint_ts: through,
+            log_from,
+            next_file: self.shared.next_file.load(Ordering::Relaxed),
+            catalogs: (changed || !parts.is_empty()).then_some(catalogs),
+            identities: self
+                .identities
+                .lock()
+                .iter()
+                .map(|((t, c), v)| (*t, *c, *v))
+                .collect(),
+            storages: parts
+                .iter()
+                .map(|p| (p.store.id(), p.edit.clone()))
+                .collect(),
+            dropped: known.into_iter().filter(|id| !live.contains(id)).collect(),
+        };
+        self.manifest.append(&to_json(&edit)?)?;
+        state.apply(edit);
+        if self.manifest.should_compact() {
+            self.manifest.compact(&to_json(&*state)?)?;
+        }
+        for part in parts {
+            self.publish(part, through);
+        }
+        self.drop_storages();
+        self.wal.cut_before(Lsn(log_from))?;
+        self.note_checkpoint(&report);
+        Ok(report)
+    }
+
+    fn note_checkpoint(&self, report: &CheckpointReport) {
+        let c = &self.counters;
+        c.checkpoints.fetch_add(1, Ordering::Relaxed);
+        c.merged_ranges
+            .fetch_add(report.merged_ranges, Ordering::Relaxed);
+        c.run_records
+            .fetch_add(report.run_records, Ordering::Relaxed);
+        c.bytes_written
+            .fetch_add(report.bytes_written, Ordering::Relaxed);
+    }
+
+    /// The newest definition of the table that a storage belongs (or belonged) to.
+    fn table_of(&self, id: StorageId) -> Option<Arc<TableDef>> {
+        let versions = self.catalogs.all();
+        let find =
+            |c: &crate::catalog::Catalog| c.tables.values().find(|t| t.storage == id).cloned();
+        versions.iter().rev().find_map(|(_, catalog)| find(catalog))
+    }
+
+    fn checkpoint_store(
+        &self,
+        store: &Arc<Store>,
+        table: Option<&TableDef>,
+        through: CommitTs,
+        merge_all: bool,
+        report: &mut CheckpointReport,
+    ) -> Result<Option<StoragePart>> {
+        let policy = table.map(|t| t.history).unwrap_or_default();
+        let horizon = CommitTs(history_from(policy, self.now_us()))
+            .min(self.txns().oldest_snapshot())
+            .min(through);
+        let lineage = &store.lineage;
+        let mut part = StoragePart {
+            store: store.clone(),
+            edit: StorageEdit::default(),
+            merged: Vec::new(),
+            run: None,
+            compacted: None,
+            versions: Vec::new(),
+            listed: Vec::new(),
+        };
+        let mut writer: Option<RunWriter> = None;
+        for range in lineage.ranges().iter() {
+            let version = range.load_full();
+            let mut merged = None;
+            if self.is_due(&version, merge_all) {
+                merged = lineage.merge_range(range, through, horizon)?;
+            }
+            let with_inserts = merged.is_none();
+            let records = lineage.pending_records(range.no(), &version, through, with_inserts)?;
+            for record in &records {
+                let run = match &mut writer {
+                    Some(run) => run,
+                    None => writer.insert(self.new_run(store)?),
+                };
+                run.push(record)?;
+            }
+            report.run_records += records.len() as u64;
+            part.versions.push(version);
+            if let Some(merged) = merged {
+                report.merged_ranges += 1;
+                report.bytes_written += merged.bytes;
+                let entry = RangeEntry::of(&merged.chunks().describe(range.no()));
+                part.edit.ranges.insert(range.no(), entry);
+                part.merged.push(merged);
+            }
+        }
+        self.list_loaded(store, through, &mut part);
+        if let Some(writer) = writer {
+            let run = Arc::new(writer.finish()?);
+            report.bytes_written += run.bytes();
+            part.run = Some(run);
+        }
+        let mut runs: Vec<Arc<Run>> = part.run.iter().cloned().collect();
+        runs.extend(lineage.runs().iter().cloned());
+        if runs.len() > RUNS_MAX || (merge_all && runs.iter().any(|r| r.min_ts() < horizon)) {
+            let compacted = self.compact_history(store, &runs, &part, horizon)?;
+            runs = compacted.iter().cloned().collect();
+            part.compacted = Some(compacted);
+        }
+        part.edit.runs = runs.iter().map(|r| r.id()).collect();
+        let changed =
+            part.run.is_some() || part.compacted.is_some() || !part.edit.ranges.is_empty();
+        Ok(changed.then_some(part))
+    }
+
+    fn new_run(&self, store: &Store) -> Result<RunWriter> {
+        let id = self.shared.new_file_id();
+        let schema = store.lineage.schema();
+        let types: Vec<_> = schema.iter().map(|(id, c)| (id, c.sql_type)).collect();
+        RunWriter::create(&self.device, &run_file_name(id), id, &types)
+    }
+
+    /// Whether a range should be merged now.
+    fn is_due(&self, version: &RangeVersion, merge_all: bool) -> bool {
+        let pending: u32 = version.tails.iter().flatten().map(|t| t.pending()).sum();
+        match &version.base.body {
+            BaseBody::Insert(rows) => {
+                let full = rows.is_closed() || rows.rows() as usize >= strandline_base::RANGE_ROWS;
+                rows.rows() > 0 && (merge_all || full || self.is_short_of_memory())
+            }
+            BaseBody::Chunks(chunks) => {
+                let due = pending >= self.settings.merge_pending_records
+                    || (pending > 0 && self.is_short_of_memory());
+                due || (merge_all && (pending > 0 || chunks.deleted > 0))
+            }
+        }
+    }
+
+    fn is_short_of_memory(&self) -> bool {
+        self.shared.page_bytes.load(Ordering::Relaxed) > self.settings.tail_bytes() / 2
+    }
+
+    /// Bulk-loaded ranges whose load has committed since the last checkpoint.
+    fn list_loaded(&self, store: &Store, through: CommitTs, part: &mut StoragePart) {
+        for no in store.unlisted.lock().iter().copied() {
+            let Some(range) = store.lineage.range(no) else {
+                continue;
+            };
+            let version = range.load_full();
+            let BaseBody::Chunks(chunks) = &version.base.body else {
+                continue;
+            };
+            let word = chunks.start.load();
+            if word.commit_ts().is_some_and(|ts| ts <= through) {
+                let entry = || RangeEntry::of(&chunks.describe(no));
+                part.edit.ranges.entry(no).or_insert_with(entry);
+                part.listed.push(no);
+            }
+        }
+    }
+
+    /// Rewrites all runs into one that keeps what snapshots at or after `horizon` may ask for.
+    fn compact_history(
+        &self,
+        store: &Store,
+        runs: &[Arc<Run>],
+        part: &StoragePart,
+        horizon: CommitTs,
+    ) -> Result<Option<Arc<Run>>> {
+        let mut merged_through: BTreeMap<RangeNo, CommitTs> = BTreeMap::new();
+        for range in store.lineage.ranges().iter() {
+            merged_through.insert(range.no(), range.load().base.merged_through());
+        }
+        for merged in &part.merged {
+            merged_through.insert(merged.range.no(), merged.through);
+        }
+        let mut writer: Option<RunWriter> = None;
+        for (no, through) in merged_through {
+            let records = strandline_table::history::compacted(runs, no, through.min(horizon))?;
+            for record in &records {
+                let run = match &mut writer {
+                    Some(run) => run,
+                    None => writer.insert(self.new_run(store)?),
+                };
+                run.push(record)?;
+            }
+        }
+        writer.map(|w| Ok(Arc::new(w.finish()?))).transpose()
+    }
+
+    fn publish(&self, part: StoragePart, through: CommitTs) {
+        let lineage = &part.store.lineage;
+        if let Some(compacted) = part.compacted {
+            let old = lineage.runs();
+            lineage.set_runs(compacted.into_iter().collect());
+            old.iter().chain(&part.run).for_each(|run| run.doom());
+        } else if let Some(run) = part.run {
+            lineage.add_run(run);
+        }
+        for version in &part.versions {
+            lineage.note_persisted(version, through);
+        }
+        for merged in &part.merged {
+            doom_replaced(&merged.range.load().base.body, merged);
+            lineage.publish_merge(merged);
+        }
+        let listed = part.listed;
+        part.store.unlisted.lock().retain(|no| !listed.contains(no));
+    }
+
+    /// Forgets storages that no kept catalog version names and no transaction is creating.
+    fn drop_storages(&self) {
+        let stores: Vec<Arc<Store>> = self.stores.read().values().cloned().collect();
+        // In this order: a creating transaction publishes its catalog before it lets go.
+        let free: Vec<_> = stores
+            .into_iter()
+            .filter(|store| !store.is_held())
+            .collect();
+        let live = self.catalogs.storages();
+        for store in free.into_iter().filter(|store| !live.contains(&store.id())) {
+            let mut stores = self.stores.write();
+            if stores
+                .get(&store.id())
+                .is_some_and(|s| Arc::ptr_eq(s, &store))
+            {
+                stores.remove(&store.id());
+                store.lineage.doom_files();
+            }
+        }
+    }
+
+    /// Asks the maintenance thread for a checkpoint soon.
+    pub(crate) fn want_maintenance(&self) {
+        let mut state = self.maintenance.state.lock();
+        state.wanted = true;
+        self.maintenance.work.notify_all();
+    }
+
+    /// Makes writers wait while tails use more memory than their share.
+    pub(crate) fn wait_for_tail_memory(&self, cancelled: &dyn Fn() -> bool) -> Result<()> {
+        let used = || self.shared.page_bytes.load(Ordering::Relaxed);
+        let limit = self.settings.tail_bytes();
+        if used() <= limit {
+            return Ok(());
+        }
+        if !self.settings.background_maintenance {
+            self.checkpoint(true)?;
+            return self.refuse_if_over(used(), limit);
+        }
+        let mut state = self.maintenance.state.lock();
+        let first = state.rounds;
+        while used() > limit {
+            if let Some(error) = state.failure.clone() {
+                return Err(error);
+            }
+            // A checkpoint that began before the wait may have missed what could be freed by now.
+            if state.rounds >= first + 2 {
+                return self.refuse_if_over(used(), limit);
+            }
+            if cancelled() {
+                return Err(Error::new(
+                    ErrorKind::Cancelled,
+                    SqlState::QUERY_CANCELED,
+                    "canceling statement due to user request",
+                ));
+            }
+            state.wanted = true;
+            self.maintenance.work.notify_all();
+            self.maintenance.done.wait_for(&mut state, IDLE);
+        }
+        Ok(())
+    }
+
+    fn refuse_if_over(&self, used: usize, limit: usize) -> Result<()> {
+        if used <= limit {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Unavailable,
+            SqlState::OUT_OF_MEMORY,
+            format!("pending updates use {used} bytes of memory, their share is {limit}"),
+        )
+        .with_detail("Open transactions and snapshots keep them from being merged.")
+        .with_hint("Commit in smaller steps, end long transactions, or raise memory_bytes."))
+    }
+
+    /// Starts the background thread. It holds the database only while it works.
+    pub(crate) fn start_maintenance(self: &Arc<Self>) -> Result<()> {
+        let db = Arc::downgrade(self);
+        let maintenance = self.maintenance.clone();
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the one maintenance thread of a database"
+        )]
+        let thread = std::thread::Builder::new()
+            .name("strandline-maintenance".into())
+            .spawn(move || {
+                while let Some(wanted) = maintenance.next_turn() {
+                    let Some(db) = db.upgrade() else { break };
+                    db.maintenance_turn(wanted);
+                }
+            })
+            .map_err(|e| Error::io("starting the maintenance thread", &e))?;
+        self.maintenance.state.lock().thread = Some(thread);
+        Ok(())
+    }
+
+    fn maintenance_turn(&self, wanted: bool) {
+        // Relaxed commits reach the disk at the latest now.
+        let mut result = self.wal.sync_all();
+        if result.is_ok() && (wanted || self.is_short_of_memory() || self.has_due_range()) {
+            result = self.checkpoint(false).map(|_| ());
+        }
+        let mut state = self.maintenance.state.lock();
+        state.rounds += 1;
+        state.failure = result.err();
+        self.maintenance.done.notify_all();
+    }
+
+    fn has_due_range(&self) -> bool {
+        let stores: Vec<Arc<Store>> = self.stores.read().values().cloned().collect();
+        let through = self.stable();
+        stores.iter().any(|store| {
+            store.lineage.ranges().iter().any(|range| {
+                let version = range.load_full();
+                let ready = match &version.base.body {
+                    BaseBody::Insert(rows) => self.is_finished(store, rows, through),
+                    BaseBody::Chunks(_) => true,
+                };
+                ready && self.is_due(&version, false)
+            })
+        })
+    }
+
+    fn is_finished(&self, store: &Store, rows: &Arc<InsertRange>, through: CommitTs) -> bool {
+        rows.rows() > 0 && store.lineage.insert_range_is_finished(rows, through)
+    }
+
+    /// Waits for running work, checkpoints, closes. Later transactions are refused.
+    pub fn close(&self) -> Result<()> {
+        if self.maintenance.closed.swap(true, Ordering::AcqRel) {
+            return Err(closed());
+        }
+        let thread = {
+            let mut state = self.maintenance.state.lock();
+            self.maintenance.work.notify_all();
+            state.thread.take()
+        };
+        if let Some(thread) = thread
+            && thread.thread().id() != std::thread::current().id()
+        {
+            let _ = thread.join();
+        }
+        let result = self.checkpoint(false).map(|_| ());
+        *self.lock.lock() = None;
+        result
+    }
+}
+
+impl Maintenance {
+    /// Waits for work a little: whether a checkpoint is wanted; None when the database is closed.
+    fn next_turn(&self) -> Option<bool> {
+        let mut state = self.state.lock();
+        if !state.wanted && !self.closed.load(Ordering::Acquire) {
+            self.work.wait_for(&mut state, IDLE);
+        }
+        let wanted = std::mem::take(&mut state.wanted);
+        (!self.closed.load(Ordering::Acquire)).then_some(wanted)
+    }
+}
+
+impl Drop for Db {
+    fn drop(&mut self) {
+        self.maintenance.closed.store(true, Ordering::Release);
+        self.maintenance.work.notify_all();
+        // Relaxed commits are not lost by an orderly end without close.
+        let _ = self.wal.sync_all();
+    }
+}
+
+/// Removes the files that lie entirely in what a merge replaces.
+fn doom_replaced(old: &BaseBody, merged: &MergedRange) {
+    let BaseBody::Chunks(old) = old else { return };
+    let new = merged.chunks();
+    let kept: BTreeSet<u64> = new
+        .columns
+        .iter()
+        .flatten()
+        .map(|c| c.file.id())
+        .chain(new.meta.as_ref().map(|m| m.file.id()))
+        .collect();
+    let files = old.columns.iter().flatten().map(|c| &c.file);
+    for file in files.chain(old.meta.as_ref().map(|m| &m.file)) {
+        if !kept.contains(&file.id()) {
+            DataFile::doom(file);
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! What the manifest says: the state of the database at a checkpoint, and edits to it.
+//!
+//! Records are JSON (documented in `docs/format.md`): they are small, written once per checkpoint,
+//! and an operator can read them.
+//!
+//! Invariant: applying the edits in order to the snapshot gives the state; an edit names whole
+//! ranges and whole lists, so that applying one twice changes nothing.
+
+use crate::catalog::Catalog;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use strandline_base::{ColumnId, CommitTs, Error, RangeNo, Result, StorageId, TableId};
+use strandline_table::data_file::Extent;
+use strandline_table::lineage::BasedRange;
+
+/// The state of a database at its last checkpoint.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ManifestState {
+    /// every commit up to it is in ranges or runs
+    pub checkpoint_ts: CommitTs,
+    /// where the replay of the log starts
+    pub log_from: u64,
+    /// file numbers below it have been used
+    pub next_file: u64,
+    /// catalog versions, oldest first, each valid from its timestamp
+    pub catalogs: Vec<(CommitTs, Arc<Catalog>)>,
+    /// (table, column, last value given out)
+    pub identities: Vec<(TableId, ColumnId, i64)>,
+    /// the storages
+    pub storages: BTreeMap<StorageId, StorageState>,
+}
+
+/// A storage at a checkpoint.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StorageState {
+    /// ranges in chunks, by number
+    pub ranges: BTreeMap<RangeNo, RangeEntry>,
+    /// runs, newest first
+    pub runs: Vec<u64>,
+}
+
+/// A range in chunks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RangeEntry {
+    /// slots in use
+    pub rows: u32,
+    /// every commit up to it is in the chunks
+    pub merged_through: u64,
+    /// the start of all rows if there is no metadata blob
+    pub start: u64,
+    /// no row starts later
+    pub start_max: u64,
+    /// no row was updated later
+    pub last_updated_max: u64,
+    /// rows marked deleted
+    pub deleted: u32,
+    /// metadata blob: file, offset, length
+    pub meta: Option<(u64, u64, u32)>,
+    /// by column id: file, offset, length
+    pub columns: Vec<Option<(u64, u64, u32)>>,
+}
+
+/// A change of the state.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ManifestEdit {
+    /// the new scalars
+    pub checkpoint_ts: CommitTs,
+    /// where the replay of the log starts
+    pub log_from: u64,
+    /// file numbers below it have been used
+    pub next_file: u64,
+    /// the whole list, if it changed
+    pub catalogs: Option<Vec<(CommitTs, Arc<Catalog>)>>,
+    /// the whole list
+    pub identities: Vec<(TableId, ColumnId, i64)>,
+    /// changed storages
+    pub storages: BTreeMap<StorageId, StorageEdit>,
+    /// storages that are no more
+    pub dropped: Vec<StorageId>,
+}
+
+/// A change of a storage.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StorageEdit {
+    /// new or replaced ranges
+    pub ranges: BTreeMap<RangeNo, RangeEntry>,
+    /// the whole list
+    pub runs: Vec<u64>,
+}
+
+fn place(p: Option<(u64, Extent)>) -> Option<(u64, u64, u32)> {
+    p.map(|(file, e)| (file, e.offset, e.len))
+}
+
+fn extent(p: Option<(u64, u64, u32)>) -> Option<(u64, Extent)> {
+    p.map(|(file, offset, len)| (file, Extent { offset, len }))
+}
+
+impl RangeEntry {
+    /// The entry of a based range.
+    pub fn of(range: &BasedRange) -> Self {
+        Self {
+            rows: range.rows,
+            merged_through: range.merged_through.0,
+            start: range.start.0,
+            start_max: range.start_max,
+            last_updated_max: range.last_updated_max,
+            deleted: range.deleted,
+            meta: place(range.meta),
+            columns: range.columns.iter().map(|c| place(*c)).collect(),
+        }
+    }
+    /// The based range of an entry.
+    pub fn based(&self, no: RangeNo) -> BasedRange {
+        BasedRange {
+            no,
+            rows: self.rows,
+            merged_through: CommitTs(self.merged_through),
+            start: CommitTs(self.start),
+            start_max: self.start_max,
+            last_updated_max: self.last_updated_max,
+            deleted: self.deleted,
+            meta: extent(self.meta),
+            columns: self.columns.iter().map(|c| extent(*c)).collect(),
+        }
+    }
+}
+
+impl ManifestState {
+    /// Applies an edit.
+    pub fn apply(&mut self, edit: ManifestEdit) {
+        self.checkpoint_ts = edit.checkpoint_ts;
+        self.log_from = edit.log_from;
+        self.next_file = edit.next_file;
+        self.identities = edit.identities;
+        if let Some(catalogs) = edit.catalogs {
+            self.catalogs = catalogs;
+        }
+        for (id, change) in edit.storages {
+            let storage = self.storages.entry(id).or_default();
+            storage.ranges.extend(change.ranges);
+            storage.runs = change.runs;
+        }
+        for id in edit.dropped {
+            self.storages.remove(&id);
+        }
+    }
+    /// Decodes the manifest's records: a snapshot and edits.
+    pub fn decode(records: &[Vec<u8>], place: &str) -> Result<Self> {
+        let bad = |e: serde_json::Error| {
+            Error::corrupt(place, format!("a manifest record is not understood: {e}"))
+        };
+        let mut records = records.iter();
+        let first = records
+            .next()
+            .ok_or_else(|| Error::corrupt(place, "the manifest is empty"))?;
+        let mut state: Self = serde_json::from_slice(first).map_err(bad)?;
+        for record in records {
+            state.apply(serde_json::from_slice(record).map_err(bad)?);
+        }
+        Ok(state)
+    }
+}
+
+/// JSON of a manifest or catalog structure.
+pub fn to_json<T: Serialize>(value: &T) -> Result<Vec<u8>> {
+    serde_json::to_vec(value).map_err(|e| Error::internal(format!("encoding as JSON: {e}")))
+}

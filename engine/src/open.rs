@@ -1,0 +1,467 @@
+//! Creating and recovering a database \[L-Store §5.1.3\].
+//!
+//! Recovery: the manifest gives ranges, runs and catalogs as of the last checkpoint; records of
+//! runs newer than their range's chunks go back into tails; the log is replayed from the
+//! checkpoint's position, skipping what the checkpoint already covers; row maps come into being on
+//! the way, key indexes afterwards. Row operations are replayed in parallel, partitioned by range,
+//! so that the operations of one row stay in order; catalog changes are barriers.
+//!
+//! Every step is idempotent: a crash during recovery changes nothing.
+
+use crate::catalog::Catalog;
+use crate::catalog_versions::CatalogVersions;
+use crate::db::{Counters, Db, Maintenance};
+use crate::manifest_state::{ManifestState, RangeEntry, to_json};
+use crate::redo::{self, Redo};
+use crate::settings::DbOptions;
+use crate::store::Store;
+use parking_lot::{Mutex, RwLock};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use strandline_base::{CommitTs, Error, RangeNo, Result, RowId, StorageId};
+use strandline_device::Device;
+use strandline_storage::cache::Cache;
+use strandline_storage::manifest::Manifest;
+use strandline_storage::wal::{Lsn, Wal, WalSettings};
+use strandline_table::data_file::{DataFile, data_file_id};
+use strandline_table::lineage::Shared;
+use strandline_table::update_run::{Run, RunRecord, RunRecordKind, run_file_id, run_file_name};
+use strandline_table::write::{Change, WriteOutcome, Writer};
+use strandline_txn::{StartWord, TxnManager};
+
+/// Row operations collected before they are applied in parallel.
+const BATCH_OPERATIONS: usize = 1 << 16;
+
+impl Db {
+    /// Creates the database if the device is empty, else recovers it.
+    pub fn open(options: DbOptions) -> Result<Arc<Db>> {
+        options.settings.check()?;
+        let lock = options.device.lock()?;
+        let db = if Manifest::exists(&*options.device)? {
+            recover(options)?
+        } else {
+            create(options)?
+        };
+        *db.lock.lock() = Some(lock);
+        if db.settings.background_maintenance {
+            db.start_maintenance()?;
+        }
+        Ok(db)
+    }
+}
+
+fn wal_settings(options: &DbOptions) -> WalSettings {
+    WalSettings {
+        segment_bytes: options.settings.wal_segment_bytes,
+    }
+}
+
+fn create(options: DbOptions) -> Result<Arc<Db>> {
+    let now = CommitTs(options.clock.now_us());
+    let state = ManifestState {
+        next_file: 1,
+        catalogs: vec![(CommitTs::ZERO, Arc::new(Catalog::initial()))],
+        ..ManifestState::default()
+    };
+    let device = options.device.clone();
+    let id = database_id(now, &*device);
+    let (manifest, wal) = Manifest::create(device.clone(), id, &to_json(&state)?, || {
+        Wal::create(device.clone(), wal_settings(&options), id)
+    })?;
+    let shared = shared(&options, CommitTs::ZERO, state.next_file);
+    Ok(assemble(
+        options,
+        shared,
+        wal,
+        manifest,
+        state,
+        BTreeMap::new(),
+        BTreeMap::new(),
+    ))
+}
+
+/// A random number that ties the files of one database together. It only has to differ from that
+/// of other databases: time, process and address are mixed.
+fn database_id(now: CommitTs, device: &dyn Device) -> u128 {
+    let address = std::ptr::from_ref(device).cast::<u8>() as usize as u64;
+    let mut rng = strandline_base::rng::Rng::new(
+        now.0 ^ (u64::from(std::process::id()) << 40) ^ address.rotate_left(17),
+    );
+    (u128::from(rng.next_u64()) << 64) | u128::from(rng.next_u64())
+}
+
+fn shared(options: &DbOptions, last: CommitTs, next_file: u64) -> Shared {
+    Shared {
+        device: options.device.clone(),
+        cache: Cache::new(options.settings.cache_bytes()),
+        txns: TxnManager::new(options.clock.clone(), last),
+        page_bytes: Arc::default(),
+        next_file: Arc::new(AtomicU64::new(next_file)),
+    }
+}
+
+fn assemble(
+    options: DbOptions,
+    shared: Shared,
+    wal: Wal,
+    manifest: Manifest,
+    state: ManifestState,
+    stores: BTreeMap<StorageId, Arc<Store>>,
+    identities: BTreeMap<(strandline_base::TableId, strandline_base::ColumnId), i64>,
+) -> Arc<Db> {
+    let finished = wal.end_lsn().0;
+    Arc::new(Db {
+        device: options.device,
+        clock: options.clock,
+        settings: options.settings,
+        shared,
+        wal,
+        manifest,
+        catalogs: CatalogVersions::new(state.catalogs.clone()),
+        checkpoint: Mutex::new(state),
+        stores: RwLock::new(stores),
+        identities: Mutex::new(identities),
+        ddl: Mutex::new(None),
+        finished_lsn: AtomicU64::new(finished),
+        counters: Counters::default(),
+        maintenance: Arc::new(Maintenance::default()),
+        lock: Mutex::new(None),
+    })
+}
+
+fn recover(options: DbOptions) -> Result<Arc<Db>> {
+    let device = options.device.clone();
+    let (manifest, records) = Manifest::open(device.clone())?;
+    let place = format!("\"{}\": {}", device.location(), manifest.file().0);
+    let state = ManifestState::decode(&records, &place)?;
+    let next_file = next_file(&state, &*device)?;
+    let shared = shared(&options, state.checkpoint_ts, next_file);
+    let mut recovery = Recovery::new(shared.clone(), &state)?;
+    let wal = Wal::open(
+        device.clone(),
+        wal_settings(&options),
+        manifest.database_id(),
+        Lsn(state.log_from),
+        Lsn(state.log_from),
+        &mut |end, payload| recovery.replay(end, payload),
+    )?;
+    recovery.apply()?;
+    recovery.finish(&*device)?;
+    let Recovery {
+        stores,
+        identities,
+        catalogs,
+        last,
+        ..
+    } = recovery;
+    shared.txns.observe(last);
+    let mut state = state;
+    state.catalogs = catalogs;
+    Ok(assemble(
+        options, shared, wal, manifest, state, stores, identities,
+    ))
+}
+
+fn next_file(state: &ManifestState, device: &dyn Device) -> Result<u64> {
+    let used = device
+        .list()?
+        .iter()
+        .filter_map(|name| data_file_id(name).or_else(|| run_file_id(name)))
+        .max();
+    Ok(state.next_file.max(used.map_or(0, |id| id + 1)))
+}
+
+struct Recovery {
+    shared: Shared,
+    stores: BTreeMap<StorageId, Arc<Store>>,
+    files: BTreeMap<u64, Arc<DataFile>>,
+    runs: BTreeSet<u64>,
+    identities: BTreeMap<(strandline_base::TableId, strandline_base::ColumnId), i64>,
+    catalogs: Vec<(CommitTs, Arc<Catalog>)>,
+    checkpoint_ts: CommitTs,
+    last: CommitTs,
+    batch: Vec<(CommitTs, Redo)>,
+}
+
+impl Recovery {
+    fn new(shared: Shared, state: &ManifestState) -> Result<Self> {
+        let mut recovery = Self {
+            shared,
+            stores: BTreeMap::new(),
+            files: BTreeMap::new(),
+            runs: BTreeSet::new(),
+            identities: state
+                .identities
+                .iter()
+                .map(|(t, c, v)| ((*t, *c), *v))
+                .collect(),
+            catalogs: state.catalogs.clone(),
+            checkpoint_ts: state.checkpoint_ts,
+            last: state.checkpoint_ts,
+            batch: Vec::new(),
+        };
+        for (_, catalog) in &state.catalogs {
+            recovery.adopt(catalog);
+        }
+        for (id, storage) in &state.storages {
+            let Some(store) = recovery.stores.get(id).cloned() else {
+                continue;
+            };
+            for (no, entry) in &storage.ranges {
+                recovery.restore_range(&store, *no, entry)?;
+            }
+            recovery.restore_runs(&store, &storage.runs)?;
+        }
+        Ok(recovery)
+    }
+
+    /// Storages of a catalog version; later versions have at least the columns of earlier ones.
+    fn adopt(&mut self, catalog: &Catalog) {
+        for table in catalog.tables.values() {
+            match self.stores.get(&table.storage) {
+                None => {
+                    let store = Store::new(table, &self.shared, None);
+                    self.stores.insert(table.storage, store);
+                }
+                Some(store) => {
+                    let schema = store.lineage.schema();
+                    if schema.len() < table.next_column as usize {
+                        let grown = crate::store::storage_schema(table, Some(&schema));
+                        store.lineage.set_schema(grown);
+                    }
+                    for key in &table.keys {
+                        if store.key(&key.columns).is_none() {
+                            store.put_key(Store::empty_key(key.columns.clone()));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn file(&mut self, id: u64) -> Arc<DataFile> {
+        let device = &self.shared.device;
+        self.files
+            .entry(id)
+            .or_insert_with(|| DataFile::existing(device, id))
+            .clone()
+    }
+
+    fn restore_range(&mut self, store: &Store, no: RangeNo, entry: &RangeEntry) -> Result<()> {
+        store
+            .lineage
+            .restore_base(&entry.based(no), &mut |id| self.file(id))
+    }
+
+    /// Opens the runs and puts their pending records back into tails, oldest run first.
+    fn restore_runs(&mut self, store: &Store, ids: &[u64]) -> Result<()> {
+        let lineage = &store.lineage;
+        let types: Vec<_> = lineage
+            .schema()
+            .iter()
+            .map(|(id, c)| (id, c.sql_type))
+            .collect();
+        let mut runs = Vec::with_capacity(ids.len());
+        for &id in ids {
+            let run = Run::open(&self.shared.device, &run_file_name(id), id, &types)?;
+            runs.push(Arc::new(run));
+            self.runs.insert(id);
+        }
+        lineage.set_runs(runs.clone());
+        for run in runs.iter().rev() {
+            let mut rows: Vec<RunRecord> = Vec::new();
+            run.records(RowId(0), RowId(u64::MAX), &mut |record| {
+                if rows.last().is_some_and(|r| r.row != record.row) {
+                    restore_row(lineage, &mut rows)?;
+                }
+                rows.push(record);
+                Ok(())
+            })?;
+            restore_row(lineage, &mut rows)?;
+        }
+        for range in lineage.ranges().iter() {
+            lineage.note_persisted(&range.load_full(), self.checkpoint_ts);
+        }
+        Ok(())
+    }
+
+    fn replay(&mut self, end: Lsn, payload: &[u8]) -> Result<()> {
+        let place = format!("log record that ends at position {}", end.0);
+        let (ts, operations) = redo::decode(payload, &place)?;
+        self.last = self.last.max(ts);
+        if ts <= self.checkpoint_ts {
+            return Ok(());
+        }
+        // The catalog of a transaction holds for its rows as well.
+        for operation in &operations {
+            if let Redo::Catalog(json) = operation {
+                self.apply()?;
+                let catalog: Catalog = serde_json::from_slice(json).map_err(|e| {
+                    Error::corrupt(&place, format!("a logged catalog is not understood: {e}"))
+                })?;
+                self.adopt(&catalog);
+                self.catalogs.push((ts, Arc::new(catalog)));
+            }
+        }
+        for operation in operations {
+            match operation {
+                Redo::Catalog(_) => {}
+                Redo::Identity {
+                    table,
+                    column,
+                    value,
+                } => {
+                    self.identities.insert((table, column), value);
+                }
+                Redo::Bulk { storage, range } => {
+                    self.apply()?;
+                    self.restore_bulk(storage, &range, ts, &place)?;
+                }
+                row => self.batch.push((ts, row)),
+            }
+        }
+        if self.batch.len() >= BATCH_OPERATIONS {
+            self.apply()?;
+        }
+        Ok(())
+    }
+
+    fn restore_bulk(
+        &mut self,
+        storage: StorageId,
+        json: &[u8],
+        ts: CommitTs,
+        place: &str,
+    ) -> Result<()> {
+        let (no, mut entry): (RangeNo, RangeEntry) = serde_json::from_slice(json)
+            .map_err(|e| Error::corrupt(place, format!("a logged range is not understood: {e}")))?;
+        let Some(store) = self.stores.get(&storage).cloned() else {
+            return Ok(());
+        };
+        entry.start = ts.0;
+        entry.start_max = ts.0;
+        self.restore_range(&store, no, &entry)?;
+        store.unlisted.lock().push(no);
+        Ok(())
+    }
+
+    /// Applies the collected row operations, half the ranges on each of two threads.
+    fn apply(&mut self) -> Result<()> {
+        let batch = std::mem::take(&mut self.batch);
+        let stores = &self.stores;
+        // Missing ranges are made first, in order: threads only fill them.
+        for (_, operation) in &batch {
+            if let Some((storage, row)) = place_of(operation)
+                && let Some(store) = stores.get(&storage)
+            {
+                store.lineage.ensure_range(row.range());
+            }
+        }
+        let half = |odd: u64| {
+            for (ts, operation) in &batch {
+                if let Some((storage, row)) = place_of(operation)
+                    && (u64::from(row.range().0) + u64::from(storage.0)) % 2 == odd
+                    && let Some(store) = stores.get(&storage)
+                {
+                    apply_row(store, *ts, operation)?;
+                }
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| half(1));
+            half(0)?;
+            other
+                .join()
+                .map_err(|_| Error::internal("a recovery thread panicked"))?
+        })
+    }
+
+    /// Removes files that nothing refers to, closes what cannot be continued, builds the indexes.
+    fn finish(&mut self, device: &dyn Device) -> Result<()> {
+        for name in device.list()? {
+            let orphan = match (data_file_id(&name), run_file_id(&name)) {
+                (Some(id), _) => !self.files.contains_key(&id),
+                (_, Some(id)) => !self.runs.contains(&id),
+                _ => false,
+            };
+            if orphan {
+                device.remove(&name)?;
+            }
+        }
+        for store in self.stores.values() {
+            store.lineage.finish_recovery();
+            let keys: Vec<_> = store.keys().iter().map(|k| k.columns.clone()).collect();
+            for columns in keys {
+                crate::key_build::build_key(store, &columns)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn place_of(operation: &Redo) -> Option<(StorageId, RowId)> {
+    match operation {
+        Redo::Insert { storage, row, .. }
+        | Redo::Update { storage, row, .. }
+        | Redo::Delete { storage, row } => Some((*storage, *row)),
+        Redo::Bulk { .. } | Redo::Catalog(_) | Redo::Identity { .. } => None,
+    }
+}
+
+fn apply_row(store: &Store, ts: CommitTs, operation: &Redo) -> Result<()> {
+    let lineage = &store.lineage;
+    match operation {
+        Redo::Insert { row, values, .. } => lineage.restore_insert(*row, values, ts),
+        Redo::Update { row, values, .. } => redo_change(lineage, *row, Change::Update(values), ts),
+        Redo::Delete { row, .. } => redo_change(lineage, *row, Change::Delete, ts),
+        Redo::Bulk { .. } | Redo::Catalog(_) | Redo::Identity { .. } => Ok(()),
+    }
+}
+
+fn redo_change(
+    lineage: &strandline_table::lineage::Lineage,
+    row: RowId,
+    change: Change<'_>,
+    ts: CommitTs,
+) -> Result<()> {
+    let writer = Writer {
+        word: StartWord::committed(ts),
+        statement: 0,
+        snapshot: ts,
+    };
+    match lineage.write(row, change, &writer, &mut Vec::new())? {
+        WriteOutcome::Done => Ok(()),
+        outcome => Err(Error::corrupt(
+            format!("storage {}, {row:?}", lineage.id()),
+            format!("the log changes a row that cannot be changed ({outcome:?})"),
+        )),
+    }
+}
+
+/// Puts the records of one row, newest first, back; those that base has already are passed over.
+fn restore_row(
+    lineage: &strandline_table::lineage::Lineage,
+    records: &mut Vec<RunRecord>,
+) -> Result<()> {
+    for record in std::mem::take(records).into_iter().rev() {
+        if record.kind == RunRecordKind::OldValue {
+            continue; // stays in the run
+        }
+        if record.kind == RunRecordKind::Insert {
+            lineage.restore_insert(record.row, &record.columns, record.ts)?;
+            continue;
+        }
+        let range = lineage.ensure_range(record.row.range());
+        if record.ts <= range.load().base.merged_through() {
+            continue;
+        }
+        let change = match record.kind {
+            RunRecordKind::Delete => Change::Delete,
+            _ => Change::Update(&record.columns),
+        };
+        lineage.restore_change(record.row, change, record.ts)?;
+    }
+    Ok(())
+}

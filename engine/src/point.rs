@@ -1,0 +1,110 @@
+//! Point operations by key: the path of OLTP, which never enters the query engine.
+//!
+//! Each is a statement of its own kind: under read committed a write that meets a newer committed
+//! version looks again and applies to that one, as PostgreSQL does.
+
+use crate::catalog::TableDef;
+use crate::statement::{OnInvisibleDuplicate, Statement, find_key};
+use crate::store::Store;
+use std::sync::Arc;
+use strandline_base::{ColumnId, ErrorKind, Result, RowId, Value};
+use strandline_table::write::{Change, Writer};
+use strandline_txn::{Isolation, Visibility};
+
+impl Statement {
+    /// Appends the values of `columns` of the row with this key to `out`; false if there is no
+    /// such row. `key` indexes `TableDef::keys`.
+    pub fn point_get(
+        &self,
+        table: &Arc<TableDef>,
+        key: usize,
+        key_values: &[Value],
+        columns: &[ColumnId],
+        out: &mut Vec<Value>,
+    ) -> Result<bool> {
+        let store = self.transaction().db().store(table.storage)?;
+        let key_columns = &table.keys[key].columns;
+        let Some(row) = find_key(&store, key_columns, key_values, self.visibility())? else {
+            return Ok(false);
+        };
+        let from = out.len();
+        out.resize(from + columns.len(), Value::Null);
+        store
+            .lineage
+            .read(row, self.visibility(), columns, &mut out[from..])
+    }
+
+    /// Inserts one full row in column order. Keys are checked before it returns.
+    pub fn point_insert(&self, table: &Arc<TableDef>, row: &[Value]) -> Result<RowId> {
+        let (store, writer) = self.writable(table)?;
+        let mut values = vec![Value::Null; table.next_column as usize];
+        for (column, value) in table.columns.iter().zip(row) {
+            values[column.id.0 as usize] = value.clone();
+        }
+        let violation = OnInvisibleDuplicate::Violation;
+        let id = self.insert_row(table, &store, &writer, &values, violation)?;
+        self.finish()?;
+        Ok(id)
+    }
+
+    /// Sets columns of the row with this key; false if there is no such row. Keys are checked
+    /// before it returns.
+    pub fn point_update(
+        &self,
+        table: &Arc<TableDef>,
+        key: usize,
+        key_values: &[Value],
+        set: &[(ColumnId, Value)],
+    ) -> Result<bool> {
+        let updated = self.on_newest(table, key, key_values, |store, writer, row| {
+            self.update_row(table, store, writer, row, set)
+        })?;
+        self.finish()?;
+        Ok(updated)
+    }
+
+    /// Deletes the row with this key; false if there is no such row.
+    pub fn point_delete(
+        &self,
+        table: &Arc<TableDef>,
+        key: usize,
+        key_values: &[Value],
+    ) -> Result<bool> {
+        self.on_newest(table, key, key_values, |store, writer, row| {
+            self.write(table, store, writer, row, Change::Delete)
+        })
+    }
+
+    /// Runs `write` on the row with this key; again on its newer version if one committed
+    /// meanwhile and the isolation level allows it.
+    fn on_newest(
+        &self,
+        table: &Arc<TableDef>,
+        key: usize,
+        key_values: &[Value],
+        write: impl Fn(&Arc<Store>, &Writer, RowId) -> Result<bool>,
+    ) -> Result<bool> {
+        let (store, mut writer) = self.writable(table)?;
+        let key_columns = &table.keys[key].columns;
+        let mut visibility = Visibility {
+            own: writer.word,
+            ..*self.visibility()
+        };
+        loop {
+            let Some(row) = find_key(&store, key_columns, key_values, &visibility)? else {
+                return Ok(false);
+            };
+            match write(&store, &writer, row) {
+                Err(e)
+                    if e.kind() == ErrorKind::Conflict
+                        && self.transaction().options().isolation == Isolation::ReadCommitted =>
+                {
+                    self.transaction().check_cancelled()?;
+                    visibility.ts = self.transaction().db().stable();
+                    writer.snapshot = visibility.ts;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Settings: plain data with units in the names. Components (device, clock) are in `DbOptions`.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use strandline_base::{Clock, Error, Result, SqlState};
+use strandline_device::Device;
+use strandline_txn::Isolation;
+
+/// Settings of a database.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Bound on the memory of tails, cached blocks and queries together, in bytes. Half goes to
+    /// queries, 3/8 to cached blocks, 1/8 to tails. Default: 2 GiB.
+    pub memory_bytes: usize,
+    /// Bytes of one log segment. Default: 16 MiB.
+    pub wal_segment_bytes: u64,
+    /// A checkpoint starts when the log since the last one exceeds this many bytes. Default:
+    /// 256 MiB.
+    pub checkpoint_wal_bytes: u64,
+    /// A range is merged by a checkpoint when it has this many pending records. Default: 2^15,
+    /// half a range \[L-Store §4.4\].
+    pub merge_pending_records: u32,
+    /// Whether a background thread merges and checkpoints. Tests turn it off and force both.
+    pub background_maintenance: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            memory_bytes: 2 << 30,
+            wal_segment_bytes: 16 << 20,
+            checkpoint_wal_bytes: 256 << 20,
+            merge_pending_records: 1 << 15,
+            background_maintenance: true,
+        }
+    }
+}
+
+impl Settings {
+    /// The smallest `memory_bytes`.
+    pub const MEMORY_BYTES_MIN: usize = 16 << 20;
+
+    /// Bytes for record pages; writers wait for a checkpoint above it.
+    pub fn tail_bytes(&self) -> usize {
+        self.memory_bytes / 8
+    }
+    /// Bytes for cached frames.
+    pub fn cache_bytes(&self) -> usize {
+        self.memory_bytes / 8 * 3
+    }
+    /// Bytes for queries' operators.
+    pub fn query_bytes(&self) -> usize {
+        self.memory_bytes / 2
+    }
+    /// Refuses values that cannot work.
+    pub fn check(&self) -> Result<()> {
+        if self.memory_bytes < Self::MEMORY_BYTES_MIN {
+            return Err(Error::invalid(
+                SqlState::INVALID_PARAMETER_VALUE,
+                format!(
+                    "memory_bytes is {}, but must be at least {}",
+                    self.memory_bytes,
+                    Self::MEMORY_BYTES_MIN
+                ),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// What a database is opened with.
+pub struct DbOptions {
+    /// where its files are
+    pub device: Arc<dyn Device>,
+    /// the wall clock
+    pub clock: Arc<dyn Clock>,
+    /// the settings
+    pub settings: Settings,
+}
+
+/// How a transaction runs.
+#[derive(Clone, Debug)]
+pub struct TxnOptions {
+    /// read committed or snapshot
+    pub isolation: Isolation,
+    /// writes are errors (25006)
+    pub read_only: bool,
+    /// false: commit returns before the log is on the device
+    pub synchronous_commit: bool,
+    /// None: wait for ever
+    pub lock_timeout: Option<Duration>,
+    /// Set to true by another thread to cancel the running statement (57014).
+    pub cancel: Arc<AtomicBool>,
+}
+
+impl Default for TxnOptions {
+    fn default() -> Self {
+        Self {
+            isolation: Isolation::ReadCommitted,
+            read_only: false,
+            synchronous_commit: true,
+            lock_timeout: None,
+            cancel: Arc::default(),
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What the optimizer may know about a table without reading it.
+
+use crate::catalog::TableDef;
+use crate::db::Db;
+use std::cmp::Ordering;
+use strandline_base::Value;
+use strandline_table::base::BaseBody;
+
+/// Row count and column bounds.
+#[derive(Clone, Debug, Default)]
+pub struct TableStatistics {
+    /// rows, an estimate while updates are pending
+    pub rows: u64,
+    /// encoded bytes
+    pub bytes: u64,
+    /// by position in `TableDef::columns`
+    pub columns: Vec<ColumnStatistics>,
+}
+
+/// Bounds of one column as its chunks know them; pending updates may lie outside.
+#[derive(Clone, Debug, Default)]
+pub struct ColumnStatistics {
+    /// no value in a chunk is smaller
+    pub min: Option<Value>,
+    /// no value in a chunk is larger
+    pub max: Option<Value>,
+    /// NULLs in chunks
+    pub nulls: Option<u64>,
+    /// encoded bytes
+    pub bytes: u64,
+}
+
+impl Db {
+    /// Rows (an estimate) and, per column, min/max/null count as far as chunk footers that have
+    /// been read know them; a table whose footers have not all been read yet has no bounds.
+    pub fn statistics(&self, table: &TableDef) -> TableStatistics {
+        let mut statistics = TableStatistics {
+            columns: vec![ColumnStatistics::default(); table.columns.len()],
+            ..TableStatistics::default()
+        };
+        let Ok(store) = self.store(table.storage) else {
+            return statistics;
+        };
+        let mut known = vec![true; table.columns.len()];
+        for range in store.lineage.ranges().iter() {
+            let version = range.load_full();
+            let chunks = match &version.base.body {
+                BaseBody::Insert(rows) => {
+                    statistics.rows += u64::from(rows.rows());
+                    if rows.rows() > 0 {
+                        known.fill(false);
+                    }
+                    continue;
+                }
+                BaseBody::Chunks(chunks) => chunks,
+            };
+            statistics.rows += u64::from(chunks.rows.saturating_sub(chunks.deleted));
+            if !version.has_no_tail() {
+                known.fill(false);
+            }
+            for (at, column) in table.columns.iter().enumerate() {
+                let Some(chunk) = chunks.column(column.id) else {
+                    known[at] = false;
+                    continue;
+                };
+                let bytes = u64::from(chunk.extent.len);
+                statistics.bytes += bytes;
+                statistics.columns[at].bytes += bytes;
+                match chunk.known_footer() {
+                    Some(footer) => add_footer(&mut statistics.columns[at], footer),
+                    None => known[at] = false,
+                }
+            }
+        }
+        for (column, known) in statistics.columns.iter_mut().zip(known) {
+            if !known {
+                *column = ColumnStatistics {
+                    bytes: column.bytes,
+                    ..Default::default()
+                };
+            }
+        }
+        statistics
+    }
+}
+
+fn add_footer(statistics: &mut ColumnStatistics, footer: &strandline_table::chunk::ChunkFooter) {
+    *statistics.nulls.get_or_insert(0) += footer.nulls() as u64;
+    keep(&mut statistics.min, footer.min(), Ordering::Less);
+    keep(&mut statistics.max, footer.max(), Ordering::Greater);
+}
+
+fn keep(bound: &mut Option<Value>, value: Option<Value>, better: Ordering) {
+    let Some(value) = value else { return };
+    let replace = match bound {
+        None => true,
+        Some(bound) => value.compare(bound) == Some(better),
+    };
+    if replace {
+        *bound = Some(value);
+    }
+}

@@ -1,0 +1,374 @@
+//! The base of a range: an insert range, or one immutable chunk per column \[L-Store §2.2, §3.2\].
+//!
+//! A [`BaseState`] is replaced as a whole by a merge; readers keep the one they loaded. When the
+//! last reference to a state goes, the tail pages that its successor has merged are dropped: no
+//! reader can need them any more (the paper's epoch-based de-allocation \[§4.1.1 step 5\], with
+//! reference counts as epochs). A state holds its successor alive, so that pages go in order.
+//!
+//! Invariants:
+//! 1. Chunks hold the state of the range as of `merged_through`.
+//! 2. `start_max` and `last_updated_max` bound the rows' times from above; a snapshot at or after
+//!    both needs to look at `deleted` only.
+//! 3. A range without `meta` has one start word for all rows, and none was updated or deleted.
+
+use crate::chunk::{self, ChunkFooter};
+use crate::data_file::{DataFile, Extent};
+use crate::insert_range::InsertRange;
+use crate::row_meta::RowMeta;
+use crate::schema::StorageColumn;
+use crate::tail::Tail;
+use crate::types::{Physical, physical};
+use arrow_array::{Array, ArrayRef};
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use strandline_base::{BLOCK_ROWS, ColumnId, CommitTs, Error, RANGE_ROWS, Result, SqlType, Value};
+use strandline_storage::cache::{Cache, Slot};
+use strandline_txn::StartWord;
+
+/// A range's base and what may be dropped when it has no reader left.
+#[derive(Debug)]
+pub struct BaseState {
+    /// insert range or chunks
+    pub body: BaseBody,
+    retire: Mutex<Retire>,
+}
+
+#[derive(Debug, Default)]
+struct Retire {
+    successor: Option<Arc<BaseState>>,
+    tail_pages: Vec<(Arc<Tail>, u32)>,
+}
+
+/// The two forms of a base.
+#[derive(Debug)]
+pub enum BaseBody {
+    /// rows that have not been merged into chunks yet
+    Insert(Arc<InsertRange>),
+    /// chunks
+    Chunks(ChunkBase),
+}
+
+impl BaseState {
+    /// A base with nothing to retire yet.
+    pub fn new(body: BaseBody) -> Arc<Self> {
+        Arc::new(Self {
+            body,
+            retire: Mutex::default(),
+        })
+    }
+    /// Names the state that replaces this one, and per tail the first sequence number that the
+    /// successor has not merged.
+    pub fn retire(&self, successor: &Arc<BaseState>, tail_pages: Vec<(Arc<Tail>, u32)>) {
+        let mut retire = self.retire.lock();
+        retire.successor = Some(successor.clone());
+        retire.tail_pages = tail_pages;
+    }
+    /// Up to which commit everything is in the base.
+    pub fn merged_through(&self) -> CommitTs {
+        match &self.body {
+            BaseBody::Insert(_) => CommitTs::ZERO,
+            BaseBody::Chunks(chunks) => chunks.merged_through,
+        }
+    }
+}
+
+impl Drop for BaseState {
+    fn drop(&mut self) {
+        let mut retire = std::mem::take(self.retire.get_mut());
+        loop {
+            for (tail, before) in retire.tail_pages {
+                tail.drop_pages_before(before);
+            }
+            // A loop instead of recursion: a long reader may leave a long chain of states.
+            match retire.successor.and_then(Arc::into_inner) {
+                Some(mut next) => retire = std::mem::take(next.retire.get_mut()),
+                None => break,
+            }
+        }
+    }
+}
+
+/// The start word shared by all rows of a bulk-loaded range.
+#[derive(Debug)]
+pub struct UniformStart {
+    word: AtomicU64,
+    /// the statement of the loading transaction
+    pub statement: u32,
+}
+
+impl UniformStart {
+    /// Starts with `word` (a transaction's or a commit timestamp).
+    pub fn new(word: StartWord, statement: u32) -> Arc<Self> {
+        Arc::new(Self {
+            word: AtomicU64::new(word.0),
+            statement,
+        })
+    }
+    /// The word now.
+    pub fn load(&self) -> StartWord {
+        StartWord(self.word.load(Ordering::Acquire))
+    }
+    /// Stamps it.
+    pub fn store(&self, word: StartWord) {
+        self.word.store(word.0, Ordering::Release);
+    }
+}
+
+/// A range in chunks.
+#[derive(Debug)]
+pub struct ChunkBase {
+    /// slots in use, at most [`RANGE_ROWS`]
+    pub rows: u32,
+    /// by column id; None: the column was added after the chunks were written
+    pub columns: Vec<Option<Arc<ChunkColumn>>>,
+    /// the common start of all rows; rules if `meta` is None
+    pub start: Arc<UniformStart>,
+    /// per-row times, bits and deletions, if they differ
+    pub meta: Option<Arc<MetaBlob>>,
+    /// no row starts later
+    pub start_max: u64,
+    /// no row was updated or deleted later, as far as base knows
+    pub last_updated_max: u64,
+    /// rows marked deleted, slots without a row included
+    pub deleted: u32,
+    /// every commit up to it is in the chunks
+    pub merged_through: CommitTs,
+}
+
+impl ChunkBase {
+    /// Whether a snapshot at `ts` sees all rows exactly as base has them.
+    pub fn is_quiet_at(&self, ts: CommitTs) -> bool {
+        self.deleted == 0 && self.is_settled_at(ts)
+    }
+    /// Whether a snapshot at `ts` sees base as it is, deletions included.
+    pub fn is_settled_at(&self, ts: CommitTs) -> bool {
+        let started = match &self.meta {
+            None => {
+                let word = self.start.load();
+                !word.is_txn() && word.0 <= ts.0
+            }
+            Some(_) => self.start_max <= ts.0,
+        };
+        started && self.last_updated_max <= ts.0
+    }
+    /// The chunk of `column`.
+    pub fn column(&self, column: ColumnId) -> Option<&Arc<ChunkColumn>> {
+        self.columns.get(column.0 as usize)?.as_ref()
+    }
+}
+
+/// The row metadata of a range on disk.
+#[derive(Debug)]
+pub struct MetaBlob {
+    /// where it is
+    pub file: Arc<DataFile>,
+    /// where in the file
+    pub extent: Extent,
+    frame: Slot<RowMeta>,
+}
+
+impl MetaBlob {
+    /// A blob that is read on demand through `cache`.
+    pub fn new(file: Arc<DataFile>, extent: Extent, cache: &Arc<Cache>) -> Arc<Self> {
+        Arc::new(Self {
+            file,
+            extent,
+            frame: Slot::new(cache),
+        })
+    }
+    /// The decoded metadata.
+    pub fn load(&self) -> Result<Arc<RowMeta>> {
+        self.frame.get_or_load(|| {
+            let meta = self.verify()?;
+            let bytes = meta.memory_bytes();
+            Ok((meta, bytes))
+        })
+    }
+    /// Reads and decodes it without the cache.
+    pub fn verify(&self) -> Result<RowMeta> {
+        let bytes = self.file.read(self.extent)?;
+        let offset = self.extent.offset;
+        RowMeta::decode(&bytes, self.file.identity(offset), &self.file.place(offset))
+    }
+}
+
+/// One column of one range.
+#[derive(Debug)]
+pub struct ChunkColumn {
+    /// where it is
+    pub file: Arc<DataFile>,
+    /// where in the file
+    pub extent: Extent,
+    sql_type: SqlType,
+    cache: Arc<Cache>,
+    footer: OnceLock<Arc<ChunkFooter>>,
+    frames: OnceLock<Box<Frames>>,
+}
+
+#[derive(Debug)]
+struct Frames {
+    encoded: Slot<Vec<u8>>,
+    whole: Slot<ArrayRef>,
+    blocks: [OnceLock<Slot<ArrayRef>>; RANGE_ROWS / BLOCK_ROWS],
+}
+
+impl ChunkColumn {
+    /// A chunk that is read on demand through `cache`.
+    pub fn new(
+        file: Arc<DataFile>,
+        extent: Extent,
+        sql_type: SqlType,
+        cache: &Arc<Cache>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            file,
+            extent,
+            sql_type,
+            cache: cache.clone(),
+            footer: OnceLock::new(),
+            frames: OnceLock::new(),
+        })
+    }
+
+    fn identity(&self) -> u64 {
+        self.file.identity(self.extent.offset)
+    }
+
+    fn frames(&self) -> &Frames {
+        self.frames.get_or_init(|| {
+            Box::new(Frames {
+                encoded: Slot::new(&self.cache),
+                whole: Slot::new(&self.cache),
+                blocks: [const { OnceLock::new() }; RANGE_ROWS / BLOCK_ROWS],
+            })
+        })
+    }
+
+    fn place(&self) -> String {
+        self.file.place(self.extent.offset)
+    }
+
+    /// Block places, bounds and null counts; read once, then kept.
+    pub fn footer(&self) -> Result<&Arc<ChunkFooter>> {
+        if let Some(footer) = self.footer.get() {
+            return Ok(footer);
+        }
+        let footer = self.read_footer().map_err(|e| e.context(self.place()))?;
+        Ok(self.footer.get_or_init(|| Arc::new(footer)))
+    }
+
+    fn read_footer(&self) -> Result<ChunkFooter> {
+        let tail = |len: usize| {
+            let len = (len as u32).min(self.extent.len);
+            let offset = self.extent.offset + u64::from(self.extent.len - len);
+            self.file.read(Extent { offset, len })
+        };
+        let len = ChunkFooter::encoded_len(&tail(chunk::TRAILER_BYTES)?)?;
+        ChunkFooter::decode(self.sql_type, self.identity(), &tail(len)?)
+    }
+
+    /// The footer, if it has been read.
+    pub fn known_footer(&self) -> Option<&Arc<ChunkFooter>> {
+        self.footer.get()
+    }
+
+    /// Whether a scan would find the column in memory.
+    pub fn is_resident(&self) -> bool {
+        let Some(frames) = self.frames.get() else {
+            return false;
+        };
+        frames.whole.is_filled() || frames.encoded.is_filled()
+    }
+
+    /// Whether decoding is so cheap that scans decode the encoded bytes each time, rather than
+    /// keep the decoded array: they then read less memory, and may patch the array in place.
+    fn decodes_cheaply(&self) -> bool {
+        physical(self.sql_type) != Physical::Bytes
+    }
+
+    /// The whole column as one array; `decoded` counts real decodes.
+    pub fn array(&self, decoded: &AtomicU64) -> Result<ArrayRef> {
+        let frames = self.frames();
+        if let Some(array) = frames.whole.get() {
+            return Ok(ArrayRef::clone(&array));
+        }
+        decoded.fetch_add(1, Ordering::Relaxed);
+        if self.decodes_cheaply() {
+            let encoded = frames.encoded.get_or_load(|| {
+                let bytes = self.file.read(self.extent)?;
+                let len = bytes.len();
+                Ok((bytes, len))
+            })?;
+            return self.decode(&encoded);
+        }
+        let array = frames.whole.get_or_load(|| {
+            let array = self.decode(&self.file.read(self.extent)?)?;
+            let bytes = array.get_array_memory_size();
+            Ok((array, bytes))
+        })?;
+        Ok(ArrayRef::clone(&array))
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<ArrayRef> {
+        chunk::decode_chunk(self.sql_type, self.footer()?, self.identity(), bytes)
+            .map_err(|e| e.context(self.place()))
+    }
+
+    /// Reads one value; only its block is read and decoded if it is not in memory.
+    pub fn value(&self, row: usize) -> Result<Value> {
+        let frames = self.frames();
+        let value_at = |array: &ArrayRef, row| crate::types::value_at(self.sql_type, array, row);
+        if let Some(value) = frames.whole.with(|array| value_at(array, row)) {
+            return Ok(value);
+        }
+        let (block, at) = (row / BLOCK_ROWS, row % BLOCK_ROWS);
+        let slot = frames.blocks[block].get_or_init(|| Slot::new(&self.cache));
+        if let Some(value) = slot.with(|array| value_at(array, at)) {
+            return Ok(value);
+        }
+        let array = slot.get_or_load(|| {
+            let array = self.block(block)?;
+            let bytes = array.get_array_memory_size();
+            Ok((array, bytes))
+        })?;
+        Ok(value_at(&array, at))
+    }
+
+    fn block(&self, block: usize) -> Result<ArrayRef> {
+        let footer = self.footer()?;
+        let range = footer.block_range(block);
+        let len = u32::try_from(range.end - range.start)
+            .map_err(|_| Error::corrupt(self.place(), "a block of more than 4 GiB"))?;
+        let bytes = self.file.read(Extent {
+            offset: self.extent.offset + range.start,
+            len,
+        })?;
+        chunk::decode_block(self.sql_type, footer, self.identity(), block, &bytes)
+            .map_err(|e| e.context(self.place()))
+    }
+
+    /// Reads and decodes everything without the cache, for `check`.
+    pub fn verify(&self) -> Result<ArrayRef> {
+        self.decode(&self.file.read(self.extent)?)
+    }
+}
+
+/// A value of the base of a range, whatever its form.
+pub fn base_value(
+    base: &BaseState,
+    slot: usize,
+    column: ColumnId,
+    spec: &StorageColumn,
+) -> Result<Value> {
+    match &base.body {
+        BaseBody::Insert(rows) => match rows.existing_page(slot) {
+            Some((page, i)) => page.value(i, column, spec),
+            None => Ok(spec.missing.clone()),
+        },
+        BaseBody::Chunks(chunks) => match chunks.column(column) {
+            Some(chunk) => chunk.value(slot),
+            None => Ok(spec.missing.clone()),
+        },
+    }
+}

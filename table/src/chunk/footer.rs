@@ -1,0 +1,417 @@
+//! The footer of a chunk: what pruning and point reads need without touching the data.
+//!
+//! A footer stays in memory for as long as its chunk is known, so it is compact: 24 bytes per
+//! block plus the encoded bounds, decoded on demand by [`ChunkFooter::block`]. The part that all
+//! blocks share (a dictionary, a token table) belongs to the footer as well.
+//!
+//! Invariants:
+//! 1. blocks are contiguous from the chunk's first byte and the footer follows the last;
+//! 2. every block but the last has [`BLOCK_ROWS`] rows, the last 1 to [`BLOCK_ROWS`];
+//! 3. a bound that is present holds for every non-null value of its block in the order of
+//!    [`compare`](crate::types::compare).
+//!
+//! The byte layout is in docs/format.md, section "Chunks".
+
+use super::MAX_CHUNK_ROWS;
+use super::bounds::Bounds;
+use crate::types::{arrow_type, compare, put_value, take_value};
+use arrow_schema::DataType;
+use std::cmp::Ordering;
+use strandline_base::bytes::{ByteReader, PutBytes};
+use strandline_base::{BLOCK_ROWS, Error, Result, SqlType, Value, checksum};
+
+/// Bytes of the trailer, the last bytes of every chunk.
+pub const TRAILER_BYTES: usize = 12;
+/// The last four bytes of a chunk.
+const MAGIC: u32 = u32::from_le_bytes(*b"SLCK");
+/// Version of the footer's layout.
+const VERSION: u8 = 1;
+/// Second identity word of the footer's checksum; blocks have their number there.
+const FOOTER_IDENTITY: u64 = u64::MAX;
+
+const EXACT: u8 = 1;
+const CONSTANT: u8 = 2;
+
+/// What the footer knows about a chunk; see the module documentation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChunkFooter {
+    sql_type: SqlType,
+    rows: u32,
+    codec: u8,
+    blocks: Vec<Place>,
+    bounds: Vec<u8>,
+    shared: Vec<u8>,
+}
+
+/// Where a block is, and where its bounds are in the footer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Place {
+    offset: u64,
+    len: u32,
+    crc: u32,
+    bounds_at: u32,
+    nulls: u16,
+    flags: u8,
+}
+
+/// One block as the footer describes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BlockEntry {
+    /// First byte, from the start of the chunk.
+    pub offset: u64,
+    /// Bytes; 0 when all values are NULL or all equal `max`.
+    pub len: u32,
+    /// CRC-32C of the chunk's identity, the block's number and its bytes.
+    pub crc: u32,
+    /// Rows in the block.
+    pub rows: u32,
+    /// NULL values.
+    pub nulls: u32,
+    /// A lower bound of the non-null values. `None`: no non-null value, or unknown. Text and
+    /// bytea longer than 64 bytes are cut.
+    pub min: Option<Value>,
+    /// An upper bound of the non-null values. `None`: no non-null value, or unknown. NaN as soon
+    /// as one value is NaN. Text and bytea longer than 64 bytes are cut and rounded up.
+    pub max: Option<Value>,
+    /// Whether `min` and `max` are values of the block.
+    pub exact: bool,
+    /// Whether every non-null value is `max`, bit for bit; the block then stores no values.
+    pub constant: bool,
+}
+
+/// A block on its way into a footer.
+pub(super) struct NewBlock {
+    pub len: u32,
+    pub crc: u32,
+    pub nulls: u16,
+    pub constant: bool,
+    pub bounds: Bounds,
+}
+
+impl ChunkFooter {
+    pub(super) fn new(sql_type: SqlType, rows: u32, codec: u8, shared: Vec<u8>) -> Self {
+        Self {
+            sql_type,
+            rows,
+            codec,
+            blocks: Vec::new(),
+            bounds: Vec::new(),
+            shared,
+        }
+    }
+
+    pub(super) fn push(&mut self, block: NewBlock) {
+        let offset = self.footer_offset();
+        let flags =
+            if block.bounds.exact { EXACT } else { 0 } | if block.constant { CONSTANT } else { 0 };
+        let bounds_at = self.bounds.len() as u32;
+        put_value(
+            &mut self.bounds,
+            block.bounds.min.as_ref().unwrap_or(&Value::Null),
+        );
+        put_value(
+            &mut self.bounds,
+            block.bounds.max.as_ref().unwrap_or(&Value::Null),
+        );
+        let (len, crc, nulls) = (block.len, block.crc, block.nulls);
+        self.blocks.push(Place {
+            offset,
+            len,
+            crc,
+            bounds_at,
+            nulls,
+            flags,
+        });
+    }
+
+    /// The type the chunk was encoded as.
+    pub fn sql_type(&self) -> SqlType {
+        self.sql_type
+    }
+
+    /// Rows in the chunk, at most [`MAX_CHUNK_ROWS`].
+    pub fn rows(&self) -> usize {
+        self.rows as usize
+    }
+
+    /// The id of the [`ChunkCodec`](super::ChunkCodec) that wrote the blocks.
+    pub fn codec(&self) -> u8 {
+        self.codec
+    }
+
+    /// The part that all blocks share, as the codec wrote it.
+    pub(super) fn shared(&self) -> &[u8] {
+        &self.shared
+    }
+
+    /// Number of blocks.
+    pub fn block_count(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Rows of block `block`.
+    pub fn block_rows(&self, block: usize) -> usize {
+        BLOCK_ROWS.min(self.rows() - block * BLOCK_ROWS)
+    }
+
+    /// The byte range of block `block` in the chunk.
+    pub fn block_range(&self, block: usize) -> std::ops::Range<u64> {
+        let place = &self.blocks[block];
+        place.offset..place.offset + u64::from(place.len)
+    }
+
+    /// What is known about block `block`.
+    ///
+    /// # Panics
+    /// If there is no such block.
+    pub fn block(&self, block: usize) -> BlockEntry {
+        let place = self.blocks[block];
+        let (min, max) = self.bounds(block);
+        BlockEntry {
+            offset: place.offset,
+            len: place.len,
+            crc: place.crc,
+            rows: self.block_rows(block) as u32,
+            nulls: u32::from(place.nulls),
+            min,
+            max,
+            exact: place.flags & EXACT != 0,
+            constant: place.flags & CONSTANT != 0,
+        }
+    }
+
+    /// The bounds of block `block`: its [`BlockEntry`]'s `min` and `max`.
+    pub fn bounds(&self, block: usize) -> (Option<Value>, Option<Value>) {
+        let mut reader = ByteReader::new(&self.bounds[self.blocks[block].bounds_at as usize..]);
+        let mut next = || {
+            let value = take_value(&mut reader, self.sql_type);
+            value.expect("bounds are checked when a footer is made or decoded")
+        };
+        let (min, max) = (next(), next());
+        (
+            Some(min).filter(|v| !v.is_null()),
+            Some(max).filter(|v| !v.is_null()),
+        )
+    }
+
+    pub(super) fn is_constant(&self, block: usize) -> bool {
+        self.blocks[block].flags & CONSTANT != 0
+    }
+
+    pub(super) fn block_nulls(&self, block: usize) -> usize {
+        usize::from(self.blocks[block].nulls)
+    }
+
+    pub(super) fn block_crc(&self, block: usize) -> u32 {
+        self.blocks[block].crc
+    }
+
+    /// NULL values in the whole chunk.
+    pub fn nulls(&self) -> usize {
+        self.blocks.iter().map(|b| usize::from(b.nulls)).sum()
+    }
+
+    /// A lower bound of the non-null values of all blocks; `None` when there is none or it is
+    /// not known.
+    pub fn min(&self) -> Option<Value> {
+        self.fold(|(min, _)| min, Ordering::Less)
+    }
+
+    /// An upper bound of the non-null values of all blocks; `None` when there is none or it is
+    /// not known.
+    pub fn max(&self) -> Option<Value> {
+        self.fold(|(_, max)| max, Ordering::Greater)
+    }
+
+    fn fold(
+        &self,
+        side: fn((Option<Value>, Option<Value>)) -> Option<Value>,
+        wanted: Ordering,
+    ) -> Option<Value> {
+        let mut best: Option<Value> = None;
+        for block in 0..self.block_count() {
+            if self.block_nulls(block) == self.block_rows(block) {
+                continue;
+            }
+            let bound = side(self.bounds(block))?;
+            if best
+                .as_ref()
+                .is_none_or(|b| compare(&bound, b) == Some(wanted))
+            {
+                best = Some(bound);
+            }
+        }
+        best
+    }
+
+    /// Whether the bounds of all blocks are values that occur.
+    pub fn exact(&self) -> bool {
+        self.blocks.iter().all(|b| b.flags & EXACT != 0)
+    }
+
+    /// Bytes of all blocks, which is where the footer begins.
+    pub fn footer_offset(&self) -> u64 {
+        self.blocks
+            .last()
+            .map_or(0, |b| b.offset + u64::from(b.len))
+    }
+
+    /// Bytes this footer takes in memory.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.blocks.capacity() * size_of::<Place>()
+            + self.bounds.capacity()
+            + self.shared.capacity()
+    }
+
+    /// The footer and the trailer, as they follow the last block.
+    pub fn encode(&self, identity: u64) -> Vec<u8> {
+        let mut out = Vec::with_capacity(64 + self.bounds.len() + self.shared.len());
+        out.put_u8(VERSION);
+        out.put_u8(self.codec);
+        out.put_u8(storage_code(self.sql_type));
+        out.put_varint(u64::from(self.rows));
+        for (i, place) in self.blocks.iter().enumerate() {
+            out.put_varint(u64::from(place.len));
+            out.put_u32(place.crc);
+            out.put_varint(u64::from(place.nulls));
+            out.put_u8(place.flags);
+            let end = self
+                .blocks
+                .get(i + 1)
+                .map_or(self.bounds.len(), |b| b.bounds_at as usize);
+            out.extend_from_slice(&self.bounds[place.bounds_at as usize..end]);
+        }
+        out.put_bytes(&self.shared);
+        let (len, crc) = (
+            out.len() as u32,
+            checksum(&[identity, FOOTER_IDENTITY], &out),
+        );
+        out.put_u32(len);
+        out.put_u32(crc);
+        out.put_u32(MAGIC);
+        out
+    }
+
+    /// How many bytes at the end of a chunk [`ChunkFooter::decode`] needs, from the chunk's last
+    /// [`TRAILER_BYTES`].
+    ///
+    /// # Errors
+    /// Bytes that are not a trailer are a corruption error.
+    pub fn encoded_len(trailer: &[u8]) -> Result<usize> {
+        Ok(trailer_of(trailer)?.0 + TRAILER_BYTES)
+    }
+
+    /// Reads the footer at the end of `tail`, the last bytes of a chunk (at least
+    /// [`ChunkFooter::encoded_len`] of them, at most the whole chunk).
+    ///
+    /// # Errors
+    /// A checksum that does not match, a layout or codec this version does not know and a type
+    /// stored differently from `t` are corruption errors.
+    pub fn decode(t: SqlType, identity: u64, tail: &[u8]) -> Result<Self> {
+        let (len, crc) = trailer_of(tail)?;
+        let end = tail.len() - TRAILER_BYTES;
+        let start = end
+            .checked_sub(len)
+            .ok_or_else(|| damaged("the footer is cut off"))?;
+        let bytes = &tail[start..end];
+        let got = checksum(&[identity, FOOTER_IDENTITY], bytes);
+        if got != crc {
+            return Err(Error::checksum_mismatch("chunk footer", crc, got));
+        }
+        let mut reader = ByteReader::new(bytes);
+        let version = reader.u8();
+        if version != Some(VERSION) {
+            return Err(damaged(format!("unknown footer version {version:?}")));
+        }
+        let footer = Self::read(t, &mut reader).ok_or_else(|| damaged("malformed footer"))??;
+        if reader.remaining() != 0 {
+            return Err(damaged("bytes after the footer's end"));
+        }
+        Ok(footer)
+    }
+
+    fn read(t: SqlType, reader: &mut ByteReader<'_>) -> Option<Result<Self>> {
+        let (codec, storage) = (reader.u8()?, reader.u8()?);
+        if storage != storage_code(t) {
+            let what = format!("the chunk stores type code {storage}, the column is {t}");
+            return Some(Err(damaged(what)));
+        }
+        let rows = u32::try_from(reader.varint()?).ok()?;
+        if rows as usize > MAX_CHUNK_ROWS {
+            return None;
+        }
+        let mut footer = Self::new(t, rows, codec, Vec::new());
+        for block in 0..(rows as usize).div_ceil(BLOCK_ROWS) {
+            let len = u32::try_from(reader.varint()?).ok()?;
+            let crc = reader.u32()?;
+            let nulls = u16::try_from(reader.varint()?).ok()?;
+            let flags = reader.u8()?;
+            let mut bounds = *reader;
+            take_value(reader, t)?;
+            let max = take_value(reader, t)?;
+            let constant_of_nothing = flags & CONSTANT != 0 && max.is_null();
+            if usize::from(nulls) > footer.block_rows(block) || constant_of_nothing {
+                return None;
+            }
+            let bounds_len = reader.position() - bounds.position();
+            let bounds_at = footer.bounds.len() as u32;
+            footer.bounds.extend_from_slice(bounds.take(bounds_len)?);
+            let offset = footer.footer_offset();
+            footer.blocks.push(Place {
+                offset,
+                len,
+                crc,
+                bounds_at,
+                nulls,
+                flags,
+            });
+        }
+        footer.shared = reader.bytes()?.to_vec();
+        footer.blocks.shrink_to_fit();
+        footer.bounds.shrink_to_fit();
+        Some(Ok(footer))
+    }
+}
+
+fn damaged(what: impl std::fmt::Display) -> Error {
+    Error::corrupt("chunk footer", what)
+}
+
+/// Length and checksum of the footer.
+fn trailer_of(tail: &[u8]) -> Result<(usize, u32)> {
+    let start = tail
+        .len()
+        .checked_sub(TRAILER_BYTES)
+        .ok_or_else(|| damaged("no trailer"))?;
+    let mut reader = ByteReader::new(&tail[start..]);
+    match (reader.u32(), reader.u32(), reader.u32()) {
+        (Some(len), Some(crc), Some(MAGIC)) => Ok((len as usize, crc)),
+        (_, _, magic) => Err(damaged(format!(
+            "expected magic {MAGIC:#010x}, got {magic:#010x?}"
+        ))),
+    }
+}
+
+/// How a type is stored: what may not change under a chunk.
+fn storage_code(t: SqlType) -> u8 {
+    match arrow_type(t) {
+        DataType::Boolean => 0,
+        DataType::Int16 => 1,
+        DataType::Int32 => 2,
+        DataType::Int64 => 3,
+        DataType::Float32 => 4,
+        DataType::Float64 => 5,
+        DataType::Decimal64(..) => 6,
+        DataType::Decimal128(..) => 7,
+        DataType::Utf8View => 8,
+        DataType::BinaryView => 9,
+        DataType::Date32 => 10,
+        DataType::Time64(_) => 11,
+        DataType::Timestamp(_, None) => 12,
+        DataType::Timestamp(_, Some(_)) => 13,
+        DataType::Interval(_) => 14,
+        DataType::FixedSizeBinary(_) => 15,
+        other => unreachable!("no SQL type maps to {other}"),
+    }
+}

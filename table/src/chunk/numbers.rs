@@ -1,0 +1,307 @@
+//! Codec 1, numbers: blocks of Vortex arrays.
+//!
+//! Integers, dates, times, timestamps and numerics are [`integers`] of the width of their Arrow
+//! type; numerics of more than 18 digits as well when every value of the chunk fits 64 bits.
+//! Floats are ALP-encoded, or plain when that saves nothing.
+
+use super::integers::{self, Word};
+use super::raw::fixed_array;
+use super::vortex::{Values, primitive, serialize, undecodable};
+use super::{BlockDecoder, BlockEncoder, ChunkCodec, Column};
+use crate::types::{arrow_type, word_of};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    ArrowPrimitiveType, Date32Type, Decimal64Type, Decimal128Type, Float32Type, Float64Type,
+    Int16Type, Int32Type, Int64Type, Time64MicrosecondType, TimestampMicrosecondType,
+};
+use arrow_array::{Array, ArrayRef};
+use arrow_buffer::{Buffer, NullBuffer};
+use arrow_schema::DataType;
+use std::ops::Range;
+use strandline_base::bytes::{ByteReader, PutBytes};
+use strandline_base::{Result, SqlType, Value};
+use vortex_alp::{ALP, ALPArrayOwnedExt, alp_encode};
+use vortex_array::IntoArray;
+use vortex_array::arrays::{Primitive, PrimitiveArray};
+use vortex_array::dtype::NativePType;
+use vortex_fastlanes::{BitPackedData, FoR};
+
+/// The codec.
+pub(super) struct Numbers;
+
+impl ChunkCodec for Numbers {
+    fn id(&self) -> u8 {
+        1
+    }
+
+    fn encoder<'a>(&self, column: Column<'a>) -> Result<Option<Box<dyn BlockEncoder + 'a>>> {
+        let data_type = column.array.data_type();
+        if matches!(data_type, DataType::Decimal128(..)) && !fits_words(column.array) {
+            return Ok(None);
+        }
+        Ok(match data_type {
+            DataType::Float32 | DataType::Float64 => Some(Box::new(FloatEncoder { column })),
+            _ if words_of(column.array, 0..0).is_some() => Some(Box::new(WordEncoder { column })),
+            _ => None,
+        })
+    }
+
+    fn decoder(&self, t: SqlType, _: &[u8], rows: usize) -> Result<Box<dyn BlockDecoder>> {
+        Ok(match arrow_type(t) {
+            DataType::Float32 => Box::new(Floats::<f32>::new(t, rows)),
+            DataType::Float64 => Box::new(Floats::<f64>::new(t, rows)),
+            DataType::Int16 => Box::new(Words::<u16>::new(t, rows)),
+            DataType::Int32 | DataType::Date32 => Box::new(Words::<u32>::new(t, rows)),
+            DataType::Int64
+            | DataType::Decimal64(..)
+            | DataType::Decimal128(..)
+            | DataType::Time64(_)
+            | DataType::Timestamp(..) => Box::new(Words::<u64>::new(t, rows)),
+            other => return Err(undecodable(format!("{other} is not stored as numbers"))),
+        })
+    }
+}
+
+/// Whether every non-null value of a `Decimal128` array fits 64 bits.
+fn fits_words(array: &ArrayRef) -> bool {
+    array
+        .as_primitive::<Decimal128Type>()
+        .iter()
+        .flatten()
+        .all(|v| i64::try_from(v).is_ok())
+}
+
+/// The values of `rows` as sign-extended words; NULL slots repeat the value before them, which
+/// costs the least space. `None` for types that are not words.
+pub(super) fn words_of(array: &ArrayRef, rows: Range<usize>) -> Option<Vec<i64>> {
+    let block = array.slice(rows.start, rows.len());
+    let mut words = match array.data_type() {
+        DataType::Int16 => widen::<Int16Type>(&block),
+        DataType::Int32 => widen::<Int32Type>(&block),
+        DataType::Int64 => widen::<Int64Type>(&block),
+        DataType::Decimal64(..) => widen::<Decimal64Type>(&block),
+        DataType::Date32 => widen::<Date32Type>(&block),
+        DataType::Time64(_) => widen::<Time64MicrosecondType>(&block),
+        DataType::Timestamp(..) => widen::<TimestampMicrosecondType>(&block),
+        DataType::Decimal128(..) => block
+            .as_primitive::<Decimal128Type>()
+            .values()
+            .iter()
+            .map(|&v| v as i64)
+            .collect(),
+        _ => return None,
+    };
+    fill_nulls(&mut words, block.nulls());
+    Some(words)
+}
+
+fn widen<P: ArrowPrimitiveType>(block: &ArrayRef) -> Vec<i64>
+where
+    P::Native: Into<i64>,
+{
+    block
+        .as_primitive::<P>()
+        .values()
+        .iter()
+        .map(|&v| v.into())
+        .collect()
+}
+
+/// Gives every NULL slot the value of the nearest valid slot before it (else after it).
+pub(super) fn fill_nulls<T: Copy>(values: &mut [T], nulls: Option<&NullBuffer>) {
+    let Some(nulls) = nulls else { return };
+    let Some(first) = nulls.valid_indices().next() else {
+        return;
+    };
+    let mut last = values[first];
+    for (i, value) in values.iter_mut().enumerate() {
+        if nulls.is_valid(i) {
+            last = *value;
+        } else {
+            *value = last;
+        }
+    }
+}
+
+struct WordEncoder<'a> {
+    column: Column<'a>,
+}
+
+impl BlockEncoder for WordEncoder<'_> {
+    fn encode(&mut self, rows: Range<usize>, out: &mut Vec<u8>) -> Result<()> {
+        let words = words_of(self.column.array, rows).expect("the codec took a column of words");
+        match self.column.array.data_type().primitive_width() {
+            Some(2) => integers::encode::<u16>(&words, out),
+            Some(4) => integers::encode::<u32>(&words, out),
+            _ => integers::encode::<u64>(&words, out),
+        }
+    }
+}
+
+struct Words<T> {
+    t: SqlType,
+    values: Values<T>,
+}
+
+impl<T: Word> Words<T> {
+    fn new(t: SqlType, rows: usize) -> Self {
+        Self {
+            t,
+            values: Values::with_capacity(rows),
+        }
+    }
+}
+
+impl<T: Word> BlockDecoder for Words<T> {
+    fn append(&mut self, rows: usize, reader: &mut ByteReader<'_>) -> Result<()> {
+        integers::decode(rows, reader, &mut self.values)
+    }
+
+    fn append_constant(&mut self, rows: usize, value: &Value) -> Result<()> {
+        let word = word_of(value).ok_or_else(|| undecodable(format!("constant {value:?}")))?;
+        self.values.append_constant(rows, T::of(word));
+        Ok(())
+    }
+
+    fn append_nulls(&mut self, rows: usize) {
+        self.values.append_constant(rows, T::of(0));
+    }
+
+    fn finish(self: Box<Self>, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
+        let rows = self.values.values().len();
+        let buffer = if matches!(arrow_type(self.t), DataType::Decimal128(..)) {
+            let wide = |v: &T| i128::from(v.word() as i64);
+            Buffer::from_vec(self.values.values().iter().map(wide).collect::<Vec<i128>>())
+        } else {
+            self.values.finish()
+        };
+        Ok(fixed_array(self.t, buffer, rows, nulls))
+    }
+}
+
+struct FloatEncoder<'a> {
+    column: Column<'a>,
+}
+
+impl BlockEncoder for FloatEncoder<'_> {
+    fn encode(&mut self, rows: Range<usize>, out: &mut Vec<u8>) -> Result<()> {
+        let block = self.column.array.slice(rows.start, rows.len());
+        let array = if block.data_type() == &DataType::Float32 {
+            encode_floats::<Float32Type>(&block)?
+        } else {
+            encode_floats::<Float64Type>(&block)?
+        };
+        out.put_bytes(&array);
+        Ok(())
+    }
+}
+
+/// The smaller of an ALP array and a plain one, serialized.
+fn encode_floats<P>(block: &ArrayRef) -> Result<Vec<u8>>
+where
+    P: ArrowPrimitiveType,
+    P::Native: NativePType,
+{
+    let mut values = block.as_primitive::<P>().values().to_vec();
+    fill_nulls(&mut values, block.nulls());
+    let (mut alp, mut plain) = (Vec::new(), Vec::new());
+    serialize(&mut plain, |_| Ok(primitive(&values)))?;
+    serialize(&mut alp, |context| {
+        let array = primitive(&values);
+        let array = array
+            .as_opt::<Primitive>()
+            .expect("a primitive array was just made");
+        let (encoded, exponents, patches) = alp_encode(array, None, context)?.into_parts();
+        let encoded: PrimitiveArray = encoded.execute(context)?;
+        let encoded = if encoded.ptype().byte_width() == 4 {
+            frame_of_reference::<i32>(&encoded, context)?
+        } else {
+            frame_of_reference::<i64>(&encoded, context)?
+        };
+        Ok(ALP::try_new(encoded, exponents, patches)?.into_array())
+    })?;
+    Ok(if alp.len() * 10 < plain.len() * 9 {
+        alp
+    } else {
+        plain
+    })
+}
+
+/// Frame of reference over bit-packing, as Vortex arrays.
+fn frame_of_reference<T>(
+    array: &PrimitiveArray,
+    context: &mut vortex_array::ExecutionCtx,
+) -> Result<vortex_array::ArrayRef, vortex_error::VortexError>
+where
+    T: NativePType + Into<i64> + TryFrom<i64> + Into<vortex_array::scalar::Scalar>,
+{
+    let values = array.as_slice::<T>();
+    let min: i64 = values.iter().map(|&v| v.into()).min().unwrap_or(0);
+    let max: i64 = values.iter().map(|&v| v.into()).max().unwrap_or(0);
+    let bits = 64 - (max.wrapping_sub(min) as u64).leading_zeros();
+    let (Ok(reference), true) = (T::try_from(min), (bits as usize) < 8 * size_of::<T>() - 1) else {
+        return Ok(array.clone().into_array());
+    };
+    let residuals: Vec<T> = values
+        .iter()
+        .map(|&v| T::try_from(Into::<i64>::into(v).wrapping_sub(min)).ok())
+        .collect::<Option<_>>()
+        .expect("a difference of at most the type's bits less two fits the type");
+    let packed = BitPackedData::encode(&primitive(&residuals), bits as u8, context)?;
+    Ok(FoR::try_new(packed.into_array(), reference.into())?.into_array())
+}
+
+struct Floats<T> {
+    t: SqlType,
+    values: Values<T>,
+}
+
+impl<T: NativePType> Floats<T> {
+    fn new(t: SqlType, rows: usize) -> Self {
+        Self {
+            t,
+            values: Values::with_capacity(rows),
+        }
+    }
+}
+
+/// A float from the word that [`word_of`] makes of it.
+trait FromWord {
+    fn from_word(word: u64) -> Self;
+}
+
+impl FromWord for f32 {
+    fn from_word(word: u64) -> Self {
+        Self::from_bits(word as u32)
+    }
+}
+
+impl FromWord for f64 {
+    fn from_word(word: u64) -> Self {
+        Self::from_bits(word)
+    }
+}
+
+impl<T: NativePType + FromWord> BlockDecoder for Floats<T> {
+    fn append(&mut self, rows: usize, reader: &mut ByteReader<'_>) -> Result<()> {
+        let array = reader.bytes();
+        let array = array.ok_or_else(|| undecodable("the bytes end early".to_owned()))?;
+        self.values.append_serialized(rows, array)?;
+        Ok(())
+    }
+
+    fn append_constant(&mut self, rows: usize, value: &Value) -> Result<()> {
+        let word = word_of(value).ok_or_else(|| undecodable(format!("constant {value:?}")))?;
+        self.values.append_constant(rows, T::from_word(word));
+        Ok(())
+    }
+
+    fn append_nulls(&mut self, rows: usize) {
+        self.values.append_constant(rows, T::default());
+    }
+
+    fn finish(self: Box<Self>, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
+        let rows = self.values.values().len();
+        Ok(fixed_array(self.t, self.values.finish(), rows, nulls))
+    }
+}

@@ -1,0 +1,117 @@
+//! Decoded text and bytea on their way into one Arrow view array: all bytes in one buffer, and
+//! where each row ends.
+
+use super::vortex::undecodable;
+use crate::types::{arrow_type, bytes_of};
+use arrow_array::types::{BinaryType, ByteArrayType, LargeBinaryType, LargeUtf8Type, Utf8Type};
+use arrow_array::{ArrayRef, BinaryViewArray, GenericByteArray, StringViewArray};
+use arrow_buffer::{ArrowNativeType, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_schema::DataType;
+use std::sync::Arc;
+use strandline_base::{Result, SqlType, Value};
+
+/// Decoded strings of consecutive blocks.
+pub(super) struct Strings {
+    bytes: Vec<u8>,
+    ends: Vec<u64>,
+}
+
+impl Strings {
+    /// Room for `rows` rows.
+    pub fn with_capacity(rows: usize) -> Self {
+        Self {
+            bytes: Vec::new(),
+            ends: Vec::with_capacity(rows),
+        }
+    }
+
+    /// Appends rows of these lengths, whose bytes are appended next, and returns their sum.
+    ///
+    /// # Errors
+    /// More than 4 GiB of one block are a corruption error: no encoder writes them.
+    pub fn append_lengths(&mut self, lengths: impl Iterator<Item = u32>) -> Result<usize> {
+        let start = self.ends.last().copied().unwrap_or(0);
+        let mut end = start;
+        self.ends.extend(lengths.map(|len| {
+            end += u64::from(len);
+            end
+        }));
+        u32::try_from(end - start)
+            .map(|total| total as usize)
+            .map_err(|_| undecodable("a block of more than 4 GiB".to_owned()))
+    }
+
+    /// Appends bytes of the rows announced last.
+    pub fn append_bytes(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Lets `write` fill in the `total` bytes of the rows announced last; the slice it gets has
+    /// `slack` more bytes, to be overwritten at will.
+    pub fn append_with<R>(
+        &mut self,
+        total: usize,
+        slack: usize,
+        write: impl FnOnce(&mut [u8]) -> R,
+    ) -> R {
+        let start = self.bytes.len();
+        self.bytes.resize(start + total + slack, 0);
+        let result = write(&mut self.bytes[start..]);
+        self.bytes.truncate(start + total);
+        result
+    }
+
+    /// Appends `rows` times `value`.
+    ///
+    /// # Errors
+    /// A value that is not text or bytea is a corruption error.
+    pub fn append_constant(&mut self, rows: usize, value: &Value) -> Result<()> {
+        let Some(bytes) = bytes_of(value) else {
+            return Err(undecodable(format!(
+                "constant {value:?} where text was expected"
+            )));
+        };
+        self.append_lengths(std::iter::repeat_n(bytes.len() as u32, rows))?;
+        (0..rows).for_each(|_| self.append_bytes(bytes));
+        Ok(())
+    }
+
+    /// Appends `rows` empty strings, for NULLs.
+    pub fn append_empty(&mut self, rows: usize) {
+        let end = self.ends.last().copied().unwrap_or(0);
+        self.ends.extend(std::iter::repeat_n(end, rows));
+    }
+
+    /// The view array over all rows.
+    ///
+    /// # Errors
+    /// Text that is not UTF-8 is a corruption error.
+    pub fn finish(self, t: SqlType, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
+        let small = i32::try_from(self.bytes.len()).is_ok();
+        Ok(match (arrow_type(t), small) {
+            (DataType::Utf8View, true) => {
+                Arc::new(StringViewArray::from(&self.array::<Utf8Type>(nulls)?))
+            }
+            (DataType::Utf8View, false) => {
+                Arc::new(StringViewArray::from(&self.array::<LargeUtf8Type>(nulls)?))
+            }
+            (_, true) => Arc::new(BinaryViewArray::from(&self.array::<BinaryType>(nulls)?)),
+            (_, false) => Arc::new(BinaryViewArray::from(
+                &self.array::<LargeBinaryType>(nulls)?,
+            )),
+        })
+    }
+
+    fn array<B: ByteArrayType>(self, nulls: Option<NullBuffer>) -> Result<GenericByteArray<B>> {
+        let mut offsets = Vec::with_capacity(self.ends.len() + 1);
+        offsets.push(B::Offset::usize_as(0));
+        offsets.extend(
+            self.ends
+                .iter()
+                .map(|&end| B::Offset::usize_as(end as usize)),
+        );
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+        GenericByteArray::try_new(offsets, Buffer::from_vec(self.bytes), nulls)
+            .map_err(|e| undecodable(e.to_string()))
+    }
+}

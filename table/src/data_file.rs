@@ -1,0 +1,208 @@
+//! Files of chunks and row metadata. A file is written once, synced, and removed when the manifest
+//! no longer names it and the last reader has let go.
+//!
+//! A chunk or metadata blob is addressed by (file, offset, length); its checksum identity is made
+//! of file number and offset, so that a blob in the wrong place is found.
+
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use strandline_base::bytes::PutBytes;
+use strandline_base::{Error, Result, checksum};
+use strandline_device::{Device, File};
+
+const MAGIC: &[u8; 8] = b"STRDCHNK";
+const VERSION: u32 = 1;
+/// Bytes before the first blob.
+pub const HEADER_BYTES: u64 = 64;
+
+/// Which part of a data file a blob is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// bytes from the start of the file, a multiple of 8
+    pub offset: u64,
+    /// bytes
+    pub len: u32,
+}
+
+/// One immutable data file, opened on first use.
+#[derive(Debug)]
+pub struct DataFile {
+    id: u64,
+    device: Arc<dyn Device>,
+    handle: Mutex<Option<Arc<dyn File>>>,
+    doomed: AtomicBool,
+}
+
+/// The name of data file `id`.
+pub fn data_file_name(id: u64) -> String {
+    format!("chunks-{id:016x}")
+}
+
+/// The number of a data file, if `name` is one's.
+pub fn data_file_id(name: &str) -> Option<u64> {
+    u64::from_str_radix(name.strip_prefix("chunks-")?, 16).ok()
+}
+
+impl DataFile {
+    /// Names an existing file; it is opened and its header checked on first use.
+    pub fn existing(device: &Arc<dyn Device>, id: u64) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            device: device.clone(),
+            handle: Mutex::new(None),
+            doomed: AtomicBool::new(false),
+        })
+    }
+
+    /// The file's number.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The checksum identity of the blob at `offset`.
+    pub fn identity(&self, offset: u64) -> u64 {
+        (self.id << 32) | (offset / 8)
+    }
+
+    /// File and offset, for messages.
+    pub fn place(&self, offset: u64) -> String {
+        format!(
+            "file {}/{}, offset {offset}",
+            self.device.location(),
+            data_file_name(self.id)
+        )
+    }
+
+    /// Removes the file when the last reference goes.
+    pub fn doom(&self) {
+        self.doomed.store(true, Ordering::Release);
+    }
+
+    fn handle(&self) -> Result<Arc<dyn File>> {
+        let mut handle = self.handle.lock();
+        if let Some(file) = &*handle {
+            return Ok(file.clone());
+        }
+        let file = self.device.open(&data_file_name(self.id))?;
+        let mut header = [0u8; HEADER_BYTES as usize];
+        file.read_exact_at(&mut header, 0)?;
+        let (expected, got) = header_sums(&header);
+        if &header[..8] != MAGIC {
+            return Err(Error::corrupt(
+                self.place(0),
+                "not a chunk file (bad magic)",
+            ));
+        }
+        let version = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);
+        if version != VERSION {
+            return Err(Error::corrupt(
+                self.place(8),
+                format!("chunk file version {version}, this build reads version {VERSION}"),
+            ));
+        }
+        if expected != got {
+            return Err(Error::checksum_mismatch(self.place(60), expected, got));
+        }
+        if header[16..24] != self.id.to_le_bytes() {
+            return Err(Error::corrupt(
+                self.place(16),
+                "the file carries another file's number",
+            ));
+        }
+        *handle = Some(file.clone());
+        Ok(file)
+    }
+
+    /// Reads a blob. Its checksum is the reader's business.
+    pub fn read(&self, extent: Extent) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; extent.len as usize];
+        self.handle()?.read_exact_at(&mut bytes, extent.offset)?;
+        Ok(bytes)
+    }
+
+    /// Bytes of the whole file.
+    pub fn len(&self) -> Result<u64> {
+        self.handle()?.len()
+    }
+}
+
+impl Drop for DataFile {
+    fn drop(&mut self) {
+        if *self.doomed.get_mut() {
+            // A file that cannot be removed now is an orphan, removed at the next open.
+            let _ = self.device.remove(&data_file_name(self.id));
+        }
+    }
+}
+
+fn header_sums(header: &[u8; HEADER_BYTES as usize]) -> (u32, u32) {
+    let stored = u32::from_le_bytes([header[60], header[61], header[62], header[63]]);
+    (stored, checksum(&[], &header[..60]))
+}
+
+/// Builds a data file in memory and writes it in one piece.
+#[derive(Debug)]
+pub struct DataFileWriter {
+    file: Arc<DataFile>,
+    bytes: Vec<u8>,
+}
+
+impl DataFileWriter {
+    /// Starts file `id`, which must not exist.
+    pub fn new(device: &Arc<dyn Device>, id: u64) -> Self {
+        let mut bytes = Vec::with_capacity(1 << 16);
+        bytes.extend_from_slice(MAGIC);
+        bytes.put_u32(VERSION);
+        bytes.put_u32(0);
+        bytes.put_u64(id);
+        bytes.resize(60, 0);
+        let sum = checksum(&[], &bytes);
+        bytes.put_u32(sum);
+        Self {
+            file: DataFile::existing(device, id),
+            bytes,
+        }
+    }
+
+    /// The file that is being written.
+    pub fn file(&self) -> &Arc<DataFile> {
+        &self.file
+    }
+
+    /// Appends what `encode` writes (given the blob's identity) as one blob.
+    pub fn blob<R>(
+        &mut self,
+        encode: impl FnOnce(u64, &mut Vec<u8>) -> Result<R>,
+    ) -> Result<(Extent, R)> {
+        let offset = self.bytes.len().next_multiple_of(8);
+        self.bytes.resize(offset, 0);
+        let mut blob = Vec::new();
+        let out = encode(self.file.identity(offset as u64), &mut blob)?;
+        let len = u32::try_from(blob.len())
+            .map_err(|_| Error::unsupported("a column of one range exceeds 4 GiB encoded"))?;
+        self.bytes.extend_from_slice(&blob);
+        Ok((
+            Extent {
+                offset: offset as u64,
+                len,
+            },
+            out,
+        ))
+    }
+
+    /// Writes and syncs the file. The caller syncs the directory before it refers to the file.
+    pub fn finish(self) -> Result<(Arc<DataFile>, u64)> {
+        let handle = self.file.device.create(&data_file_name(self.file.id))?;
+        let written = handle
+            .set_len(self.bytes.len() as u64)
+            .and_then(|()| handle.write_all_at(&self.bytes, 0))
+            .and_then(|()| handle.sync());
+        if let Err(error) = written {
+            self.file.doom();
+            return Err(error);
+        }
+        *self.file.handle.lock() = Some(handle);
+        Ok((self.file, self.bytes.len() as u64))
+    }
+}

@@ -1,0 +1,272 @@
+//! Folding a range's pending records at a snapshot: which rows there are, and which base values
+//! newer (or older) ones replace. Scans and merges share it \[L-Store §4.1.1 steps 1 and 3\].
+//!
+//! The fold is driven by the tail, not by the row map: records are visited newest first, the first
+//! visible record of a row that has a column gives its value. Cost grows with the number of pending
+//! records, never with the number of rows. Rows whose base is newer than the snapshot take the
+//! missing values from history.
+
+use crate::base::{BaseBody, ChunkBase};
+use crate::column_buffer::cell_of;
+use crate::insert_range::InsertRange;
+use crate::lineage::Lineage;
+use crate::range::RangeVersion;
+use crate::record_page::{Cell, RecordKind, RecordPage};
+use crate::row_meta::{NEVER, RowBits};
+use crate::schema::StorageColumn;
+use crate::tail::Tail;
+use crate::update_run::RunRecordKind;
+use crate::visibility::{sees, sees_record};
+use std::sync::Arc;
+use strandline_base::{ColumnId, RangeNo, Result, RowId, UPDATE_ROWS, Value};
+use strandline_txn::Visibility;
+
+/// Where a patch's value is.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    /// record `index` of page `page` of the fold
+    Page { page: u32, index: u32 },
+    /// value `index` of the fold's history values
+    History { index: u32 },
+}
+
+/// A range as a snapshot sees it, relative to its base.
+pub struct Fold {
+    /// slots to look at
+    pub rows: usize,
+    /// None: every slot holds a visible row; else the visible ones
+    pub visible: Option<RowBits>,
+    /// tail records that were visited and seen
+    pub records: u64,
+    /// history records that were used
+    pub history: u64,
+    columns: Vec<ColumnId>,
+    pages: Vec<Arc<RecordPage>>,
+    history_values: Vec<Value>,
+    /// by position in the wanted columns
+    patches: Vec<Vec<(u16, Source)>>,
+}
+
+impl Fold {
+    /// The patches of the `at`-th wanted column: slots and values, each slot once.
+    pub fn patches<'a>(
+        &'a self,
+        at: usize,
+        spec: &'a StorageColumn,
+    ) -> impl ExactSizeIterator<Item = (usize, Cell<'a>)> {
+        self.patches[at].iter().map(move |&(slot, source)| {
+            let cell = match source {
+                Source::Page { page, index } => {
+                    self.pages[page as usize].cell(index, self.columns[at])
+                }
+                Source::History { index } => cell_of(spec, &self.history_values[index as usize]),
+            };
+            (usize::from(slot), cell)
+        })
+    }
+    /// Whether base alone gives the `at`-th column.
+    pub fn is_unpatched(&self, at: usize) -> bool {
+        self.patches[at].is_empty()
+    }
+}
+
+struct Folding<'a> {
+    lineage: &'a Lineage,
+    visibility: &'a Visibility,
+    columns: &'a [ColumnId],
+    seen: Vec<RowBits>,
+    fold: Fold,
+}
+
+impl Lineage {
+    /// Folds range `no` in `version` at `visibility`, for `columns`.
+    pub fn fold(
+        &self,
+        no: RangeNo,
+        version: &RangeVersion,
+        visibility: &Visibility,
+        columns: &[ColumnId],
+    ) -> Result<Fold> {
+        let fold = Fold {
+            rows: 0,
+            visible: None,
+            records: 0,
+            history: 0,
+            columns: columns.to_vec(),
+            pages: Vec::new(),
+            history_values: Vec::new(),
+            patches: vec![Vec::new(); columns.len()],
+        };
+        let mut folding = Folding {
+            lineage: self,
+            visibility,
+            columns,
+            seen: Vec::new(),
+            fold,
+        };
+        match &version.base.body {
+            BaseBody::Insert(rows) => folding.insert_rows(version, rows),
+            BaseBody::Chunks(chunks) => folding.chunk_rows(no, version, chunks)?,
+        }
+        Ok(folding.fold)
+    }
+}
+
+impl Folding<'_> {
+    fn insert_rows(&mut self, version: &RangeVersion, rows: &InsertRange) {
+        let count = rows.rows() as usize;
+        let mut visible = RowBits::new(count);
+        let txns = &self.lineage.shared.txns;
+        for slot in 0..count {
+            if let Some((page, i)) = rows.existing_page(slot)
+                && sees_record(page, i, self.visibility, txns)
+            {
+                visible.set(slot);
+            }
+        }
+        self.fold.rows = count;
+        self.fold.visible = (visible.count() < count).then_some(visible);
+        self.tails(version);
+    }
+
+    fn chunk_rows(
+        &mut self,
+        no: RangeNo,
+        version: &RangeVersion,
+        chunks: &ChunkBase,
+    ) -> Result<()> {
+        let rows = chunks.rows as usize;
+        self.fold.rows = rows;
+        let v = self.visibility;
+        let mut newer = Vec::new();
+        if !chunks.is_quiet_at(v.ts) {
+            match &chunks.meta {
+                None => {
+                    let start = &chunks.start;
+                    let txns = &self.lineage.shared.txns;
+                    if !sees(|| start.load(), || start.statement, v, txns) {
+                        self.fold.visible = Some(RowBits::new(rows));
+                        return Ok(());
+                    }
+                }
+                Some(meta) => {
+                    let meta = meta.load()?;
+                    let mut visible = RowBits::new(rows);
+                    for slot in 0..rows {
+                        if meta.starts[slot] == NEVER || meta.starts[slot] > v.ts.0 {
+                            continue;
+                        }
+                        let is_newer = meta.last_updated(slot) > v.ts.0;
+                        if is_newer {
+                            newer.push(slot as u16);
+                        }
+                        if is_newer || !meta.deleted.get(slot) {
+                            visible.set(slot);
+                        }
+                    }
+                    self.fold.visible = Some(visible);
+                }
+            }
+        }
+        self.tails(version);
+        if !newer.is_empty() {
+            self.history(no, &newer)?;
+        }
+        Ok(())
+    }
+
+    /// Visits all pending records, newest first.
+    fn tails(&mut self, version: &RangeVersion) {
+        for (at, tail) in version.tails.iter().enumerate() {
+            if let Some(tail) = tail {
+                self.tail(at * UPDATE_ROWS, tail);
+            }
+        }
+    }
+
+    fn tail(&mut self, first_slot: usize, tail: &Tail) {
+        let pages = tail.pages();
+        for page in pages.iter().rev() {
+            let mut page_no = None;
+            for i in (0..page.claimed()).rev() {
+                if !sees_record(page, i, self.visibility, &self.lineage.shared.txns) {
+                    continue;
+                }
+                self.fold.records += 1;
+                let (slot, kind) = page.slot_kind(i);
+                let slot = first_slot + usize::from(slot);
+                if kind == RecordKind::Delete {
+                    self.delete(slot);
+                    continue;
+                }
+                for at in 0..self.columns.len() {
+                    if page.has(i, self.columns[at]) && !self.set_seen(at, slot) {
+                        let page_no = *page_no.get_or_insert_with(|| {
+                            self.fold.pages.push(page.clone());
+                            self.fold.pages.len() as u32 - 1
+                        });
+                        let source = Source::Page {
+                            page: page_no,
+                            index: i,
+                        };
+                        self.fold.patches[at].push((slot as u16, source));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Marks the value of (column, slot) as known; whether it was before.
+    fn set_seen(&mut self, at: usize, slot: usize) -> bool {
+        if self.seen.is_empty() {
+            self.seen = vec![RowBits::new(self.fold.rows.max(slot + 1)); self.columns.len()];
+        }
+        if slot >= self.fold.rows {
+            return true; // a row newer than this fold's base
+        }
+        self.seen[at].set(slot)
+    }
+
+    fn delete(&mut self, slot: usize) {
+        let rows = self.fold.rows;
+        if slot < rows {
+            self.fold
+                .visible
+                .get_or_insert_with(|| RowBits::all(rows))
+                .clear(slot);
+        }
+    }
+
+    /// Takes what base is too new for from the runs. `newer` is in slot order.
+    fn history(&mut self, no: RangeNo, newer: &[u16]) -> Result<()> {
+        let (Some(&first), Some(&last)) = (newer.first(), newer.last()) else {
+            return Ok(());
+        };
+        let end = RowId(RowId::new(no, last).0 + 1);
+        let records =
+            self.lineage
+                .history_records(RowId::new(no, first), end, self.visibility.ts)?;
+        for record in records {
+            let slot = record.row.slot();
+            if newer.binary_search(&(slot as u16)).is_err() {
+                continue;
+            }
+            self.fold.history += 1;
+            match record.kind {
+                RunRecordKind::Delete => self.delete(slot),
+                RunRecordKind::Insert | RunRecordKind::Update | RunRecordKind::OldValue => {}
+            }
+            for (column, value) in record.columns {
+                let Some(at) = self.columns.iter().position(|&c| c == column) else {
+                    continue;
+                };
+                if !self.set_seen(at, slot) {
+                    let index = self.fold.history_values.len() as u32;
+                    self.fold.history_values.push(value);
+                    self.fold.patches[at].push((slot as u16, Source::History { index }));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,186 @@
+//! Versions that base no longer holds: read from the update runs \[L-Store §4.3\].
+//!
+//! Differences from the paper: historic tail records are not a separate structure. The runs that
+//! checkpoints write anyway are sorted by row and hold every committed record, old-value records
+//! included; those at or below a range's `merged_through` are its history.
+
+use crate::base::BaseBody;
+use crate::lineage::Lineage;
+use crate::range::Range;
+use crate::record_page::{RecordKind, RecordPage};
+use crate::row_meta::NEVER;
+use crate::tail::locate;
+use crate::update_run::{Run, RunRecord, RunRecordKind};
+use crate::visibility::{RecordState, record_state};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use strandline_base::{ColumnId, CommitTs, RangeNo, Result, RowId, UPDATE_ROWS, Value};
+use strandline_txn::StartWord;
+
+impl Lineage {
+    /// The records of rows `from..to` committed at or before `ts`, by row, newest first; old-value
+    /// records last. Records that several runs hold come once.
+    pub fn history_records(&self, from: RowId, to: RowId, ts: CommitTs) -> Result<Vec<RunRecord>> {
+        let mut records = Vec::new();
+        for run in self.runs().iter() {
+            if run.min_ts() > ts || run.max_row() < from || run.min_row() >= to {
+                continue;
+            }
+            run.records(from, to, &mut |record| {
+                if record.ts <= ts {
+                    records.push(record);
+                }
+                Ok(())
+            })?;
+        }
+        sort_newest_first(&mut records);
+        Ok(records)
+    }
+
+    /// The rows of a range that had an update of any of `columns`, as far as anything kept shows.
+    pub fn rows_with_updates_of(
+        &self,
+        range: &Range,
+        columns: &[ColumnId],
+    ) -> Result<BTreeSet<RowId>> {
+        let version = range.load_full();
+        let mut rows = BTreeSet::new();
+        if let BaseBody::Chunks(chunks) = &version.base.body
+            && let Some(meta) = &chunks.meta
+        {
+            let meta = meta.load()?;
+            for bits in columns.iter().filter_map(|c| meta.updated.get(c)) {
+                rows.extend(bits.iter().map(|slot| RowId::new(range.no(), slot as u16)));
+            }
+        }
+        for (at, tail) in version.tails.iter().enumerate() {
+            let Some(tail) = tail else { continue };
+            for page in tail.pages().iter() {
+                for i in 0..page.claimed() {
+                    if columns.iter().any(|c| page.has(i, *c)) {
+                        let slot = at * UPDATE_ROWS + usize::from(page.slot_kind(i).0);
+                        rows.insert(RowId::new(range.no(), slot as u16));
+                    }
+                }
+            }
+        }
+        Ok(rows)
+    }
+
+    /// When versions of `row` began or ended, ascending: its insertion, updates and deletion, as
+    /// far as they are kept.
+    pub fn version_times(&self, row: RowId) -> Result<Vec<CommitTs>> {
+        let Some(range) = self.range(row.range()) else {
+            return Ok(Vec::new());
+        };
+        let version = range.load_full();
+        let mut times = BTreeSet::new();
+        match &version.base.body {
+            BaseBody::Insert(rows) => {
+                if let Some((page, i)) = rows.existing_page(row.slot()) {
+                    self.add_commit(page, i, &mut times);
+                }
+            }
+            BaseBody::Chunks(chunks) if row.slot() < chunks.rows as usize => match &chunks.meta {
+                Some(meta) => {
+                    let meta = meta.load()?;
+                    let kept = [meta.starts[row.slot()], meta.last_updated(row.slot())];
+                    times.extend(
+                        kept.into_iter()
+                            .filter(|t| *t != NEVER && *t != 0)
+                            .map(CommitTs),
+                    );
+                }
+                None => {
+                    times.extend(chunks.start.load().commit_ts());
+                }
+            },
+            BaseBody::Chunks(_) => {}
+        }
+        if let Some(tail) = &version.tails[row.slot() / UPDATE_ROWS] {
+            let pages = tail.pages();
+            let mut next = tail.row_map().head(row.slot() % UPDATE_ROWS);
+            while next != 0 {
+                let Some((page, i)) = locate(&pages, next - 1) else {
+                    break;
+                };
+                next = page.back(i);
+                if page.slot_kind(i).1 != RecordKind::OldValue {
+                    self.add_commit(page, i, &mut times);
+                }
+            }
+        }
+        for record in self.history_records(row, RowId(row.0 + 1), CommitTs::MAX)? {
+            times.insert(record.ts);
+        }
+        Ok(times.into_iter().collect())
+    }
+
+    fn add_commit(&self, page: &RecordPage, i: u32, times: &mut BTreeSet<CommitTs>) {
+        let state = record_state(page, i, StartWord(0), &self.shared.txns);
+        if let RecordState::Committed(ts) = state {
+            times.insert(ts);
+        }
+    }
+}
+
+/// The records of range `no` in `runs` without what no snapshot at or after `horizon` can see.
+/// `horizon` is at most the range's `merged_through`.
+///
+/// Per row, of the records at or before the horizon only the newest value of each column is kept,
+/// as an old-value record: it is what the moments from the horizon to the next update see. A row
+/// whose newest such record is a deletion loses all of them: base knows when it ended.
+pub fn compacted(runs: &[Arc<Run>], no: RangeNo, horizon: CommitTs) -> Result<Vec<RunRecord>> {
+    let (from, to) = (RowId::new(no, 0), RowId(RowId::new(no, u16::MAX).0 + 1));
+    let mut records = Vec::new();
+    for run in runs
+        .iter()
+        .filter(|run| run.max_row() >= from && run.min_row() < to)
+    {
+        run.records(from, to, &mut |record| {
+            records.push(record);
+            Ok(())
+        })?;
+    }
+    sort_newest_first(&mut records);
+    let mut out: Vec<RunRecord> = Vec::with_capacity(records.len());
+    for row in records.chunk_by(|a, b| a.row == b.row) {
+        let old = |r: &&RunRecord| r.ts <= horizon || r.kind == RunRecordKind::OldValue;
+        out.extend(row.iter().filter(|r| !old(r)).cloned());
+        let mut kept: Vec<(ColumnId, Value)> = Vec::new();
+        let mut kept_ts = CommitTs::ZERO;
+        for record in row.iter().filter(old) {
+            if record.kind == RunRecordKind::Delete {
+                break;
+            }
+            kept_ts = kept_ts.max(record.ts);
+            for (column, value) in &record.columns {
+                if record.kind != RunRecordKind::Insert && kept.iter().all(|(c, _)| c != column) {
+                    kept.push((*column, value.clone()));
+                }
+            }
+        }
+        if !kept.is_empty() {
+            let kind = RunRecordKind::OldValue;
+            out.push(RunRecord {
+                row: row[0].row,
+                ts: kept_ts,
+                kind,
+                columns: kept,
+            });
+        }
+    }
+    Ok(out)
+}
+
+/// By row, newest first, old values last; records that several runs hold once.
+fn sort_newest_first(records: &mut Vec<RunRecord>) {
+    records.sort_by_key(|r| {
+        (
+            r.row,
+            r.kind == RunRecordKind::OldValue,
+            std::cmp::Reverse(r.ts),
+        )
+    });
+    records.dedup();
+}

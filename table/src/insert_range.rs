@@ -1,0 +1,155 @@
+//! Insert ranges: rows that have not been turned into chunks yet \[L-Store §3.2\].
+//!
+//! Row `slot` of the range is record `slot` of its pages (the paper's aligned base and tail RIDs).
+//! The first pages are small (64, 64, 128 … rows up to 4,096), later ones hold 4,096 rows.
+//!
+//! Invariants:
+//! 1. Slots are claimed once, in order; a claimed slot is published, or stays unpublished for ever
+//!    after a crash of its writer's thread (then it is never visible and merges as "no row").
+//! 2. Once `close` was called no slot is claimed any more.
+
+use crate::record_page::{PageBytes, RecordPage};
+use crate::schema::StorageSchema;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use strandline_base::{RANGE_ROWS, UPDATE_ROWS};
+
+const FIRST_PAGE: usize = 64;
+const FIRST_PAGE_BITS: usize = FIRST_PAGE.ilog2() as usize;
+/// 64, 64, 128, …, 2048: seven pages up to 4,096 rows, then one per 4,096.
+const SMALL_PAGES: usize = UPDATE_ROWS.ilog2() as usize - FIRST_PAGE_BITS + 1;
+const PAGES: usize = SMALL_PAGES + RANGE_ROWS / UPDATE_ROWS - 1;
+
+const CLOSED: u32 = 1 << 31;
+
+/// The rows of a range before its first merge.
+#[derive(Debug)]
+pub struct InsertRange {
+    schema: Arc<StorageSchema>,
+    pages: [OnceLock<Arc<RecordPage>>; PAGES],
+    next: AtomicU32,
+    /// every committed row up to this timestamp is in a run
+    persisted_through: AtomicU64,
+    bytes: PageBytes,
+}
+
+fn page_of(slot: usize) -> usize {
+    if slot < FIRST_PAGE {
+        0
+    } else if slot < UPDATE_ROWS {
+        slot.ilog2() as usize - FIRST_PAGE_BITS + 1
+    } else {
+        SMALL_PAGES - 1 + slot / UPDATE_ROWS
+    }
+}
+
+fn page_bounds(page: usize) -> (usize, usize) {
+    match page {
+        0 => (0, FIRST_PAGE),
+        p if p < SMALL_PAGES => (FIRST_PAGE << (p - 1), FIRST_PAGE << (p - 1)),
+        p => ((p + 1 - SMALL_PAGES) * UPDATE_ROWS, UPDATE_ROWS),
+    }
+}
+
+impl InsertRange {
+    /// An empty insert range for rows of `schema`.
+    pub fn new(schema: Arc<StorageSchema>, bytes: &PageBytes) -> Self {
+        Self {
+            schema,
+            pages: [const { OnceLock::new() }; PAGES],
+            next: AtomicU32::new(0),
+            persisted_through: AtomicU64::new(0),
+            bytes: bytes.clone(),
+        }
+    }
+    /// The columns its rows have. Columns added later show their missing value.
+    pub fn schema(&self) -> &Arc<StorageSchema> {
+        &self.schema
+    }
+    /// Claims up to `wanted` consecutive slots; None if the range is full or closed.
+    pub fn claim(&self, wanted: u32) -> Option<std::ops::Range<u32>> {
+        let mut next = self.next.load(Ordering::Acquire);
+        loop {
+            let end = (next & !CLOSED)
+                .saturating_add(wanted)
+                .min(RANGE_ROWS as u32);
+            if next >= end {
+                return None;
+            }
+            match self
+                .next
+                .compare_exchange(next, end, Ordering::AcqRel, Ordering::Acquire)
+            {
+                Ok(_) => return Some(next..end),
+                Err(seen) => next = seen,
+            }
+        }
+    }
+    /// Recovery: makes sure that `slot` counts as claimed.
+    pub fn claim_through(&self, slot: u32) {
+        self.next.fetch_max(slot + 1, Ordering::AcqRel);
+    }
+    /// Stops further claims, so that the range can become base; returns the rows it has.
+    pub fn close(&self) -> u32 {
+        self.next.fetch_or(CLOSED, Ordering::AcqRel);
+        self.rows()
+    }
+    /// Whether further claims are refused.
+    pub fn is_closed(&self) -> bool {
+        self.next.load(Ordering::Acquire) & CLOSED != 0
+    }
+    /// Claimed slots.
+    pub fn rows(&self) -> u32 {
+        self.next.load(Ordering::Acquire) & !CLOSED
+    }
+    /// The page of `slot` and the row's index in it, allocated if need be.
+    pub fn page(&self, slot: usize) -> (&Arc<RecordPage>, u32) {
+        let page = page_of(slot);
+        let (first, capacity) = page_bounds(page);
+        let page = self.pages[page].get_or_init(|| {
+            let page = RecordPage::insert(first as u32, capacity as u32, &self.schema, &self.bytes);
+            Arc::new(page)
+        });
+        (page, (slot - first) as u32)
+    }
+    /// The page of `slot` if it exists: an unallocated page holds no published row.
+    pub fn existing_page(&self, slot: usize) -> Option<(&Arc<RecordPage>, u32)> {
+        let page = page_of(slot);
+        Some((self.pages[page].get()?, (slot - page_bounds(page).0) as u32))
+    }
+    /// Every committed row up to this timestamp is in a run.
+    pub fn persisted_through(&self) -> u64 {
+        self.persisted_through.load(Ordering::Acquire)
+    }
+    /// Notes that every committed row up to `ts` is in a run.
+    pub fn set_persisted_through(&self, ts: u64) {
+        self.persisted_through.store(ts, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_map_to_pages_without_gaps() {
+        let mut slot = 0;
+        for page in 0..PAGES {
+            let (first, capacity) = page_bounds(page);
+            assert_eq!(first, slot, "page {page}");
+            assert_eq!(page_of(first), page);
+            assert_eq!(page_of(first + capacity - 1), page);
+            slot = first + capacity;
+        }
+        assert_eq!(slot, RANGE_ROWS);
+    }
+
+    #[test]
+    fn claims_stop_at_the_end() {
+        let range = InsertRange::new(StorageSchema::new([]), &PageBytes::default());
+        assert_eq!(range.claim(10), Some(0..10));
+        assert_eq!(range.claim(RANGE_ROWS as u32), Some(10..RANGE_ROWS as u32));
+        assert_eq!(range.claim(1), None);
+        assert_eq!(range.rows(), RANGE_ROWS as u32);
+    }
+}

@@ -1,0 +1,301 @@
+//! A lineage table's storage: ranges, runs, files; the entry point of this crate.
+//!
+//! Invariants:
+//! 1. The vector of ranges only grows; a range number is its position.
+//! 2. A run is listed before any base that has merged its records is published, so that a reader
+//!    that loads a version first and the runs after it finds all history it may need.
+//! 3. Rows are inserted only into insert ranges whose schema is the current one.
+//!
+//! Lock order: `grow` → a range's `publish` → row latches.
+//!
+//! Differences from the paper: the merge's high-water mark is a commit timestamp instead of a
+//! tail sequence number, so that it passes over open transactions; history lives in update runs;
+//! the page directory is the range version.
+
+use crate::base::{BaseBody, BaseState, ChunkBase, ChunkColumn, MetaBlob, UniformStart};
+use crate::data_file::{DataFile, Extent};
+use crate::insert_range::InsertRange;
+use crate::range::Range;
+use crate::record_page::PageBytes;
+use crate::schema::StorageSchema;
+use crate::update_run::Run;
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use strandline_base::{CommitTs, RangeNo, Result, StorageId};
+use strandline_device::Device;
+use strandline_storage::cache::Cache;
+use strandline_txn::{StartWord, TxnManager};
+
+/// What all storages of a database share.
+#[derive(Clone)]
+pub struct Shared {
+    /// where files are
+    pub device: Arc<dyn Device>,
+    /// the cache of decoded frames
+    pub cache: Arc<Cache>,
+    /// resolves start words
+    pub txns: Arc<TxnManager>,
+    /// bytes of all record pages
+    pub page_bytes: PageBytes,
+    /// the next data or run file number
+    pub next_file: Arc<AtomicU64>,
+}
+
+impl Shared {
+    /// A file number that was never used.
+    pub fn new_file_id(&self) -> u64 {
+        self.next_file.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// One storage of a lineage table.
+pub struct Lineage {
+    id: StorageId,
+    pub(crate) shared: Shared,
+    schema: ArcSwap<StorageSchema>,
+    ranges: ArcSwap<Vec<Arc<Range>>>,
+    grow: Mutex<()>,
+    /// the range that takes inserts
+    open_range: ArcSwap<Option<Arc<OpenRange>>>,
+    runs: ArcSwap<Vec<Arc<Run>>>,
+}
+
+/// The insert range that inserters claim slots of.
+#[derive(Debug)]
+pub(crate) struct OpenRange {
+    pub(crate) no: RangeNo,
+    pub(crate) rows: Arc<InsertRange>,
+}
+
+/// A range in chunks as the manifest describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BasedRange {
+    /// the range's number
+    pub no: RangeNo,
+    /// slots in use
+    pub rows: u32,
+    /// every commit up to it is in the chunks
+    pub merged_through: CommitTs,
+    /// the start of all rows if there is no metadata blob
+    pub start: CommitTs,
+    /// bounds of the rows' times
+    pub start_max: u64,
+    /// bounds of the rows' times
+    pub last_updated_max: u64,
+    /// rows marked deleted
+    pub deleted: u32,
+    /// per-row metadata: file, extent
+    pub meta: Option<(u64, Extent)>,
+    /// by column id: file, extent
+    pub columns: Vec<Option<(u64, Extent)>>,
+}
+
+impl Lineage {
+    /// An empty storage.
+    pub fn new(id: StorageId, schema: Arc<StorageSchema>, shared: Shared) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            shared,
+            schema: ArcSwap::new(schema),
+            ranges: ArcSwap::from_pointee(Vec::new()),
+            grow: Mutex::new(()),
+            open_range: ArcSwap::from_pointee(None),
+            runs: ArcSwap::from_pointee(Vec::new()),
+        })
+    }
+
+    /// The storage's id.
+    pub fn id(&self) -> StorageId {
+        self.id
+    }
+    /// The current columns.
+    pub fn schema(&self) -> Arc<StorageSchema> {
+        self.schema.load_full()
+    }
+    /// Adds columns at the end. Rows already there show the columns' missing values.
+    pub fn set_schema(&self, schema: Arc<StorageSchema>) {
+        self.schema.store(schema);
+    }
+    /// All ranges.
+    pub fn ranges(&self) -> Arc<Vec<Arc<Range>>> {
+        self.ranges.load_full()
+    }
+    /// Range `no`, if it exists.
+    pub fn range(&self, no: RangeNo) -> Option<Arc<Range>> {
+        self.ranges.load().get(no.0 as usize).cloned()
+    }
+    /// The runs, newest first. Load a range's version before.
+    pub fn runs(&self) -> Arc<Vec<Arc<Run>>> {
+        self.runs.load_full()
+    }
+    /// Lists a new run.
+    pub fn add_run(&self, run: Arc<Run>) {
+        let _grow = self.grow.lock();
+        let mut runs = Vec::clone(&self.runs.load());
+        runs.insert(0, run);
+        self.runs.store(Arc::new(runs));
+    }
+    /// Replaces the list of runs.
+    pub fn set_runs(&self, runs: Vec<Arc<Run>>) {
+        let _grow = self.grow.lock();
+        self.runs.store(Arc::new(runs));
+    }
+
+    /// The storage is dropped: removes all its files when their last readers are done.
+    pub fn doom_files(&self) {
+        for range in self.ranges().iter() {
+            let version = range.load_full();
+            if let BaseBody::Chunks(chunks) = &version.base.body {
+                chunks.columns.iter().flatten().for_each(|c| c.file.doom());
+                chunks.meta.iter().for_each(|m| m.file.doom());
+            }
+        }
+        self.runs().iter().for_each(|run| run.doom());
+    }
+
+    /// The insert range to claim slots of, with the current schema; opens a new one if `full` is
+    /// the present one (or there is none).
+    pub(crate) fn open_range(&self, full: Option<RangeNo>) -> Arc<OpenRange> {
+        let usable = |open: &Arc<OpenRange>| {
+            Some(open.no) != full
+                && open.rows.schema().len() >= self.schema.load().len()
+                && !open.rows.is_closed()
+        };
+        if let Some(open) = &**self.open_range.load()
+            && usable(open)
+        {
+            return open.clone();
+        }
+        let _grow = self.grow.lock();
+        if let Some(open) = &**self.open_range.load()
+            && usable(open)
+        {
+            return open.clone();
+        }
+        let rows = Arc::new(InsertRange::new(self.schema(), &self.shared.page_bytes));
+        let base = BaseState::new(BaseBody::Insert(rows.clone()));
+        let no = self.push_range(base);
+        let open = Arc::new(OpenRange { no, rows });
+        self.open_range.store(Arc::new(Some(open.clone())));
+        open
+    }
+
+    /// Appends a range; the caller holds `grow`.
+    fn push_range(&self, base: Arc<BaseState>) -> RangeNo {
+        let mut ranges = Vec::clone(&self.ranges.load());
+        let no = RangeNo(ranges.len() as u32);
+        ranges.push(Range::new(no, base));
+        self.ranges.store(Arc::new(ranges));
+        no
+    }
+
+    /// Reserves a range number for a bulk load: an empty closed insert range, replaced later.
+    pub fn reserve_range(&self) -> Arc<Range> {
+        let rows = Arc::new(InsertRange::new(self.schema(), &self.shared.page_bytes));
+        rows.close();
+        let _grow = self.grow.lock();
+        let no = self.push_range(BaseState::new(BaseBody::Insert(rows)));
+        self.ranges.load()[no.0 as usize].clone()
+    }
+
+    /// Recovery: makes sure that range `no` exists; missing ones become empty insert ranges, of
+    /// which the last one stays open.
+    pub fn ensure_range(&self, no: RangeNo) -> Arc<Range> {
+        let _grow = self.grow.lock();
+        while self.ranges.load().len() <= no.0 as usize {
+            let rows = Arc::new(InsertRange::new(self.schema(), &self.shared.page_bytes));
+            self.push_range(BaseState::new(BaseBody::Insert(rows)));
+        }
+        self.ranges.load()[no.0 as usize].clone()
+    }
+
+    /// Recovery is over: the last range, if it is an insert range with room, takes new inserts;
+    /// all others are closed.
+    pub fn finish_recovery(&self) {
+        let ranges = self.ranges();
+        for range in ranges.iter() {
+            let version = range.load_full();
+            let BaseBody::Insert(rows) = &version.base.body else {
+                continue;
+            };
+            let last = range.no().0 as usize + 1 == ranges.len();
+            if last && rows.schema().len() >= self.schema().len() {
+                let open = OpenRange {
+                    no: range.no(),
+                    rows: rows.clone(),
+                };
+                self.open_range.store(Arc::new(Some(Arc::new(open))));
+            } else {
+                rows.close();
+            }
+        }
+    }
+
+    /// The chunk base that `based` describes.
+    pub fn chunk_base(
+        &self,
+        based: &BasedRange,
+        file: &mut dyn FnMut(u64) -> Arc<DataFile>,
+    ) -> ChunkBase {
+        let schema = self.schema();
+        let cache = &self.shared.cache;
+        let columns = based
+            .columns
+            .iter()
+            .zip(schema.iter())
+            .map(|(place, (_, spec))| {
+                place.map(|(id, extent)| ChunkColumn::new(file(id), extent, spec.sql_type, cache))
+            })
+            .collect();
+        ChunkBase {
+            rows: based.rows,
+            columns,
+            start: UniformStart::new(StartWord::committed(based.start), 0),
+            meta: based
+                .meta
+                .map(|(id, extent)| MetaBlob::new(file(id), extent, cache)),
+            start_max: based.start_max,
+            last_updated_max: based.last_updated_max,
+            deleted: based.deleted,
+            merged_through: based.merged_through,
+        }
+    }
+
+    /// Recovery: gives range `based.no` its chunks.
+    pub fn restore_base(
+        &self,
+        based: &BasedRange,
+        file: &mut dyn FnMut(u64) -> Arc<DataFile>,
+    ) -> Result<()> {
+        let range = self.ensure_range(based.no);
+        let base = BaseState::new(BaseBody::Chunks(self.chunk_base(based, file)));
+        let right = range.lock();
+        let mut version = (*range.load_full()).clone();
+        version.base = base;
+        range.publish(&right, version);
+        Ok(())
+    }
+}
+
+impl ChunkBase {
+    /// How the manifest describes this base as range `no`.
+    pub fn describe(&self, no: RangeNo) -> BasedRange {
+        BasedRange {
+            no,
+            rows: self.rows,
+            merged_through: self.merged_through,
+            start: CommitTs(self.start.load().0),
+            start_max: self.start_max,
+            last_updated_max: self.last_updated_max,
+            deleted: self.deleted,
+            meta: self.meta.as_ref().map(|m| (m.file.id(), m.extent)),
+            columns: self
+                .columns
+                .iter()
+                .map(|c| c.as_ref().map(|c| (c.file.id(), c.extent)))
+                .collect(),
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Loading a range in bulk: encode, write, publish under the loader's start word.
+
+use crate::base::{BaseBody, BaseState, ChunkBase, ChunkColumn, UniformStart};
+use crate::chunk::encode_chunk;
+use crate::data_file::{DataFile, DataFileWriter};
+use crate::lineage::{BasedRange, Lineage};
+use crate::write::{Writer, Written};
+use arrow_array::ArrayRef;
+use std::sync::Arc;
+use strandline_base::{ColumnId, CommitTs, Error, Result};
+
+impl Lineage {
+    /// Makes a range of `rows` rows whose columns `ids` are `arrays`. The file is written and
+    /// synced; the caller syncs the directory before it logs the commit. The range is visible to
+    /// the writer at once, to others when the returned record is stamped.
+    pub fn load_range(
+        &self,
+        ids: &[ColumnId],
+        arrays: &[ArrayRef],
+        rows: usize,
+        writer: &Writer,
+    ) -> Result<(BasedRange, Arc<DataFile>, Written)> {
+        let schema = self.schema();
+        let mut file = DataFileWriter::new(&self.shared.device, self.shared.new_file_id());
+        let mut columns = vec![None; schema.len()];
+        for (&id, array) in ids.iter().zip(arrays) {
+            let spec = schema.column(id);
+            let (extent, _) =
+                file.blob(|identity, out| encode_chunk(spec.sql_type, array, identity, out))?;
+            let data = file.file().clone();
+            let chunk = ChunkColumn::new(data, extent, spec.sql_type, &self.shared.cache);
+            columns[id.0 as usize] = Some(chunk);
+        }
+        let (data, _) = file.finish()?;
+        let start = UniformStart::new(writer.word, writer.statement);
+        let base = ChunkBase {
+            rows: u32::try_from(rows).map_err(|_| Error::internal("a range is too long"))?,
+            columns,
+            start: start.clone(),
+            meta: None,
+            start_max: 0,
+            last_updated_max: 0,
+            deleted: 0,
+            merged_through: CommitTs::ZERO,
+        };
+        let range = self.reserve_range();
+        let mut based = base.describe(range.no());
+        based.start = CommitTs::ZERO; // the commit decides
+        let right = range.lock();
+        let mut version = (*range.load_full()).clone();
+        version.base = BaseState::new(BaseBody::Chunks(base));
+        range.publish(&right, version);
+        Ok((based, data, Written::Range(start)))
+    }
+}

@@ -1,0 +1,382 @@
+//! The merge: pending records and base into new base, in the background \[L-Store §4.1\].
+//!
+//! The five steps: (1) the commits in (`merged_through`, new] with new ≤ stable are taken from the
+//! tail, open transactions are passed over; (2) only updated columns are loaded; (3) the fold
+//! patches them, newest record first, first hit wins, original start times are kept, last-updated
+//! times and updated-column bits filled; (4) one swap of the range version publishes the result;
+//! (5) outdated states and pages go when their last reader does.
+//!
+//! Invariants:
+//! 1. Inputs are stable: chunks are immutable, commits at or before `through` are finished.
+//! 2. Neither readers nor writers wait: the merge takes no latch, and `publish` only to swap.
+//! 3. A page is dropped only if all its records are merged, and every old-value record in it
+//!    belongs to an update that is merged (and therefore in a run).
+//!
+//! Lock order: `publish` while swapping; nothing else is taken under it.
+
+use crate::base::{BaseBody, BaseState, ChunkBase, ChunkColumn, MetaBlob, UniformStart};
+use crate::chunk::encode_chunk;
+use crate::data_file::{DataFile, DataFileWriter};
+use crate::insert_range::InsertRange;
+use crate::lineage::Lineage;
+use crate::range::{Range, RangeVersion};
+use crate::record_page::RecordKind;
+use crate::row_meta::{NEVER, RowMeta};
+use crate::scan::ScanCounters;
+use crate::tail::Tail;
+use crate::visibility::{RecordState, record_state};
+use std::collections::HashMap;
+use std::sync::Arc;
+use strandline_base::{ColumnId, CommitTs, Result, UPDATE_ROWS};
+use strandline_txn::{StartWord, Visibility};
+
+/// A merged range, written and synced, not yet published.
+pub struct MergedRange {
+    /// the range
+    pub range: Arc<Range>,
+    /// its new base
+    pub base: Arc<BaseState>,
+    /// the new file; None if only times changed hands without any chunk
+    pub file: Arc<DataFile>,
+    /// bytes of the new file
+    pub bytes: u64,
+    /// every commit up to it is in the new base
+    pub through: CommitTs,
+}
+
+impl MergedRange {
+    /// The new base in chunks.
+    pub fn chunks(&self) -> &ChunkBase {
+        match &self.base.body {
+            BaseBody::Chunks(chunks) => chunks,
+            BaseBody::Insert(_) => unreachable!("a merge always makes chunks"),
+        }
+    }
+}
+
+impl Lineage {
+    /// Whether an insert range may become chunks: every claimed slot has been decided at or before
+    /// `through`.
+    pub fn insert_range_is_finished(&self, rows: &InsertRange, through: CommitTs) -> bool {
+        (0..rows.rows()).all(|slot| {
+            let Some((page, i)) = rows.existing_page(slot as usize) else {
+                return false;
+            };
+            if page.start(i) == StartWord::UNPUBLISHED {
+                return false;
+            }
+            match record_state(page, i, StartWord(0), &self.shared.txns) {
+                RecordState::Committed(ts) => ts <= through,
+                RecordState::Nothing => true,
+                RecordState::Own | RecordState::InProgress(_) => false,
+            }
+        })
+    }
+
+    /// Merges everything committed at or before `through` into a new base and writes it. None if
+    /// there is nothing to do, or an insert range is not finished yet. Rows deleted at or before
+    /// `horizon` lose their values.
+    pub fn merge_range(
+        &self,
+        range: &Arc<Range>,
+        through: CommitTs,
+        horizon: CommitTs,
+    ) -> Result<Option<MergedRange>> {
+        let version = range.load_full();
+        let (mut meta, mut rewrite) = match &version.base.body {
+            BaseBody::Insert(rows) => {
+                rows.close();
+                if !self.insert_range_is_finished(rows, through) {
+                    return Ok(None);
+                }
+                (self.meta_of_inserts(rows), rows.rows() > 0)
+            }
+            BaseBody::Chunks(chunks) => {
+                let Some(meta) = self.meta_of_chunks(chunks, through)? else {
+                    return Ok(None);
+                };
+                (meta, false)
+            }
+        };
+        let mut columns = self.note_updates(&version, through, &mut meta);
+        let expired = expire_rows(&mut meta, horizon);
+        rewrite |= expired;
+        if rewrite {
+            columns = self.schema().iter().map(|(id, _)| id).collect();
+        } else if columns.is_empty() && !self.has_merged_deletes(&version, through) {
+            return Ok(None);
+        }
+        let (file, bytes, base) = self.write_base(range, &version, meta, columns, through)?;
+        let base = BaseState::new(BaseBody::Chunks(base));
+        Ok(Some(MergedRange {
+            range: range.clone(),
+            base,
+            file,
+            bytes,
+            through,
+        }))
+    }
+
+    fn meta_of_inserts(&self, rows: &InsertRange) -> RowMeta {
+        let count = rows.rows() as usize;
+        let mut meta = RowMeta::uniform(count, 0);
+        for slot in 0..count {
+            let state = rows
+                .existing_page(slot)
+                .map_or(RecordState::Nothing, |(page, i)| {
+                    record_state(page, i, StartWord(0), &self.shared.txns)
+                });
+            match state {
+                RecordState::Committed(ts) => meta.starts[slot] = ts.0,
+                _ => {
+                    meta.starts[slot] = NEVER;
+                    meta.deleted.set(slot);
+                }
+            }
+        }
+        meta
+    }
+
+    /// None: the range was bulk-loaded by a transaction that has not committed by `through`.
+    fn meta_of_chunks(&self, chunks: &ChunkBase, through: CommitTs) -> Result<Option<RowMeta>> {
+        if let Some(meta) = &chunks.meta {
+            return Ok(Some((*meta.load()?).clone()));
+        }
+        let word = chunks.start.load();
+        if word.is_txn() || word == StartWord::ABORTED || word.0 > through.0 {
+            return Ok(None);
+        }
+        Ok(Some(RowMeta::uniform(chunks.rows as usize, word.0)))
+    }
+
+    /// Step 1: fills times and bits from the records to merge; returns the updated columns.
+    fn note_updates(
+        &self,
+        version: &RangeVersion,
+        through: CommitTs,
+        meta: &mut RowMeta,
+    ) -> Vec<ColumnId> {
+        let mut columns = std::collections::BTreeSet::new();
+        let merged = version.base.merged_through();
+        self.each_merged(version, through, |slot, kind, ts, page, i| {
+            if slot >= meta.starts.len() {
+                return;
+            }
+            // What base has already needs no second merge.
+            if ts <= merged && kind != RecordKind::OldValue {
+                return;
+            }
+            match kind {
+                RecordKind::OldValue => {}
+                RecordKind::Delete => {
+                    meta.touch(slot, ts.0);
+                    meta.deleted.set(slot);
+                }
+                RecordKind::Update => {
+                    meta.touch(slot, ts.0);
+                    for column in page.columns_of(i) {
+                        meta.set_updated(slot, column);
+                        columns.insert(column);
+                    }
+                }
+            }
+        });
+        columns.into_iter().collect()
+    }
+
+    fn has_merged_deletes(&self, version: &RangeVersion, through: CommitTs) -> bool {
+        let merged = version.base.merged_through();
+        let mut any = false;
+        self.each_merged(version, through, |_, kind, ts, _, _| {
+            any |= kind == RecordKind::Delete && ts > merged;
+        });
+        any
+    }
+
+    fn each_merged(
+        &self,
+        version: &RangeVersion,
+        through: CommitTs,
+        mut visit: impl FnMut(usize, RecordKind, CommitTs, &crate::record_page::RecordPage, u32),
+    ) {
+        for (at, tail) in version.tails.iter().enumerate() {
+            let Some(tail) = tail else { continue };
+            for page in tail.pages().iter() {
+                for i in 0..page.claimed() {
+                    let state = record_state(page, i, StartWord(0), &self.shared.txns);
+                    let RecordState::Committed(ts) = state else {
+                        continue;
+                    };
+                    if ts <= through {
+                        let (slot, kind) = page.slot_kind(i);
+                        visit(at * UPDATE_ROWS + usize::from(slot), kind, ts, page, i);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Steps 2 and 3: folds, encodes and writes the columns; the others keep their chunks.
+    fn write_base(
+        &self,
+        range: &Arc<Range>,
+        version: &Arc<RangeVersion>,
+        meta: RowMeta,
+        columns: Vec<ColumnId>,
+        through: CommitTs,
+    ) -> Result<(Arc<DataFile>, u64, ChunkBase)> {
+        let schema = self.schema();
+        let rows = meta.starts.len();
+        let at_through = Visibility {
+            ts: through,
+            own: StartWord(0),
+            statement: 0,
+        };
+        let counters = ScanCounters::default();
+        let snapshot = self.range_snapshot_of(range, version, &at_through, &columns, &counters)?;
+        let mut chunks: Vec<Option<Arc<ChunkColumn>>> = match &version.base.body {
+            BaseBody::Chunks(base) => base.columns.clone(),
+            BaseBody::Insert(_) => Vec::new(),
+        };
+        chunks.resize(schema.len(), None);
+        let mut writer = DataFileWriter::new(&self.shared.device, self.shared.new_file_id());
+        for (at, &column) in columns.iter().enumerate() {
+            let spec = schema.column(column);
+            let array = snapshot.column(at)?.slice(0, rows);
+            let array = scrub(spec, array, &meta)?;
+            let (extent, _) =
+                writer.blob(|identity, out| encode_chunk(spec.sql_type, &array, identity, out))?;
+            let file = writer.file().clone();
+            chunks[column.0 as usize] = Some(ChunkColumn::new(
+                file,
+                extent,
+                spec.sql_type,
+                &self.shared.cache,
+            ));
+        }
+        let blob = match meta.uniform_start() {
+            Some(_) => None,
+            None => {
+                let (extent, ()) = writer.blob(|identity, out| {
+                    out.extend_from_slice(&meta.encode(identity));
+                    Ok(())
+                })?;
+                Some(MetaBlob::new(
+                    writer.file().clone(),
+                    extent,
+                    &self.shared.cache,
+                ))
+            }
+        };
+        let (file, bytes) = writer.finish()?;
+        let start = CommitTs(meta.uniform_start().unwrap_or(meta.start_max()));
+        let base = ChunkBase {
+            rows: rows as u32,
+            columns: chunks,
+            start: UniformStart::new(StartWord::committed(start), 0),
+            meta: blob,
+            start_max: meta.start_max(),
+            last_updated_max: meta.last_updated_max(),
+            deleted: meta.deleted.count() as u32,
+            merged_through: through,
+        };
+        Ok((file, bytes, base))
+    }
+
+    /// Steps 4 and 5: publishes a merge whose files are durable and in the manifest.
+    pub fn publish_merge(&self, merged: &MergedRange) {
+        let right = merged.range.lock();
+        let old = merged.range.load_full();
+        let mut next = RangeVersion {
+            base: merged.base.clone(),
+            tails: old.tails.clone(),
+        };
+        let mut retire = Vec::new();
+        for slot in &mut next.tails {
+            let Some(tail) = slot.clone() else { continue };
+            let (prefix, all, count) = self.merged_prefix(&tail, merged.through);
+            tail.merged(count);
+            if all && tail.seal() {
+                // Nobody is inside any more: look again, an appender may have come between.
+                if self.merged_prefix(&tail, merged.through).1 {
+                    *slot = None;
+                    continue;
+                }
+                tail.unseal();
+            }
+            retire.push((tail, prefix));
+        }
+        old.base.retire(&merged.base, retire);
+        merged.range.publish(&right, next);
+    }
+
+    /// The first sequence number that must stay, whether nothing must, and how many updates and
+    /// deletes are merged.
+    fn merged_prefix(&self, tail: &Tail, through: CommitTs) -> (u32, bool, u32) {
+        let mut open_old_values: HashMap<u16, u32> = HashMap::new();
+        let (mut end, mut all, mut count) = (0, true, 0);
+        let pages = tail.pages();
+        'pages: for page in pages.iter() {
+            for i in 0..page.claimed() {
+                let word = page.start(i);
+                let (slot, kind) = page.slot_kind(i);
+                let seq = page.first() + i;
+                match kind {
+                    _ if word == StartWord::ABORTED => {}
+                    RecordKind::OldValue if word != StartWord::UNPUBLISHED => {
+                        open_old_values.entry(slot).or_insert(seq);
+                    }
+                    _ if word != StartWord::UNPUBLISHED
+                        && !word.is_txn()
+                        && word.0 <= through.0 =>
+                    {
+                        open_old_values.remove(&slot);
+                        count += 1;
+                    }
+                    _ => {
+                        all = false;
+                        break 'pages;
+                    }
+                }
+                end = seq + 1;
+            }
+        }
+        // An old value whose update is not merged may still be needed; if nothing else is left in
+        // the tail its update was aborted, and the next writer writes it again.
+        let first_open = open_old_values.values().copied().min().unwrap_or(end);
+        (end.min(first_open), all, count)
+    }
+}
+
+/// Marks rows deleted at or before `horizon` as never there; whether there were any.
+fn expire_rows(meta: &mut RowMeta, horizon: CommitTs) -> bool {
+    let expired: Vec<usize> = meta
+        .deleted
+        .iter()
+        .filter(|&row| meta.starts[row] != NEVER && meta.last_updated(row) <= horizon.0)
+        .collect();
+    for &row in &expired {
+        meta.starts[row] = NEVER;
+        if let Some(ts) = meta.last_updated.get_mut(row) {
+            *ts = 0;
+        }
+    }
+    !expired.is_empty()
+}
+
+/// NULL for slots without a row, so that expired values are really gone.
+fn scrub(
+    spec: &crate::schema::StorageColumn,
+    array: arrow_array::ArrayRef,
+    meta: &RowMeta,
+) -> Result<arrow_array::ArrayRef> {
+    let gone: Vec<usize> = meta
+        .deleted
+        .iter()
+        .filter(|&r| meta.starts[r] == NEVER)
+        .collect();
+    let cells = gone
+        .into_iter()
+        .map(|row| (row, crate::record_page::Cell::Null));
+    crate::column_buffer::patch(spec, array, cells)
+}

@@ -1,0 +1,155 @@
+//! What a checkpoint writes as a run: every committed record that is in no run yet.
+//!
+//! A row's old-value records go along with the first of its updates that is written (again with
+//! later ones: a duplicate is harmless, a missing one would lose history). Of several records of
+//! one transaction for one row only the newest is written: it is cumulative.
+
+use crate::base::BaseBody;
+use crate::insert_range::InsertRange;
+use crate::lineage::Lineage;
+use crate::range::RangeVersion;
+use crate::record_page::{RecordKind, RecordPage};
+use crate::schema::StorageSchema;
+use crate::tail::Tail;
+use crate::update_run::{RunRecord, RunRecordKind};
+use crate::visibility::{RecordState, record_state};
+use std::collections::BTreeMap;
+use strandline_base::{ColumnId, CommitTs, RangeNo, Result, RowId, UPDATE_ROWS, Value};
+use strandline_txn::StartWord;
+
+impl Lineage {
+    /// The records of range `no` committed at or before `through` that are in no run, in run
+    /// order. `with_inserts`: also inserted rows of an insert range.
+    pub fn pending_records(
+        &self,
+        no: RangeNo,
+        version: &RangeVersion,
+        through: CommitTs,
+        with_inserts: bool,
+    ) -> Result<Vec<RunRecord>> {
+        let mut rows: BTreeMap<RowId, Vec<RunRecord>> = BTreeMap::new();
+        for (at, tail) in version.tails.iter().enumerate() {
+            if let Some(tail) = tail {
+                self.pending_of_tail(no, at * UPDATE_ROWS, tail, through, &mut rows)?;
+            }
+        }
+        if with_inserts && let BaseBody::Insert(inserted) = &version.base.body {
+            self.pending_inserts(no, inserted, through, &mut rows)?;
+        }
+        Ok(rows.into_values().flatten().collect())
+    }
+
+    fn pending_of_tail(
+        &self,
+        no: RangeNo,
+        first_slot: usize,
+        tail: &Tail,
+        through: CommitTs,
+        rows: &mut BTreeMap<RowId, Vec<RunRecord>>,
+    ) -> Result<()> {
+        let schema = self.schema();
+        let from = tail.persisted_through();
+        let mut old_values: BTreeMap<RowId, Vec<RunRecord>> = BTreeMap::new();
+        let pages = tail.pages();
+        for page in pages.iter().rev() {
+            for i in (0..page.claimed()).rev() {
+                let (slot, kind) = page.slot_kind(i);
+                let state = record_state(page, i, StartWord(0), &self.shared.txns);
+                let RecordState::Committed(ts) = state else {
+                    continue;
+                };
+                let row = RowId::new(no, (first_slot + usize::from(slot)) as u16);
+                let record = |kind| {
+                    Ok(RunRecord {
+                        row,
+                        ts,
+                        kind,
+                        columns: values(page, i, &schema)?,
+                    })
+                };
+                match kind {
+                    RecordKind::OldValue => {
+                        old_values
+                            .entry(row)
+                            .or_default()
+                            .push(record(RunRecordKind::OldValue)?);
+                    }
+                    RecordKind::Update | RecordKind::Delete if ts.0 > from && ts <= through => {
+                        let records = rows.entry(row).or_default();
+                        if records.last().is_none_or(|newer| newer.ts != ts) {
+                            let kind = match kind {
+                                RecordKind::Delete => RunRecordKind::Delete,
+                                _ => RunRecordKind::Update,
+                            };
+                            records.push(record(kind)?);
+                        }
+                    }
+                    RecordKind::Update | RecordKind::Delete => {}
+                }
+            }
+        }
+        for (row, records) in rows {
+            if let Some(old) = old_values.remove(row) {
+                records.extend(old);
+            }
+        }
+        Ok(())
+    }
+
+    fn pending_inserts(
+        &self,
+        no: RangeNo,
+        inserted: &InsertRange,
+        through: CommitTs,
+        rows: &mut BTreeMap<RowId, Vec<RunRecord>>,
+    ) -> Result<()> {
+        let from = inserted.persisted_through();
+        for slot in 0..inserted.rows() {
+            let Some((page, i)) = inserted.existing_page(slot as usize) else {
+                continue;
+            };
+            let state = record_state(page, i, StartWord(0), &self.shared.txns);
+            let RecordState::Committed(ts) = state else {
+                continue;
+            };
+            if ts.0 <= from || ts > through {
+                continue;
+            }
+            let row = RowId::new(no, slot as u16);
+            let mut columns = Vec::with_capacity(inserted.schema().len());
+            for (column, spec) in inserted.schema().iter() {
+                columns.push((column, page.value(i, column, spec)?));
+            }
+            let record = RunRecord {
+                row,
+                ts,
+                kind: RunRecordKind::Insert,
+                columns,
+            };
+            let records = rows.entry(row).or_default();
+            // After the row's updates, before its old values.
+            let at = records
+                .iter()
+                .position(|r| r.kind == RunRecordKind::OldValue)
+                .unwrap_or(records.len());
+            records.insert(at, record);
+        }
+        Ok(())
+    }
+
+    /// Notes that everything committed at or before `through` in `version` is in a run.
+    pub fn note_persisted(&self, version: &RangeVersion, through: CommitTs) {
+        for tail in version.tails.iter().flatten() {
+            tail.set_persisted_through(through.0);
+        }
+        if let BaseBody::Insert(inserted) = &version.base.body {
+            inserted.set_persisted_through(through.0);
+        }
+    }
+}
+
+fn values(page: &RecordPage, i: u32, schema: &StorageSchema) -> Result<Vec<(ColumnId, Value)>> {
+    page.columns_of(i)
+        .map(|column| Ok((column, page.value(i, column, schema.column(column))?)))
+        .collect()
+}

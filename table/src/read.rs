@@ -1,0 +1,211 @@
+//! Point reads: one row at a snapshot \[L-Store §2.2, §4.2\].
+//!
+//! The walk is the one in ARCHITECTURE.md: chain, then base, then history. At most two hops reach
+//! the latest version: records are cumulative, so the newest visible one has every column updated
+//! since the last merge and base has the rest.
+
+use crate::base::{BaseBody, ChunkBase, base_value};
+use crate::lineage::Lineage;
+use crate::range::RangeVersion;
+use crate::record_page::RecordKind;
+use crate::row_meta::NEVER;
+use crate::tail::locate;
+use crate::update_run::RunRecordKind;
+use crate::visibility::{sees, sees_record};
+use strandline_base::{ColumnId, CommitTs, Result, RowId, UPDATE_ROWS, Value};
+use strandline_txn::Visibility;
+
+/// The columns a read still looks for.
+struct Wanted<'a> {
+    columns: &'a [ColumnId],
+    out: &'a mut [Value],
+    found: Vec<bool>,
+    left: usize,
+}
+
+impl<'a> Wanted<'a> {
+    fn new(columns: &'a [ColumnId], out: &'a mut [Value]) -> Self {
+        Self {
+            columns,
+            out,
+            found: Vec::new(),
+            left: columns.len(),
+        }
+    }
+    fn is_found(&self, at: usize) -> bool {
+        self.found.get(at).copied().unwrap_or(false)
+    }
+    fn put(&mut self, at: usize, value: Value) {
+        if self.found.is_empty() {
+            self.found = vec![false; self.columns.len()];
+        }
+        self.found[at] = true;
+        self.out[at] = value;
+        self.left -= 1;
+    }
+}
+
+/// What base knows of a row at a snapshot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum BaseRow {
+    /// no row, or deleted
+    Gone,
+    /// base has the row's columns as the snapshot sees them
+    Current,
+    /// base is newer: older versions come from history
+    Newer,
+}
+
+impl Lineage {
+    /// Reads `columns` of `row` into `out` (same length) at `visibility`; false if there is no such
+    /// row.
+    pub fn read(
+        &self,
+        row: RowId,
+        visibility: &Visibility,
+        columns: &[ColumnId],
+        out: &mut [Value],
+    ) -> Result<bool> {
+        debug_assert_eq!(columns.len(), out.len());
+        let ranges = self.ranges();
+        let Some(range) = ranges.get(row.range().0 as usize) else {
+            return Ok(false);
+        };
+        let version = range.load();
+        let mut wanted = Wanted::new(columns, out);
+        if !self.read_chain(&version, row, visibility, &mut wanted)? {
+            return Ok(false);
+        }
+        match self.base_row(&version, row.slot(), visibility)? {
+            BaseRow::Gone => return Ok(false),
+            BaseRow::Newer if !self.read_history(row, visibility.ts, &mut wanted)? => {
+                return Ok(false);
+            }
+            BaseRow::Newer | BaseRow::Current => {}
+        }
+        if wanted.left == 0 {
+            return Ok(true);
+        }
+        let schema = self.schema();
+        for at in 0..columns.len() {
+            if !wanted.is_found(at) {
+                let spec = schema.column(columns[at]);
+                wanted.out[at] = base_value(&version.base, row.slot(), columns[at], spec)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Step 1: the live chain. False: a visible delete.
+    fn read_chain(
+        &self,
+        version: &RangeVersion,
+        row: RowId,
+        visibility: &Visibility,
+        wanted: &mut Wanted<'_>,
+    ) -> Result<bool> {
+        let Some(tail) = &version.tails[row.slot() / UPDATE_ROWS] else {
+            return Ok(true);
+        };
+        let mut next = tail.row_map().head(row.slot() % UPDATE_ROWS);
+        if next == 0 {
+            return Ok(true);
+        }
+        let schema = self.schema();
+        let pages = tail.pages();
+        while next != 0 {
+            let Some((page, i)) = locate(&pages, next - 1) else {
+                break;
+            };
+            next = page.back(i);
+            if !sees_record(page, i, visibility, &self.shared.txns) {
+                continue;
+            }
+            if page.slot_kind(i).1 == RecordKind::Delete {
+                return Ok(false);
+            }
+            for at in 0..wanted.columns.len() {
+                let column = wanted.columns[at];
+                if page.has(i, column) && !wanted.is_found(at) {
+                    wanted.put(at, page.value(i, column, schema.column(column))?);
+                }
+            }
+            if wanted.left == 0 && !wanted.columns.is_empty() {
+                break;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Step 2: what base says of the row.
+    pub(crate) fn base_row(
+        &self,
+        version: &RangeVersion,
+        slot: usize,
+        visibility: &Visibility,
+    ) -> Result<BaseRow> {
+        match &version.base.body {
+            BaseBody::Insert(rows) => {
+                let visible = slot < rows.rows() as usize
+                    && rows.existing_page(slot).is_some_and(|(page, i)| {
+                        sees_record(page, i, visibility, &self.shared.txns)
+                    });
+                Ok(if visible {
+                    BaseRow::Current
+                } else {
+                    BaseRow::Gone
+                })
+            }
+            BaseBody::Chunks(chunks) => self.chunk_row(chunks, slot, visibility),
+        }
+    }
+
+    fn chunk_row(&self, chunks: &ChunkBase, slot: usize, v: &Visibility) -> Result<BaseRow> {
+        if slot >= chunks.rows as usize {
+            return Ok(BaseRow::Gone);
+        }
+        if chunks.is_quiet_at(v.ts) {
+            return Ok(BaseRow::Current);
+        }
+        let Some(meta) = &chunks.meta else {
+            let start = &chunks.start;
+            let visible = sees(|| start.load(), || start.statement, v, &self.shared.txns);
+            return Ok(if visible {
+                BaseRow::Current
+            } else {
+                BaseRow::Gone
+            });
+        };
+        let meta = meta.load()?;
+        Ok(
+            if meta.starts[slot] == NEVER || meta.starts[slot] > v.ts.0 {
+                BaseRow::Gone
+            } else if meta.last_updated(slot) > v.ts.0 {
+                BaseRow::Newer
+            } else if meta.deleted.get(slot) {
+                BaseRow::Gone
+            } else {
+                BaseRow::Current
+            },
+        )
+    }
+
+    /// Step 3: history. False: a delete at or before `ts`.
+    fn read_history(&self, row: RowId, ts: CommitTs, wanted: &mut Wanted<'_>) -> Result<bool> {
+        let mut exists = true;
+        let one = RowId(row.0 + 1);
+        for record in self.history_records(row, one, ts)? {
+            if record.kind == RunRecordKind::Delete {
+                exists = false;
+            }
+            for (column, value) in record.columns {
+                for at in 0..wanted.columns.len() {
+                    if wanted.columns[at] == column && !wanted.is_found(at) {
+                        wanted.put(at, value.clone());
+                    }
+                }
+            }
+        }
+        Ok(exists)
+    }
+}

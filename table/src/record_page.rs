@@ -1,0 +1,372 @@
+//! Columnar pages of uncommitted and recently committed records \[L-Store §2.2, §3.1, §3.2\].
+//!
+//! The same page serves inserts ("table-level tail pages": every column, slot = position) and
+//! updates (tail pages: only updated columns, plus slot, back pointer and updated-column bits).
+//! Pages are append-only: a record is claimed, filled, and published by storing its start word;
+//! after that only its start word changes, once: from a transaction word to a commit timestamp or
+//! to ABORTED.
+//!
+//! Invariants:
+//! 1. A record whose start word is 0 has not been published: nobody but its writer looks at it.
+//! 2. Everything but the start word is written before the start word is stored with Release;
+//!    readers load it with Acquire.
+//! 3. A cell is written at most once.
+//!
+//! Differences from the paper: cells of all types share 64-bit words instead of byte-exact pages;
+//! variable-length values sit behind a pointer per cell; the page carries statement numbers so that
+//! a statement never sees its own records.
+
+use crate::schema::{StorageColumn, StorageSchema};
+use crate::types::{Physical, value_of_bytes, value_of_wide, value_of_word, wide_of, word_of};
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use strandline_base::{ColumnId, Error, Result, Value};
+use strandline_txn::StartWord;
+
+/// What a tail record says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RecordKind {
+    /// new values of the columns in its bits
+    Update,
+    /// the values before the first update; says nothing about existence
+    OldValue,
+    /// the row ends here
+    Delete,
+}
+
+const KIND_SHIFT: u32 = 16;
+
+/// The bytes held by all record pages of a database.
+pub type PageBytes = Arc<AtomicUsize>;
+
+/// An append-only columnar page.
+#[derive(Debug)]
+pub struct RecordPage {
+    first: u32,
+    capacity: u32,
+    columns_max: u32,
+    claimed: AtomicU32,
+    start: Box<[AtomicU64]>,
+    statement: Box<[AtomicU32]>,
+    /// slot in the update range (low 16 bits) and kind; empty for insert pages
+    slot_kind: Box<[AtomicU32]>,
+    /// the row's previous record + 1, or 0; empty for insert pages
+    back: Box<[AtomicU32]>,
+    /// updated-column bits, `bit_words` per record; empty for insert pages
+    bits: Box<[AtomicU64]>,
+    bit_words: usize,
+    columns: Box<[OnceLock<Cells>]>,
+    bytes: PageBytes,
+    own_bytes: AtomicUsize,
+}
+
+/// The cells of one column of one page.
+#[derive(Debug)]
+enum Cells {
+    Word {
+        words: Box<[AtomicU64]>,
+        nulls: Box<[AtomicU64]>,
+    },
+    Wide {
+        words: Box<[AtomicU64]>,
+        nulls: Box<[AtomicU64]>,
+    },
+    /// unset = NULL
+    Bytes { cells: Box<[OnceLock<Box<[u8]>>]> },
+}
+
+fn zeros64(n: usize) -> Box<[AtomicU64]> {
+    (0..n).map(|_| AtomicU64::new(0)).collect()
+}
+
+fn zeros32(n: usize) -> Box<[AtomicU32]> {
+    (0..n).map(|_| AtomicU32::new(0)).collect()
+}
+
+impl RecordPage {
+    /// A page for inserted rows at positions `first..first + capacity`.
+    pub fn insert(first: u32, capacity: u32, schema: &StorageSchema, bytes: &PageBytes) -> Self {
+        Self::new(first, capacity, schema, bytes, false)
+    }
+
+    /// A page for tail records with sequence numbers `first..first + capacity`.
+    pub fn tail(first: u32, capacity: u32, schema: &StorageSchema, bytes: &PageBytes) -> Self {
+        Self::new(first, capacity, schema, bytes, true)
+    }
+
+    fn new(
+        first: u32,
+        capacity: u32,
+        schema: &StorageSchema,
+        bytes: &PageBytes,
+        tail: bool,
+    ) -> Self {
+        let n = capacity as usize;
+        let bit_words = schema.len().div_ceil(64).max(1);
+        let tail_n = if tail { n } else { 0 };
+        let page = Self {
+            first,
+            capacity,
+            columns_max: schema.len() as u32,
+            claimed: AtomicU32::new(0),
+            start: zeros64(n),
+            statement: zeros32(n),
+            slot_kind: zeros32(tail_n),
+            back: zeros32(tail_n),
+            bits: zeros64(tail_n * bit_words),
+            bit_words,
+            columns: (0..schema.len()).map(|_| OnceLock::new()).collect(),
+            bytes: bytes.clone(),
+            own_bytes: AtomicUsize::new(0),
+        };
+        page.account(
+            size_of::<Self>()
+                + n * 12
+                + tail_n * (8 + 8 * bit_words)
+                + schema.len() * size_of::<OnceLock<Cells>>(),
+        );
+        page
+    }
+
+    fn account(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.own_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The sequence number or position of the first record.
+    pub fn first(&self) -> u32 {
+        self.first
+    }
+    /// How many records fit.
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+    /// How many columns (by id) the page has room for.
+    pub fn columns_max(&self) -> usize {
+        self.columns_max as usize
+    }
+    /// Records claimed so far.
+    pub fn claimed(&self) -> u32 {
+        self.claimed.load(Ordering::Acquire).min(self.capacity)
+    }
+    /// Claims the next record; None when the page is full.
+    pub fn claim(&self) -> Option<u32> {
+        let i = self.claimed.fetch_add(1, Ordering::AcqRel);
+        if i < self.capacity {
+            return Some(i);
+        }
+        self.claimed.fetch_sub(1, Ordering::AcqRel);
+        None
+    }
+
+    /// The start word of record `i`.
+    pub fn start(&self, i: u32) -> StartWord {
+        StartWord(self.start[i as usize].load(Ordering::Acquire))
+    }
+    /// Publishes record `i`, or stamps it with its final start word.
+    pub fn set_start(&self, i: u32, word: StartWord) {
+        self.start[i as usize].store(word.0, Ordering::Release);
+    }
+    /// The statement that wrote record `i`.
+    pub fn statement(&self, i: u32) -> u32 {
+        self.statement[i as usize].load(Ordering::Relaxed)
+    }
+    /// Sets the statement number before publication.
+    pub fn set_statement(&self, i: u32, statement: u32) {
+        self.statement[i as usize].store(statement, Ordering::Relaxed);
+    }
+    /// Sets slot, kind and back pointer (previous sequence number + 1, or 0) of a tail record.
+    pub fn set_link(&self, i: u32, slot: u16, kind: RecordKind, back: u32) {
+        let kind = (kind as u32) << KIND_SHIFT;
+        self.slot_kind[i as usize].store(u32::from(slot) | kind, Ordering::Relaxed);
+        self.back[i as usize].store(back, Ordering::Relaxed);
+    }
+    /// The slot (in the update range) and kind of a tail record.
+    pub fn slot_kind(&self, i: u32) -> (u16, RecordKind) {
+        let v = self.slot_kind[i as usize].load(Ordering::Relaxed);
+        let kind = match v >> KIND_SHIFT {
+            0 => RecordKind::Update,
+            1 => RecordKind::OldValue,
+            _ => RecordKind::Delete,
+        };
+        (v as u16, kind)
+    }
+    /// The previous record's sequence number + 1, or 0.
+    pub fn back(&self, i: u32) -> u32 {
+        self.back[i as usize].load(Ordering::Relaxed)
+    }
+    /// Whether tail record `i` has a value of `column`.
+    pub fn has(&self, i: u32, column: ColumnId) -> bool {
+        let (word, bit) = (column.0 as usize / 64, column.0 % 64);
+        word < self.bit_words
+            && self.bits[i as usize * self.bit_words + word].load(Ordering::Relaxed) >> bit & 1 == 1
+    }
+    /// The columns tail record `i` has values of.
+    pub fn columns_of(&self, i: u32) -> impl Iterator<Item = ColumnId> + '_ {
+        (0..self.bit_words).flat_map(move |w| {
+            let mut bits = self.bits[i as usize * self.bit_words + w].load(Ordering::Relaxed);
+            std::iter::from_fn(move || {
+                let bit = bits.trailing_zeros();
+                bits &= bits.wrapping_sub(1);
+                (bit < 64).then_some(ColumnId(w as u32 * 64 + bit))
+            })
+        })
+    }
+
+    fn set_bit(&self, i: u32, column: ColumnId) {
+        let (word, bit) = (column.0 as usize / 64, column.0 % 64);
+        let bits = &self.bits[i as usize * self.bit_words + word];
+        bits.store(bits.load(Ordering::Relaxed) | 1 << bit, Ordering::Relaxed);
+    }
+
+    fn cells(&self, column: ColumnId, spec: &StorageColumn) -> &Cells {
+        let n = self.capacity as usize;
+        self.columns[column.0 as usize].get_or_init(|| match spec.physical {
+            Physical::Word => {
+                self.account(n * 8 + n.div_ceil(64) * 8);
+                Cells::Word {
+                    words: zeros64(n),
+                    nulls: zeros64(n.div_ceil(64)),
+                }
+            }
+            Physical::Wide => {
+                self.account(n * 16 + n.div_ceil(64) * 8);
+                Cells::Wide {
+                    words: zeros64(n * 2),
+                    nulls: zeros64(n.div_ceil(64)),
+                }
+            }
+            Physical::Bytes => {
+                self.account(n * size_of::<OnceLock<Box<[u8]>>>());
+                Cells::Bytes {
+                    cells: (0..n).map(|_| OnceLock::new()).collect(),
+                }
+            }
+        })
+    }
+
+    /// Writes a cell of record `i` before its publication, and its updated-column bit in a tail
+    /// page. The value's variant must fit the column's type.
+    pub fn put(&self, i: u32, column: ColumnId, spec: &StorageColumn, value: &Value) -> Result<()> {
+        if !self.bits.is_empty() {
+            self.set_bit(i, column);
+        }
+        let at = i as usize;
+        match self.cells(column, spec) {
+            Cells::Word { words, nulls } => match word_of(value) {
+                Some(word) => words[at].store(word, Ordering::Relaxed),
+                None => set_null(nulls, at, value, spec)?,
+            },
+            Cells::Wide { words, nulls } => match wide_of(value) {
+                Some([low, high]) => {
+                    words[at * 2].store(low, Ordering::Relaxed);
+                    words[at * 2 + 1].store(high, Ordering::Relaxed);
+                }
+                None => set_null(nulls, at, value, spec)?,
+            },
+            Cells::Bytes { cells } => {
+                let bytes: &[u8] = match value {
+                    Value::Text(v) => v.as_bytes(),
+                    Value::Bytea(v) => v,
+                    Value::Null => return Ok(()),
+                    other => return Err(wrong_type(other, spec)),
+                };
+                self.account(bytes.len());
+                cells[at]
+                    .set(bytes.into())
+                    .map_err(|_| Error::internal("a cell of a record page was written twice"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies a cell (and its bit) from another page.
+    pub fn copy_cell(
+        &self,
+        i: u32,
+        column: ColumnId,
+        spec: &StorageColumn,
+        from: &RecordPage,
+        j: u32,
+    ) -> Result<()> {
+        let value = from.value(j, column, spec)?;
+        self.put(i, column, spec, &value)
+    }
+
+    /// The value of a cell; the column's `missing` value where the page never had the column.
+    pub fn value(&self, i: u32, column: ColumnId, spec: &StorageColumn) -> Result<Value> {
+        match self.cell(i, column) {
+            Cell::Absent => Ok(spec.missing.clone()),
+            Cell::Null => Ok(Value::Null),
+            Cell::Word(w) => Ok(value_of_word(spec.sql_type, w)),
+            Cell::Wide(w) => Ok(value_of_wide(spec.sql_type, w)),
+            Cell::Bytes(b) => value_of_bytes(spec.sql_type, b),
+        }
+    }
+
+    /// The raw content of a cell.
+    pub fn cell(&self, i: u32, column: ColumnId) -> Cell<'_> {
+        let at = i as usize;
+        let Some(cells) = self.columns.get(column.0 as usize).and_then(OnceLock::get) else {
+            return Cell::Absent;
+        };
+        match cells {
+            Cells::Word { words, nulls } => {
+                if is_null(nulls, at) {
+                    return Cell::Null;
+                }
+                Cell::Word(words[at].load(Ordering::Relaxed))
+            }
+            Cells::Wide { words, nulls } => {
+                if is_null(nulls, at) {
+                    return Cell::Null;
+                }
+                let word = |k: usize| words[at * 2 + k].load(Ordering::Relaxed);
+                Cell::Wide([word(0), word(1)])
+            }
+            Cells::Bytes { cells } => cells[at].get().map_or(Cell::Null, |b| Cell::Bytes(b)),
+        }
+    }
+}
+
+impl Drop for RecordPage {
+    fn drop(&mut self) {
+        self.bytes
+            .fetch_sub(*self.own_bytes.get_mut(), Ordering::Relaxed);
+    }
+}
+
+/// A cell as pages hold it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cell<'a> {
+    /// the page never had the column
+    Absent,
+    /// NULL
+    Null,
+    /// a fixed-width value of at most 8 bytes
+    Word(u64),
+    /// a 16-byte value, low half first
+    Wide([u64; 2]),
+    /// text or bytes
+    Bytes(&'a [u8]),
+}
+
+fn set_null(nulls: &[AtomicU64], at: usize, value: &Value, spec: &StorageColumn) -> Result<()> {
+    if !value.is_null() {
+        return Err(wrong_type(value, spec));
+    }
+    nulls[at / 64].fetch_or(1 << (at % 64), Ordering::Relaxed);
+    Ok(())
+}
+
+fn is_null(nulls: &[AtomicU64], at: usize) -> bool {
+    nulls[at / 64].load(Ordering::Relaxed) >> (at % 64) & 1 == 1
+}
+
+fn wrong_type(value: &Value, spec: &StorageColumn) -> Error {
+    Error::internal(format!(
+        "{value:?} cannot be stored in a column of type {}",
+        spec.sql_type
+    ))
+}

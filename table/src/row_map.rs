@@ -1,0 +1,133 @@
+//! The row map: for every row of an update range with unmerged updates, the newest tail record.
+//! The papers' indirection column \[L-Store §2.2\] and LtoR table \[Indirection §2\].
+//!
+//! An entry is 0 (no tail record) or the record's sequence number + 1; its top bit is the latch of
+//! the write protocol \[L-Store §5.1.1\]. Readers ignore the latch bit: the record below it is
+//! published before the entry names it.
+//!
+//! Invariants:
+//! 1. Only the holder of the latch changes an entry.
+//! 2. An entry is stored with Release after its record's start word, and loaded with Acquire.
+//! 3. A latch is held for the time of one append, never over a wait.
+//!
+//! Differences from the paper: the map exists only for update ranges that have a live tail, in
+//! groups of 64 rows allocated on first use; it is memory-only and rebuilt from the log and the runs.
+
+use strandline_base::UPDATE_ROWS;
+use strandline_base::sync::{AtomicU32, OnceLock, Ordering};
+
+const GROUP_ROWS: usize = 64;
+const GROUPS: usize = UPDATE_ROWS / GROUP_ROWS;
+const LATCH: u32 = 1 << 31;
+
+type Group = Box<[AtomicU32; GROUP_ROWS]>;
+
+/// The row map slice of one update range.
+#[doc(alias("indirection column", "LtoR"))]
+#[derive(Debug)]
+pub struct RowMap {
+    groups: Box<[OnceLock<Group>; GROUPS]>,
+}
+
+impl Default for RowMap {
+    fn default() -> Self {
+        Self {
+            groups: Box::new(std::array::from_fn(|_| OnceLock::new())),
+        }
+    }
+}
+
+impl RowMap {
+    /// Bytes of an empty map.
+    pub const EMPTY_BYTES: usize = GROUPS * size_of::<OnceLock<Group>>();
+
+    /// The newest record of `slot`: sequence number + 1, or 0.
+    pub fn head(&self, slot: usize) -> u32 {
+        match self.groups[slot / GROUP_ROWS].get() {
+            Some(group) => group[slot % GROUP_ROWS].load(Ordering::Acquire) & !LATCH,
+            None => 0,
+        }
+    }
+
+    /// Takes the latch of `slot` and returns its head. Spins: holders never wait for anything.
+    pub fn latch(&self, slot: usize) -> LatchGuard<'_> {
+        let group = self.groups[slot / GROUP_ROWS]
+            .get_or_init(|| Box::new(std::array::from_fn(|_| AtomicU32::new(0))));
+        let entry = &group[slot % GROUP_ROWS];
+        let mut spins = 0u32;
+        loop {
+            let seen = entry.load(Ordering::Relaxed);
+            if seen & LATCH == 0
+                && entry
+                    .compare_exchange(seen, seen | LATCH, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
+            {
+                return LatchGuard { entry, head: seen };
+            }
+            spins += 1;
+            if spins.is_multiple_of(64) {
+                std::thread::yield_now();
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+    }
+}
+
+/// A latched entry; released unchanged on drop.
+pub struct LatchGuard<'a> {
+    entry: &'a AtomicU32,
+    head: u32,
+}
+
+impl LatchGuard<'_> {
+    /// The head when the latch was taken: sequence number + 1, or 0.
+    pub fn head(&self) -> u32 {
+        self.head
+    }
+    /// Releases the latch with record `seq`, already published, as the new head.
+    pub fn publish(mut self, seq: u32) {
+        self.head = seq + 1;
+    }
+}
+
+impl Drop for LatchGuard<'_> {
+    fn drop(&mut self) {
+        self.entry.store(self.head, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_are_kept_per_slot_and_latches_release() {
+        let map = RowMap::default();
+        assert_eq!(map.head(0), 0);
+        map.latch(5).publish(41);
+        assert_eq!(map.head(5), 42);
+        drop(map.latch(5));
+        assert_eq!(map.head(5), 42);
+        assert_eq!(map.head(4), 0);
+        map.latch(UPDATE_ROWS - 1).publish(0);
+        assert_eq!(map.head(UPDATE_ROWS - 1), 1);
+    }
+
+    #[test]
+    fn the_latch_excludes() {
+        let map = RowMap::default();
+        std::thread::scope(|s| {
+            for _ in 0..4 {
+                s.spawn(|| {
+                    for _ in 0..1000 {
+                        let latch = map.latch(7);
+                        let head = latch.head();
+                        latch.publish(head); // head + 1
+                    }
+                });
+            }
+        });
+        assert_eq!(map.head(7), 4000);
+    }
+}

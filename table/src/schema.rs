@@ -1,0 +1,58 @@
+//! The columns of a storage, by [`ColumnId`]: a column's id is its position here for ever.
+//! Dropped columns keep their place, added ones come at the end.
+
+use crate::types::{Physical, physical};
+use std::sync::Arc;
+use strandline_base::{ColumnId, SqlType, Value};
+
+/// One column as storage sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StorageColumn {
+    /// the SQL type
+    pub sql_type: SqlType,
+    /// how tail and insert pages hold it
+    pub physical: Physical,
+    /// what rows written before the column was added show
+    pub missing: Value,
+}
+
+/// All columns a storage ever had.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StorageSchema {
+    columns: Vec<StorageColumn>,
+}
+
+impl StorageSchema {
+    /// A schema from (type, missing value) pairs in column-id order.
+    pub fn new(columns: impl IntoIterator<Item = (SqlType, Value)>) -> Arc<Self> {
+        Arc::new(Self {
+            columns: columns
+                .into_iter()
+                .map(|(sql_type, missing)| StorageColumn {
+                    sql_type,
+                    physical: physical(sql_type),
+                    missing,
+                })
+                .collect(),
+        })
+    }
+    /// How many columns there are, dropped ones included.
+    pub fn len(&self) -> usize {
+        self.columns.len()
+    }
+    /// Whether there is no column at all.
+    pub fn is_empty(&self) -> bool {
+        self.columns.is_empty()
+    }
+    /// The column with `id`.
+    pub fn column(&self, id: ColumnId) -> &StorageColumn {
+        &self.columns[id.0 as usize]
+    }
+    /// Ids and columns in order.
+    pub fn iter(&self) -> impl Iterator<Item = (ColumnId, &StorageColumn)> {
+        self.columns
+            .iter()
+            .enumerate()
+            .map(|(i, c)| (ColumnId(i as u32), c))
+    }
+}

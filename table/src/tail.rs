@@ -1,0 +1,244 @@
+//! The tail of one update range: its row map and its tail pages \[L-Store §2.2, §3.1\].
+//!
+//! Records are numbered by a sequence that grows over pages. Pages start at 8 records and double to
+//! 512, so that a lone update costs little. Pages whose records are all merged into base are
+//! dropped from the front; a back pointer into a dropped page means "continue in base".
+//!
+//! A tail is *retired* (removed from its range) only when it holds nothing but merged records.
+//! Appenders announce themselves in `appenders`; sealing succeeds only with none inside, and an
+//! appender that finds the tail sealed loads the range again.
+//!
+//! Invariants:
+//! 1. The newest record of a row is reachable from the row map; the chain runs strictly to older
+//!    sequence numbers.
+//! 2. A page leaves the list only after every range version whose base does not contain its
+//!    records is gone (see `range`).
+//! 3. After `seal` succeeds no record is ever appended.
+//!
+//! Lock order: row latch → `pages` (growing). Nothing is awaited under either.
+
+use crate::record_page::{PageBytes, RecordPage};
+use crate::row_map::RowMap;
+use crate::schema::StorageSchema;
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+const FIRST_PAGE_RECORDS: u32 = 8;
+const PAGE_RECORDS_MAX: u32 = 512;
+const SEALED: u32 = 1 << 31;
+
+/// The live pages, oldest first.
+pub type TailPages = Vec<Arc<RecordPage>>;
+
+/// The tail of one update range.
+#[derive(Debug)]
+pub struct Tail {
+    row_map: RowMap,
+    pages: ArcSwap<TailPages>,
+    grow: Mutex<()>,
+    appenders: AtomicU32,
+    /// records appended since the last merge, for the merge trigger
+    pending: AtomicU32,
+    /// every committed record up to this timestamp is in a run
+    persisted_through: AtomicU64,
+    bytes: PageBytes,
+}
+
+/// An appender's permission; the tail cannot be sealed while one is held.
+pub struct AppendGuard<'a>(&'a Tail);
+
+impl Drop for AppendGuard<'_> {
+    fn drop(&mut self) {
+        self.0.appenders.fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl Tail {
+    /// An empty tail.
+    pub fn new(bytes: &PageBytes) -> Self {
+        bytes.fetch_add(size_of::<Self>() + RowMap::EMPTY_BYTES, Ordering::Relaxed);
+        Self {
+            row_map: RowMap::default(),
+            pages: ArcSwap::from_pointee(Vec::new()),
+            grow: Mutex::new(()),
+            appenders: AtomicU32::new(0),
+            pending: AtomicU32::new(0),
+            persisted_through: AtomicU64::new(0),
+            bytes: bytes.clone(),
+        }
+    }
+
+    /// The row map.
+    pub fn row_map(&self) -> &RowMap {
+        &self.row_map
+    }
+    /// A view of the live pages.
+    pub fn pages(&self) -> arc_swap::Guard<Arc<TailPages>> {
+        self.pages.load()
+    }
+    /// Records appended since the last merge.
+    pub fn pending(&self) -> u32 {
+        self.pending.load(Ordering::Relaxed)
+    }
+    /// Forgets `merged` pending records after a merge.
+    pub fn merged(&self, merged: u32) {
+        let sub = |p: u32| Some(p.saturating_sub(merged));
+        let _ = self
+            .pending
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, sub);
+    }
+    /// Every committed record up to this timestamp is in a run.
+    pub fn persisted_through(&self) -> u64 {
+        self.persisted_through.load(Ordering::Acquire)
+    }
+    /// Notes that every committed record up to `ts` is in a run.
+    pub fn set_persisted_through(&self, ts: u64) {
+        self.persisted_through.store(ts, Ordering::Release);
+    }
+
+    /// Enters as an appender; None if the tail is sealed: load the range again.
+    pub fn enter(&self) -> Option<AppendGuard<'_>> {
+        let before = self.appenders.fetch_add(1, Ordering::Acquire);
+        let guard = AppendGuard(self);
+        if before & SEALED != 0 {
+            return None;
+        }
+        Some(guard)
+    }
+
+    /// Seals the tail if no appender is inside.
+    pub fn seal(&self) -> bool {
+        self.appenders
+            .compare_exchange(0, SEALED, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Reopens a tail that could not be retired after all.
+    pub fn unseal(&self) {
+        self.appenders.fetch_and(!SEALED, Ordering::Release);
+    }
+
+    /// Claims a record in a page that has room for all of `schema`'s columns; returns the page and
+    /// the record's index in it.
+    pub fn claim(&self, schema: &StorageSchema) -> (Arc<RecordPage>, u32) {
+        loop {
+            {
+                let pages = self.pages.load();
+                if let Some(page) = pages.last()
+                    && page.columns_max() >= schema.len()
+                    && let Some(i) = page.claim()
+                {
+                    self.pending.fetch_add(1, Ordering::Relaxed);
+                    return (page.clone(), i);
+                }
+            }
+            self.grow(schema);
+        }
+    }
+
+    fn grow(&self, schema: &StorageSchema) {
+        let _grow = self.grow.lock();
+        let pages = self.pages.load_full();
+        let (first, capacity) = match pages.last() {
+            Some(last) => {
+                let room = last.columns_max() >= schema.len() && last.claimed() < last.capacity();
+                if room {
+                    return; // somebody else has grown it
+                }
+                let next = last.first() + last.capacity();
+                (next, (last.capacity() * 2).min(PAGE_RECORDS_MAX))
+            }
+            None => (0, FIRST_PAGE_RECORDS),
+        };
+        let mut grown = TailPages::clone(&pages);
+        grown.push(Arc::new(RecordPage::tail(
+            first,
+            capacity,
+            schema,
+            &self.bytes,
+        )));
+        self.pages.store(Arc::new(grown));
+    }
+
+    /// Drops the pages that end at or before sequence number `before` (never the last one).
+    pub fn drop_pages_before(&self, before: u32) {
+        let _grow = self.grow.lock();
+        let pages = self.pages.load_full();
+        let keep_from = pages
+            .iter()
+            .take(pages.len().saturating_sub(1))
+            .take_while(|p| p.first() + p.capacity() <= before)
+            .count();
+        if keep_from > 0 {
+            self.pages.store(Arc::new(pages[keep_from..].to_vec()));
+        }
+    }
+}
+
+impl Drop for Tail {
+    fn drop(&mut self) {
+        self.bytes
+            .fetch_sub(size_of::<Self>() + RowMap::EMPTY_BYTES, Ordering::Relaxed);
+    }
+}
+
+/// The page and index of record `seq`; None if its page has been dropped.
+pub fn locate(pages: &TailPages, seq: u32) -> Option<(&Arc<RecordPage>, u32)> {
+    let at = pages.partition_point(|p| p.first() + p.capacity() <= seq);
+    let page = pages.get(at)?;
+    (seq >= page.first()).then(|| (page, seq - page.first()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record_page::RecordKind;
+    use strandline_base::{ColumnId, CommitTs, SqlType, Value};
+    use strandline_txn::StartWord;
+
+    #[test]
+    fn pages_grow_and_old_ones_go() {
+        let bytes = PageBytes::default();
+        let schema = StorageSchema::new([(SqlType::BigInt, Value::Null)]);
+        let tail = Tail::new(&bytes);
+        let spec = schema.column(ColumnId(0));
+        for n in 0..2000u32 {
+            let (page, i) = tail.claim(&schema);
+            page.put(i, ColumnId(0), spec, &Value::BigInt(i64::from(n)))
+                .expect("put");
+            page.set_link(i, 3, RecordKind::Update, n);
+            page.set_start(i, StartWord::committed(CommitTs(u64::from(n) + 1)));
+            assert_eq!(page.first() + i, n, "sequence numbers are dense");
+        }
+        let pages = tail.pages();
+        let (page, i) = locate(&pages, 1234).expect("live");
+        assert_eq!(
+            page.value(i, ColumnId(0), spec).expect("value"),
+            Value::BigInt(1234)
+        );
+        drop(pages);
+        tail.drop_pages_before(1500);
+        let pages = tail.pages();
+        assert!(locate(&pages, 100).is_none());
+        assert!(locate(&pages, 1500).is_some());
+        drop(pages);
+        tail.drop_pages_before(u32::MAX);
+        assert_eq!(tail.pages().len(), 1, "the page being appended to stays");
+        drop(tail);
+        assert_eq!(bytes.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn sealing_excludes_appenders() {
+        let tail = Tail::new(&PageBytes::default());
+        let guard = tail.enter().expect("open");
+        assert!(!tail.seal());
+        drop(guard);
+        assert!(tail.seal());
+        assert!(tail.enter().is_none());
+        tail.unseal();
+        assert!(tail.enter().is_some());
+    }
+}

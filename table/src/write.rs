@@ -1,0 +1,473 @@
+//! Updates, deletes and inserts of single rows \[L-Store §3.1, §3.2, §5.1.1\].
+//!
+//! The write protocol of an update or delete: enter the tail, latch the row map entry, check the
+//! newest version for a conflict, append an old-value record for columns updated for the first
+//! time, append the record, publish it as the row's head, release.
+//!
+//! Differences from the paper: a writer that meets an uncommitted version reports whom to wait for
+//! instead of aborting; the caller decides.
+
+use crate::base::{BaseBody, BaseState, UniformStart, base_value};
+use crate::lineage::Lineage;
+use crate::range::RangeVersion;
+use crate::record_page::{RecordKind, RecordPage};
+use crate::row_meta::NEVER;
+use crate::schema::StorageSchema;
+use crate::tail::{Tail, TailPages, locate};
+use crate::visibility::{RecordState, record_state, resolve};
+use std::sync::Arc;
+use strandline_base::{ColumnId, CommitTs, Result, RowId, UPDATE_ROWS, Value};
+use strandline_txn::StartWord;
+
+/// Who writes.
+#[derive(Clone, Copy, Debug)]
+pub struct Writer {
+    /// the transaction's start word
+    pub word: StartWord,
+    /// the statement's number
+    pub statement: u32,
+    /// versions committed after it are conflicts
+    pub snapshot: CommitTs,
+}
+
+/// What to do to a row.
+#[derive(Clone, Copy, Debug)]
+pub enum Change<'a> {
+    /// set these columns
+    Update(&'a [(ColumnId, Value)]),
+    /// end the row
+    Delete,
+}
+
+/// A record whose start word its transaction will stamp.
+#[derive(Clone, Debug)]
+pub enum Written {
+    /// record(s) `from..to` of a page
+    Records(Arc<RecordPage>, u32, u32),
+    /// a bulk-loaded range
+    Range(Arc<UniformStart>),
+}
+
+impl Written {
+    /// Stamps the records with their final start word.
+    pub fn stamp(&self, word: StartWord) {
+        match self {
+            Written::Records(page, from, to) => (*from..*to).for_each(|i| page.set_start(i, word)),
+            Written::Range(start) => start.store(word),
+        }
+    }
+}
+
+/// How a write ended.
+#[derive(Debug)]
+pub enum WriteOutcome {
+    /// done; the records are appended to the caller's list
+    Done,
+    /// the newest version is of a transaction that has not finished
+    Wait(StartWord),
+    /// the newest version committed after the snapshot
+    Conflict(CommitTs),
+    /// there is no such row (any more)
+    Gone,
+}
+
+/// What the newest version of a row means to a writer.
+enum Newest {
+    /// go ahead; the record to accumulate from, if there is one in the live tail
+    Free(Option<(Arc<RecordPage>, u32)>),
+    Blocked(WriteOutcome),
+}
+
+impl Lineage {
+    /// Updates or deletes `row`. Appends what must be stamped to `written`.
+    pub fn write(
+        &self,
+        row: RowId,
+        change: Change<'_>,
+        writer: &Writer,
+        written: &mut Vec<Written>,
+    ) -> Result<WriteOutcome> {
+        let ranges = self.ranges();
+        let Some(range) = ranges.get(row.range().0 as usize) else {
+            return Ok(WriteOutcome::Gone);
+        };
+        let at = row.slot() / UPDATE_ROWS;
+        loop {
+            let tail = range.ensure_tail(at, &self.shared.page_bytes);
+            let Some(_entered) = tail.enter() else {
+                std::hint::spin_loop(); // being retired: the range shows the next tail soon
+                continue;
+            };
+            // Loaded after entering: as long as this appender is inside, the tail stays in the
+            // range's versions, and what this base lacks is in the pages.
+            let version = range.load_full();
+            if !version.tails[at]
+                .as_ref()
+                .is_some_and(|t| Arc::ptr_eq(t, &tail))
+            {
+                continue;
+            }
+            return self.write_latched(&version, &tail, row, change, writer, written);
+        }
+    }
+
+    fn write_latched(
+        &self,
+        version: &RangeVersion,
+        tail: &Tail,
+        row: RowId,
+        change: Change<'_>,
+        writer: &Writer,
+        written: &mut Vec<Written>,
+    ) -> Result<WriteOutcome> {
+        let slot = row.slot() % UPDATE_ROWS;
+        let latch = tail.row_map().latch(slot);
+        let pages = Arc::clone(&tail.pages());
+        let newest = match self.newest(version, &pages, latch.head(), row, writer)? {
+            Newest::Free(newest) => newest,
+            Newest::Blocked(outcome) => return Ok(outcome),
+        };
+        let schema = self.schema();
+        let mut append = Append {
+            lineage: self,
+            tail,
+            slot: slot as u16,
+            schema,
+            writer,
+            written,
+        };
+        let mut head = latch.head();
+        if let Change::Update(set) = change {
+            let first_time = self.first_updates(version, &pages, head, row, set)?;
+            if !first_time.is_empty() {
+                head = append.old_values(&version.base, row, &first_time, head)? + 1;
+            }
+        }
+        // Cumulation is reset at the merge: what base has already is not carried on.
+        let carry = newest.filter(|(page, i)| {
+            let word = page.start(*i);
+            word.is_txn() || word.0 > version.base.merged_through().0
+        });
+        let seq = append.change(change, carry, head)?;
+        latch.publish(seq);
+        Ok(WriteOutcome::Done)
+    }
+
+    /// The transaction behind the newest version of `row`, if it is another one than `own` and has
+    /// not finished.
+    pub fn unfinished_writer(&self, row: RowId, own: StartWord) -> Result<Option<StartWord>> {
+        let ranges = self.ranges();
+        let Some(range) = ranges.get(row.range().0 as usize) else {
+            return Ok(None);
+        };
+        let version = range.load_full();
+        let anybody = Writer {
+            word: own,
+            statement: u32::MAX,
+            snapshot: CommitTs::MAX,
+        };
+        let newest = match &version.tails[row.slot() / UPDATE_ROWS] {
+            Some(tail) => {
+                let head = tail.row_map().head(row.slot() % UPDATE_ROWS);
+                self.newest(&version, &tail.pages(), head, row, &anybody)?
+            }
+            None => self.newest_in_base(&version, row, &anybody)?,
+        };
+        match newest {
+            Newest::Blocked(WriteOutcome::Wait(holder)) => Ok(Some(holder)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Finds the newest version and says whether the writer may put another on top.
+    fn newest(
+        &self,
+        version: &RangeVersion,
+        pages: &TailPages,
+        head: u32,
+        row: RowId,
+        writer: &Writer,
+    ) -> Result<Newest> {
+        let mut next = head;
+        while next != 0 {
+            let Some((page, i)) = locate(pages, next - 1) else {
+                break;
+            };
+            next = page.back(i);
+            let kind = page.slot_kind(i).1;
+            if kind == RecordKind::OldValue {
+                continue;
+            }
+            let state = record_state(page, i, writer.word, &self.shared.txns);
+            if state == RecordState::Nothing {
+                continue;
+            }
+            return Ok(match blocked(state, writer) {
+                Some(outcome) => Newest::Blocked(outcome),
+                None if kind == RecordKind::Delete => Newest::Blocked(WriteOutcome::Gone),
+                None => Newest::Free(Some((page.clone(), i))),
+            });
+        }
+        self.newest_in_base(version, row, writer)
+    }
+
+    fn newest_in_base(
+        &self,
+        version: &RangeVersion,
+        row: RowId,
+        writer: &Writer,
+    ) -> Result<Newest> {
+        let txns = &self.shared.txns;
+        let state = match &version.base.body {
+            BaseBody::Insert(rows) => match rows.existing_page(row.slot()) {
+                Some((page, i)) => record_state(page, i, writer.word, txns),
+                None => RecordState::Nothing,
+            },
+            BaseBody::Chunks(chunks) if row.slot() >= chunks.rows as usize => RecordState::Nothing,
+            BaseBody::Chunks(chunks) => match &chunks.meta {
+                None => resolve(|| chunks.start.load(), writer.word, txns),
+                Some(meta) => {
+                    let meta = meta.load()?;
+                    let newest = meta.starts[row.slot()].max(meta.last_updated(row.slot()));
+                    if meta.starts[row.slot()] == NEVER {
+                        RecordState::Nothing
+                    } else if meta.deleted.get(row.slot()) && newest <= writer.snapshot.0 {
+                        RecordState::Nothing
+                    } else {
+                        RecordState::Committed(CommitTs(newest))
+                    }
+                }
+            },
+        };
+        if state == RecordState::Nothing {
+            return Ok(Newest::Blocked(WriteOutcome::Gone));
+        }
+        Ok(blocked(state, writer).map_or(Newest::Free(None), Newest::Blocked))
+    }
+
+    /// The columns of `set` that neither the chain nor base's bits show as updated.
+    fn first_updates(
+        &self,
+        version: &RangeVersion,
+        pages: &TailPages,
+        head: u32,
+        row: RowId,
+        set: &[(ColumnId, Value)],
+    ) -> Result<Vec<ColumnId>> {
+        let mut missing: Vec<ColumnId> = set.iter().map(|(column, _)| *column).collect();
+        let mut next = head;
+        while next != 0 && !missing.is_empty() {
+            let Some((page, i)) = locate(pages, next - 1) else {
+                break;
+            };
+            next = page.back(i);
+            // An old-value record counts also if the update after it was aborted; an aborted
+            // update does not.
+            if page.start(i) != StartWord::ABORTED {
+                missing.retain(|column| !page.has(i, *column));
+            }
+        }
+        if !missing.is_empty()
+            && let BaseBody::Chunks(chunks) = &version.base.body
+            && let Some(meta) = &chunks.meta
+        {
+            let meta = meta.load()?;
+            missing.retain(|column| !meta.was_updated(row.slot(), *column));
+        }
+        Ok(missing)
+    }
+
+    /// Inserts one row; `values` by column id, all columns of the current schema.
+    pub fn insert(
+        &self,
+        values: &[Value],
+        writer: &Writer,
+        written: &mut Vec<Written>,
+    ) -> Result<RowId> {
+        let mut full = None;
+        loop {
+            let open = self.open_range(full);
+            let Some(slots) = open.rows.claim(1) else {
+                full = Some(open.no);
+                continue;
+            };
+            let row = RowId::new(open.no, slots.start as u16);
+            let (page, i) = open.rows.page(slots.start as usize);
+            for (column, spec) in open.rows.schema().iter() {
+                let value = values.get(column.0 as usize).unwrap_or(&Value::Null);
+                page.put(i, column, spec, value)?;
+            }
+            page.set_statement(i, writer.statement);
+            page.set_start(i, writer.word);
+            written.push(Written::Records(page.clone(), i, i + 1));
+            return Ok(row);
+        }
+    }
+
+    /// Recovery: puts an inserted row back into its slot.
+    pub fn restore_insert(
+        &self,
+        row: RowId,
+        values: &[(ColumnId, Value)],
+        ts: CommitTs,
+    ) -> Result<()> {
+        let range = self.ensure_range(row.range());
+        let version = range.load_full();
+        let BaseBody::Insert(rows) = &version.base.body else {
+            return Ok(()); // merged into chunks since
+        };
+        rows.claim_through(row.slot() as u32);
+        let (page, i) = rows.page(row.slot());
+        if page.start(i) != StartWord::UNPUBLISHED {
+            return Ok(()); // a run and the log may both have it
+        }
+        for (column, value) in values {
+            if (column.0 as usize) < rows.schema().len() {
+                page.put(i, *column, rows.schema().column(*column), value)?;
+            }
+        }
+        page.set_start(i, StartWord::committed(ts));
+        Ok(())
+    }
+
+    /// Recovery: puts a committed change that a run holds back into the tail. Unlike a replay of
+    /// the log it never writes old values: the run has them.
+    pub fn restore_change(&self, row: RowId, change: Change<'_>, ts: CommitTs) -> Result<()> {
+        let range = self.ensure_range(row.range());
+        let tail = range.ensure_tail(row.slot() / UPDATE_ROWS, &self.shared.page_bytes);
+        let latch = tail.row_map().latch(row.slot() % UPDATE_ROWS);
+        let writer = Writer {
+            word: StartWord::committed(ts),
+            statement: 0,
+            snapshot: CommitTs::MAX,
+        };
+        let mut append = Append {
+            lineage: self,
+            tail: &tail,
+            slot: (row.slot() % UPDATE_ROWS) as u16,
+            schema: self.schema(),
+            writer: &writer,
+            written: &mut Vec::new(),
+        };
+        let seq = append.change(change, None, latch.head())?;
+        latch.publish(seq);
+        Ok(())
+    }
+}
+
+fn blocked(state: RecordState, writer: &Writer) -> Option<WriteOutcome> {
+    match state {
+        RecordState::InProgress(word) => Some(WriteOutcome::Wait(word)),
+        RecordState::Committed(ts) if ts > writer.snapshot => Some(WriteOutcome::Conflict(ts)),
+        RecordState::Committed(_) | RecordState::Own | RecordState::Nothing => None,
+    }
+}
+
+/// Appends the records of one change; the row's latch is held.
+struct Append<'a> {
+    lineage: &'a Lineage,
+    tail: &'a Tail,
+    slot: u16,
+    schema: Arc<StorageSchema>,
+    writer: &'a Writer,
+    written: &'a mut Vec<Written>,
+}
+
+impl Append<'_> {
+    /// The old-value record of `columns`: base's values under the row's original start word.
+    fn old_values(
+        &mut self,
+        base: &BaseState,
+        row: RowId,
+        columns: &[ColumnId],
+        back: u32,
+    ) -> Result<u32> {
+        let (start, statement) = base_start(base, row.slot())?;
+        let (page, i) = self.tail.claim(&self.schema);
+        for &column in columns {
+            let spec = self.schema.column(column);
+            let value = base_value(base, row.slot(), column, spec)?;
+            page.put(i, column, spec, &value)?;
+        }
+        page.set_link(i, self.slot, RecordKind::OldValue, back);
+        page.set_statement(i, statement);
+        let seq = page.first() + i;
+        if start.is_txn() {
+            self.old_value_of_unstamped(base, row, &page, i, start);
+        } else {
+            page.set_start(i, start);
+        }
+        Ok(seq)
+    }
+
+    /// The row's own start word may be stamped at any moment: copy it until the copy agrees.
+    fn old_value_of_unstamped(
+        &mut self,
+        base: &BaseState,
+        row: RowId,
+        page: &Arc<RecordPage>,
+        i: u32,
+        start: StartWord,
+    ) {
+        if start == self.writer.word {
+            page.set_start(i, start);
+            self.written.push(Written::Records(page.clone(), i, i + 1));
+            return;
+        }
+        // Committed but not yet stamped by its transaction: write what it will be stamped with.
+        let load = || base_start(base, row.slot()).map_or(StartWord::ABORTED, |(word, _)| word);
+        let word = match resolve(load, self.writer.word, &self.lineage.shared.txns) {
+            RecordState::Committed(ts) => StartWord::committed(ts),
+            RecordState::Own | RecordState::Nothing | RecordState::InProgress(_) => {
+                StartWord::ABORTED
+            }
+        };
+        page.set_start(i, word);
+    }
+
+    fn change(
+        &mut self,
+        change: Change<'_>,
+        carry: Option<(Arc<RecordPage>, u32)>,
+        back: u32,
+    ) -> Result<u32> {
+        let (page, i) = self.tail.claim(&self.schema);
+        let kind = match change {
+            Change::Update(set) => {
+                for (column, value) in set {
+                    page.put(i, *column, self.schema.column(*column), value)?;
+                }
+                if let Some((from, j)) = carry {
+                    for column in from.columns_of(j) {
+                        if !page.has(i, column) {
+                            let spec = self.schema.column(column);
+                            page.copy_cell(i, column, spec, &from, j)?;
+                        }
+                    }
+                }
+                RecordKind::Update
+            }
+            Change::Delete => RecordKind::Delete,
+        };
+        page.set_link(i, self.slot, kind, back);
+        page.set_statement(i, self.writer.statement);
+        page.set_start(i, self.writer.word);
+        let seq = page.first() + i;
+        self.written.push(Written::Records(page, i, i + 1));
+        Ok(seq)
+    }
+}
+
+/// The start word of a row in base, and the statement that inserted it.
+fn base_start(base: &BaseState, slot: usize) -> Result<(StartWord, u32)> {
+    Ok(match &base.body {
+        BaseBody::Insert(rows) => match rows.existing_page(slot) {
+            Some((page, i)) => (page.start(i), page.statement(i)),
+            None => (StartWord::ABORTED, 0),
+        },
+        BaseBody::Chunks(chunks) => match &chunks.meta {
+            Some(meta) => (StartWord(meta.load()?.starts[slot]), 0),
+            None => (chunks.start.load(), chunks.start.statement),
+        },
+    })
+}
