@@ -116,10 +116,6 @@ impl BulkInsert {
         if self.encoding.len() >= self.workers {
             self.finish_one()?;
         }
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "encoders of one load, joined before it ends"
-        )]
         let thread = std::thread::Builder::new()
             .name("strandline-load".into())
             .spawn(move || {

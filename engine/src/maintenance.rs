@@ -384,10 +384,6 @@ impl Db {
     pub(crate) fn start_maintenance(self: &Arc<Self>) -> Result<()> {
         let db = Arc::downgrade(self);
         let maintenance = self.maintenance.clone();
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "the one maintenance thread of a database"
-        )]
         let thread = std::thread::Builder::new()
             .name("strandline-maintenance".into())
             .spawn(move || {

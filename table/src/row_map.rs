@@ -11,7 +11,7 @@
 //! 3. A latch is held for the time of one append, never over a wait.
 //!
 //! Differences from the paper: the map exists only for update ranges that have a live tail, in
-//! groups of 64 rows allocated on first use; it is memory-only and rebuilt from the log and the runs.
+//! groups of 64 rows allocated on first use; it is memory-only and rebuilt from log and runs.
 
 use strandline_base::UPDATE_ROWS;
 use strandline_base::sync::{AtomicU32, OnceLock, Ordering};

@@ -1,1 +1,1 @@
-
+//! Edits, generations, damage.

@@ -1,1 +1,1 @@
-
+//! Chunks of every type and codec, and damaged ones.

@@ -1,3 +1,5 @@
+//! Values of every type through every representation.
+
 use super::*;
 
 fn samples() -> Vec<(SqlType, Vec<Value>)> {
