@@ -366,9 +366,8 @@ fn replay_error_and_wrong_settings_are_returned() {
 fn recycled_segments_keep_the_directory_small_and_show_nothing_stale() {
     let disk = SimDisk::new(8);
     let log = create(&disk).unwrap();
-    let mut last = Lsn(0);
     for i in 0..400u32 {
-        last = commit(&log, &[i as u8; 500]).unwrap();
+        let last = commit(&log, &[i as u8; 500]).unwrap();
         if i % 10 == 0 {
             log.cut_before(last).unwrap();
             let (_, found) = open_from(&disk.after_crash(u64::from(i)), last, last).unwrap();
@@ -379,7 +378,7 @@ fn recycled_segments_keep_the_directory_small_and_show_nothing_stale() {
     assert!(segments.len() <= 2 + SPARE_SEGMENTS_MAX, "{segments:?}");
     let before = disk.used_bytes();
     for i in 0..200u32 {
-        last = commit(&log, &[i as u8; 500]).unwrap();
+        let last = commit(&log, &[i as u8; 500]).unwrap();
         log.cut_before(last).unwrap();
     }
     assert!(
