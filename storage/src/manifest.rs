@@ -18,7 +18,8 @@
 //!
 //! # Creation
 //! Generation 0 in the superblock marks a directory in creation. The switch to generation 1 is
-//! the moment the database exists; whatever an earlier attempt left is removed before.
+//! the moment the database exists; whatever an earlier attempt left is removed before. `create`
+//! returns, and `open` lets the database be used, only when no slot says generation 0 any more.
 
 mod superblock;
 
@@ -106,7 +107,7 @@ impl Manifest {
             other => other?,
         };
         match content {
-            Content::Valid(slot) => Ok(slot.generation > 0),
+            Content::Valid { slot, .. } => Ok(slot.generation > 0),
             Content::Unfinished => Ok(others().next().is_some()),
             Content::Damaged => Ok(true),
             Content::Foreign if others().any(|name| ours(&name)) => Ok(true),
@@ -129,13 +130,12 @@ impl Manifest {
         let superblock = superblock::create(&*device, database_id)?;
         let log = create_log()?;
         let state = write_generation(&*device, database_id, 1, snapshot)?;
-        superblock::write(
-            &*superblock,
-            Slot {
-                generation: 1,
-                database_id,
-            },
-        )?;
+        let slot = Slot {
+            generation: 1,
+            database_id,
+        };
+        superblock::switch(&*superblock, slot)?;
+        superblock::complete(&*superblock, slot)?;
         let state = Mutex::new(state);
         Ok((
             Self {
@@ -154,11 +154,7 @@ impl Manifest {
     /// 0A000 naming both versions if the format is newer; XX001 with file and offset for damage.
     pub fn open(device: Arc<dyn Device>) -> Result<(Self, Vec<Vec<u8>>)> {
         let superblock = device.open(SUPERBLOCK_FILE)?;
-        let Content::Valid(Slot {
-            generation,
-            database_id,
-        }) = superblock::read(&*superblock)?
-        else {
+        let Content::Valid { slot, complete } = superblock::read(&*superblock)? else {
             return Err(Error::corrupt(
                 format!(
                     "\"{}\": \"{SUPERBLOCK_FILE}\" at offset 0",
@@ -167,6 +163,10 @@ impl Manifest {
                 "both slots are damaged",
             ));
         };
+        let Slot {
+            generation,
+            database_id,
+        } = slot;
         let names = device.list()?;
         let name = manifest_name(generation);
         if !names.contains(&name) {
@@ -184,7 +184,12 @@ impl Manifest {
             device.remove(other)?;
         }
         device.sync_directory()?;
-        superblock.sync()?;
+        if complete {
+            superblock.sync()?;
+        } else {
+            superblock::switch(&*superblock, slot)?;
+            superblock::complete(&*superblock, slot)?;
+        }
         let state = Mutex::new(state);
         Ok((
             Self {
@@ -258,17 +263,18 @@ impl Manifest {
             generation,
             database_id: self.database_id,
         };
-        if let Err(cause) = superblock::write(&*self.superblock, slot) {
+        if let Err(cause) = superblock::switch(&*self.superblock, slot) {
             return Err(state.fail(&cause));
         }
         let old = manifest_name(state.generation);
         *state = next;
-        let removed = self
-            .device
-            .remove(&old)
-            .and_then(|()| self.device.sync_directory());
+        let finished = (|| {
+            self.device.remove(&old)?;
+            self.device.sync_directory()?;
+            superblock::complete(&*self.superblock, slot)
+        })();
         // Invariant 4: without it a later edit must not be acknowledged.
-        removed.map_err(|cause| state.fail(&cause))
+        finished.map_err(|cause| state.fail(&cause))
     }
 
     /// Name and length in bytes of the manifest file in force, for inspection.

@@ -1,9 +1,12 @@
 //! The superblock: the one place that says which manifest file is the database.
 //!
-//! Two slots of 4 KiB; generation g is written to slot g mod 2, so that the current one is never
-//! overwritten. The valid slot with the highest generation counts. Generation 0 is written first
-//! of all when a database is created and means "not finished": such a directory may be created
-//! anew, while a directory that lost its superblock is never taken for an empty one.
+//! Two slots of 4 KiB with the same content, written one after the other (slot g mod 2 first), so
+//! that a crash or damage leaves one of them. The valid slot with the highest generation counts;
+//! [`switch`] writes the first slot, which is the moment of change, [`complete`] the second.
+//!
+//! Generation 0 is written first of all when a database is created and means "not finished": such
+//! a directory may be created anew, while a directory that lost its superblock is never taken for
+//! an empty one. A database is used only after both slots hold a later generation.
 
 use std::sync::Arc;
 
@@ -60,8 +63,8 @@ impl Slot {
 
 /// What a superblock file holds.
 pub(super) enum Content {
-    /// The slot in force.
-    Valid(Slot),
+    /// The slot in force, and whether the other one holds the same.
+    Valid { slot: Slot, complete: bool },
     /// Nothing but zeros and unfinished writes of a first slot.
     Unfinished,
     /// Slots that were once written and are damaged.
@@ -79,13 +82,14 @@ pub(super) fn read(file: &dyn File) -> Result<Content> {
     let mut bytes = vec![0; len as usize];
     file.read_exact_at(&mut bytes, 0)?;
     bytes.resize(2 * SLOT_BYTES, 0);
-    let slots = bytes.chunks_exact(SLOT_BYTES);
-    let newest = slots
+    let slots: Vec<_> = bytes
+        .chunks_exact(SLOT_BYTES)
         .filter_map(Slot::decode)
-        .max_by_key(|(_, slot)| slot.generation);
-    if let Some((version, slot)) = newest {
+        .collect();
+    if let Some(&(version, slot)) = slots.iter().max_by_key(|(_, slot)| slot.generation) {
         refuse_newer(SUPERBLOCK_FILE, version, MANIFEST_FORMAT_VERSION)?;
-        return Ok(Content::Valid(slot));
+        let complete = slots.len() == 2 && slots.iter().all(|(_, other)| *other == slot);
+        return Ok(Content::Valid { slot, complete });
     }
     let (first, second) = bytes.split_at(SLOT_BYTES);
     if first
@@ -108,7 +112,7 @@ pub(super) fn read(file: &dyn File) -> Result<Content> {
 pub(super) fn create(device: &dyn Device, database_id: u128) -> Result<Arc<dyn File>> {
     let file = device.create(SUPERBLOCK_FILE)?;
     file.set_len(2 * SLOT_BYTES as u64)?;
-    write(
+    switch(
         &*file,
         Slot {
             generation: 0,
@@ -119,10 +123,18 @@ pub(super) fn create(device: &dyn Device, database_id: u128) -> Result<Arc<dyn F
     Ok(file)
 }
 
-/// Writes `slot` over the slot that is not in force; durable on return.
-pub(super) fn write(file: &dyn File, slot: Slot) -> Result<()> {
-    let at = (slot.generation % 2) * SLOT_BYTES as u64;
-    file.write_all_at(&slot.encode(), at)?;
+/// Puts `slot` in force by writing it to the first of its two places; durable on return.
+pub(super) fn switch(file: &dyn File, slot: Slot) -> Result<()> {
+    write_at(file, slot, slot.generation % 2)
+}
+
+/// Writes the slot in force to the second place as well; durable on return.
+pub(super) fn complete(file: &dyn File, slot: Slot) -> Result<()> {
+    write_at(file, slot, (slot.generation + 1) % 2)
+}
+
+fn write_at(file: &dyn File, slot: Slot, index: u64) -> Result<()> {
+    file.write_all_at(&slot.encode(), index * SLOT_BYTES as u64)?;
     file.sync()
 }
 
