@@ -8,6 +8,7 @@
 //! | `banned` | no raw clocks, threads, randomness or files outside the places that own them |
 //! | `unsafe` | nowhere |
 //! | `unfinished` | no `todo!`, no to-do comment without an issue number |
+//! | `glossary` | the names that GLOSSARY.md gives exist |
 //! | `header` | every file opens with a `//!` comment |
 //! | `ascii` | code is ASCII; strings and comments are free |
 //! | `width` | 100 columns |
@@ -16,6 +17,7 @@
 //! longer needed is a violation itself, so the tables only shrink.
 
 mod banned;
+mod glossary;
 mod layers;
 mod lengths;
 mod lexer;
@@ -94,6 +96,7 @@ fn check_with(root: &Path, exceptions: &[banned::Exception]) -> io::Result<Repor
             files.push(SourceFile::new(&path, &read(&path)?));
         }
     }
+    violations.extend(glossary::check(&read("GLOSSARY.md")?, &files));
     let mut report = check_sources(files, exceptions, &read("xtask/ratchet.txt")?);
     report.violations.append(&mut violations);
     report.violations.sort();

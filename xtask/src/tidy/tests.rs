@@ -29,6 +29,7 @@ const GOOD: &[(&str, &str)] = &[
         "xtask (may see all; nothing sees them)\nDirection: base \u{2190} sql.\n",
     ),
     ("Cargo.toml", "[workspace]\nmembers = [\"base\", \"sql\"]\n"),
+    ("GLOSSARY.md", "| code |\n|---|\n| `model` |\n"),
     ("base/Cargo.toml", "[package]\nname = \"strandline-base\"\n"),
     ("base/src/lib.rs", "//! Base.\n#[cfg(test)]\nmod model;\n"),
     (
