@@ -4,7 +4,7 @@
 //! version looks again and applies to that one, as PostgreSQL does.
 
 use crate::catalog::TableDef;
-use crate::statement::{OnInvisibleDuplicate, Statement, find_key};
+use crate::statement::{OnInvisibleDuplicate, Statement, find_key, key_index};
 use crate::store::Store;
 use std::sync::Arc;
 use strandline_base::{ColumnId, ErrorKind, Result, RowId, Value};
@@ -24,14 +24,31 @@ impl Statement {
     ) -> Result<bool> {
         let store = self.transaction().db().store(table.storage)?;
         let key_columns = &table.keys[key].columns;
-        let Some(row) = find_key(&store, key_columns, key_values, self.visibility())? else {
+        let Some(hash) = Store::key_hash(key_values) else {
             return Ok(false);
         };
-        let from = out.len();
-        out.resize(from + columns.len(), Value::Null);
-        store
-            .lineage
-            .read(row, self.visibility(), columns, &mut out[from..])
+        let mut rows = Vec::new();
+        key_index(&store, key_columns)?
+            .index
+            .lookup(hash, &mut rows);
+        // One walk reads the key, to compare, and what was asked for.
+        let (from, parts) = (out.len(), key_columns.len());
+        let mut wanted = Vec::with_capacity(parts + columns.len());
+        wanted.extend_from_slice(key_columns);
+        wanted.extend_from_slice(columns);
+        out.resize(from + wanted.len(), Value::Null);
+        for row in rows {
+            if store
+                .lineage
+                .read(row, self.visibility(), &wanted, &mut out[from..])?
+                && out[from..from + parts] == *key_values
+            {
+                out.drain(from..from + parts);
+                return Ok(true);
+            }
+        }
+        out.truncate(from);
+        Ok(false)
     }
 
     /// Inserts one full row in column order. Keys are checked before it returns.

@@ -53,6 +53,8 @@ pub(crate) struct TxnState {
     catalog_changed: bool,
     /// the snapshot of the whole transaction under snapshot isolation
     snapshot: Option<SnapshotGuard>,
+    /// the newest statement's snapshot under read committed
+    latest: Option<SnapshotGuard>,
     ended: bool,
 }
 
@@ -89,6 +91,7 @@ impl Transaction {
             catalog,
             catalog_changed: false,
             snapshot,
+            latest: None,
             ended: false,
         };
         Ok(Arc::new(Self {
@@ -246,9 +249,16 @@ impl Transaction {
             return Err(ended());
         }
         state.statement += 1;
-        let snapshot = match &state.snapshot {
-            Some(snapshot) => snapshot.clone(),
-            None => self.db.txns().snapshot(None)?,
+        let stable = self.db.stable();
+        let snapshot = match (&state.snapshot, &state.latest) {
+            (Some(snapshot), _) => snapshot.clone(),
+            // Nothing has committed since the last statement: its snapshot is the newest still.
+            (None, Some(latest)) if latest.ts() == stable => latest.clone(),
+            _ => {
+                let snapshot = self.db.txns().snapshot(None)?;
+                state.latest = Some(snapshot.clone());
+                snapshot
+            }
         };
         if state.snapshot.is_none() && !state.catalog_changed {
             state.catalog = self.db.catalog();
@@ -404,6 +414,7 @@ impl Transaction {
     fn finish(&self, state: &mut TxnState, slot: Option<TxnSlot>) {
         state.ended = true;
         state.snapshot = None;
+        state.latest = None;
         state.written = Vec::new();
         state.entries = Vec::new();
         state.files = Vec::new();

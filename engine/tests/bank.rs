@@ -21,7 +21,12 @@ fn open(device: &Arc<MemoryDevice>) -> Arc<Db> {
         ..Settings::default()
     };
     let clock = Arc::new(SystemClock);
-    Db::open(DbOptions { device: device.clone(), clock, settings }).expect("open")
+    Db::open(DbOptions {
+        device: device.clone(),
+        clock,
+        settings,
+    })
+    .expect("open")
 }
 
 fn read(statement: &Statement, table: &Arc<TableDef>, key: i64) -> i64 {
@@ -49,7 +54,10 @@ fn transfer(db: &Arc<Db>, table: &Arc<TableDef>, rng: &mut Rng) -> bool {
     let amount = rng.below(50) as i64;
     for (account, change) in [(from, -amount), (to, amount)] {
         let statement = txn.begin_statement().expect("statement");
-        let set = [(ColumnId(1), Value::BigInt(read(&statement, table, account) + change))];
+        let set = [(
+            ColumnId(1),
+            Value::BigInt(read(&statement, table, account) + change),
+        )];
         match statement.point_update(table, 0, &[Value::BigInt(account)], &set) {
             Ok(found) => assert!(found),
             Err(e) => {
@@ -71,7 +79,10 @@ fn transfer(db: &Arc<Db>, table: &Arc<TableDef>, rng: &mut Rng) -> bool {
 fn total(scan: &TableScan) -> i64 {
     let state = scan_all(scan);
     assert_eq!(state.len() as i64, ACCOUNTS);
-    state.values().map(|(balance, _)| balance.expect("not null")).sum()
+    state
+        .values()
+        .map(|(balance, _)| balance.expect("not null"))
+        .sum()
 }
 
 #[test]
@@ -81,8 +92,12 @@ fn every_snapshot_sees_the_same_total() {
     let (table, _) = create_table(&db, HistoryPolicy::Forever);
     let txn = db.begin(TxnOptions::default()).expect("begin");
     let statement = txn.begin_statement().expect("statement");
-    let rows: Vec<_> = (0..ACCOUNTS).map(|k| (k, Some(1000), String::new())).collect();
-    statement.insert(&table, &batch(&rows), OnInvisibleDuplicate::Violation).expect("insert");
+    let rows: Vec<_> = (0..ACCOUNTS)
+        .map(|k| (k, Some(1000), String::new()))
+        .collect();
+    statement
+        .insert(&table, &batch(&rows), OnInvisibleDuplicate::Violation)
+        .expect("insert");
     statement.finish().expect("finish");
     let start = txn.commit().expect("commit");
     drop((statement, txn));
@@ -128,5 +143,9 @@ fn every_snapshot_sees_the_same_total() {
     let table = db.catalog().table("public", "t").expect("table").clone();
     let txn = db.begin(TxnOptions::default()).expect("begin");
     let statement = txn.begin_statement().expect("statement");
-    assert_eq!(total(&statement.scan(&table, request()).expect("scan")), TOTAL, "reopened");
+    assert_eq!(
+        total(&statement.scan(&table, request()).expect("scan")),
+        TOTAL,
+        "reopened"
+    );
 }

@@ -21,14 +21,15 @@ use std::sync::Arc;
 use strandline_base::{ColumnId, RangeNo, Result, RowId, UPDATE_ROWS, Value};
 use strandline_txn::Visibility;
 
-/// Where a patch's value is.
+/// Where a patch's value is: record `index` of page `page` of the fold, or, if `page` is
+/// [`HISTORY`], value `index` of the fold's history values.
 #[derive(Clone, Copy, Debug)]
-enum Source {
-    /// record `index` of page `page` of the fold
-    Page { page: u32, index: u32 },
-    /// value `index` of the fold's history values
-    History { index: u32 },
+struct Source {
+    page: u32,
+    index: u32,
 }
+
+const HISTORY: u32 = u32::MAX;
 
 /// A range as a snapshot sees it, relative to its base.
 pub struct Fold {
@@ -55,11 +56,9 @@ impl Fold {
         spec: &'a StorageColumn,
     ) -> impl ExactSizeIterator<Item = (usize, Cell<'a>)> {
         self.patches[at].iter().map(move |&(slot, source)| {
-            let cell = match source {
-                Source::Page { page, index } => {
-                    self.pages[page as usize].cell(index, self.columns[at])
-                }
-                Source::History { index } => cell_of(spec, &self.history_values[index as usize]),
+            let cell = match source.page {
+                HISTORY => cell_of(spec, &self.history_values[source.index as usize]),
+                page => self.pages[page as usize].cell(source.index, self.columns[at]),
             };
             (usize::from(slot), cell)
         })
@@ -149,6 +148,9 @@ impl Folding<'_> {
                         return Ok(());
                     }
                 }
+                Some(meta) if chunks.is_settled_at(v.ts) => {
+                    self.fold.visible = Some(meta.load()?.deleted.inverted(rows));
+                }
                 Some(meta) => {
                     let meta = meta.load()?;
                     let mut visible = RowBits::new(rows);
@@ -186,31 +188,46 @@ impl Folding<'_> {
 
     fn tail(&mut self, first_slot: usize, tail: &Tail) {
         let pages = tail.pages();
+        let mut wanted = Vec::with_capacity(self.columns.len());
         for page in pages.iter().rev() {
-            let mut page_no = None;
-            for i in (0..page.claimed()).rev() {
-                if !sees_record(page, i, self.visibility, &self.lineage.shared.txns) {
-                    continue;
-                }
-                self.fold.records += 1;
-                let (slot, kind) = page.slot_kind(i);
-                let slot = first_slot + usize::from(slot);
-                if kind == RecordKind::Delete {
-                    self.delete(slot);
-                    continue;
-                }
-                for at in 0..self.columns.len() {
-                    if page.has(i, self.columns[at]) && !self.set_seen(at, slot) {
-                        let page_no = *page_no.get_or_insert_with(|| {
-                            self.fold.pages.push(page.clone());
-                            self.fold.pages.len() as u32 - 1
-                        });
-                        let source = Source::Page {
-                            page: page_no,
-                            index: i,
-                        };
-                        self.fold.patches[at].push((slot as u16, source));
-                    }
+            wanted.clear();
+            wanted.extend((0..self.columns.len()).filter(|at| page.has_cells(self.columns[*at])));
+            if !wanted.is_empty() || page.has_deletes() {
+                self.page(first_slot, page, &wanted);
+            }
+        }
+    }
+
+    /// Visits the records of one page, newest first. `wanted`: the positions of the columns that
+    /// the page has any value of.
+    fn page(&mut self, first_slot: usize, page: &Arc<RecordPage>, wanted: &[usize]) {
+        let page_no = self.fold.pages.len() as u32;
+        self.fold.pages.push(page.clone());
+        let rows = self.fold.rows;
+        if !wanted.is_empty() && self.seen.is_empty() {
+            self.seen = vec![RowBits::new(rows); self.columns.len()];
+        }
+        for i in (0..page.claimed()).rev() {
+            if !sees_record(page, i, self.visibility, &self.lineage.shared.txns) {
+                continue;
+            }
+            self.fold.records += 1;
+            let (slot, kind) = page.slot_kind(i);
+            let slot = first_slot + usize::from(slot);
+            if slot >= rows {
+                continue; // a row newer than this fold's base
+            }
+            if kind == RecordKind::Delete {
+                self.delete(slot);
+                continue;
+            }
+            for &at in wanted {
+                if page.has(i, self.columns[at]) && !self.seen[at].set(slot) {
+                    let source = Source {
+                        page: page_no,
+                        index: i,
+                    };
+                    self.fold.patches[at].push((slot as u16, source));
                 }
             }
         }
@@ -263,7 +280,11 @@ impl Folding<'_> {
                 if !self.set_seen(at, slot) {
                     let index = self.fold.history_values.len() as u32;
                     self.fold.history_values.push(value);
-                    self.fold.patches[at].push((slot as u16, Source::History { index }));
+                    let source = Source {
+                        page: HISTORY,
+                        index,
+                    };
+                    self.fold.patches[at].push((slot as u16, source));
                 }
             }
         }

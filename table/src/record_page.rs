@@ -20,7 +20,7 @@ use crate::schema::{StorageColumn, StorageSchema};
 use crate::types::{Physical, value_of_bytes, value_of_wide, value_of_word, wide_of, word_of};
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use strandline_base::{ColumnId, Error, Result, Value};
 use strandline_txn::StartWord;
 
@@ -47,6 +47,7 @@ pub struct RecordPage {
     capacity: u32,
     columns_max: u32,
     claimed: AtomicU32,
+    has_deletes: AtomicBool,
     start: Box<[AtomicU64]>,
     statement: Box<[AtomicU32]>,
     /// slot in the update range (low 16 bits) and kind; empty for insert pages
@@ -110,6 +111,7 @@ impl RecordPage {
             capacity,
             columns_max: schema.len() as u32,
             claimed: AtomicU32::new(0),
+            has_deletes: AtomicBool::new(false),
             start: zeros64(n),
             statement: zeros32(n),
             slot_kind: zeros32(tail_n),
@@ -178,9 +180,22 @@ impl RecordPage {
     }
     /// Sets slot, kind and back pointer (previous sequence number + 1, or 0) of a tail record.
     pub fn set_link(&self, i: u32, slot: u16, kind: RecordKind, back: u32) {
+        if kind == RecordKind::Delete {
+            self.has_deletes.store(true, Ordering::Relaxed);
+        }
         let kind = (kind as u32) << KIND_SHIFT;
         self.slot_kind[i as usize].store(u32::from(slot) | kind, Ordering::Relaxed);
         self.back[i as usize].store(back, Ordering::Relaxed);
+    }
+    /// Whether some record is a delete. A reader that sees the record published sees this as well.
+    pub fn has_deletes(&self) -> bool {
+        self.has_deletes.load(Ordering::Relaxed)
+    }
+    /// Whether some record has a value of `column`, likewise.
+    pub fn has_cells(&self, column: ColumnId) -> bool {
+        self.columns
+            .get(column.0 as usize)
+            .is_some_and(|cells| cells.get().is_some())
     }
     /// The slot (in the update range) and kind of a tail record.
     pub fn slot_kind(&self, i: u32) -> (u16, RecordKind) {

@@ -28,6 +28,14 @@ impl RowBits {
         }
         bits
     }
+    /// The first `rows` bits, each the opposite of here.
+    pub fn inverted(&self, rows: usize) -> Self {
+        let mut bits = Self::all(rows);
+        for (word, here) in bits.0.iter_mut().zip(&self.0) {
+            *word &= !here;
+        }
+        bits
+    }
     /// Clears bit `row`.
     pub fn clear(&mut self, row: usize) {
         self.0[row / 64] &= !(1 << (row % 64));
