@@ -283,14 +283,19 @@ impl ChunkFooter {
             out.extend_from_slice(&self.bounds[place.bounds_at as usize..end]);
         }
         out.put_bytes(&self.shared);
+        Self::sealed(out, identity)
+    }
+
+    /// Appends the trailer to a footer's bytes.
+    pub(super) fn sealed(mut footer: Vec<u8>, identity: u64) -> Vec<u8> {
         let (len, crc) = (
-            out.len() as u32,
-            checksum(&[identity, FOOTER_IDENTITY], &out),
+            footer.len(),
+            checksum(&[identity, FOOTER_IDENTITY], &footer),
         );
-        out.put_u32(len);
-        out.put_u32(crc);
-        out.put_u32(MAGIC);
-        out
+        footer.put_u32(len as u32);
+        footer.put_u32(crc);
+        footer.put_u32(MAGIC);
+        footer
     }
 
     /// How many bytes at the end of a chunk [`ChunkFooter::decode`] needs, from the chunk's last
@@ -413,5 +418,23 @@ fn storage_code(t: SqlType) -> u8 {
         DataType::Interval(_) => 14,
         DataType::FixedSizeBinary(_) => 15,
         other => unreachable!("no SQL type maps to {other}"),
+    }
+}
+
+#[cfg(test)]
+impl ChunkFooter {
+    /// A footer that says that block `block` has other bytes; the blocks after it are lost.
+    pub(super) fn with_block(&self, block: usize, len: u32, crc: u32) -> Self {
+        let mut footer = self.clone();
+        (footer.blocks[block].len, footer.blocks[block].crc) = (len, crc);
+        footer
+    }
+
+    /// A footer with another shared part.
+    pub(super) fn with_shared(&self, shared: Vec<u8>) -> Self {
+        Self {
+            shared,
+            ..self.clone()
+        }
     }
 }

@@ -136,14 +136,6 @@ impl<T: NativePType> Values<T> {
         &mut self.builder.values_mut()[start..]
     }
 
-    /// Appends plain values.
-    pub fn append_slice(&mut self, values: impl ExactSizeIterator<Item = T>) {
-        let slice = self.append_constant(values.len(), T::default());
-        for (to, value) in slice.iter_mut().zip(values) {
-            *to = value;
-        }
-    }
-
     /// The values decoded so far.
     pub fn values(&self) -> &[T] {
         self.builder.values()

@@ -1,156 +1,184 @@
-//! stub until the real one lands
-use std::sync::Arc;
-use strandline_base::bytes::*;
-use strandline_base::*;
-use strandline_device::Device;
+//! Update runs: files of committed tail records sorted by row id, on the fast tier.
+//!
+//! A checkpoint writes the committed records that are in no run yet; recovery reads them back
+//! into tails, and readers find in runs the versions that the base no longer holds. A run is
+//! written once, sequentially, and read by range of row ids, as MaSM's materialized sorted runs
+//! are \[MaSM §3.1–3.2\]; ordering the records of one row newest first is L-Store's layout of
+//! historic tail records \[L-Store §4.3\].
+//!
+//! A file is a header, blocks of about 32 KiB, and an index with every block's first row id,
+//! length and checksum. The index (the papers' run index) stays in memory: about 20 bytes per
+//! block, one 1,600th of the data.
+//!
+//! Invariants:
+//! 1. records are sorted by row id ascending; the records of a row by commit timestamp
+//!    descending, newest first; its old-value records after all others;
+//! 2. no byte of a block is interpreted before its checksum matched, and the checksum covers the
+//!    run's id and the block's offset;
+//! 3. a run is immutable once [`RunWriter::finish`] has returned it.
+//!
+//! The byte layout is in docs/format.md, section "Update runs".
+//!
+//! Differences from the papers: a record carries columns of one row at one commit, not a blind
+//! update to be merged; runs keep every version rather than one combined update per key; versions
+//! of a row are not delta-encoded against each other (yet), only row ids and timestamps are.
+
+mod reader;
+mod record;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub use reader::Run;
+pub use record::{RunRecord, RunRecordKind};
+pub use writer::RunWriter;
+
+use strandline_base::bytes::{ByteReader, PutBytes};
+use strandline_base::{CommitTs, Error, Result, RowId, checksum};
+
+/// The name of run `id`'s file.
+pub fn run_file_name(id: u64) -> String {
+    format!("run-{id:016x}")
+}
+
+/// The id of a run, if `name` is the name of a run's file.
+pub fn run_file_id(name: &str) -> Option<u64> {
+    let id = u64::from_str_radix(name.strip_prefix("run-")?, 16).ok()?;
+    (run_file_name(id) == name).then_some(id)
+}
+
+/// First four bytes of a run.
+const MAGIC: u32 = u32::from_le_bytes(*b"SLUR");
+/// Last four bytes of a run.
+const END_MAGIC: u32 = u32::from_le_bytes(*b"RULS");
+/// Version of the layout.
+const VERSION: u32 = 1;
+/// Bytes before the first block.
+const HEADER_BYTES: usize = 20;
+/// Bytes after the index.
+const TRAILER_BYTES: usize = 12;
+/// Blocks end after the record that reaches this size.
+const BLOCK_BYTES: usize = 32 << 10;
+/// Second identity word of the header's and the index's checksum; blocks have their offset there.
+const HEADER_IDENTITY: u64 = u64::MAX;
+const INDEX_IDENTITY: u64 = u64::MAX - 1;
+
+/// Where a block is and what it begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RunRecordKind {
-    Insert,
-    Update,
-    OldValue,
-    Delete,
+struct BlockPlace {
+    first_row: RowId,
+    offset: u64,
+    len: u32,
+    crc: u32,
 }
-#[derive(Clone, Debug, PartialEq)]
-pub struct RunRecord {
-    pub row: RowId,
-    pub ts: CommitTs,
-    pub kind: RunRecordKind,
-    pub columns: Vec<(ColumnId, Value)>,
+
+/// What a run's end says about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct RunIndex {
+    records: u64,
+    min_ts: CommitTs,
+    max_ts: CommitTs,
+    max_row: RowId,
+    blocks: Vec<BlockPlace>,
 }
-#[derive(Debug)]
-pub struct Run {
-    id: u64,
-    records: Vec<RunRecord>,
+
+fn header(run_id: u64) -> Vec<u8> {
+    let mut out = Vec::with_capacity(HEADER_BYTES);
+    out.put_u32(MAGIC);
+    out.put_u32(VERSION);
+    out.put_u64(run_id);
+    let crc = checksum(&[run_id, HEADER_IDENTITY], &out);
+    out.put_u32(crc);
+    out
 }
-impl Run {
-    pub fn id(&self) -> u64 {
-        self.id
+
+/// Checks a header; `file` names the file in errors.
+fn check_header(file: &str, run_id: u64, bytes: &[u8]) -> Result<()> {
+    let mut reader = ByteReader::new(bytes);
+    let fields = (reader.u32(), reader.u32(), reader.u64(), reader.u32());
+    let (Some(magic), Some(version), Some(id), Some(crc)) = fields else {
+        return Err(Error::corrupt(file, "the header is cut off"));
+    };
+    if magic != MAGIC {
+        return Err(Error::corrupt(
+            file,
+            format!("not an update run, magic {magic:#010x}"),
+        ));
     }
-    pub fn min_ts(&self) -> CommitTs {
-        self.records.iter().map(|r| r.ts).min().unwrap()
+    if version != VERSION {
+        let what = format!("update run of version {version}, this program reads {VERSION}");
+        return Err(Error::unsupported(format!("{file}: {what}"))
+            .with_hint("Open the database with the program that wrote it, or a newer one."));
     }
-    pub fn max_ts(&self) -> CommitTs {
-        self.records.iter().map(|r| r.ts).max().unwrap()
+    if id != run_id {
+        return Err(Error::corrupt(
+            file,
+            format!("holds run {id}, expected run {run_id}"),
+        ));
     }
-    pub fn min_row(&self) -> RowId {
-        self.records.first().unwrap().row
+    let got = checksum(&[run_id, HEADER_IDENTITY], &bytes[..HEADER_BYTES - 4]);
+    if got != crc {
+        return Err(Error::checksum_mismatch(format!("{file} header"), crc, got));
     }
-    pub fn max_row(&self) -> RowId {
-        self.records.last().unwrap().row
-    }
-    pub fn records(
-        &self,
-        f: RowId,
-        t: RowId,
-        v: &mut dyn FnMut(RunRecord) -> Result<()>,
-    ) -> Result<()> {
-        for r in &self.records {
-            if r.row >= f && r.row < t {
-                v(r.clone())?;
-            }
+    Ok(())
+}
+
+impl RunIndex {
+    /// The index and the trailer.
+    fn encode(&self, run_id: u64) -> Result<Vec<u8>> {
+        let mut out = Vec::new();
+        out.put_varint(self.records);
+        out.put_u64(self.min_ts.0);
+        out.put_u64(self.max_ts.0);
+        out.put_u64(self.max_row.0);
+        out.put_varint(self.blocks.len() as u64);
+        let mut last = 0;
+        for block in &self.blocks {
+            out.put_varint(block.first_row.0 - last);
+            out.put_varint(u64::from(block.len));
+            out.put_u32(block.crc);
+            last = block.first_row.0;
         }
-        Ok(())
+        let len = u32::try_from(out.len())
+            .map_err(|_| Error::internal("an update run whose index exceeds 4 GiB"))?;
+        let crc = checksum(&[run_id, INDEX_IDENTITY], &out);
+        out.put_u32(len);
+        out.put_u32(crc);
+        out.put_u32(END_MAGIC);
+        Ok(out)
     }
-    pub fn doom(&self) {}
-    pub fn bytes(&self) -> u64 {
-        0
-    }
-    pub fn verify(&self) -> Result<()> {
-        Ok(())
-    }
-    pub fn open(d: &Arc<dyn Device>, n: &str, id: u64, _t: &[(ColumnId, SqlType)]) -> Result<Run> {
-        let f = d.open(n)?;
-        let mut b = vec![0; f.len()? as usize];
-        f.read_exact_at(&mut b, 0)?;
-        let mut r = ByteReader::new(&b);
-        let mut records = vec![];
-        while r.remaining() > 0 {
-            let row = RowId(r.u64().unwrap());
-            let ts = CommitTs(r.u64().unwrap());
-            let kind = match r.u8().unwrap() {
-                0 => RunRecordKind::Insert,
-                1 => RunRecordKind::Update,
-                2 => RunRecordKind::OldValue,
-                _ => RunRecordKind::Delete,
-            };
-            let mut columns = vec![];
-            for _ in 0..r.varint().unwrap() {
-                let c = ColumnId(r.u32().unwrap());
-                let t = r.u8().unwrap();
-                let v = match t {
-                    0 => Value::Null,
-                    1 => Value::BigInt(r.u64().unwrap() as i64),
-                    _ => Value::Text(std::str::from_utf8(r.bytes().unwrap()).unwrap().into()),
-                };
-                columns.push((c, v));
-            }
-            records.push(RunRecord {
-                row,
-                ts,
-                kind,
-                columns,
+
+    /// Reads an index without its trailer; the caller has checked the checksum. `end` is where
+    /// the blocks end. `None`: malformed.
+    fn decode(bytes: &[u8], end: u64) -> Option<Self> {
+        let mut reader = ByteReader::new(bytes);
+        let records = reader.varint()?;
+        let (min_ts, max_ts) = (CommitTs(reader.u64()?), CommitTs(reader.u64()?));
+        let max_row = RowId(reader.u64()?);
+        let count = usize::try_from(reader.varint()?)
+            .ok()
+            .filter(|&n| n <= bytes.len())?;
+        let (mut blocks, mut offset, mut row) =
+            (Vec::with_capacity(count), HEADER_BYTES as u64, 0u64);
+        for _ in 0..count {
+            row = row.checked_add(reader.varint()?)?;
+            let len = u32::try_from(reader.varint()?).ok()?;
+            let crc = reader.u32()?;
+            blocks.push(BlockPlace {
+                first_row: RowId(row),
+                offset,
+                len,
+                crc,
             });
+            offset = offset.checked_add(u64::from(len))?;
         }
-        Ok(Run { id, records })
-    }
-}
-pub struct RunWriter {
-    run: Run,
-    d: Arc<dyn Device>,
-    n: String,
-}
-impl RunWriter {
-    pub fn create(
-        d: &Arc<dyn Device>,
-        n: &str,
-        id: u64,
-        _t: &[(ColumnId, SqlType)],
-    ) -> Result<Self> {
-        Ok(Self {
-            run: Run {
-                id,
-                records: vec![],
-            },
-            d: d.clone(),
-            n: n.into(),
+        let complete = reader.remaining() == 0 && offset == end && !blocks.is_empty();
+        complete.then_some(Self {
+            records,
+            min_ts,
+            max_ts,
+            max_row,
+            blocks,
         })
     }
-    pub fn push(&mut self, r: &RunRecord) -> Result<()> {
-        self.run.records.push(r.clone());
-        Ok(())
-    }
-    pub fn finish(self) -> Result<Run> {
-        let mut b = vec![];
-        for r in &self.run.records {
-            b.put_u64(r.row.0);
-            b.put_u64(r.ts.0);
-            b.put_u8(r.kind as u8);
-            b.put_varint(r.columns.len() as u64);
-            for (c, v) in &r.columns {
-                b.put_u32(c.0);
-                match v {
-                    Value::Null => b.put_u8(0),
-                    Value::BigInt(x) => {
-                        b.put_u8(1);
-                        b.put_u64(*x as u64)
-                    }
-                    Value::Text(t) => {
-                        b.put_u8(2);
-                        b.put_bytes(t.as_bytes())
-                    }
-                    _ => panic!("stub run"),
-                }
-            }
-        }
-        let f = self.d.create(&self.n)?;
-        f.write_all_at(&b, 0)?;
-        f.sync()?;
-        Ok(self.run)
-    }
-}
-pub fn run_file_name(i: u64) -> String {
-    format!("run-{i:016x}")
-}
-pub fn run_file_id(n: &str) -> Option<u64> {
-    u64::from_str_radix(n.strip_prefix("run-")?, 16).ok()
 }

@@ -1,0 +1,340 @@
+//! Runs against a sorted list of records, and damaged ones.
+
+use super::*;
+use std::sync::Arc;
+use strandline_base::{ColumnId, ErrorKind, SqlType, Value, rng::Rng};
+use strandline_device::{Device, MemoryDevice};
+
+const RUN: u64 = 77;
+
+fn types() -> Vec<(ColumnId, SqlType)> {
+    let numeric = |precision| SqlType::Numeric {
+        precision,
+        scale: 2,
+    };
+    let types = [
+        SqlType::BigInt,
+        SqlType::Text,
+        SqlType::Double,
+        numeric(15),
+        numeric(38),
+        SqlType::Uuid,
+        SqlType::Boolean,
+        SqlType::Bytea,
+    ];
+    types
+        .into_iter()
+        .enumerate()
+        .map(|(i, t)| (ColumnId(i as u32 * 3), t))
+        .collect()
+}
+
+fn value(rng: &mut Rng, t: SqlType) -> Value {
+    if rng.one_in(6) {
+        return Value::Null;
+    }
+    let shift = rng.below(64);
+    let word = rng.next_u64() >> shift;
+    match t {
+        SqlType::BigInt => Value::BigInt(word as i64),
+        SqlType::Text => Value::Text("täxt ".repeat(rng.below(12) as usize).into()),
+        SqlType::Double => Value::Double(f64::from_bits(word & !(0x7ff << 52))),
+        SqlType::Numeric { precision: 15, .. } => Value::Numeric(i128::from(word as i64)),
+        SqlType::Numeric { .. } => Value::Numeric(i128::from(word) << rng.below(60)),
+        SqlType::Uuid => Value::Uuid((u128::from(word) << 40).to_le_bytes()),
+        SqlType::Boolean => Value::Boolean(word & 1 == 1),
+        _ => Value::Bytea(vec![word as u8; rng.below(40) as usize].into()),
+    }
+}
+
+/// A number below a random power of two of at most `bits - 1` bits.
+fn below_power(rng: &mut Rng, bits: u64) -> u64 {
+    let bits = rng.below(bits);
+    rng.below(1 << bits)
+}
+
+/// Sorted records: rows with gaps, several versions of some.
+fn records(rng: &mut Rng, rows: usize) -> Vec<RunRecord> {
+    let mut out = Vec::new();
+    let mut row = rng.below(1 << 33);
+    for _ in 0..rows {
+        row += 1 + below_power(rng, 18);
+        let mut ts = 1_700_000_000_000_000 + rng.below(1 << 40);
+        for _ in 0..=below_power(rng, 3) {
+            ts -= rng.below(1000);
+            let kind = match rng.below(8) {
+                0 => RunRecordKind::Insert,
+                1 => RunRecordKind::Delete,
+                _ => RunRecordKind::Update,
+            };
+            out.push(record(rng, row, ts, kind));
+        }
+        if rng.one_in(3) {
+            let start = ts + rng.below(5);
+            out.push(record(rng, row, start, RunRecordKind::OldValue));
+        }
+    }
+    out
+}
+
+fn record(rng: &mut Rng, row: u64, ts: u64, kind: RunRecordKind) -> RunRecord {
+    let columns = match kind {
+        RunRecordKind::Delete => Vec::new(),
+        _ => types()
+            .into_iter()
+            .filter_map(|(c, t)| rng.one_in(2).then(|| (c, value(rng, t))))
+            .collect(),
+    };
+    RunRecord {
+        row: RowId(row),
+        ts: CommitTs(ts),
+        kind,
+        columns,
+    }
+}
+
+fn device() -> Arc<dyn Device> {
+    Arc::new(MemoryDevice::new())
+}
+
+fn write(device: &Arc<dyn Device>, records: &[RunRecord]) -> Run {
+    let mut writer = RunWriter::create(device, "run", RUN, &types()).unwrap();
+    records.iter().for_each(|r| writer.push(r).unwrap());
+    writer.finish().unwrap()
+}
+
+fn read(run: &Run, from: u64, to: u64) -> Result<Vec<RunRecord>> {
+    let mut out = Vec::new();
+    run.records(RowId(from), RowId(to), &mut |r| {
+        out.push(r);
+        Ok(())
+    })?;
+    Ok(out)
+}
+
+#[test]
+fn a_run_gives_back_every_range_of_rows() {
+    for (seed, rows) in [(1, 1), (2, 2), (3, 40), (4, 3000), (5, 12_000)] {
+        println!("seed {seed}, {rows} rows");
+        let mut rng = Rng::new(seed);
+        let expected = records(&mut rng, rows);
+        let device = device();
+        let written = write(&device, &expected);
+        let run = Run::open(&device, "run", RUN, &types()).unwrap();
+        for run in [&written, &run] {
+            run.verify().unwrap();
+            assert_eq!(run.record_count(), expected.len() as u64);
+            assert_eq!(run.min_row(), expected[0].row);
+            assert_eq!(run.max_row(), expected[expected.len() - 1].row);
+            assert_eq!(run.max_ts(), expected.iter().map(|r| r.ts).max().unwrap());
+            assert_eq!(run.min_ts(), expected.iter().map(|r| r.ts).min().unwrap());
+            assert_eq!(run.id(), RUN);
+            assert_eq!(run.bytes(), device.open("run").unwrap().len().unwrap());
+            assert_eq!(run.file_name(), "run");
+            assert_eq!(read(run, 0, u64::MAX).unwrap(), expected);
+        }
+        let (low, high) = (run.min_row().0, run.max_row().0);
+        for _ in 0..200 {
+            let from = low.saturating_sub(3) + rng.below(high - low + 6);
+            let to = from + below_power(&mut rng, 40);
+            let inside = |r: &&RunRecord| (from..to).contains(&r.row.0);
+            let wanted: Vec<_> = expected.iter().filter(inside).cloned().collect();
+            assert_eq!(read(&run, from, to).unwrap(), wanted, "rows {from}..{to}");
+        }
+        for _ in 0..100 {
+            let row = expected[rng.below(expected.len() as u64) as usize].row;
+            let wanted: Vec<_> = expected.iter().filter(|r| r.row == row).cloned().collect();
+            assert_eq!(read(&run, row.0, row.0 + 1).unwrap(), wanted);
+        }
+    }
+}
+
+#[test]
+fn a_row_with_more_versions_than_a_block_holds_is_found_whole() {
+    let version = |row, ts| RunRecord {
+        row: RowId(row),
+        ts: CommitTs(ts),
+        kind: RunRecordKind::Update,
+        columns: vec![(ColumnId(3), "x".repeat(100).as_str().into())],
+    };
+    let mut expected: Vec<_> = (0..50).map(|row| version(row, 9)).collect();
+    expected.extend((0..2000).rev().map(|ts| version(50, 100 + ts)));
+    expected.push(version(51, 1));
+    let run = write(&device(), &expected);
+    assert!(run.index.blocks.len() > 5);
+    assert_eq!(read(&run, 50, 51).unwrap().len(), 2000);
+    assert_eq!(read(&run, 49, 52).unwrap().len(), 2002);
+    assert_eq!(read(&run, 52, u64::MAX).unwrap(), []);
+}
+
+#[test]
+fn huge_values_and_dropped_columns() {
+    let big: Value = "y".repeat(3 << 20).as_str().into();
+    let columns = vec![
+        (ColumnId(0), 5i64.into()),
+        (ColumnId(3), big.clone()),
+        (ColumnId(6), Value::Null),
+    ];
+    let expected = RunRecord {
+        row: RowId(u64::MAX - 1),
+        ts: CommitTs(4),
+        kind: RunRecordKind::Insert,
+        columns,
+    };
+    let device = device();
+    let run = write(&device, std::slice::from_ref(&expected));
+    assert_eq!(read(&run, 0, u64::MAX).unwrap(), [expected]);
+    let left = [
+        (ColumnId(6), SqlType::Double),
+        (ColumnId(99), SqlType::Date),
+    ];
+    let run = Run::open(&device, "run", RUN, &left).unwrap();
+    let columns = vec![(ColumnId(6), Value::Null)];
+    assert_eq!(read(&run, 0, u64::MAX).unwrap()[0].columns, columns);
+    run.verify().unwrap();
+}
+
+#[test]
+fn a_doomed_run_is_removed_with_its_last_reference() {
+    let device = device();
+    let run = Arc::new(write(&device, &records(&mut Rng::new(2), 10)));
+    let reader = Arc::clone(&run);
+    run.doom();
+    drop(run);
+    assert_eq!(device.list().unwrap(), ["run"]);
+    reader.verify().unwrap();
+    drop(reader);
+    assert!(device.list().unwrap().is_empty());
+}
+
+#[test]
+fn file_names_and_ids_correspond() {
+    assert_eq!(run_file_name(255), "run-00000000000000ff");
+    assert_eq!(run_file_id("run-00000000000000ff"), Some(255));
+    for other in [
+        "run-ff",
+        "run-00000000000000FF",
+        "run-",
+        "chunks-00000000000000ff",
+        "run",
+    ] {
+        assert_eq!(run_file_id(other), None, "{other}");
+    }
+}
+
+#[test]
+fn order_is_checked_and_empty_runs_are_refused() {
+    let device = device();
+    let of = |row, ts, kind| RunRecord {
+        row: RowId(row),
+        ts: CommitTs(ts),
+        kind,
+        columns: vec![],
+    };
+    let mut writer = RunWriter::create(&device, "run", RUN, &types()).unwrap();
+    for record in [
+        of(5, 10, RunRecordKind::Update),
+        of(5, 10, RunRecordKind::Update),
+        of(5, 9, RunRecordKind::Insert),
+        of(5, 20, RunRecordKind::OldValue),
+        of(5, 2, RunRecordKind::OldValue),
+    ] {
+        writer.push(&record).unwrap();
+    }
+    for record in [
+        of(5, 1, RunRecordKind::Update),
+        of(5, 3, RunRecordKind::OldValue),
+        of(4, 1, RunRecordKind::Update),
+    ] {
+        let error = writer.push(&record).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Internal, "{record:?}");
+    }
+    writer.push(&of(6, 7, RunRecordKind::OldValue)).unwrap();
+    assert_eq!(writer.finish().unwrap().min_ts(), CommitTs(2));
+    assert!(
+        RunWriter::create(&device, "run", RUN, &types()).is_err(),
+        "the file exists"
+    );
+    let writer = RunWriter::create(&device, "none", RUN, &types()).unwrap();
+    assert_eq!(writer.finish().unwrap_err().kind(), ErrorKind::Internal);
+}
+
+#[test]
+fn a_visitors_error_ends_the_visit() {
+    let run = write(&device(), &records(&mut Rng::new(8), 100));
+    let mut seen = 0;
+    let error = run.records(RowId(0), RowId(u64::MAX), &mut |_| {
+        seen += 1;
+        if seen == 3 {
+            Err(Error::internal("enough"))
+        } else {
+            Ok(())
+        }
+    });
+    assert_eq!((error.unwrap_err().message(), seen), ("enough", 3));
+}
+
+#[test]
+fn every_damaged_byte_is_found() {
+    let device = device();
+    let mut rng = Rng::new(9);
+    write(&device, &records(&mut rng, 1500));
+    let file = device.open("run").unwrap();
+    let len = file.len().unwrap();
+    for at in (0..len).filter(|&at| at < 200 || at + 300 > len || at % 61 == 0) {
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).unwrap();
+        let flipped = [byte[0] ^ (1 << rng.below(8))];
+        file.write_all_at(&flipped, at).unwrap();
+        let result = Run::open(&device, "run", RUN, &types()).and_then(|run| run.verify());
+        let error = result.expect_err("a damaged byte");
+        let expected = [ErrorKind::Corrupt, ErrorKind::Unsupported];
+        assert!(expected.contains(&error.kind()), "byte {at}: {error:?}");
+        file.write_all_at(&byte, at).unwrap();
+    }
+    assert!(
+        Run::open(&device, "run", RUN + 1, &types()).is_err(),
+        "another run"
+    );
+    for cut in [0, 10, 19, 20, 31, 32, len / 2, len - 1] {
+        file.set_len(cut).unwrap();
+        assert!(
+            Run::open(&device, "run", RUN, &types()).is_err(),
+            "cut at {cut}"
+        );
+    }
+}
+
+#[test]
+fn damage_behind_right_checksums_never_panics() {
+    let device = device();
+    let mut rng = Rng::new(10);
+    let run = write(&device, &records(&mut rng, 300));
+    let file = device.open("run").unwrap();
+    for _ in 0..3000 {
+        let mut index = run.index.clone();
+        let at = rng.below(index.blocks.len() as u64) as usize;
+        let block = &mut index.blocks[at];
+        let mut bytes = vec![0; block.len as usize];
+        file.read_exact_at(&mut bytes, block.offset).unwrap();
+        let original = bytes.clone();
+        for _ in 0..=rng.below(3) {
+            let byte = rng.below(bytes.len() as u64) as usize;
+            bytes[byte] = rng.next_u64() as u8;
+        }
+        block.crc = checksum(&[RUN, block.offset], &bytes);
+        let offset = block.offset;
+        file.write_all_at(&bytes, offset).unwrap();
+        let file = Arc::clone(&file);
+        let damaged = Run::new(Arc::clone(&device), file, RUN, &types(), index, run.bytes());
+        let _ = damaged.verify();
+        run.file.write_all_at(&original, offset).unwrap();
+    }
+    let encoded = run.index.encode(RUN).unwrap();
+    for _ in 0..20_000 {
+        let mut bytes = encoded[..encoded.len() - TRAILER_BYTES].to_vec();
+        let at = rng.below(bytes.len() as u64) as usize;
+        bytes[at] = rng.next_u64() as u8;
+        let _ = RunIndex::decode(&bytes, run.bytes());
+    }
+}
