@@ -104,6 +104,8 @@ sqlstates! {
     DUPLICATE_OBJECT = "42710";
     /// datatype_mismatch
     DATATYPE_MISMATCH = "42804";
+    /// cannot_coerce
+    CANNOT_COERCE = "42846";
     /// wrong_object_type
     WRONG_OBJECT_TYPE = "42809";
     /// undefined_function

@@ -1,0 +1,289 @@
+//! Bringing operands that are compared or unified to types that belong together.
+//!
+//! A quoted string is of type *unknown* until its context gives it a type \[PostgreSQL, "Type
+//! Conversion: Operators"\]: beside typed operands it takes their type, here and now, so that a
+//! string that is no such value is refused with that type's error. In DataFusion an unknown is a
+//! `Utf8` literal; text expressions, also folded ones, are `Utf8View`.
+//!
+//! Beside a float every number becomes double precision, as in PostgreSQL (DataFusion would make
+//! the float a decimal). Numeric literals beside a numeric column take exactly the column's type
+//! if that loses nothing, so that no cast stands between the column and the scan. Literals beside
+//! char(n) are padded to n.
+
+use super::cast::{Mode, cast_expression};
+use super::decimal::{MAX_DIGITS, Shape, digits, power_of_ten};
+use super::error::invalid;
+use super::functions::{interval_order, trim_blanks};
+use super::rules::literal_shape;
+use super::text::number::fits;
+use super::types::{sql_name, sql_type_of, sql_type_of_arrow};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::{Expr, ExprSchemable};
+use datafusion::scalar::ScalarValue;
+use strandline_base::{SqlState, SqlType};
+
+/// An operand and what is known of its type.
+struct Operand {
+    expr: Expr,
+    data_type: DataType,
+    sql_type: Option<SqlType>,
+}
+
+impl Operand {
+    fn new(expr: Expr, schema: &DFSchema) -> Result<Self> {
+        let (_, field) = expr.to_field(schema)?;
+        Ok(Self {
+            data_type: field.data_type().clone(),
+            sql_type: sql_type_of(&field),
+            expr,
+        })
+    }
+    fn is_unknown(&self) -> bool {
+        is_unknown(&self.expr)
+    }
+    fn is_typed(&self) -> bool {
+        !self.is_unknown() && !self.data_type.is_null()
+    }
+    fn is_literal(&self) -> bool {
+        matches!(self.expr, Expr::Literal(..))
+    }
+    fn cast(&mut self, to: SqlType) -> Result<()> {
+        let expr = std::mem::take(&mut self.expr);
+        self.expr = cast_expression(expr, &self.data_type, to, Mode::Explicit)?;
+        self.data_type = super::types::arrow_type(to);
+        self.sql_type = Some(to);
+        Ok(())
+    }
+}
+
+/// Whether it is a quoted string whose type is still open.
+pub fn is_unknown(expr: &Expr) -> bool {
+    matches!(expr, Expr::Literal(ScalarValue::Utf8(Some(_)), _))
+}
+
+/// Operands of one comparison with the operator `symbol`.
+///
+/// # Errors
+/// 42883 if values of their types cannot be compared; a literal's own faults.
+pub fn for_comparison(exprs: Vec<Expr>, symbol: &str, schema: &DFSchema) -> Result<Vec<Expr>> {
+    let mut operands = open(exprs, schema)?;
+    for i in 1..operands.len() {
+        require_comparable(&operands[0], &operands[i], symbol)?;
+    }
+    unify(&mut operands)?;
+    pad_characters(&mut operands)?;
+    let interval = |o: &Operand| matches!(o.data_type, DataType::Interval(_));
+    let all_intervals = operands
+        .iter()
+        .all(|o| interval(o) || o.data_type.is_null());
+    if all_intervals && operands.iter().any(interval) {
+        return Ok(operands
+            .into_iter()
+            .map(|o| interval_order(o.expr))
+            .collect());
+    }
+    Ok(operands.into_iter().map(|o| o.expr).collect())
+}
+
+/// Alternatives of one result: the branches of CASE, the arguments of COALESCE.
+pub fn for_union(exprs: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
+    let mut operands = open(exprs, schema)?;
+    unify(&mut operands)?;
+    Ok(operands.into_iter().map(|o| o.expr).collect())
+}
+
+fn open(exprs: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Operand>> {
+    exprs.into_iter().map(|e| Operand::new(e, schema)).collect()
+}
+
+fn unify(operands: &mut [Operand]) -> Result<()> {
+    let Some(lead) = lead(operands) else {
+        return Ok(());
+    };
+    let floats = operands
+        .iter()
+        .any(|o| o.is_typed() && o.data_type.is_floating());
+    for operand in operands.iter_mut() {
+        if operand.is_unknown() {
+            type_unknown(operand, &lead)?;
+        }
+        if floats && operand.data_type.is_numeric() && lead.0 == DataType::Float64 {
+            operand.cast(SqlType::Double)?;
+        } else if lead.0.is_decimal() && operand.is_literal() {
+            if let Some(exact) = exact_literal(&operand.expr, &lead.0) {
+                operand.data_type = exact.data_type();
+                operand.expr = Expr::Literal(exact, None);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The type that literals follow: double precision if there is a float among other numbers, else
+/// the first column's type, else the first literal's.
+fn lead(operands: &[Operand]) -> Option<(DataType, Option<SqlType>)> {
+    let typed = || operands.iter().filter(|o| o.is_typed());
+    let any_float = typed().any(|o| o.data_type.is_floating());
+    let all_real = typed().all(|o| o.data_type == DataType::Float32);
+    if any_float && typed().all(|o| o.data_type.is_numeric()) && !all_real {
+        return Some((DataType::Float64, Some(SqlType::Double)));
+    }
+    let first = typed()
+        .find(|o| !o.is_literal())
+        .or_else(|| typed().next())?;
+    Some((first.data_type.clone(), first.sql_type))
+}
+
+/// Gives a quoted string the lead's type; a numeric just its own digits.
+fn type_unknown(operand: &mut Operand, lead: &(DataType, Option<SqlType>)) -> Result<()> {
+    match lead.1 {
+        None | Some(SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json) => {
+            Ok(())
+        }
+        Some(SqlType::Numeric { .. }) => {
+            let Expr::Literal(ScalarValue::Utf8(Some(text)), _) = &operand.expr else {
+                return Ok(());
+            };
+            let shape = literal_shape(text)?;
+            operand.cast(SqlType::Numeric {
+                precision: shape.precision,
+                scale: shape.scale,
+            })
+        }
+        Some(sql_type) => operand.cast(sql_type),
+    }
+}
+
+/// A number literal as a value of the decimal type, if it is one.
+fn exact_literal(expr: &Expr, decimal: &DataType) -> Option<ScalarValue> {
+    let Expr::Literal(value, _) = expr else {
+        return None;
+    };
+    let (unscaled, scale) = literal_number(value)?;
+    let shape = Shape::of(decimal)?;
+    let unscaled = if scale <= shape.scale {
+        unscaled.checked_mul(power_of_ten(shape.scale - scale))?
+    } else {
+        let excess = power_of_ten(scale - shape.scale);
+        if unscaled % excess != 0 {
+            return None;
+        }
+        unscaled / excess
+    };
+    if !fits(unscaled, shape) {
+        return None;
+    }
+    match decimal {
+        DataType::Decimal64(p, s) => Some(ScalarValue::Decimal64(Some(unscaled as i64), *p, *s)),
+        DataType::Decimal128(p, s) => Some(ScalarValue::Decimal128(Some(unscaled), *p, *s)),
+        _ => None,
+    }
+}
+
+/// An exact number literal's unscaled integer and scale.
+fn literal_number(value: &ScalarValue) -> Option<(i128, u8)> {
+    Some(match value {
+        ScalarValue::Int16(Some(v)) => (i128::from(*v), 0),
+        ScalarValue::Int32(Some(v)) => (i128::from(*v), 0),
+        ScalarValue::Int64(Some(v)) => (i128::from(*v), 0),
+        ScalarValue::Decimal64(Some(v), _, s) => (i128::from(*v), u8::try_from(*s).ok()?),
+        ScalarValue::Decimal128(Some(v), _, s) => (*v, u8::try_from(*s).ok()?),
+        _ => return None,
+    })
+}
+
+/// An integer literal beside a decimal as a decimal of just its digits; for arithmetic, where a
+/// shorter operand gives a shorter result.
+pub fn shortest_numeric(expr: Expr, other: &DataType) -> Expr {
+    if !other.is_decimal() {
+        return expr;
+    }
+    let unscaled = match &expr {
+        Expr::Literal(value, _) => match literal_number(value) {
+            Some((unscaled, 0)) if value.data_type().is_integer() => unscaled,
+            _ => return expr,
+        },
+        _ => return expr,
+    };
+    let shape = Shape::new(digits(unscaled).min(MAX_DIGITS), 0);
+    let value = ScalarValue::Decimal64(Some(unscaled as i64), shape.precision, 0);
+    if shape.is_narrow() {
+        return Expr::Literal(value, None);
+    }
+    Expr::Literal(
+        ScalarValue::Decimal128(Some(unscaled), shape.precision, 0),
+        None,
+    )
+}
+
+fn require_comparable(left: &Operand, right: &Operand, symbol: &str) -> Result<()> {
+    if !left.is_typed() || !right.is_typed() || left.data_type == right.data_type {
+        return Ok(());
+    }
+    let (Some(l), Some(r)) = (
+        sql_type_of_arrow(&left.data_type),
+        sql_type_of_arrow(&right.data_type),
+    ) else {
+        return Ok(());
+    };
+    let family = |t: SqlType| match t {
+        SqlType::SmallInt
+        | SqlType::Integer
+        | SqlType::BigInt
+        | SqlType::Numeric { .. }
+        | SqlType::Real
+        | SqlType::Double => 1,
+        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json => 2,
+        SqlType::Date | SqlType::Timestamp | SqlType::TimestampTz => 3,
+        SqlType::Boolean => 4,
+        SqlType::Bytea => 5,
+        SqlType::Time => 6,
+        SqlType::Interval => 7,
+        SqlType::Uuid => 8,
+    };
+    if family(l) == family(r) {
+        return Ok(());
+    }
+    Err(invalid(
+        SqlState::UNDEFINED_FUNCTION,
+        format!(
+            "operator does not exist: {} {symbol} {}",
+            sql_name(&left.data_type),
+            sql_name(&right.data_type)
+        ),
+    ))
+}
+
+/// Makes comparisons of char(n) ignore trailing blanks: literals are padded to n, operands of
+/// different lengths lose theirs.
+fn pad_characters(operands: &mut [Operand]) -> Result<()> {
+    let length = |o: &Operand| match o.sql_type {
+        Some(SqlType::Char(n)) if !o.is_literal() => Some(n),
+        _ => None,
+    };
+    let Some(n) = operands.iter().find_map(length) else {
+        return Ok(());
+    };
+    let others_are_literals = operands
+        .iter()
+        .all(|o| length(o) == Some(n) || o.is_literal() || o.data_type.is_null());
+    for operand in operands.iter_mut() {
+        if !others_are_literals {
+            if operand.data_type.is_string() && length(operand).is_some() {
+                let expr = std::mem::take(&mut operand.expr);
+                operand.expr = trim_blanks(expr);
+            }
+            continue;
+        }
+        if let Expr::Literal(value, _) = &operand.expr
+            && let Some(Some(text)) = value.try_as_str()
+        {
+            let text = text.trim_end_matches(' ');
+            let missing = (n as usize).saturating_sub(text.chars().count());
+            let padded = format!("{text}{}", " ".repeat(missing));
+            operand.expr = Expr::Literal(ScalarValue::Utf8View(Some(padded)), None);
+        }
+    }
+    Ok(())
+}

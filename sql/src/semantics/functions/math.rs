@@ -1,0 +1,323 @@
+//! Functions on numbers.
+
+use super::overload::Parameter::{Bigint, Double, Numeric};
+use super::overload::{Call, Function, Overload, Returns};
+use crate::semantics::decimal::{MAX_DIGITS, Shape, divide_rounded, power_of_ten};
+use crate::semantics::error::{division_by_zero, invalid, numeric_overflow};
+use datafusion::arrow::array::{ArrayRef, Decimal128Array};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Float64Type};
+use datafusion::common::Result;
+use datafusion::error::DataFusionError;
+use datafusion::scalar::ScalarValue;
+use std::sync::Arc;
+use strandline_base::{SqlState, SqlType};
+
+/// invalid_argument_for_power_function
+const BAD_POWER: SqlState = SqlState("2201F");
+/// invalid_argument_for_logarithm
+const BAD_LOGARITHM: SqlState = SqlState("2201E");
+
+type Body = fn(&Call) -> Result<ArrayRef>;
+
+/// The functions of this file.
+pub fn functions() -> Vec<Function> {
+    let double = SqlType::Double;
+    vec![
+        rounding(
+            "round",
+            |c| by_row(c, f64::round_ties_even),
+            |c| whole_numeric(c, divide_rounded),
+            |c| digits_numeric(c, divide_rounded),
+        ),
+        rounding(
+            "trunc",
+            |c| by_row(c, f64::trunc),
+            |c| whole_numeric(c, i128::wrapping_div),
+            |c| digits_numeric(c, i128::wrapping_div),
+        ),
+        whole(
+            "ceil",
+            |c| by_row(c, f64::ceil),
+            |c| whole_numeric(c, ceiling),
+        )
+        .also(&["ceiling"]),
+        whole(
+            "floor",
+            |c| by_row(c, f64::floor),
+            |c| whole_numeric(c, floor),
+        ),
+        whole(
+            "sign",
+            |c| by_row(c, signum),
+            |c| whole_numeric(c, |v, _| v.signum()),
+        ),
+        on_double("sqrt", |c| c.map::<Float64Type>(|r| root(c.double(0, r)))),
+        on_double("exp", |c| {
+            c.map::<Float64Type>(|r| exponential(c.double(0, r)))
+        }),
+        on_double("ln", |c| {
+            c.map::<Float64Type>(|r| logarithm(c.double(0, r), f64::ln))
+        }),
+        on_double("log10", |c| {
+            c.map::<Float64Type>(|r| logarithm(c.double(0, r), f64::log10))
+        }),
+        Function::new(
+            "log",
+            vec![
+                Overload::new(&[Double], double, |c| {
+                    c.map::<Float64Type>(|r| logarithm(c.double(0, r), f64::log10))
+                }),
+                Overload::new(&[Double, Double], double, |c| {
+                    c.map::<Float64Type>(|r| logarithm_to_base(c.double(0, r), c.double(1, r)))
+                }),
+            ],
+        ),
+        Function::new(
+            "power",
+            vec![Overload::new(&[Double, Double], double, |c| {
+                c.map::<Float64Type>(|r| power(c.double(0, r), c.double(1, r)))
+            })],
+        )
+        .also(&["pow"]),
+        Function::new(
+            "div",
+            vec![Overload::new(
+                &[Numeric, Numeric],
+                SqlType::Numeric {
+                    precision: MAX_DIGITS,
+                    scale: 0,
+                },
+                quotient,
+            )],
+        ),
+    ]
+}
+
+fn on_double(name: &'static str, body: Body) -> Function {
+    Function::new(name, vec![Overload::new(&[Double], SqlType::Double, body)])
+}
+
+/// `name(double)` and `name(numeric)`, the latter without fractional digits.
+fn whole(name: &'static str, on_double: Body, on_numeric: Body) -> Function {
+    Function::new(
+        name,
+        vec![
+            Overload::new(&[Double], SqlType::Double, on_double),
+            Overload::new(&[Numeric], Returns::Computed(scale_zero), on_numeric),
+        ],
+    )
+}
+
+/// [`whole`] and `name(numeric, digits)`.
+fn rounding(name: &'static str, on_double: Body, on_numeric: Body, to_digits: Body) -> Function {
+    Function::new(
+        name,
+        vec![
+            Overload::new(&[Double], SqlType::Double, on_double),
+            Overload::new(&[Numeric], Returns::Computed(scale_zero), on_numeric),
+            Overload::new(
+                &[Numeric, Bigint],
+                Returns::Computed(scale_of_digits),
+                to_digits,
+            ),
+        ],
+    )
+}
+
+fn by_row(call: &Call, f: fn(f64) -> f64) -> Result<ArrayRef> {
+    call.map::<Float64Type>(|row| Ok(Some(f(call.double(0, row)))))
+}
+
+fn signum(value: f64) -> f64 {
+    if value == 0.0 || value.is_nan() {
+        value
+    } else {
+        value.signum()
+    }
+}
+
+fn shape_of(types: &[DataType]) -> Shape {
+    types
+        .first()
+        .and_then(Shape::of)
+        .unwrap_or(Shape::new(MAX_DIGITS, 0))
+}
+
+/// One digit more than the argument's integer part: rounding may carry.
+fn scale_zero(types: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
+    Ok(Shape::new(shape_of(types).integer_digits() + 1, 0).data_type())
+}
+
+/// As many fractional digits as the second argument says if it is a literal; else the first
+/// argument's.
+fn scale_of_digits(types: &[DataType], literals: &[Option<&ScalarValue>]) -> Result<DataType> {
+    let shape = shape_of(types);
+    let digits = match literals.get(1) {
+        Some(Some(value)) => match value.cast_to(&DataType::Int64)? {
+            ScalarValue::Int64(Some(digits)) => digits.clamp(0, 38) as u8,
+            _ => shape.scale,
+        },
+        _ => shape.scale,
+    };
+    Ok(Shape::new(shape.integer_digits() + 1 + digits, digits).data_type())
+}
+
+/// 128-bit results in the width of the declared type.
+fn finished(values: Decimal128Array, returns: &DataType) -> Result<ArrayRef> {
+    match returns {
+        DataType::Decimal128(..) => Ok(Arc::new(values.with_data_type(returns.clone()))),
+        DataType::Decimal64(p, s) => {
+            let wide = values.with_data_type(DataType::Decimal128(*p, *s));
+            Ok(cast(&wide, returns)?)
+        }
+        other => datafusion::common::internal_err!("{other} is not numeric"),
+    }
+}
+
+/// `f(value, 10^scale)` of every value: a whole number.
+fn whole_numeric(call: &Call, f: fn(i128, i128) -> i128) -> Result<ArrayRef> {
+    let (values, scale) = call.numeric(0)?;
+    let unit = power_of_ten(scale);
+    finished(values.unary(|v| f(v, unit)), call.returns)
+}
+
+fn ceiling(value: i128, unit: i128) -> i128 {
+    value.div_euclid(unit) + i128::from(value.rem_euclid(unit) != 0)
+}
+
+fn floor(value: i128, unit: i128) -> i128 {
+    value.div_euclid(unit)
+}
+
+/// Values cut to a number of digits after (negative: before) the point.
+fn digits_numeric(call: &Call, divide: fn(i128, i128) -> i128) -> Result<ArrayRef> {
+    let (values, scale) = call.numeric(0)?;
+    let digits = call.bigint(1);
+    let target = match call.returns {
+        DataType::Decimal64(_, s) | DataType::Decimal128(_, s) => *s as i64,
+        _ => 0,
+    };
+    let row = |row: usize| -> Option<i128> {
+        let value = values.value(row);
+        let keep = digits.value(row).clamp(-38, target);
+        let cut = i64::from(scale) - keep;
+        let kept = match cut {
+            ..=0 => return value.checked_mul(power_of_ten((target - i64::from(scale)) as u8)),
+            1..=38 => divide(value, power_of_ten(cut as u8)),
+            _ => 0,
+        };
+        kept.checked_mul(power_of_ten((target - keep).min(38) as u8))
+    };
+    let results = (0..call.rows)
+        .map(|i| match call.any_null(i) {
+            true => Ok(None),
+            false => row(i).map(Some).ok_or_else(numeric_overflow),
+        })
+        .collect::<Result<Vec<Option<i128>>>>()?;
+    finished(Decimal128Array::from(results), call.returns)
+}
+
+fn root(value: f64) -> Result<Option<f64>> {
+    if value < 0.0 {
+        return Err(invalid(
+            BAD_POWER,
+            "cannot take square root of a negative number",
+        ));
+    }
+    Ok(Some(value.sqrt()))
+}
+
+fn range_fault(what: &str) -> DataFusionError {
+    invalid(
+        SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+        format!("value out of range: {what}"),
+    )
+}
+
+fn exponential(value: f64) -> Result<Option<f64>> {
+    let result = value.exp();
+    if result.is_infinite() && value.is_finite() {
+        return Err(range_fault("overflow"));
+    }
+    if result == 0.0 && value.is_finite() {
+        return Err(range_fault("underflow"));
+    }
+    Ok(Some(result))
+}
+
+fn logarithm(value: f64, f: fn(f64) -> f64) -> Result<Option<f64>> {
+    if value == 0.0 {
+        return Err(invalid(BAD_LOGARITHM, "cannot take logarithm of zero"));
+    }
+    if value < 0.0 {
+        return Err(invalid(
+            BAD_LOGARITHM,
+            "cannot take logarithm of a negative number",
+        ));
+    }
+    Ok(Some(f(value)))
+}
+
+fn logarithm_to_base(base: f64, value: f64) -> Result<Option<f64>> {
+    let (Some(base), Some(value)) = (logarithm(base, f64::ln)?, logarithm(value, f64::ln)?) else {
+        return Ok(None);
+    };
+    if base == 0.0 {
+        return Err(division_by_zero());
+    }
+    Ok(Some(value / base))
+}
+
+fn power(base: f64, exponent: f64) -> Result<Option<f64>> {
+    if base == 0.0 && exponent < 0.0 {
+        return Err(invalid(
+            BAD_POWER,
+            "zero raised to a negative power is undefined",
+        ));
+    }
+    if base < 0.0 && base.is_finite() && exponent.is_finite() && exponent.fract() != 0.0 {
+        let message = "a negative number raised to a non-integer power yields a complex result";
+        return Err(invalid(BAD_POWER, message));
+    }
+    let result = base.powf(exponent);
+    let finite = base.is_finite() && exponent.is_finite();
+    if result.is_infinite() && finite {
+        return Err(range_fault("overflow"));
+    }
+    if result == 0.0 && base != 0.0 && finite {
+        return Err(range_fault("underflow"));
+    }
+    Ok(Some(result))
+}
+
+/// The integer part of a numeric quotient.
+fn quotient(call: &Call) -> Result<ArrayRef> {
+    let (left, left_scale) = call.numeric(0)?;
+    let (right, right_scale) = call.numeric(1)?;
+    let scale = left_scale.max(right_scale);
+    let row = |row: usize| -> Result<i128> {
+        let raised = |v: i128, s: u8| v.checked_mul(power_of_ten(scale - s));
+        let divisor = right.value(row);
+        if divisor == 0 {
+            return Err(division_by_zero());
+        }
+        match (
+            raised(left.value(row), left_scale),
+            raised(divisor, right_scale),
+        ) {
+            (Some(a), Some(b)) => Ok(a / b),
+            _ => Err(numeric_overflow()),
+        }
+    };
+    let results = (0..call.rows)
+        .map(|i| {
+            if call.any_null(i) {
+                Ok(None)
+            } else {
+                row(i).map(Some)
+            }
+        })
+        .collect::<Result<Vec<Option<i128>>>>()?;
+    finished(results.into_iter().collect(), call.returns)
+}

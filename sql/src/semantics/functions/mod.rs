@@ -1,0 +1,72 @@
+//! SQL functions that DataFusion lacks or computes differently from PostgreSQL.
+//!
+//! A function is a list of [`Overload`]s. A call takes the overload that its arguments fit with
+//! the fewest implicit casts (integer → bigint → numeric → double precision, date → timestamp →
+//! timestamptz, an open literal → anything); none is 42883. Most functions are strict: a NULL
+//! argument makes the result NULL.
+
+mod json;
+mod math;
+mod moment;
+mod overload;
+pub mod series;
+mod system;
+mod temporal;
+mod text;
+
+pub use overload::{Call, Function, Overload, Parameter, Returns};
+
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::{Expr, ScalarUDF};
+use std::sync::Arc;
+
+/// Every function of this module.
+pub fn functions() -> Vec<Arc<ScalarUDF>> {
+    [
+        text::functions(),
+        math::functions(),
+        temporal::functions(),
+        json::functions(),
+    ]
+    .into_iter()
+    .chain([system::functions()])
+    .flatten()
+    .map(Function::into_udf)
+    .chain(moment::functions())
+    .map(Arc::new)
+    .collect()
+}
+
+fn call(function: Function, args: Vec<Expr>) -> Expr {
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(function.into_udf()), args))
+}
+
+/// `value -> key`
+pub fn json_get(value: Expr, key: Expr) -> Expr {
+    call(json::get(), vec![value, key])
+}
+
+/// `value ->> key`
+pub fn json_get_text(value: Expr, key: Expr) -> Expr {
+    call(json::get_text(), vec![value, key])
+}
+
+/// `value #> path` and, as text, `value #>> path`
+pub fn json_path(value: Expr, path: Expr, as_text: bool) -> Expr {
+    call(json::path(as_text), vec![value, path])
+}
+
+/// `EXTRACT(unit FROM value)`
+pub fn extract(unit: Expr, value: Expr) -> Expr {
+    call(temporal::extract(), vec![unit, value])
+}
+
+/// The text of a char(n) without its trailing blanks.
+pub fn trim_blanks(value: Expr) -> Expr {
+    call(text::trim_blanks(), vec![value])
+}
+
+/// A number that orders intervals as PostgreSQL does: a month is 30 days, a day 24 hours.
+pub fn interval_order(value: Expr) -> Expr {
+    call(temporal::interval_order(), vec![value])
+}

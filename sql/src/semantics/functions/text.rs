@@ -1,0 +1,251 @@
+//! Functions on text.
+
+use super::overload::Parameter::{Any, Text};
+use super::overload::{Call, Function, Overload};
+use crate::semantics::error::invalid;
+use crate::semantics::text::ValueWriter;
+use datafusion::arrow::array::{Array, ArrayRef, StringViewArray, StringViewBuilder};
+use datafusion::common::{Result, internal_datafusion_err};
+use std::sync::Arc;
+use strandline_base::{SqlState, SqlType};
+
+/// The functions of this file.
+pub fn functions() -> Vec<Function> {
+    let text = SqlType::Text;
+    vec![
+        Function::new(
+            "concat",
+            vec![Overload::variadic(&[Any], text, |c| concat(c, 0))],
+        )
+        .not_strict(),
+        Function::new(
+            "concat_ws",
+            vec![Overload::variadic(&[Text, Any], text, |c| concat(c, 1))],
+        )
+        .not_strict(),
+        Function::new(
+            "quote_ident",
+            vec![Overload::new(&[Text], text, |c| {
+                c.map_text(|row| Ok(Some(quoted_identifier(c.text(0).value(row)))))
+            })],
+        ),
+        Function::new(
+            "quote_literal",
+            vec![Overload::new(&[Any], text, |c| {
+                let values = write_all(c, 0)?;
+                c.map_text(|row| Ok(Some(quoted_literal(values.value(row)))))
+            })],
+        ),
+        Function::new(
+            "format",
+            vec![Overload::variadic(&[Text, Any], text, format)],
+        )
+        .not_strict(),
+        Function::new(
+            "similar_to",
+            vec![Overload::new(&[Text, Text], SqlType::Boolean, |c| {
+                similar_to(c, Some('\\'))
+            })],
+        ),
+        trim_blanks(),
+    ]
+}
+
+/// char(n) → text.
+pub fn trim_blanks() -> Function {
+    Function::new(
+        "trim_blanks",
+        vec![Overload::new(&[Text], SqlType::Text, |c| {
+            let mut builder = StringViewBuilder::with_capacity(c.rows);
+            for value in c.text(0).iter() {
+                builder.append_option(value.map(|v| v.trim_end_matches(' ')));
+            }
+            Ok(Arc::new(builder.finish()))
+        })],
+    )
+}
+
+/// An argument's values as their types' output functions write them.
+fn write_all(call: &Call, argument: usize) -> Result<StringViewArray> {
+    let array = &call.arrays[argument];
+    let writer = ValueWriter::new(array)?;
+    let mut builder = StringViewBuilder::with_capacity(call.rows);
+    let mut buffer = String::new();
+    for row in 0..call.rows {
+        if array.is_null(row) {
+            builder.append_null();
+            continue;
+        }
+        buffer.clear();
+        writer
+            .write(&mut buffer, row, ["f", "t"])
+            .map_err(|_| internal_datafusion_err!("formatting failed"))?;
+        builder.append_value(&buffer);
+    }
+    Ok(builder.finish())
+}
+
+/// The arguments that are not NULL, one after the other; with `skip` = 1 the first is the
+/// separator, and a NULL separator makes the result NULL.
+fn concat(call: &Call, skip: usize) -> Result<ArrayRef> {
+    let parts = (skip..call.arrays.len())
+        .map(|i| write_all(call, i))
+        .collect::<Result<Vec<_>>>()?;
+    let mut builder = StringViewBuilder::with_capacity(call.rows);
+    let mut buffer = String::new();
+    for row in 0..call.rows {
+        if skip == 1 && call.arrays[0].is_null(row) {
+            builder.append_null();
+            continue;
+        }
+        let separator = if skip == 1 {
+            call.text(0).value(row)
+        } else {
+            ""
+        };
+        buffer.clear();
+        for (n, part) in parts.iter().filter(|p| p.is_valid(row)).enumerate() {
+            if n > 0 {
+                buffer.push_str(separator);
+            }
+            buffer.push_str(part.value(row));
+        }
+        builder.append_value(&buffer);
+    }
+    Ok(Arc::new(builder.finish()))
+}
+
+fn quoted_identifier(name: &str) -> String {
+    let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+        && name
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    if plain {
+        name.to_string()
+    } else {
+        format!("\"{}\"", name.replace('"', "\"\""))
+    }
+}
+
+fn quoted_literal(value: &str) -> String {
+    let doubled = value.replace('\'', "''");
+    if value.contains('\\') {
+        return format!("E'{}'", doubled.replace('\\', "\\\\"));
+    }
+    format!("'{doubled}'")
+}
+
+/// `format('%s, %I, %L, %%', …)`; positions and widths are not supported.
+fn format(call: &Call) -> Result<ArrayRef> {
+    let values = (1..call.arrays.len())
+        .map(|i| write_all(call, i))
+        .collect::<Result<Vec<_>>>()?;
+    let mut builder = StringViewBuilder::with_capacity(call.rows);
+    for row in 0..call.rows {
+        if call.arrays[0].is_null(row) {
+            builder.append_null();
+            continue;
+        }
+        builder.append_value(format_row(call.text(0).value(row), &values, row)?);
+    }
+    Ok(Arc::new(builder.finish()))
+}
+
+fn format_row(pattern: &str, values: &[StringViewArray], row: usize) -> Result<String> {
+    let fault = |message: String| invalid(SqlState::INVALID_PARAMETER_VALUE, message);
+    let mut out = String::new();
+    let mut next = values.iter();
+    let mut chars = pattern.chars();
+    while let Some(c) = chars.next() {
+        if c != '%' {
+            out.push(c);
+            continue;
+        }
+        let kind = chars
+            .next()
+            .ok_or_else(|| fault("unterminated format() type specifier".into()))?;
+        if kind == '%' {
+            out.push('%');
+            continue;
+        }
+        let array = next
+            .next()
+            .ok_or_else(|| fault("too few arguments for format()".into()))?;
+        let value = array.is_valid(row).then(|| array.value(row));
+        match (kind, value) {
+            ('s', value) => out.push_str(value.unwrap_or_default()),
+            ('I', Some(value)) => out.push_str(&quoted_identifier(value)),
+            ('L', Some(value)) => out.push_str(&quoted_literal(value)),
+            ('L', None) => out.push_str("NULL"),
+            ('I', None) => {
+                return Err(fault(
+                    "null values cannot be formatted as an SQL identifier".into(),
+                ));
+            }
+            (other, _) => {
+                return Err(fault(format!(
+                    "unrecognized format() type specifier \"{other}\""
+                )));
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// `text SIMILAR TO pattern`: the pattern must match the whole text.
+fn similar_to(call: &Call, escape: Option<char>) -> Result<ArrayRef> {
+    let mut last: Option<(String, regex::Regex)> = None;
+    let mut matches = Vec::with_capacity(call.rows);
+    for row in 0..call.rows {
+        if call.any_null(row) {
+            matches.push(None);
+            continue;
+        }
+        let pattern = call.text(1).value(row);
+        let compiled = match last.take() {
+            Some((text, compiled)) if text == pattern => compiled,
+            _ => compile_similar(pattern, escape)?,
+        };
+        matches.push(Some(compiled.is_match(call.text(0).value(row))));
+        last = Some((pattern.to_string(), compiled));
+    }
+    Ok(Arc::new(datafusion::arrow::array::BooleanArray::from(
+        matches,
+    )))
+}
+
+/// An SQL regular expression as the engine's: `%` and `_` are wildcards, `| * + ? {} () []` keep
+/// their meaning, everything else stands for itself.
+fn compile_similar(pattern: &str, escape: Option<char>) -> Result<regex::Regex> {
+    let mut translated = String::from("(?s)^(?:");
+    let mut chars = pattern.chars();
+    let mut in_brackets = false;
+    while let Some(c) = chars.next() {
+        match c {
+            c if Some(c) == escape => match chars.next() {
+                Some(literal) => translated.push_str(&regex::escape(&literal.to_string())),
+                None => break,
+            },
+            '[' => {
+                in_brackets = true;
+                translated.push(c);
+            }
+            ']' => {
+                in_brackets = false;
+                translated.push(c);
+            }
+            c if in_brackets => translated.push(c),
+            '%' => translated.push_str(".*"),
+            '_' => translated.push('.'),
+            '|' | '*' | '+' | '?' | '{' | '}' | '(' | ')' => translated.push(c),
+            other => translated.push_str(&regex::escape(&other.to_string())),
+        }
+    }
+    translated.push_str(")$");
+    regex::Regex::new(&translated).map_err(|e| {
+        invalid(
+            SqlState("2201B"),
+            format!("invalid regular expression: \"{pattern}\": {e}"),
+        )
+    })
+}

@@ -1,0 +1,182 @@
+//! Planning of binary operators: arithmetic as our own functions, `||` with operands of any type,
+//! and the operators DataFusion lacks. Comparisons are left to
+//! [`ResolveLiterals`](super::rules::ResolveLiterals), which also sees those that are not written
+//! with an operator.
+
+use super::align::{is_unknown, shortest_numeric};
+use super::arithmetic::{self, Operation};
+use super::cast::{Mode, as_cast, cast_expression};
+use super::functions::{self, trim_blanks};
+use super::rules::{literal_shape, replacement};
+use super::types::{sql_type_of, sql_type_of_arrow};
+use datafusion::arrow::datatypes::{DataType, Field, IntervalUnit};
+use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
+use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast::BinaryOperator;
+use std::sync::Arc;
+use strandline_base::SqlType;
+
+/// The hook into DataFusion's SQL planner.
+#[derive(Debug)]
+pub struct OperatorPlanner;
+
+impl ExprPlanner for OperatorPlanner {
+    fn plan_binary_op(
+        &self,
+        mut expr: RawBinaryExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawBinaryExpr>> {
+        expr.left = folded(expr.left)?;
+        expr.right = folded(expr.right)?;
+        if let Some(operation) = arithmetic_operation(&expr.op) {
+            let planned = arithmetic_expression(operation, expr.left, expr.right, schema)?;
+            return Ok(PlannerResult::Planned(planned));
+        }
+        match &expr.op {
+            BinaryOperator::StringConcat => concatenation(expr, schema),
+            BinaryOperator::Arrow => Ok(json(expr, functions::json_get)),
+            BinaryOperator::LongArrow => Ok(json(expr, functions::json_get_text)),
+            BinaryOperator::HashArrow => Ok(json(expr, |value, path| {
+                functions::json_path(value, path, false)
+            })),
+            BinaryOperator::HashLongArrow => Ok(json(expr, |value, path| {
+                functions::json_path(value, path, true)
+            })),
+            _ => Ok(PlannerResult::Original(expr)),
+        }
+    }
+
+    fn plan_extract(&self, mut args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
+        match (args.pop(), args.pop()) {
+            (Some(value), Some(unit)) => Ok(PlannerResult::Planned(functions::extract(
+                unit,
+                folded(value)?,
+            ))),
+            (value, _) => Ok(PlannerResult::Original(value.into_iter().collect())),
+        }
+    }
+}
+
+fn arithmetic_operation(op: &BinaryOperator) -> Option<Operation> {
+    match op {
+        BinaryOperator::Plus => Some(Operation::Add),
+        BinaryOperator::Minus => Some(Operation::Subtract),
+        BinaryOperator::Multiply => Some(Operation::Multiply),
+        BinaryOperator::Divide => Some(Operation::Divide),
+        BinaryOperator::Modulo => Some(Operation::Modulo),
+        _ => None,
+    }
+}
+
+/// A typed literal (`1` after [`super::sql`] gave it its type, `date '2024-01-01'`) as a value, so
+/// that the operator sees a constant.
+fn folded(expr: Expr) -> Result<Expr> {
+    let deferred = as_cast(&expr);
+    let cast = match (&deferred, &expr) {
+        (Some(cast), _) | (None, Expr::Cast(cast)) => cast,
+        _ => return Ok(expr),
+    };
+    let Expr::Literal(value, _) = cast.expr.as_ref() else {
+        return Ok(expr);
+    };
+    let from = Field::new("", value.data_type(), true);
+    if let Some(value) = replacement(&cast.expr, &from, &cast.field)? {
+        return Ok(value);
+    }
+    if from.data_type().is_integer() && cast.field.data_type().is_integer() {
+        return Ok(Expr::Literal(value.cast_to(cast.field.data_type())?, None));
+    }
+    Ok(expr)
+}
+
+/// `left operation right` with open literals typed by the other side.
+pub fn arithmetic_expression(
+    operation: Operation,
+    left: Expr,
+    right: Expr,
+    schema: &DFSchema,
+) -> Result<Expr> {
+    let left_type = operand_type(&left, schema)?;
+    let right_type = operand_type(&right, schema)?;
+    let left = typed_by(left, &right_type, operation)?;
+    let right = typed_by(right, &left_type, operation)?;
+    let left = shortest_numeric(left, &right_type);
+    let right = shortest_numeric(right, &left_type);
+    Ok(arithmetic::expression(operation, left, right))
+}
+
+/// The operand's type; parameters that nothing has typed yet count as NULL.
+fn operand_type(expr: &Expr, schema: &DFSchema) -> Result<DataType> {
+    match expr {
+        Expr::Placeholder(parameter) if parameter.field.is_none() => Ok(DataType::Null),
+        _ => expr.get_type(schema),
+    }
+}
+
+/// A quoted string, or a parameter without a type, beside an operand of type `other`.
+fn typed_by(expr: Expr, other: &DataType, operation: Operation) -> Result<Expr> {
+    let interval = DataType::Interval(IntervalUnit::MonthDayNano);
+    let target = match other {
+        DataType::Timestamp(..) if operation == Operation::Add => &interval,
+        other => other,
+    };
+    if let Expr::Placeholder(mut parameter) = expr {
+        if parameter.field.is_none() && !target.is_null() {
+            parameter.field = Some(Arc::new(Field::new("", target.clone(), true)));
+        }
+        return Ok(Expr::Placeholder(parameter));
+    }
+    if !is_unknown(&expr) {
+        return Ok(expr);
+    }
+    match (&expr, sql_type_of_arrow(target)) {
+        (_, None | Some(SqlType::Text)) => Ok(expr),
+        (Expr::Literal(ScalarValue::Utf8(Some(text)), _), Some(SqlType::Numeric { .. })) => {
+            let shape = literal_shape(text)?;
+            let numeric = SqlType::Numeric {
+                precision: shape.precision,
+                scale: shape.scale,
+            };
+            cast_expression(expr, &DataType::Utf8, numeric, Mode::Explicit)
+        }
+        (_, Some(sql_type)) => cast_expression(expr, &DataType::Utf8, sql_type, Mode::Explicit),
+    }
+}
+
+/// `a || b`: text if one side is, whatever storable type the other has.
+fn concatenation(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+    let left_type = operand_type(&expr.left, schema)?;
+    let right_type = operand_type(&expr.right, schema)?;
+    let is_text = |t: &DataType| t.is_string() || t.is_null();
+    let storable = |t: &DataType| sql_type_of_arrow(t).is_some();
+    if !(is_text(&left_type) || is_text(&right_type))
+        || !(storable(&left_type) && storable(&right_type))
+    {
+        return Ok(PlannerResult::Original(expr));
+    }
+    let text = |operand: Expr, from: &DataType| {
+        if is_text(from) {
+            return Ok(if is_char(&operand, schema) {
+                trim_blanks(operand)
+            } else {
+                operand
+            });
+        }
+        cast_expression(operand, from, SqlType::Text, Mode::Explicit)
+    };
+    let left = text(expr.left, &left_type)?;
+    let right = text(expr.right, &right_type)?;
+    let binary = BinaryExpr::new(Box::new(left), Operator::StringConcat, Box::new(right));
+    Ok(PlannerResult::Planned(Expr::BinaryExpr(binary)))
+}
+
+fn is_char(expr: &Expr, schema: &DFSchema) -> bool {
+    let field = expr.to_field(schema);
+    field.is_ok_and(|(_, field)| matches!(sql_type_of(&field), Some(SqlType::Char(_))))
+}
+
+fn json(expr: RawBinaryExpr, get: fn(Expr, Expr) -> Expr) -> PlannerResult<RawBinaryExpr> {
+    PlannerResult::Planned(get(expr.left, expr.right))
+}

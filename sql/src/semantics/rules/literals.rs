@@ -1,0 +1,178 @@
+//! Types open literals from their context and makes comparisons and negation PostgreSQL's, before
+//! DataFusion's type coercion would settle the operands' types its own way.
+
+use super::rewrite_expressions;
+use crate::semantics::align::{for_comparison, for_union};
+use crate::semantics::arithmetic::{self, Operation};
+use crate::semantics::cast::CAST_AS;
+use crate::semantics::functions::trim_blanks;
+use crate::semantics::types::sql_type_of;
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::expr::{Case, InList, ScalarFunction};
+use datafusion::logical_expr::{Between, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
+use datafusion::optimizer::AnalyzerRule;
+use datafusion::scalar::ScalarValue;
+use strandline_base::SqlType;
+
+/// The rule.
+#[derive(Debug)]
+pub struct ResolveLiterals;
+
+impl AnalyzerRule for ResolveLiterals {
+    fn name(&self) -> &str {
+        "postgres_literals"
+    }
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        rewrite_expressions(plan, |expr, schema| {
+            expr.transform_up(|e| rewrite(e, schema))
+        })
+    }
+}
+
+fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    Ok(Transformed::yes(match expr {
+        Expr::BinaryExpr(binary) if is_comparison(binary.op) => comparison(binary, schema)?,
+        Expr::Between(between) => Expr::Between(align_between(between, schema)?),
+        Expr::InList(list) => Expr::InList(align_list(list, schema)?),
+        Expr::Case(case) => Expr::Case(align_case(case, schema)?),
+        Expr::Negative(operand) => negation(*operand, schema)?,
+        Expr::ScalarFunction(call) if takes_alternatives(call.name()) => {
+            let args = for_union(call.args, schema)?;
+            Expr::ScalarFunction(ScalarFunction {
+                func: call.func,
+                args,
+            })
+        }
+        Expr::ScalarFunction(call) if !keeps_blanks(call.name()) => {
+            return without_blanks(call, schema);
+        }
+        other => return Ok(Transformed::no(other)),
+    }))
+}
+
+/// Functions that take char(n) as it is, with its padding.
+fn keeps_blanks(name: &str) -> bool {
+    matches!(
+        name,
+        "octet_length" | "bit_length" | "concat" | "concat_ws" | "format" | "pg_typeof" | CAST_AS
+    )
+}
+
+/// char(n) arguments as text, which they lose their trailing blanks for.
+fn without_blanks(call: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let mut changed = false;
+    let mut args = Vec::with_capacity(call.args.len());
+    for arg in call.args {
+        let is_char = matches!(&arg, Expr::Column(_) | Expr::ScalarFunction(_))
+            && matches!(
+                sql_type_of(&arg.to_field(schema)?.1),
+                Some(SqlType::Char(_))
+            );
+        changed |= is_char;
+        args.push(if is_char { trim_blanks(arg) } else { arg });
+    }
+    let call = Expr::ScalarFunction(ScalarFunction {
+        func: call.func,
+        args,
+    });
+    Ok(if changed {
+        Transformed::yes(call)
+    } else {
+        Transformed::no(call)
+    })
+}
+
+fn is_comparison(op: Operator) -> bool {
+    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
+    matches!(
+        op,
+        Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom
+    )
+}
+
+fn takes_alternatives(name: &str) -> bool {
+    matches!(name, "coalesce" | "nullif" | "greatest" | "least")
+}
+
+/// Aligns two operands.
+fn pair(left: Expr, right: Expr, symbol: &str, schema: &DFSchema) -> Result<(Expr, Expr)> {
+    let mut aligned = for_comparison(vec![left, right], symbol, schema)?.into_iter();
+    Ok((
+        aligned.next().unwrap_or_default(),
+        aligned.next().unwrap_or_default(),
+    ))
+}
+
+fn comparison(binary: BinaryExpr, schema: &DFSchema) -> Result<Expr> {
+    let symbol = match binary.op {
+        Operator::NotEq => "<>".to_string(),
+        Operator::IsDistinctFrom | Operator::IsNotDistinctFrom => "=".to_string(),
+        op => op.to_string(),
+    };
+    let (left, right) = pair(*binary.left, *binary.right, &symbol, schema)?;
+    Ok(Expr::BinaryExpr(BinaryExpr::new(
+        Box::new(left),
+        binary.op,
+        Box::new(right),
+    )))
+}
+
+fn align_between(between: Between, schema: &DFSchema) -> Result<Between> {
+    let operands = vec![*between.expr, *between.low, *between.high];
+    let mut aligned = for_comparison(operands, ">=", schema)?.into_iter();
+    let mut next = || Box::new(aligned.next().unwrap_or_default());
+    Ok(Between::new(next(), between.negated, next(), next()))
+}
+
+fn align_list(list: InList, schema: &DFSchema) -> Result<InList> {
+    let operands = std::iter::once(*list.expr).chain(list.list).collect();
+    let mut aligned = for_comparison(operands, "=", schema)?.into_iter();
+    let operand = Box::new(aligned.next().unwrap_or_default());
+    Ok(InList::new(operand, aligned.collect(), list.negated))
+}
+
+/// The operand with the values it is compared to, and the results among each other.
+fn align_case(case: Case, schema: &DFSchema) -> Result<Case> {
+    let (whens, thens): (Vec<_>, Vec<_>) = case
+        .when_then_expr
+        .into_iter()
+        .map(|(w, t)| (*w, *t))
+        .unzip();
+    let (operand, whens) = match case.expr {
+        Some(operand) => {
+            let compared = std::iter::once(*operand).chain(whens).collect();
+            let mut aligned = for_comparison(compared, "=", schema)?.into_iter();
+            (aligned.next().map(Box::new), aligned.collect())
+        }
+        None => (None, whens),
+    };
+    let results = thens
+        .into_iter()
+        .chain(case.else_expr.map(|e| *e))
+        .collect();
+    let mut results = for_union(results, schema)?.into_iter();
+    let pairs = whens
+        .into_iter()
+        .map(|when| (Box::new(when), Box::new(results.next().unwrap_or_default())))
+        .collect();
+    Ok(Case::new(operand, pairs, results.next().map(Box::new)))
+}
+
+/// `-x` as `0 - x` where it can overflow.
+fn negation(operand: Expr, schema: &DFSchema) -> Result<Expr> {
+    let data_type = operand.get_type(schema)?;
+    let zero = match data_type {
+        DataType::Int8 | DataType::Int16 => ScalarValue::Int16(Some(0)),
+        DataType::Int32 => ScalarValue::Int32(Some(0)),
+        DataType::Int64 => ScalarValue::Int64(Some(0)),
+        _ => return Ok(Expr::Negative(Box::new(operand))),
+    };
+    Ok(arithmetic::expression(
+        Operation::Subtract,
+        Expr::Literal(zero, None),
+        operand,
+    ))
+}

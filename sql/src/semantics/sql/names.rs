@@ -1,0 +1,165 @@
+//! Names of result columns, as PostgreSQL chooses them.
+//!
+//! DataFusion wants the names of one SELECT list to be distinct. Of columns with the same name all
+//! but the first get a suffix that no identifier contains; [`output_name`] takes it off again
+//! where names reach a user.
+
+use datafusion::sql::sqlparser::ast::{
+    AccessExpr, DataType, Expr, Ident, Query, Select, SelectItem, SetExpr, TimezoneInfo,
+    TrimWhereField, Value,
+};
+use std::collections::HashMap;
+
+/// Stands before the number that makes a name distinct.
+const SEPARATOR: char = '\u{1f}';
+
+/// The name of a result column as a user sees it.
+pub fn output_name(name: &str) -> &str {
+    name.split(SEPARATOR).next().unwrap_or(name)
+}
+
+/// Gives every column of the list an explicit, distinct name.
+pub fn name_columns(select: &mut Select) {
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    for item in &mut select.projection {
+        let name = match item {
+            SelectItem::UnnamedExpr(expr) => column_name(expr),
+            SelectItem::ExprWithAlias { alias, .. } => folded(alias),
+            _ => continue,
+        };
+        let times = seen.entry(name.clone()).or_insert(0);
+        *times += 1;
+        let distinct = match *times {
+            1 => name,
+            n => format!("{name}{SEPARATOR}{n}"),
+        };
+        let first = *times == 1;
+        match item {
+            SelectItem::UnnamedExpr(expr) if !(first && is_column(expr)) => {
+                let alias = Ident::with_quote('"', distinct);
+                let expr = std::mem::replace(expr, Expr::Identifier(Ident::new("")));
+                *item = SelectItem::ExprWithAlias { expr, alias };
+            }
+            SelectItem::ExprWithAlias { alias, .. } if !first => {
+                *alias = Ident::with_quote('"', distinct);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn is_column(expr: &Expr) -> bool {
+    matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+}
+
+fn folded(ident: &Ident) -> String {
+    match ident.quote_style {
+        Some(_) => ident.value.clone(),
+        None => ident.value.to_lowercase(),
+    }
+}
+
+/// The name of an unnamed result column.
+pub fn column_name(expr: &Expr) -> String {
+    strong_name(expr)
+        .or_else(|| weak_name(expr))
+        .unwrap_or_else(|| "?column?".to_string())
+}
+
+/// A name that also shines through a cast.
+fn strong_name(expr: &Expr) -> Option<String> {
+    let fixed = |name: &str| Some(name.to_string());
+    match expr {
+        Expr::Identifier(ident) => Some(folded(ident)),
+        Expr::CompoundIdentifier(parts) => parts.last().map(folded),
+        Expr::CompoundFieldAccess { root, access_chain } => access_chain
+            .iter()
+            .rev()
+            .find_map(|access| match access {
+                AccessExpr::Dot(field) => strong_name(field),
+                AccessExpr::Subscript(_) => None,
+            })
+            .or_else(|| strong_name(root)),
+        Expr::Function(function) => function
+            .name
+            .0
+            .last()
+            .and_then(|part| part.as_ident())
+            .map(folded),
+        Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => strong_name(inner),
+        Expr::Cast { expr: inner, .. } => strong_name(inner),
+        Expr::AtTimeZone { .. } => fixed("timezone"),
+        Expr::Extract { .. } => fixed("extract"),
+        Expr::Substring { .. } => fixed("substring"),
+        Expr::Position { .. } => fixed("position"),
+        Expr::Overlay { .. } => fixed("overlay"),
+        Expr::Ceil { .. } => fixed("ceil"),
+        Expr::Floor { .. } => fixed("floor"),
+        Expr::Trim { trim_where, .. } => fixed(match trim_where {
+            Some(TrimWhereField::Leading) => "ltrim",
+            Some(TrimWhereField::Trailing) => "rtrim",
+            _ => "btrim",
+        }),
+        Expr::Exists { .. } => fixed("exists"),
+        Expr::Array(_) => fixed("array"),
+        Expr::Tuple(_) => fixed("row"),
+        Expr::Subquery(query) => subquery_name(query),
+        Expr::Case {
+            else_result: Some(result),
+            ..
+        } => strong_name(result),
+        _ => None,
+    }
+}
+
+/// A name of last resort: a cast's type, CASE.
+fn weak_name(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Nested(inner) => weak_name(inner),
+        Expr::Cast { data_type, .. } => Some(type_name(data_type)),
+        Expr::TypedString(typed) => Some(type_name(&typed.data_type)),
+        Expr::Interval(_) => Some("interval".to_string()),
+        Expr::Case { .. } => Some("case".to_string()),
+        Expr::Value(value) if matches!(value.value, Value::Boolean(_)) => Some("bool".to_string()),
+        _ => None,
+    }
+}
+
+/// A scalar subquery is called like its column.
+fn subquery_name(query: &Query) -> Option<String> {
+    match query.body.as_ref() {
+        SetExpr::Select(select) => match select.projection.first()? {
+            SelectItem::UnnamedExpr(expr) => Some(column_name(expr)),
+            SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
+            _ => None,
+        },
+        SetExpr::Query(inner) => subquery_name(inner),
+        _ => None,
+    }
+}
+
+/// The catalog's name of a type.
+fn type_name(data_type: &DataType) -> String {
+    match data_type {
+        DataType::SmallInt(_) | DataType::Int2(_) => "int2".to_string(),
+        DataType::Int(_) | DataType::Integer(_) | DataType::Int4(_) => "int4".to_string(),
+        DataType::BigInt(_) | DataType::Int8(_) => "int8".to_string(),
+        DataType::Real | DataType::Float4 => "float4".to_string(),
+        DataType::Double(_) | DataType::DoublePrecision | DataType::Float8 | DataType::Float(_) => {
+            "float8".to_string()
+        }
+        DataType::Numeric(_) | DataType::Decimal(_) | DataType::Dec(_) => "numeric".to_string(),
+        DataType::Varchar(_) | DataType::CharacterVarying(_) | DataType::CharVarying(_) => {
+            "varchar".to_string()
+        }
+        DataType::Char(_) | DataType::Character(_) => "bpchar".to_string(),
+        DataType::Boolean | DataType::Bool => "bool".to_string(),
+        DataType::Timestamp(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+            "timestamp".to_string()
+        }
+        DataType::Timestamp(..) => "timestamptz".to_string(),
+        DataType::Interval { .. } => "interval".to_string(),
+        DataType::Time(..) => "time".to_string(),
+        other => other.to_string().to_lowercase(),
+    }
+}

@@ -1,0 +1,112 @@
+//! bytea and uuid as text.
+
+use super::{invalid_syntax, trim};
+use std::fmt::{self, Write};
+use strandline_base::{Error, SqlState};
+
+fn nibble(byte: u8) -> Option<u8> {
+    (byte as char).to_digit(16).map(|d| d as u8)
+}
+
+/// bytea in hexadecimal (`\x…`) or escape notation.
+pub fn parse_bytea(input: &str) -> Result<Vec<u8>, Error> {
+    match input.strip_prefix("\\x") {
+        Some(digits) => parse_hex(digits).ok_or_else(|| invalid_syntax("bytea", input)),
+        None => parse_escaped(input.as_bytes()).ok_or_else(|| invalid_syntax("bytea", input)),
+    }
+}
+
+fn parse_hex(digits: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(digits.len() / 2);
+    let mut rest = digits.bytes().filter(|b| !b.is_ascii_whitespace());
+    while let Some(high) = rest.next() {
+        bytes.push(nibble(high)? << 4 | nibble(rest.next()?)?);
+    }
+    Some(bytes)
+}
+
+fn parse_escaped(input: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(input.len());
+    let mut rest = input;
+    while let Some((&first, tail)) = rest.split_first() {
+        rest = tail;
+        if first != b'\\' {
+            bytes.push(first);
+            continue;
+        }
+        match rest {
+            [b'\\', tail @ ..] => {
+                bytes.push(b'\\');
+                rest = tail;
+            }
+            [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', tail @ ..] => {
+                bytes.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
+                rest = tail;
+            }
+            _ => return None,
+        }
+    }
+    Some(bytes)
+}
+
+/// bytea in hexadecimal notation.
+pub fn write_bytea(out: &mut impl Write, bytes: &[u8]) -> fmt::Result {
+    out.write_str("\\x")?;
+    bytes.iter().try_for_each(|b| write!(out, "{b:02x}"))
+}
+
+/// A uuid: 32 hexadecimal digits, hyphens after any group of four, braces around it if you like.
+pub fn parse_uuid(input: &str) -> Result<[u8; 16], Error> {
+    let error = || invalid_syntax("uuid", input);
+    let word = trim(input);
+    let word = match word.strip_prefix('{') {
+        Some(inner) => inner.strip_suffix('}').ok_or_else(error)?,
+        None => word,
+    };
+    let mut bytes = [0u8; 16];
+    let mut digits = 0;
+    for byte in word.bytes() {
+        if byte == b'-' {
+            if digits == 0 || digits == 32 || digits % 4 != 0 {
+                return Err(error());
+            }
+            continue;
+        }
+        let value = nibble(byte).ok_or_else(error)?;
+        let place = bytes.get_mut(digits / 2).ok_or_else(error)?;
+        *place = *place << 4 | value;
+        digits += 1;
+    }
+    if digits == 32 {
+        Ok(bytes)
+    } else {
+        Err(error())
+    }
+}
+
+/// A uuid in its usual form.
+pub fn write_uuid(out: &mut impl Write, bytes: &[u8]) -> fmt::Result {
+    for (i, byte) in bytes.iter().enumerate() {
+        if matches!(i, 4 | 6 | 8 | 10) {
+            out.write_char('-')?;
+        }
+        write!(out, "{byte:02x}")?;
+    }
+    Ok(())
+}
+
+/// Checks that the text is one JSON value.
+pub fn check_json(input: &str) -> Result<(), Error> {
+    serde_json::from_str::<serde::de::IgnoredAny>(input)
+        .map(|_| ())
+        .map_err(|e| invalid_json(&e))
+}
+
+/// 22P02 with the place of the fault.
+pub fn invalid_json(fault: &serde_json::Error) -> Error {
+    Error::invalid(
+        SqlState::INVALID_TEXT_REPRESENTATION,
+        "invalid input syntax for type json",
+    )
+    .with_detail(fault.to_string())
+}

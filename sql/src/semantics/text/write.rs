@@ -1,0 +1,143 @@
+//! Values of Arrow arrays as text.
+
+use super::{binary, interval, number, temporal};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, FixedSizeBinaryArray};
+use datafusion::arrow::datatypes::{
+    DataType, Date32Type, Decimal64Type, Decimal128Type, Float32Type, Float64Type, Int16Type,
+    Int32Type, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit,
+    Time64MicrosecondType, TimeUnit, TimestampMicrosecondType,
+};
+use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::common::Result;
+use std::fmt::{self, Write};
+use strandline_base::Interval;
+
+/// The engine's form of Arrow's interval.
+pub fn interval_of(value: IntervalMonthDayNano) -> Interval {
+    Interval {
+        months: value.months,
+        days: value.days,
+        nanos: value.nanoseconds,
+    }
+}
+
+/// Writes values of one array as PostgreSQL's output functions do. Types that SQL tables do not
+/// store (lists, other time units) are written in Arrow's form.
+pub struct ValueWriter<'a> {
+    array: &'a ArrayRef,
+    other: Option<ArrayFormatter<'a>>,
+}
+
+fn has_own_form(data_type: &DataType) -> bool {
+    matches!(
+        data_type,
+        DataType::Boolean
+            | DataType::Int16
+            | DataType::Int32
+            | DataType::Int64
+            | DataType::Float32
+            | DataType::Float64
+            | DataType::Decimal64(..)
+            | DataType::Decimal128(..)
+            | DataType::Utf8
+            | DataType::Utf8View
+            | DataType::BinaryView
+            | DataType::Binary
+            | DataType::FixedSizeBinary(16)
+            | DataType::Date32
+            | DataType::Time64(TimeUnit::Microsecond)
+            | DataType::Timestamp(TimeUnit::Microsecond, _)
+            | DataType::Interval(IntervalUnit::MonthDayNano)
+    )
+}
+
+impl<'a> ValueWriter<'a> {
+    /// A writer of `array`'s values.
+    pub fn new(array: &'a ArrayRef) -> Result<Self> {
+        const OPTIONS: FormatOptions = FormatOptions::new();
+        let other = match has_own_form(array.data_type()) {
+            true => None,
+            false => Some(ArrayFormatter::try_new(array.as_ref(), &OPTIONS)?),
+        };
+        Ok(Self { array, other })
+    }
+
+    /// Appends the value at `row`, which is not NULL. `booleans` are the words for false and true.
+    pub fn write(&self, out: &mut String, row: usize, booleans: [&str; 2]) -> fmt::Result {
+        let array = self.array;
+        if let Some(other) = &self.other {
+            return write!(out, "{}", other.value(row));
+        }
+        match array.data_type() {
+            DataType::Boolean => {
+                out.write_str(booleans[usize::from(array.as_boolean().value(row))])
+            }
+            DataType::Int16 => write!(out, "{}", array.as_primitive::<Int16Type>().value(row)),
+            DataType::Int32 => write!(out, "{}", array.as_primitive::<Int32Type>().value(row)),
+            DataType::Int64 => write!(out, "{}", array.as_primitive::<Int64Type>().value(row)),
+            DataType::Float32 => {
+                number::write_real(out, array.as_primitive::<Float32Type>().value(row))
+            }
+            DataType::Float64 => {
+                number::write_double(out, array.as_primitive::<Float64Type>().value(row))
+            }
+            DataType::Decimal64(_, scale) => {
+                let value = array.as_primitive::<Decimal64Type>().value(row);
+                number::write_numeric(out, value.into(), *scale as u8)
+            }
+            DataType::Decimal128(_, scale) => {
+                let value = array.as_primitive::<Decimal128Type>().value(row);
+                number::write_numeric(out, value, *scale as u8)
+            }
+            DataType::Utf8 => out.write_str(array.as_string::<i32>().value(row)),
+            DataType::Utf8View => out.write_str(array.as_string_view().value(row)),
+            DataType::Binary => binary::write_bytea(out, array.as_binary::<i32>().value(row)),
+            DataType::BinaryView => binary::write_bytea(out, array.as_binary_view().value(row)),
+            DataType::FixedSizeBinary(_) => binary::write_uuid(out, uuid_at(array, row)),
+            _ => self.write_temporal(out, row),
+        }
+    }
+
+    fn write_temporal(&self, out: &mut String, row: usize) -> fmt::Result {
+        let array = self.array;
+        match array.data_type() {
+            DataType::Date32 => {
+                temporal::write_date(out, array.as_primitive::<Date32Type>().value(row).into())
+            }
+            DataType::Time64(_) => temporal::write_time(
+                out,
+                array.as_primitive::<Time64MicrosecondType>().value(row),
+            ),
+            DataType::Timestamp(_, zone) => {
+                let micros = array.as_primitive::<TimestampMicrosecondType>().value(row);
+                match zone {
+                    None => temporal::write_timestamp(out, micros),
+                    Some(_) => temporal::write_timestamptz(out, micros),
+                }
+            }
+            _ => {
+                let value = array.as_primitive::<IntervalMonthDayNanoType>().value(row);
+                interval::write_interval(out, interval_of(value))
+            }
+        }
+    }
+}
+
+fn uuid_at(array: &ArrayRef, row: usize) -> &[u8] {
+    array
+        .as_any()
+        .downcast_ref::<FixedSizeBinaryArray>()
+        .map_or(&[], |a| a.value(row))
+}
+
+/// One value as a client sees it (`t` and `f` for booleans); `None` for NULL.
+pub fn write_value(array: &ArrayRef, row: usize) -> Result<Option<String>> {
+    if array.is_null(row) {
+        return Ok(None);
+    }
+    let mut out = String::new();
+    ValueWriter::new(array)?
+        .write(&mut out, row, ["f", "t"])
+        .map_err(|_| datafusion::common::internal_datafusion_err!("formatting failed"))?;
+    Ok(Some(out))
+}

@@ -1,0 +1,260 @@
+//! SQL types ↔ Arrow types inside plans.
+//!
+//! Arrow's type does not tell everything: text, varchar(n), char(n) and json are all `Utf8View`.
+//! Fields of stored columns and of casts therefore carry the SQL type in their metadata under
+//! [`SQL_TYPE_KEY`] (the catalog's JSON form of [`SqlType`]), see [`field`] and [`sql_type_of`].
+
+use super::error::{invalid, raise};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, TimeUnit};
+use datafusion::common::Result;
+use datafusion::logical_expr::planner::TypePlanner;
+use datafusion::sql::sqlparser::ast::{
+    CharacterLength, DataType as AstType, ExactNumberInfo, TimezoneInfo,
+};
+use std::sync::Arc;
+use strandline_base::{Error, SqlState, SqlType};
+
+/// The metadata key that holds a field's SQL type.
+pub const SQL_TYPE_KEY: &str = "strandline.sql_type";
+/// The time zone of timestamptz values in Arrow.
+pub const UTC: &str = "+00:00";
+
+/// A field of the SQL type, with the type in its metadata where Arrow's type does not tell it.
+pub fn field(name: &str, sql_type: SqlType, nullable: bool) -> Field {
+    let field = Field::new(name, arrow_type(sql_type), nullable);
+    let told_by_arrow = sql_type_of_arrow(field.data_type()) == Some(sql_type);
+    match serde_json::to_string(&sql_type) {
+        Ok(json) if !told_by_arrow => field.with_metadata([(SQL_TYPE_KEY.into(), json)].into()),
+        _ => field,
+    }
+}
+
+/// The SQL type of a field: from its metadata if it has any, else from its Arrow type.
+pub fn sql_type_of(field: &Field) -> Option<SqlType> {
+    let stored = field.metadata().get(SQL_TYPE_KEY);
+    stored
+        .and_then(|json| serde_json::from_str(json).ok())
+        .filter(|t| arrow_type(*t) == *field.data_type())
+        .or_else(|| sql_type_of_arrow(field.data_type()))
+}
+
+/// The Arrow type of an SQL type.
+pub fn arrow_type(sql_type: SqlType) -> DataType {
+    match sql_type {
+        SqlType::Boolean => DataType::Boolean,
+        SqlType::SmallInt => DataType::Int16,
+        SqlType::Integer => DataType::Int32,
+        SqlType::BigInt => DataType::Int64,
+        SqlType::Real => DataType::Float32,
+        SqlType::Double => DataType::Float64,
+        SqlType::Numeric { precision, scale } if precision <= super::decimal::NARROW_DIGITS => {
+            DataType::Decimal64(precision, scale as i8)
+        }
+        SqlType::Numeric { precision, scale } => DataType::Decimal128(precision, scale as i8),
+        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json => {
+            DataType::Utf8View
+        }
+        SqlType::Bytea => DataType::BinaryView,
+        SqlType::Date => DataType::Date32,
+        SqlType::Time => DataType::Time64(TimeUnit::Microsecond),
+        SqlType::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
+        SqlType::TimestampTz => DataType::Timestamp(TimeUnit::Microsecond, Some(UTC.into())),
+        SqlType::Interval => DataType::Interval(IntervalUnit::MonthDayNano),
+        SqlType::Uuid => DataType::FixedSizeBinary(16),
+    }
+}
+
+/// The SQL type that stores values of an Arrow type without loss; `None` if there is none.
+pub fn sql_type_of_arrow(data_type: &DataType) -> Option<SqlType> {
+    Some(match data_type {
+        DataType::Boolean => SqlType::Boolean,
+        DataType::Int8 | DataType::UInt8 | DataType::Int16 => SqlType::SmallInt,
+        DataType::UInt16 | DataType::Int32 => SqlType::Integer,
+        DataType::UInt32 | DataType::Int64 | DataType::UInt64 => SqlType::BigInt,
+        DataType::Float16 | DataType::Float32 => SqlType::Real,
+        DataType::Float64 => SqlType::Double,
+        DataType::Decimal32(p, s) | DataType::Decimal64(p, s) | DataType::Decimal128(p, s) => {
+            SqlType::Numeric {
+                precision: *p,
+                scale: u8::try_from(*s).ok()?,
+            }
+        }
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Null => SqlType::Text,
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => SqlType::Bytea,
+        DataType::FixedSizeBinary(16) => SqlType::Uuid,
+        DataType::FixedSizeBinary(_) => SqlType::Bytea,
+        DataType::Date32 | DataType::Date64 => SqlType::Date,
+        DataType::Time32(_) | DataType::Time64(_) => SqlType::Time,
+        DataType::Timestamp(_, None) => SqlType::Timestamp,
+        DataType::Timestamp(_, Some(_)) => SqlType::TimestampTz,
+        DataType::Interval(_) | DataType::Duration(_) => SqlType::Interval,
+        DataType::Dictionary(_, values) => return sql_type_of_arrow(values),
+        _ => return None,
+    })
+}
+
+/// The type's name in messages: PostgreSQL's, without typmods.
+pub fn sql_name(data_type: &DataType) -> String {
+    match (data_type, sql_type_of_arrow(data_type)) {
+        (DataType::Null, _) => "unknown".into(),
+        (DataType::List(item) | DataType::LargeList(item), _) => {
+            format!("{}[]", sql_name(item.data_type()))
+        }
+        (_, Some(SqlType::Numeric { .. })) => "numeric".into(),
+        (_, Some(sql_type)) => sql_type.to_string(),
+        (other, None) => other.to_string(),
+    }
+}
+
+/// A type as written in SQL. `Ok(None)` for `numeric` without precision, whose shape depends on
+/// what it is applied to; 0A000 or 42704 for types that do not exist here.
+pub fn from_ast(ast: &AstType) -> strandline_base::Result<Option<SqlType>> {
+    Ok(Some(match ast {
+        AstType::Boolean | AstType::Bool => SqlType::Boolean,
+        AstType::SmallInt(_) | AstType::Int2(_) => SqlType::SmallInt,
+        AstType::Int(_) | AstType::Integer(_) | AstType::Int4(_) => SqlType::Integer,
+        AstType::BigInt(_) | AstType::Int8(_) => SqlType::BigInt,
+        AstType::Real | AstType::Float4 => SqlType::Real,
+        AstType::Float(info) => float(info)?,
+        AstType::Float8 | AstType::DoublePrecision | AstType::Double(_) => SqlType::Double,
+        AstType::Numeric(info) | AstType::Decimal(info) | AstType::Dec(info) => {
+            return numeric(info);
+        }
+        AstType::Text => SqlType::Text,
+        AstType::Varchar(length)
+        | AstType::CharacterVarying(length)
+        | AstType::CharVarying(length) => match characters(length)? {
+            Some(n) => SqlType::Varchar(n),
+            None => SqlType::Text,
+        },
+        AstType::Char(length) | AstType::Character(length) => {
+            SqlType::Char(characters(length)?.unwrap_or(1))
+        }
+        AstType::Bytea => SqlType::Bytea,
+        AstType::Date => SqlType::Date,
+        AstType::Time(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => SqlType::Time,
+        AstType::Timestamp(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+            SqlType::Timestamp
+        }
+        AstType::Timestamp(..) => SqlType::TimestampTz,
+        AstType::Interval { .. } => SqlType::Interval,
+        AstType::Uuid => SqlType::Uuid,
+        AstType::JSON => SqlType::Json,
+        AstType::Custom(name, modifiers) => custom(&name.to_string(), modifiers)?,
+        other => return Err(Error::unsupported(format!("type {other} is not supported"))),
+    }))
+}
+
+fn custom(name: &str, modifiers: &[String]) -> strandline_base::Result<SqlType> {
+    match (
+        name.to_ascii_lowercase().trim_start_matches("pg_catalog."),
+        modifiers,
+    ) {
+        ("smallserial" | "serial2", []) => Ok(SqlType::SmallInt),
+        ("serial" | "serial4", []) => Ok(SqlType::Integer),
+        ("bigserial" | "serial8", []) => Ok(SqlType::BigInt),
+        ("bpchar", []) => Ok(SqlType::Text),
+        ("name", []) => Ok(SqlType::Text),
+        (unknown, _) => Err(Error::invalid(
+            SqlState::UNDEFINED_OBJECT,
+            format!("type \"{unknown}\" does not exist"),
+        )),
+    }
+}
+
+fn float(info: &ExactNumberInfo) -> strandline_base::Result<SqlType> {
+    match info {
+        ExactNumberInfo::None => Ok(SqlType::Double),
+        ExactNumberInfo::Precision(1..=24) => Ok(SqlType::Real),
+        ExactNumberInfo::Precision(25..=53) => Ok(SqlType::Double),
+        other => Err(Error::invalid(
+            SqlState::INVALID_PARAMETER_VALUE,
+            format!("precision for type float must be between 1 and 53 bits, not {other}"),
+        )),
+    }
+}
+
+fn numeric(info: &ExactNumberInfo) -> strandline_base::Result<Option<SqlType>> {
+    let (precision, scale) = match *info {
+        ExactNumberInfo::None => return Ok(None),
+        ExactNumberInfo::Precision(p) => (p, 0),
+        ExactNumberInfo::PrecisionAndScale(p, s) => (p, s),
+    };
+    if !(1..=u64::from(super::decimal::MAX_DIGITS)).contains(&precision) {
+        return Err(Error::invalid(
+            SqlState::INVALID_PARAMETER_VALUE,
+            format!("NUMERIC precision {precision} must be between 1 and 38"),
+        ));
+    }
+    if !(0..=precision as i64).contains(&scale) {
+        return Err(Error::invalid(
+            SqlState::INVALID_PARAMETER_VALUE,
+            format!("NUMERIC scale {scale} must be between 0 and precision {precision}"),
+        ));
+    }
+    Ok(Some(SqlType::Numeric {
+        precision: precision as u8,
+        scale: scale as u8,
+    }))
+}
+
+fn characters(length: &Option<CharacterLength>) -> strandline_base::Result<Option<u32>> {
+    match length {
+        None | Some(CharacterLength::Max) => Ok(None),
+        Some(CharacterLength::IntegerLength { length, .. }) => match u32::try_from(*length) {
+            Ok(n) if (1..=10_485_760).contains(&n) => Ok(Some(n)),
+            _ => Err(Error::invalid(
+                SqlState::INVALID_PARAMETER_VALUE,
+                format!("length for type varchar must be between 1 and 10485760, not {length}"),
+            )),
+        },
+    }
+}
+
+/// Plans type names in casts and typed literals. The planned field carries the SQL type.
+#[derive(Debug)]
+pub struct SqlTypePlanner;
+
+impl TypePlanner for SqlTypePlanner {
+    fn plan_type_field(&self, ast: &AstType) -> Result<Option<FieldRef>> {
+        if let AstType::Array(_) = ast {
+            return Ok(None);
+        }
+        match from_ast(ast) {
+            Ok(Some(sql_type)) => Ok(Some(Arc::new(field("", sql_type, true)))),
+            // The analyzer replaces this shape by the one that fits the operand.
+            Ok(None) => Ok(Some(Arc::new(unconstrained_numeric()))),
+            Err(error) if error.sqlstate() == SqlState::FEATURE_NOT_SUPPORTED => Ok(None),
+            Err(error) => Err(raise(error)),
+        }
+    }
+}
+
+/// Marks a cast to `numeric` without precision and scale.
+const UNCONSTRAINED: &str = "unconstrained";
+
+fn unconstrained_numeric() -> Field {
+    Field::new("", DataType::Decimal128(38, 16), true)
+        .with_metadata([(SQL_TYPE_KEY.into(), UNCONSTRAINED.into())].into())
+}
+
+/// Whether a cast's field stands for `numeric` without precision and scale.
+pub fn is_unconstrained_numeric(field: &Field) -> bool {
+    field
+        .metadata()
+        .get(SQL_TYPE_KEY)
+        .is_some_and(|v| v == UNCONSTRAINED)
+}
+
+/// 0A000 for an Arrow type that no SQL type stores, for example a list.
+pub fn storable(name: &str, data_type: &DataType) -> Result<SqlType> {
+    sql_type_of_arrow(data_type).ok_or_else(|| {
+        invalid(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            format!(
+                "column \"{name}\" has type {}, which no table can store",
+                sql_name(data_type)
+            ),
+        )
+    })
+}
