@@ -1,15 +1,27 @@
-//! CONTRACT (helper `sql-core` owns this file and replaces the bodies; `dml` and `copy` build on it).
-#![allow(unused_variables, clippy::todo)]
+//! What one running SQL statement has in hand: the engine's statement (snapshot and statement
+//! number), the catalog it sees, and DataFusion's state whose names resolve at that snapshot.
+//!
+//! A context is made per statement by the session and lives as long as the statement's result
+//! stream. Planning a query is: bind parameters, prepare references that DataFusion has no words
+//! for (`FOR SYSTEM_TIME AS OF`, `_rowid`, files; see [`crate::references`]), hand the rest to
+//! DataFusion's SQL planner.
+
+use crate::error::convert;
+use crate::names;
+use crate::provider::catalog::StatementCatalog;
+use crate::{params, parse, semantics};
 use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::DFSchema;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::session_state::SessionState;
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::physical_plan::execute_stream;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast;
 use std::sync::Arc;
-use strandline_base::Result;
+use strandline_base::{Error, Result, SqlState};
 use strandline_engine::Statement;
-use strandline_engine::catalog::{Catalog, TableDef};
+use strandline_engine::catalog::{Catalog, TableDef, ViewDef};
 
 /// Everything one running SQL statement needs: what it sees, where it writes, how to plan.
 pub struct StatementContext {
@@ -23,25 +35,118 @@ pub struct StatementContext {
     pub default_schema: String,
     /// Values of $1, $2, …
     pub parameters: Vec<ScalarValue>,
+    names: Arc<StatementCatalog>,
 }
 
 impl StatementContext {
+    /// A context for `statement`. `template` is the session's state; it is cloned and bound to the
+    /// statement's snapshot. `now_us` is what `now()` returns.
+    pub fn new(
+        template: &Arc<SessionState>,
+        statement: Arc<Statement>,
+        parameters: Vec<ScalarValue>,
+        now_us: u64,
+    ) -> Self {
+        let catalog = statement.transaction().catalog();
+        let names = StatementCatalog::current(
+            Arc::clone(template),
+            statement.clone(),
+            catalog.clone(),
+            now_us,
+        );
+        let default_schema = template.config_options().catalog.default_schema.clone();
+        let state = names.bind(&default_schema);
+        Self {
+            state,
+            statement,
+            catalog,
+            default_schema,
+            parameters,
+            names,
+        }
+    }
+
+    /// The same session's context for another statement, perhaps of another transaction.
+    pub fn again(&self, statement: Arc<Statement>) -> Self {
+        Self::new(
+            self.names.template(),
+            statement,
+            Vec::new(),
+            self.names.now_us(),
+        )
+    }
+
     /// Resolves a table name; errors as PostgreSQL does (42P01; 42809 for a view).
     pub fn resolve_table(&self, name: &ast::ObjectName) -> Result<Arc<TableDef>> {
-        todo!()
+        let (schema, table) = names::qualified(name, &self.default_schema)?;
+        if let Some(found) = self.catalog.table(&schema, &table) {
+            return Ok(found.clone());
+        }
+        if self.catalog.view(&schema, &table).is_some() {
+            return Err(Error::invalid(
+                SqlState::WRONG_OBJECT_TYPE,
+                format!("\"{table}\" is not a table"),
+            )
+            .with_detail("It is a view; views are not updatable."));
+        }
+        if self.catalog.schemas.contains_key(&schema) || schema == names::PUBLIC {
+            Err(names::undefined_table(&schema, &table))
+        } else if crate::information_schema::is_system_schema(&schema) {
+            Err(Error::invalid(
+                SqlState("42501"),
+                format!("\"{schema}.{table}\" is a system view and cannot be changed"),
+            ))
+        } else {
+            Err(names::undefined_schema(&schema))
+        }
     }
+
     /// Plans a query (SELECT/VALUES/WITH…), parameters bound. Every table of ours also answers to
     /// a hidden column `_rowid` (UInt64) when it is named explicitly; `*` never includes it.
     pub async fn plan_query(&self, query: &ast::Query) -> Result<LogicalPlan> {
-        todo!()
+        self.names.plan(&self.state, query, &self.parameters).await
     }
+
+    /// Plans the query of a view, under the names that the view gives its columns.
+    pub async fn plan_view(&self, view: &ViewDef) -> Result<LogicalPlan> {
+        self.names.plan_view(view).await
+    }
+
+    /// Plans an expression over the columns of `schema`, parameters bound. Subqueries in it see
+    /// what [`StatementContext::plan_query`] sees only if they were planned there; use this for
+    /// scalar expressions such as defaults and CHECK conditions.
+    pub fn plan_expression(&self, expression: &ast::Expr, schema: &DFSchema) -> Result<Expr> {
+        let mut expression = expression.clone();
+        params::substitute_in_expr(&mut expression, &self.parameters)?;
+        semantics::sql::normalize(&mut expression)?;
+        let with_alias = ast::ExprWithAlias {
+            expr: expression,
+            alias: None,
+        };
+        self.state
+            .create_logical_expr_from_sql_expr(with_alias, schema)
+            .map_err(convert)
+    }
+
     /// Runs a plan.
     pub async fn run(&self, plan: LogicalPlan) -> Result<(SchemaRef, SendableRecordBatchStream)> {
-        todo!()
+        let schema = plan.schema().inner().clone();
+        let physical = self
+            .state
+            .create_physical_plan(&plan)
+            .await
+            .map_err(convert)?;
+        let stream = execute_stream(physical, self.state.task_ctx()).map_err(convert)?;
+        Ok((schema, stream))
     }
+
     /// The statement's DEFAULT expression of each column (in table order) as a parsed expression;
     /// None: NULL. Identity columns are filled by `Db::next_identity`.
     pub fn defaults(&self, table: &TableDef) -> Result<Vec<Option<ast::Expr>>> {
-        todo!()
+        table
+            .columns
+            .iter()
+            .map(|column| column.default.as_deref().map(parse::expression).transpose())
+            .collect()
     }
 }

@@ -1,5 +1,65 @@
-//! Strandline: SQL on the engine, through DataFusion. See ARCHITECTURE.md.
+//! Strandline is an embedded SQL database for live data: one copy of the data, updated at OLTP
+//! speed, scanned at column-store speed, queryable as of any past moment.
+//!
+//! ```
+//! use strandline::Database;
+//!
+//! let database = Database::in_memory()?;
+//! let mut connection = database.connect();
+//! connection.execute("CREATE TABLE account (id bigint PRIMARY KEY, balance numeric(12,2))", ())?;
+//! connection.execute("INSERT INTO account VALUES (1, 100.00), (2, 50.00)", ())?;
+//! let before = connection.query("SELECT now()", ())?.rows().next().unwrap().get::<String>(0)?;
+//! connection.execute("UPDATE account SET balance = balance + $1 WHERE id = 1", (25i64,))?;
+//!
+//! let total = connection.query("SELECT sum(balance) FROM account", ())?;
+//! assert_eq!(total.single::<String>()?, "175.00");
+//! let then = connection.query(
+//!     "SELECT sum(balance) FROM account FOR SYSTEM_TIME AS OF $1",
+//!     (before,),
+//! )?;
+//! assert_eq!(then.single::<String>()?, "150.00");
+//! # Ok::<(), strandline::Error>(())
+//! ```
+//!
+//! * [`Database`] opens a directory or memory; [`Connection`] runs SQL, one transaction at a time.
+//! * [`Connection::transaction`] gives reads and writes by key that never enter the query engine.
+//! * [`Connection::appender`] loads in bulk.
+//! * Results are Arrow batches ([`QueryResult::batches`]) and typed rows ([`Row::get`]).
+//!
+//! Inside: [`session`] dispatches statements, [`context`] is what one running statement has in
+//! hand, [`provider`] is the database as DataFusion sees it, [`ddl`] and [`dml`] change it,
+//! [`semantics`] makes DataFusion compute as PostgreSQL does. See ARCHITECTURE.md.
+
+mod appender;
+mod connection;
 pub mod context;
 pub mod copy;
+mod database;
+pub mod ddl;
 pub mod dml;
+pub mod error;
+pub mod explain;
+pub mod information_schema;
+pub mod names;
+pub mod params;
+pub mod parse;
+mod point;
+pub mod provider;
+pub mod references;
+pub mod result;
 pub mod semantics;
+pub mod session;
+pub mod text;
+pub mod value;
+
+pub use appender::Appender;
+pub use connection::{Connection, Outcome, Prepared, QueryStream};
+pub use database::{Database, DatabaseBuilder};
+pub use params::{Parameter, Params};
+pub use parse::{StatementText, split_script};
+pub use point::{TableHandle, Transaction};
+pub use result::{ColumnIndex, FromCell, QueryResult, Row};
+pub use session::cancel::CancelHandle;
+pub use session::outcome::{Summary, TransactionStatus};
+pub use strandline_base::{ColumnId, Error, ErrorKind, Interval, Result, SqlState, SqlType, Value};
+pub use strandline_engine::{CheckpointReport, Inspection, InspectionSection, Settings, catalog};

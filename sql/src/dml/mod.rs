@@ -21,6 +21,9 @@ pub async fn execute(context: &StatementContext, statement: &ast::Statement) -> 
     todo!()
 }
 /// The plan that EXPLAIN shows for a DML statement.
-pub async fn explain(context: &StatementContext, statement: &ast::Statement) -> Result<datafusion::logical_expr::LogicalPlan> {
+pub async fn explain(
+    context: &StatementContext,
+    statement: &ast::Statement,
+) -> Result<datafusion::logical_expr::LogicalPlan> {
     todo!()
 }

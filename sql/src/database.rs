@@ -1,0 +1,337 @@
+//! An open database: the engine, the runtime its queries run on, their memory.
+//!
+//! All connections share one runtime, one memory pool (half of `memory_bytes`, divided fairly,
+//! spilling to disk) and one template of DataFusion's state, which each connection and then each
+//! statement clones: rules and functions in it are shared, not copied.
+
+use crate::connection::Connection;
+use crate::error::convert;
+use crate::names;
+use crate::point::PointChecks;
+use crate::semantics;
+use crate::session::Settings as SessionSettings;
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::prelude::SessionConfig;
+use parking_lot::Mutex;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use strandline_base::{Clock, Error, ErrorKind, Result, SqlState, SystemClock};
+use strandline_device::{Device, MemoryDevice, OsDevice};
+use strandline_engine::catalog::Catalog;
+use strandline_engine::{CheckpointReport, Db, DbOptions, Inspection, Settings};
+use tokio::runtime::Runtime;
+
+/// The directory inside the database's that queries spill to.
+const SPILL_DIRECTORY: &str = "spill";
+
+/// An open database. Cloning it is cheap; the last clone (and the last connection) closes it.
+///
+/// ```
+/// use strandline::Database;
+///
+/// let database = Database::in_memory()?;
+/// let mut connection = database.connect();
+/// connection.execute("CREATE TABLE city (name text PRIMARY KEY, people bigint)", ())?;
+/// connection.execute("INSERT INTO city VALUES ($1, $2)", ("Oslo", 717_710i64))?;
+/// let result = connection.query("SELECT people FROM city WHERE name = $1", ("Oslo",))?;
+/// assert_eq!(result.rows().next().unwrap().get::<i64>(0)?, 717_710);
+/// # Ok::<(), strandline::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Database {
+    shared: Arc<Shared>,
+}
+
+/// What all connections of a database share.
+pub(crate) struct Shared {
+    pub(crate) db: Arc<Db>,
+    pub(crate) template: Arc<SessionState>,
+    pub(crate) defaults: SessionSettings,
+    pub(crate) point_checks: PointChecks,
+    runtime: Mutex<Option<Runtime>>,
+    handle: tokio::runtime::Handle,
+    location: String,
+}
+
+/// Options of a database to open; see [`Database::builder`].
+pub struct DatabaseBuilder {
+    device: DeviceChoice,
+    clock: Arc<dyn Clock>,
+    settings: Settings,
+    session: SessionSettings,
+    target_partitions: Option<usize>,
+    must_exist: bool,
+}
+
+enum DeviceChoice {
+    Path(PathBuf),
+    Given(Arc<dyn Device>),
+}
+
+impl DatabaseBuilder {
+    fn new(device: DeviceChoice) -> Self {
+        Self {
+            device,
+            clock: Arc::new(SystemClock),
+            settings: Settings::default(),
+            session: SessionSettings::default(),
+            target_partitions: None,
+            must_exist: false,
+        }
+    }
+    /// The engine's settings as a whole.
+    #[must_use]
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+    /// Bound on the memory of tails, cached blocks and queries together, in bytes.
+    #[must_use]
+    pub fn memory_bytes(mut self, bytes: usize) -> Self {
+        self.settings.memory_bytes = bytes;
+        self
+    }
+    /// Whether commits wait until they are durable, unless a connection says otherwise with
+    /// `SET synchronous_commit`. Default: true.
+    #[must_use]
+    pub fn synchronous_commit(mut self, wait: bool) -> Self {
+        self.session.synchronous_commit = wait;
+        self
+    }
+    /// How many threads one query uses at most. Default: one per processor.
+    #[must_use]
+    pub fn query_threads(mut self, threads: usize) -> Self {
+        self.target_partitions = Some(threads.max(1));
+        self
+    }
+    /// The clock; tests and simulations give their own.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+    /// The device that holds the files, instead of the directory `path`.
+    #[must_use]
+    pub fn device(mut self, device: Arc<dyn Device>) -> Self {
+        self.device = DeviceChoice::Given(device);
+        self
+    }
+    /// Refuses to create a database where there is none.
+    #[must_use]
+    pub fn must_exist(mut self) -> Self {
+        self.must_exist = true;
+        self
+    }
+
+    /// Opens the database, creating or recovering it. Errors: the directory holds something else
+    /// or a newer format, another process has it open (the message names its pid), or stored bytes
+    /// are damaged.
+    pub fn build(self) -> Result<Database> {
+        let (device, directory): (Arc<dyn Device>, _) = match self.device {
+            DeviceChoice::Given(device) => (device, None),
+            DeviceChoice::Path(path) => {
+                if self.must_exist {
+                    require_database(&path)?;
+                }
+                (Arc::new(OsDevice::open(&path)?), Some(path))
+            }
+        };
+        let location = device.location();
+        let memory_bytes = self.settings.memory_bytes;
+        let db = Db::open(DbOptions {
+            device,
+            clock: self.clock,
+            settings: self.settings,
+        })?;
+        let processors = std::thread::available_parallelism().map_or(2, NonZeroUsize::get);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(processors.max(2))
+            .thread_name("strandline-query")
+            .enable_all()
+            .build()
+            .map_err(|error| Error::io("starting the query threads", &error))?;
+        let target_partitions = self.target_partitions.unwrap_or(processors);
+        let spill = directory.map(|path| path.join(SPILL_DIRECTORY));
+        let template = template(target_partitions, memory_bytes / 2, spill)?;
+        Ok(Database {
+            shared: Arc::new(Shared {
+                db,
+                template: Arc::new(template),
+                defaults: self.session,
+                point_checks: PointChecks::default(),
+                handle: runtime.handle().clone(),
+                runtime: Mutex::new(Some(runtime)),
+                location,
+            }),
+        })
+    }
+}
+
+fn require_database(path: &Path) -> Result<()> {
+    let entries = std::fs::read_dir(path).map_err(|error| Error::io(path.display(), &error))?;
+    if entries.count() == 0 {
+        return Err(Error::new(
+            ErrorKind::Invalid,
+            SqlState::UNDEFINED_FILE,
+            format!("there is no database in {}", path.display()),
+        ));
+    }
+    Ok(())
+}
+
+/// The state every statement's state is cloned from.
+fn template(
+    target_partitions: usize,
+    query_bytes: usize,
+    spill: Option<PathBuf>,
+) -> Result<SessionState> {
+    let mode = match spill {
+        Some(path) => {
+            // What an earlier process left there is of no use to anyone.
+            let _ = std::fs::remove_dir_all(&path);
+            DiskManagerMode::Directories(vec![path])
+        }
+        None => DiskManagerMode::OsTmpDirectory,
+    };
+    let consumers_named = NonZeroUsize::new(5).expect("5 is not 0");
+    let pool = TrackConsumersPool::new(FairSpillPool::new(query_bytes), consumers_named);
+    let environment = RuntimeEnvBuilder::new()
+        .with_memory_pool(Arc::new(pool))
+        .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(mode))
+        .build_arc()
+        .map_err(convert)?;
+    let builder = SessionStateBuilder::new()
+        .with_config(config(target_partitions))
+        .with_runtime_env(environment);
+    Ok(semantics::configure(builder).build())
+}
+
+fn config(target_partitions: usize) -> SessionConfig {
+    let mut config = semantics::session_config()
+        .with_target_partitions(target_partitions)
+        .with_create_default_catalog_and_schema(false)
+        .with_information_schema(false)
+        .with_default_catalog_and_schema(names::DATABASE, names::PUBLIC);
+    let options = config.options_mut();
+    options.explain.physical_plan_only = true;
+    config
+}
+
+impl Database {
+    /// A database in the directory `path`, to be opened with options.
+    ///
+    /// ```
+    /// # let directory = std::env::temp_dir().join(format!("strandline-doc-{}", std::process::id()));
+    /// let database = strandline::Database::builder(&directory)
+    ///     .memory_bytes(256 << 20)
+    ///     .synchronous_commit(false)
+    ///     .build()?;
+    /// # database.close()?;
+    /// # drop(database);
+    /// # std::fs::remove_dir_all(directory).unwrap();
+    /// # Ok::<(), strandline::Error>(())
+    /// ```
+    pub fn builder(path: impl AsRef<Path>) -> DatabaseBuilder {
+        DatabaseBuilder::new(DeviceChoice::Path(path.as_ref().to_path_buf()))
+    }
+
+    /// A database on `device`, to be opened with options.
+    pub fn on_device(device: Arc<dyn Device>) -> DatabaseBuilder {
+        DatabaseBuilder::new(DeviceChoice::Given(device))
+    }
+
+    /// Opens the database in the directory `path`, creating it if there is none.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::builder(path).build()
+    }
+
+    /// A new database in memory, gone when dropped.
+    pub fn in_memory() -> Result<Self> {
+        Self::on_device(Arc::new(MemoryDevice::new())).build()
+    }
+
+    /// A new connection. Connections are independent: each has its own transaction and settings,
+    /// and may move to another thread.
+    pub fn connect(&self) -> Connection {
+        Connection::new(self.shared.clone())
+    }
+
+    /// Writes pending commits as runs, merges the ranges that are due and cuts the log.
+    pub fn checkpoint(&self) -> Result<CheckpointReport> {
+        self.shared.db.checkpoint(false)
+    }
+
+    /// A checkpoint that merges every range with pending updates.
+    pub fn merge_all(&self) -> Result<CheckpointReport> {
+        self.shared.db.checkpoint(true)
+    }
+
+    /// Files, tables, ranges, chunks, tails and log.
+    pub fn inspect(&self) -> Result<Inspection> {
+        self.shared.db.inspect()
+    }
+
+    /// Verifies every checksum, row-map and index entry and every constraint; what is wrong, one
+    /// line each. Empty: all is well.
+    pub fn check(&self) -> Result<Vec<String>> {
+        let mut damage = self.shared.db.check()?;
+        damage.extend(self.connect().check_constraints()?);
+        Ok(damage)
+    }
+
+    /// Counters since open: commits, aborts, merges, checkpoints, cache hits and misses, ….
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.shared.db.counters()
+    }
+
+    /// The newest committed definitions.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.shared.db.catalog()
+    }
+
+    /// The path of the database's directory, or `memory`.
+    pub fn location(&self) -> &str {
+        &self.shared.location
+    }
+
+    /// The engine below SQL.
+    pub fn engine(&self) -> &Arc<Db> {
+        &self.shared.db
+    }
+
+    /// Waits for running statements, writes a checkpoint and closes the database. Later calls on
+    /// it are errors.
+    pub fn close(&self) -> Result<()> {
+        self.shared.db.close()
+    }
+}
+
+impl Shared {
+    /// Runs `future` on the calling thread with the query threads at hand. Works inside another
+    /// runtime too, where it blocks the calling thread.
+    pub(crate) fn block_on<F: Future>(&self, future: F) -> F::Output {
+        let _entered = self.handle.enter();
+        futures::executor::block_on(future)
+    }
+
+    /// Starts a task on the query threads.
+    pub(crate) fn spawn<F>(&self, future: F) -> tokio::task::JoinHandle<()>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.handle.spawn(future)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // Waiting for the threads here could wait for the very thread that drops us.
+        if let Some(runtime) = self.runtime.get_mut().take() {
+            runtime.shutdown_background();
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Parameters: values for `$1`, `$2`, … of a statement.
+//!
+//! A value takes its parameter's place in the parsed statement as a literal, before anything is
+//! planned. Every part of a statement that takes a constant therefore takes a parameter (LIMIT,
+//! INTERVAL, `FOR SYSTEM_TIME AS OF`), a text is coerced to its neighbour's type as PostgreSQL
+//! does with an untyped literal, and the optimizer sees the value.
+
+use crate::{parse, text, value};
+use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast::{
+    Expr, UnaryOperator, Value as Literal, ValueWithSpan, VisitMut, VisitorMut,
+};
+use std::ops::ControlFlow;
+use strandline_base::{Error, Result, SqlState, Value};
+
+#[cfg(test)]
+mod tests;
+
+/// A value that can stand for a parameter.
+pub trait Parameter {
+    /// The value as DataFusion holds it.
+    fn to_scalar(&self) -> ScalarValue;
+}
+
+macro_rules! parameter {
+    ($($t:ty => $variant:ident),* $(,)?) => {
+        $( impl Parameter for $t {
+            fn to_scalar(&self) -> ScalarValue { ScalarValue::$variant(Some(self.clone().into())) }
+        } )*
+    };
+}
+parameter! {
+    bool => Boolean, i16 => Int16, i32 => Int32, i64 => Int64, u32 => UInt32, u64 => UInt64,
+    f32 => Float32, f64 => Float64, &str => Utf8, String => Utf8, &String => Utf8,
+    Vec<u8> => Binary, &[u8] => Binary,
+}
+
+impl Parameter for Value {
+    fn to_scalar(&self) -> ScalarValue {
+        value::to_scalar(self)
+    }
+}
+impl Parameter for ScalarValue {
+    fn to_scalar(&self) -> ScalarValue {
+        self.clone()
+    }
+}
+impl<T: Parameter> Parameter for Option<T> {
+    fn to_scalar(&self) -> ScalarValue {
+        self.as_ref()
+            .map_or(ScalarValue::Null, Parameter::to_scalar)
+    }
+}
+
+/// The parameters of one call: `()` for none, a tuple, an array, a slice or a `Vec`.
+///
+/// ```
+/// use strandline::Params;
+/// assert_eq!(().scalars().len(), 0);
+/// assert_eq!((1i64, "one", Some(true)).scalars().len(), 3);
+/// assert_eq!([1i64, 2].scalars().len(), 2);
+/// ```
+pub trait Params {
+    /// The values in order.
+    fn scalars(&self) -> Vec<ScalarValue>;
+}
+
+impl Params for () {
+    fn scalars(&self) -> Vec<ScalarValue> {
+        Vec::new()
+    }
+}
+impl<T: Parameter, const N: usize> Params for [T; N] {
+    fn scalars(&self) -> Vec<ScalarValue> {
+        self.iter().map(Parameter::to_scalar).collect()
+    }
+}
+impl<T: Parameter> Params for &[T] {
+    fn scalars(&self) -> Vec<ScalarValue> {
+        self.iter().map(Parameter::to_scalar).collect()
+    }
+}
+impl<T: Parameter> Params for Vec<T> {
+    fn scalars(&self) -> Vec<ScalarValue> {
+        self.iter().map(Parameter::to_scalar).collect()
+    }
+}
+impl Params for &[&dyn Parameter] {
+    fn scalars(&self) -> Vec<ScalarValue> {
+        self.iter().map(|p| p.to_scalar()).collect()
+    }
+}
+
+macro_rules! tuple {
+    ($($t:ident $i:tt),+) => {
+        impl<$($t: Parameter),+> Params for ($($t,)+) {
+            fn scalars(&self) -> Vec<ScalarValue> { vec![$(self.$i.to_scalar()),+] }
+        }
+    };
+}
+tuple!(A 0);
+tuple!(A 0, B 1);
+tuple!(A 0, B 1, C 2);
+tuple!(A 0, B 1, C 2, D 3);
+tuple!(A 0, B 1, C 2, D 3, E 4);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11);
+
+/// Puts `parameters` into a parsed statement or query; a number without a value is 42P02.
+pub fn substitute<T: VisitMut>(tree: &mut T, parameters: &[ScalarValue]) -> Result<()> {
+    let literals = parameters.iter().map(literal).collect::<Result<Vec<_>>>()?;
+    substitute_expressions(tree, &literals)
+}
+
+/// Puts expressions in the parameters' places.
+pub fn substitute_expressions<T: VisitMut>(tree: &mut T, values: &[Expr]) -> Result<()> {
+    let mut visitor = Substitution { values };
+    match tree.visit(&mut visitor) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+/// Puts `parameters` into an expression.
+pub fn substitute_in_expr(expr: &mut Expr, parameters: &[ScalarValue]) -> Result<()> {
+    substitute(expr, parameters)
+}
+
+/// The highest parameter number that `tree` names; 0 for none.
+pub fn highest<T: VisitMut>(tree: &mut T) -> Result<usize> {
+    let mut visitor = Count(0);
+    match tree.visit(&mut visitor) {
+        ControlFlow::Continue(()) => Ok(visitor.0),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+struct Substitution<'a> {
+    values: &'a [Expr],
+}
+
+impl VisitorMut for Substitution<'_> {
+    type Break = Error;
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        let Expr::Value(ValueWithSpan {
+            value: Literal::Placeholder(name),
+            ..
+        }) = expr
+        else {
+            return ControlFlow::Continue(());
+        };
+        let value = number(name)
+            .and_then(|number| self.values.get(number - 1).ok_or_else(|| undefined(name)));
+        match value {
+            Ok(value) => {
+                *expr = value.clone();
+                ControlFlow::Continue(())
+            }
+            Err(error) => ControlFlow::Break(error),
+        }
+    }
+}
+
+struct Count(usize);
+
+impl VisitorMut for Count {
+    type Break = Error;
+
+    fn pre_visit_value(&mut self, value: &mut ValueWithSpan) -> ControlFlow<Error> {
+        if let Literal::Placeholder(name) = &value.value {
+            match number(name) {
+                Ok(number) => self.0 = self.0.max(number),
+                Err(error) => return ControlFlow::Break(error),
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// The number of `$n`, from 1.
+fn number(name: &str) -> Result<usize> {
+    let number = name
+        .strip_prefix('$')
+        .and_then(|digits| digits.parse::<usize>().ok());
+    number
+        .filter(|n| (1..=65_535).contains(n))
+        .ok_or_else(|| undefined(name))
+}
+
+fn undefined(name: &str) -> Error {
+    Error::invalid(
+        SqlState::UNDEFINED_PARAMETER,
+        format!("there is no parameter {name}"),
+    )
+    .with_hint("Parameters are written $1, $2, … and each needs a value.")
+}
+
+/// The SQL literal that reads back as `value`.
+pub fn literal(value: &ScalarValue) -> Result<Expr> {
+    if value.is_null() {
+        return Ok(plain(Literal::Null));
+    }
+    match value {
+        ScalarValue::Boolean(Some(v)) => return Ok(plain(Literal::Boolean(*v))),
+        ScalarValue::Utf8(Some(v))
+        | ScalarValue::Utf8View(Some(v))
+        | ScalarValue::LargeUtf8(Some(v)) => {
+            return Ok(plain(Literal::SingleQuotedString(v.clone())));
+        }
+        ScalarValue::Binary(Some(v))
+        | ScalarValue::BinaryView(Some(v))
+        | ScalarValue::LargeBinary(Some(v)) => {
+            let hex = v.iter().map(|byte| format!("{byte:02X}")).collect();
+            return Ok(plain(Literal::HexStringLiteral(hex)));
+        }
+        _ => {}
+    }
+    let array = value.to_array().map_err(crate::error::convert)?;
+    let text = text::cell(&array, 0).unwrap_or_default();
+    let t = value::sql_type_of(&value.data_type())?;
+    use strandline_base::SqlType as T;
+    match t {
+        T::SmallInt | T::Integer | T::BigInt | T::Numeric { .. } => Ok(signed(&text)),
+        other => parse::expression(&format!("CAST('{}' AS {other})", text.replace('\'', "''"))),
+    }
+}
+
+fn plain(literal: Literal) -> Expr {
+    Expr::value(literal)
+}
+
+fn signed(text: &str) -> Expr {
+    match text.strip_prefix('-') {
+        Some(digits) => Expr::UnaryOp {
+            op: UnaryOperator::Minus,
+            expr: Box::new(plain(Literal::Number(digits.to_string(), false))),
+        },
+        None => plain(Literal::Number(text.to_string(), false)),
+    }
+}

@@ -1,0 +1,89 @@
+use super::*;
+use datafusion::sql::sqlparser::ast::{SetExpr, TableFactor, TableVersion};
+
+fn first_table(sql: &str) -> TableFactor {
+    let Statement::Query(query) = statement(sql).expect(sql) else {
+        panic!("{sql}")
+    };
+    let SetExpr::Select(select) = *query.body else {
+        panic!("{sql}")
+    };
+    select.from[0].relation.clone()
+}
+
+#[test]
+fn as_of_parses_with_alias_and_in_joins() {
+    for sql in [
+        "SELECT * FROM t FOR SYSTEM_TIME AS OF '2024-01-01'",
+        "SELECT * FROM t FOR SYSTEM_TIME AS OF now() - interval '5 min' AS h WHERE h.a = 1",
+        "SELECT * FROM t FOR SYSTEM_TIME AS OF $1 h JOIN u ON h.a = u.a",
+        "select * from t for system_time as of timestamp '2024-01-01 00:00:00'",
+    ] {
+        let TableFactor::Table { version, .. } = first_table(sql) else {
+            panic!("{sql}")
+        };
+        assert!(
+            matches!(version, Some(TableVersion::ForSystemTimeAsOf(_))),
+            "{sql}"
+        );
+    }
+}
+
+#[test]
+fn words_of_the_versioned_dialect_stay_aliases() {
+    for alias in ["at", "before", "changes"] {
+        let TableFactor::Table {
+            alias: Some(found), ..
+        } = first_table(&format!("SELECT * FROM t {alias}"))
+        else {
+            panic!("{alias}")
+        };
+        assert_eq!(found.name.value, alias);
+    }
+}
+
+#[test]
+fn postgres_syntax_survives_the_versioned_dialect() {
+    let sql = "SELECT E'a\\n', a::int, b -> 'x', $$q$$, x ~* 'y' \
+               FROM t FOR SYSTEM_TIME AS OF now() ORDER BY 1 FOR UPDATE";
+    assert!(statement(sql).is_ok(), "{:?}", statement(sql));
+}
+
+#[test]
+fn scripts_split_at_top_level_semicolons() {
+    let sql = "SELECT ';' ;\n/* ; /* ; */ */ SELECT \";\";; -- ;\nSELECT $$;$$ , 'ü;'; select 4 ";
+    let pieces = split_script(sql).expect("splits");
+    let texts: Vec<_> = pieces.iter().map(|p| p.sql).collect();
+    assert_eq!(
+        texts,
+        [
+            "SELECT ';'",
+            "SELECT \";\"",
+            "SELECT $$;$$ , 'ü;'",
+            "select 4"
+        ]
+    );
+    assert!(!pieces[3].terminated && pieces[2].terminated);
+    for piece in &pieces {
+        assert!(sql[piece.offset..].starts_with(piece.sql));
+    }
+    assert_eq!(split_script(" -- nothing\n ; ;").expect("splits"), []);
+    assert!(split_script("SELECT 'open").is_err());
+}
+
+#[test]
+fn syntax_errors_carry_state_and_place() {
+    for sql in ["SELEC 1", "SELECT 1 FROM", "SELECT (1", "SELECT 1 2 3", ""] {
+        let error = statement(sql).expect_err(sql);
+        assert_eq!(error.sqlstate(), SqlState::SYNTAX_ERROR, "{sql}");
+    }
+    let error = statement("SELECT 1 FROM WHERE").expect_err("no table");
+    assert!(error.message().contains("Line: 1"), "{error}");
+    assert!(statement("SELECT 1; SELECT 2").is_err());
+}
+
+#[test]
+fn deep_nesting_is_an_error_not_a_crash() {
+    let sql = format!("SELECT {}1{}", "(".repeat(5000), ")".repeat(5000));
+    assert!(statement(&sql).is_err());
+}

@@ -1,0 +1,477 @@
+//! The point API: reads and writes of single rows by key, without SQL and without the query
+//! engine. A [`TableHandle`] resolves names once; an operation then costs the engine's point
+//! operation plus checks of types.
+//!
+//! The transaction rules are SQL's: each operation is a statement of its own (under read committed
+//! it sees everything committed before it), and a failed write leaves the transaction failed.
+
+mod checks;
+
+pub(crate) use checks::{CheckSet, PointChecks};
+
+use crate::names;
+use crate::session::Session;
+use crate::value;
+use std::sync::Arc;
+use strandline_base::{ColumnId, Error, ErrorKind, Result, SqlState, SqlType, Value};
+use strandline_engine::catalog::{Catalog, ColumnDef, TableDef};
+use strandline_engine::{Isolation, Statement, Transaction as EngineTransaction};
+
+/// A table whose names are resolved; made by [`Connection::table`](crate::Connection::table).
+/// Columns are known by id, so it stays good when columns are added or renamed.
+#[derive(Clone, Debug)]
+pub struct TableHandle {
+    catalog: Arc<Catalog>,
+    table: Arc<TableDef>,
+}
+
+impl TableHandle {
+    pub(crate) fn find(session: &Session, name: &str) -> Result<Self> {
+        let parsed = crate::parse::object_name(name)?;
+        let default_schema = &session.template.config_options().catalog.default_schema;
+        let (schema, table) = names::qualified(&parsed, default_schema)?;
+        let catalog = match &session.open {
+            Some(open) => open.transaction.catalog(),
+            None => session.shared.db.catalog(),
+        };
+        let found = catalog.table(&schema, &table).cloned();
+        let table = found.ok_or_else(|| names::undefined_table(&schema, &table))?;
+        Ok(Self { catalog, table })
+    }
+
+    /// The column called `name`.
+    pub fn column(&self, name: &str) -> Result<ColumnId> {
+        self.table.require_column(name).map(|column| column.id)
+    }
+
+    /// All columns in order.
+    pub fn columns(&self) -> Vec<ColumnId> {
+        self.table.columns.iter().map(|column| column.id).collect()
+    }
+
+    /// The definition as it was when the handle was made.
+    pub fn definition(&self) -> &Arc<TableDef> {
+        &self.table
+    }
+}
+
+/// A transaction of point operations; dropped without [`Transaction::commit`] it is rolled back.
+/// Made by [`Connection::transaction`](crate::Connection::transaction).
+pub struct Transaction<'c> {
+    session: &'c mut Session,
+    transaction: Arc<EngineTransaction>,
+    catalog: Arc<Catalog>,
+    /// What reads see while nothing has changed since.
+    reader: Option<Arc<Statement>>,
+    /// Part of a transaction block that SQL began.
+    joined: bool,
+    failed: bool,
+    ended: bool,
+}
+
+impl<'c> Transaction<'c> {
+    pub(crate) fn begin(session: &'c mut Session) -> Result<Self> {
+        session.refuse_if_failed()?;
+        session.cancel.start();
+        let (transaction, joined) = match &mut session.open {
+            Some(open) => {
+                open.used = true;
+                (open.transaction.clone(), true)
+            }
+            None => (session.begin_engine(session.default_modes())?, false),
+        };
+        let catalog = transaction.catalog();
+        Ok(Self {
+            session,
+            transaction,
+            catalog,
+            reader: None,
+            joined,
+            failed: false,
+            ended: false,
+        })
+    }
+
+    /// The values of `columns` of the row whose primary key is `key`; None if there is none.
+    pub fn get(
+        &mut self,
+        table: &TableHandle,
+        key: &[Value],
+        columns: &[ColumnId],
+    ) -> Result<Option<Vec<Value>>> {
+        let mut values = Vec::with_capacity(columns.len());
+        Ok(self
+            .get_into(table, key, columns, &mut values)?
+            .then_some(values))
+    }
+
+    /// As [`Transaction::get`], appending to `values`; false if there is no such row.
+    pub fn get_into(
+        &mut self,
+        table: &TableHandle,
+        key: &[Value],
+        columns: &[ColumnId],
+        values: &mut Vec<Value>,
+    ) -> Result<bool> {
+        self.refuse_if_failed()?;
+        let def = self.resolve(table)?;
+        let index = check_key(&def, key)?;
+        for id in columns {
+            require(&def, *id)?;
+        }
+        self.reader()?.point_get(&def, index, key, columns, values)
+    }
+
+    /// Inserts one row: the values of all columns in order. A NULL in an identity column takes the
+    /// next value; other defaults are not filled in.
+    pub fn insert(&mut self, table: &TableHandle, row: &[Value]) -> Result<()> {
+        self.refuse_if_failed()?;
+        let def = self.resolve(table)?;
+        let result = self.insert_into(&def, row);
+        self.written(result)
+    }
+
+    fn insert_into(&mut self, def: &Arc<TableDef>, row: &[Value]) -> Result<()> {
+        if row.len() != def.columns.len() {
+            return Err(Error::invalid(
+                SqlState::SYNTAX_ERROR,
+                format!(
+                    "table \"{}\" has {} columns, {} values were given",
+                    def.name,
+                    def.columns.len(),
+                    row.len()
+                ),
+            ));
+        }
+        let mut filled = None;
+        for (i, (column, value)) in def.columns.iter().zip(row).enumerate() {
+            check_value(column, value)?;
+            if value.is_null() && column.identity.is_some() {
+                let next = self.transaction.db().next_identity(def, column.id)?;
+                filled.get_or_insert_with(|| row.to_vec())[i] = identity(column, next)?;
+            }
+        }
+        let row = filled.as_deref().unwrap_or(row);
+        if !def.checks.is_empty() {
+            self.checks(def)?.check_row(def, row)?;
+        }
+        self.transaction.begin_statement()?.point_insert(def, row)?;
+        Ok(())
+    }
+
+    /// Sets columns of the row whose primary key is `key`; false if there is none. Under read
+    /// committed the newest committed version is updated.
+    pub fn update(
+        &mut self,
+        table: &TableHandle,
+        key: &[Value],
+        set: &[(ColumnId, Value)],
+    ) -> Result<bool> {
+        self.refuse_if_failed()?;
+        let def = self.resolve(table)?;
+        let result = self.update_in(&def, key, set);
+        self.written(result)
+    }
+
+    fn update_in(
+        &mut self,
+        def: &Arc<TableDef>,
+        key: &[Value],
+        set: &[(ColumnId, Value)],
+    ) -> Result<bool> {
+        let index = check_key(def, key)?;
+        for (id, value) in set {
+            let column = require(def, *id)?;
+            check_value(column, value)?;
+            if value.is_null() && column.not_null {
+                return Err(not_null(def, column));
+            }
+        }
+        let updated = self
+            .transaction
+            .begin_statement()?
+            .point_update(def, index, key, set)?;
+        if updated && !def.checks.is_empty() {
+            self.check_updated(def, index, key, set)?;
+        }
+        Ok(updated)
+    }
+
+    /// CHECK constraints of the row as it is after the update: what other transactions committed
+    /// to it before counts too. A violation fails the transaction, so nothing of it stays.
+    fn check_updated(
+        &mut self,
+        def: &Arc<TableDef>,
+        index: usize,
+        key: &[Value],
+        set: &[(ColumnId, Value)],
+    ) -> Result<()> {
+        let mut key = key.to_vec();
+        for (part, id) in key.iter_mut().zip(&def.keys[index].columns) {
+            if let Some((_, value)) = set.iter().rev().find(|(column, _)| column == id) {
+                part.clone_from(value);
+            }
+        }
+        let columns: Vec<ColumnId> = def.columns.iter().map(|c| c.id).collect();
+        let mut row = Vec::with_capacity(columns.len());
+        let statement = self.transaction.begin_statement()?;
+        if statement.point_get(def, index, &key, &columns, &mut row)? {
+            self.checks(def)?.check_row(def, &row)?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the row whose primary key is `key`; false if there is none.
+    pub fn delete(&mut self, table: &TableHandle, key: &[Value]) -> Result<bool> {
+        self.refuse_if_failed()?;
+        let def = self.resolve(table)?;
+        let result = check_key(&def, key).and_then(|index| {
+            self.transaction
+                .begin_statement()?
+                .point_delete(&def, index, key)
+        });
+        self.written(result)
+    }
+
+    /// Commits. With `synchronous_commit` it returns when the transaction is durable. A failed
+    /// transaction is rolled back, and that is the error.
+    pub fn commit(mut self) -> Result<()> {
+        self.ended = true;
+        self.reader = None;
+        if self.failed {
+            if !self.joined {
+                self.transaction.rollback();
+            }
+            return Err(aborted());
+        }
+        if !self.joined {
+            self.transaction.commit()?;
+        }
+        Ok(())
+    }
+
+    /// Rolls back; what a joined block did before stays in the block, which is then failed.
+    pub fn rollback(mut self) {
+        self.end_without_commit();
+    }
+
+    fn end_without_commit(&mut self) {
+        self.ended = true;
+        self.reader = None;
+        if self.joined {
+            self.session.mark_failed();
+        } else {
+            self.transaction.rollback();
+        }
+    }
+
+    fn refuse_if_failed(&self) -> Result<()> {
+        if self.failed { Err(aborted()) } else { Ok(()) }
+    }
+
+    /// After a write the next read needs a new statement; after a failed one the transaction is
+    /// failed.
+    fn written<T>(&mut self, result: Result<T>) -> Result<T> {
+        self.reader = None;
+        if result.is_err() {
+            self.failed = true;
+            if self.joined {
+                self.session.mark_failed();
+            }
+        }
+        result
+    }
+
+    /// The definition that this transaction sees of a table.
+    fn resolve(&mut self, handle: &TableHandle) -> Result<Arc<TableDef>> {
+        if Arc::ptr_eq(&handle.catalog, &self.catalog) {
+            return Ok(handle.table.clone());
+        }
+        let found = self.catalog.tables.get(&handle.table.id);
+        found
+            .cloned()
+            .ok_or_else(|| names::undefined_table(&handle.table.schema, &handle.table.name))
+    }
+
+    /// A statement that sees all that a new one would see.
+    fn reader(&mut self) -> Result<&Arc<Statement>> {
+        let fixed = self.transaction.options().isolation == Isolation::Snapshot;
+        let current = self
+            .reader
+            .as_ref()
+            .is_some_and(|reader| fixed || reader.snapshot_ts() == self.transaction.db().stable());
+        if !current {
+            self.reader = Some(self.transaction.begin_statement()?);
+        }
+        self.reader
+            .as_ref()
+            .ok_or_else(|| Error::internal("no reader"))
+    }
+
+    fn checks(&self, def: &Arc<TableDef>) -> Result<Arc<CheckSet>> {
+        self.session
+            .shared
+            .point_checks
+            .of(def, &self.session.template)
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.end_without_commit();
+        }
+    }
+}
+
+fn aborted() -> Error {
+    Error::invalid(
+        SqlState::IN_FAILED_SQL_TRANSACTION,
+        "current transaction is aborted, commands ignored until end of transaction block",
+    )
+}
+
+fn require(def: &TableDef, id: ColumnId) -> Result<&ColumnDef> {
+    def.column_by_id(id).ok_or_else(|| {
+        Error::invalid(
+            SqlState::UNDEFINED_COLUMN,
+            format!("table \"{}\" has no column number {id} any more", def.name),
+        )
+    })
+}
+
+/// The position of the primary key among the table's keys, if `key` fits it.
+fn check_key(def: &TableDef, key: &[Value]) -> Result<usize> {
+    let index = def.keys.iter().position(|k| k.primary).ok_or_else(|| {
+        Error::invalid(
+            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+            format!("table \"{}\" has no primary key", def.name),
+        )
+    })?;
+    let columns = &def.keys[index].columns;
+    if columns.len() != key.len() {
+        return Err(Error::invalid(
+            SqlState::SYNTAX_ERROR,
+            format!(
+                "the primary key of table \"{}\" has {} columns, {} values were given",
+                def.name,
+                columns.len(),
+                key.len()
+            ),
+        ));
+    }
+    for (id, value) in columns.iter().zip(key) {
+        check_value(require(def, *id)?, value)?;
+    }
+    Ok(index)
+}
+
+/// Whether a column may hold `value`: its type exactly, within its length or precision. NOT NULL
+/// is checked when the row is written.
+pub(crate) fn check_value(column: &ColumnDef, value: &Value) -> Result<()> {
+    use SqlType as T;
+    let fits = match (column.sql_type, value) {
+        (_, Value::Null)
+        | (T::Boolean, Value::Boolean(_))
+        | (T::SmallInt, Value::SmallInt(_))
+        | (T::Integer, Value::Integer(_))
+        | (T::BigInt, Value::BigInt(_))
+        | (T::Real, Value::Real(_))
+        | (T::Double, Value::Double(_))
+        | (T::Text | T::Json, Value::Text(_))
+        | (T::Bytea, Value::Bytea(_))
+        | (T::Date, Value::Date(_))
+        | (T::Time, Value::Time(_))
+        | (T::Timestamp, Value::Timestamp(_))
+        | (T::TimestampTz, Value::TimestampTz(_))
+        | (T::Interval, Value::Interval(_))
+        | (T::Uuid, Value::Uuid(_)) => true,
+        (T::Numeric { precision, .. }, Value::Numeric(v)) => {
+            return if v.unsigned_abs() < 10u128.pow(u32::from(precision)) {
+                Ok(())
+            } else {
+                Err(Error::invalid(
+                    SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+                    format!(
+                        "value out of range for column \"{}\" ({})",
+                        column.name, column.sql_type
+                    ),
+                ))
+            };
+        }
+        (T::Varchar(n), Value::Text(v)) => return check_length(column, v, n, false),
+        (T::Char(n), Value::Text(v)) => return check_length(column, v, n, true),
+        _ => false,
+    };
+    if fits {
+        Ok(())
+    } else {
+        Err(wrong_type(column, value))
+    }
+}
+
+fn check_length(column: &ColumnDef, text: &str, n: u32, exactly: bool) -> Result<()> {
+    let n = n as usize;
+    let length = if text.is_ascii() {
+        text.len()
+    } else {
+        text.chars().count()
+    };
+    if length == n || (length < n && !exactly) {
+        return Ok(());
+    }
+    let error = Error::invalid(
+        SqlState::STRING_DATA_RIGHT_TRUNCATION,
+        format!(
+            "a text of {length} characters does not fit column \"{}\" ({})",
+            column.name, column.sql_type
+        ),
+    );
+    Err(if exactly {
+        error.with_hint("Pad the text with blanks.")
+    } else {
+        error
+    })
+}
+
+fn wrong_type(column: &ColumnDef, value: &Value) -> Error {
+    Error::new(
+        ErrorKind::Invalid,
+        SqlState::DATATYPE_MISMATCH,
+        format!(
+            "column \"{}\" is of type {} but the value is of type {}",
+            column.name,
+            column.sql_type,
+            value::type_name(value)
+        ),
+    )
+}
+
+pub(crate) fn not_null(def: &TableDef, column: &ColumnDef) -> Error {
+    Error::new(
+        ErrorKind::Constraint,
+        SqlState::NOT_NULL_VIOLATION,
+        format!(
+            "null value in column \"{}\" of relation \"{}\" violates not-null constraint",
+            column.name, def.name
+        ),
+    )
+}
+
+/// The next value of an identity column in the column's type.
+pub(crate) fn identity(column: &ColumnDef, next: i64) -> Result<Value> {
+    let value = match column.sql_type {
+        SqlType::SmallInt => i16::try_from(next).ok().map(Value::SmallInt),
+        SqlType::Integer => i32::try_from(next).ok().map(Value::Integer),
+        _ => Some(Value::BigInt(next)),
+    };
+    value.ok_or_else(|| {
+        Error::invalid(
+            SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+            format!(
+                "the identity of column \"{}\" has left the range of {}",
+                column.name, column.sql_type
+            ),
+        )
+    })
+}

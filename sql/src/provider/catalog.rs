@@ -1,0 +1,331 @@
+//! Names → tables for one statement, at its snapshot or at one moment of the past.
+//!
+//! A [`StatementCatalog`] is DataFusion's catalog list, catalog and (through [`SchemaView`])
+//! schemas at once. Views are planned when a query names them, in a state bound to the same
+//! statement and moment, so that `FOR SYSTEM_TIME AS OF` on a view reaches the tables below it.
+//! References that DataFusion's planner cannot express (see [`crate::references`]) are kept here
+//! under numbers in a schema whose name no user can write.
+
+use crate::error::{convert, wrap};
+use crate::provider::history::HistoryFunction;
+use crate::provider::table::Table;
+use crate::{information_schema, names, params, parse, references, semantics};
+use async_trait::async_trait;
+use datafusion::arrow::temporal_conversions::timestamp_us_to_datetime;
+use datafusion::catalog::view::ViewTable;
+use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider};
+use datafusion::error::DataFusionError;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::scalar::ScalarValue;
+use datafusion::sql::parser::Statement as ParsedStatement;
+use datafusion::sql::sqlparser::ast;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Weak};
+use strandline_base::{CommitTs, Error, Result, SqlState};
+use strandline_engine::Statement;
+use strandline_engine::catalog::{Catalog, ViewDef};
+
+/// How deeply views may be built on views.
+const MAX_VIEW_DEPTH: usize = 32;
+/// The schema of prepared references; the control character keeps users out.
+pub const REFERENCES: &str = "\u{1}references";
+
+/// What a statement's names mean at its snapshot or at one moment of the past.
+pub struct StatementCatalog {
+    template: Arc<SessionState>,
+    statement: Arc<Statement>,
+    catalog: Arc<Catalog>,
+    as_of: Option<CommitTs>,
+    now_us: u64,
+    view_depth: usize,
+    references: Mutex<Vec<Arc<dyn TableProvider>>>,
+    moments: Mutex<HashMap<CommitTs, Arc<StatementCatalog>>>,
+    this: Weak<StatementCatalog>,
+}
+
+impl StatementCatalog {
+    /// The names as `statement` sees them.
+    pub fn current(
+        template: Arc<SessionState>,
+        statement: Arc<Statement>,
+        catalog: Arc<Catalog>,
+        now_us: u64,
+    ) -> Arc<Self> {
+        Self::create(template, statement, catalog, None, now_us, 0)
+    }
+
+    /// The session's state that statements' states are cloned from.
+    pub fn template(&self) -> &Arc<SessionState> {
+        &self.template
+    }
+
+    /// What `now()` returns, in microseconds since the epoch.
+    pub fn now_us(&self) -> u64 {
+        self.now_us
+    }
+
+    fn create(
+        template: Arc<SessionState>,
+        statement: Arc<Statement>,
+        catalog: Arc<Catalog>,
+        as_of: Option<CommitTs>,
+        now_us: u64,
+        view_depth: usize,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            template,
+            statement,
+            catalog,
+            as_of,
+            now_us,
+            view_depth,
+            references: Mutex::new(Vec::new()),
+            moments: Mutex::new(HashMap::new()),
+            this: this.clone(),
+        })
+    }
+
+    /// The same statement's names at the moment `ts`.
+    pub fn at(&self, ts: CommitTs) -> Result<Arc<Self>> {
+        if let Some(known) = self.moments.lock().get(&ts) {
+            return Ok(known.clone());
+        }
+        let db = self.statement.transaction().db();
+        if ts.0 > self.now_us.max(db.stable().0) {
+            return Err(Error::invalid(
+                SqlState::INVALID_PARAMETER_VALUE,
+                "FOR SYSTEM_TIME AS OF names a moment in the future",
+            )
+            .with_hint("Use a timestamp that is not later than now()."));
+        }
+        let catalog = db.catalog_at(ts)?;
+        let moment = Self::create(
+            self.template.clone(),
+            self.statement.clone(),
+            catalog,
+            Some(ts),
+            self.now_us,
+            self.view_depth,
+        );
+        self.moments.lock().insert(ts, moment.clone());
+        Ok(moment)
+    }
+
+    /// A state whose names resolve here, unqualified ones in `default_schema`.
+    pub fn bind(&self, default_schema: &str) -> SessionState {
+        let mut state = SessionState::clone(&self.template);
+        if state.config_options().catalog.default_schema != default_schema {
+            state.config_mut().options_mut().catalog.default_schema = default_schema.to_string();
+        }
+        state.mark_start_execution();
+        if let Some(now) = timestamp_us_to_datetime(self.now_us as i64) {
+            state.execution_props_mut().query_execution_start_time = Some(now.and_utc());
+        }
+        let this = self.this.upgrade().expect("bind is called through the Arc");
+        state.register_udtf(
+            HistoryFunction::NAME,
+            Arc::new(HistoryFunction::new(
+                self.statement.clone(),
+                self.catalog.clone(),
+            )),
+        );
+        state.register_catalog_list(this);
+        state
+    }
+
+    /// Plans `query` in a `state` bound to this catalog.
+    pub async fn plan(
+        &self,
+        state: &SessionState,
+        query: &ast::Query,
+        parameters: &[ScalarValue],
+    ) -> Result<LogicalPlan> {
+        let mut query = query.clone();
+        params::substitute(&mut query, parameters)?;
+        semantics::sql::normalize(&mut query)?;
+        references::prepare(&mut query, self, state).await?;
+        let statement = ast::Statement::Query(Box::new(query));
+        state
+            .statement_to_plan(ParsedStatement::Statement(Box::new(statement)))
+            .await
+            .map_err(convert)
+    }
+
+    /// Keeps a prepared reference; the name it is found under.
+    pub fn keep(&self, table: Arc<dyn TableProvider>) -> ast::ObjectName {
+        let mut references = self.references.lock();
+        references.push(table);
+        let number = (references.len() - 1).to_string();
+        ast::ObjectName::from(vec![names::ident(REFERENCES), names::ident(&number)])
+    }
+
+    /// The table or view `schema.name` here; with `row_id` a table shows its hidden column.
+    pub async fn resolve(
+        &self,
+        schema: &str,
+        name: &str,
+        row_id: bool,
+    ) -> Result<Option<Arc<dyn TableProvider>>> {
+        if let Some(table) = self.catalog.table(schema, name) {
+            let table = Table::new(table.clone(), self.statement.clone(), self.as_of, row_id);
+            return Ok(Some(Arc::new(table)));
+        }
+        if let Some(view) = self.catalog.view(schema, name) {
+            let plan = self.plan_view(view).await?;
+            return Ok(Some(Arc::new(ViewTable::new(
+                plan,
+                Some(view.query.clone()),
+            ))));
+        }
+        if information_schema::is_system_schema(schema) {
+            return information_schema::table(schema, name, &self.catalog);
+        }
+        Ok(None)
+    }
+
+    /// The error for a name that [`StatementCatalog::resolve`] does not know.
+    pub fn undefined(&self, schema: &str, name: &str) -> Error {
+        let known = self.catalog.schemas.contains_key(schema);
+        if !known && !information_schema::is_system_schema(schema) {
+            return names::undefined_schema(schema);
+        }
+        let error = names::undefined_table(schema, name);
+        match self.as_of {
+            Some(_) => error.with_detail("It did not exist at the moment asked for."),
+            None => error,
+        }
+    }
+
+    /// Plans the query of a view, under the names that the view gives its columns.
+    pub async fn plan_view(&self, view: &ViewDef) -> Result<LogicalPlan> {
+        if self.view_depth >= MAX_VIEW_DEPTH {
+            return Err(Error::invalid(
+                SqlState("42P17"),
+                format!(
+                    "view \"{}\" refers to itself or is nested too deeply",
+                    view.name
+                ),
+            ));
+        }
+        let inner = Self::create(
+            self.template.clone(),
+            self.statement.clone(),
+            self.catalog.clone(),
+            self.as_of,
+            self.now_us,
+            self.view_depth + 1,
+        );
+        let state = inner.bind(&view.schema);
+        let query = parse::query(&view.query)?;
+        let plan = Box::pin(inner.plan(&state, &query, &[]))
+            .await
+            .map_err(|error| error.context(format!("view \"{}\"", view.name)))?;
+        rename_columns(plan, &view.columns)
+    }
+}
+
+/// Gives the columns of `plan` the names `columns` (none: as they are).
+fn rename_columns(plan: LogicalPlan, columns: &[String]) -> Result<LogicalPlan> {
+    if columns.is_empty() {
+        return Ok(plan);
+    }
+    let renamed: Vec<Expr> = plan
+        .schema()
+        .columns()
+        .into_iter()
+        .enumerate()
+        .map(|(i, column)| {
+            let name = columns
+                .get(i)
+                .cloned()
+                .unwrap_or_else(|| column.name.clone());
+            Expr::Column(column).alias(name)
+        })
+        .collect();
+    LogicalPlanBuilder::from(plan)
+        .project(renamed)
+        .and_then(|b| b.build())
+        .map_err(convert)
+}
+
+impl fmt::Debug for StatementCatalog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StatementCatalog")
+            .field("as_of", &self.as_of)
+            .finish_non_exhaustive()
+    }
+}
+
+impl CatalogProviderList for StatementCatalog {
+    fn register_catalog(
+        &self,
+        _name: String,
+        _catalog: Arc<dyn CatalogProvider>,
+    ) -> Option<Arc<dyn CatalogProvider>> {
+        None
+    }
+    fn catalog_names(&self) -> Vec<String> {
+        vec![names::DATABASE.to_string()]
+    }
+    fn catalog(&self, name: &str) -> Option<Arc<dyn CatalogProvider>> {
+        let this = self.this.upgrade()?;
+        (name == names::DATABASE).then_some(this as Arc<dyn CatalogProvider>)
+    }
+}
+
+impl CatalogProvider for StatementCatalog {
+    fn schema_names(&self) -> Vec<String> {
+        self.catalog.schemas.keys().cloned().collect()
+    }
+    fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
+        Some(Arc::new(SchemaView {
+            name: name.to_string(),
+            catalog: self.this.upgrade()?,
+        }))
+    }
+}
+
+/// One schema of a [`StatementCatalog`]. Also made for names that are no schema, so that the error
+/// can say what is missing.
+#[derive(Debug)]
+struct SchemaView {
+    name: String,
+    catalog: Arc<StatementCatalog>,
+}
+
+#[async_trait]
+impl SchemaProvider for SchemaView {
+    fn table_names(&self) -> Vec<String> {
+        let catalog = &self.catalog.catalog;
+        let tables = catalog.tables.values().filter(|t| t.schema == self.name);
+        let views = catalog.views.iter().filter(|v| v.schema == self.name);
+        tables
+            .map(|t| t.name.clone())
+            .chain(views.map(|v| v.name.clone()))
+            .collect()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>, DataFusionError> {
+        if self.name == REFERENCES {
+            let number = name.parse().unwrap_or(usize::MAX);
+            return Ok(self.catalog.references.lock().get(number).cloned());
+        }
+        match self
+            .catalog
+            .resolve(&self.name, name, false)
+            .await
+            .map_err(wrap)?
+        {
+            Some(table) => Ok(Some(table)),
+            None => Err(wrap(self.catalog.undefined(&self.name, name))),
+        }
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        let catalog = &self.catalog.catalog;
+        catalog.table(&self.name, name).is_some() || catalog.view(&self.name, name).is_some()
+    }
+}

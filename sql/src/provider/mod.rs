@@ -1,0 +1,10 @@
+//! The database as DataFusion sees it: a catalog bound to one statement's snapshot, tables that
+//! scan the engine, views, files, and a row's history.
+
+pub mod catalog;
+pub mod files;
+pub mod filter;
+pub mod history;
+pub mod scan;
+pub mod statistics;
+pub mod table;

@@ -1,0 +1,170 @@
+//! A table of ours as DataFusion's `TableProvider`: schema, pushdown decisions, scans. Writing
+//! never goes through here: `DELETE` and `UPDATE` of the provider are errors, because DataFusion
+//! loses conditions on the way to them (apache/datafusion#24654).
+
+use crate::error::wrap;
+use crate::names::ROW_ID;
+use crate::provider::scan::ScanExec;
+use crate::provider::{filter, statistics};
+use crate::semantics::types;
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::{Constraint, Constraints, Statistics};
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use std::fmt;
+use std::sync::Arc;
+use strandline_base::{CommitTs, Error, SqlType};
+use strandline_engine::Statement;
+use strandline_engine::catalog::TableDef;
+
+/// A table at a statement's snapshot, or AS OF one moment.
+pub struct Table {
+    def: Arc<TableDef>,
+    statement: Arc<Statement>,
+    as_of: Option<CommitTs>,
+    schema: SchemaRef,
+    row_id: bool,
+    constraints: Constraints,
+}
+
+impl Table {
+    /// `row_id`: with the hidden column `_rowid` last.
+    pub fn new(
+        def: Arc<TableDef>,
+        statement: Arc<Statement>,
+        as_of: Option<CommitTs>,
+        row_id: bool,
+    ) -> Self {
+        let mut fields = fields(&def);
+        if row_id {
+            fields.push(Field::new(ROW_ID, DataType::UInt64, false));
+        }
+        let constraints = primary_key(&def);
+        let schema = Arc::new(Schema::new(fields));
+        Self {
+            def,
+            statement,
+            as_of,
+            schema,
+            row_id,
+            constraints,
+        }
+    }
+
+    /// The definition this provider reads.
+    pub fn definition(&self) -> &Arc<TableDef> {
+        &self.def
+    }
+}
+
+/// The Arrow schema of a table's rows, in column order.
+pub fn arrow_schema(def: &TableDef) -> SchemaRef {
+    Arc::new(Schema::new(fields(def)))
+}
+
+fn fields(def: &TableDef) -> Vec<Field> {
+    def.columns
+        .iter()
+        .map(|c| arrow_field(&c.name, c.sql_type, !c.not_null))
+        .collect()
+}
+
+/// The Arrow field of a column; its metadata tells the SQL type where Arrow's type does not.
+pub fn arrow_field(name: &str, sql_type: SqlType, nullable: bool) -> Field {
+    types::field(name, sql_type, nullable)
+}
+
+fn primary_key(def: &TableDef) -> Constraints {
+    let key = def.primary_key().and_then(|key| {
+        key.columns
+            .iter()
+            .map(|id| def.position(*id))
+            .collect::<Option<Vec<_>>>()
+    });
+    Constraints::new_unverified(key.map(Constraint::PrimaryKey).into_iter().collect())
+}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Table({}.{})", self.def.schema, self.def.name)
+    }
+}
+
+#[async_trait]
+impl TableProvider for Table {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn constraints(&self) -> Option<&Constraints> {
+        Some(&self.constraints)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>, DataFusionError> {
+        let decide = |expr: &&Expr| match filter::is_pushable(expr, &self.def, &self.schema) {
+            true => TableProviderFilterPushDown::Exact,
+            false => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(filters.iter().map(decide).collect())
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        let db = self.statement.transaction().db();
+        Some(statistics::of_table(
+            &db.statistics(&self.def),
+            &self.def,
+            self.row_id,
+        ))
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
+        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
+        let projection = projection.unwrap_or(&all);
+        let statistics = self.statistics().unwrap_or_default();
+        let scan = ScanExec::try_new(
+            self.def.clone(),
+            self.statement.clone(),
+            self.as_of,
+            &self.schema,
+            projection,
+            filter::compile(filters, &self.def, &self.schema, state)?,
+            statistics,
+            limit,
+            state.config().target_partitions(),
+        )?;
+        Ok(Arc::new(scan))
+    }
+
+    async fn delete_from(
+        &self,
+        _state: &dyn Session,
+        _filters: Vec<Expr>,
+    ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
+        Err(wrap(Error::internal("DELETE reached the table provider")))
+    }
+
+    async fn update(
+        &self,
+        _state: &dyn Session,
+        _assignments: Vec<(String, Expr)>,
+        _filters: Vec<Expr>,
+    ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
+        Err(wrap(Error::internal("UPDATE reached the table provider")))
+    }
+}

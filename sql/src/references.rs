@@ -1,0 +1,241 @@
+//! Table references that DataFusion's SQL planner has no words for are prepared here, before it
+//! sees the query: `t FOR SYSTEM_TIME AS OF …`, tables whose hidden column `_rowid` is named, and
+//! files. Each becomes a table of its own in the statement's catalog, found under a number; an
+//! alias keeps the name the user knows. What would be silently ignored (`FOR UPDATE`,
+//! `TABLESAMPLE`, hints) is refused.
+
+mod refuse;
+mod row_id;
+
+use crate::error::convert;
+use crate::names;
+use crate::provider::catalog::StatementCatalog;
+use crate::provider::files;
+use crate::semantics;
+use crate::value;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::collect;
+use datafusion::scalar::ScalarValue;
+use datafusion::sql::parser::Statement as ParsedStatement;
+use datafusion::sql::sqlparser::ast::{
+    Expr, Ident, ObjectName, ObjectNamePart, Query, TableAlias, TableFactor, TableVersion,
+    VisitMut, VisitorMut,
+};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use strandline_base::{CommitTs, Error, Result, SqlState};
+
+#[cfg(test)]
+mod tests;
+
+/// Prepares every reference of `query`. Parameters are bound already.
+pub async fn prepare(
+    query: &mut Query,
+    names: &StatementCatalog,
+    state: &SessionState,
+) -> Result<()> {
+    refuse::check(query)?;
+    row_id::mark(query)?;
+    let found = Collector::default().run(query);
+    if found.is_empty() {
+        return Ok(());
+    }
+    let mut prepared = Vec::with_capacity(found.len());
+    for reference in &found {
+        prepared.push(resolve(reference, names, state).await?);
+    }
+    let _ = query.visit(&mut Replacer {
+        prepared: prepared.into_iter(),
+    });
+    Ok(())
+}
+
+/// One reference that needs preparing.
+#[derive(Debug)]
+struct Reference {
+    name: ObjectName,
+    as_of: Option<Expr>,
+    row_id: bool,
+}
+
+/// The words for it in a table factor; None: DataFusion handles it.
+fn special(factor: &TableFactor) -> Option<Reference> {
+    let TableFactor::Table {
+        name,
+        args: None,
+        version,
+        partitions,
+        ..
+    } = factor
+    else {
+        return None;
+    };
+    let as_of = match version {
+        Some(TableVersion::ForSystemTimeAsOf(moment)) => Some(moment.clone()),
+        _ => None,
+    };
+    let row_id = partitions.iter().any(|p| p.value == row_id::MARK);
+    (as_of.is_some() || row_id || file_path(name).is_some()).then(|| Reference {
+        name: name.clone(),
+        as_of,
+        row_id,
+    })
+}
+
+/// The path in `FROM 'path'`.
+fn file_path(name: &ObjectName) -> Option<&str> {
+    match name.0.as_slice() {
+        [
+            ObjectNamePart::Identifier(Ident {
+                value,
+                quote_style: Some('\''),
+                ..
+            }),
+        ] => Some(value),
+        _ => None,
+    }
+}
+
+#[derive(Default)]
+struct Collector {
+    found: Vec<Reference>,
+}
+
+impl Collector {
+    fn run(mut self, query: &mut Query) -> Vec<Reference> {
+        let _ = query.visit(&mut self);
+        self.found
+    }
+}
+
+impl VisitorMut for Collector {
+    type Break = ();
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        self.found.extend(special(factor));
+        ControlFlow::Continue(())
+    }
+}
+
+/// Puts the prepared names in, in the order in which the collector met the references.
+struct Replacer {
+    prepared: std::vec::IntoIter<ObjectName>,
+}
+
+impl VisitorMut for Replacer {
+    type Break = ();
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        if special(factor).is_none() {
+            return ControlFlow::Continue(());
+        }
+        let TableFactor::Table {
+            name,
+            alias,
+            version,
+            partitions,
+            ..
+        } = factor
+        else {
+            return ControlFlow::Continue(());
+        };
+        if let Some(prepared) = self.prepared.next() {
+            let shown = default_alias(name);
+            *name = prepared;
+            *version = None;
+            partitions.clear();
+            alias.get_or_insert_with(|| TableAlias {
+                explicit: true,
+                name: shown,
+                columns: Vec::new(),
+                at: None,
+            });
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn default_alias(name: &ObjectName) -> Ident {
+    if let Some(path) = file_path(name) {
+        let stem = Path::new(path)
+            .file_stem()
+            .and_then(|s| s.to_str())
+            .unwrap_or("file");
+        return names::ident(stem);
+    }
+    match name.0.last() {
+        Some(ObjectNamePart::Identifier(ident)) => names::ident(&names::fold(ident)),
+        _ => names::ident("table"),
+    }
+}
+
+async fn resolve(
+    reference: &Reference,
+    names: &StatementCatalog,
+    state: &SessionState,
+) -> Result<ObjectName> {
+    if let Some(path) = file_path(&reference.name) {
+        if reference.as_of.is_some() {
+            return Err(Error::invalid(
+                SqlState::WRONG_OBJECT_TYPE,
+                format!("\"{path}\" is a file and has no history"),
+            ));
+        }
+        return Ok(names.keep(files::open(path, state).await?));
+    }
+    let default_schema = &state.config_options().catalog.default_schema;
+    let (schema, table) = names::qualified(&reference.name, default_schema)?;
+    let moment: Arc<StatementCatalog>;
+    let names_then = match &reference.as_of {
+        Some(expression) => {
+            moment = names.at(evaluate(expression, state).await?)?;
+            moment.as_ref()
+        }
+        None => names,
+    };
+    let found = Box::pin(names_then.resolve(&schema, &table, reference.row_id)).await?;
+    let found = found.ok_or_else(|| names_then.undefined(&schema, &table))?;
+    Ok(names.keep(found))
+}
+
+/// The moment that the expression of `FOR SYSTEM_TIME AS OF` names.
+async fn evaluate(expression: &Expr, state: &SessionState) -> Result<CommitTs> {
+    let sql = format!("SELECT CAST({expression} AS TIMESTAMP WITH TIME ZONE)");
+    let mut statement = crate::parse::statement(&sql)?;
+    semantics::sql::normalize(&mut statement)?;
+    let plan: LogicalPlan = state
+        .statement_to_plan(ParsedStatement::Statement(Box::new(statement)))
+        .await
+        .map_err(|error| {
+            let error = convert(error);
+            if error.sqlstate() == SqlState::UNDEFINED_COLUMN {
+                error.with_hint("FOR SYSTEM_TIME AS OF takes an expression without columns.")
+            } else {
+                error
+            }
+        })?;
+    let physical = state.create_physical_plan(&plan).await.map_err(convert)?;
+    let batches = collect(physical, state.task_ctx()).await.map_err(convert)?;
+    let scalar = match batches.iter().find(|batch| batch.num_rows() > 0) {
+        Some(batch) => ScalarValue::try_from_array(batch.column(0), 0).map_err(convert)?,
+        None => ScalarValue::Null,
+    };
+    let us = if scalar.is_null() {
+        None
+    } else {
+        value::timestamp_us(&scalar)
+    };
+    match us.map(u64::try_from) {
+        Some(Ok(us)) => Ok(CommitTs(us)),
+        Some(Err(_)) => Err(Error::invalid(
+            SqlState::INVALID_PARAMETER_VALUE,
+            "FOR SYSTEM_TIME AS OF names a moment before 1970",
+        )),
+        None => Err(Error::invalid(
+            SqlState::INVALID_PARAMETER_VALUE,
+            "the timestamp of FOR SYSTEM_TIME AS OF is NULL",
+        )),
+    }
+}

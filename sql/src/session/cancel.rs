@@ -1,0 +1,118 @@
+//! Cancelling the running statement: from another thread, or by `statement_timeout`.
+//!
+//! The engine polls the flag (in scans and while waiting for locks); the session races the
+//! statement's future against the wake-up, so that work which never looks at the flag ends at its
+//! next pause. A cancellation while nothing runs is forgotten when the next statement starts.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use strandline_base::{Error, ErrorKind, Result, SqlState};
+use tokio::sync::Notify;
+
+/// Shared by a connection, its handles and its transactions.
+#[derive(Debug, Default)]
+pub struct CancelState {
+    flag: Arc<AtomicBool>,
+    timed_out: AtomicBool,
+    woken: Notify,
+}
+
+/// Cancels what a connection runs; may be used from any thread.
+///
+/// ```
+/// # let database = strandline::Database::in_memory()?;
+/// # let connection = database.connect();
+/// let handle = connection.cancel_handle();
+/// std::thread::spawn(move || handle.cancel()).join().unwrap();
+/// # Ok::<(), strandline::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct CancelHandle(pub(crate) Arc<CancelState>);
+
+impl CancelHandle {
+    /// Makes the running statement fail with 57014. Does nothing if none is running.
+    pub fn cancel(&self) {
+        self.0.trigger(false);
+    }
+}
+
+impl CancelState {
+    /// The flag that the engine polls.
+    pub fn flag(&self) -> &Arc<AtomicBool> {
+        &self.flag
+    }
+
+    /// Forgets earlier cancellations.
+    pub fn start(&self) {
+        self.flag.store(false, Ordering::SeqCst);
+        self.timed_out.store(false, Ordering::SeqCst);
+    }
+
+    fn trigger(&self, timed_out: bool) {
+        self.timed_out.store(timed_out, Ordering::SeqCst);
+        self.flag.store(true, Ordering::SeqCst);
+        self.woken.notify_waiters();
+    }
+
+    /// Waits until the running statement is cancelled.
+    pub async fn cancelled(&self) -> Error {
+        loop {
+            let woken = self.woken.notified();
+            if self.flag.load(Ordering::SeqCst) {
+                return self.error();
+            }
+            woken.await;
+        }
+    }
+
+    /// Runs `future` unless it is cancelled first.
+    pub async fn guard<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
+        tokio::select! {
+            biased;
+            result = future => result.map_err(|error| self.explain(error)),
+            error = self.cancelled() => Err(error),
+        }
+    }
+
+    /// A cancellation that the engine reported, with its cause.
+    fn explain(&self, error: Error) -> Error {
+        if error.sqlstate() == SqlState::QUERY_CANCELED {
+            self.error()
+        } else {
+            error
+        }
+    }
+
+    fn error(&self) -> Error {
+        let cause = if self.timed_out.load(Ordering::SeqCst) {
+            "canceling statement due to statement timeout"
+        } else {
+            "canceling statement due to user request"
+        };
+        Error::new(ErrorKind::Cancelled, SqlState::QUERY_CANCELED, cause)
+    }
+}
+
+/// Cancels the statement when its time is up; dropped when the statement has ended.
+pub struct Timer(tokio::task::JoinHandle<()>);
+
+impl Timer {
+    /// Starts on `shared`'s threads.
+    pub(crate) fn start(
+        shared: &crate::database::Shared,
+        cancel: Arc<CancelState>,
+        timeout: Duration,
+    ) -> Self {
+        Self(shared.spawn(async move {
+            tokio::time::sleep(timeout).await;
+            cancel.trigger(true);
+        }))
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

@@ -1,0 +1,186 @@
+//! Running work: the transaction around a statement, its savepoint, and running it again.
+//!
+//! Under read committed a statement that meets a newer committed version fails in the engine with
+//! `ErrorKind::Conflict` and 40001. It is then undone to the savepoint before it and run again
+//! with a new snapshot, as often as it takes up to [`MAX_TRIES`]; others see none of it.
+
+use super::Session;
+use super::cancel::Timer;
+use super::outcome::{Output, RunningQuery, Summary};
+use super::work::Work;
+use crate::context::StatementContext;
+use crate::error::convert;
+use crate::result::QueryResult;
+use crate::{copy, ddl, dml, explain};
+use datafusion::arrow::array::RecordBatch;
+use futures::StreamExt;
+use std::sync::Arc;
+use strandline_base::{Error, ErrorKind, Result, SqlState};
+use strandline_engine::{Isolation, Transaction};
+
+/// How often a statement runs under read committed before its conflict is reported.
+const MAX_TRIES: usize = 1_000;
+
+impl Session {
+    /// Runs `work` in the open block or in a transaction of its own.
+    pub(super) async fn execute(&mut self, work: &Work<'_>) -> Result<Output> {
+        let (transaction, now_us, implicit) = self.transaction_for(work)?;
+        match self.attempts(&transaction, work, now_us).await {
+            Ok(Output::Rows(mut query)) => {
+                query.implicit = implicit.then_some(transaction);
+                Ok(Output::Rows(query))
+            }
+            Ok(done) => {
+                if implicit {
+                    transaction.commit()?;
+                }
+                Ok(done)
+            }
+            Err(error) => {
+                if implicit {
+                    transaction.rollback();
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// The open block's transaction, or a new one; its `now()`; whether it is new.
+    fn transaction_for(&mut self, work: &Work<'_>) -> Result<(Arc<Transaction>, u64, bool)> {
+        let reads = work.is_read_only();
+        if let Some(open) = &mut self.open {
+            if open.transaction.options().read_only && !reads {
+                return Err(read_only(work));
+            }
+            open.used = true;
+            return Ok((open.transaction.clone(), open.now_us, false));
+        }
+        let mut modes = self.default_modes();
+        if modes.read_only && !reads {
+            return Err(read_only(work));
+        }
+        modes.read_only = reads;
+        Ok((self.begin_engine(modes)?, self.now_us(), true))
+    }
+
+    async fn attempts(
+        &self,
+        transaction: &Arc<Transaction>,
+        work: &Work<'_>,
+        now_us: u64,
+    ) -> Result<Output> {
+        let cancel = self.cancel.clone();
+        cancel.start();
+        let timeout = self.settings.statement_timeout;
+        let _timer = timeout.map(|t| Timer::start(&self.shared, cancel.clone(), t));
+        let again = transaction.options().isolation == Isolation::ReadCommitted;
+        let mut tries = 1;
+        loop {
+            let savepoint = transaction.savepoint();
+            match cancel.guard(self.attempt(transaction, work, now_us)).await {
+                Err(error) if again && is_conflict(&error) && tries < MAX_TRIES => {
+                    transaction.rollback_to(&savepoint)?;
+                    tries += 1;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    async fn attempt(
+        &self,
+        transaction: &Arc<Transaction>,
+        work: &Work<'_>,
+        now_us: u64,
+    ) -> Result<Output> {
+        let statement = transaction.begin_statement()?;
+        let context = StatementContext::new(&self.template, statement.clone(), Vec::new(), now_us);
+        let summary = match work {
+            Work::Query(query) => {
+                let plan = context.plan_query(query).await?;
+                let (schema, stream) = context.run(plan).await?;
+                let running = RunningQuery {
+                    schema,
+                    stream,
+                    implicit: None,
+                    context,
+                };
+                return Ok(Output::Rows(Box::new(running)));
+            }
+            Work::Dml(parsed) => dml_summary(dml::execute(&context, parsed).await?),
+            Work::Copy(parsed) => {
+                let rows = copy::execute(&context, parsed).await?;
+                Summary::rows(format!("COPY {rows}"), rows)
+            }
+            Work::Ddl(parsed) => ddl::execute(&context, parsed).await?,
+            Work::Explain(parsed) => explain::execute(&context, parsed).await?,
+        };
+        statement.finish()?;
+        Ok(Output::Done(summary))
+    }
+
+    /// The next batch of a running query; at its end or on an error its transaction ends too.
+    pub(crate) async fn next_batch(
+        &mut self,
+        query: &mut RunningQuery,
+    ) -> Option<Result<RecordBatch>> {
+        let cancel = self.cancel.clone();
+        let next = async { query.stream.next().await.transpose().map_err(convert) };
+        match cancel.guard(next).await {
+            Ok(Some(batch)) => Some(Ok(batch)),
+            Ok(None) => {
+                let finished = query.context.statement.finish();
+                let ended = match query.implicit.take() {
+                    Some(transaction) => finished.and_then(|()| transaction.commit().map(|_| ())),
+                    None => finished,
+                };
+                ended.err().map(Err)
+            }
+            Err(error) => {
+                match query.implicit.take() {
+                    Some(transaction) => transaction.rollback(),
+                    None => self.mark_failed(),
+                }
+                Some(Err(error))
+            }
+        }
+    }
+
+    /// Cancels the running query when its time is up; None without `statement_timeout`.
+    pub(crate) fn timer(&self) -> Option<Timer> {
+        let timeout = self.settings.statement_timeout?;
+        Some(Timer::start(&self.shared, self.cancel.clone(), timeout))
+    }
+
+    /// All rows of a running query.
+    pub(crate) async fn collect(&mut self, mut query: Box<RunningQuery>) -> Result<QueryResult> {
+        let _timer = self.timer();
+        let mut batches = Vec::new();
+        while let Some(batch) = self.next_batch(&mut query).await {
+            batches.push(batch?);
+        }
+        Ok(QueryResult::new(query.schema, batches))
+    }
+}
+
+fn is_conflict(error: &Error) -> bool {
+    error.kind() == ErrorKind::Conflict && error.sqlstate() == SqlState::SERIALIZATION_FAILURE
+}
+
+fn read_only(work: &Work<'_>) -> Error {
+    Error::invalid(
+        SqlState::READ_ONLY_SQL_TRANSACTION,
+        format!("cannot execute {} in a read-only transaction", work.name()),
+    )
+}
+
+fn dml_summary(outcome: dml::DmlOutcome) -> Summary {
+    let tag = match outcome.tag {
+        "INSERT" => format!("INSERT 0 {}", outcome.rows),
+        other => format!("{other} {}", outcome.rows),
+    };
+    let result = outcome
+        .returning
+        .map(|(schema, batches)| QueryResult::new(schema, batches));
+    Summary::rows(tag, outcome.rows).with_result(result)
+}

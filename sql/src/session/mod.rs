@@ -1,0 +1,229 @@
+//! A session: one connection's transaction, settings and prepared statements, and the dispatch of
+//! its statements.
+//!
+//! * Transaction control, settings and prepared statements are handled here and below
+//!   ([`transaction`], [`settings`], [`prepared`]).
+//! * Everything that reads or writes data or definitions is *work* ([`work`]): it runs in the open
+//!   transaction or in one of its own, with a savepoint before it and, under read committed,
+//!   again with a new snapshot when another transaction's commit got in its way ([`execute`]).
+//! * A statement that fails inside a transaction block leaves the block failed; until ROLLBACK
+//!   every statement is 25P02.
+
+pub mod cancel;
+pub mod execute;
+pub mod outcome;
+pub mod prepared;
+pub mod settings;
+pub mod transaction;
+pub mod work;
+
+use crate::database::Shared;
+use crate::params;
+use cancel::CancelState;
+use datafusion::execution::session_state::SessionState;
+use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast::{self, Statement as Parsed};
+use outcome::{Output, Summary, TransactionStatus};
+use prepared::PreparedStatement;
+pub use settings::Settings;
+use std::collections::HashMap;
+use std::sync::Arc;
+use strandline_base::{Error, Result, SqlState};
+use transaction::OpenTransaction;
+use work::Work;
+
+/// How many parsed statements a session remembers.
+const PARSED_STATEMENTS: usize = 256;
+
+/// The state of one connection.
+pub struct Session {
+    pub(crate) shared: Arc<Shared>,
+    /// The database's template with this session's settings in it.
+    pub(crate) template: Arc<SessionState>,
+    settings: Settings,
+    pub(crate) open: Option<OpenTransaction>,
+    prepared: HashMap<String, Arc<PreparedStatement>>,
+    parsed: HashMap<String, Arc<Parsed>>,
+    pub(crate) cancel: Arc<CancelState>,
+    notices: Vec<Error>,
+}
+
+impl Session {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        let settings = shared.defaults.clone();
+        Self {
+            template: shared.template.clone(),
+            shared,
+            settings,
+            open: None,
+            prepared: HashMap::new(),
+            parsed: HashMap::new(),
+            cancel: Arc::default(),
+            notices: Vec::new(),
+        }
+    }
+
+    /// The one statement that `sql` is, parsed; repeated texts are parsed once.
+    pub(crate) fn parse(&mut self, sql: &str) -> Result<Arc<Parsed>> {
+        if let Some(known) = self.parsed.get(sql) {
+            return Ok(known.clone());
+        }
+        let parsed = Arc::new(crate::parse::statement(sql)?);
+        if self.parsed.len() >= PARSED_STATEMENTS {
+            self.parsed.clear();
+        }
+        self.parsed.insert(sql.to_string(), parsed.clone());
+        Ok(parsed)
+    }
+
+    /// Warnings and notices since the last call.
+    pub(crate) fn take_notices(&mut self) -> Vec<Error> {
+        std::mem::take(&mut self.notices)
+    }
+
+    fn notice(&mut self, state: SqlState, message: impl Into<String>) {
+        self.notices.push(Error::invalid(state, message));
+    }
+
+    /// Parses and runs one statement. A text that is no statement fails the open block too.
+    pub(crate) async fn run_text(&mut self, sql: &str, params: &[ScalarValue]) -> Result<Output> {
+        match self.parse(sql) {
+            Ok(statement) => self.run(&statement, params).await,
+            Err(error) => {
+                self.mark_failed();
+                Err(error)
+            }
+        }
+    }
+
+    /// Runs one statement. In a failed transaction block only its end is allowed.
+    pub(crate) async fn run(
+        &mut self,
+        statement: &Parsed,
+        params: &[ScalarValue],
+    ) -> Result<Output> {
+        if let Some(done) = self.run_control(statement)? {
+            return Ok(done);
+        }
+        self.refuse_if_failed()?;
+        let result = self.run_unfailed(statement, params).await;
+        if result.is_err() {
+            self.mark_failed();
+        }
+        result
+    }
+
+    /// The statements that end a transaction or go back in it: all that a failed one takes.
+    fn run_control(&mut self, statement: &Parsed) -> Result<Option<Output>> {
+        let summary = match statement {
+            Parsed::Commit { chain, .. } => self.commit(*chain)?,
+            Parsed::Rollback {
+                chain,
+                savepoint: None,
+            } => self.rollback(*chain)?,
+            Parsed::Rollback {
+                savepoint: Some(name),
+                ..
+            } => self.rollback_to(name)?,
+            _ => return Ok(None),
+        };
+        Ok(Some(Output::Done(summary)))
+    }
+
+    async fn run_unfailed(&mut self, statement: &Parsed, params: &[ScalarValue]) -> Result<Output> {
+        let summary = match statement {
+            Parsed::StartTransaction {
+                modes, statements, ..
+            } => {
+                if !statements.is_empty() {
+                    return Err(Error::unsupported("BEGIN … END blocks are not supported"));
+                }
+                self.begin(modes)?
+            }
+            Parsed::Savepoint { name } => self.savepoint(name)?,
+            Parsed::ReleaseSavepoint { name } => self.release(name)?,
+            Parsed::Set(ast::Set::SetTransaction {
+                modes,
+                session,
+                snapshot,
+            }) => {
+                if snapshot.is_some() {
+                    return Err(Error::unsupported(
+                        "SET TRANSACTION SNAPSHOT is not supported",
+                    ));
+                }
+                self.set_transaction(modes, *session)?
+            }
+            Parsed::Set(set) => self.set(set)?,
+            Parsed::Reset(reset) => self.reset(&reset.reset)?,
+            Parsed::ShowVariable { variable } => self.show(variable)?,
+            Parsed::Discard { object_type } => self.discard(object_type)?,
+            Parsed::Prepare {
+                name,
+                data_types,
+                statement,
+            } => self.prepare(name, data_types, statement)?,
+            Parsed::Deallocate { name, .. } => self.deallocate(name)?,
+            Parsed::Execute { .. } => {
+                let bound = self.bind_execute(statement, params)?;
+                return Box::pin(self.run(&bound, &[])).await;
+            }
+            other => return self.run_work(other, params).await,
+        };
+        Ok(Output::Done(summary))
+    }
+
+    async fn run_work(&mut self, statement: &Parsed, params: &[ScalarValue]) -> Result<Output> {
+        if params.is_empty() {
+            return self.execute(&Work::of(statement)?).await;
+        }
+        let mut bound = statement.clone();
+        let needed = params::highest(&mut bound)?;
+        if params.len() > needed {
+            return Err(Error::invalid(
+                SqlState("08P01"),
+                format!(
+                    "the statement has {needed} parameters, {} values were given",
+                    params.len()
+                ),
+            ));
+        }
+        params::substitute(&mut bound, params)?;
+        self.execute(&Work::of(&bound)?).await
+    }
+
+    /// Whether a transaction block is open, and whether it has failed.
+    pub(crate) fn transaction_status(&self) -> TransactionStatus {
+        match &self.open {
+            None => TransactionStatus::Idle,
+            Some(open) if open.failed => TransactionStatus::Failed,
+            Some(_) => TransactionStatus::Open,
+        }
+    }
+
+    fn discard(&mut self, what: &ast::DiscardObject) -> Result<Summary> {
+        match what {
+            ast::DiscardObject::ALL => {
+                if self.open.is_some() {
+                    return Err(Error::invalid(
+                        SqlState::ACTIVE_SQL_TRANSACTION,
+                        "DISCARD ALL cannot run inside a transaction block",
+                    ));
+                }
+                self.prepared.clear();
+                self.reset(&ast::Reset::ALL)?;
+            }
+            ast::DiscardObject::PLANS => self.parsed.clear(),
+            ast::DiscardObject::SEQUENCES | ast::DiscardObject::TEMP => {}
+        }
+        Ok(Summary::tag(format!("DISCARD {what}")))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(open) = self.open.take() {
+            open.transaction.rollback();
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! Transaction blocks: BEGIN, COMMIT, ROLLBACK, savepoints, isolation levels.
+
+use super::Session;
+use super::outcome::Summary;
+use crate::names;
+use datafusion::sql::sqlparser::ast::{
+    Ident, TransactionAccessMode, TransactionIsolationLevel, TransactionMode,
+};
+use std::sync::Arc;
+use strandline_base::{Error, Result, SqlState};
+use strandline_engine::{Isolation, Savepoint, Transaction, TxnOptions};
+
+/// A transaction block.
+pub struct OpenTransaction {
+    pub(crate) transaction: Arc<Transaction>,
+    /// A statement failed; only the block's end is allowed.
+    pub(crate) failed: bool,
+    /// What `now()` returns all through the block, microseconds since the epoch.
+    pub(crate) now_us: u64,
+    savepoints: Vec<(String, Savepoint)>,
+    /// Whether a statement has run, after which the isolation level is fixed.
+    pub(crate) used: bool,
+}
+
+/// What BEGIN and SET TRANSACTION may say.
+#[derive(Clone, Copy, Debug)]
+pub struct Modes {
+    /// what its statements see
+    pub isolation: Isolation,
+    /// whether writing is an error
+    pub read_only: bool,
+}
+
+impl Modes {
+    /// These modes changed by what a statement says.
+    pub fn with(mut self, modes: &[TransactionMode]) -> Result<Self> {
+        for mode in modes {
+            match mode {
+                TransactionMode::AccessMode(mode) => {
+                    self.read_only = *mode == TransactionAccessMode::ReadOnly;
+                }
+                TransactionMode::IsolationLevel(level) => self.isolation = isolation(*level)?,
+            }
+        }
+        Ok(self)
+    }
+}
+
+fn isolation(level: TransactionIsolationLevel) -> Result<Isolation> {
+    use TransactionIsolationLevel as L;
+    match level {
+        // As in PostgreSQL, READ UNCOMMITTED is read committed: stronger, never weaker.
+        L::ReadUncommitted | L::ReadCommitted => Ok(Isolation::ReadCommitted),
+        L::RepeatableRead | L::Snapshot => Ok(Isolation::Snapshot),
+        L::Serializable => Err(serializable()),
+    }
+}
+
+fn serializable() -> Error {
+    Error::unsupported("ISOLATION LEVEL SERIALIZABLE is not supported")
+        .with_hint("REPEATABLE READ gives a consistent snapshot and detects write conflicts.")
+}
+
+/// The isolation level that a setting names.
+pub fn isolation_of(name: &str) -> Result<Isolation> {
+    match name.to_ascii_lowercase().as_str() {
+        "read uncommitted" | "read committed" => Ok(Isolation::ReadCommitted),
+        "repeatable read" | "snapshot" => Ok(Isolation::Snapshot),
+        "serializable" => Err(serializable()),
+        other => Err(Error::invalid(
+            SqlState::INVALID_PARAMETER_VALUE,
+            format!("\"{other}\" is not an isolation level"),
+        )
+        .with_hint("Available: read committed, repeatable read.")),
+    }
+}
+
+/// PostgreSQL's name of a level.
+pub fn isolation_name(isolation: Isolation) -> &'static str {
+    match isolation {
+        Isolation::ReadCommitted => "read committed",
+        Isolation::Snapshot => "repeatable read",
+    }
+}
+
+impl Session {
+    /// The modes a transaction has unless its BEGIN says otherwise.
+    pub(crate) fn default_modes(&self) -> Modes {
+        Modes {
+            isolation: self.settings.default_isolation,
+            read_only: self.settings.default_read_only,
+        }
+    }
+
+    /// Begins an engine transaction with this session's settings.
+    pub(crate) fn begin_engine(&self, modes: Modes) -> Result<Arc<Transaction>> {
+        self.shared.db.begin(TxnOptions {
+            isolation: modes.isolation,
+            read_only: modes.read_only,
+            synchronous_commit: self.settings.synchronous_commit,
+            lock_timeout: self.settings.lock_timeout,
+            cancel: self.cancel.flag().clone(),
+        })
+    }
+
+    /// What `now()` returns in a transaction that begins now: not before the newest commit, so
+    /// that AS OF it shows everything acknowledged so far.
+    pub(crate) fn now_us(&self) -> u64 {
+        self.shared.db.now_us().max(self.shared.db.stable().0)
+    }
+
+    pub(super) fn begin(&mut self, modes: &[TransactionMode]) -> Result<Summary> {
+        let modes = self.default_modes().with(modes)?;
+        if self.open.is_some() {
+            self.notice(
+                SqlState::ACTIVE_SQL_TRANSACTION,
+                "there is already a transaction in progress",
+            );
+            return Ok(Summary::tag("BEGIN"));
+        }
+        self.open_block(modes)?;
+        Ok(Summary::tag("BEGIN"))
+    }
+
+    pub(crate) fn open_block(&mut self, modes: Modes) -> Result<()> {
+        let transaction = self.begin_engine(modes)?;
+        self.open = Some(OpenTransaction {
+            transaction,
+            failed: false,
+            now_us: self.now_us(),
+            savepoints: Vec::new(),
+            used: false,
+        });
+        Ok(())
+    }
+
+    pub(crate) fn commit(&mut self, chain: bool) -> Result<Summary> {
+        let Some(open) = self.open.take() else {
+            self.no_block();
+            return Ok(Summary::tag("COMMIT"));
+        };
+        let modes = modes_of(&open.transaction);
+        let tag = if open.failed {
+            open.transaction.rollback();
+            "ROLLBACK"
+        } else {
+            open.transaction.commit()?;
+            "COMMIT"
+        };
+        if chain {
+            self.open_block(modes)?;
+        }
+        Ok(Summary::tag(tag))
+    }
+
+    pub(crate) fn rollback(&mut self, chain: bool) -> Result<Summary> {
+        match self.open.take() {
+            Some(open) => {
+                let modes = modes_of(&open.transaction);
+                open.transaction.rollback();
+                if chain {
+                    self.open_block(modes)?;
+                }
+            }
+            None => self.no_block(),
+        }
+        Ok(Summary::tag("ROLLBACK"))
+    }
+
+    fn no_block(&mut self) {
+        self.notice(
+            SqlState::NO_ACTIVE_SQL_TRANSACTION,
+            "there is no transaction in progress",
+        );
+    }
+
+    pub(super) fn savepoint(&mut self, name: &Ident) -> Result<Summary> {
+        let open = self.block("SAVEPOINT")?;
+        let savepoint = open.transaction.savepoint();
+        open.savepoints.push((names::fold(name), savepoint));
+        Ok(Summary::tag("SAVEPOINT"))
+    }
+
+    pub(super) fn release(&mut self, name: &Ident) -> Result<Summary> {
+        let open = self.block("RELEASE SAVEPOINT")?;
+        let at = position(open, name)?;
+        open.savepoints.truncate(at);
+        Ok(Summary::tag("RELEASE"))
+    }
+
+    /// Back to the savepoint, which stays; a failed block is alive again.
+    pub(super) fn rollback_to(&mut self, name: &Ident) -> Result<Summary> {
+        let open = self.block("ROLLBACK TO SAVEPOINT")?;
+        let at = match position(open, name) {
+            Ok(at) => at,
+            Err(error) => {
+                open.failed = true;
+                return Err(error);
+            }
+        };
+        open.transaction.rollback_to(&open.savepoints[at].1)?;
+        open.savepoints.truncate(at + 1);
+        open.failed = false;
+        Ok(Summary::tag("ROLLBACK"))
+    }
+
+    pub(super) fn set_transaction(
+        &mut self,
+        modes: &[TransactionMode],
+        session: bool,
+    ) -> Result<Summary> {
+        if session {
+            let modes = self.default_modes().with(modes)?;
+            self.settings.default_isolation = modes.isolation;
+            self.settings.default_read_only = modes.read_only;
+            return Ok(Summary::tag("SET"));
+        }
+        let Some(open) = &self.open else {
+            self.notice(
+                SqlState::NO_ACTIVE_SQL_TRANSACTION,
+                "SET TRANSACTION can only be used in transaction blocks",
+            );
+            return Ok(Summary::tag("SET"));
+        };
+        let old = modes_of(&open.transaction);
+        let new = old.with(modes)?;
+        if open.used && (new.isolation != old.isolation || new.read_only != old.read_only) {
+            return Err(Error::invalid(
+                SqlState::ACTIVE_SQL_TRANSACTION,
+                "SET TRANSACTION must be called before any query",
+            ));
+        }
+        if !open.used
+            && let Some(open) = self.open.take()
+        {
+            open.transaction.rollback();
+            self.open_block(new)?;
+        }
+        Ok(Summary::tag("SET"))
+    }
+
+    fn block(&mut self, what: &str) -> Result<&mut OpenTransaction> {
+        self.open.as_mut().ok_or_else(|| {
+            Error::invalid(
+                SqlState::NO_ACTIVE_SQL_TRANSACTION,
+                format!("{what} can only be used in transaction blocks"),
+            )
+        })
+    }
+
+    pub(crate) fn refuse_if_failed(&self) -> Result<()> {
+        if self.open.as_ref().is_some_and(|open| open.failed) {
+            return Err(Error::invalid(
+                SqlState::IN_FAILED_SQL_TRANSACTION,
+                "current transaction is aborted, commands ignored until end of transaction block",
+            ));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn mark_failed(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.failed = true;
+        }
+    }
+}
+
+/// The modes a transaction runs with.
+pub(crate) fn modes_of(transaction: &Transaction) -> Modes {
+    let options = transaction.options();
+    Modes {
+        isolation: options.isolation,
+        read_only: options.read_only,
+    }
+}
+
+fn position(open: &OpenTransaction, name: &Ident) -> Result<usize> {
+    let name = names::fold(name);
+    open.savepoints
+        .iter()
+        .rposition(|(known, _)| *known == name)
+        .ok_or_else(|| {
+            Error::invalid(
+                SqlState::INVALID_SAVEPOINT,
+                format!("savepoint \"{name}\" does not exist"),
+            )
+        })
+}

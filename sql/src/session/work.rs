@@ -1,0 +1,90 @@
+//! Statements that read or write data or definitions, told apart by what they may do.
+
+use crate::ddl;
+use datafusion::sql::sqlparser::ast::{DescribeAlias, Query, SetExpr, Statement as Parsed};
+use strandline_base::{Error, Result};
+
+/// One statement as work to run in a transaction.
+pub enum Work<'a> {
+    /// SELECT, VALUES, TABLE, WITH
+    Query(&'a Query),
+    /// INSERT, UPDATE, DELETE, MERGE
+    Dml(&'a Parsed),
+    /// COPY
+    Copy(&'a Parsed),
+    /// CREATE, ALTER, DROP, COMMENT, TRUNCATE
+    Ddl(&'a Parsed),
+    /// EXPLAIN of another statement
+    Explain(&'a Parsed),
+}
+
+impl<'a> Work<'a> {
+    /// What `statement` is; statements that do not exist here are 0A000.
+    pub fn of(statement: &'a Parsed) -> Result<Self> {
+        match statement {
+            Parsed::Query(query) => match query.body.as_ref() {
+                SetExpr::Insert(_)
+                | SetExpr::Update(_)
+                | SetExpr::Delete(_)
+                | SetExpr::Merge(_) => Ok(Self::Dml(statement)),
+                _ => Ok(Self::Query(query)),
+            },
+            Parsed::Insert(_) | Parsed::Update(_) | Parsed::Delete(_) | Parsed::Merge(_) => {
+                Ok(Self::Dml(statement))
+            }
+            Parsed::Copy { .. } => Ok(Self::Copy(statement)),
+            Parsed::Explain {
+                describe_alias: DescribeAlias::Explain,
+                ..
+            } => Ok(Self::Explain(statement)),
+            other if ddl::handles(other) => Ok(Self::Ddl(other)),
+            other => Err(unsupported(other)),
+        }
+    }
+
+    /// The statement's name, for messages.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Query(_) => "SELECT".to_string(),
+            Self::Dml(s) | Self::Copy(s) | Self::Ddl(s) | Self::Explain(s) => first_words(s),
+        }
+    }
+
+    /// Whether it only reads.
+    pub fn is_read_only(&self) -> bool {
+        match self {
+            Self::Query(_) => true,
+            Self::Copy(Parsed::Copy { to, .. }) => *to,
+            Self::Explain(Parsed::Explain {
+                analyze, statement, ..
+            }) => !analyze || matches!(Self::of(statement), Ok(Self::Query(_))),
+            _ => false,
+        }
+    }
+}
+
+/// The leading keywords of a statement: `CREATE TABLE`, `DELETE`, ….
+pub fn first_words(statement: &Parsed) -> String {
+    let text = statement.to_string();
+    let mut words = text.split_whitespace();
+    let first = words.next().unwrap_or("statement").to_ascii_uppercase();
+    match (first.as_str(), words.next()) {
+        ("CREATE" | "ALTER" | "DROP" | "COMMENT", Some(second)) => {
+            format!("{first} {}", second.to_ascii_uppercase())
+        }
+        _ => first,
+    }
+}
+
+fn unsupported(statement: &Parsed) -> Error {
+    let error = Error::unsupported(format!("{} is not supported", first_words(statement)));
+    match statement {
+        Parsed::Grant { .. } | Parsed::Revoke { .. } | Parsed::CreateRole { .. } => {
+            error.with_hint("An embedded database has no roles; use the file system's permissions.")
+        }
+        Parsed::Vacuum(_) | Parsed::Analyze(_) => {
+            error.with_hint("Merging and statistics are kept up in the background.")
+        }
+        _ => error,
+    }
+}

@@ -1,0 +1,62 @@
+//! Cancelling and time limits.
+
+use super::{database, fails, rows, run};
+use std::sync::mpsc::channel;
+use strandline::{SqlState, TransactionStatus};
+
+const ENDLESS: &str =
+    "SELECT count(*) FROM generate_series(1, 100000) a(x), generate_series(1, 100000) b(y)
+     WHERE x * y % 7 = 3";
+
+#[test]
+fn another_thread_cancels() {
+    let database = database();
+    let mut c = database.connect();
+    let handle = c.cancel_handle();
+    handle.cancel();
+    assert_eq!(rows(&mut c, "SELECT 1"), ["1"]);
+    let (finished, done) = channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            // A cancellation before the statement begins is forgotten: repeat until it is done.
+            while done.try_recv().is_err() {
+                handle.cancel();
+                std::thread::yield_now();
+            }
+        });
+        fails(&mut c, ENDLESS, SqlState::QUERY_CANCELED);
+        finished.send(()).expect("the other side listens");
+    });
+    assert_eq!(rows(&mut c, "SELECT 1"), ["1"]);
+}
+
+#[test]
+fn statements_time_out() {
+    let database = database();
+    let mut c = database.connect();
+    run(&mut c, &["SET statement_timeout = '20ms'", "BEGIN"]);
+    let message = fails(&mut c, ENDLESS, SqlState::QUERY_CANCELED);
+    assert_eq!(message, "canceling statement due to statement timeout");
+    assert_eq!(c.transaction_status(), TransactionStatus::Failed);
+    run(&mut c, &["ROLLBACK"]);
+    assert_eq!(rows(&mut c, "SELECT 1"), ["1"]);
+}
+
+#[test]
+fn lock_waits_time_out() {
+    let database = database();
+    let (mut a, mut b) = (database.connect(), database.connect());
+    run(
+        &mut a,
+        &[
+            "CREATE TABLE t (a int PRIMARY KEY, v int)",
+            "INSERT INTO t VALUES (1, 1)",
+            "BEGIN",
+            "UPDATE t SET v = 2",
+        ],
+    );
+    run(&mut b, &["SET lock_timeout = '20ms'"]);
+    fails(&mut b, "UPDATE t SET v = 3", SqlState::LOCK_NOT_AVAILABLE);
+    run(&mut a, &["COMMIT"]);
+    run(&mut b, &["UPDATE t SET v = 3"]);
+}
