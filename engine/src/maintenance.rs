@@ -415,11 +415,11 @@ impl Db {
         stores.iter().any(|store| {
             store.lineage.ranges().iter().any(|range| {
                 let version = range.load_full();
-                let ready = match &version.base.body {
-                    BaseBody::Insert(rows) => self.is_finished(store, rows, through),
-                    BaseBody::Chunks(_) => true,
-                };
-                ready && self.is_due(&version, false)
+                self.is_due(&version, false)
+                    && match &version.base.body {
+                        BaseBody::Insert(rows) => self.is_finished(store, rows, through),
+                        BaseBody::Chunks(_) => true,
+                    }
             })
         })
     }
