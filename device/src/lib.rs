@@ -99,3 +99,6 @@ pub fn short_read_error(
         format!("{wanted} bytes expected, but the file ends at {len}"),
     )
 }
+
+#[cfg(test)]
+mod tests;

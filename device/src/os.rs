@@ -285,3 +285,53 @@ impl File for OsFile {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_access_is_explained() {
+        let path = Path::new("/data/db");
+        let explain = |kind: io::ErrorKind| path_error(path, &kind.into());
+        let read_only = explain(io::ErrorKind::ReadOnlyFilesystem);
+        assert!(
+            read_only
+                .message()
+                .contains("\"/data/db\" is on a read-only file system")
+        );
+        let denied = explain(io::ErrorKind::PermissionDenied);
+        assert!(
+            denied
+                .message()
+                .contains("no permission to read and write \"/data/db\"")
+        );
+        assert_eq!(
+            explain(io::ErrorKind::StorageFull).sqlstate(),
+            SqlState::DISK_FULL
+        );
+        assert_eq!(
+            explain(io::ErrorKind::NotFound).sqlstate(),
+            SqlState::UNDEFINED_FILE
+        );
+    }
+
+    #[test]
+    fn space_is_allocated_by_zeros_where_it_cannot_be_reserved() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        let file = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path);
+        let file = OsFile {
+            file: file.unwrap(),
+            name: "a".to_owned(),
+            path,
+        };
+        let end = 2 * ZERO_CHUNK_BYTES as u64 + 17;
+        file.write_zeros(5, end).unwrap();
+        assert_eq!(file.len().unwrap(), end);
+    }
+}

@@ -10,3 +10,6 @@ mod sim_device;
 
 pub use disk::{CrashStyle, SimDisk};
 pub use sim_device::SimDevice;
+
+#[cfg(test)]
+mod tests;

@@ -13,8 +13,8 @@
 //! 3. The space of a record is allocated before it is written, so a full disk refuses an edit
 //!    cleanly. After any other failed write, or a failed sync, the fate of the record is unknown:
 //!    every later call fails with the same `Closed` error.
-//! 4. When `compact` has returned the old generation is gone for good: a damaged superblock slot
-//!    can never bring back an older database.
+//! 4. When `compact` or `open` has returned both superblock slots name the same generation: a
+//!    damaged slot is survived and can never bring back an older state.
 //!
 //! # Creation
 //! Generation 0 in the superblock marks a directory in creation. The switch to generation 1 is
@@ -183,7 +183,6 @@ impl Manifest {
         {
             device.remove(other)?;
         }
-        device.sync_directory()?;
         if complete {
             superblock.sync()?;
         } else {
@@ -268,13 +267,13 @@ impl Manifest {
         }
         let old = manifest_name(state.generation);
         *state = next;
-        let finished = (|| {
-            self.device.remove(&old)?;
-            self.device.sync_directory()?;
-            superblock::complete(&*self.superblock, slot)
-        })();
-        // Invariant 4: without it a later edit must not be acknowledged.
-        finished.map_err(|cause| state.fail(&cause))
+        // Invariant 4: before both slots name it no later edit may be acknowledged.
+        if let Err(cause) = superblock::complete(&*self.superblock, slot) {
+            return Err(state.fail(&cause));
+        }
+        // If this fails the next open removes the file.
+        let _ = self.device.remove(&old);
+        Ok(())
     }
 
     /// Name and length in bytes of the manifest file in force, for inspection.

@@ -141,6 +141,19 @@ fn creation_that_crashes_anywhere_can_be_repeated() {
 }
 
 #[test]
+fn edit_found_after_a_kill_is_durable_from_then_on() {
+    let disk = SimDisk::new(3);
+    let manifest = create(&disk, b"snapshot").unwrap();
+    // The edit is written, but its process ends during the sync.
+    disk.crash_at(disk.operations() + 2);
+    manifest.append(b"edit").unwrap_err();
+    let disk = disk.after_kill();
+    let expected = [&b"snapshot"[..], b"edit"];
+    assert_eq!(open(&disk).unwrap().1, expected);
+    assert_eq!(open(&disk.after_crash(0)).unwrap().1, expected);
+}
+
+#[test]
 fn directories_that_are_no_database_are_told_apart() {
     let disk = SimDisk::new(4);
     let device = disk.device();

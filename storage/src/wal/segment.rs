@@ -22,7 +22,7 @@ pub(super) const SEGMENT_HEADER_BYTES: u64 = 4096;
 const HEADER_USED_BYTES: usize = 56;
 const MAGIC: &[u8; 8] = b"STRDWAL1";
 const NAME_PREFIX: &str = "wal-";
-const ZERO_CHUNK: [u8; 64 << 10] = [0; 64 << 10];
+static ZERO_CHUNK: [u8; 64 << 10] = [0; 64 << 10];
 
 /// The file name of segment `number`.
 pub(super) fn segment_name(number: u64) -> String {

@@ -3,10 +3,14 @@
 use strandline_base::rng::Rng;
 use strandline_sim::SimDisk;
 
+use super::preparation::SPARE_SEGMENTS_MAX;
 use super::*;
 
 const ID: u128 = 0x0123_4567_89ab_cdef_0011_2233_4455_6677;
 const SEGMENT_BYTES: u64 = 8192;
+
+/// Records with their ends.
+type Records = Vec<(Lsn, Vec<u8>)>;
 
 fn settings() -> WalSettings {
     WalSettings {
@@ -19,7 +23,7 @@ fn create(disk: &SimDisk) -> Result<Wal> {
 }
 
 /// Opens and returns the records found with their ends.
-fn open_from(disk: &SimDisk, from: Lsn, known: Lsn) -> Result<(Wal, Vec<(Lsn, Vec<u8>)>)> {
+fn open_from(disk: &SimDisk, from: Lsn, known: Lsn) -> Result<(Wal, Records)> {
     let mut records = Vec::new();
     let log = Wal::open(
         disk.device(),
@@ -35,7 +39,7 @@ fn open_from(disk: &SimDisk, from: Lsn, known: Lsn) -> Result<(Wal, Vec<(Lsn, Ve
     Ok((log, records))
 }
 
-fn open(disk: &SimDisk) -> Result<(Wal, Vec<(Lsn, Vec<u8>)>)> {
+fn open(disk: &SimDisk) -> Result<(Wal, Records)> {
     open_from(disk, Lsn(0), Lsn(0))
 }
 
@@ -65,7 +69,7 @@ fn payload(rng: &mut Rng, number: u64) -> Vec<u8> {
 #[derive(Default)]
 struct Model {
     /// Every record that was appended, with its end.
-    appended: Vec<(Lsn, Vec<u8>)>,
+    appended: Records,
     /// Acknowledged up to here.
     durable: Lsn,
     /// A position that `cut_before` was called with: replay starts here.
@@ -245,6 +249,40 @@ fn crash_after_crash_never_brings_cut_records_back() {
             log = model.check(&disk, &format!("seed {seed}, round {round}"));
         }
     }
+}
+
+#[test]
+fn record_behind_a_torn_one_stays_cut_when_the_gap_is_filled() {
+    let disk = SimDisk::new(2);
+    let log = create(&disk).unwrap();
+    let start = commit(&log, b"before").unwrap();
+    let first = append(&log, &[1; 400]).unwrap();
+    let second = append(&log, &[2; 400]).unwrap();
+    log.write_out().unwrap();
+    let mut gaps = 0;
+    for seed in 0..100 {
+        let disk = disk.after_crash(seed);
+        let segment = disk.content(&log.segments()[0].name).unwrap();
+        let at = |lsn: Lsn| (SEGMENT_HEADER_BYTES + lsn.0) as usize;
+        let is_whole = |from: Lsn, to: Lsn, byte: u8| {
+            let frame = &segment[at(from)..at(to)];
+            frame[8..16] == from.0.to_le_bytes() && frame[24..] == [byte; 400]
+        };
+        let (log, found) = open(&disk).unwrap();
+        if found.len() != 1 || !is_whole(first, second, 2) {
+            continue;
+        }
+        gaps += 1;
+        assert_eq!(log.end_lsn(), start, "seed {seed}");
+        // Exactly as long as the lost one, so that the old second record would follow it.
+        assert_eq!(commit(&log, &[3; 400]).unwrap(), first);
+        let (_, found) = open(&disk.after_crash(seed)).unwrap();
+        assert_eq!(found.last(), Some(&(first, vec![3; 400])), "seed {seed}");
+    }
+    assert!(
+        gaps > 0,
+        "some crash leaves the second record without the first"
+    );
 }
 
 #[test]
@@ -516,4 +554,127 @@ fn threads_waiting_on_a_failed_sync_all_get_the_error() {
     });
     assert_eq!(failed.into_inner(), 8);
     assert_eq!(log.check_usable().unwrap_err().kind(), ErrorKind::Closed);
+}
+
+/// A device whose files run a hook in the middle of a sync, once.
+#[derive(Debug)]
+struct Hooked {
+    inner: Arc<dyn Device>,
+    hook: Arc<Hook>,
+}
+
+#[derive(Default)]
+struct Hook(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl fmt::Debug for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hook")
+    }
+}
+
+#[derive(Debug)]
+struct HookedFile {
+    inner: Arc<dyn File>,
+    hook: Arc<Hook>,
+}
+
+impl Device for Hooked {
+    fn create(&self, name: &str) -> Result<Arc<dyn File>> {
+        let (inner, hook) = (self.inner.create(name)?, Arc::clone(&self.hook));
+        Ok(Arc::new(HookedFile { inner, hook }))
+    }
+    fn open(&self, name: &str) -> Result<Arc<dyn File>> {
+        self.inner.open(name)
+    }
+    fn remove(&self, name: &str) -> Result<()> {
+        self.inner.remove(name)
+    }
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.inner.rename(from, to)
+    }
+    fn list(&self) -> Result<Vec<String>> {
+        self.inner.list()
+    }
+    fn sync_directory(&self) -> Result<()> {
+        self.inner.sync_directory()
+    }
+    fn lock(&self) -> Result<Box<dyn Send + Sync>> {
+        self.inner.lock()
+    }
+    fn location(&self) -> String {
+        self.inner.location()
+    }
+}
+
+impl File for HookedFile {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        self.inner.read_exact_at(buf, offset)
+    }
+    fn write_all_at(&self, buf: &[u8], offset: u64) -> Result<()> {
+        self.inner.write_all_at(buf, offset)
+    }
+    fn sync(&self) -> Result<()> {
+        if let Some(hook) = self.hook.0.lock().take() {
+            hook();
+        }
+        self.inner.sync()
+    }
+    fn len(&self) -> Result<u64> {
+        self.inner.len()
+    }
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.inner.set_len(len)
+    }
+}
+
+#[test]
+fn record_appended_during_a_sync_waits_for_the_next_one() {
+    let disk = SimDisk::new(14);
+    let hook = Arc::new(Hook::default());
+    let device = Hooked {
+        inner: disk.device(),
+        hook: Arc::clone(&hook),
+    };
+    let log = Arc::new(Wal::create(Arc::new(device), settings(), ID).unwrap());
+    let late = Arc::clone(&log);
+    *hook.0.lock() = Some(Box::new(move || {
+        append(&late, b"late").unwrap();
+    }));
+    let first = commit(&log, b"first").unwrap();
+    assert!(log.end_lsn() > first, "the late record was appended");
+    assert_eq!(log.durable_lsn(), first);
+    assert_eq!(open(&disk.after_crash(0)).unwrap().1.len(), 1);
+    log.sync_all().unwrap();
+    assert_eq!(open(&disk.after_crash(0)).unwrap().1.len(), 2);
+}
+
+#[test]
+fn what_any_thread_was_told_is_durable_survives_the_worst_crash() {
+    for round in 0..60 {
+        let disk = SimDisk::new(round);
+        let log = create(&disk).unwrap();
+        disk.crash_at(disk.operations() + 20 + round);
+        let acknowledged = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for thread in 0..6u8 {
+                let (log, acknowledged) = (&log, &acknowledged);
+                scope.spawn(move || {
+                    while let Ok(end) = commit(log, &[thread; 40]) {
+                        acknowledged.lock().push((end, vec![thread; 40]));
+                    }
+                });
+            }
+        });
+        let (_, found) = open(&disk.after_crash(0)).unwrap();
+        for record in acknowledged.into_inner() {
+            assert!(
+                found.contains(&record),
+                "round {round}: {:?} is lost",
+                record.0
+            );
+        }
+    }
 }
