@@ -20,6 +20,7 @@ use strandline_device::Device;
 use strandline_storage::manifest::Manifest;
 use strandline_storage::wal::{Lsn, Wal};
 use strandline_table::lineage::Shared;
+use strandline_table::schema::StorageSchema;
 use strandline_txn::{StartWord, TxnManager};
 
 /// A database.
@@ -74,6 +75,15 @@ pub(crate) struct Counters {
     pub(crate) bytes_written: AtomicU64,
 }
 
+/// What a change of the catalog did to storages before its commit.
+#[derive(Default)]
+pub(crate) struct Adopted {
+    /// new storages
+    pub(crate) created: Vec<Arc<Store>>,
+    /// storages that got columns, with their schemas before
+    pub(crate) grown: Vec<(Arc<Store>, Arc<StorageSchema>)>,
+}
+
 impl Db {
     /// The settings it was opened with.
     pub fn settings(&self) -> &Settings {
@@ -125,42 +135,41 @@ impl Db {
             .ok_or_else(|| Error::internal(format!("storage {id} is not there")))
     }
 
-    /// Brings the storages into being that `catalog` names and `before` does not, held by `word`
-    /// (returned), columns that were added, and indexes over keys that were added.
+    /// Brings the storages into being that `catalog` names and `before` does not, held by `word`,
+    /// columns that were added, and indexes over keys that were added.
     pub(crate) fn adopt_storages(
         &self,
         before: &Catalog,
         catalog: &Catalog,
         word: StartWord,
-    ) -> Result<Vec<Arc<Store>>> {
+        adopted: &mut Adopted,
+    ) -> Result<()> {
         let known: BTreeSet<StorageId> = before.tables.values().map(|t| t.storage).collect();
-        let mut new = Vec::new();
         for table in catalog.tables.values() {
             if before.tables.get(&table.id).is_some_and(|b| b == table) {
                 continue;
             }
             if known.contains(&table.storage) {
-                self.adapt_store(&self.store(table.storage)?, table)?;
+                let store = self.store(table.storage)?;
+                let schema = store.lineage.schema();
+                if schema.len() < table.next_column as usize {
+                    let grown = crate::store::storage_schema(table, Some(&schema));
+                    store.lineage.set_schema(grown);
+                    adopted.grown.push((store.clone(), schema));
+                }
+                // An index over the same columns may be left of a constraint that was dropped or
+                // rolled back, and does not know what was written since.
+                let old = before.tables.get(&table.id).map_or(&[][..], |t| &t.keys);
+                for key in &table.keys {
+                    if !old.iter().any(|k| k.columns == key.columns) {
+                        crate::key_build::build_key(&store, &key.columns, word)?;
+                    }
+                }
             } else {
                 // A number that a rolled-back transaction had used may come again.
-                let store = Store::new(table, &self.shared, Some(word));
+                let store = Store::new(table, None, &self.shared, Some(word));
                 self.stores.write().insert(table.storage, store.clone());
-                new.push(store);
-            }
-        }
-        Ok(new)
-    }
-
-    /// Makes a storage fit for a changed definition of its table.
-    pub(crate) fn adapt_store(&self, store: &Arc<Store>, table: &TableDef) -> Result<()> {
-        let schema = store.lineage.schema();
-        if schema.len() < table.next_column as usize {
-            let grown = crate::store::storage_schema(table, Some(&schema));
-            store.lineage.set_schema(grown);
-        }
-        for key in &table.keys {
-            if store.key(&key.columns).is_none() {
-                crate::key_build::build_key(store, &key.columns)?;
+                adopted.created.push(store);
             }
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! Filling a key index from the rows: at open, and when a constraint is added.
 
+use crate::statement::newest;
 use crate::store::{KeyColumns, Store};
 use std::sync::Arc;
 use strandline_base::{ColumnId, Result, RowId, Value};
@@ -8,15 +9,20 @@ use strandline_table::scan::ScanCounters;
 use strandline_table::types::value_at;
 use strandline_txn::{StartWord, Visibility};
 
-/// Builds the index over `columns` and puts it into the store.
-pub fn build_key(store: &Arc<Store>, columns: &[ColumnId]) -> Result<()> {
+/// Builds the index over `columns` and puts it into the store; uncommitted rows of `own` count.
+pub fn build_key(store: &Arc<Store>, columns: &[ColumnId], own: StartWord) -> Result<()> {
     let key = Store::empty_key(columns.to_vec());
     let ranges = store.lineage.ranges();
     let half = ranges.len().div_ceil(2);
     let (left, right) = ranges.split_at(half);
     std::thread::scope(|scope| {
-        let other = scope.spawn(|| right.iter().try_for_each(|r| index_range(store, &key, r)));
-        left.iter().try_for_each(|r| index_range(store, &key, r))?;
+        let other = scope.spawn(|| {
+            right
+                .iter()
+                .try_for_each(|r| index_range(store, &key, r, own))
+        });
+        left.iter()
+            .try_for_each(|r| index_range(store, &key, r, own))?;
         other
             .join()
             .map_err(|_| strandline_base::Error::internal("an index builder panicked"))?
@@ -26,17 +32,13 @@ pub fn build_key(store: &Arc<Store>, columns: &[ColumnId]) -> Result<()> {
 }
 
 /// Enters every key that a row of the range has, or had within the retention.
-fn index_range(store: &Store, key: &KeyColumns, range: &Range) -> Result<()> {
+fn index_range(store: &Store, key: &KeyColumns, range: &Range, own: StartWord) -> Result<()> {
     let lineage = &store.lineage;
     let schema = lineage.schema();
     let version = range.load_full();
     let counters = ScanCounters::default();
     // What base has, deleted rows included: AS OF may ask for them.
-    let everything = Visibility {
-        ts: strandline_base::CommitTs::MAX,
-        own: StartWord(0),
-        statement: 0,
-    };
+    let everything = newest(own);
     let snapshot =
         lineage.range_snapshot_of(range, &version, &everything, &key.columns, &counters)?;
     let mut arrays = Vec::with_capacity(key.columns.len());

@@ -164,15 +164,19 @@ impl Db {
             versions: Vec::new(),
             listed: Vec::new(),
         };
+        // What an open transaction adds may still be taken back.
+        let columns_max = table.map_or(lineage.schema().len(), |t| t.next_column as usize);
         let mut writer: Option<RunWriter> = None;
         for range in lineage.ranges().iter() {
             let version = range.load_full();
             let mut merged = None;
             if self.is_due(&version, merge_all) {
-                merged = lineage.merge_range(range, through, horizon)?;
+                merged = lineage.merge_range(range, through, horizon, columns_max)?;
             }
             let with_inserts = merged.is_none();
-            let records = lineage.pending_records(range.no(), &version, through, with_inserts)?;
+            let no = range.no();
+            let records =
+                lineage.pending_records(no, &version, through, with_inserts, columns_max)?;
             for record in &records {
                 let run = match &mut writer {
                     Some(run) => run,
@@ -203,6 +207,11 @@ impl Db {
             runs = compacted.iter().cloned().collect();
             part.compacted = Some(compacted);
         }
+        let schema = lineage.schema();
+        let columns = schema.iter().take(columns_max);
+        part.edit.columns = columns
+            .map(|(_, c)| (c.sql_type, c.missing.clone()))
+            .collect();
         part.edit.runs = runs.iter().map(|r| r.id()).collect();
         let changed =
             part.run.is_some() || part.compacted.is_some() || !part.edit.ranges.is_empty();

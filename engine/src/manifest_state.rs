@@ -10,7 +10,9 @@ use crate::catalog::Catalog;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use strandline_base::{ColumnId, CommitTs, Error, RangeNo, Result, StorageId, TableId};
+use strandline_base::{
+    ColumnId, CommitTs, Error, RangeNo, Result, SqlType, StorageId, TableId, Value,
+};
 use strandline_table::data_file::Extent;
 use strandline_table::lineage::BasedRange;
 
@@ -38,6 +40,8 @@ pub struct StorageState {
     pub ranges: BTreeMap<RangeNo, RangeEntry>,
     /// runs, newest first
     pub runs: Vec<u64>,
+    /// type and missing value of every column its files may have, dropped ones included
+    pub columns: Vec<(SqlType, Value)>,
 }
 
 /// A range in chunks.
@@ -87,6 +91,8 @@ pub struct StorageEdit {
     pub ranges: BTreeMap<RangeNo, RangeEntry>,
     /// the whole list
     pub runs: Vec<u64>,
+    /// the whole list
+    pub columns: Vec<(SqlType, Value)>,
 }
 
 fn place(p: Option<(u64, Extent)>) -> Option<(u64, u64, u32)> {
@@ -141,6 +147,7 @@ impl ManifestState {
             let storage = self.storages.entry(id).or_default();
             storage.ranges.extend(change.ranges);
             storage.runs = change.runs;
+            storage.columns = change.columns;
         }
         for id in edit.dropped {
             self.storages.remove(&id);

@@ -26,6 +26,7 @@ use strandline_storage::manifest::Manifest;
 use strandline_storage::wal::{Lsn, Wal, WalSettings};
 use strandline_table::data_file::{DataFile, data_file_id};
 use strandline_table::lineage::Shared;
+use strandline_table::schema::StorageSchema;
 use strandline_table::update_run::{Run, RunRecord, RunRecordKind, run_file_id, run_file_name};
 use strandline_table::write::{Change, WriteOutcome, Writer};
 use strandline_txn::{StartWord, TxnManager};
@@ -70,15 +71,13 @@ fn create(options: DbOptions) -> Result<Arc<Db>> {
         Wal::create(device.clone(), wal_settings(&options), id)
     })?;
     let shared = shared(&options, CommitTs::ZERO, state.next_file);
-    Ok(assemble(
-        options,
-        shared,
-        wal,
-        manifest,
+    let recovered = Recovered {
+        catalogs: state.catalogs.clone(),
         state,
-        BTreeMap::new(),
-        BTreeMap::new(),
-    ))
+        stores: BTreeMap::new(),
+        identities: BTreeMap::new(),
+    };
+    Ok(assemble(options, shared, wal, manifest, recovered))
 }
 
 /// A random number that ties the files of one database together. It only has to differ from that
@@ -101,14 +100,21 @@ fn shared(options: &DbOptions, last: CommitTs, next_file: u64) -> Shared {
     }
 }
 
+/// What a database starts with.
+struct Recovered {
+    /// what the manifest says: behind the log, if that was replayed
+    state: ManifestState,
+    catalogs: Vec<(CommitTs, Arc<Catalog>)>,
+    stores: BTreeMap<StorageId, Arc<Store>>,
+    identities: BTreeMap<(strandline_base::TableId, strandline_base::ColumnId), i64>,
+}
+
 fn assemble(
     options: DbOptions,
     shared: Shared,
     wal: Wal,
     manifest: Manifest,
-    state: ManifestState,
-    stores: BTreeMap<StorageId, Arc<Store>>,
-    identities: BTreeMap<(strandline_base::TableId, strandline_base::ColumnId), i64>,
+    recovered: Recovered,
 ) -> Arc<Db> {
     let finished = wal.end_lsn().0;
     Arc::new(Db {
@@ -118,10 +124,10 @@ fn assemble(
         shared,
         wal,
         manifest,
-        catalogs: CatalogVersions::new(state.catalogs.clone()),
-        checkpoint: Mutex::new(state),
-        stores: RwLock::new(stores),
-        identities: Mutex::new(identities),
+        catalogs: CatalogVersions::new(recovered.catalogs),
+        checkpoint: Mutex::new(recovered.state),
+        stores: RwLock::new(recovered.stores),
+        identities: Mutex::new(recovered.identities),
         ddl: Mutex::new(None),
         finished_lsn: AtomicU64::new(finished),
         counters: Counters::default(),
@@ -156,11 +162,13 @@ fn recover(options: DbOptions) -> Result<Arc<Db>> {
         ..
     } = recovery;
     shared.txns.observe(last);
-    let mut state = state;
-    state.catalogs = catalogs;
-    Ok(assemble(
-        options, shared, wal, manifest, state, stores, identities,
-    ))
+    let recovered = Recovered {
+        state,
+        catalogs,
+        stores,
+        identities,
+    };
+    Ok(assemble(options, shared, wal, manifest, recovered))
 }
 
 fn next_file(state: &ManifestState, device: &dyn Device) -> Result<u64> {
@@ -175,6 +183,8 @@ fn next_file(state: &ManifestState, device: &dyn Device) -> Result<u64> {
 struct Recovery {
     shared: Shared,
     stores: BTreeMap<StorageId, Arc<Store>>,
+    /// what the manifest says of the storages' columns
+    columns: BTreeMap<StorageId, Arc<StorageSchema>>,
     files: BTreeMap<u64, Arc<DataFile>>,
     runs: BTreeSet<u64>,
     identities: BTreeMap<(strandline_base::TableId, strandline_base::ColumnId), i64>,
@@ -189,6 +199,11 @@ impl Recovery {
         let mut recovery = Self {
             shared,
             stores: BTreeMap::new(),
+            columns: state
+                .storages
+                .iter()
+                .map(|(id, storage)| (*id, StorageSchema::new(storage.columns.clone())))
+                .collect(),
             files: BTreeMap::new(),
             runs: BTreeSet::new(),
             identities: state
@@ -221,7 +236,9 @@ impl Recovery {
         for table in catalog.tables.values() {
             match self.stores.get(&table.storage) {
                 None => {
-                    let store = Store::new(table, &self.shared, None);
+                    let before = self.columns.get(&table.storage);
+                    let before = before.map(AsRef::as_ref);
+                    let store = Store::new(table, before, &self.shared, None);
                     self.stores.insert(table.storage, store);
                 }
                 Some(store) => {
@@ -394,7 +411,7 @@ impl Recovery {
             store.lineage.finish_recovery();
             let keys: Vec<_> = store.keys().iter().map(|k| k.columns.clone()).collect();
             for columns in keys {
-                crate::key_build::build_key(store, &columns)?;
+                crate::key_build::build_key(store, &columns, StartWord(0))?;
             }
         }
         Ok(())

@@ -41,7 +41,8 @@ struct Holders {
 /// The storage's columns, by id, as `table` and everything before it defined them. Columns dropped
 /// before have no definition any more: they keep a place of any type, and nobody asks for them.
 pub fn storage_schema(table: &TableDef, before: Option<&StorageSchema>) -> Arc<StorageSchema> {
-    let columns = (0..table.next_column).map(|id| {
+    let known = before.map_or(0, StorageSchema::len) as u32;
+    let columns = (0..table.next_column.max(known)).map(|id| {
         let id = ColumnId(id);
         match (table.column_by_id(id), before) {
             (Some(c), _) => (c.sql_type, c.missing.clone()),
@@ -56,9 +57,15 @@ pub fn storage_schema(table: &TableDef, before: Option<&StorageSchema>) -> Arc<S
 }
 
 impl Store {
-    /// An empty storage for `table`, taken by `holder` if a transaction is creating it.
-    pub fn new(table: &TableDef, shared: &Shared, holder: Option<StartWord>) -> Arc<Self> {
-        let lineage = Lineage::new(table.storage, storage_schema(table, None), shared.clone());
+    /// An empty storage for `table`, taken by `holder` if a transaction is creating it. `before`:
+    /// the columns it is known to have had.
+    pub fn new(
+        table: &TableDef,
+        before: Option<&StorageSchema>,
+        shared: &Shared,
+        holder: Option<StartWord>,
+    ) -> Arc<Self> {
+        let lineage = Lineage::new(table.storage, storage_schema(table, before), shared.clone());
         let store = Self {
             lineage,
             keys: ArcSwap::from_pointee(Vec::new()),

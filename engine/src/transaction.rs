@@ -10,7 +10,7 @@
 //! `state` released.
 
 use crate::catalog::Catalog;
-use crate::db::Db;
+use crate::db::{Adopted, Db};
 use crate::manifest_state::to_json;
 use crate::redo;
 use crate::settings::TxnOptions;
@@ -22,6 +22,7 @@ use std::sync::atomic::Ordering;
 use strandline_base::{CommitTs, Error, ErrorKind, Result, RowId, SqlState};
 use strandline_storage::wal::Lsn;
 use strandline_table::data_file::DataFile;
+use strandline_table::schema::StorageSchema;
 use strandline_table::write::Written;
 use strandline_txn::{Durability, Isolation, SnapshotGuard, StartWord, TxnSlot, Visibility};
 
@@ -45,6 +46,8 @@ pub(crate) struct TxnState {
     pub(crate) entries: Vec<(Arc<KeyColumns>, u64, RowId)>,
     /// storages this transaction is registered with
     stores: Vec<Arc<Store>>,
+    /// storages that got columns, with their schemas before, for rollback
+    grown: Vec<(Arc<Store>, Arc<StorageSchema>)>,
     /// files of bulk loads, removed on rollback
     pub(crate) files: Vec<Arc<DataFile>>,
     /// identity values given out
@@ -65,6 +68,7 @@ pub struct Savepoint {
     written: usize,
     entries: usize,
     files: usize,
+    grown: usize,
     catalog: Arc<Catalog>,
     catalog_changed: bool,
 }
@@ -86,6 +90,7 @@ impl Transaction {
             written: Vec::new(),
             entries: Vec::new(),
             stores: Vec::new(),
+            grown: Vec::new(),
             files: Vec::new(),
             identities: false,
             catalog,
@@ -215,9 +220,14 @@ impl Transaction {
                 }
             }
         }
-        let created = self.db.adopt_storages(&before, &catalog, word)?;
+        let mut adopted = Adopted::default();
+        let outcome = self
+            .db
+            .adopt_storages(&before, &catalog, word, &mut adopted);
         let mut state = self.state.lock();
-        state.stores.extend(created);
+        state.stores.extend(adopted.created);
+        state.grown.extend(adopted.grown);
+        outcome?;
         state.catalog = Arc::new(catalog);
         state.catalog_changed = true;
         Ok(())
@@ -281,6 +291,7 @@ impl Transaction {
             written: state.written.len(),
             entries: state.entries.len(),
             files: state.files.len(),
+            grown: state.grown.len(),
             catalog: state.catalog.clone(),
             catalog_changed: state.catalog_changed,
         }
@@ -303,6 +314,7 @@ impl Transaction {
             savepoint.written,
             savepoint.entries,
             savepoint.files,
+            savepoint.grown,
         );
         state.catalog = savepoint.catalog.clone();
         state.catalog_changed = savepoint.catalog_changed;
@@ -330,7 +342,7 @@ impl Transaction {
             Ok((ts, end)) => self.complete(&mut state, slot, ts, end),
             Err(error) => {
                 slot.abort();
-                undo(&mut state, 0, 0, 0);
+                undo(&mut state, 0, 0, 0, 0);
                 self.finish(&mut state, Some(slot));
                 Err(error)
             }
@@ -406,7 +418,7 @@ impl Transaction {
         if let Some(slot) = &slot {
             slot.abort();
         }
-        undo(&mut state, 0, 0, 0);
+        undo(&mut state, 0, 0, 0, 0);
         self.db.note_abort();
         self.finish(&mut state, slot);
     }
@@ -418,6 +430,7 @@ impl Transaction {
         state.written = Vec::new();
         state.entries = Vec::new();
         state.files = Vec::new();
+        state.grown = Vec::new();
         let Some(slot) = slot else { return };
         for store in state.stores.drain(..) {
             store.release(slot.word());
@@ -434,7 +447,7 @@ impl Drop for Transaction {
 }
 
 /// Turns everything from the given positions on into nothing.
-fn undo(state: &mut TxnState, written: usize, entries: usize, files: usize) {
+fn undo(state: &mut TxnState, written: usize, entries: usize, files: usize, grown: usize) {
     for written in state.written.drain(written..) {
         written.stamp(StartWord::ABORTED);
     }
@@ -443,6 +456,9 @@ fn undo(state: &mut TxnState, written: usize, entries: usize, files: usize) {
     }
     for file in state.files.drain(files..) {
         file.doom();
+    }
+    for (store, schema) in state.grown.drain(grown..).rev() {
+        store.lineage.take_back_schema(schema);
     }
 }
 

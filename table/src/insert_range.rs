@@ -4,8 +4,8 @@
 //! The first pages are small (64, 64, 128 … rows up to 4,096), later ones hold 4,096 rows.
 //!
 //! Invariants:
-//! 1. Slots are claimed once, in order; a claimed slot is published, or stays unpublished for ever
-//!    after a crash of its writer's thread (then it is never visible and merges as "no row").
+//! 1. Slots are claimed once, in order; a claimed slot is published by its writer, as aborted if
+//!    the row could not be written; recovery marks those aborted that no committed row fills.
 //! 2. Once `close` was called no slot is claimed any more.
 
 use crate::record_page::{PageBytes, RecordPage};
@@ -13,6 +13,7 @@ use crate::schema::StorageSchema;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use strandline_base::{RANGE_ROWS, UPDATE_ROWS};
+use strandline_txn::StartWord;
 
 const FIRST_PAGE: usize = 64;
 const FIRST_PAGE_BITS: usize = FIRST_PAGE.ilog2() as usize;
@@ -116,6 +117,15 @@ impl InsertRange {
     pub fn existing_page(&self, slot: usize) -> Option<(&Arc<RecordPage>, u32)> {
         let page = page_of(slot);
         Some((self.pages[page].get()?, (slot - page_bounds(page).0) as u32))
+    }
+    /// Recovery is over: claimed slots that hold no row by now never will.
+    pub fn abandon_unpublished(&self) {
+        for slot in 0..self.rows() as usize {
+            let (page, i) = self.page(slot);
+            if page.start(i) == StartWord::UNPUBLISHED {
+                page.set_start(i, StartWord::ABORTED);
+            }
+        }
     }
     /// Every committed row up to this timestamp is in a run.
     pub fn persisted_through(&self) -> u64 {

@@ -118,6 +118,19 @@ impl Lineage {
     pub fn set_schema(&self, schema: Arc<StorageSchema>) {
         self.schema.store(schema);
     }
+    /// The change that grew the schema from `before` is rolled back; its transaction is the only
+    /// one that has written since. What is left of its writes are old values of the columns that
+    /// go, whose ids may come again with other types.
+    pub fn take_back_schema(&self, before: Arc<StorageSchema>) {
+        let grown = self.schema.swap(before);
+        for range in self.ranges().iter() {
+            for tail in range.load().tails.iter().flatten() {
+                for page in tail.pages().iter().filter(|page| page.is_for(&grown)) {
+                    (0..page.claimed()).for_each(|i| page.set_start(i, StartWord::ABORTED));
+                }
+            }
+        }
+    }
     /// All ranges.
     pub fn ranges(&self) -> Arc<Vec<Arc<Range>>> {
         self.ranges.load_full()
@@ -160,7 +173,7 @@ impl Lineage {
     pub(crate) fn open_range(&self, full: Option<RangeNo>) -> Arc<OpenRange> {
         let usable = |open: &Arc<OpenRange>| {
             Some(open.no) != full
-                && open.rows.schema().len() >= self.schema.load().len()
+                && Arc::ptr_eq(open.rows.schema(), &self.schema.load())
                 && !open.rows.is_closed()
         };
         if let Some(open) = &**self.open_range.load()
@@ -220,8 +233,10 @@ impl Lineage {
             let BaseBody::Insert(rows) = &version.base.body else {
                 continue;
             };
+            // Slots of transactions that did not commit before the end: nobody fills them now.
+            rows.abandon_unpublished();
             let last = range.no().0 as usize + 1 == ranges.len();
-            if last && rows.schema().len() >= self.schema().len() {
+            if last && Arc::ptr_eq(rows.schema(), &self.schema()) {
                 let open = OpenRange {
                     no: range.no(),
                     rows: rows.clone(),

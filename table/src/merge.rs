@@ -75,12 +75,14 @@ impl Lineage {
 
     /// Merges everything committed at or before `through` into a new base and writes it. None if
     /// there is nothing to do, or an insert range is not finished yet. Rows deleted at or before
-    /// `horizon` lose their values.
+    /// `horizon` lose their values. `columns_max`: how many columns the table has by committed
+    /// definitions; what an open transaction adds may still be taken back.
     pub fn merge_range(
         &self,
         range: &Arc<Range>,
         through: CommitTs,
         horizon: CommitTs,
+        columns_max: usize,
     ) -> Result<Option<MergedRange>> {
         let version = range.load_full();
         let (mut meta, mut rewrite) = match &version.base.body {
@@ -102,7 +104,7 @@ impl Lineage {
         let expired = expire_rows(&mut meta, horizon);
         rewrite |= expired;
         if rewrite {
-            columns = self.schema().iter().map(|(id, _)| id).collect();
+            columns = (0..columns_max as u32).map(ColumnId).collect();
         } else if columns.is_empty() && !self.has_merged_deletes(&version, through) {
             return Ok(None);
         }
@@ -238,7 +240,8 @@ impl Lineage {
             BaseBody::Chunks(base) => base.columns.clone(),
             BaseBody::Insert(_) => Vec::new(),
         };
-        chunks.resize(schema.len(), None);
+        let columns_max = columns.iter().map(|c| c.0 as usize + 1).max();
+        chunks.resize(columns_max.unwrap_or(0).max(chunks.len()), None);
         let mut writer = DataFileWriter::new(&self.shared.device, self.shared.new_file_id());
         for (at, &column) in columns.iter().enumerate() {
             let spec = schema.column(column);

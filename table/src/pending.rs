@@ -19,18 +19,21 @@ use strandline_txn::StartWord;
 
 impl Lineage {
     /// The records of range `no` committed at or before `through` that are in no run, in run
-    /// order. `with_inserts`: also inserted rows of an insert range.
+    /// order. `with_inserts`: also inserted rows of an insert range. `columns_max`: as for
+    /// [`Lineage::merge_range`]; old values of columns beyond it are left out.
     pub fn pending_records(
         &self,
         no: RangeNo,
         version: &RangeVersion,
         through: CommitTs,
         with_inserts: bool,
+        columns_max: usize,
     ) -> Result<Vec<RunRecord>> {
         let mut rows: BTreeMap<RowId, Vec<RunRecord>> = BTreeMap::new();
         for (at, tail) in version.tails.iter().enumerate() {
             if let Some(tail) = tail {
-                self.pending_of_tail(no, at * UPDATE_ROWS, tail, through, &mut rows)?;
+                let first = at * UPDATE_ROWS;
+                self.pending_of_tail(no, first, tail, through, columns_max, &mut rows)?;
             }
         }
         if with_inserts && let BaseBody::Insert(inserted) = &version.base.body {
@@ -45,6 +48,7 @@ impl Lineage {
         first_slot: usize,
         tail: &Tail,
         through: CommitTs,
+        columns_max: usize,
         rows: &mut BTreeMap<RowId, Vec<RunRecord>>,
     ) -> Result<()> {
         let schema = self.schema();
@@ -53,18 +57,19 @@ impl Lineage {
         let pages = tail.pages();
         for page in pages.iter().rev() {
             for i in (0..page.claimed()).rev() {
-                let (slot, kind) = page.slot_kind(i);
+                // The state first: only of a published record the rest may be looked at.
                 let state = record_state(page, i, StartWord(0), &self.shared.txns);
                 let RecordState::Committed(ts) = state else {
                     continue;
                 };
+                let (slot, kind) = page.slot_kind(i);
                 let row = RowId::new(no, (first_slot + usize::from(slot)) as u16);
                 let record = |kind| {
                     Ok(RunRecord {
                         row,
                         ts,
                         kind,
-                        columns: values(page, i, &schema)?,
+                        columns: values(page, i, &schema, columns_max)?,
                     })
                 };
                 match kind {
@@ -148,8 +153,14 @@ impl Lineage {
     }
 }
 
-fn values(page: &RecordPage, i: u32, schema: &StorageSchema) -> Result<Vec<(ColumnId, Value)>> {
+fn values(
+    page: &RecordPage,
+    i: u32,
+    schema: &StorageSchema,
+    columns_max: usize,
+) -> Result<Vec<(ColumnId, Value)>> {
     page.columns_of(i)
+        .filter(|column| (column.0 as usize) < columns_max)
         .map(|column| Ok((column, page.value(i, column, schema.column(column))?)))
         .collect()
 }

@@ -45,7 +45,7 @@ pub type PageBytes = Arc<AtomicUsize>;
 pub struct RecordPage {
     first: u32,
     capacity: u32,
-    columns_max: u32,
+    schema: Arc<StorageSchema>,
     claimed: AtomicU32,
     has_deletes: AtomicBool,
     start: Box<[AtomicU64]>,
@@ -87,19 +87,24 @@ fn zeros32(n: usize) -> Box<[AtomicU32]> {
 
 impl RecordPage {
     /// A page for inserted rows at positions `first..first + capacity`.
-    pub fn insert(first: u32, capacity: u32, schema: &StorageSchema, bytes: &PageBytes) -> Self {
+    pub fn insert(
+        first: u32,
+        capacity: u32,
+        schema: &Arc<StorageSchema>,
+        bytes: &PageBytes,
+    ) -> Self {
         Self::new(first, capacity, schema, bytes, false)
     }
 
     /// A page for tail records with sequence numbers `first..first + capacity`.
-    pub fn tail(first: u32, capacity: u32, schema: &StorageSchema, bytes: &PageBytes) -> Self {
+    pub fn tail(first: u32, capacity: u32, schema: &Arc<StorageSchema>, bytes: &PageBytes) -> Self {
         Self::new(first, capacity, schema, bytes, true)
     }
 
     fn new(
         first: u32,
         capacity: u32,
-        schema: &StorageSchema,
+        schema: &Arc<StorageSchema>,
         bytes: &PageBytes,
         tail: bool,
     ) -> Self {
@@ -109,7 +114,7 @@ impl RecordPage {
         let page = Self {
             first,
             capacity,
-            columns_max: schema.len() as u32,
+            schema: schema.clone(),
             claimed: AtomicU32::new(0),
             has_deletes: AtomicBool::new(false),
             start: zeros64(n),
@@ -144,9 +149,10 @@ impl RecordPage {
     pub fn capacity(&self) -> u32 {
         self.capacity
     }
-    /// How many columns (by id) the page has room for.
-    pub fn columns_max(&self) -> usize {
-        self.columns_max as usize
+    /// Whether the page was made for exactly this schema: a rolled-back change of the table may
+    /// leave pages whose columns have other types than later columns with the same ids.
+    pub fn is_for(&self, schema: &Arc<StorageSchema>) -> bool {
+        Arc::ptr_eq(&self.schema, schema)
     }
     /// Records claimed so far.
     pub fn claimed(&self) -> u32 {

@@ -147,9 +147,12 @@ fn base_array(
 ) -> Result<ArrayRef> {
     match &base.body {
         BaseBody::Insert(inserted) => {
+            // A rolled-back change of the table may have used the id for another type.
+            let known = inserted.schema().get(column);
+            let is_same = known.is_some_and(|c| c.sql_type == spec.sql_type);
             gather(spec, rows, |slot| match inserted.existing_page(slot) {
-                Some((page, i)) => page.cell(i, column),
-                None => Cell::Absent,
+                Some((page, i)) if is_same => page.cell(i, column),
+                _ => Cell::Absent,
             })
         }
         BaseBody::Chunks(chunks) => match chunks.column(column) {

@@ -48,6 +48,10 @@ impl StorageSchema {
     pub fn column(&self, id: ColumnId) -> &StorageColumn {
         &self.columns[id.0 as usize]
     }
+    /// The column with `id`, if there is one.
+    pub fn get(&self, id: ColumnId) -> Option<&StorageColumn> {
+        self.columns.get(id.0 as usize)
+    }
     /// Ids and columns in order.
     pub fn iter(&self) -> impl Iterator<Item = (ColumnId, &StorageColumn)> {
         self.columns

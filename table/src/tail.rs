@@ -120,14 +120,14 @@ impl Tail {
         self.appenders.fetch_and(!SEALED, Ordering::Release);
     }
 
-    /// Claims a record in a page that has room for all of `schema`'s columns; returns the page and
+    /// Claims a record in a page made for `schema`; returns the page and
     /// the record's index in it.
-    pub fn claim(&self, schema: &StorageSchema) -> (Arc<RecordPage>, u32) {
+    pub fn claim(&self, schema: &Arc<StorageSchema>) -> (Arc<RecordPage>, u32) {
         loop {
             {
                 let pages = self.pages.load();
                 if let Some(page) = pages.last()
-                    && page.columns_max() >= schema.len()
+                    && page.is_for(schema)
                     && let Some(i) = page.claim()
                 {
                     self.pending.fetch_add(1, Ordering::Relaxed);
@@ -138,12 +138,12 @@ impl Tail {
         }
     }
 
-    fn grow(&self, schema: &StorageSchema) {
+    fn grow(&self, schema: &Arc<StorageSchema>) {
         let _grow = self.grow.lock();
         let pages = self.pages.load_full();
         let (first, capacity) = match pages.last() {
             Some(last) => {
-                let room = last.columns_max() >= schema.len() && last.claimed() < last.capacity();
+                let room = last.is_for(schema) && last.claimed() < last.capacity();
                 if room {
                     return; // somebody else has grown it
                 }

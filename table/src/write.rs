@@ -16,7 +16,7 @@ use crate::schema::StorageSchema;
 use crate::tail::{Tail, TailPages, locate};
 use crate::visibility::{RecordState, record_state, resolve};
 use std::sync::Arc;
-use strandline_base::{ColumnId, CommitTs, Result, RowId, UPDATE_ROWS, Value};
+use strandline_base::{ColumnId, CommitTs, Error, Result, RowId, UPDATE_ROWS, Value};
 use strandline_txn::StartWord;
 
 /// Who writes.
@@ -293,9 +293,13 @@ impl Lineage {
             };
             let row = RowId::new(open.no, slots.start as u16);
             let (page, i) = open.rows.page(slots.start as usize);
-            for (column, spec) in open.rows.schema().iter() {
+            let filled = open.rows.schema().iter().try_for_each(|(column, spec)| {
                 let value = values.get(column.0 as usize).unwrap_or(&Value::Null);
-                page.put(i, column, spec, value)?;
+                page.put(i, column, spec, value)
+            });
+            if let Err(error) = filled {
+                page.set_start(i, StartWord::ABORTED);
+                return Err(error);
             }
             page.set_statement(i, writer.statement);
             page.set_start(i, writer.word);
@@ -321,10 +325,17 @@ impl Lineage {
         if page.start(i) != StartWord::UNPUBLISHED {
             return Ok(()); // a run and the log may both have it
         }
-        for (column, value) in values {
-            if (column.0 as usize) < rows.schema().len() {
-                page.put(i, *column, rows.schema().column(*column), value)?;
-            }
+        let schema = rows.schema();
+        if let Some((column, _)) = values.iter().find(|(c, _)| c.0 as usize >= schema.len()) {
+            return Err(Error::internal(format!(
+                "{row:?} has a value of column {column}, its range has {} columns",
+                schema.len()
+            )));
+        }
+        // Other rows of the page may have columns that this row is older than.
+        for (column, spec) in schema.iter() {
+            let value = values.iter().find(|(c, _)| *c == column);
+            page.put(i, column, spec, value.map_or(&spec.missing, |(_, v)| v))?;
         }
         page.set_start(i, StartWord::committed(ts));
         Ok(())
@@ -383,12 +394,12 @@ impl Append<'_> {
         back: u32,
     ) -> Result<u32> {
         let (start, statement) = base_start(base, row.slot())?;
-        let (page, i) = self.tail.claim(&self.schema);
+        let mut values = Vec::with_capacity(columns.len());
         for &column in columns {
             let spec = self.schema.column(column);
-            let value = base_value(base, row.slot(), column, spec)?;
-            page.put(i, column, spec, &value)?;
+            values.push((column, base_value(base, row.slot(), column, spec)?));
         }
+        let (page, i) = self.claim_with(&values)?;
         page.set_link(i, self.slot, RecordKind::OldValue, back);
         page.set_statement(i, statement);
         let seq = page.first() + i;
@@ -425,30 +436,38 @@ impl Append<'_> {
         page.set_start(i, word);
     }
 
+    /// Claims a record and fills in values; a record that does not take them becomes a tombstone.
+    fn claim_with(&self, values: &[(ColumnId, Value)]) -> Result<(Arc<RecordPage>, u32)> {
+        let (page, i) = self.tail.claim(&self.schema);
+        let put = |(column, value): &(ColumnId, Value)| {
+            page.put(i, *column, self.schema.column(*column), value)
+        };
+        if let Err(error) = values.iter().try_for_each(put) {
+            page.set_start(i, StartWord::ABORTED);
+            return Err(error);
+        }
+        Ok((page, i))
+    }
+
     fn change(
         &mut self,
         change: Change<'_>,
         carry: Option<(Arc<RecordPage>, u32)>,
         back: u32,
     ) -> Result<u32> {
-        let (page, i) = self.tail.claim(&self.schema);
-        let kind = match change {
-            Change::Update(set) => {
-                for (column, value) in set {
-                    page.put(i, *column, self.schema.column(*column), value)?;
-                }
-                if let Some((from, j)) = carry {
-                    for column in from.columns_of(j) {
-                        if !page.has(i, column) {
-                            let spec = self.schema.column(column);
-                            page.copy_cell(i, column, spec, &from, j)?;
-                        }
-                    }
-                }
-                RecordKind::Update
-            }
-            Change::Delete => RecordKind::Delete,
+        let (kind, set) = match change {
+            Change::Update(set) => (RecordKind::Update, set),
+            Change::Delete => (RecordKind::Delete, &[][..]),
         };
+        let (page, i) = self.claim_with(set)?;
+        if let (RecordKind::Update, Some((from, j))) = (kind, carry) {
+            for column in from.columns_of(j) {
+                if !page.has(i, column) {
+                    let spec = self.schema.column(column);
+                    page.copy_cell(i, column, spec, &from, j)?;
+                }
+            }
+        }
         page.set_link(i, self.slot, kind, back);
         page.set_statement(i, self.writer.statement);
         page.set_start(i, self.writer.word);

@@ -4,13 +4,14 @@ use arrow_array::{Array, Int64Array, RecordBatch, StringViewArray};
 use arrow_schema::{DataType, Field, Schema};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use strandline_base::ManualClock;
 use strandline_engine::catalog::{ColumnDef, HistoryPolicy, KeyDef, TableDef};
 use strandline_engine::*;
 
 /// key → (a, b)
 pub type State = BTreeMap<i64, (Option<i64>, String)>;
 
-fn column(id: u32, name: &str, sql_type: SqlType, not_null: bool) -> ColumnDef {
+pub fn column(id: u32, name: &str, sql_type: SqlType, not_null: bool) -> ColumnDef {
     ColumnDef {
         id: ColumnId(id),
         name: name.into(),
@@ -108,4 +109,113 @@ pub fn request() -> ScanRequest {
         columns: vec![ColumnId(0), ColumnId(1), ColumnId(2)],
         ..Default::default()
     }
+}
+
+/// Opens or recovers the database on `device`, without background work.
+pub fn open(device: Arc<dyn Device>, clock: &Arc<ManualClock>) -> Result<Arc<Db>> {
+    let settings = Settings {
+        wal_segment_bytes: 1 << 16,
+        background_maintenance: false,
+        ..Settings::default()
+    };
+    let clock = clock.clone();
+    Db::open(DbOptions {
+        device,
+        clock,
+        settings,
+    })
+}
+
+pub fn clock() -> Arc<ManualClock> {
+    Arc::new(ManualClock::new(1_700_000_000_000_000))
+}
+
+/// The newest definition of table `t`.
+pub fn table(db: &Db) -> Arc<TableDef> {
+    db.catalog().table("public", "t").expect("table t").clone()
+}
+
+/// Changes the definition of table `t` in a transaction of its own.
+pub fn alter(db: &Arc<Db>, edit: impl Fn(&mut TableDef)) -> CommitTs {
+    let txn = db.begin(TxnOptions::default()).expect("begin");
+    alter_in(&txn, edit);
+    txn.commit().expect("commit")
+}
+
+/// Changes the definition of table `t`.
+pub fn alter_in(txn: &Transaction, edit: impl Fn(&mut TableDef)) {
+    txn.change_catalog(&mut |catalog| {
+        let mut table = TableDef::clone(catalog.table("public", "t").expect("table t"));
+        edit(&mut table);
+        catalog.put_table(table);
+        Ok(())
+    })
+    .expect("alter");
+}
+
+/// Adds a column at the end.
+pub fn add_column(table: &mut TableDef, name: &str, sql_type: SqlType, missing: Value) {
+    let id = table.next_column;
+    table.next_column += 1;
+    table.columns.push(ColumnDef {
+        missing,
+        ..column(id, name, sql_type, false)
+    });
+}
+
+/// One statement in a transaction of its own.
+pub fn run<R>(db: &Arc<Db>, work: impl FnOnce(&Arc<Statement>) -> Result<R>) -> Result<R> {
+    let txn = db.begin(TxnOptions::default())?;
+    let statement = txn.begin_statement()?;
+    let out = work(&statement)?;
+    statement.finish()?;
+    txn.commit()?;
+    Ok(out)
+}
+
+pub fn insert(db: &Arc<Db>, row: &[Value]) {
+    let table = table(db);
+    run(db, |s| s.point_insert(&table, row)).expect("insert");
+}
+
+/// All columns of the row with key `k`, newest state.
+pub fn get(db: &Arc<Db>, k: i64) -> Option<Vec<Value>> {
+    let table = table(db);
+    let columns: Vec<ColumnId> = table.columns.iter().map(|c| c.id).collect();
+    let mut out = Vec::new();
+    let found = run(db, |s| {
+        s.point_get(&table, 0, &[Value::BigInt(k)], &columns, &mut out)
+    });
+    found.expect("get").then_some(out)
+}
+
+/// The values that a scan of `columns` finds, one row each, sorted by the first column's text.
+pub fn scan_values(statement: &Statement, table: &Arc<TableDef>) -> Vec<Vec<Value>> {
+    let columns: Vec<ColumnId> = table.columns.iter().map(|c| c.id).collect();
+    let request = ScanRequest {
+        columns,
+        ..ScanRequest::default()
+    };
+    let scan = statement.scan(table, request).expect("scan");
+    rows_of(&scan, table)
+}
+
+/// All rows of a scan over all columns of `table`, in scan order.
+pub fn rows_of(scan: &TableScan, table: &TableDef) -> Vec<Vec<Value>> {
+    let mut rows = Vec::new();
+    for unit in 0..scan.units() {
+        for batch in scan.read_unit(unit).expect("read") {
+            for i in 0..batch.num_rows() {
+                let value =
+                    |(at, c): (usize, &ColumnDef)| types::value_at(c.sql_type, batch.column(at), i);
+                rows.push(table.columns.iter().enumerate().map(value).collect());
+            }
+        }
+    }
+    rows
+}
+
+/// A row of table `t` as created by [`create_table`].
+pub fn row(k: i64, a: i64, b: &str) -> [Value; 3] {
+    [Value::BigInt(k), Value::BigInt(a), Value::from(b)]
 }
