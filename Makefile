@@ -3,7 +3,7 @@ CARGO ?= cargo
 # The rivals' engines are compiled only by the benchmarks that compare with them.
 PACKAGES := --workspace --exclude strandline-bench-rivals
 # Crates with models for the shuttle scheduler (tests named `shuttle`).
-MODELS := -p strandline-txn -p strandline-index
+MODELS := -p strandline-txn -p strandline-index -p strandline-tail
 
 .PHONY: demo test format lint tidy unit models
 

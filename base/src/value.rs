@@ -131,7 +131,8 @@ pub enum Value {
 impl Value {
     /// The order of two values of one type, as PostgreSQL sorts them: text and bytes by bytes
     /// (collation C), NaN above every number and equal to itself. None for values of different
-    /// variants, NULLs and intervals.
+    /// variants and NULLs. Intervals compare by their length with months of 30 days and days of 24
+    /// hours.
     pub fn compare(&self, other: &Value) -> Option<std::cmp::Ordering> {
         use Value as V;
         Some(match (self, other) {
@@ -148,6 +149,7 @@ impl Value {
             (V::Text(a), V::Text(b)) => a.as_bytes().cmp(b.as_bytes()),
             (V::Bytea(a), V::Bytea(b)) => a.cmp(b),
             (V::Uuid(a), V::Uuid(b)) => a.cmp(b),
+            (V::Interval(a), V::Interval(b)) => interval_nanos(*a).cmp(&interval_nanos(*b)),
             _ => return None,
         })
     }
@@ -155,6 +157,11 @@ impl Value {
     pub fn is_null(&self) -> bool {
         matches!(self, Value::Null)
     }
+}
+
+fn interval_nanos(v: Interval) -> i128 {
+    const DAY_NANOS: i128 = 86_400_000_000_000;
+    (i128::from(v.months) * 30 + i128::from(v.days)) * DAY_NANOS + i128::from(v.nanos)
 }
 
 fn compare_floats(a: f64, b: f64) -> std::cmp::Ordering {

@@ -1,9 +1,8 @@
 //! The base of a range: an insert range, or one immutable chunk per column \[L-Store §2.2, §3.2\].
 //!
 //! A [`BaseState`] is replaced as a whole by a merge; readers keep the one they loaded. When the
-//! last reference to a state goes, the tail pages that its successor has merged are dropped: no
-//! reader can need them any more (the paper's epoch-based de-allocation \[§4.1.1 step 5\], with
-//! reference counts as epochs). A state holds its successor alive, so that pages go in order.
+//! last reader of a state and of all earlier ones has let go, the tail pages that its successor
+//! has merged are dropped (see `strandline_tail::succession`).
 //!
 //! Invariants:
 //! 1. Chunks hold the state of the range as of `merged_through`.
@@ -19,11 +18,11 @@ use crate::schema::StorageColumn;
 use crate::tail::Tail;
 use crate::types::{Physical, physical};
 use arrow_array::{Array, ArrayRef};
-use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use strandline_base::{BLOCK_ROWS, ColumnId, CommitTs, Error, RANGE_ROWS, Result, SqlType, Value};
 use strandline_storage::cache::{Cache, Slot};
+use strandline_tail::succession::{Succeeded, Successor};
 use strandline_txn::StartWord;
 
 /// A range's base and what may be dropped when it has no reader left.
@@ -31,13 +30,7 @@ use strandline_txn::StartWord;
 pub struct BaseState {
     /// insert range or chunks
     pub body: BaseBody,
-    retire: Mutex<Retire>,
-}
-
-#[derive(Debug, Default)]
-struct Retire {
-    successor: Option<Arc<BaseState>>,
-    tail_pages: Vec<(Arc<Tail>, u32)>,
+    successor: Successor<BaseState>,
 }
 
 /// The two forms of a base.
@@ -54,15 +47,13 @@ impl BaseState {
     pub fn new(body: BaseBody) -> Arc<Self> {
         Arc::new(Self {
             body,
-            retire: Mutex::default(),
+            successor: Successor::default(),
         })
     }
     /// Names the state that replaces this one, and per tail the first sequence number that the
     /// successor has not merged.
     pub fn retire(&self, successor: &Arc<BaseState>, tail_pages: Vec<(Arc<Tail>, u32)>) {
-        let mut retire = self.retire.lock();
-        retire.successor = Some(successor.clone());
-        retire.tail_pages = tail_pages;
+        self.successor.retire(successor, tail_pages);
     }
     /// Up to which commit everything is in the base.
     pub fn merged_through(&self) -> CommitTs {
@@ -73,19 +64,14 @@ impl BaseState {
     }
 }
 
-impl Drop for BaseState {
-    fn drop(&mut self) {
-        let mut retire = std::mem::take(self.retire.get_mut());
-        loop {
-            for (tail, before) in retire.tail_pages {
-                tail.drop_pages_before(before);
-            }
-            // A loop instead of recursion: a long reader may leave a long chain of states.
-            match retire.successor.and_then(Arc::into_inner) {
-                Some(mut next) => retire = std::mem::take(next.retire.get_mut()),
-                None => break,
-            }
-        }
+impl Succeeded for BaseState {
+    /// A tail and the first sequence number that must stay.
+    type Release = (Arc<Tail>, u32);
+    fn successor(&self) -> &Successor<Self> {
+        &self.successor
+    }
+    fn release((tail, before): Self::Release) {
+        tail.drop_pages_before(before);
     }
 }
 

@@ -14,7 +14,7 @@
 
 use super::MAX_CHUNK_ROWS;
 use super::bounds::Bounds;
-use crate::types::{arrow_type, compare, put_value, take_value};
+use crate::types::{arrow_type, put_value, take_value};
 use arrow_schema::DataType;
 use std::cmp::Ordering;
 use strandline_base::bytes::{ByteReader, PutBytes};
@@ -236,7 +236,7 @@ impl ChunkFooter {
             let bound = side(self.bounds(block))?;
             if best
                 .as_ref()
-                .is_none_or(|b| compare(&bound, b) == Some(wanted))
+                .is_none_or(|b| bound.compare(&b) == Some(wanted))
             {
                 best = Some(bound);
             }

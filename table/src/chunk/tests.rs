@@ -1,7 +1,7 @@
 //! Chunks of every type and codec, and damaged ones.
 
 use super::*;
-use crate::types::{array_of, compare, value_at};
+use crate::types::{array_of, value_at};
 use std::cmp::Ordering;
 use strandline_base::{ErrorKind, Interval, rng::Rng};
 
@@ -204,14 +204,14 @@ fn check_bounds(t: SqlType, entry: &BlockEntry, values: &ArrayRef, what: &str) {
     for v in &values {
         if let Some(min) = &entry.min {
             assert_ne!(
-                compare(min, v),
+                min.compare(v),
                 Some(Ordering::Greater),
                 "{what}: {min:?} > {v:?}"
             );
         }
         if let Some(max) = &entry.max {
             assert_ne!(
-                compare(max, v),
+                max.compare(v),
                 Some(Ordering::Less),
                 "{what}: {max:?} < {v:?}"
             );
@@ -222,7 +222,7 @@ fn check_bounds(t: SqlType, entry: &BlockEntry, values: &ArrayRef, what: &str) {
             let bound = bound.as_ref().expect("exact bounds are known");
             let found = values
                 .iter()
-                .any(|v| compare(v, bound) == Some(Ordering::Equal));
+                .any(|v| v.compare(bound) == Some(Ordering::Equal));
             assert!(found, "{what}: {bound:?} is no value");
         }
     }
@@ -319,10 +319,7 @@ fn long_and_huge_strings_come_back() {
     assert_eq!(entry.min, Some("".into()));
     assert!(!entry.exact);
     let max = entry.max.unwrap();
-    assert_eq!(
-        compare(&max, &huge.as_str().into()),
-        Some(Ordering::Greater)
-    );
+    assert_eq!(max.compare(&huge.as_str().into()), Some(Ordering::Greater));
     assert!(footer.memory_bytes() < 2000);
 }
 

@@ -153,8 +153,8 @@ fn values_of_other_types_and_damaged_text_are_errors() {
 
 #[test]
 fn order_is_postgresqls() {
-    use Ordering::{Equal, Greater, Less};
-    let of = |a: f64, b: f64| compare(&a.into(), &b.into());
+    use std::cmp::Ordering::{Equal, Greater, Less};
+    let of = |a: f64, b: f64| Value::from(a).compare(&b.into());
     assert_eq!(of(f64::NAN, f64::INFINITY), Some(Greater));
     assert_eq!(of(f64::NAN, -f64::NAN), Some(Equal));
     assert_eq!(of(1.0, f64::NAN), Some(Less));
@@ -166,11 +166,11 @@ fn order_is_postgresqls() {
             nanos: 0,
         })
     };
-    assert_eq!(compare(&interval(1, 0), &interval(0, 30)), Some(Equal));
-    assert_eq!(compare(&interval(0, 31), &interval(1, 0)), Some(Greater));
-    assert_eq!(compare(&"Z".into(), &"a".into()), Some(Less));
-    assert_eq!(compare(&Value::Null, &Value::Null), None);
-    assert_eq!(compare(&1i32.into(), &1i64.into()), None);
+    assert_eq!(interval(1, 0).compare(&interval(0, 30)), Some(Equal));
+    assert_eq!(interval(0, 31).compare(&interval(1, 0)), Some(Greater));
+    assert_eq!(Value::from("Z").compare(&"a".into()), Some(Less));
+    assert_eq!(Value::Null.compare(&Value::Null), None);
+    assert_eq!(Value::from(1i32).compare(&1i64.into()), None);
 }
 
 #[test]

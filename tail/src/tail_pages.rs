@@ -21,9 +21,9 @@ use crate::record_page::{PageBytes, RecordPage};
 use crate::row_map::RowMap;
 use crate::schema::StorageSchema;
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use strandline_base::sync::Mutex;
+use strandline_base::sync::{AtomicU32, AtomicU64, Ordering};
 
 const FIRST_PAGE_RECORDS: u32 = 8;
 const PAGE_RECORDS_MAX: u32 = 512;

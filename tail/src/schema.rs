@@ -1,7 +1,7 @@
 //! The columns of a storage, by [`ColumnId`]: a column's id is its position here for ever.
 //! Dropped columns keep their place, added ones come at the end.
 
-use crate::types::{Physical, physical};
+use crate::value_words::{Physical, physical};
 use std::sync::Arc;
 use strandline_base::{ColumnId, SqlType, Value};
 

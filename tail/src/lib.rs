@@ -1,0 +1,12 @@
+//! Where updates live until they are merged: append-only columnar record pages, the row map, and
+//! the protocols around them \[L-Store §2.2, §3.1, §3.2\]. A crate of its own because it knows
+//! neither Arrow nor devices, so that a controlled scheduler can explore its interleavings.
+
+pub mod insert_range;
+pub mod record_page;
+pub mod row_map;
+pub mod schema;
+pub mod succession;
+pub mod tail_pages;
+pub mod value_words;
+pub mod visibility;
