@@ -90,7 +90,10 @@ fn translate(error: &DataFusionError) -> Error {
     let root = error.find_root();
     let message = plain_message(root);
     match root {
-        DataFusionError::SQL(..) => Error::invalid(SqlState::SYNTAX_ERROR, message),
+        DataFusionError::SQL(..) => {
+            let text = message.trim_start_matches("sql parser error: ");
+            Error::invalid(SqlState::SYNTAX_ERROR, format!("syntax error: {text}"))
+        }
         DataFusionError::SchemaError(schema, _) => translate_schema_error(schema),
         DataFusionError::NotImplemented(_) => Error::unsupported(message),
         DataFusionError::ResourcesExhausted(_) => {
@@ -100,7 +103,7 @@ fn translate(error: &DataFusionError) -> Error {
         DataFusionError::IoError(io) => Error::io("input or output", io),
         DataFusionError::ArrowError(arrow, _) => translate_arrow(arrow, message),
         DataFusionError::Plan(_) => translate_plan(message),
-        DataFusionError::Execution(_) => Error::invalid(state_of_message(&message), message),
+        DataFusionError::Execution(_) => translate_execution(message),
         _ => Error::internal(message),
     }
 }
@@ -147,10 +150,11 @@ fn translate_plan(message: String) -> Error {
         let text = text.trim_end_matches('.');
         return Error::invalid(SqlState::UNDEFINED_FUNCTION, text);
     }
+    if let Some(known) = known_plan_error(&message) {
+        return known;
+    }
     let lower = message.to_ascii_lowercase();
-    let state = if lower.contains("table") && lower.contains("not found") {
-        SqlState::UNDEFINED_TABLE
-    } else if lower.contains("invalid function") || lower.contains("function") {
+    let state = if lower.contains("function") {
         SqlState::UNDEFINED_FUNCTION
     } else if lower.contains("coerce") || lower.contains("type") {
         SqlState::DATATYPE_MISMATCH
@@ -158,6 +162,114 @@ fn translate_plan(message: String) -> Error {
         SqlState::SYNTAX_ERROR
     };
     Error::invalid(state, message)
+}
+
+/// The text between two marks.
+fn between<'a>(message: &'a str, before: &str, after: &str) -> Option<&'a str> {
+    let (_, rest) = message.split_once(before)?;
+    rest.split_once(after).map(|(text, _)| text)
+}
+
+/// Planning errors that PostgreSQL has its own words for.
+fn known_plan_error(message: &str) -> Option<Error> {
+    let error = |state, text: String| Some(Error::invalid(state, text));
+    if let Some(table) = between(message, "table '", "' not found") {
+        let name = table.rsplit('.').next().unwrap_or(table);
+        return error(
+            SqlState::UNDEFINED_TABLE,
+            format!("relation \"{name}\" does not exist"),
+        );
+    }
+    if let Some(name) = between(message, "Invalid function '", "'") {
+        return error(
+            SqlState::UNDEFINED_FUNCTION,
+            format!("function {name} does not exist"),
+        );
+    }
+    if let Some(call) = between(message, "the given name and argument types '", "'") {
+        let call = with_sql_types(call);
+        return error(
+            SqlState::UNDEFINED_FUNCTION,
+            format!("function {call} does not exist"),
+        );
+    }
+    if message.starts_with("Column in ") && message.contains("must be in GROUP BY") {
+        let column = between(message, "column \"", "\"").unwrap_or("?");
+        return error(
+            GROUPING_ERROR,
+            format!(
+                "column \"{column}\" must appear in the GROUP BY clause or be used in an \
+                 aggregate function"
+            ),
+        );
+    }
+    if message.starts_with("Aggregate functions are not allowed in the WHERE") {
+        return error(
+            GROUPING_ERROR,
+            "aggregate functions are not allowed in WHERE".into(),
+        );
+    }
+    if let Some((_, returning)) = message.split_once("non-boolean predicate") {
+        let given = returning.rsplit("returning ").next().unwrap_or_default();
+        return error(
+            SqlState::DATATYPE_MISMATCH,
+            format!(
+                "argument of WHERE must be type boolean, not type {}",
+                with_sql_types(given)
+            ),
+        );
+    }
+    if let Some((_, given)) = message.split_once("'NOT' requires a boolean expression, got ") {
+        return error(
+            SqlState::DATATYPE_MISMATCH,
+            format!(
+                "argument of NOT must be type boolean, not type {}",
+                with_sql_types(given)
+            ),
+        );
+    }
+    None
+}
+
+/// grouping_error
+const GROUPING_ERROR: SqlState = SqlState("42803");
+
+/// Arrow's type names in a message as SQL's.
+fn with_sql_types(text: &str) -> String {
+    let names = [
+        ("Utf8View", "text"),
+        ("LargeUtf8", "text"),
+        ("Utf8", "text"),
+        ("Int16", "smallint"),
+        ("Int32", "integer"),
+        ("Int64", "bigint"),
+        ("Float32", "real"),
+        ("Float64", "double precision"),
+        ("Boolean", "boolean"),
+        ("Date32", "date"),
+        ("BinaryView", "bytea"),
+        ("FixedSizeBinary(16)", "uuid"),
+        ("Time64(µs)", "time without time zone"),
+        ("Timestamp(µs, \"+00:00\")", "timestamp with time zone"),
+        ("Timestamp(µs)", "timestamp without time zone"),
+        ("Interval(MonthDayNano)", "interval"),
+    ];
+    names.iter().fold(text.to_string(), |text, (arrow, sql)| {
+        text.replace(arrow, sql)
+    })
+}
+
+fn translate_execution(message: String) -> Error {
+    if message.starts_with("Scalar subquery returned more than one row") {
+        return Error::invalid(
+            SqlState::CARDINALITY_VIOLATION,
+            "more than one row returned by a subquery used as an expression",
+        );
+    }
+    if message.starts_with("negative") && message.contains("not allowed") {
+        return Error::invalid(SqlState("22011"), "negative substring length not allowed");
+    }
+    Error::invalid(state_of_message(&message), message)
 }
 
 /// DataFusion reports run-time faults as text only.

@@ -70,6 +70,15 @@ pub fn configure(builder: SessionStateBuilder) -> SessionStateBuilder {
     let analyzer = builder.analyzer().get_or_insert_with(Default::default);
     analyzer.rules.insert(0, Arc::new(rules::ResolveLiterals));
     analyzer.rules.push(Arc::new(rules::Casts));
+    let optimizer = builder.optimizer().get_or_insert_with(Default::default);
+    let before_pushdown = optimizer
+        .rules
+        .iter()
+        .position(|r| r.name() == "push_down_filter");
+    optimizer
+        .rules
+        .insert(before_pushdown.unwrap_or(0), Arc::new(rules::CompareDates));
+    optimizer.rules.push(Arc::new(rules::GuardFallible));
     builder
         .with_expr_planners(std::iter::once(own).chain(planners).collect())
         .with_type_planner(Arc::new(types::SqlTypePlanner))

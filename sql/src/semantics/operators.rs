@@ -1,9 +1,7 @@
 //! Planning of binary operators: arithmetic as our own functions, `||` with operands of any type,
-//! and the operators DataFusion lacks. Comparisons are left to
-//! [`ResolveLiterals`](super::rules::ResolveLiterals), which also sees those that are not written
-//! with an operator.
+//! comparisons of operands whose types belong together, and the operators DataFusion lacks.
 
-use super::align::{is_unknown, shortest_numeric};
+use super::align::{for_comparison, is_unknown, shortest_numeric};
 use super::arithmetic::{self, Operation};
 use super::cast::{Mode, as_cast, cast_expression};
 use super::functions::{self, trim_blanks};
@@ -34,6 +32,18 @@ impl ExprPlanner for OperatorPlanner {
             let planned = arithmetic_expression(operation, expr.left, expr.right, schema)?;
             return Ok(PlannerResult::Planned(planned));
         }
+        if comparison_operator(&expr.op) && !is_open_parameter(&expr.left, &expr.right) {
+            let symbol = expr.op.to_string();
+            let aligned = for_comparison(vec![expr.left, expr.right], &symbol, schema)?;
+            if let Ok([left, right]) = <[Expr; 2]>::try_from(aligned) {
+                return Ok(PlannerResult::Original(RawBinaryExpr {
+                    op: expr.op,
+                    left,
+                    right,
+                }));
+            }
+            return datafusion::common::internal_err!("two operands stay two");
+        }
         match &expr.op {
             BinaryOperator::StringConcat => concatenation(expr, schema),
             BinaryOperator::Arrow => Ok(json(expr, functions::json_get)),
@@ -57,6 +67,17 @@ impl ExprPlanner for OperatorPlanner {
             (value, _) => Ok(PlannerResult::Original(value.into_iter().collect())),
         }
     }
+}
+
+fn comparison_operator(op: &BinaryOperator) -> bool {
+    use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq)
+}
+
+/// Whether an operand is a parameter that gets its type from the other one.
+fn is_open_parameter(left: &Expr, right: &Expr) -> bool {
+    let open = |e: &Expr| matches!(e, Expr::Placeholder(p) if p.field.is_none());
+    open(left) || open(right)
 }
 
 fn arithmetic_operation(op: &BinaryOperator) -> Option<Operation> {

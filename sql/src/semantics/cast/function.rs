@@ -4,6 +4,7 @@ use super::{Kind, Mode, cast_array, kind};
 use crate::semantics::error::invalid;
 use crate::semantics::types::{arrow_type, field, sql_name};
 use datafusion::arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::{Result, internal_err};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
@@ -106,7 +107,9 @@ pub fn cast_expression(operand: Expr, from: &DataType, to: SqlType, mode: Mode) 
     if let Expr::Literal(value, _) = &operand
         && !is_char
     {
-        return Ok(Expr::Literal(cast_scalar(value, to, mode)?, None));
+        let metadata = FieldMetadata::new_from_field(&field("", to, true));
+        let metadata = Some(metadata).filter(|m| !m.is_empty());
+        return Ok(Expr::Literal(cast_scalar(value, to, mode)?, metadata));
     }
     Ok(match kind {
         Kind::Identity => operand,

@@ -309,7 +309,7 @@ fn array_length(call: &Call) -> Result<ArrayRef> {
 /// The argument's value as JSON text: numbers, booleans and json as they are, the rest quoted.
 fn json_text(call: &Call, argument: usize, row: usize) -> Result<String> {
     let array = &call.arrays[argument];
-    if array.is_null(row) {
+    if array.is_null(row) || array.data_type().is_null() {
         return Ok("null".to_string());
     }
     let mut text = String::new();
@@ -346,7 +346,7 @@ fn build_object(call: &Call) -> Result<ArrayRef> {
     every_row(call, |row| {
         let mut fields = Vec::with_capacity(call.arrays.len() / 2);
         for i in (0..call.arrays.len()).step_by(2) {
-            if call.arrays[i].is_null(row) {
+            if call.arrays[i].is_null(row) || call.arrays[i].data_type().is_null() {
                 return Err(fault("null value not allowed for object key"));
             }
             let key = json_text(call, i, row)?;

@@ -1,12 +1,17 @@
 //! Functions on numbers.
 
-use super::overload::Parameter::{Bigint, Double, Numeric};
+use super::overload::Parameter::{Bigint, Double, Integer, Number, Numeric};
 use super::overload::{Call, Function, Overload, Returns};
 use crate::semantics::decimal::{MAX_DIGITS, Shape, divide_rounded, power_of_ten};
-use crate::semantics::error::{division_by_zero, invalid, numeric_overflow};
-use datafusion::arrow::array::{ArrayRef, Decimal128Array};
+use crate::semantics::error::{division_by_zero, invalid, numeric_overflow, out_of_range};
+use datafusion::arrow::array::{
+    ArrayRef, ArrowPrimitiveType, AsArray, Decimal128Array, PrimitiveArray,
+};
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Float64Type};
+use datafusion::arrow::datatypes::{
+    DataType, Decimal64Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type,
+    Int64Type,
+};
 use datafusion::common::Result;
 use datafusion::error::DataFusionError;
 use datafusion::scalar::ScalarValue;
@@ -51,6 +56,22 @@ pub fn functions() -> Vec<Function> {
             "sign",
             |c| by_row(c, signum),
             |c| whole_numeric(c, |v, _| v.signum()),
+        ),
+        Function::new(
+            "abs",
+            vec![Overload::new(
+                &[Number],
+                Returns::Computed(same_type),
+                absolute,
+            )],
+        ),
+        Function::new(
+            "bit_not",
+            vec![Overload::new(
+                &[Integer],
+                Returns::Computed(same_type),
+                complement,
+            )],
         ),
         on_double("sqrt", |c| c.map::<Float64Type>(|r| root(c.double(0, r)))),
         on_double("exp", |c| {
@@ -125,6 +146,56 @@ fn rounding(name: &'static str, on_double: Body, on_numeric: Body, to_digits: Bo
     )
 }
 
+fn same_type(types: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
+    Ok(types[0].clone())
+}
+
+/// The magnitude; that of the smallest integer does not fit.
+fn absolute(call: &Call) -> Result<ArrayRef> {
+    let array = &call.arrays[0];
+    fn checked<P: ArrowPrimitiveType>(
+        array: &ArrayRef,
+        f: impl Fn(P::Native) -> Option<P::Native>,
+        name: &str,
+    ) -> Result<ArrayRef> {
+        let values = array.as_primitive::<P>();
+        let result: PrimitiveArray<P> =
+            values.try_unary(|v| f(v).ok_or_else(|| out_of_range(name)))?;
+        Ok(Arc::new(result.with_data_type(array.data_type().clone())))
+    }
+    match array.data_type() {
+        DataType::Int16 => checked::<Int16Type>(array, i16::checked_abs, "smallint"),
+        DataType::Int32 => checked::<Int32Type>(array, i32::checked_abs, "integer"),
+        DataType::Int64 => checked::<Int64Type>(array, i64::checked_abs, "bigint"),
+        DataType::Float32 => checked::<Float32Type>(array, |v| Some(v.abs()), "real"),
+        DataType::Float64 => checked::<Float64Type>(array, |v| Some(v.abs()), "double precision"),
+        DataType::Decimal64(..) => checked::<Decimal64Type>(array, i64::checked_abs, "numeric"),
+        _ => checked::<Decimal128Type>(array, i128::checked_abs, "numeric"),
+    }
+}
+
+/// `~x`
+fn complement(call: &Call) -> Result<ArrayRef> {
+    let array = &call.arrays[0];
+    Ok(match array.data_type() {
+        DataType::Int16 => Arc::new(
+            array
+                .as_primitive::<Int16Type>()
+                .unary::<_, Int16Type>(|v| !v),
+        ),
+        DataType::Int32 => Arc::new(
+            array
+                .as_primitive::<Int32Type>()
+                .unary::<_, Int32Type>(|v| !v),
+        ),
+        _ => Arc::new(
+            array
+                .as_primitive::<Int64Type>()
+                .unary::<_, Int64Type>(|v| !v),
+        ),
+    })
+}
+
 fn by_row(call: &Call, f: fn(f64) -> f64) -> Result<ArrayRef> {
     call.map::<Float64Type>(|row| Ok(Some(f(call.double(0, row)))))
 }
@@ -154,7 +225,7 @@ fn scale_zero(types: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType
 fn scale_of_digits(types: &[DataType], literals: &[Option<&ScalarValue>]) -> Result<DataType> {
     let shape = shape_of(types);
     let digits = match literals.get(1) {
-        Some(Some(value)) => match value.cast_to(&DataType::Int64)? {
+        Some(Some(value)) if !value.is_null() => match value.cast_to(&DataType::Int64)? {
             ScalarValue::Int64(Some(digits)) => digits.clamp(0, 38) as u8,
             _ => shape.scale,
         },

@@ -5,10 +5,13 @@
 //! timestamptz, an open literal → anything); none is 42883. Most functions are strict: a NULL
 //! argument makes the result NULL.
 
+mod format;
 mod json;
 mod math;
 mod moment;
+mod number_pattern;
 mod overload;
+mod pattern;
 pub mod series;
 mod system;
 mod temporal;
@@ -29,7 +32,7 @@ pub fn functions() -> Vec<Arc<ScalarUDF>> {
         json::functions(),
     ]
     .into_iter()
-    .chain([system::functions()])
+    .chain([format::functions(), system::functions()])
     .flatten()
     .map(Function::into_udf)
     .chain(moment::functions())

@@ -5,6 +5,7 @@ use crate::semantics::types::{arrow_type, field, sql_name, sql_type_of_arrow};
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Int64Array, StringViewArray,
 };
+use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{
     DataType, Decimal128Type, Field, FieldRef, Float64Type, Int64Type, IntervalMonthDayNano,
     IntervalMonthDayNanoType, IntervalUnit, TimeUnit, TimestampMicrosecondType,
@@ -47,6 +48,10 @@ pub enum Parameter {
     Interval,
     /// uuid
     Uuid,
+    /// smallint, integer or bigint as it is
+    Integer,
+    /// any number as it is
+    Number,
     /// a value of any type
     Any,
 }
@@ -56,8 +61,8 @@ impl Parameter {
     /// are `Utf8`, texts `Utf8View`.
     fn distance(self, from: &DataType) -> Option<u8> {
         use Parameter::{
-            Any, Bigint, Boolean, Bytea, Date, Double, Interval, Numeric, Text, Time, Timestamp,
-            TimestampTz, Uuid,
+            Any, Bigint, Boolean, Bytea, Date, Double, Integer, Interval, Number, Numeric, Text,
+            Time, Timestamp, TimestampTz, Uuid,
         };
         if self == Any {
             return Some(9);
@@ -80,10 +85,12 @@ impl Parameter {
             | (TimestampTz, SqlType::TimestampTz)
             | (Interval, SqlType::Interval)
             | (Uuid, SqlType::Uuid) => Some(0),
+            (Integer | Number, SqlType::SmallInt | SqlType::Integer | SqlType::BigInt)
+            | (Number, SqlType::Numeric { .. } | SqlType::Real | SqlType::Double) => Some(0),
             (Bigint, SqlType::SmallInt | SqlType::Integer) | (Double, SqlType::Real) => Some(1),
-            (Timestamp, SqlType::Date) => Some(1),
+            (TimestampTz, SqlType::Date) => Some(1),
             (Double, SqlType::SmallInt | SqlType::Integer | SqlType::BigInt) => Some(2),
-            (TimestampTz, SqlType::Date | SqlType::Timestamp) => Some(2),
+            (Timestamp, SqlType::Date) | (TimestampTz, SqlType::Timestamp) => Some(2),
             (Interval, SqlType::Time) => Some(2),
             (Numeric, SqlType::SmallInt | SqlType::Integer | SqlType::BigInt) => Some(3),
             (Double, SqlType::Numeric { .. }) => Some(3),
@@ -91,14 +98,17 @@ impl Parameter {
         }
     }
 
-    /// What an argument of type `from` is converted to.
+    /// What an argument of type `from` is converted to. Texts and integers stay as they are until
+    /// the function runs, so that a literal that decides the result's type stays a literal.
     fn data_type(self, from: &DataType) -> DataType {
         match self {
             Parameter::Boolean => DataType::Boolean,
+            Parameter::Bigint if from.is_signed_integer() => from.clone(),
             Parameter::Bigint => DataType::Int64,
             Parameter::Numeric => crate::semantics::arithmetic::as_decimal(from)
                 .unwrap_or(DataType::Decimal128(38, 16)),
             Parameter::Double => DataType::Float64,
+            Parameter::Text if from.is_string() => from.clone(),
             Parameter::Text => DataType::Utf8View,
             Parameter::Bytea => DataType::BinaryView,
             Parameter::Date => DataType::Date32,
@@ -107,10 +117,14 @@ impl Parameter {
             Parameter::TimestampTz => arrow_type(SqlType::TimestampTz),
             Parameter::Interval => DataType::Interval(IntervalUnit::MonthDayNano),
             Parameter::Uuid => DataType::FixedSizeBinary(16),
-            Parameter::Any => match sql_type_of_arrow(from) {
-                Some(sql_type) if !from.is_null() => arrow_type(sql_type),
-                _ => from.clone(),
-            },
+            Parameter::Integer if from.is_null() || from.is_string() => DataType::Int32,
+            Parameter::Number if from.is_null() || from.is_string() => DataType::Float64,
+            Parameter::Integer | Parameter::Number | Parameter::Any => {
+                match sql_type_of_arrow(from) {
+                    Some(sql_type) if !from.is_null() => arrow_type(sql_type),
+                    _ => from.clone(),
+                }
+            }
         }
     }
 }
@@ -262,6 +276,19 @@ impl Overload {
             found => found.copied(),
         }
     }
+    /// An argument in the layout that the body reads.
+    fn prepared(&self, i: usize, array: ArrayRef) -> Result<ArrayRef> {
+        let layout = match self.parameter(i) {
+            Some(Parameter::Text) => DataType::Utf8View,
+            Some(Parameter::Bigint) => DataType::Int64,
+            _ => return Ok(array),
+        };
+        if *array.data_type() == layout {
+            Ok(array)
+        } else {
+            Ok(cast(&array, &layout)?)
+        }
+    }
     fn distance(&self, types: &[DataType]) -> Option<u32> {
         let enough = if self.variadic {
             types.len() + 1 >= self.parameters.len()
@@ -287,6 +314,8 @@ pub struct Function {
     signature: Signature,
     strict: bool,
     overloads: Vec<Overload>,
+    /// The result's type once a plan has settled it.
+    settled: Option<DataType>,
 }
 
 impl Function {
@@ -298,6 +327,7 @@ impl Function {
             signature: Signature::user_defined(Volatility::Immutable),
             strict: true,
             overloads,
+            settled: None,
         }
     }
     /// Other names of the function.
@@ -319,6 +349,18 @@ impl Function {
     pub fn not_strict(mut self) -> Self {
         self.strict = false;
         self
+    }
+    /// The function with the result type that it has in one place of a plan; `None` if the types of
+    /// the arguments alone decide it. Later rewriting of the arguments does not change it then.
+    pub fn settled(&self, result: &DataType) -> Option<Self> {
+        let computed = |o: &Overload| matches!(o.returns, Returns::Computed(_));
+        if self.settled.is_some() || !self.overloads.iter().any(computed) {
+            return None;
+        }
+        Some(Self {
+            settled: Some(result.clone()),
+            ..self.clone()
+        })
     }
     /// As DataFusion's function.
     pub fn into_udf(self) -> ScalarUDF {
@@ -353,7 +395,7 @@ impl std::fmt::Debug for Function {
 
 impl PartialEq for Function {
     fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
+        self.name == other.name && self.settled == other.settled
     }
 }
 
@@ -362,6 +404,7 @@ impl Eq for Function {}
 impl Hash for Function {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.name.hash(state);
+        self.settled.hash(state);
     }
 }
 
@@ -385,9 +428,10 @@ impl ScalarUDFImpl for Function {
         Ok(converted.collect())
     }
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        match self.select(arg_types)?.returns {
-            Returns::Type(sql_type) => Ok(arrow_type(sql_type)),
-            Returns::Computed(f) => f(arg_types, &vec![None; arg_types.len()]),
+        match (&self.settled, self.select(arg_types)?.returns) {
+            (Some(settled), _) => Ok(settled.clone()),
+            (None, Returns::Type(sql_type)) => Ok(arrow_type(sql_type)),
+            (None, Returns::Computed(f)) => f(arg_types, &vec![None; arg_types.len()]),
         }
     }
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
@@ -421,7 +465,8 @@ impl ScalarUDFImpl for Function {
         let arrays = args
             .args
             .iter()
-            .map(|a| a.to_array_of_size(rows))
+            .enumerate()
+            .map(|(i, a)| overload.prepared(i, a.to_array_of_size(rows)?))
             .collect::<Result<Vec<ArrayRef>>>()?;
         let returns = args.return_field.data_type();
         let options = args.config_options.as_ref();

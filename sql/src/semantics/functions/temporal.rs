@@ -423,11 +423,8 @@ pub fn interval_order() -> Function {
     )
 }
 
-fn field_fault(what: &str) -> DataFusionError {
-    invalid(
-        SqlState::DATETIME_FIELD_OVERFLOW,
-        format!("{what} field value out of range"),
-    )
+fn field_fault(message: &str) -> DataFusionError {
+    invalid(SqlState::DATETIME_FIELD_OVERFLOW, message)
 }
 
 /// Days since the epoch of a date given by its fields; negative years are BC.
@@ -435,7 +432,9 @@ fn checked_date(year: i64, month: i64, day: i64) -> Result<i64> {
     let year = if year < 0 { year + 1 } else { year };
     let valid = year > -4_714 && year < 294_277 && (1..=12).contains(&month);
     if !valid || day < 1 || day > i64::from(days_in_month(year, month as u8)) {
-        return Err(field_fault("date"));
+        return Err(field_fault(&format!(
+            "date field value out of range: {year}-{month:02}-{day:02}"
+        )));
     }
     Ok(days_from_civil(Civil {
         year,
@@ -452,7 +451,7 @@ fn checked_time(hour: i64, minute: i64, seconds: f64) -> Result<i64> {
     if valid && time <= DAY {
         Ok(time)
     } else {
-        Err(field_fault("time"))
+        Err(field_fault("time field value out of range"))
     }
 }
 

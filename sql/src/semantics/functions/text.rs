@@ -1,10 +1,11 @@
 //! Functions on text.
 
-use super::overload::Parameter::{Any, Text};
+use super::overload::Parameter::{Any, Bytea, Integer, Text};
 use super::overload::{Call, Function, Overload};
 use crate::semantics::error::invalid;
 use crate::semantics::text::ValueWriter;
-use datafusion::arrow::array::{Array, ArrayRef, StringViewArray, StringViewBuilder};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringViewArray, StringViewBuilder};
+use datafusion::arrow::datatypes::{DataType, Int16Type, Int32Type, Int64Type};
 use datafusion::common::{Result, internal_datafusion_err};
 use std::sync::Arc;
 use strandline_base::{SqlState, SqlType};
@@ -47,6 +48,32 @@ pub fn functions() -> Vec<Function> {
                 similar_to(c, Some('\\'))
             })],
         ),
+        Function::new(
+            "length",
+            vec![
+                Overload::new(&[Text], SqlType::Integer, |c| {
+                    c.map::<Int32Type>(|row| Ok(Some(c.text(0).value(row).chars().count() as i32)))
+                }),
+                Overload::new(&[Bytea], SqlType::Integer, |c| {
+                    let bytes = c.arrays[0].as_binary_view();
+                    c.map::<Int32Type>(|row| Ok(Some(bytes.value(row).len() as i32)))
+                }),
+            ],
+        )
+        .also(&["char_length", "character_length"]),
+        Function::new(
+            "octet_length",
+            vec![
+                Overload::new(&[Text], SqlType::Integer, |c| {
+                    c.map::<Int32Type>(|row| Ok(Some(c.text(0).value(row).len() as i32)))
+                }),
+                Overload::new(&[Bytea], SqlType::Integer, |c| {
+                    let bytes = c.arrays[0].as_binary_view();
+                    c.map::<Int32Type>(|row| Ok(Some(bytes.value(row).len() as i32)))
+                }),
+            ],
+        ),
+        Function::new("to_hex", vec![Overload::new(&[Integer], text, to_hex)]),
         trim_blanks(),
     ]
 }
@@ -72,7 +99,7 @@ fn write_all(call: &Call, argument: usize) -> Result<StringViewArray> {
     let mut builder = StringViewBuilder::with_capacity(call.rows);
     let mut buffer = String::new();
     for row in 0..call.rows {
-        if array.is_null(row) {
+        if array.is_null(row) || array.data_type().is_null() {
             builder.append_null();
             continue;
         }
@@ -113,6 +140,20 @@ fn concat(call: &Call, skip: usize) -> Result<ArrayRef> {
         builder.append_value(&buffer);
     }
     Ok(Arc::new(builder.finish()))
+}
+
+fn to_hex(call: &Call) -> Result<ArrayRef> {
+    let array = &call.arrays[0];
+    call.map_text(|row| {
+        Ok(Some(match array.data_type() {
+            DataType::Int16 => format!(
+                "{:x}",
+                i32::from(array.as_primitive::<Int16Type>().value(row))
+            ),
+            DataType::Int32 => format!("{:x}", array.as_primitive::<Int32Type>().value(row)),
+            _ => format!("{:x}", array.as_primitive::<Int64Type>().value(row)),
+        }))
+    })
 }
 
 fn quoted_identifier(name: &str) -> String {

@@ -3,22 +3,24 @@
 //! carried out.
 
 use super::rewrite_expressions;
-use crate::semantics::cast::{Kind, Mode, as_cast, cast_expression, kind};
+use crate::semantics::cast::{CAST_AS, Kind, Mode, as_cast, cast_expression, kind};
 use crate::semantics::decimal::{AVERAGE_SCALE, MAX_DIGITS, Shape, digits};
-use crate::semantics::error::raise;
-use crate::semantics::functions::trim_blanks;
+use crate::semantics::error::{invalid, raise};
+use crate::semantics::functions::{Function, trim_blanks};
 use crate::semantics::text::number::parse_decimal;
 use crate::semantics::types::{
-    arrow_type, is_unconstrained_numeric, sql_type_of, sql_type_of_arrow,
+    arrow_type, is_unconstrained_numeric, sql_name, sql_type_of, sql_type_of_arrow,
 };
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::scalar::ScalarValue;
-use strandline_base::SqlType;
+use std::sync::Arc;
+use strandline_base::{SqlState, SqlType};
 
 /// The rule.
 #[derive(Debug)]
@@ -30,15 +32,61 @@ impl AnalyzerRule for Casts {
     }
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
         rewrite_expressions(plan, |expr, schema| {
+            refuse_implicit_text(&expr, schema)?;
             expr.transform_up(|expr| match as_cast(&expr) {
                 Some(cast) => Ok(Transformed::yes(rewrite(cast, schema)?.data)),
                 None => match expr {
                     Expr::Cast(cast) => rewrite(cast, schema),
+                    Expr::ScalarFunction(_) => settle(expr, schema),
                     other => Ok(Transformed::no(other)),
                 },
             })
         })
     }
+}
+
+/// DataFusion makes a text of whatever a text function is given; PostgreSQL has no such function.
+fn refuse_implicit_text(expr: &Expr, schema: &DFSchema) -> Result<()> {
+    expr.apply(|expr| {
+        let (name, args) = match expr {
+            Expr::ScalarFunction(call) => (call.name(), &call.args),
+            Expr::AggregateFunction(call) => (call.func.name(), &call.params.args),
+            _ => return Ok(TreeNodeRecursion::Continue),
+        };
+        for arg in args {
+            let Expr::Cast(cast) = arg else { continue };
+            let source = cast.expr.get_type(schema)?;
+            let to_text = cast.field.data_type().is_string() && cast.field.metadata().is_empty();
+            let other = !source.is_string() && !source.is_null();
+            if to_text && other && name != CAST_AS && sql_type_of_arrow(&source).is_some() {
+                return Err(invalid(
+                    SqlState::UNDEFINED_FUNCTION,
+                    format!("function {name}({}) does not exist", sql_name(&source)),
+                ));
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })
+    .map(|_| ())
+}
+
+/// Fixes the result type of a function whose literal arguments decide it.
+fn settle(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let Expr::ScalarFunction(call) = &expr else {
+        return Ok(Transformed::no(expr));
+    };
+    let Some(function) = call.func.inner().downcast_ref::<Function>() else {
+        return Ok(Transformed::no(expr));
+    };
+    let Some(settled) = function.settled(&expr.get_type(schema)?) else {
+        return Ok(Transformed::no(expr));
+    };
+    let func = Arc::new(settled.into_udf());
+    let args = call.args.clone();
+    Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction {
+        func,
+        args,
+    })))
 }
 
 /// One cast; see the module's header.

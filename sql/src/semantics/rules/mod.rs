@@ -1,13 +1,18 @@
 //! Analyzer and optimizer rules.
 //!
 //! Order: [`ResolveLiterals`] before DataFusion's type coercion, which must see typed operands;
-//! [`Casts`] after it, so that the casts it inserts are covered too.
+//! [`Casts`] after it, so that the casts it inserts are covered too. [`CompareDates`] and
+//! [`GuardFallible`] run among the optimizer's rules, the latter last.
 
 mod casts;
+mod guards;
 mod literals;
+mod midnight;
 
 pub use casts::{Casts, cast_target, literal_shape, replacement};
+pub use guards::GuardFallible;
 pub use literals::ResolveLiterals;
+pub use midnight::CompareDates;
 
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};

@@ -6,6 +6,7 @@
 //! * Every column of a SELECT list gets PostgreSQL's name ([`names`]).
 //! * Casts become calls of `cast_as`, so that `x` and `x::t` have different names in the plan;
 //!   the analyzer turns them into casts again.
+//! * Comparisons of rows become comparisons of their columns ([`rows`]).
 //! * `INTERVAL '…' unit`, `AT TIME ZONE`, `SIMILAR TO` become casts and calls of our functions;
 //!   window functions that number rows give bigint.
 //! * A table function without column names gets them as PostgreSQL names them.
@@ -16,6 +17,8 @@
 
 mod names;
 mod numbers;
+mod rows;
+mod subqueries;
 
 pub use names::output_name;
 
@@ -27,7 +30,7 @@ use datafusion::sql::sqlparser::ast::{
     VisitorMut, WindowFrameBound, WindowSpec, WindowType,
 };
 use std::ops::ControlFlow;
-use strandline_base::{Error, Result};
+use strandline_base::{Error, Result, SqlState};
 
 /// Rewrites a query, a DML statement or an expression; see the module's header.
 ///
@@ -53,6 +56,7 @@ impl VisitorMut for Normalizer {
     type Break = Error;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        order_by_positions(query);
         if query.locks.is_empty() {
             return ControlFlow::Continue(());
         }
@@ -69,6 +73,13 @@ impl VisitorMut for Normalizer {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
         names::name_columns(select);
+        for item in &mut select.projection {
+            if let ast::SelectItem::UnnamedExpr(expr)
+            | ast::SelectItem::ExprWithAlias { expr, .. } = item
+            {
+                let _ = expr.visit(&mut subqueries::ExistsAsValue::default());
+            }
+        }
         ControlFlow::Continue(())
     }
 
@@ -93,6 +104,39 @@ impl VisitorMut for Normalizer {
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         check(expression(expr))
+    }
+}
+
+/// ORDER BY expressions of a SELECT DISTINCT that are columns of its list, by position.
+fn order_by_positions(query: &mut Query) {
+    let ast::SetExpr::Select(select) = query.body.as_ref() else {
+        return;
+    };
+    let Some(ast::OrderByKind::Expressions(items)) = query.order_by.as_mut().map(|o| &mut o.kind)
+    else {
+        return;
+    };
+    if select.distinct.is_none() {
+        return;
+    }
+    for item in items
+        .iter_mut()
+        .filter(|item| !matches!(item.expr, Expr::Value(_)))
+    {
+        let position = select.projection.iter().position(|column| match column {
+            ast::SelectItem::UnnamedExpr(expr) => *expr == item.expr,
+            ast::SelectItem::ExprWithAlias { expr, .. } => *expr == item.expr,
+            _ => false,
+        });
+        let simple = select.projection.iter().all(|column| {
+            matches!(
+                column,
+                ast::SelectItem::UnnamedExpr(_) | ast::SelectItem::ExprWithAlias { .. }
+            )
+        });
+        if let (Some(position), true) = (position, simple) {
+            item.expr = numbers::plain(&(position + 1).to_string());
+        }
     }
 }
 
@@ -146,8 +190,28 @@ fn plain_frame(spec: &mut WindowSpec) {
     for bound in std::iter::once(&mut frame.start_bound).chain(frame.end_bound.as_mut()) {
         if let WindowFrameBound::Preceding(Some(n)) | WindowFrameBound::Following(Some(n)) = bound {
             numbers::restore(n);
+            plain_interval(n);
         }
     }
+}
+
+/// Undoes [`interval`] for a frame bound, where DataFusion wants the literal itself.
+fn plain_interval(expr: &mut Expr) {
+    let Expr::Cast {
+        expr: text,
+        data_type: DataType::Interval { .. },
+        ..
+    } = expr
+    else {
+        return;
+    };
+    *expr = Expr::Interval(ast::Interval {
+        value: text.clone(),
+        leading_field: None,
+        leading_precision: None,
+        last_field: None,
+        fractional_seconds_precision: None,
+    });
 }
 
 /// Names of table functions' columns; TABLESAMPLE.
@@ -199,6 +263,12 @@ fn expression(expr: &mut Expr) -> Result<()> {
             }
         }
         Expr::UnaryOp {
+            op: UnaryOperator::BitwiseNot,
+            expr: operand,
+        } => {
+            *expr = call("bit_not", vec![(**operand).clone()]);
+        }
+        Expr::UnaryOp {
             op: UnaryOperator::Minus,
             expr: operand,
         } => {
@@ -247,9 +317,72 @@ fn expression(expr: &mut Expr) -> Result<()> {
                 }
             }
         }
+        Expr::Like {
+            pattern,
+            escape_char,
+            ..
+        }
+        | Expr::ILike {
+            pattern,
+            escape_char,
+            ..
+        } => {
+            return escaped_pattern(pattern, escape_char);
+        }
+        Expr::BinaryOp { left, op, right } => {
+            if let Some(compared) = rows::comparison(left, op, right)? {
+                *expr = compared;
+            }
+        }
+        Expr::InList {
+            expr: operand,
+            list,
+            negated,
+        } => {
+            if let Some(compared) = rows::membership(operand, list, *negated)? {
+                *expr = compared;
+            }
+        }
         Expr::Function(_) => function(expr),
         _ => {}
     }
+    Ok(())
+}
+
+/// A pattern with another escape character than the backslash, which is DataFusion's only one.
+fn escaped_pattern(pattern: &mut Expr, escape: &mut Option<ast::ValueWithSpan>) -> Result<()> {
+    let Some(Value::SingleQuotedString(escape_text)) = escape.as_ref().map(|v| &v.value) else {
+        return Ok(());
+    };
+    let mut characters = escape_text.chars();
+    let (first, None) = (characters.next(), characters.next()) else {
+        return Err(Error::invalid(SqlState("22019"), "invalid escape string")
+            .with_hint("Escape string must be empty or one character."));
+    };
+    if first == Some('\\') {
+        return Ok(());
+    }
+    let Expr::Value(ast::ValueWithSpan {
+        value: Value::SingleQuotedString(text),
+        ..
+    }) = pattern
+    else {
+        return Err(Error::unsupported("LIKE … ESCAPE takes a constant pattern"));
+    };
+    let mut translated = String::new();
+    let mut characters = text.chars();
+    while let Some(c) = characters.next() {
+        match c {
+            c if Some(c) == first => {
+                translated.push('\\');
+                translated.extend(characters.next());
+            }
+            '\\' => translated.push_str("\\\\"),
+            other => translated.push(other),
+        }
+    }
+    *text = translated;
+    *escape = None;
     Ok(())
 }
 
@@ -334,25 +467,44 @@ fn interval(expr: &mut Expr) {
     );
 }
 
-/// Window functions: plain numbers in frames and as arguments, bigint results.
+fn plain_argument(arg: &mut FunctionArg) {
+    if let FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) = arg {
+        numbers::restore(e);
+    }
+}
+
+/// Names that DataFusion spells otherwise; plain numbers where literals are wanted; bigint results
+/// of window functions.
 fn function(expr: &mut Expr) {
     let Expr::Function(function) = expr else {
         return;
     };
+    let name = last_name(&function.name).unwrap_or_default();
+    let other_name = match name.as_str() {
+        "every" => "bool_and",
+        "variance" => "var_samp",
+        _ => name.as_str(),
+    };
+    if other_name != name {
+        function.name = ObjectName::from(vec![Ident::new(other_name)]);
+    }
+    if let ("round" | "trunc", FunctionArguments::List(list)) = (name.as_str(), &mut function.args)
+    {
+        // The number of digits decides the result's type.
+        list.args.iter_mut().skip(1).for_each(plain_argument);
+    }
     let Some(over) = &mut function.over else {
         return;
     };
     if let WindowType::WindowSpec(spec) = over {
         plain_frame(spec);
     }
-    let name = last_name(&function.name).unwrap_or_default();
     let first_plain = if name == "ntile" { 0 } else { 1 };
     if let FunctionArguments::List(list) = &mut function.args {
-        for arg in list.args.iter_mut().skip(first_plain) {
-            if let FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) = arg {
-                numbers::restore(e);
-            }
-        }
+        list.args
+            .iter_mut()
+            .skip(first_plain)
+            .for_each(plain_argument);
     }
     let result = match name.as_str() {
         "row_number" | "rank" | "dense_rank" => DataType::BigInt(None),

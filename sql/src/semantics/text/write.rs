@@ -21,12 +21,25 @@ pub fn interval_of(value: IntervalMonthDayNano) -> Interval {
     }
 }
 
-/// Writes values of one array as PostgreSQL's output functions do. Types that SQL tables do not
-/// store (lists, other time units) are written in Arrow's form.
+/// Writes values of one array as PostgreSQL's output functions do. Types that SQL does not have
+/// (other time units, structs) are written in Arrow's form.
 pub struct ValueWriter<'a> {
     array: &'a ArrayRef,
-    other: Option<ArrayFormatter<'a>>,
+    other: Other<'a>,
 }
+
+/// How values of types that tables do not store are written.
+enum Other<'a> {
+    /// The array's type has a form of its own.
+    None,
+    /// `{a,b}`
+    List(Box<ValueWriter<'a>>, Offsets<'a>),
+    /// In Arrow's form.
+    Arrow(ArrayFormatter<'a>),
+}
+
+/// Where the items of a list are.
+type Offsets<'a> = Box<dyn Fn(usize) -> std::ops::Range<usize> + 'a>;
 
 fn has_own_form(data_type: &DataType) -> bool {
     matches!(
@@ -55,9 +68,21 @@ impl<'a> ValueWriter<'a> {
     /// A writer of `array`'s values.
     pub fn new(array: &'a ArrayRef) -> Result<Self> {
         const OPTIONS: FormatOptions = FormatOptions::new();
-        let other = match has_own_form(array.data_type()) {
-            true => None,
-            false => Some(ArrayFormatter::try_new(array.as_ref(), &OPTIONS)?),
+        let other = match array.data_type() {
+            own if has_own_form(own) => Other::None,
+            DataType::List(_) => {
+                let list = array.as_list::<i32>();
+                let offsets = list.value_offsets();
+                let range = |row: usize| offsets[row] as usize..offsets[row + 1] as usize;
+                Other::List(Box::new(Self::new(list.values())?), Box::new(range))
+            }
+            DataType::LargeList(_) => {
+                let list = array.as_list::<i64>();
+                let offsets = list.value_offsets();
+                let range = |row: usize| offsets[row] as usize..offsets[row + 1] as usize;
+                Other::List(Box::new(Self::new(list.values())?), Box::new(range))
+            }
+            _ => Other::Arrow(ArrayFormatter::try_new(array.as_ref(), &OPTIONS)?),
         };
         Ok(Self { array, other })
     }
@@ -65,8 +90,10 @@ impl<'a> ValueWriter<'a> {
     /// Appends the value at `row`, which is not NULL. `booleans` are the words for false and true.
     pub fn write(&self, out: &mut String, row: usize, booleans: [&str; 2]) -> fmt::Result {
         let array = self.array;
-        if let Some(other) = &self.other {
-            return write!(out, "{}", other.value(row));
+        match &self.other {
+            Other::None => {}
+            Other::List(items, range) => return items.write_list(out, range(row)),
+            Other::Arrow(other) => return write!(out, "{}", other.value(row)),
         }
         match array.data_type() {
             DataType::Boolean => {
@@ -96,6 +123,34 @@ impl<'a> ValueWriter<'a> {
             DataType::FixedSizeBinary(_) => binary::write_uuid(out, uuid_at(array, row)),
             _ => self.write_temporal(out, row),
         }
+    }
+
+    /// `{1,NULL,"a b"}`: items with a special character or that look like NULL are quoted.
+    fn write_list(&self, out: &mut String, rows: std::ops::Range<usize>) -> fmt::Result {
+        out.push('{');
+        for (n, row) in rows.enumerate() {
+            if n > 0 {
+                out.push(',');
+            }
+            if self.array.is_null(row) || self.array.data_type().is_null() {
+                out.push_str("NULL");
+                continue;
+            }
+            let mut item = String::new();
+            self.write(&mut item, row, ["f", "t"])?;
+            let nested = matches!(self.other, Other::List(..));
+            let special = |c: char| c.is_whitespace() || "{}\",\\".contains(c);
+            let quoted =
+                item.is_empty() || item.contains(special) || item.eq_ignore_ascii_case("null");
+            if quoted && !nested {
+                let escaped = item.replace('\\', "\\\\").replace('"', "\\\"");
+                write!(out, "\"{escaped}\"")?;
+            } else {
+                out.push_str(&item);
+            }
+        }
+        out.push('}');
+        Ok(())
     }
 
     fn write_temporal(&self, out: &mut String, row: usize) -> fmt::Result {
@@ -132,7 +187,7 @@ fn uuid_at(array: &ArrayRef, row: usize) -> &[u8] {
 
 /// One value as a client sees it (`t` and `f` for booleans); `None` for NULL.
 pub fn write_value(array: &ArrayRef, row: usize) -> Result<Option<String>> {
-    if array.is_null(row) {
+    if array.is_null(row) || *array.data_type() == DataType::Null {
         return Ok(None);
     }
     let mut out = String::new();

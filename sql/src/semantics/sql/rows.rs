@@ -1,0 +1,84 @@
+//! Comparisons of rows, `(a, b) < (c, d)`, column by column.
+
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator};
+use strandline_base::{Error, Result, SqlState};
+
+fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
+    Expr::Nested(Box::new(Expr::BinaryOp {
+        left: Box::new(left),
+        op,
+        right: Box::new(right),
+    }))
+}
+
+fn columns(expr: &Expr) -> Option<&[Expr]> {
+    match expr {
+        Expr::Tuple(columns) if columns.len() > 1 => Some(columns),
+        _ => None,
+    }
+}
+
+fn all(mut conditions: impl Iterator<Item = Expr>, op: BinaryOperator) -> Option<Expr> {
+    let first = conditions.next()?;
+    Some(conditions.fold(first, |all, next| binary(all, op.clone(), next)))
+}
+
+/// `left op right` of two rows; `None` if they are not rows or cannot be compared so.
+pub fn comparison(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<Option<Expr>> {
+    let (Some(left), Some(right)) = (columns(left), columns(right)) else {
+        return Ok(None);
+    };
+    if left.len() != right.len() {
+        return Err(Error::invalid(
+            SqlState::SYNTAX_ERROR,
+            "unequal number of entries in row expressions",
+        ));
+    }
+    let pairs = || left.iter().cloned().zip(right.iter().cloned());
+    use BinaryOperator::{And, Eq, Gt, GtEq, Lt, LtEq, NotEq, Or};
+    Ok(match op {
+        Eq => all(pairs().map(|(l, r)| binary(l, Eq, r)), And),
+        NotEq => all(pairs().map(|(l, r)| binary(l, NotEq, r)), Or),
+        Lt | LtEq | Gt | GtEq => lexicographic(left, op, right),
+        _ => None,
+    })
+}
+
+/// The first columns decide unless they are equal.
+fn lexicographic(left: &[Expr], op: &BinaryOperator, right: &[Expr]) -> Option<Expr> {
+    use BinaryOperator::{And, Eq, Gt, GtEq, Lt, LtEq, Or};
+    let (l, r) = (left.first()?.clone(), right.first()?.clone());
+    if left.len() == 1 {
+        return Some(binary(l, op.clone(), r));
+    }
+    let strict = match op {
+        LtEq => Lt,
+        GtEq => Gt,
+        other => other.clone(),
+    };
+    let rest = lexicographic(&left[1..], op, &right[1..])?;
+    let tie = binary(binary(l.clone(), Eq, r.clone()), And, rest);
+    Some(binary(binary(l, strict, r), Or, tie))
+}
+
+/// `row [NOT] IN (row, …)`; `None` if the operand is no row.
+pub fn membership(operand: &Expr, list: &[Expr], negated: bool) -> Result<Option<Expr>> {
+    if columns(operand).is_none() {
+        return Ok(None);
+    }
+    let mut conditions = Vec::with_capacity(list.len());
+    for row in list {
+        match comparison(operand, &BinaryOperator::Eq, row)? {
+            Some(condition) => conditions.push(condition),
+            None => return Ok(None),
+        }
+    }
+    let any = all(conditions.into_iter(), BinaryOperator::Or);
+    Ok(any.map(|any| match negated {
+        true => Expr::UnaryOp {
+            op: UnaryOperator::Not,
+            expr: Box::new(any),
+        },
+        false => any,
+    }))
+}
