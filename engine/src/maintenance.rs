@@ -95,6 +95,7 @@ impl Db {
         let edit = ManifestEdit {
             checkpoint_ts: through,
             log_from,
+            log_durable: self.wal.durable_lsn().0,
             next_file: self.shared.next_file.load(Ordering::Relaxed),
             catalogs: (changed || !parts.is_empty()).then_some(catalogs),
             identities: self
@@ -408,7 +409,10 @@ impl Db {
 
     fn maintenance_turn(&self, wanted: bool) {
         // Relaxed commits reach the disk at the latest now.
-        let mut result = self.wal.sync_all();
+        let mut result = self
+            .wal
+            .sync_all()
+            .and_then(|()| self.wal.prepare_next_segment());
         if result.is_ok() && (wanted || self.is_short_of_memory() || self.has_due_range()) {
             result = self.checkpoint(false).map(|_| ());
         }

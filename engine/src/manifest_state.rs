@@ -23,6 +23,8 @@ pub struct ManifestState {
     pub checkpoint_ts: CommitTs,
     /// where the replay of the log starts
     pub log_from: u64,
+    /// up to where the log was durable: a log that ends before has been cut by somebody else
+    pub log_durable: u64,
     /// file numbers below it have been used
     pub next_file: u64,
     /// catalog versions, oldest first, each valid from its timestamp
@@ -72,6 +74,8 @@ pub struct ManifestEdit {
     pub checkpoint_ts: CommitTs,
     /// where the replay of the log starts
     pub log_from: u64,
+    /// up to where the log was durable: a log that ends before has been cut by somebody else
+    pub log_durable: u64,
     /// file numbers below it have been used
     pub next_file: u64,
     /// the whole list, if it changed
@@ -138,6 +142,7 @@ impl ManifestState {
     pub fn apply(&mut self, edit: ManifestEdit) {
         self.checkpoint_ts = edit.checkpoint_ts;
         self.log_from = edit.log_from;
+        self.log_durable = edit.log_durable;
         self.next_file = edit.next_file;
         self.identities = edit.identities;
         if let Some(catalogs) = edit.catalogs {

@@ -149,7 +149,7 @@ fn recover(options: DbOptions) -> Result<Arc<Db>> {
         wal_settings(&options),
         manifest.database_id(),
         Lsn(state.log_from),
-        Lsn(state.log_from),
+        Lsn(state.log_durable),
         &mut |end, payload| recovery.replay(end, payload),
     )?;
     recovery.apply()?;
