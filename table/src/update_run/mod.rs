@@ -47,14 +47,14 @@ pub fn run_file_id(name: &str) -> Option<u64> {
     (run_file_name(id) == name).then_some(id)
 }
 
-/// First four bytes of a run.
-const MAGIC: u32 = u32::from_le_bytes(*b"SLUR");
+/// First eight bytes of a run.
+const MAGIC: u64 = u64::from_le_bytes(*b"STRDRUN1");
 /// Last four bytes of a run.
 const END_MAGIC: u32 = u32::from_le_bytes(*b"RULS");
 /// Version of the layout.
 const VERSION: u32 = 1;
 /// Bytes before the first block.
-const HEADER_BYTES: usize = 20;
+const HEADER_BYTES: usize = 24;
 /// Bytes after the index.
 const TRAILER_BYTES: usize = 12;
 /// Blocks end after the record that reaches this size.
@@ -84,7 +84,7 @@ struct RunIndex {
 
 fn header(run_id: u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(HEADER_BYTES);
-    out.put_u32(MAGIC);
+    out.put_u64(MAGIC);
     out.put_u32(VERSION);
     out.put_u64(run_id);
     let crc = checksum(&[run_id, HEADER_IDENTITY], &out);
@@ -95,14 +95,14 @@ fn header(run_id: u64) -> Vec<u8> {
 /// Checks a header; `file` names the file in errors.
 fn check_header(file: &str, run_id: u64, bytes: &[u8]) -> Result<()> {
     let mut reader = ByteReader::new(bytes);
-    let fields = (reader.u32(), reader.u32(), reader.u64(), reader.u32());
+    let fields = (reader.u64(), reader.u32(), reader.u64(), reader.u32());
     let (Some(magic), Some(version), Some(id), Some(crc)) = fields else {
         return Err(Error::corrupt(file, "the header is cut off"));
     };
     if magic != MAGIC {
         return Err(Error::corrupt(
             file,
-            format!("not an update run, magic {magic:#010x}"),
+            format!("not an update run, magic {magic:#018x}"),
         ));
     }
     if version != VERSION {
