@@ -20,6 +20,7 @@ use strandline_table::data_file::DataFile;
 use strandline_table::lineage::BasedRange;
 use strandline_table::types::value_at;
 use strandline_table::write::{Writer, Written};
+use strandline_txn::StartWord;
 
 /// Below this many rows the rest of a load goes the way of ordinary inserts: a range of its own
 /// would cost more than it saves.
@@ -149,13 +150,18 @@ impl BulkInsert {
             .map_err(|_| Error::internal("a loader thread panicked"))??;
         let txn = self.statement.transaction();
         let json = to_json(&(loaded.based.no, RangeEntry::of(&loaded.based)))?;
+        self.store.unlisted.lock().push(loaded.based.no);
         {
             let mut state = txn.state.lock();
+            if let Err(error) = state.check_open() {
+                drop(state);
+                give_up(&loaded);
+                return Err(error);
+            }
             state.written.push(loaded.written);
             state.files.push(loaded.file);
             redo::put_bulk(&mut state.redo, self.table.storage, &json);
         }
-        self.store.unlisted.lock().push(loaded.based.no);
         self.loaded += rows as u64;
         self.add_keys(&loaded.based, &columns, rows)
     }
@@ -190,11 +196,17 @@ impl Drop for BulkInsert {
         // A load that was given up: its threads must not outlive it, its files go.
         for encoding in self.encoding.drain(..) {
             if let Ok(Ok(loaded)) = encoding.thread.join() {
-                loaded.written.stamp(strandline_txn::StartWord::ABORTED);
-                loaded.file.doom();
+                self.store.unlisted.lock().push(loaded.based.no);
+                give_up(&loaded);
             }
         }
     }
+}
+
+/// The range becomes invisible for good; a checkpoint empties it.
+fn give_up(loaded: &Loaded) {
+    loaded.written.stamp(StartWord::ABORTED);
+    loaded.file.doom();
 }
 
 fn concat_columns(batches: &[RecordBatch], columns: usize) -> Result<Vec<ArrayRef>> {

@@ -4,8 +4,8 @@
 
 use crate::catalog::{Catalog, TableDef};
 use crate::catalog_versions::{CatalogVersions, history_from, too_old};
+use crate::identity::Identities;
 use crate::manifest_state::ManifestState;
-use crate::redo;
 use crate::settings::{Settings, TxnOptions};
 use crate::store::{Store, Waiting};
 use crate::transaction::Transaction;
@@ -13,9 +13,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use strandline_base::{
-    Clock, ColumnId, CommitTs, Error, ErrorKind, Result, SqlState, StorageId, TableId,
-};
+use strandline_base::{Clock, ColumnId, CommitTs, Error, ErrorKind, Result, SqlState, StorageId};
 use strandline_device::Device;
 use strandline_storage::manifest::Manifest;
 use strandline_storage::wal::{Lsn, Wal};
@@ -35,7 +33,9 @@ pub struct Db {
     pub(crate) checkpoint: Mutex<ManifestState>,
     pub(crate) catalogs: CatalogVersions,
     pub(crate) stores: RwLock<BTreeMap<StorageId, Arc<Store>>>,
-    pub(crate) identities: Mutex<BTreeMap<(TableId, ColumnId), i64>>,
+    pub(crate) identities: Identities,
+    /// held (shared) by commits that publish more than rows, until they have published it
+    pub(crate) completing: RwLock<()>,
     pub(crate) ddl: Mutex<Option<StartWord>>,
     /// end of the newest commit that has finished
     pub(crate) finished_lsn: AtomicU64,
@@ -61,6 +61,8 @@ pub(crate) struct MaintenanceState {
     pub(crate) wanted: bool,
     pub(crate) rounds: u64,
     pub(crate) failure: Option<Error>,
+    /// the thread has ended
+    pub(crate) has_stopped: bool,
     pub(crate) thread: Option<std::thread::JoinHandle<()>>,
 }
 
@@ -203,53 +205,31 @@ impl Db {
 
     /// The next value of an identity column. Not transactional: a rollback leaves a gap.
     pub fn next_identity(&self, table: &TableDef, column: ColumnId) -> Result<i64> {
-        let def = table
-            .column_by_id(column)
-            .and_then(|c| c.identity.as_ref())
-            .ok_or_else(|| {
-                Error::internal(format!(
-                    "column {column} of \"{}\" is no identity",
-                    table.name
-                ))
-            })?;
-        let mut identities = self.identities.lock();
-        let next = match identities.get(&(table.id, column)) {
-            None => Some(def.start),
-            Some(last) => last.checked_add(def.increment),
-        };
-        let next = next.ok_or_else(|| {
-            Error::invalid(
-                SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
-                format!(
-                    "the identity column of table \"{}\" has no more values",
-                    table.name
-                ),
-            )
-        })?;
-        identities.insert((table.id, column), next);
-        Ok(next)
-    }
-
-    pub(crate) fn log_identities(&self, out: &mut Vec<u8>) {
-        for ((table, column), value) in self.identities.lock().iter() {
-            redo::put_identity(out, *table, *column, *value);
-        }
+        self.identities.next(table, column)
     }
 
     /// From when on versions of `table` are kept.
-    pub(crate) fn horizon(&self, table: &TableDef) -> CommitTs {
+    pub(crate) fn horizon(&self, table: &TableDef, store: &Store) -> CommitTs {
         let from = CommitTs(history_from(table.history, self.now_us()));
         from.min(self.txns().oldest_snapshot())
+            .max(store.kept_from())
     }
 
-    /// 72000 if `ts` is older than what is kept of `table`.
+    /// 72000 if `ts` is older than what is kept of `table`. The caller has registered a snapshot
+    /// at `ts`: what is still kept now is kept for it.
     pub(crate) fn check_retained(&self, table: &TableDef, ts: CommitTs) -> Result<()> {
-        let from = CommitTs(history_from(table.history, self.now_us()));
-        if ts >= from || ts >= self.stable() {
+        let policy = CommitTs(history_from(table.history, self.now_us())).min(self.stable());
+        // The policy may have been shorter, or the wall clock ahead.
+        let Ok(store) = self.store(table.storage) else {
+            return Err(too_old(ts, None)); // dropped, and forgotten
+        };
+        let from = policy.max(store.kept_from());
+        if ts >= from {
             return Ok(());
         }
         Err(too_old(ts, Some(from)).with_hint(format!(
-            "The table's retention decides: ALTER TABLE {} SET (history = 'forever').",
+            "The table's retention decides: ALTER TABLE {} SET (history = 'forever') keeps \
+             everything from then on.",
             table.name
         )))
     }

@@ -65,7 +65,7 @@ impl Statement {
     ) -> Result<()> {
         let columns: Vec<ColumnId> = table.columns.iter().map(|c| c.id).collect();
         let times = store.lineage.version_times(row)?;
-        let oldest = self.transaction().db().horizon(table);
+        let oldest = self.transaction().db().horizon(table, store);
         for (i, &from) in times.iter().enumerate() {
             let to = times.get(i + 1).copied();
             if from > self.snapshot_ts() || to.is_some_and(|to| to <= oldest) {

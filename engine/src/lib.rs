@@ -10,6 +10,7 @@ mod check;
 mod db;
 pub mod display;
 mod history_query;
+mod identity;
 mod inspect;
 mod key_build;
 mod maintenance;

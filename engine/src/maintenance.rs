@@ -20,13 +20,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use strandline_base::{CommitTs, Error, ErrorKind, RangeNo, Result, SqlState, StorageId};
+use strandline_device::Device;
 use strandline_storage::wal::Lsn;
 use strandline_table::base::BaseBody;
-use strandline_table::data_file::DataFile;
+use strandline_table::data_file::{DataFile, data_file_name};
 use strandline_table::insert_range::InsertRange;
 use strandline_table::merge::MergedRange;
 use strandline_table::range::RangeVersion;
 use strandline_table::update_run::{Run, RunWriter, run_file_name};
+use strandline_txn::StartWord;
 
 /// How long the maintenance thread dozes when nobody wakes it.
 const IDLE: Duration = Duration::from_millis(200);
@@ -60,17 +62,31 @@ impl Db {
     /// Writes pending commits as runs, merges ranges that are due (all with pending records if
     /// `merge_all`), cuts the log.
     pub fn checkpoint(&self, merge_all: bool) -> Result<CheckpointReport> {
+        let logged = self.maintenance.logged_bytes.swap(0, Ordering::Relaxed);
+        let outcome = self.write_checkpoint(merge_all);
+        if outcome.is_err() {
+            self.maintenance
+                .logged_bytes
+                .fetch_add(logged, Ordering::Relaxed);
+        }
+        outcome
+    }
+
+    fn write_checkpoint(&self, merge_all: bool) -> Result<CheckpointReport> {
         let mut state = self.checkpoint.lock();
         self.wal.check_usable()?;
-        let log_from = self.finished_lsn.load(Ordering::Acquire);
-        let through = self.stable();
-        self.maintenance.logged_bytes.store(0, Ordering::Relaxed);
+        let (log_from, through) = {
+            // Of the commits that these cover, catalogs and loaded ranges are published.
+            let _nobody_is_completing = self.completing.write();
+            (self.finished_lsn.load(Ordering::Acquire), self.stable())
+        };
         // With relaxed commits stable may be ahead of the disk, and files must not be.
         self.wal.sync_all()?;
-        let oldest = self.txns().oldest_snapshot();
+        let oldest = self.txns().oldest_snapshot().min(through);
         let pruned = self.catalogs.prune(self.now_us(), oldest);
         let live = self.catalogs.storages();
         let mut report = CheckpointReport::default();
+        let mut files = NewFiles::new(&self.device);
         let mut parts = Vec::new();
         for (id, store) in self.stores.read().clone() {
             if live.contains(&id) {
@@ -81,12 +97,15 @@ impl Db {
                     through,
                     merge_all,
                     &mut report,
+                    &mut files,
                 )?;
                 parts.extend(part);
             }
         }
         self.device.sync_directory()?;
-        let catalogs = self.catalogs.all();
+        // Later ones may not be in the log yet.
+        let mut catalogs = self.catalogs.all();
+        catalogs.retain(|(from, _)| *from <= through);
         let changed = pruned || state.catalogs.len() != catalogs.len() || {
             let newest = |c: &Vec<(CommitTs, _)>| c.last().map(|v: &(CommitTs, Arc<_>)| v.0);
             newest(&state.catalogs) != newest(&catalogs)
@@ -98,29 +117,27 @@ impl Db {
             log_durable: self.wal.durable_lsn().0,
             next_file: self.shared.next_file.load(Ordering::Relaxed),
             catalogs: (changed || !parts.is_empty()).then_some(catalogs),
-            identities: self
-                .identities
-                .lock()
-                .iter()
-                .map(|((t, c), v)| (*t, *c, *v))
-                .collect(),
+            identities: self.identities.values(),
             storages: parts
                 .iter()
                 .map(|p| (p.store.id(), p.edit.clone()))
                 .collect(),
             dropped: known.into_iter().filter(|id| !live.contains(id)).collect(),
         };
-        self.manifest.append(&to_json(&edit)?)?;
+        let appended = self.manifest.append(&to_json(&edit)?);
+        // After a failed write the edit may be there at the next open all the same.
+        files.keep_if(appended.is_ok() || self.manifest.check_usable().is_err());
+        appended?;
         state.apply(edit);
-        if self.manifest.should_compact() {
-            self.manifest.compact(&to_json(&*state)?)?;
-        }
         for part in parts {
             self.publish(part, through);
         }
         self.drop_storages();
-        self.wal.cut_before(Lsn(log_from))?;
         self.note_checkpoint(&report);
+        if self.manifest.should_compact() {
+            self.manifest.compact(&to_json(&*state)?)?;
+        }
+        self.wal.cut_before(Lsn(log_from))?;
         Ok(report)
     }
 
@@ -150,11 +167,13 @@ impl Db {
         through: CommitTs,
         merge_all: bool,
         report: &mut CheckpointReport,
+        files: &mut NewFiles,
     ) -> Result<Option<StoragePart>> {
         let policy = table.map(|t| t.history).unwrap_or_default();
-        let horizon = CommitTs(history_from(policy, self.now_us()))
-            .min(self.txns().oldest_snapshot())
-            .min(through);
+        let kept_from = CommitTs(history_from(policy, self.now_us())).min(through);
+        // In this order: who registers a snapshot too late to be seen here sees this.
+        store.raise_kept_from(kept_from);
+        let horizon = kept_from.min(self.txns().oldest_snapshot());
         let lineage = &store.lineage;
         let mut part = StoragePart {
             store: store.clone(),
@@ -173,6 +192,7 @@ impl Db {
             let mut merged = None;
             if self.is_due(&version, merge_all) {
                 merged = lineage.merge_range(range, through, horizon, columns_max)?;
+                files.extend(merged.iter().map(|m| data_file_name(m.file.id())));
             }
             let with_inserts = merged.is_none();
             let no = range.no();
@@ -181,7 +201,7 @@ impl Db {
             for record in &records {
                 let run = match &mut writer {
                     Some(run) => run,
-                    None => writer.insert(self.new_run(store)?),
+                    None => writer.insert(self.new_run(store, files)?),
                 };
                 run.push(record)?;
             }
@@ -204,7 +224,7 @@ impl Db {
         let mut runs: Vec<Arc<Run>> = part.run.iter().cloned().collect();
         runs.extend(lineage.runs().iter().cloned());
         if runs.len() > RUNS_MAX || (merge_all && runs.iter().any(|r| r.min_ts() < horizon)) {
-            let compacted = self.compact_history(store, &runs, &part, horizon)?;
+            let compacted = self.compact_history(store, &runs, &part, horizon, files)?;
             runs = compacted.iter().cloned().collect();
             part.compacted = Some(compacted);
         }
@@ -213,14 +233,16 @@ impl Db {
         part.edit.columns = columns
             .map(|(_, c)| (c.sql_type, c.missing.clone()))
             .collect();
+        part.edit.kept_from = store.kept_from();
         part.edit.runs = runs.iter().map(|r| r.id()).collect();
         let changed =
             part.run.is_some() || part.compacted.is_some() || !part.edit.ranges.is_empty();
         Ok(changed.then_some(part))
     }
 
-    fn new_run(&self, store: &Store) -> Result<RunWriter> {
+    fn new_run(&self, store: &Store, files: &mut NewFiles) -> Result<RunWriter> {
         let id = self.shared.new_file_id();
+        files.extend([run_file_name(id)]);
         let schema = store.lineage.schema();
         let types: Vec<_> = schema.iter().map(|(id, c)| (id, c.sql_type)).collect();
         RunWriter::create(&self.device, &run_file_name(id), id, &types)
@@ -246,9 +268,11 @@ impl Db {
         self.shared.page_bytes.load(Ordering::Relaxed) > self.settings.tail_bytes() / 2
     }
 
-    /// Bulk-loaded ranges whose load has committed since the last checkpoint.
+    /// Bulk-loaded ranges whose load has committed since the last checkpoint; those whose load was
+    /// rolled back are emptied.
     fn list_loaded(&self, store: &Store, through: CommitTs, part: &mut StoragePart) {
-        for no in store.unlisted.lock().iter().copied() {
+        let unlisted = store.unlisted.lock().clone();
+        for no in unlisted {
             let Some(range) = store.lineage.range(no) else {
                 continue;
             };
@@ -257,7 +281,10 @@ impl Db {
                 continue;
             };
             let word = chunks.start.load();
-            if word.commit_ts().is_some_and(|ts| ts <= through) {
+            if word == StartWord::ABORTED {
+                store.lineage.empty_range(&range);
+                store.unlisted.lock().retain(|n| *n != no);
+            } else if word.commit_ts().is_some_and(|ts| ts <= through) {
                 let entry = || RangeEntry::of(&chunks.describe(no));
                 part.edit.ranges.entry(no).or_insert_with(entry);
                 part.listed.push(no);
@@ -272,6 +299,7 @@ impl Db {
         runs: &[Arc<Run>],
         part: &StoragePart,
         horizon: CommitTs,
+        files: &mut NewFiles,
     ) -> Result<Option<Arc<Run>>> {
         let mut merged_through: BTreeMap<RangeNo, CommitTs> = BTreeMap::new();
         for range in store.lineage.ranges().iter() {
@@ -286,7 +314,7 @@ impl Db {
             for record in &records {
                 let run = match &mut writer {
                     Some(run) => run,
-                    None => writer.insert(self.new_run(store)?),
+                    None => writer.insert(self.new_run(store, files)?),
                 };
                 run.push(record)?;
             }
@@ -359,6 +387,9 @@ impl Db {
             if let Some(error) = state.failure.clone() {
                 return Err(error);
             }
+            if state.has_stopped {
+                return Err(closed());
+            }
             // A checkpoint that began before the wait may have missed what could be freed by now.
             if state.rounds >= first + 2 {
                 return self.refuse_if_over(used(), limit);
@@ -397,6 +428,7 @@ impl Db {
         let thread = std::thread::Builder::new()
             .name("strandline-maintenance".into())
             .spawn(move || {
+                let _stopping = Stopping(&maintenance);
                 while let Some(wanted) = maintenance.next_turn() {
                     let Some(db) = db.upgrade() else { break };
                     db.maintenance_turn(wanted);
@@ -457,20 +489,64 @@ impl Db {
             let _ = thread.join();
         }
         let result = self.checkpoint(false).map(|_| ());
+        // Transactions that are still open must not write into what may be another's by then.
+        let result = result.and(self.wal.close(closed()));
         *self.lock.lock() = None;
         result
     }
 }
 
 impl Maintenance {
-    /// Waits for work a little: whether a checkpoint is wanted; None when the database is closed.
+    /// Waits for work a little (after a failure always): whether a checkpoint is wanted; None when the database is closed.
     fn next_turn(&self) -> Option<bool> {
         let mut state = self.state.lock();
-        if !state.wanted && !self.closed.load(Ordering::Acquire) {
+        let has_failed = state.failure.is_some();
+        if (!state.wanted || has_failed) && !self.closed.load(Ordering::Acquire) {
             self.work.wait_for(&mut state, IDLE);
         }
         let wanted = std::mem::take(&mut state.wanted);
         (!self.closed.load(Ordering::Acquire)).then_some(wanted)
+    }
+}
+
+/// The maintenance thread ends, orderly or by a panic: nobody may wait for it any more.
+struct Stopping<'a>(&'a Maintenance);
+
+impl Drop for Stopping<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().has_stopped = true;
+        self.0.done.notify_all();
+    }
+}
+
+/// The files that a checkpoint has written, removed if it fails.
+struct NewFiles {
+    device: Arc<dyn Device>,
+    names: Vec<String>,
+}
+
+impl NewFiles {
+    fn new(device: &Arc<dyn Device>) -> Self {
+        let device = device.clone();
+        let names = Vec::new();
+        Self { device, names }
+    }
+    fn extend(&mut self, names: impl IntoIterator<Item = String>) {
+        self.names.extend(names);
+    }
+    fn keep_if(&mut self, keep: bool) {
+        if keep {
+            self.names.clear();
+        }
+    }
+}
+
+impl Drop for NewFiles {
+    fn drop(&mut self) {
+        for name in &self.names {
+            // What cannot be removed now is an orphan, removed at the next open.
+            let _ = self.device.remove(name);
+        }
     }
 }
 

@@ -44,6 +44,8 @@ pub struct StorageState {
     pub runs: Vec<u64>,
     /// type and missing value of every column its files may have, dropped ones included
     pub columns: Vec<(SqlType, Value)>,
+    /// versions superseded before it may be gone
+    pub kept_from: CommitTs,
 }
 
 /// A range in chunks.
@@ -97,6 +99,8 @@ pub struct StorageEdit {
     pub runs: Vec<u64>,
     /// the whole list
     pub columns: Vec<(SqlType, Value)>,
+    /// versions superseded before it may be gone
+    pub kept_from: CommitTs,
 }
 
 fn place(p: Option<(u64, Extent)>) -> Option<(u64, u64, u32)> {
@@ -153,6 +157,7 @@ impl ManifestState {
             storage.ranges.extend(change.ranges);
             storage.runs = change.runs;
             storage.columns = change.columns;
+            storage.kept_from = change.kept_from;
         }
         for id in edit.dropped {
             self.storages.remove(&id);

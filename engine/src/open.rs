@@ -11,6 +11,7 @@
 use crate::catalog::Catalog;
 use crate::catalog_versions::CatalogVersions;
 use crate::db::{Counters, Db, Maintenance};
+use crate::identity::Identities;
 use crate::manifest_state::{ManifestState, RangeEntry, to_json};
 use crate::redo::{self, Redo};
 use crate::settings::DbOptions;
@@ -75,7 +76,7 @@ fn create(options: DbOptions) -> Result<Arc<Db>> {
         catalogs: state.catalogs.clone(),
         state,
         stores: BTreeMap::new(),
-        identities: BTreeMap::new(),
+        identities: Identities::default(),
     };
     Ok(assemble(options, shared, wal, manifest, recovered))
 }
@@ -106,7 +107,7 @@ struct Recovered {
     state: ManifestState,
     catalogs: Vec<(CommitTs, Arc<Catalog>)>,
     stores: BTreeMap<StorageId, Arc<Store>>,
-    identities: BTreeMap<(strandline_base::TableId, strandline_base::ColumnId), i64>,
+    identities: Identities,
 }
 
 fn assemble(
@@ -127,7 +128,8 @@ fn assemble(
         catalogs: CatalogVersions::new(recovered.catalogs),
         checkpoint: Mutex::new(recovered.state),
         stores: RwLock::new(recovered.stores),
-        identities: Mutex::new(recovered.identities),
+        identities: recovered.identities,
+        completing: RwLock::new(()),
         ddl: Mutex::new(None),
         finished_lsn: AtomicU64::new(finished),
         counters: Counters::default(),
@@ -187,7 +189,7 @@ struct Recovery {
     columns: BTreeMap<StorageId, Arc<StorageSchema>>,
     files: BTreeMap<u64, Arc<DataFile>>,
     runs: BTreeSet<u64>,
-    identities: BTreeMap<(strandline_base::TableId, strandline_base::ColumnId), i64>,
+    identities: Identities,
     catalogs: Vec<(CommitTs, Arc<Catalog>)>,
     checkpoint_ts: CommitTs,
     last: CommitTs,
@@ -206,11 +208,7 @@ impl Recovery {
                 .collect(),
             files: BTreeMap::new(),
             runs: BTreeSet::new(),
-            identities: state
-                .identities
-                .iter()
-                .map(|(t, c, v)| ((*t, *c), *v))
-                .collect(),
+            identities: Identities::recovered(&state.identities),
             catalogs: state.catalogs.clone(),
             checkpoint_ts: state.checkpoint_ts,
             last: state.checkpoint_ts,
@@ -227,6 +225,7 @@ impl Recovery {
                 recovery.restore_range(&store, *no, entry)?;
             }
             recovery.restore_runs(&store, &storage.runs)?;
+            store.raise_kept_from(storage.kept_from);
         }
         Ok(recovery)
     }
@@ -329,7 +328,7 @@ impl Recovery {
                     column,
                     value,
                 } => {
-                    self.identities.insert((table, column), value);
+                    self.identities.recover(table, column, value);
                 }
                 Redo::Bulk { storage, range } => {
                     self.apply()?;

@@ -165,6 +165,7 @@ impl Statement {
             }
         }
         let mut state = self.txn.state.lock();
+        state.check_open()?;
         let row = store.lineage.insert(values, writer, &mut state.written)?;
         let columns = table
             .columns
@@ -332,6 +333,7 @@ impl Statement {
         change: Change<'_>,
     ) -> Result<WriteOutcome> {
         let mut state = self.txn.state.lock();
+        state.check_open()?;
         let state = &mut *state;
         let outcome = store
             .lineage

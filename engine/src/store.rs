@@ -6,8 +6,9 @@ use crate::catalog::TableDef;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use strandline_base::{ColumnId, RangeNo, Result, StorageId, Value};
+use strandline_base::{ColumnId, CommitTs, RangeNo, Result, StorageId, Value};
 use strandline_index::{HashIndex, KeyIndex, hash_key};
 use strandline_table::lineage::{Lineage, Shared};
 use strandline_table::schema::StorageSchema;
@@ -28,6 +29,8 @@ pub struct Store {
     /// one per distinct list of key columns
     keys: ArcSwap<Vec<Arc<KeyColumns>>>,
     holders: Mutex<Holders>,
+    /// versions superseded before it may be gone
+    kept_from: AtomicU64,
     /// bulk-loaded ranges that no checkpoint has put into the manifest yet
     pub unlisted: Mutex<Vec<RangeNo>>,
 }
@@ -73,6 +76,7 @@ impl Store {
                 writers: Vec::new(),
                 exclusive: holder,
             }),
+            kept_from: AtomicU64::new(0),
             unlisted: Mutex::default(),
         };
         for key in &table.keys {
@@ -92,6 +96,17 @@ impl Store {
             columns,
             index: Arc::new(HashIndex::new()),
         })
+    }
+
+    /// Versions superseded before it may be gone.
+    pub fn kept_from(&self) -> CommitTs {
+        CommitTs(self.kept_from.load(Ordering::SeqCst))
+    }
+
+    /// Versions superseded before `ts` are about to go, unless a snapshot registered by now can
+    /// see them. Never goes back, whatever becomes of the policy and the clock.
+    pub fn raise_kept_from(&self, ts: CommitTs) {
+        self.kept_from.fetch_max(ts.0, Ordering::SeqCst);
     }
 
     /// The indexes.

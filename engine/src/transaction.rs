@@ -50,8 +50,6 @@ pub(crate) struct TxnState {
     grown: Vec<(Arc<Store>, Arc<StorageSchema>)>,
     /// files of bulk loads, removed on rollback
     pub(crate) files: Vec<Arc<DataFile>>,
-    /// identity values given out
-    pub(crate) identities: bool,
     catalog: Arc<Catalog>,
     catalog_changed: bool,
     /// the snapshot of the whole transaction under snapshot isolation
@@ -59,6 +57,16 @@ pub(crate) struct TxnState {
     /// the newest statement's snapshot under read committed
     latest: Option<SnapshotGuard>,
     ended: bool,
+}
+
+impl TxnState {
+    /// 25P01 if the transaction has ended: nobody would stamp what it writes now.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.ended {
+            return Err(ended());
+        }
+        Ok(())
+    }
 }
 
 /// A point to roll back to.
@@ -92,7 +100,6 @@ impl Transaction {
             stores: Vec::new(),
             grown: Vec::new(),
             files: Vec::new(),
-            identities: false,
             catalog,
             catalog_changed: false,
             snapshot,
@@ -170,9 +177,7 @@ impl Transaction {
                 "cannot write in a read-only transaction",
             ));
         }
-        if state.ended {
-            return Err(ended());
-        }
+        state.check_open()?;
         self.db.check_writable()?;
         let slot = self.db.txns().begin()?;
         let word = slot.word();
@@ -255,9 +260,7 @@ impl Transaction {
     /// Starts a statement: the next statement number and, under read committed, a new snapshot.
     pub fn begin_statement(self: &Arc<Self>) -> Result<Arc<Statement>> {
         let mut state = self.state.lock();
-        if state.ended {
-            return Err(ended());
-        }
+        state.check_open()?;
         state.statement += 1;
         let stable = self.db.stable();
         let snapshot = match (&state.snapshot, &state.latest) {
@@ -300,9 +303,7 @@ impl Transaction {
     /// Undoes everything (rows and DDL) since the savepoint.
     pub fn rollback_to(&self, savepoint: &Savepoint) -> Result<()> {
         let mut state = self.state.lock();
-        if state.ended {
-            return Err(ended());
-        }
+        state.check_open()?;
         // A record begun after the savepoint starts over with its header.
         let redo = match state.slot {
             Some(_) => savepoint.redo.max(redo::HEADER_BYTES),
@@ -325,19 +326,20 @@ impl Transaction {
     /// written: the stable timestamp).
     pub fn commit(&self) -> Result<CommitTs> {
         let mut state = self.state.lock();
-        if state.ended {
-            return Err(ended());
-        }
+        state.check_open()?;
         let Some(slot) = state.slot.take() else {
             self.finish(&mut state, None);
             return Ok(self.db.stable());
         };
-        if state.redo.len() <= redo::HEADER_BYTES && !state.catalog_changed && !state.identities {
+        if state.redo.len() <= redo::HEADER_BYTES && !state.catalog_changed {
             // Everything was rolled back to savepoints.
             slot.abort();
             self.finish(&mut state, Some(slot));
             return Ok(self.db.stable());
         }
+        // A checkpoint that covers this commit must find its catalog and its loaded ranges.
+        let publishes_more_than_rows = state.catalog_changed || !state.files.is_empty();
+        let _completing = publishes_more_than_rows.then(|| self.db.completing.read());
         match self.append(&mut state, &slot) {
             Ok((ts, end)) => self.complete(&mut state, slot, ts, end),
             Err(error) => {
@@ -354,9 +356,6 @@ impl Transaction {
             let json = to_json(&*state.catalog)?;
             redo::put_catalog(&mut state.redo, &json);
         }
-        if state.identities {
-            self.db.log_identities(&mut state.redo);
-        }
         if !state.files.is_empty() {
             self.db.device().sync_directory()?;
         }
@@ -367,10 +366,12 @@ impl Transaction {
         };
         let mut ts = CommitTs::ZERO;
         let mut record = std::mem::take(&mut state.redo);
-        let appended = self.db.wal().append(&mut record, &mut |bytes, end| {
-            ts = txns.tick();
-            redo::set_commit_ts(bytes, ts);
-            txns.enqueue(slot, ts, end.0, durability);
+        let appended = self.db.identities.log_with(&mut record, |record| {
+            self.db.wal().append(record, &mut |bytes, end| {
+                ts = txns.tick();
+                redo::set_commit_ts(bytes, ts);
+                txns.enqueue(slot, ts, end.0, durability);
+            })
         });
         state.redo = record;
         Ok((ts, appended?.end))

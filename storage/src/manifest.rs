@@ -276,6 +276,11 @@ impl Manifest {
         Ok(())
     }
 
+    /// The sticky error after a failed write or sync.
+    pub fn check_usable(&self) -> Result<()> {
+        self.state.lock().check_usable()
+    }
+
     /// Name and length in bytes of the manifest file in force, for inspection.
     pub fn file(&self) -> (String, u64) {
         let state = self.state.lock();

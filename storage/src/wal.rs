@@ -391,6 +391,23 @@ impl Wal {
         Lsn(self.durable.load(Ordering::Acquire))
     }
 
+    /// Makes everything durable and refuses all later calls with `refusal`.
+    ///
+    /// # Errors
+    /// Those of [`Wal::sync_all`]; the log is closed all the same.
+    pub fn close(&self, refusal: Error) -> Result<()> {
+        loop {
+            let synced = self.sync_all();
+            let mut state = self.state.lock();
+            let is_durable = self.durable_lsn().0 >= state.end;
+            if is_durable || synced.is_err() {
+                state.failure.get_or_insert(refusal);
+                self.progress.notify_all();
+                return synced;
+            }
+        }
+    }
+
     /// The sticky error of a poisoned log.
     pub fn check_usable(&self) -> Result<()> {
         self.state.lock().check_usable()

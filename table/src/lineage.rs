@@ -15,7 +15,7 @@
 use crate::base::{BaseBody, BaseState, ChunkBase, ChunkColumn, MetaBlob, UniformStart};
 use crate::data_file::{DataFile, Extent};
 use crate::insert_range::InsertRange;
-use crate::range::Range;
+use crate::range::{Range, RangeVersion};
 use crate::record_page::PageBytes;
 use crate::schema::StorageSchema;
 use crate::update_run::Run;
@@ -211,6 +211,15 @@ impl Lineage {
         let _grow = self.grow.lock();
         let no = self.push_range(BaseState::new(BaseBody::Insert(rows)));
         self.ranges.load()[no.0 as usize].clone()
+    }
+
+    /// The load that made `range` was rolled back: nothing but an empty closed range is left.
+    pub fn empty_range(&self, range: &Range) {
+        let rows = Arc::new(InsertRange::new(self.schema(), &self.shared.page_bytes));
+        rows.close();
+        let right = range.lock();
+        let empty = RangeVersion::of(BaseState::new(BaseBody::Insert(rows)));
+        range.publish(&right, empty);
     }
 
     /// Recovery: makes sure that range `no` exists; missing ones become empty insert ranges, of

@@ -1,5 +1,7 @@
 //! A table `t (k bigint primary key, a bigint, b text)` and helpers, shared by the engine's tests.
 
+#![allow(dead_code, reason = "every test binary uses a part")]
+
 use arrow_array::{Array, Int64Array, RecordBatch, StringViewArray};
 use arrow_schema::{DataType, Field, Schema};
 use std::collections::BTreeMap;
