@@ -114,7 +114,7 @@ fn read(run: &Run, from: u64, to: u64) -> Result<Vec<RunRecord>> {
 
 #[test]
 fn a_run_gives_back_every_range_of_rows() {
-    for (seed, rows) in [(1, 1), (2, 2), (3, 40), (4, 3000), (5, 12_000)] {
+    for (seed, rows) in [(1, 1), (2, 2), (3, 40), (4, 1000), (5, 6000)] {
         println!("seed {seed}, {rows} rows");
         let mut rng = Rng::new(seed);
         let expected = records(&mut rng, rows);
@@ -134,14 +134,14 @@ fn a_run_gives_back_every_range_of_rows() {
             assert_eq!(read(run, 0, u64::MAX).unwrap(), expected);
         }
         let (low, high) = (run.min_row().0, run.max_row().0);
-        for _ in 0..200 {
+        for _ in 0..60 {
             let from = low.saturating_sub(3) + rng.below(high - low + 6);
             let to = from + below_power(&mut rng, 40);
             let inside = |r: &&RunRecord| (from..to).contains(&r.row.0);
             let wanted: Vec<_> = expected.iter().filter(inside).cloned().collect();
             assert_eq!(read(&run, from, to).unwrap(), wanted, "rows {from}..{to}");
         }
-        for _ in 0..100 {
+        for _ in 0..40 {
             let row = expected[rng.below(expected.len() as u64) as usize].row;
             let wanted: Vec<_> = expected.iter().filter(|r| r.row == row).cloned().collect();
             assert_eq!(read(&run, row.0, row.0 + 1).unwrap(), wanted);
@@ -281,7 +281,7 @@ fn every_damaged_byte_is_found() {
     write(&device, &records(&mut rng, 1500));
     let file = device.open("run").unwrap();
     let len = file.len().unwrap();
-    for at in (0..len).filter(|&at| at < 200 || at + 300 > len || at % 61 == 0) {
+    for at in (0..len).filter(|&at| at < 200 || at + 300 > len || at % 301 == 0) {
         let mut byte = [0];
         file.read_exact_at(&mut byte, at).unwrap();
         let flipped = [byte[0] ^ (1 << rng.below(8))];
@@ -311,7 +311,7 @@ fn damage_behind_right_checksums_never_panics() {
     let mut rng = Rng::new(10);
     let run = write(&device, &records(&mut rng, 300));
     let file = device.open("run").unwrap();
-    for _ in 0..3000 {
+    for _ in 0..1000 {
         let mut index = run.index.clone();
         let at = rng.below(index.blocks.len() as u64) as usize;
         let block = &mut index.blocks[at];
@@ -331,7 +331,7 @@ fn damage_behind_right_checksums_never_panics() {
         run.file.write_all_at(&original, offset).unwrap();
     }
     let encoded = run.index.encode(RUN).unwrap();
-    for _ in 0..20_000 {
+    for _ in 0..5000 {
         let mut bytes = encoded[..encoded.len() - TRAILER_BYTES].to_vec();
         let at = rng.below(bytes.len() as u64) as usize;
         bytes[at] = rng.next_u64() as u8;
