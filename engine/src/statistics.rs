@@ -4,7 +4,7 @@ use crate::catalog::TableDef;
 use crate::db::Db;
 use std::cmp::Ordering;
 use strandline_base::Value;
-use strandline_table::base::BaseBody;
+use strandline_table::base::{BaseBody, ColumnBounds};
 
 /// Row count and column bounds.
 #[derive(Clone, Debug, Default)]
@@ -66,8 +66,12 @@ impl Db {
                 let bytes = u64::from(chunk.extent.len);
                 statistics.bytes += bytes;
                 statistics.columns[at].bytes += bytes;
-                match chunk.known_footer() {
-                    Some(footer) => add_footer(&mut statistics.columns[at], footer),
+                match chunk.known_bounds() {
+                    Some(bounds) => {
+                        let bounded = bounds.min.is_some() && bounds.max.is_some();
+                        known[at] &= bounded || bounds.nulls == u64::from(chunks.rows);
+                        add_bounds(&mut statistics.columns[at], bounds);
+                    }
                     None => known[at] = false,
                 }
             }
@@ -84,19 +88,19 @@ impl Db {
     }
 }
 
-fn add_footer(statistics: &mut ColumnStatistics, footer: &strandline_table::chunk::ChunkFooter) {
-    *statistics.nulls.get_or_insert(0) += footer.nulls() as u64;
-    keep(&mut statistics.min, footer.min(), Ordering::Less);
-    keep(&mut statistics.max, footer.max(), Ordering::Greater);
+fn add_bounds(statistics: &mut ColumnStatistics, bounds: &ColumnBounds) {
+    *statistics.nulls.get_or_insert(0) += bounds.nulls;
+    keep(&mut statistics.min, bounds.min.as_ref(), Ordering::Less);
+    keep(&mut statistics.max, bounds.max.as_ref(), Ordering::Greater);
 }
 
-fn keep(bound: &mut Option<Value>, value: Option<Value>, better: Ordering) {
+fn keep(bound: &mut Option<Value>, value: Option<&Value>, better: Ordering) {
     let Some(value) = value else { return };
     let replace = match bound {
         None => true,
         Some(bound) => value.compare(bound) == Some(better),
     };
     if replace {
-        *bound = Some(value);
+        *bound = Some(value.clone());
     }
 }

@@ -189,7 +189,19 @@ pub struct ChunkColumn {
     sql_type: SqlType,
     cache: Arc<Cache>,
     footer: OnceLock<Arc<ChunkFooter>>,
+    bounds: OnceLock<ColumnBounds>,
     frames: OnceLock<Box<Frames>>,
+}
+
+/// Bounds and NULLs of a whole chunk.
+#[derive(Debug)]
+pub struct ColumnBounds {
+    /// no value is smaller; None: not known, or no value
+    pub min: Option<Value>,
+    /// no value is larger; None: not known, or no value
+    pub max: Option<Value>,
+    /// NULLs
+    pub nulls: u64,
 }
 
 #[derive(Debug)]
@@ -213,6 +225,7 @@ impl ChunkColumn {
             sql_type,
             cache: cache.clone(),
             footer: OnceLock::new(),
+            bounds: OnceLock::new(),
             frames: OnceLock::new(),
         })
     }
@@ -254,9 +267,14 @@ impl ChunkColumn {
         ChunkFooter::decode(self.sql_type, self.identity(), &tail(len)?)
     }
 
-    /// The footer, if it has been read.
-    pub fn known_footer(&self) -> Option<&Arc<ChunkFooter>> {
-        self.footer.get()
+    /// The chunk's bounds, if the footer has been read.
+    pub fn known_bounds(&self) -> Option<&ColumnBounds> {
+        let footer = self.footer.get()?;
+        Some(self.bounds.get_or_init(|| ColumnBounds {
+            min: footer.min(),
+            max: footer.max(),
+            nulls: footer.nulls() as u64,
+        }))
     }
 
     /// Whether a scan would find the column in memory.
