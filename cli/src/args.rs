@@ -1,0 +1,226 @@
+//! The command line: options, sub-commands and what `--help` says.
+
+use crate::render::Format;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// How the process ends. `--help` documents the numbers; 2, a wrong command line, is clap's.
+pub mod exit_code {
+    /// everything worked
+    pub const OK: u8 = 0;
+    /// a statement failed, `check` found damage, or `demo` saw a difference
+    pub const FAILED: u8 = 1;
+    /// the database or an input file cannot be opened
+    pub const CANNOT_OPEN: u8 = 3;
+    /// Ctrl-C outside a query
+    pub const INTERRUPTED: u8 = 130;
+    /// whoever read the output has gone away
+    pub const OUTPUT_CLOSED: u8 = 141;
+}
+
+const AFTER_HELP: &str = "\
+Without -c and -f, statements come from standard input: an interactive shell if that is a terminal
+(type \\? there for help), else a script. -c and -f run in the order given; every statement commits
+by itself unless BEGIN says otherwise. A script stops at its first error unless --keep-going.
+A database in a directory called `inspect`, `check` or `demo` is opened as `./inspect`.
+
+Exit codes:
+  0  everything worked
+  1  a statement failed; `check` found damage; `demo` saw a difference
+  2  the command line is wrong
+  3  the database or an input file cannot be opened";
+
+/// Strandline: an embedded SQL database for live data.
+#[derive(Debug, Parser)]
+#[command(
+    name = "strandline",
+    version,
+    after_help = AFTER_HELP,
+    args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    #[command(flatten)]
+    pub shell: ShellArgs,
+}
+
+/// Arguments of the shell and of scripts.
+#[derive(Debug, Args)]
+pub struct ShellArgs {
+    /// Directory of the database, created if it does not exist; without it the database is in
+    /// memory and gone at the end
+    pub path: Option<PathBuf>,
+    /// Run SQL (or a meta command) and exit; may be given several times
+    #[arg(short = 'c', long = "command", value_name = "SQL")]
+    pub commands: Vec<String>,
+    /// Run the statements of a file and exit; may be given several times; `-` is standard input
+    #[arg(short = 'f', long = "file", value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// How results are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+    /// Leave out column names (table: also row counts)
+    #[arg(long)]
+    pub no_header: bool,
+    /// What NULL looks like (table: empty, as in csv; json always says null)
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub null: String,
+    /// Print neither the banner nor command tags such as INSERT 0 1
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Go on after a failed statement; the exit code is 1 all the same
+    #[arg(long)]
+    pub keep_going: bool,
+    #[command(flatten)]
+    pub open: OpenArgs,
+}
+
+/// How a database is opened.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct OpenArgs {
+    /// Memory for tails, cached blocks and queries together, such as 512MB or 4GiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub memory: Option<usize>,
+    /// Whether COMMIT waits until the log is on the device (off: the last moments before a crash
+    /// may be lost, never the consistency)
+    #[arg(long, value_name = "on|off")]
+    pub synchronous_commit: Option<Switch>,
+}
+
+impl OpenArgs {
+    /// Whether commits wait for the device.
+    pub fn is_synchronous(&self) -> bool {
+        self.synchronous_commit != Some(Switch::Off)
+    }
+}
+
+/// on or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    On,
+    Off,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show what a database consists of: files, tables, ranges, chunks, tails, log
+    Inspect {
+        /// Directory of the database
+        path: PathBuf,
+        /// How the sections are printed
+        #[arg(long, value_enum, default_value_t = Format::Table)]
+        format: Format,
+    },
+    /// Verify every checksum, row-map entry, index entry and constraint; exit 1 and list the
+    /// damage if there is any
+    Check {
+        /// Directory of the database
+        path: PathBuf,
+    },
+    /// Load TPC-H, run transactions and analytical queries over the same data at the same time,
+    /// ask the past, kill a process in mid-transaction, recover, check
+    Demo(DemoArgs),
+    /// The process that `demo` kills
+    #[command(name = "demo-victim", hide = true)]
+    DemoVictim {
+        path: PathBuf,
+        #[arg(long)]
+        seed: u64,
+        #[command(flatten)]
+        open: OpenArgs,
+    },
+}
+
+/// Arguments of `strandline demo`.
+#[derive(Clone, Debug, Args)]
+pub struct DemoArgs {
+    /// TPC-H scale factor: 1 is 6 million order lines, about 1 GB of text
+    #[arg(long, value_name = "FACTOR", default_value_t = 0.1, value_parser = parse_scale_factor)]
+    pub sf: f64,
+    /// Seconds of transactions and queries side by side
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub seconds: u64,
+    /// Keep the database in this directory, which must not exist yet or be empty
+    #[arg(long, value_name = "DIR")]
+    pub path: Option<PathBuf>,
+    /// Seed of the transactions' choices
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    #[command(flatten)]
+    pub open: OpenArgs,
+}
+
+/// `512MB`, `4GiB`, `1000000`: decimal or binary units, in bytes.
+fn parse_size(text: &str) -> Result<usize, String> {
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor: usize = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        _ => {
+            return Err(format!(
+                "{text:?} is not a size; write for example 512MB or 4GiB"
+            ));
+        }
+    };
+    number
+        .parse::<usize>()
+        .ok()
+        .and_then(|n| n.checked_mul(factor))
+        .ok_or_else(|| format!("{text:?} is not a size; write for example 512MB or 4GiB"))
+}
+
+fn parse_scale_factor(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(sf) if (0.001..=100.0).contains(&sf) => Ok(sf),
+        _ => Err("the scale factor is a number from 0.001 to 100".to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!(parse_size("512MB"), Ok(512_000_000));
+        assert_eq!(parse_size("4GiB"), Ok(4 << 30));
+        assert_eq!(parse_size("64 k"), Ok(64 << 10));
+        assert_eq!(parse_size("10"), Ok(10));
+        for wrong in [
+            "",
+            "MB",
+            "-1",
+            "1.5GB",
+            "1 TB",
+            "99999999999999999999",
+            "18446744073709551615k",
+        ] {
+            assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_is_called_like_a_command_needs_a_slash() {
+        let cli = Cli::try_parse_from(["strandline", "./inspect"]).expect("a path");
+        assert_eq!(cli.shell.path, Some(PathBuf::from("./inspect")));
+        assert!(Cli::try_parse_from(["strandline", "inspect"]).is_err());
+        let cli = Cli::try_parse_from(["strandline", "check", "db"]).expect("a command");
+        assert!(matches!(cli.command, Some(Command::Check { .. })));
+    }
+}

@@ -1,0 +1,61 @@
+//! `strandline check PATH`: verifies a database.
+
+use crate::render::PrintError;
+use crate::session::{Database, Error, Result};
+use std::io::Write;
+use std::path::Path;
+use std::time::Instant;
+
+/// Verifies everything; prints what was verified, or the damage. True: no damage.
+pub fn run(database: &Database, path: &Path, out: &mut dyn Write) -> Result<bool, PrintError> {
+    let begin = Instant::now();
+    let damage = database.check()?;
+    let elapsed = begin.elapsed().as_secs_f64();
+    for line in &damage {
+        writeln!(out, "DAMAGE:  {line}")?;
+    }
+    if damage.is_empty() {
+        let (files, rows) = (count_files(path)?, count_rows(database)?);
+        writeln!(
+            out,
+            "{files} files, {rows} rows verified in {elapsed:.2} s, no damage found"
+        )?;
+    } else {
+        writeln!(
+            out,
+            "{} damaged places found in {elapsed:.2} s",
+            damage.len()
+        )?;
+    }
+    Ok(damage.is_empty())
+}
+
+fn count_files(path: &Path) -> Result<usize> {
+    let io = |error| Error::io(path.display(), &error);
+    let mut files = 0;
+    for entry in std::fs::read_dir(path).map_err(io)? {
+        files += usize::from(
+            entry
+                .and_then(|entry| entry.file_type())
+                .map_err(io)?
+                .is_file(),
+        );
+    }
+    Ok(files)
+}
+
+/// The rows of all tables.
+fn count_rows(database: &Database) -> Result<i64> {
+    let mut connection = database.connect();
+    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+    let mut rows = 0;
+    for table in database.catalog().tables.values() {
+        let sql = format!(
+            "SELECT count(*) FROM {}.{}",
+            quoted(&table.schema),
+            quoted(&table.name)
+        );
+        rows += connection.query(&sql, ())?.single::<i64>()?;
+    }
+    Ok(rows)
+}

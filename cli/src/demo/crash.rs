@@ -1,0 +1,338 @@
+//! A process is killed in mid-transaction, and everything it had been told is durable is there.
+//!
+//! The victim is this program again (`demo-victim`). One of its threads enters transactions and
+//! prints `try` before and `ack` after each commit; another has entered half an order in a
+//! transaction that stays open. The demo reads these lines from a pipe (what is in a pipe survives
+//! its writer), kills the victim with SIGKILL right after a `try`, opens the database, and
+//! compares: every acknowledged transaction must be there whole, the open one not at all, and the
+//! one that was committing when the process died may be there whole or not at all.
+
+use super::mixed::audit;
+use super::orders::{Effect, OrderDesk, OrderState, Tables, leave_half_done, read_order};
+use super::results::integers;
+use super::schema::LEDGER_READ;
+use crate::args::OpenArgs;
+use crate::session::{self, Connection, Database, Error, Result, SqlState};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// The victim lives at least until it has been promised so many commits.
+const PROMISES: usize = 500;
+/// A victim that says nothing for so long has a problem of its own.
+const SILENCE: Duration = Duration::from_secs(60);
+/// The key of the order that is left half done, far above all others.
+const HALF_DONE: i64 = 1 << 60;
+
+/// What the victim said.
+#[derive(Default)]
+struct Log {
+    /// Order → its state after the acknowledged transactions.
+    orders: BTreeMap<i64, Option<OrderState>>,
+    /// Sequence number of the last acknowledged transaction.
+    acknowledged: i64,
+    acknowledgements: usize,
+    /// Announced, not acknowledged.
+    pending: Option<Announcement>,
+    open: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Announcement {
+    sequence: i64,
+    order: i64,
+    state: Option<OrderState>,
+}
+
+/// What became of the commit that was announced and not acknowledged. Both ways are right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastCommit {
+    NoneUnderWay,
+    Survived,
+    Lost,
+}
+
+/// What was found after the crash.
+pub struct Recovered {
+    /// Commits that were acknowledged to the victim; all found.
+    pub acknowledged: usize,
+    /// Orders compared with what the victim had been told.
+    pub orders: usize,
+    /// The commit under way when the process died.
+    pub last: LastCommit,
+    /// Time from opening the database until it answers.
+    pub recovery: Duration,
+}
+
+/// Starts a victim on the (closed) database at `path`, kills it, opens the database, verifies.
+pub fn run(path: &Path, open: OpenArgs, seed: u64) -> Result<(Recovered, Database)> {
+    let log = kill_one(path, open, seed)?;
+    let begin = Instant::now();
+    let database = session::open(Some(path), open)?;
+    let mut connection = database.connect();
+    let [sequence, _, _, _] = integers(&mut connection, LEDGER_READ)?;
+    let recovery = begin.elapsed();
+    let last = verify(&mut connection, &log, sequence)?;
+    let recovered = Recovered {
+        acknowledged: log.acknowledgements,
+        orders: log.orders.len(),
+        last,
+        recovery,
+    };
+    Ok((recovered, database))
+}
+
+/// Runs a victim until it has promised enough, and kills it in mid-transaction.
+fn kill_one(path: &Path, open: OpenArgs, seed: u64) -> Result<Log> {
+    let program = std::env::current_exe().map_err(|e| Error::io("this program", &e))?;
+    let mut command = Command::new(program);
+    command
+        .arg("demo-victim")
+        .arg(path)
+        .arg(format!("--seed={seed}"));
+    if let Some(bytes) = open.memory {
+        command.arg(format!("--memory={bytes}"));
+    }
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let mut victim = Victim(child.map_err(|e| Error::io("starting a process", &e))?);
+    let stdout = victim.0.stdout.take().expect("its output is a pipe");
+    let lines = read_in_background(stdout)?;
+    let mut log = Log::default();
+    loop {
+        let line = lines.recv_timeout(SILENCE).map_err(|_| {
+            let message = "the process to be killed ended or fell silent by itself";
+            Error::internal(format!("{message} after {} commits", log.acknowledgements))
+        })?;
+        log.note(&line)?;
+        if log.acknowledgements >= PROMISES && log.open && log.pending.is_some() {
+            break;
+        }
+    }
+    victim.kill()?;
+    // What it had still written before it died counts.
+    while let Ok(line) = lines.recv() {
+        log.note(&line)?;
+    }
+    Ok(log)
+}
+
+/// A child process that does not outlive its owner.
+struct Victim(Child);
+
+impl Victim {
+    /// SIGKILL, and waits until the process is gone.
+    fn kill(&mut self) -> Result<()> {
+        let killed = self.0.kill().and_then(|()| self.0.wait());
+        killed
+            .map(|_| ())
+            .map_err(|e| Error::io("killing a process", &e))
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        // Only matters on the way out with an error; the process may be gone already.
+        let _ = self.kill();
+    }
+}
+
+/// Complete lines of the pipe, until its end.
+fn read_in_background(stdout: ChildStdout) -> Result<Receiver<String>> {
+    let (sender, receiver) = channel();
+    let read = move || {
+        let mut reader = BufReader::new(stdout);
+        let mut line = String::new();
+        // A line without its end was cut off by the kill.
+        while matches!(reader.read_line(&mut line), Ok(n) if n > 0 && line.ends_with('\n')) {
+            if sender.send(std::mem::take(&mut line)).is_err() {
+                break;
+            }
+        }
+    };
+    std::thread::Builder::new()
+        .name("victim's output".into())
+        .spawn(read)
+        .map_err(|e| Error::io("starting a thread", &e))?;
+    Ok(receiver)
+}
+
+impl Log {
+    /// Takes down one line of the victim.
+    fn note(&mut self, line: &str) -> Result<()> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let parsed = match words.as_slice() {
+            ["open"] => {
+                self.open = true;
+                Some(())
+            }
+            ["ack", sequence] => sequence.parse().ok().and_then(|n| self.acknowledge(n)),
+            ["try", numbers @ ..] => parse_announcement(numbers).map(|announcement| {
+                self.pending = Some(announcement);
+            }),
+            _ => None,
+        };
+        parsed.ok_or_else(|| Error::internal(format!("the process to be killed says {line:?}")))
+    }
+
+    fn acknowledge(&mut self, sequence: i64) -> Option<()> {
+        let announced = self.pending.take().filter(|a| a.sequence == sequence)?;
+        self.orders.insert(announced.order, announced.state);
+        self.acknowledged = sequence;
+        self.acknowledgements += 1;
+        Some(())
+    }
+}
+
+fn parse_announcement(words: &[&str]) -> Option<Announcement> {
+    let numbers: Vec<i64> = words
+        .iter()
+        .map(|w| w.parse().ok())
+        .collect::<Option<_>>()?;
+    match numbers[..] {
+        [sequence, order] => Some(Announcement {
+            sequence,
+            order,
+            state: None,
+        }),
+        [sequence, order, total_cents, lines] => {
+            let state = OrderState {
+                total_cents,
+                lines: u64::try_from(lines).ok()?,
+            };
+            Some(Announcement {
+                sequence,
+                order,
+                state: Some(state),
+            })
+        }
+        _ => None,
+    }
+}
+
+/// Compares the database with what the victim had been told; returns what became of the commit
+/// under way.
+fn verify(connection: &mut Connection, log: &Log, sequence: i64) -> Result<LastCommit> {
+    let lost = |message: String| Err(Error::invalid(SqlState::DATA_CORRUPTED, message));
+    let mut expected = log.orders.clone();
+    let last = match log.pending {
+        None if sequence == log.acknowledged => LastCommit::NoneUnderWay,
+        Some(_) if sequence == log.acknowledged => LastCommit::Lost,
+        Some(pending) if sequence == pending.sequence => {
+            expected.insert(pending.order, pending.state);
+            LastCommit::Survived
+        }
+        _ => {
+            return lost(format!(
+                "{} transactions were acknowledged, the database knows {sequence}",
+                log.acknowledged
+            ));
+        }
+    };
+    let tables = Tables::find(connection)?;
+    for (order, state) in &expected {
+        let found = read_order(connection, &tables, *order)?;
+        if found != *state {
+            return lost(format!(
+                "order {order} is {found:?}, acknowledged was {state:?}"
+            ));
+        }
+    }
+    if let Some(state) = read_order(connection, &tables, HALF_DONE)? {
+        return lost(format!(
+            "the order that was never committed is there: {state:?}"
+        ));
+    }
+    audit(connection)?;
+    Ok(last)
+}
+
+/// The process that is killed: enters transactions for ever and says what it does.
+pub fn victim(path: &Path, open: OpenArgs, seed: u64) -> Result<()> {
+    let database = session::open(Some(path), open)?;
+    let mut desk = OrderDesk::open(database.connect(), seed)?;
+    let mut aside = database.connect();
+    let tables = Tables::find(&aside)?;
+    let _open_for_ever = leave_half_done(&mut aside, &tables, HALF_DONE)?;
+    say(format_args!("open"))?;
+    loop {
+        let effect = desk.enter(announce)?;
+        say(format_args!("ack {}", effect.sequence))?;
+    }
+}
+
+fn announce(effect: &Effect) -> Result<()> {
+    let Effect {
+        sequence,
+        order,
+        after,
+        ..
+    } = effect;
+    match after {
+        None => say(format_args!("try {sequence} {order}")),
+        Some(state) => say(format_args!(
+            "try {sequence} {order} {} {}",
+            state.total_cents, state.lines
+        )),
+    }
+}
+
+/// A line into the pipe, in one write, so that a kill cannot leave it in a buffer of ours.
+fn say(line: std::fmt::Arguments<'_>) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    let text = format!("{line}\n");
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|e| Error::io("output", &e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn noted(lines: &[&str]) -> Result<Log> {
+        let mut log = Log::default();
+        lines.iter().try_for_each(|line| log.note(line))?;
+        Ok(log)
+    }
+
+    #[test]
+    fn the_log_keeps_what_was_acknowledged() {
+        let lines = [
+            "open\n",
+            "try 1 7 100 2\n",
+            "ack 1\n",
+            "try 2 7\n",
+            "ack 2\n",
+            "try 3 8 5 1\n",
+        ];
+        let log = noted(&lines).expect("valid lines");
+        assert_eq!(
+            (log.acknowledged, log.acknowledgements, log.open),
+            (2, 2, true)
+        );
+        assert_eq!(log.orders, BTreeMap::from([(7, None)]));
+        let state = Some(OrderState {
+            total_cents: 5,
+            lines: 1,
+        });
+        assert_eq!(
+            log.pending,
+            Some(Announcement {
+                sequence: 3,
+                order: 8,
+                state
+            })
+        );
+    }
+
+    #[test]
+    fn nonsense_is_an_error() {
+        for line in ["", "ack 1", "try 1", "try 1 2 3", "try a b", "hello"] {
+            assert!(noted(&[line]).is_err(), "{line}");
+        }
+        assert!(noted(&["try 1 2", "ack 2"]).is_err());
+    }
+}

@@ -1,0 +1,414 @@
+//! `strandline demo`: load TPC-H; run transactions and analytical queries over the same data at
+//! the same time; ask the past; kill a process in mid-transaction; recover; check.
+//!
+//! Every figure that is printed was measured in this run, on this machine. The queries' part of
+//! the machine is the same in both measurements: they use all processors but one, which is left
+//! to the transactions (and idle while the queries run alone).
+
+/// Prints a line; an error if nobody reads the output any more.
+macro_rules! say {
+    ($($argument:tt)*) => {{
+        use std::io::Write as _;
+        writeln!(std::io::stdout(), $($argument)*)
+            .map_err(|error| crate::session::Error::io("output", &error))?
+    }};
+}
+
+mod crash;
+mod load;
+mod mixed;
+mod orders;
+mod results;
+mod schema;
+
+pub use crash::victim;
+
+use crate::args::DemoArgs;
+use crate::render::{self, PrintError, Style};
+use crate::session::{self, Connection, Database, Error, Result, SqlState};
+use crash::LastCommit;
+use load::Loaded;
+use mixed::{Alone, Answers, Mixed, TABLE_COLUMNS};
+use orders::Kind;
+use results::{median, percentile, rows};
+use schema::QUERIES;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Runs the demo. False: something was not as promised (and said so).
+pub fn run(args: &DemoArgs) -> Result<bool> {
+    let place = Place::new(args.path.as_deref())?;
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    heading(&format!(
+        "Strandline demo: TPC-H at scale factor {}, seed {}, {cpus} processors, in {}",
+        args.sf,
+        args.seed,
+        place.path().display()
+    ))?;
+    let builder = session::configure(Database::builder(place.path()), args.open);
+    let database = builder.query_threads(cpus.saturating_sub(1)).build()?;
+    let mut connection = database.connect();
+    let loaded = stage_load(&mut connection, args.sf, place.path())?;
+    connection.execute(schema::LEDGER_DDL, ())?;
+    connection.execute(schema::LEDGER_START, ())?;
+    let alone = stage_alone(&mut connection)?;
+    let before = connection.query("SELECT now()", ())?.single::<String>()?;
+    let merges_before = merges(&database);
+    let mixed = stage_mixed(&database, args, &alone)?;
+    let merges = merges(&database) - merges_before;
+    let sizes = stage_sizes(&database, place.path(), &loaded, merges)?;
+    let same = stage_past(&mut connection, &before, &alone.answers)?;
+    drop(connection);
+    database.close()?;
+    drop(database);
+    let (recovered, database) = stage_crash(place.path(), args)?;
+    let sound = stage_check(&database)?;
+    database.close()?;
+    let all = Summary {
+        loaded,
+        alone,
+        mixed,
+        merges,
+        sizes,
+        recovered,
+    };
+    heading("What this showed")?;
+    if same && sound {
+        say!("{}", wrapped(&all.paragraph()));
+    } else {
+        say!("Not everything was as promised; see DIFFERENT and DAMAGE above.");
+    }
+    if let Place::Given(path) = &place {
+        say!(
+            "\nThe database stays in {0}: strandline {0}",
+            path.display()
+        );
+    }
+    Ok(same && sound)
+}
+
+/// The directory of the database.
+enum Place {
+    Given(PathBuf),
+    /// Removed at the end.
+    Temporary(tempfile::TempDir),
+}
+
+impl Place {
+    fn new(path: Option<&Path>) -> Result<Self> {
+        let Some(path) = path else {
+            let directory = tempfile::Builder::new()
+                .prefix("strandline-demo-")
+                .tempdir();
+            let directory = directory.map_err(|e| Error::io("temporary directory", &e))?;
+            return Ok(Self::Temporary(directory));
+        };
+        let empty = match fs::read_dir(path) {
+            Ok(mut entries) => entries.next().is_none(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+            Err(error) => return Err(Error::io(path.display(), &error)),
+        };
+        if !empty {
+            let message = format!("{} is not empty", path.display());
+            return Err(Error::invalid(SqlState::OBJECT_IN_USE, message)
+                .with_hint("The demo makes a database of its own: give it a new directory."));
+        }
+        Ok(Self::Given(path.to_path_buf()))
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Self::Given(path) => path,
+            Self::Temporary(directory) => directory.path(),
+        }
+    }
+}
+
+fn heading(text: &str) -> Result<()> {
+    say!(
+        "\n{text}\n{}",
+        "=".repeat(render::display_width(text).min(100))
+    );
+    Ok(())
+}
+
+fn stage_load(connection: &mut Connection, sf: f64, path: &Path) -> Result<Loaded> {
+    heading("1. Load")?;
+    let loaded = load::run(connection, sf)?;
+    for (name, rows) in &loaded.tables {
+        say!("  {name:10} {rows:>12} rows");
+    }
+    let seconds = loaded.elapsed.as_secs_f64();
+    say!(
+        "{} rows generated, loaded and durable in {seconds:.1} s: {:.0} rows/s; {} of values take \
+         {} on disk",
+        loaded.rows(),
+        loaded.rows() as f64 / seconds,
+        megabytes(loaded.raw_bytes),
+        megabytes(directory_bytes(path)?)
+    );
+    Ok(loaded)
+}
+
+fn stage_alone(connection: &mut Connection) -> Result<Alone> {
+    heading("2. Four analytical queries, nothing else running")?;
+    let alone = mixed::alone(connection)?;
+    for (i, query) in QUERIES.iter().enumerate() {
+        let latencies = &alone.latencies[i];
+        say!(
+            "  {:4} {:>8.1} ms, median of {}",
+            query.name,
+            median(latencies),
+            latencies.len()
+        );
+    }
+    mixed::audit(connection)?;
+    say!("Every order's total is the sum of its lines.");
+    Ok(alone)
+}
+
+fn stage_mixed(database: &Database, args: &DemoArgs, alone: &Alone) -> Result<Mixed> {
+    heading("3. The same queries while orders are entered, changed and cancelled")?;
+    let mixed = mixed::run(database, args.seed, Duration::from_secs(args.seconds))?;
+    let written = &mixed.written;
+    let kinds: Vec<String> = Kind::ALL
+        .iter()
+        .zip(written.kinds)
+        .map(|(kind, count)| format!("{count} {}", kind.label()))
+        .collect();
+    say!(
+        "One thread made {} transactions in {:.1} s: {:.0} per second ({}); from the first \
+         statement to the {} commit {:.3} ms in the median, {:.3} ms for 99 %.",
+        written.transactions(),
+        written.elapsed.as_secs_f64(),
+        written.per_second(),
+        kinds.join(", "),
+        if args.open.is_synchronous() {
+            "durable"
+        } else {
+            "asynchronous"
+        },
+        median(&written.latencies),
+        percentile(&written.latencies, 0.99)
+    );
+    say!("Another ran the queries (milliseconds):\n");
+    let table = mixed::table(alone, &mixed.read);
+    print_table(&TABLE_COLUMNS, &table)?;
+    say!(
+        "\nAge is that of the newest transaction in the query's snapshot (its row in table \
+         demo_ledger\nsays when it was entered), when the query began and when its answer was \
+         there.\nIn {} audits between the queries, each in one snapshot, every order's total was \
+         the sum of its\nlines, and orders and lines were exactly as many as the ledger said.",
+        mixed.read.audits
+    );
+    Ok(mixed)
+}
+
+/// Ranges whose updates have been merged into their columns since the database was opened.
+fn merges(database: &Database) -> u64 {
+    let counters = database.counters();
+    counters
+        .iter()
+        .find(|(name, _)| *name == "merged_ranges")
+        .map_or(0, |(_, count)| *count)
+}
+
+/// Bytes on disk after the transactions and after a checkpoint.
+struct Sizes {
+    running: u64,
+    checkpointed: u64,
+}
+
+fn stage_sizes(database: &Database, path: &Path, loaded: &Loaded, merges: u64) -> Result<Sizes> {
+    let running = directory_bytes(path)?;
+    database.checkpoint()?;
+    let checkpointed = directory_bytes(path)?;
+    say!(
+        "{merges} ranges were merged meanwhile. On disk: {} before, {} after a checkpoint, log included; \
+         {} of\nvalues were loaded.",
+        megabytes(running),
+        megabytes(checkpointed),
+        megabytes(loaded.raw_bytes)
+    );
+    Ok(Sizes {
+        running,
+        checkpointed,
+    })
+}
+
+/// Asks the queries as of the moment before the transactions. True: the answers are the same.
+fn stage_past(connection: &mut Connection, moment: &str, answers: &Answers) -> Result<bool> {
+    heading("4. The past")?;
+    say!("Before the first transaction it was {moment}. The queries AS OF that moment:");
+    let mut all_same = true;
+    for (query, then) in QUERIES.iter().zip(answers) {
+        let past = rows(connection, &query.as_of(moment))?;
+        let now = rows(connection, &query.now())?;
+        let same = past == *then;
+        all_same &= same;
+        say!(
+            "  {:4} {}: {} rows; today's answer is {}",
+            query.name,
+            if same {
+                "OK, exactly the answer given then"
+            } else {
+                "DIFFERENT"
+            },
+            past.len(),
+            if now == *then {
+                "the same"
+            } else {
+                "another one"
+            }
+        );
+        if !same {
+            say!("       then {then:?}\n       as of {past:?}");
+        }
+    }
+    Ok(all_same)
+}
+
+fn stage_crash(path: &Path, args: &DemoArgs) -> Result<(crash::Recovered, Database)> {
+    heading("5. Kill")?;
+    let (recovered, database) = crash::run(path, args.open, args.seed.wrapping_add(1))?;
+    let last = match recovered.last {
+        LastCommit::NoneUnderWay => "No commit was under way at that moment.",
+        LastCommit::Survived => "The commit under way at that moment is there, whole.",
+        LastCommit::Lost => "The commit under way at that moment left nothing behind.",
+    };
+    say!(
+        "A second process entered transactions, one of which stayed open with half an order \
+         written, and was\nkilled (SIGKILL). The database was open again after {:.3} s. All {} \
+         acknowledged commits are there ({}\norders compared), the half order is not. {last}",
+        recovered.recovery.as_secs_f64(),
+        recovered.acknowledged,
+        recovered.orders
+    );
+    Ok((recovered, database))
+}
+
+fn stage_check(database: &Database) -> Result<bool> {
+    heading("6. Check")?;
+    let begin = Instant::now();
+    let damage = database.check()?;
+    for line in &damage {
+        say!("  DAMAGE:  {line}");
+    }
+    say!(
+        "{} in {:.1} s.",
+        if damage.is_empty() {
+            "Every checksum, row-map entry, index entry and constraint verified, no damage"
+        } else {
+            "Damage found"
+        },
+        begin.elapsed().as_secs_f64()
+    );
+    Ok(damage.is_empty())
+}
+
+fn print_table(columns: &[&str], table: &[Vec<String>]) -> Result<()> {
+    let style = Style {
+        row_count: false,
+        ..Style::table()
+    };
+    let numbers = vec![true; columns.len()];
+    let mut out = io::stdout().lock();
+    render::print_text(None, columns, &numbers, table, &style, &mut out).map_err(
+        |error| match error {
+            PrintError::Query(error) => error,
+            PrintError::Output(error) => Error::io("output", &error),
+        },
+    )
+}
+
+/// Bytes of all files below `path`.
+fn directory_bytes(path: &Path) -> Result<u64> {
+    let io = |error| Error::io(path.display(), &error);
+    let mut bytes = 0;
+    for entry in fs::read_dir(path).map_err(io)? {
+        let metadata = match entry.and_then(|entry| entry.metadata()) {
+            Ok(metadata) => metadata,
+            // A checkpoint has removed the file meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(io(error)),
+        };
+        bytes += if metadata.is_dir() { 0 } else { metadata.len() };
+    }
+    Ok(bytes)
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
+}
+
+/// Everything the closing paragraph quotes.
+struct Summary {
+    loaded: Loaded,
+    alone: Alone,
+    mixed: Mixed,
+    merges: u64,
+    sizes: Sizes,
+    recovered: crash::Recovered,
+}
+
+impl Summary {
+    fn paragraph(&self) -> String {
+        let ratios: Vec<String> = QUERIES
+            .iter()
+            .enumerate()
+            .map(|(i, query)| {
+                let (before, during) = (
+                    median(&self.alone.latencies[i]),
+                    median(&self.mixed.read.latencies[i]),
+                );
+                format!("{} {:.2}x", query.name, during / before)
+            })
+            .collect();
+        let ages: Vec<f64> = self.mixed.read.ages_at_answer.concat();
+        format!(
+            "One database, one copy of the data: {} rows were loaded at {:.0} rows a second. \
+             Then {:.0} transactions a second inserted, updated and deleted orders for {:.0} \
+             seconds while TPC-H queries ran over the very same tables, in {} of the time they \
+             take alone; in the median an answer's newest transaction was {:.0} ms old when the \
+             answer was there. {} merges of ranges folded changes into the columns meanwhile; {} audits \
+             found every snapshot consistent. Asked for the moment before the first transaction, \
+             the queries gave exactly the answers they had given then. A process killed in \
+             mid-transaction lost none of its {} acknowledged commits, recovery took {:.2} seconds, \
+             and a check of the whole database found no damage. It takes {} on disk for {} of \
+             loaded values and the history of every change.",
+            self.loaded.rows(),
+            self.loaded.rows() as f64 / self.loaded.elapsed.as_secs_f64(),
+            self.mixed.written.per_second(),
+            self.mixed.written.elapsed.as_secs_f64(),
+            ratios.join(", "),
+            median(&ages),
+            self.merges,
+            self.mixed.read.audits,
+            self.recovered.acknowledged,
+            self.recovered.recovery.as_secs_f64(),
+            megabytes(self.sizes.checkpointed.max(self.sizes.running)),
+            megabytes(self.loaded.raw_bytes)
+        )
+    }
+}
+
+/// `text` in lines of at most 100 columns.
+fn wrapped(text: &str) -> String {
+    let mut out = String::new();
+    let mut width = 0;
+    for word in text.split_whitespace() {
+        let length = render::display_width(word);
+        if width > 0 && width + 1 + length > 100 {
+            out.push('\n');
+            width = 0;
+        } else if width > 0 {
+            out.push(' ');
+            width += 1;
+        }
+        out.push_str(word);
+        width += length;
+    }
+    out
+}

@@ -1,0 +1,57 @@
+//! Ctrl-C: cancels the statement that is running; with none running it ends a script (the shell's
+//! prompt reads Ctrl-C as a key, so it never gets here).
+//!
+//! The signal is handled on a thread of its own (crate `ctrlc`), which only looks at one slot.
+
+use crate::args::exit_code;
+use crate::session::CancelHandle;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The statement that Ctrl-C would cancel, and what it does if there is none.
+struct State {
+    running: Option<CancelHandle>,
+    ignore_when_idle: bool,
+}
+
+static STATE: Mutex<State> = Mutex::new(State {
+    running: None,
+    ignore_when_idle: false,
+});
+
+fn state() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Installs the handler. Without one (it cannot be installed) Ctrl-C ends the process.
+pub fn install() {
+    // An error means that another handler is in place: the default behaviour stays.
+    let _ = ctrlc::set_handler(|| {
+        let state = state();
+        match &state.running {
+            Some(handle) => handle.cancel(),
+            None if state.ignore_when_idle => {}
+            None => std::process::exit(i32::from(exit_code::INTERRUPTED)),
+        }
+    });
+}
+
+/// The shell stays when Ctrl-C arrives between two statements.
+pub fn ignore_when_idle() {
+    state().ignore_when_idle = true;
+}
+
+/// While it lives, Ctrl-C cancels the statement.
+pub struct Cancellable(());
+
+impl Cancellable {
+    pub fn new(handle: CancelHandle) -> Self {
+        state().running = Some(handle);
+        Self(())
+    }
+}
+
+impl Drop for Cancellable {
+    fn drop(&mut self) {
+        state().running = None;
+    }
+}

@@ -1,0 +1,70 @@
+//! The embedded database as the shell and the commands open it.
+
+use crate::args::OpenArgs;
+use crate::render::Batches;
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use std::path::Path;
+use std::sync::Arc;
+use strandline::{DatabaseBuilder, QueryResult};
+use strandline_device::MemoryDevice;
+
+pub use strandline::{
+    CancelHandle, Connection, Database, Error, ErrorKind, Outcome, QueryStream, Result, Row,
+    SqlState, Summary, TableHandle, Transaction, TransactionStatus, Value, catalog,
+};
+
+/// Opens or creates the database at `path`; without a path one in memory.
+pub fn open(path: Option<&Path>, arguments: OpenArgs) -> Result<Database> {
+    let builder = match path {
+        Some(path) => Database::builder(path),
+        None => Database::on_device(Arc::new(MemoryDevice::new())),
+    };
+    configure(builder, arguments).build()
+}
+
+/// Opens the database at `path`; an error if there is none. Never creates anything.
+pub fn open_existing(path: &Path) -> Result<Database> {
+    Database::builder(path).must_exist().build()
+}
+
+/// A database to be opened with the options of the command line.
+pub fn configure(mut builder: DatabaseBuilder, arguments: OpenArgs) -> DatabaseBuilder {
+    if let Some(bytes) = arguments.memory {
+        builder = builder.memory_bytes(bytes);
+    }
+    builder.synchronous_commit(arguments.is_synchronous())
+}
+
+impl Batches for QueryStream<'_> {
+    fn schema(&self) -> SchemaRef {
+        QueryStream::schema(self).clone()
+    }
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        self.next().transpose()
+    }
+}
+
+/// A result that is there already.
+pub struct Stored {
+    schema: SchemaRef,
+    batches: std::vec::IntoIter<RecordBatch>,
+}
+
+impl Stored {
+    pub fn new(result: QueryResult) -> Self {
+        Self {
+            schema: result.schema().clone(),
+            batches: result.into_batches().into_iter(),
+        }
+    }
+}
+
+impl Batches for Stored {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        Ok(self.batches.next())
+    }
+}

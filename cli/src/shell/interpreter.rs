@@ -1,0 +1,386 @@
+//! Runs statements and meta commands, prints their results, reports their errors. The shell and
+//! scripts share it.
+
+use super::meta;
+use crate::interrupt::Cancellable;
+use crate::progress::Spinner;
+use crate::render::{self, Batches, Expanded, Format, PrintError, Style};
+use crate::session::{
+    Connection, Database, Error, Outcome, Result as EngineResult, Stored, Summary,
+};
+use crate::statements::{Piece, PieceKind, Splitter};
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufRead, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Scripts may include scripts this deep.
+const MAX_INCLUDE_DEPTH: usize = 16;
+/// Columns of a terminal that does not say how wide it is.
+const DEFAULT_WIDTH: usize = 80;
+
+/// Whether to go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    Continue,
+    Quit,
+}
+
+/// Why the interpreter stopped. A statement's error has been reported already.
+#[derive(Debug)]
+pub enum Stop {
+    /// a statement or meta command failed
+    Statement,
+    /// an input file cannot be read
+    Input { file: PathBuf, error: io::Error },
+    /// the output cannot be written
+    Output(io::Error),
+}
+
+/// Where a statement comes from, for error messages.
+#[derive(Clone, Debug)]
+pub enum Origin {
+    /// the prompt or -c
+    Terminal,
+    /// standard input that is no terminal
+    Stdin,
+    /// a file
+    File(PathBuf),
+}
+
+impl Origin {
+    /// `file:line: `, or nothing at the prompt.
+    fn prefix(&self, line: usize) -> String {
+        match self {
+            Origin::Terminal => String::new(),
+            Origin::Stdin => format!("<stdin>:{line}: "),
+            Origin::File(path) => format!("{}:{line}: ", path.display()),
+        }
+    }
+}
+
+/// Where results go.
+pub enum Output {
+    Stdout,
+    File(BufWriter<File>),
+}
+
+impl Output {
+    fn writer(&mut self) -> Box<dyn Write + '_> {
+        match self {
+            Output::Stdout => Box::new(BufWriter::new(io::stdout().lock())),
+            Output::File(file) => Box::new(file),
+        }
+    }
+}
+
+/// See the module.
+pub struct Interpreter {
+    database: Database,
+    connection: Connection,
+    pub style: Style,
+    pub timing: bool,
+    pub quiet: bool,
+    pub output: Output,
+    /// The last statement that ran, for `\e` and `\g`.
+    pub last_statement: String,
+    keep_going: bool,
+    include_depth: usize,
+}
+
+impl Interpreter {
+    pub fn new(database: Database, style: Style, keep_going: bool) -> Self {
+        Self {
+            connection: database.connect(),
+            database,
+            style,
+            timing: false,
+            quiet: false,
+            output: Output::Stdout,
+            last_statement: String::new(),
+            keep_going,
+            include_depth: 0,
+        }
+    }
+
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    pub fn database(&self) -> &Database {
+        &self.database
+    }
+
+    /// Whether scripts go on after an error.
+    pub fn keeps_going(&self) -> bool {
+        self.keep_going
+    }
+
+    /// Closes the database; an open transaction is rolled back.
+    pub fn close(self) -> EngineResult<()> {
+        drop(self.connection);
+        self.database.close()
+    }
+
+    /// Runs one piece of input; reports its error, if any.
+    pub fn run(&mut self, piece: &Piece, origin: &Origin) -> Result<Flow, Stop> {
+        let result = match piece.kind {
+            PieceKind::Statement => self.run_statement(&piece.text).map(|()| Flow::Continue),
+            PieceKind::Meta => meta::run(self, &piece.text),
+        };
+        result.map_err(|failure| match failure {
+            Failure::Print(PrintError::Query(error)) => {
+                report(&error, &origin.prefix(piece.line));
+                Stop::Statement
+            }
+            Failure::Print(PrintError::Output(error)) => Stop::Output(error),
+            Failure::Stop(stop) => stop,
+        })
+    }
+
+    /// Runs a statement and prints its result.
+    pub fn run_statement(&mut self, sql: &str) -> Result<(), Failure> {
+        self.last_statement = sql.to_string();
+        let begin = Instant::now();
+        let printed = self.execute_and_print(sql);
+        let elapsed = begin.elapsed();
+        for notice in self.connection.take_notices() {
+            eprintln!("NOTICE:  {}", render::printable(notice.message()));
+        }
+        if printed.is_ok() && self.timing {
+            writeln!(self.output.writer(), "Time: {}", milliseconds(elapsed))?;
+        }
+        self.output.writer().flush()?;
+        Ok(printed?)
+    }
+
+    fn execute_and_print(&mut self, sql: &str) -> Result<(), PrintError> {
+        let style = self.effective_style();
+        let _cancellable = Cancellable::new(self.connection.cancel_handle());
+        let spinner = Spinner::start();
+        let summary = match self.connection.run(sql, ())? {
+            Outcome::Rows(rows) => {
+                let mut rows = Watched {
+                    rows,
+                    spinner: Some(spinner),
+                };
+                render::print(&mut rows, &style, &mut *self.output.writer())?;
+                return Ok(());
+            }
+            Outcome::Done(summary) => summary,
+        };
+        drop(spinner);
+        self.print_summary(summary, &style)
+    }
+
+    /// The rows that a statement other than a query gave (RETURNING, SHOW, EXPLAIN), and its tag
+    /// unless the rows are all it was about.
+    fn print_summary(&mut self, summary: Summary, style: &Style) -> Result<(), PrintError> {
+        let tag = summary.command_tag().to_string();
+        let Some(result) = summary.into_result() else {
+            return Ok(self.print_tag(&tag)?);
+        };
+        render::print(&mut Stored::new(result), style, &mut *self.output.writer())?;
+        let writes = ["INSERT", "UPDATE", "DELETE", "MERGE"];
+        if writes.iter().any(|name| tag.starts_with(name)) {
+            self.print_tag(&tag)?;
+        }
+        Ok(())
+    }
+
+    /// Prints a command tag such as `INSERT 0 1`, unless programs read the output.
+    pub fn print_tag(&mut self, tag: &str) -> io::Result<()> {
+        if !self.quiet && self.style.format == Format::Table {
+            writeln!(self.output.writer(), "{tag}")?;
+        }
+        Ok(())
+    }
+
+    /// The style with the terminal's width, if results go to one.
+    pub fn effective_style(&self) -> Style {
+        let mut style = self.style.clone();
+        if matches!(self.output, Output::Stdout) && io::stdout().is_terminal() {
+            let size = terminal_size::terminal_size();
+            style.width = Some(size.map_or(DEFAULT_WIDTH, |(width, _)| width.0.into()));
+        } else if style.expanded == Expanded::Auto {
+            style.expanded = Expanded::Off;
+        }
+        style
+    }
+
+    /// Where results go.
+    pub fn writer(&mut self) -> Box<dyn Write + '_> {
+        self.output.writer()
+    }
+
+    /// Runs a file.
+    pub fn run_file(&mut self, path: &Path) -> Result<Flow, Stop> {
+        if self.include_depth == MAX_INCLUDE_DEPTH {
+            let message = format!("{}: scripts include each other too deeply", path.display());
+            report(&Error::unsupported(message), "");
+            return Err(Stop::Statement);
+        }
+        let input = |error| Stop::Input {
+            file: path.to_path_buf(),
+            error,
+        };
+        let file = File::open(path).map_err(input)?;
+        self.include_depth += 1;
+        let origin = Origin::File(path.to_path_buf());
+        let result = self.run_script(io::BufReader::new(file), &origin);
+        self.include_depth -= 1;
+        result
+    }
+
+    /// Runs a script to its end, or to its first error unless told to keep going.
+    pub fn run_script(&mut self, mut input: impl BufRead, origin: &Origin) -> Result<Flow, Stop> {
+        let mut splitter = Splitter::default();
+        let mut failed = false;
+        let mut bytes = Vec::new();
+        loop {
+            bytes.clear();
+            let read = input.read_until(b'\n', &mut bytes);
+            let text = read.and_then(|_| {
+                str::from_utf8(&bytes).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
+            });
+            let text = text.map_err(|error| Stop::Input {
+                file: origin.file(),
+                error,
+            })?;
+            splitter.push(text);
+            while let Some(piece) = splitter.next_piece() {
+                if self.run_piece(&piece, origin, &mut failed)? == Flow::Quit {
+                    return end(failed, Flow::Quit);
+                }
+            }
+            if bytes.is_empty() {
+                break;
+            }
+        }
+        if let Some(piece) = splitter.finish() {
+            let flow = self.run_piece(&piece, origin, &mut failed)?;
+            return end(failed, flow);
+        }
+        end(failed, Flow::Continue)
+    }
+
+    fn run_piece(
+        &mut self,
+        piece: &Piece,
+        origin: &Origin,
+        failed: &mut bool,
+    ) -> Result<Flow, Stop> {
+        match self.run(piece, origin) {
+            Err(Stop::Statement) if self.keep_going => {
+                *failed = true;
+                Ok(Flow::Continue)
+            }
+            other => other,
+        }
+    }
+}
+
+impl Origin {
+    fn file(&self) -> PathBuf {
+        match self {
+            Origin::File(path) => path.clone(),
+            Origin::Terminal | Origin::Stdin => PathBuf::from("standard input"),
+        }
+    }
+}
+
+fn end(failed: bool, flow: Flow) -> Result<Flow, Stop> {
+    if failed {
+        Err(Stop::Statement)
+    } else {
+        Ok(flow)
+    }
+}
+
+/// Why a piece failed, before it is reported.
+#[derive(Debug)]
+pub enum Failure {
+    Print(PrintError),
+    Stop(Stop),
+}
+
+impl From<PrintError> for Failure {
+    fn from(error: PrintError) -> Self {
+        Self::Print(error)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Print(PrintError::Output(error))
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Print(PrintError::Query(error))
+    }
+}
+
+/// A result whose spinner goes away with its first batch.
+struct Watched<B> {
+    rows: B,
+    spinner: Option<Spinner>,
+}
+
+impl<B: Batches> Batches for Watched<B> {
+    fn schema(&self) -> SchemaRef {
+        self.rows.schema()
+    }
+    fn next_batch(&mut self) -> EngineResult<Option<RecordBatch>> {
+        let batch = self.rows.next_batch();
+        self.spinner = None;
+        batch
+    }
+}
+
+/// Prints an error as psql does: `ERROR:  …`, then DETAIL and HINT.
+pub fn report(error: &Error, prefix: &str) {
+    eprint!("{}", ErrorLines { error, prefix });
+}
+
+struct ErrorLines<'a> {
+    error: &'a Error,
+    prefix: &'a str,
+}
+
+impl fmt::Display for ErrorLines<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{}ERROR:  {}",
+            self.prefix,
+            render::printable(self.error.message())
+        )?;
+        if let Some(detail) = self.error.detail() {
+            writeln!(f, "DETAIL:  {}", render::printable(detail))?;
+        }
+        if let Some(hint) = self.error.hint() {
+            writeln!(f, "HINT:  {}", render::printable(hint))?;
+        }
+        Ok(())
+    }
+}
+
+/// `12.345 ms`, and from a second on also `(00:01.234)` as in psql.
+fn milliseconds(elapsed: Duration) -> String {
+    let text = format!("{:.3} ms", elapsed.as_secs_f64() * 1e3);
+    if elapsed < Duration::from_secs(1) {
+        return text;
+    }
+    let seconds = elapsed.as_secs();
+    format!(
+        "{text} ({:02}:{:02}.{:03})",
+        seconds / 60,
+        seconds % 60,
+        elapsed.subsec_millis()
+    )
+}

@@ -1,0 +1,104 @@
+//! `inspect`, `check`, `demo`.
+
+use crate::support::{Scratch, flip_bit, largest_file, run};
+
+const CITIES: &str = "CREATE TABLE city (id bigint PRIMARY KEY, name text);
+    INSERT INTO city SELECT value, 'city ' || value FROM generate_series(1, 5000) AS s (value);
+    UPDATE city SET name = 'changed' WHERE id % 10 = 0";
+
+#[test]
+fn inspect_shows_the_table() {
+    let scratch = Scratch::new();
+    let database = scratch.database("db", CITIES);
+    let text = run(["inspect", &database]).ok();
+    assert!(text.contains("city"), "{text}");
+    let json = run(["inspect", &database, "--format", "jsonlines"]).ok();
+    for line in json.lines() {
+        serde_json::from_str::<serde_json::Value>(line).expect("JSON");
+    }
+}
+
+#[test]
+fn check_finds_nothing_wrong_with_a_sound_database() {
+    let scratch = Scratch::new();
+    let database = scratch.database("db", CITIES);
+    let text = run(["check", &database]).ok();
+    assert!(
+        text.contains("5000 rows verified") && text.contains("no damage found"),
+        "{text}"
+    );
+}
+
+#[test]
+fn check_finds_a_flipped_bit_in_every_kind_of_file() {
+    for kind in ["chunks-", "manifest-", "superblock"] {
+        let scratch = Scratch::new();
+        let database = scratch.database("db", CITIES);
+        let file = largest_file(scratch.path("db").as_path(), kind);
+        let file = file.unwrap_or_else(|| panic!("the database has a file {kind}"));
+        let length = file.metadata().expect("readable").len() as usize;
+        flip_bit(&file, length / 2);
+        let ran = run(["check", &database]);
+        let text = format!("{}{}", ran.out, ran.err);
+        assert_eq!(ran.code, Some(1), "{kind}: {text}");
+        assert!(
+            text.contains("DAMAGE") && text.contains(kind),
+            "{kind}: {text}"
+        );
+    }
+}
+
+#[test]
+fn neither_command_makes_a_database() {
+    let scratch = Scratch::new();
+    for command in ["inspect", "check"] {
+        let path = scratch.text("nothing");
+        run([command, &path]).fails(3);
+        assert!(!scratch.path("nothing").exists(), "{command}");
+        std::fs::create_dir_all(scratch.path("empty")).expect("created");
+        run([command, &scratch.text("empty")]).fails(3);
+        assert_eq!(
+            std::fs::read_dir(scratch.path("empty"))
+                .expect("readable")
+                .count(),
+            0
+        );
+    }
+}
+
+#[test]
+fn a_database_may_be_called_like_a_command() {
+    let scratch = Scratch::new();
+    let status = std::process::Command::new(crate::support::STRANDLINE)
+        .args(["./check", "-q", "-c", "CREATE TABLE t (a integer)"])
+        .current_dir(scratch.path(""))
+        .status();
+    assert!(status.expect("starts").success());
+    assert!(scratch.path("check").is_dir());
+}
+
+#[test]
+fn the_demo_runs_to_its_end() {
+    let text = run(["demo", "--sf", "0.01", "--seconds", "2"]).ok();
+    for expected in [
+        "tx/s",
+        "ratio",
+        "OK, exactly the answer",
+        "acknowledged commits",
+        "no damage",
+    ] {
+        assert!(text.contains(expected), "{expected} is missing in {text}");
+    }
+    assert!(
+        !text.contains("DIFFERENT") && !text.contains("DAMAGE"),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_demo_touches_no_directory_that_is_in_use() {
+    let scratch = Scratch::new();
+    scratch.write("letter.txt", "dear");
+    let err = run(["demo", "--path", &scratch.text("")]).fails(1);
+    assert!(err.contains("is not empty"), "{err}");
+}
