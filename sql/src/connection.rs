@@ -1,7 +1,7 @@
 //! A connection: statements in, rows out.
 
 use crate::appender::Appender;
-use crate::context::StatementContext;
+use crate::context::{ProgressHook, StatementContext};
 use crate::database::Shared;
 use crate::params::Params;
 use crate::point::{TableHandle, Transaction};
@@ -191,6 +191,11 @@ impl Connection {
     /// A handle with which other threads cancel what this connection runs.
     pub fn cancel_handle(&self) -> CancelHandle {
         CancelHandle(self.session.cancel.clone())
+    }
+
+    /// Calls `hook` while a COPY runs, to show how far it is; None: no longer.
+    pub fn on_progress(&mut self, hook: Option<ProgressHook>) {
+        self.session.progress = hook;
     }
 
     /// Whether a transaction block is open, and whether it has failed.

@@ -35,7 +35,23 @@ pub struct StatementContext {
     pub default_schema: String,
     /// Values of $1, $2, …
     pub parameters: Vec<ScalarValue>,
+    /// Told how far a COPY is.
+    pub progress: Option<ProgressHook>,
     names: Arc<StatementCatalog>,
+}
+
+/// A callback that is told how far a statement is, from whichever thread does the work.
+pub type ProgressHook = Arc<dyn Fn(Progress) + Send + Sync>;
+
+/// How far a COPY is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// rows read (FROM) or written (TO) so far
+    pub rows: u64,
+    /// bytes of the file read so far; 0 for TO
+    pub bytes: u64,
+    /// bytes of the file; None for TO
+    pub total_bytes: Option<u64>,
 }
 
 impl StatementContext {
@@ -62,6 +78,7 @@ impl StatementContext {
             catalog,
             default_schema,
             parameters,
+            progress: None,
             names,
         }
     }

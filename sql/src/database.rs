@@ -5,11 +5,14 @@
 //! statement clones: rules and functions in it are shared, not copied.
 
 use crate::connection::Connection;
+use crate::dml;
 use crate::error::convert;
 use crate::names;
+use crate::planner::QueryPlanner;
 use crate::point::PointChecks;
 use crate::semantics;
 use crate::session::Settings as SessionSettings;
+use crate::single_row::SingleRowSubqueries;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
@@ -207,7 +210,10 @@ fn template(
     let builder = SessionStateBuilder::new()
         .with_config(config(target_partitions))
         .with_runtime_env(environment);
-    Ok(semantics::configure(builder).build())
+    Ok(semantics::configure(builder)
+        .with_query_planner(Arc::new(QueryPlanner::new(dml::extension_planner())))
+        .with_analyzer_rule(Arc::new(SingleRowSubqueries))
+        .build())
 }
 
 fn config(target_partitions: usize) -> SessionConfig {

@@ -3,6 +3,7 @@
 //! word SYSTEM_TIME, because the parser then also takes `AT`, `BEFORE` and `CHANGES` after a
 //! table's name for itself.
 
+use crate::dml::rewrite_tokens;
 use crate::error::from_parser;
 use datafusion::sql::sqlparser::ast::{Expr, ObjectName, Query, Statement};
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
@@ -212,7 +213,7 @@ fn with_parser<T>(
     };
     let mut parser = Parser::new(&dialect)
         .with_recursion_limit(RECURSION_LIMIT)
-        .with_tokens_with_locations(tokens);
+        .with_tokens_with_locations(rewrite_tokens(tokens));
     parse(&mut parser).map_err(|error| from_parser(&error))
 }
 

@@ -229,8 +229,9 @@ impl Lineage {
                 Some(meta) => {
                     let meta = meta.load()?;
                     let newest = meta.starts[row.slot()].max(meta.last_updated(row.slot()));
-                    let deleted = meta.deleted.get(row.slot()) && newest <= writer.snapshot.0;
-                    if deleted || meta.starts[row.slot()] == NEVER {
+                    if meta.starts[row.slot()] == NEVER {
+                        RecordState::Nothing
+                    } else if meta.deleted.get(row.slot()) && newest <= writer.snapshot.0 {
                         RecordState::Nothing
                     } else {
                         RecordState::Committed(CommitTs(newest))

@@ -1,10 +1,59 @@
-//! CONTRACT (helper `sql-dml` owns this folder).
-#![allow(unused_variables, clippy::todo)]
+//! INSERT, UPDATE, DELETE and MERGE.
+//!
+//! A statement is rewritten into a SELECT whose rows say what is to be done: the hidden row ids of
+//! the rows to change and the new values of their columns. DataFusion plans and runs that SELECT
+//! like any other; our own node on top of it ([`node`]) applies the rows through the engine.
+//! DataFusion's own DML is never used: it loses the conditions of some statements and changes whole
+//! tables.
+//!
+//! ```text
+//! RETURNING projection
+//!   Dml                      applies; passes on the rows it changed
+//!     CHECK projection       conditions on the new rows
+//!       computed rows        row ids, actions, new values   (update, delete, insert, upsert, merge)
+//!         SELECT             what the user wrote
+//! ```
+//!
+//! Invariants: a statement never sees its own changes (the engine's statement numbers), so rows are
+//! applied while the SELECT still runs; expressions are computed from old values; a row is changed
+//! at most once ([`row_set`]); the caller gives the statement a savepoint, retries it on a conflict
+//! under read committed, and calls `Statement::finish`, where deferred uniqueness is checked.
+
+mod apply;
+pub(crate) mod assignment;
+mod checks;
+mod defaults;
+mod delete;
+mod exec;
+mod failing_row;
+mod insert;
+mod keys;
+mod merge;
+mod node;
+mod pipeline;
+mod probe;
+mod query;
+mod row_set;
+mod set_list;
+pub(crate) mod sink;
+mod syntax;
+mod target;
+mod update;
+mod upsert;
+mod values;
+
 use crate::context::StatementContext;
+use crate::error::convert;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast;
-use strandline_base::Result;
+use futures::TryStreamExt;
+pub use node::extension_planner;
+use pipeline::DmlPlan;
+use std::sync::atomic::Ordering;
+use strandline_base::{Error, Result};
+pub use syntax::rewrite_tokens;
 
 /// What a DML statement did.
 pub struct DmlOutcome {
@@ -16,14 +65,95 @@ pub struct DmlOutcome {
     pub returning: Option<(SchemaRef, Vec<RecordBatch>)>,
 }
 
-/// Executes INSERT, UPDATE, DELETE or MERGE. The caller owns savepoint, retry and `finish`.
-pub async fn execute(context: &StatementContext, statement: &ast::Statement) -> Result<DmlOutcome> {
-    todo!()
+/// Whether [`execute`] takes this statement: INSERT, UPDATE, DELETE or MERGE, with or without WITH
+/// before it.
+pub fn is_dml(statement: &ast::Statement) -> bool {
+    parts(statement).is_some()
 }
-/// The plan that EXPLAIN shows for a DML statement.
+
+/// The DML statement itself and the WITH before it.
+fn parts(statement: &ast::Statement) -> Option<(&ast::Statement, Option<&ast::With>)> {
+    match statement {
+        ast::Statement::Insert(_)
+        | ast::Statement::Update(_)
+        | ast::Statement::Delete(_)
+        | ast::Statement::Merge(_) => Some((statement, None)),
+        ast::Statement::Query(query) => match query.body.as_ref() {
+            ast::SetExpr::Insert(inner)
+            | ast::SetExpr::Update(inner)
+            | ast::SetExpr::Delete(inner)
+            | ast::SetExpr::Merge(inner) => Some((inner, query.with.as_ref())),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+async fn plan(context: &StatementContext, statement: &ast::Statement) -> Result<DmlPlan> {
+    match parts(statement) {
+        Some((ast::Statement::Insert(insert), with)) => insert::plan(context, insert, with).await,
+        Some((ast::Statement::Update(update), with)) => update::plan(context, update, with).await,
+        Some((ast::Statement::Delete(delete), with)) => delete::plan(context, delete, with).await,
+        Some((ast::Statement::Merge(merge), with)) => merge::plan(context, merge, with).await,
+        _ => Err(Error::internal("not a statement that changes rows")),
+    }
+}
+
+/// Executes INSERT, UPDATE, DELETE or MERGE. The caller owns savepoint, retry and `finish`.
+///
+/// # Errors
+/// As PostgreSQL's, with its SQLSTATEs; `ErrorKind::Conflict` asks for a retry with a new snapshot.
+/// After an error the statement's rows must be rolled back.
+pub async fn execute(context: &StatementContext, statement: &ast::Statement) -> Result<DmlOutcome> {
+    run(context, plan(context, statement).await?).await
+}
+
+/// The plan that EXPLAIN shows for a DML statement. Running it applies the statement.
 pub async fn explain(
     context: &StatementContext,
     statement: &ast::Statement,
-) -> Result<datafusion::logical_expr::LogicalPlan> {
-    todo!()
+) -> Result<LogicalPlan> {
+    Ok(plan(context, statement).await?.plan)
+}
+
+/// Runs a planned statement to its end.
+async fn run(context: &StatementContext, planned: DmlPlan) -> Result<DmlOutcome> {
+    let DmlPlan {
+        plan,
+        tally,
+        tag,
+        returning,
+    } = planned;
+    let (schema, mut stream) = context.run(plan).await?;
+    let mut batches = Vec::new();
+    while let Some(batch) = stream.try_next().await.map_err(convert)? {
+        if returning {
+            batches.push(batch);
+        }
+    }
+    if !tally.complete.load(Ordering::Acquire) {
+        return Err(Error::internal(format!("{tag} was not applied completely")));
+    }
+    Ok(DmlOutcome {
+        tag,
+        rows: tally.rows.load(Ordering::Relaxed),
+        returning: returning.then_some((schema, batches)),
+    })
+}
+
+/// Inserts the rows of `rows`, whose fields are for the table's columns at `positions`, as COPY
+/// does: values for identity columns are taken as they are. The number of rows.
+pub(crate) async fn load(
+    context: &StatementContext,
+    name: &ast::ObjectName,
+    positions: Vec<usize>,
+    rows: LogicalPlan,
+) -> Result<u64> {
+    let planned = insert::plan_load(context, name, positions, rows).await?;
+    Ok(run(context, planned).await?.rows)
+}
+
+/// `SELECT items FROM name`.
+pub(crate) fn select_from(name: &ast::ObjectName, items: Vec<ast::SelectItem>) -> ast::Query {
+    query::select(None, items, vec![target::plain_from(name)], None)
 }

@@ -94,7 +94,9 @@ impl Session {
         now_us: u64,
     ) -> Result<Output> {
         let statement = transaction.begin_statement()?;
-        let context = StatementContext::new(&self.template, statement.clone(), Vec::new(), now_us);
+        let mut context =
+            StatementContext::new(&self.template, statement.clone(), Vec::new(), now_us);
+        context.progress = self.progress.clone();
         let summary = match work {
             Work::Query(query) => {
                 let plan = context.plan_query(query).await?;

@@ -17,6 +17,7 @@ pub mod settings;
 pub mod transaction;
 pub mod work;
 
+use crate::context::ProgressHook;
 use crate::database::Shared;
 use crate::params;
 use cancel::CancelState;
@@ -45,6 +46,7 @@ pub struct Session {
     prepared: HashMap<String, Arc<PreparedStatement>>,
     parsed: HashMap<String, Arc<Parsed>>,
     pub(crate) cancel: Arc<CancelState>,
+    pub(crate) progress: Option<ProgressHook>,
     notices: Vec<Error>,
 }
 
@@ -59,6 +61,7 @@ impl Session {
             prepared: HashMap::new(),
             parsed: HashMap::new(),
             cancel: Arc::default(),
+            progress: None,
             notices: Vec::new(),
         }
     }

@@ -1,0 +1,310 @@
+//! Files of lines, cut into blocks of whole records.
+//!
+//! A block is about [`BLOCK_BYTES`]; it ends where a record ends, so that blocks can be parsed
+//! side by side. In CSV a line end inside quotes does not end a record: the cutter counts quotes.
+//! Memory is bounded by the blocks in flight, and by [`RECORD_BYTES_MAX`] for one record.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+use strandline_base::{Error, Result, SqlState};
+
+/// Bytes read at a time.
+const BLOCK_BYTES: usize = 1 << 20;
+/// A record longer than this is an error: most likely a quote is missing.
+const RECORD_BYTES_MAX: usize = 1 << 28;
+
+/// Whole records.
+pub(super) struct Block {
+    /// their bytes, UTF-8; the last line may lack its end
+    pub text: String,
+    /// the number of the first line in the file, from 1
+    pub first_line: u64,
+    /// bytes of the file up to the end of this block
+    pub end: u64,
+}
+
+/// How quotes hide line ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Quoting {
+    /// opens and closes
+    pub quote: u8,
+    /// hides a quote inside quotes
+    pub escape: u8,
+}
+
+/// Cuts a file into blocks.
+pub(super) struct Blocks {
+    file: File,
+    path: PathBuf,
+    quoting: Option<Quoting>,
+    /// read, not yet in a block
+    rest: Vec<u8>,
+    next_line: u64,
+    position: u64,
+    at_end: bool,
+}
+
+impl Blocks {
+    /// Blocks of `file`, which is at its start. Without `quoting` every line is a record.
+    pub fn new(file: File, path: PathBuf, quoting: Option<Quoting>) -> Self {
+        Self {
+            file,
+            path,
+            quoting,
+            rest: Vec::new(),
+            next_line: 1,
+            position: 0,
+            at_end: false,
+        }
+    }
+
+    /// The next block; `None` at the end of the file.
+    pub fn next(&mut self) -> Result<Option<Block>> {
+        let mut scan = RecordEnds::new(self.quoting);
+        loop {
+            if !self.at_end {
+                self.fill()?;
+            }
+            scan.advance(&self.rest);
+            if self.at_end {
+                if scan.is_quoted {
+                    return Err(self.bad_record(
+                        scan.line_of_quote(&self.rest) + self.next_line,
+                        "unterminated CSV quoted field",
+                    ));
+                }
+                let whole = std::mem::take(&mut self.rest);
+                return if whole.is_empty() {
+                    Ok(None)
+                } else {
+                    self.block(whole).map(Some)
+                };
+            }
+            if let Some(end) = scan.last_end {
+                let rest = self.rest.split_off(end);
+                let whole = std::mem::replace(&mut self.rest, rest);
+                return self.block(whole).map(Some);
+            }
+            if self.rest.len() > RECORD_BYTES_MAX {
+                return Err(self
+                    .bad_record(self.next_line, "a record is longer than 256 MiB")
+                    .with_hint("Is a quote or a line end missing?"));
+            }
+        }
+    }
+
+    /// Reads more of the file.
+    fn fill(&mut self) -> Result<()> {
+        let start = self.rest.len();
+        self.rest.resize(start + BLOCK_BYTES, 0);
+        let mut filled = start;
+        while filled < self.rest.len() {
+            match self.file.read(&mut self.rest[filled..]) {
+                Ok(0) => {
+                    self.at_end = true;
+                    break;
+                }
+                Ok(n) => filled += n,
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) => {
+                    return Err(Error::io(
+                        format!("reading \"{}\"", self.path.display()),
+                        &e,
+                    ));
+                }
+            }
+        }
+        self.rest.truncate(filled);
+        Ok(())
+    }
+
+    fn block(&mut self, mut bytes: Vec<u8>) -> Result<Block> {
+        let first_line = self.next_line;
+        self.position += bytes.len() as u64;
+        self.next_line += count(&bytes, b'\n');
+        if first_line == 1 && bytes.starts_with(b"\xef\xbb\xbf") {
+            bytes.drain(..3);
+        }
+        let text = String::from_utf8(bytes).map_err(|e| self.bad_utf8(first_line, &e))?;
+        Ok(Block {
+            text,
+            first_line,
+            end: self.position,
+        })
+    }
+
+    fn bad_utf8(&self, first_line: u64, error: &std::string::FromUtf8Error) -> Error {
+        let bytes = error.as_bytes();
+        let at = error.utf8_error().valid_up_to();
+        let line = first_line + count(&bytes[..at], b'\n');
+        let shown: Vec<String> = bytes[at..]
+            .iter()
+            .take(4)
+            .map(|b| format!("0x{b:02x}"))
+            .collect();
+        Error::invalid(
+            SqlState::CHARACTER_NOT_IN_REPERTOIRE,
+            format!(
+                "{}, line {line}: invalid byte sequence for encoding \"UTF8\": {}",
+                self.path.display(),
+                shown.join(" ")
+            ),
+        )
+        .with_hint("Convert the file to UTF-8.")
+    }
+
+    fn bad_record(&self, line: u64, what: &str) -> Error {
+        Error::invalid(
+            SqlState::BAD_COPY_FILE_FORMAT,
+            format!("{}, line {line}: {what}", self.path.display()),
+        )
+    }
+}
+
+fn count(bytes: &[u8], wanted: u8) -> u64 {
+    memchr::memchr_iter(wanted, bytes).count() as u64
+}
+
+/// Finds the ends of records in bytes that grow.
+struct RecordEnds {
+    quoting: Option<Quoting>,
+    is_quoted: bool,
+    /// where the open quote is
+    opened: usize,
+    /// after the last record that is whole
+    last_end: Option<usize>,
+    scanned: usize,
+}
+
+impl RecordEnds {
+    fn new(quoting: Option<Quoting>) -> Self {
+        Self {
+            quoting,
+            is_quoted: false,
+            opened: 0,
+            last_end: None,
+            scanned: 0,
+        }
+    }
+
+    fn advance(&mut self, bytes: &[u8]) {
+        let Some(Quoting { quote, escape }) = self.quoting else {
+            self.last_end = memchr::memrchr(b'\n', bytes).map(|at| at + 1);
+            return;
+        };
+        let mut at = self.scanned;
+        while at < bytes.len() {
+            let found = if self.is_quoted {
+                memchr::memchr2(quote, escape, &bytes[at..])
+            } else {
+                memchr::memchr2(quote, b'\n', &bytes[at..])
+            };
+            let Some(offset) = found else {
+                at = bytes.len();
+                break;
+            };
+            at += offset;
+            let byte = bytes[at];
+            if self.is_quoted && byte == escape && escape != quote {
+                if at + 1 == bytes.len() {
+                    break;
+                }
+                let hidden = bytes[at + 1] == quote || bytes[at + 1] == escape;
+                at += if hidden { 2 } else { 1 };
+                continue;
+            }
+            if byte == quote {
+                // A doubled quote closes and opens again, which comes to the same.
+                self.is_quoted = !self.is_quoted;
+                self.opened = at;
+            } else {
+                self.last_end = Some(at + 1);
+            }
+            at += 1;
+        }
+        self.scanned = at;
+    }
+
+    /// Lines before the one with the open quote.
+    fn line_of_quote(&self, bytes: &[u8]) -> u64 {
+        count(&bytes[..self.opened], b'\n')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn blocks(content: &[u8], quoting: Option<Quoting>) -> Result<Vec<Block>> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(content).unwrap();
+        let mut blocks = Blocks::new(file.reopen().unwrap(), PathBuf::from("f.csv"), quoting);
+        let mut all = Vec::new();
+        while let Some(block) = blocks.next()? {
+            all.push(block);
+        }
+        Ok(all)
+    }
+
+    const DOUBLED: Option<Quoting> = Some(Quoting {
+        quote: b'"',
+        escape: b'"',
+    });
+    const BACKSLASH: Option<Quoting> = Some(Quoting {
+        quote: b'"',
+        escape: b'\\',
+    });
+
+    #[test]
+    fn blocks_are_whole_records_in_order() {
+        let mut content = Vec::new();
+        for i in 0..300_000 {
+            writeln!(content, "{i},\"line one\nline \"\"two\"\"\",x").unwrap();
+        }
+        let all = blocks(&content, DOUBLED).unwrap();
+        assert!(all.len() > 5, "{}", all.len());
+        let mut next_line = 1;
+        for block in &all {
+            assert_eq!(block.first_line, next_line);
+            assert!(block.text.ends_with(",x\n"));
+            assert!(block.text.starts_with(|c: char| c.is_ascii_digit()));
+            next_line += count(block.text.as_bytes(), b'\n');
+        }
+        let joined: String = all.iter().map(|b| b.text.as_str()).collect();
+        assert_eq!(joined.as_bytes(), content);
+        assert_eq!(all.last().unwrap().end, content.len() as u64);
+    }
+
+    #[test]
+    fn ends_and_starts_of_files() {
+        assert!(blocks(b"", DOUBLED).unwrap().is_empty());
+        assert_eq!(blocks(b"a", None).unwrap()[0].text, "a");
+        assert_eq!(
+            blocks(b"\xef\xbb\xbfa,b\n", DOUBLED).unwrap()[0].text,
+            "a,b\n"
+        );
+        assert_eq!(blocks(b"\"x\\\"y\nz\"\nb\n", BACKSLASH).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn open_quotes_and_bad_bytes_are_located() {
+        let open = blocks(b"a,b\nc,\"d\ne,f\n", DOUBLED).err().unwrap();
+        assert!(
+            open.message().contains("f.csv, line 2: unterminated"),
+            "{open}"
+        );
+        let escaped = blocks(b"\"a\\\"b\nc\n", BACKSLASH).err().unwrap();
+        assert!(
+            escaped.message().contains("line 1: unterminated"),
+            "{escaped}"
+        );
+        let bad = blocks(b"a\nb\nc\xff\n", DOUBLED).err().unwrap();
+        assert!(
+            bad.message().contains("line 3: invalid byte sequence"),
+            "{bad}"
+        );
+        assert_eq!(bad.sqlstate(), SqlState::CHARACTER_NOT_IN_REPERTOIRE);
+    }
+}

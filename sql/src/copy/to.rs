@@ -1,0 +1,195 @@
+//! COPY … TO a file. The rows go into a temporary file beside the target, which is renamed over it
+//! once everything is on the device: a reader never sees half a file, and an error leaves the old
+//! file as it was.
+
+use super::options::{Format, Options};
+use super::source::blocking;
+use super::write::{CsvWriter, JsonWriter, ParquetFileWriter, RowWriter};
+use crate::context::{Progress, StatementContext};
+use crate::error::convert;
+use crate::names;
+use datafusion::sql::sqlparser::ast;
+use futures::TryStreamExt;
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use strandline_base::{Error, Result, SqlState};
+
+/// Bytes gathered before they are written.
+const BUFFER_BYTES: usize = 1 << 18;
+/// Makes the names of temporary files differ within a process.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// Writes the rows of a table or query to the file at `path`; the number of rows.
+pub(super) async fn unload(
+    context: &StatementContext,
+    source: &ast::CopySource,
+    path: &Path,
+    options: Options,
+) -> Result<u64> {
+    let query = match source {
+        ast::CopySource::Query(query) => query.as_ref().clone(),
+        ast::CopySource::Table {
+            table_name,
+            columns,
+        } => {
+            context.resolve_table(table_name)?;
+            of_table(table_name, columns)
+        }
+    };
+    let plan = Box::pin(context.plan_query(&query)).await?;
+    let (schema, mut rows) = context.run(plan).await?;
+    let file = TemporaryFile::beside(path)?;
+    let buffered = BufWriter::with_capacity(BUFFER_BYTES, file);
+    let mut writer: Box<dyn RowWriter> = match options.format {
+        Format::Csv => Box::new(CsvWriter::start(buffered, &schema, options.csv)?),
+        Format::Json => Box::new(JsonWriter::new(buffered, &schema)),
+        Format::Parquet => Box::new(ParquetFileWriter::start(buffered, &schema)?),
+    };
+    let mut count = 0;
+    while let Some(batch) = rows.try_next().await.map_err(convert)? {
+        count += batch.num_rows() as u64;
+        writer = blocking(move || {
+            writer.write(&batch)?;
+            Ok(writer)
+        })
+        .await
+        .map_err(convert)?;
+        if let Some(report) = &context.progress {
+            report(Progress {
+                rows: count,
+                bytes: 0,
+                total_bytes: None,
+            });
+        }
+    }
+    blocking(move || writer.finish()?.publish())
+        .await
+        .map_err(convert)?;
+    Ok(count)
+}
+
+/// `SELECT columns FROM table`.
+fn of_table(name: &ast::ObjectName, columns: &[ast::Ident]) -> ast::Query {
+    let items = if columns.is_empty() {
+        vec![ast::SelectItem::Wildcard(
+            ast::WildcardAdditionalOptions::default(),
+        )]
+    } else {
+        columns
+            .iter()
+            .map(|c| ast::SelectItem::UnnamedExpr(ast::Expr::Identifier(c.clone())))
+            .collect()
+    };
+    crate::dml::select_from(name, items)
+}
+
+/// A file that becomes another when it is whole, and vanishes otherwise.
+pub(super) struct TemporaryFile {
+    file: File,
+    path: PathBuf,
+    target: PathBuf,
+    published: bool,
+}
+
+impl TemporaryFile {
+    /// A new file in the directory of `target`.
+    pub fn beside(target: &Path) -> Result<Self> {
+        if target.is_dir() {
+            return Err(Error::invalid(
+                SqlState::WRONG_OBJECT_TYPE,
+                format!("\"{}\" is a directory", target.display()),
+            ));
+        }
+        let name = target.file_name().ok_or_else(|| {
+            Error::invalid(
+                SqlState::INVALID_PARAMETER_VALUE,
+                format!("\"{}\" is not the name of a file", target.display()),
+            )
+        })?;
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let own = format!(
+            ".{}.{}-{number}.tmp",
+            name.to_string_lossy(),
+            std::process::id()
+        );
+        let path = target.with_file_name(own);
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&path)
+            .map_err(|e| {
+                Error::io(
+                    format!("could not open file \"{}\" for writing", target.display()),
+                    &e,
+                )
+            })?;
+        Ok(Self {
+            file,
+            path,
+            target: target.to_path_buf(),
+            published: false,
+        })
+    }
+
+    /// Makes the content durable and gives it its name.
+    pub fn publish(mut self) -> Result<()> {
+        let failed = |e: &std::io::Error| {
+            Error::io(
+                format!("could not write file \"{}\"", self.target.display()),
+                e,
+            )
+        };
+        self.file.sync_all().map_err(|e| failed(&e))?;
+        std::fs::rename(&self.path, &self.target).map_err(|e| failed(&e))?;
+        self.published = true;
+        Ok(())
+    }
+
+    /// The name of the file that this will be.
+    pub fn target(&self) -> &Path {
+        &self.target
+    }
+}
+
+impl Write for TemporaryFile {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        if !self.published {
+            // Nothing more can be done about a file that cannot be removed.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// The positions of the columns in `wanted` (42703).
+pub(super) fn columns_named(
+    schema: &datafusion::arrow::datatypes::Schema,
+    wanted: &[String],
+) -> Result<Vec<usize>> {
+    wanted
+        .iter()
+        .map(|name| {
+            schema
+                .fields()
+                .iter()
+                .position(|f| f.name() == name)
+                .ok_or_else(|| {
+                    Error::invalid(
+                        SqlState::UNDEFINED_COLUMN,
+                        format!("column {} is not copied", names::quote(name)),
+                    )
+                })
+        })
+        .collect()
+}

@@ -1,0 +1,360 @@
+//! Rows as CSV, JSON lines and Parquet.
+
+use super::options::CsvOptions;
+use super::to::{TemporaryFile, columns_named};
+use crate::error::{convert, from_arrow};
+use crate::semantics::text::ValueWriter;
+use crate::semantics::types;
+use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, StringViewBuilder};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::parquet::arrow::ArrowWriter;
+use datafusion::parquet::basic::Compression;
+use datafusion::parquet::file::properties::WriterProperties;
+use std::io::{BufWriter, Write};
+use std::sync::Arc;
+use strandline_base::{Error, Result, SqlType};
+
+/// Bytes of text gathered before they go to the file.
+const TEXT_BYTES: usize = 1 << 16;
+
+/// The file behind a writer.
+pub(super) type Output = BufWriter<TemporaryFile>;
+
+/// Takes rows and ends as a whole file.
+pub(super) trait RowWriter: Send {
+    /// Writes rows.
+    fn write(&mut self, batch: &RecordBatch) -> Result<()>;
+    /// No more rows come: the finished file, not yet under its name.
+    fn finish(self: Box<Self>) -> Result<TemporaryFile>;
+}
+
+fn failed(output: &Output, error: &std::io::Error) -> Error {
+    Error::io(
+        format!(
+            "could not write file \"{}\"",
+            output.get_ref().target().display()
+        ),
+        error,
+    )
+}
+
+fn into_file(output: Output) -> Result<TemporaryFile> {
+    output.into_inner().map_err(|e| {
+        let error = Error::io("could not write the file", e.error());
+        drop(e);
+        error
+    })
+}
+
+/// The words for false and true.
+const BOOLEANS: [&str; 2] = ["f", "t"];
+
+/// Appends the text of a value that is not NULL.
+fn write_text(out: &mut String, writer: &ValueWriter<'_>, row: usize) -> Result<()> {
+    writer
+        .write(out, row, BOOLEANS)
+        .map_err(|_| Error::internal("a value could not be written as text"))
+}
+
+fn value_writers(batch: &RecordBatch) -> Result<Vec<ValueWriter<'_>>> {
+    batch
+        .columns()
+        .iter()
+        .map(|array| ValueWriter::new(array).map_err(convert))
+        .collect()
+}
+
+/// Writes CSV as PostgreSQL does.
+pub(super) struct CsvWriter {
+    output: Output,
+    always_quoted: Vec<bool>,
+    options: CsvOptions,
+    text: String,
+    field: String,
+}
+
+impl CsvWriter {
+    /// Writes the header, if there is to be one.
+    pub fn start(output: Output, schema: &SchemaRef, options: CsvOptions) -> Result<Self> {
+        let mut always_quoted = vec![false; schema.fields().len()];
+        for position in columns_named(schema, &options.force_quote)? {
+            always_quoted[position] = true;
+        }
+        let mut writer = Self {
+            output,
+            always_quoted,
+            options,
+            text: String::new(),
+            field: String::new(),
+        };
+        if writer.options.header {
+            for (i, field) in schema.fields().iter().enumerate() {
+                writer.separate(i);
+                writer.field = field.name().clone();
+                writer.push_field(false);
+            }
+            writer.text.push('\n');
+        }
+        Ok(writer)
+    }
+
+    fn separate(&mut self, column: usize) {
+        if column > 0 {
+            self.text.push(self.options.delimiter as char);
+        }
+    }
+
+    /// Appends `self.field`, quoted if it must be.
+    fn push_field(&mut self, always_quoted: bool) {
+        let (quote, escape) = (self.options.quote, self.options.escape);
+        let special = |b: u8| b == self.options.delimiter || b == quote || b == b'\n' || b == b'\r';
+        let plain = !always_quoted
+            && self.field != self.options.null
+            && !self.field.bytes().any(special)
+            && self.field != "\\.";
+        if plain {
+            self.text.push_str(&self.field);
+            return;
+        }
+        self.text.push(quote as char);
+        for c in self.field.chars() {
+            if c == quote as char || c == escape as char {
+                self.text.push(escape as char);
+            }
+            self.text.push(c);
+        }
+        self.text.push(quote as char);
+    }
+
+    fn flush_text(&mut self) -> Result<()> {
+        self.output
+            .write_all(self.text.as_bytes())
+            .map_err(|e| failed(&self.output, &e))?;
+        self.text.clear();
+        Ok(())
+    }
+}
+
+impl RowWriter for CsvWriter {
+    fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        let writers = value_writers(batch)?;
+        for row in 0..batch.num_rows() {
+            for (i, array) in batch.columns().iter().enumerate() {
+                self.separate(i);
+                if array.is_null(row) {
+                    self.text.push_str(&self.options.null);
+                    continue;
+                }
+                self.field.clear();
+                write_text(&mut self.field, &writers[i], row)?;
+                self.push_field(self.always_quoted[i]);
+            }
+            self.text.push('\n');
+            if self.text.len() >= TEXT_BYTES {
+                self.flush_text()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<TemporaryFile> {
+        self.flush_text()?;
+        into_file(self.output)
+    }
+}
+
+/// Writes one JSON object per row.
+pub(super) struct JsonWriter {
+    output: Output,
+    /// `"name":`
+    keys: Vec<String>,
+    /// `None`: a type that no table stores
+    columns: Vec<Option<SqlType>>,
+    text: String,
+    value: String,
+}
+
+impl JsonWriter {
+    /// A writer of rows of `schema`.
+    pub fn new(output: Output, schema: &SchemaRef) -> Self {
+        let keys = schema
+            .fields()
+            .iter()
+            .map(|f| format!("{}:", quoted(f.name())))
+            .collect();
+        let columns = schema
+            .fields()
+            .iter()
+            .map(|f| types::sql_type_of(f))
+            .collect();
+        Self {
+            output,
+            keys,
+            columns,
+            text: String::new(),
+            value: String::new(),
+        }
+    }
+
+    /// Appends `self.value`, a value of the column at `column`.
+    fn push_value(&mut self, column: usize) {
+        let value = &self.value;
+        match self.columns[column] {
+            Some(SqlType::Boolean) => {
+                self.text
+                    .push_str(if value == "t" { "true" } else { "false" });
+            }
+            Some(
+                SqlType::SmallInt | SqlType::Integer | SqlType::BigInt | SqlType::Numeric { .. },
+            ) => {
+                self.text.push_str(value);
+            }
+            Some(SqlType::Real | SqlType::Double) if !value.ends_with(['N', 'y']) => {
+                self.text.push_str(value);
+            }
+            Some(SqlType::Json) => self.text.push_str(value),
+            Some(SqlType::Timestamp) => self.text.push_str(&quoted(&value.replacen(' ', "T", 1))),
+            Some(SqlType::TimestampTz) => self.text.push_str(&quoted(&iso_with_zone(value))),
+            _ => self.text.push_str(&quoted(value)),
+        }
+    }
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// `2024-01-31 12:00:00+02` as ISO 8601, whose offsets have minutes.
+fn iso_with_zone(text: &str) -> String {
+    let iso = text.replacen(' ', "T", 1);
+    let offset = iso.rfind(['+', '-']).map_or(0, |at| iso.len() - at);
+    if offset == 3 { iso + ":00" } else { iso }
+}
+
+impl RowWriter for JsonWriter {
+    fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        let writers = value_writers(batch)?;
+        for row in 0..batch.num_rows() {
+            self.text.push('{');
+            for (i, array) in batch.columns().iter().enumerate() {
+                if i > 0 {
+                    self.text.push(',');
+                }
+                self.text.push_str(&self.keys[i]);
+                if array.is_null(row) {
+                    self.text.push_str("null");
+                    continue;
+                }
+                self.value.clear();
+                write_text(&mut self.value, &writers[i], row)?;
+                self.push_value(i);
+            }
+            self.text.push_str("}\n");
+            if self.text.len() >= TEXT_BYTES {
+                self.output
+                    .write_all(self.text.as_bytes())
+                    .map_err(|e| failed(&self.output, &e))?;
+                self.text.clear();
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<TemporaryFile> {
+        self.output
+            .write_all(self.text.as_bytes())
+            .map_err(|e| failed(&self.output, &e))?;
+        into_file(self.output)
+    }
+}
+
+/// Writes Parquet. Intervals, which Parquet's Arrow writer does not know, are written as text.
+pub(super) struct ParquetFileWriter {
+    writer: ArrowWriter<Output>,
+    schema: SchemaRef,
+    as_text: Vec<bool>,
+}
+
+impl ParquetFileWriter {
+    /// A writer of rows of `schema`.
+    pub fn start(output: Output, schema: &SchemaRef) -> Result<Self> {
+        let as_text: Vec<bool> = schema
+            .fields()
+            .iter()
+            .map(|f| matches!(f.data_type(), DataType::Interval(_)))
+            .collect();
+        let fields: Vec<Field> = schema
+            .fields()
+            .iter()
+            .zip(&as_text)
+            .map(|(f, as_text)| {
+                let data_type = if *as_text {
+                    DataType::Utf8View
+                } else {
+                    f.data_type().clone()
+                };
+                Field::new(f.name(), data_type, f.is_nullable())
+            })
+            .collect();
+        let schema = Arc::new(Schema::new(fields));
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::SNAPPY)
+            .set_created_by("strandline".to_string())
+            .build();
+        let writer = ArrowWriter::try_new(output, schema.clone(), Some(properties))
+            .map_err(|e| parquet_failed(&e))?;
+        Ok(Self {
+            writer,
+            schema,
+            as_text,
+        })
+    }
+}
+
+/// The texts of an array's values.
+fn texts_of(array: &ArrayRef) -> Result<ArrayRef> {
+    let writer = ValueWriter::new(array).map_err(convert)?;
+    let mut texts = StringViewBuilder::with_capacity(array.len());
+    let mut text = String::new();
+    for row in 0..array.len() {
+        if array.is_null(row) {
+            texts.append_null();
+        } else {
+            text.clear();
+            write_text(&mut text, &writer, row)?;
+            texts.append_value(&text);
+        }
+    }
+    Ok(Arc::new(texts.finish()))
+}
+
+fn parquet_failed(error: &datafusion::parquet::errors::ParquetError) -> Error {
+    crate::error::convert(datafusion::error::DataFusionError::External(Box::new(
+        std::io::Error::other(error.to_string()),
+    )))
+}
+
+impl RowWriter for ParquetFileWriter {
+    fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        let columns = batch
+            .columns()
+            .iter()
+            .zip(&self.as_text)
+            .map(|(array, as_text)| {
+                if *as_text {
+                    texts_of(array)
+                } else {
+                    Ok(array.clone())
+                }
+            })
+            .collect::<Result<Vec<ArrayRef>>>()?;
+        let batch =
+            RecordBatch::try_new(self.schema.clone(), columns).map_err(|e| from_arrow(&e))?;
+        self.writer.write(&batch).map_err(|e| parquet_failed(&e))
+    }
+
+    fn finish(self: Box<Self>) -> Result<TemporaryFile> {
+        let output = self.writer.into_inner().map_err(|e| parquet_failed(&e))?;
+        into_file(output)
+    }
+}

@@ -1,0 +1,190 @@
+//! DEFAULT and identity values of columns as plan expressions.
+
+use super::assignment::{assign, null};
+use super::query::plan_scalars;
+use super::target::Target;
+use crate::context::StatementContext;
+use crate::error::wrap;
+use datafusion::arrow::array::{ArrayRef, Int16Array, Int32Array, Int64Array};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::DFSchema;
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use strandline_base::{ColumnId, Error, Result, SqlState, SqlType};
+use strandline_engine::Statement;
+use strandline_engine::catalog::{ColumnDef, TableDef};
+use strandline_table::types::arrow_type;
+
+/// What DEFAULT means for each column in `positions`: the next identity value, the DEFAULT
+/// expression, or NULL.
+pub(super) async fn plan(
+    context: &StatementContext,
+    target: &Target,
+    positions: &[usize],
+) -> Result<Vec<Expr>> {
+    let table = &target.table;
+    let mut written = context.defaults(table)?;
+    let needed: Vec<usize> = positions
+        .iter()
+        .copied()
+        .filter(|p| table.columns[*p].identity.is_none() && written[*p].is_some())
+        .collect();
+    let parsed = needed.iter().filter_map(|p| written[*p].take()).collect();
+    let planned = plan_scalars(context, parsed, "DEFAULT").await?;
+    let mut by_position: Vec<Option<Expr>> = vec![None; table.columns.len()];
+    for (position, expr) in needed.into_iter().zip(planned) {
+        let column = &table.columns[position];
+        by_position[position] = Some(assign(expr, &DFSchema::empty(), column)?);
+    }
+    positions
+        .iter()
+        .map(|p| {
+            let column = &table.columns[*p];
+            match (&column.identity, by_position[*p].clone()) {
+                (Some(_), _) => Ok(next_identity(context, table, column)),
+                (None, Some(expr)) => Ok(expr),
+                (None, None) => null(column.sql_type),
+            }
+        })
+        .collect()
+}
+
+/// 428C9 for INSERT.
+pub(super) fn generated_always(column: &ColumnDef) -> Error {
+    Error::invalid(
+        SqlState::GENERATED_ALWAYS,
+        format!(
+            "cannot insert a non-DEFAULT value into column \"{}\"",
+            column.name
+        ),
+    )
+    .with_detail(format!(
+        "Column \"{}\" is an identity column defined as GENERATED ALWAYS.",
+        column.name
+    ))
+    .with_hint("Use OVERRIDING SYSTEM VALUE to override.")
+}
+
+/// 428C9 for UPDATE.
+pub(super) fn only_default(column: &ColumnDef) -> Error {
+    Error::invalid(
+        SqlState::GENERATED_ALWAYS,
+        format!("column \"{}\" can only be updated to DEFAULT", column.name),
+    )
+    .with_detail(format!(
+        "Column \"{}\" is an identity column defined as GENERATED ALWAYS.",
+        column.name
+    ))
+}
+
+fn next_identity(context: &StatementContext, table: &Arc<TableDef>, column: &ColumnDef) -> Expr {
+    let function = ScalarUDF::from(NextIdentity {
+        statement: context.statement.clone(),
+        table: table.clone(),
+        column: column.id,
+        sql_type: column.sql_type,
+        signature: Signature::nullary(Volatility::Volatile),
+    });
+    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(function), Vec::new()))
+}
+
+/// A fresh identity value per row.
+struct NextIdentity {
+    statement: Arc<Statement>,
+    table: Arc<TableDef>,
+    column: ColumnId,
+    sql_type: SqlType,
+    signature: Signature,
+}
+
+impl NextIdentity {
+    fn values(&self, rows: usize) -> Result<ArrayRef> {
+        let db = self.statement.transaction().db();
+        let values = (0..rows)
+            .map(|_| db.next_identity(&self.table, self.column))
+            .collect::<Result<Vec<i64>>>()?;
+        let name = self
+            .table
+            .column_by_id(self.column)
+            .map_or("", |c| c.name.as_str());
+        let exhausted = || {
+            Error::invalid(
+                SqlState("2200H"),
+                format!(
+                    "the identity values of column \"{name}\" have passed the largest {}",
+                    self.sql_type
+                ),
+            )
+            .with_hint("Change the column to bigint.")
+        };
+        Ok(match self.sql_type {
+            SqlType::SmallInt => {
+                let narrow = values
+                    .iter()
+                    .map(|v| i16::try_from(*v))
+                    .collect::<Result<Vec<_>, _>>();
+                Arc::new(Int16Array::from(narrow.map_err(|_| exhausted())?))
+            }
+            SqlType::Integer => {
+                let narrow = values
+                    .iter()
+                    .map(|v| i32::try_from(*v))
+                    .collect::<Result<Vec<_>, _>>();
+                Arc::new(Int32Array::from(narrow.map_err(|_| exhausted())?))
+            }
+            SqlType::BigInt => Arc::new(Int64Array::from(values)),
+            other => {
+                return Err(Error::internal(format!(
+                    "identity column \"{name}\" has type {other}"
+                )));
+            }
+        })
+    }
+}
+
+impl std::fmt::Debug for NextIdentity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "NextIdentity({}, {:?})", self.table.name, self.column)
+    }
+}
+
+impl PartialEq for NextIdentity {
+    fn eq(&self, other: &Self) -> bool {
+        self.table.id == other.table.id && self.column == other.column
+    }
+}
+
+impl Eq for NextIdentity {}
+
+impl Hash for NextIdentity {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.table.id, self.column).hash(state);
+    }
+}
+
+impl ScalarUDFImpl for NextIdentity {
+    fn name(&self) -> &str {
+        "next_identity"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _args: &[DataType]) -> datafusion::error::Result<DataType> {
+        Ok(arrow_type(self.sql_type))
+    }
+
+    fn invoke_with_args(
+        &self,
+        args: ScalarFunctionArgs,
+    ) -> datafusion::error::Result<ColumnarValue> {
+        self.values(args.number_rows)
+            .map(ColumnarValue::Array)
+            .map_err(wrap)
+    }
+}

@@ -1,0 +1,245 @@
+//! The physical node that applies a DML statement; see [`super::node`].
+//!
+//! One partition in, one out: the rows of a statement are applied in one order. A writer may have
+//! to wait for another transaction, so the runtime is told that its thread blocks; the work stays
+//! on this thread, so that a cancelled statement leaves nothing running behind. The node asks for its input in the order in which the input happens to be sorted, so that
+//! `INSERT … SELECT … ORDER BY` inserts in that order.
+
+use super::apply::Applier;
+use super::node::Tally;
+use crate::error::wrap;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, internal_err};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{Distribution, EquivalenceProperties, OrderingRequirements};
+use datafusion::physical_plan::execution_plan::{
+    CardinalityEffect, ChildrenPropertiesMode, EvaluationType, ReplaceChildrenOptions,
+};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
+    InputDistributionRequirements, Partitioning, PhysicalExpr, PlanProperties,
+};
+use futures::{StreamExt, TryStreamExt};
+use parking_lot::Mutex;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tokio::runtime::{Handle, RuntimeFlavor};
+
+/// Applies its input; passes on the rows that were changed.
+pub(super) struct DmlExec {
+    explain: String,
+    input: Arc<dyn ExecutionPlan>,
+    /// taken by the one execution
+    applier: Arc<Mutex<Option<Applier>>>,
+    tally: Arc<Tally>,
+    ordering: Option<OrderingRequirements>,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl DmlExec {
+    /// The node over `input`; `explain` is what EXPLAIN shows.
+    pub fn new(
+        explain: String,
+        input: Arc<dyn ExecutionPlan>,
+        applier: Applier,
+        tally: Arc<Tally>,
+    ) -> Self {
+        let ordering = input
+            .output_ordering()
+            .cloned()
+            .map(OrderingRequirements::from);
+        Self::over(
+            explain,
+            input,
+            Arc::new(Mutex::new(Some(applier))),
+            tally,
+            ordering,
+        )
+    }
+
+    fn over(
+        explain: String,
+        input: Arc<dyn ExecutionPlan>,
+        applier: Arc<Mutex<Option<Applier>>>,
+        tally: Arc<Tally>,
+        ordering: Option<OrderingRequirements>,
+    ) -> Self {
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(input.schema()),
+            Partitioning::UnknownPartitioning(1),
+            input.pipeline_behavior(),
+            input.boundedness(),
+        )
+        .with_evaluation_type(EvaluationType::Lazy);
+        Self {
+            explain,
+            input,
+            applier,
+            tally,
+            ordering,
+            properties: Arc::new(properties),
+            metrics: ExecutionPlanMetricsSet::new(),
+        }
+    }
+}
+
+impl fmt::Debug for DmlExec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DmlExec({})", self.explain)
+    }
+}
+
+impl DisplayAs for DmlExec {
+    fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match t {
+            DisplayFormatType::Default | DisplayFormatType::Verbose => {
+                write!(f, "DmlExec: {}", self.explain)
+            }
+            DisplayFormatType::TreeRender => write!(f, "{}", self.explain),
+        }
+    }
+}
+
+impl ExecutionPlan for DmlExec {
+    fn name(&self) -> &str {
+        "DmlExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
+        InputDistributionRequirements::new(vec![Distribution::SinglePartition])
+    }
+
+    fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
+        vec![self.ordering.clone()]
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn cardinality_effect(&self) -> CardinalityEffect {
+        CardinalityEffect::LowerEqual
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let Ok([input]) = <[Arc<dyn ExecutionPlan>; 1]>::try_from(children) else {
+            return internal_err!("a DML node has one input");
+        };
+        Ok(Arc::new(Self::over(
+            self.explain.clone(),
+            input,
+            self.applier.clone(),
+            self.tally.clone(),
+            self.ordering.clone(),
+        )))
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(
+            children,
+            ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute),
+        )
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        if partition != 0 || self.input.output_partitioning().partition_count() != 1 {
+            return internal_err!("a DML node runs in one partition");
+        }
+        let Some(applier) = self.applier.lock().take() else {
+            return internal_err!("a DML statement cannot be applied twice");
+        };
+        let input = self.input.execute(0, context)?;
+        let metrics = BaselineMetrics::new(&self.metrics, partition);
+        let run = Run {
+            input,
+            applier,
+            tally: self.tally.clone(),
+            metrics,
+        };
+        let stream = futures::stream::try_unfold(run, |mut run| async move {
+            Ok(run.next().await?.map(|batch| (batch, run)))
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            self.input.schema(),
+            stream.boxed(),
+        )))
+    }
+}
+
+/// One execution.
+struct Run {
+    input: SendableRecordBatchStream,
+    applier: Applier,
+    tally: Arc<Tally>,
+    metrics: BaselineMetrics,
+}
+
+impl Run {
+    /// The next batch of changed rows.
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        while let Some(batch) = self.input.try_next().await? {
+            let _timer = self.metrics.elapsed_compute().timer();
+            let changed = in_place(|| self.applier.apply(&batch))?;
+            if changed.num_rows() > 0 {
+                self.tally
+                    .rows
+                    .fetch_add(changed.num_rows() as u64, Ordering::Relaxed);
+                self.metrics.record_output(changed.num_rows());
+                return Ok(Some(changed));
+            }
+        }
+        if !self.tally.complete.load(Ordering::Acquire) {
+            in_place(|| self.applier.finish())?;
+            self.tally.complete.store(true, Ordering::Release);
+        }
+        Ok(None)
+    }
+}
+
+/// Runs `work`, which may wait, on this thread.
+pub(super) fn in_place<T>(work: impl FnOnce() -> strandline_base::Result<T>) -> Result<T> {
+    match Handle::try_current().map(|handle| handle.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
+    }
+    .map_err(wrap)
+}

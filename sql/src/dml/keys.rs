@@ -1,0 +1,100 @@
+//! The keys that an INSERT … ON CONFLICT has inserted itself. The engine shows a statement the rows
+//! that were there before it; a second proposed row with the key of a first one is found here.
+
+use super::node::Operation;
+use datafusion::arrow::array::{Array, ArrayRef, RecordBatch};
+use datafusion::arrow::row::{OwnedRow, RowConverter, SortField};
+use std::collections::HashSet;
+use strandline_base::{Error, Result};
+use strandline_table::types::arrow_type;
+
+/// Per arbiter key the keys inserted so far.
+pub(super) struct InsertedKeys {
+    arbiters: Vec<Arbiter>,
+}
+
+struct Arbiter {
+    /// positions of the key's columns in the table
+    columns: Vec<usize>,
+    converter: Option<RowConverter>,
+    seen: HashSet<OwnedRow>,
+}
+
+impl InsertedKeys {
+    /// Nothing inserted yet.
+    pub fn new(operation: &Operation) -> Self {
+        let arbiters = operation
+            .arbiters
+            .iter()
+            .map(|key| {
+                let ids = &operation.table.keys[*key].columns;
+                let columns = ids
+                    .iter()
+                    .filter_map(|id| operation.table.position(*id))
+                    .collect();
+                Arbiter {
+                    columns,
+                    converter: None,
+                    seen: HashSet::new(),
+                }
+            })
+            .collect();
+        Self { arbiters }
+    }
+
+    /// Remembers the keys of the rows that are inserts; those whose key was there already. A NULL
+    /// in a key never repeats.
+    pub fn repeated(
+        &mut self,
+        operation: &Operation,
+        batch: &RecordBatch,
+        inserts: &[bool],
+    ) -> Result<Vec<usize>> {
+        let mut repeated = vec![false; inserts.len()];
+        for arbiter in &mut self.arbiters {
+            let arrays = arbiter
+                .columns
+                .iter()
+                .map(|position| {
+                    let index = operation.layout.columns[*position]
+                        .ok_or_else(|| Error::internal("a key column was not computed"))?;
+                    Ok(batch.column(index).clone())
+                })
+                .collect::<Result<Vec<ArrayRef>>>()?;
+            arbiter.mark(operation, &arrays, inserts, &mut repeated)?;
+        }
+        Ok((0..inserts.len()).filter(|row| repeated[*row]).collect())
+    }
+}
+
+impl Arbiter {
+    fn mark(
+        &mut self,
+        operation: &Operation,
+        arrays: &[ArrayRef],
+        inserts: &[bool],
+        repeated: &mut [bool],
+    ) -> Result<()> {
+        let bad = |e| crate::error::from_arrow(&e);
+        let converter = match &mut self.converter {
+            Some(converter) => converter,
+            unset => {
+                let fields = self
+                    .columns
+                    .iter()
+                    .map(|p| SortField::new(arrow_type(operation.table.columns[*p].sql_type)))
+                    .collect();
+                unset.insert(RowConverter::new(fields).map_err(bad)?)
+            }
+        };
+        let keys = converter.convert_columns(arrays).map_err(bad)?;
+        for (row, is_insert) in inserts.iter().enumerate() {
+            let has_null = arrays.iter().any(|a| a.is_null(row));
+            if *is_insert && !repeated[row] && !has_null && !self.seen.insert(keys.row(row).owned())
+            {
+                repeated[row] = true;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,42 @@
+//! From logical to physical plans: DataFusion's planner plus the nodes of our own.
+
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::common::Result;
+use datafusion::execution::context::QueryPlanner as DataFusionPlanner;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
+use std::fmt;
+use std::sync::Arc;
+
+/// Plans DataFusion's nodes and ours.
+pub(crate) struct QueryPlanner {
+    planner: DefaultPhysicalPlanner,
+}
+
+impl QueryPlanner {
+    /// A planner whose own nodes are those of `own`.
+    pub fn new(own: Arc<dyn ExtensionPlanner + Send + Sync>) -> Self {
+        Self {
+            planner: DefaultPhysicalPlanner::with_extension_planners(vec![own]),
+        }
+    }
+}
+
+impl fmt::Debug for QueryPlanner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("QueryPlanner")
+    }
+}
+
+#[async_trait]
+impl DataFusionPlanner for QueryPlanner {
+    async fn create_physical_plan(
+        &self,
+        plan: &LogicalPlan,
+        session: &dyn Session,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.planner.create_physical_plan(plan, session).await
+    }
+}
