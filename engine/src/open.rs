@@ -25,7 +25,7 @@ use strandline_device::Device;
 use strandline_storage::cache::Cache;
 use strandline_storage::manifest::Manifest;
 use strandline_storage::wal::{Lsn, Wal, WalSettings};
-use strandline_table::data_file::{DataFile, data_file_id};
+use strandline_table::data_file::{DataFile, DataFiles, data_file_id};
 use strandline_table::lineage::Shared;
 use strandline_table::schema::StorageSchema;
 use strandline_table::update_run::{Run, RunRecord, RunRecordKind, run_file_id, run_file_name};
@@ -94,6 +94,7 @@ fn database_id(now: CommitTs, device: &dyn Device) -> u128 {
 fn shared(options: &DbOptions, last: CommitTs, next_file: u64) -> Shared {
     Shared {
         device: options.device.clone(),
+        files: DataFiles::new(options.device.clone()),
         cache: Cache::new(options.settings.cache_bytes()),
         txns: TxnManager::new(options.clock.clone(), last),
         page_bytes: Arc::default(),
@@ -257,10 +258,10 @@ impl Recovery {
     }
 
     fn file(&mut self, id: u64) -> Arc<DataFile> {
-        let device = &self.shared.device;
+        let files = &self.shared.files;
         self.files
             .entry(id)
-            .or_insert_with(|| DataFile::existing(device, id))
+            .or_insert_with(|| DataFile::existing(files, id))
             .clone()
     }
 

@@ -1,12 +1,16 @@
 //! Files of chunks and row metadata. A file is written once, synced, and removed when the manifest
 //! no longer names it and the last reader has let go.
 //!
+//! At most 512 of them are open at a time. Lock order: the list of open files → a file's handle
+//! (only to count); opening and closing hold one of the two at a time.
+//!
 //! A chunk or metadata blob is addressed by (file, offset, length); its checksum identity is made
 //! of file number and offset, so that a blob in the wrong place is found.
 
 use parking_lot::Mutex;
-use std::sync::Arc;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use strandline_base::bytes::PutBytes;
 use strandline_base::{Error, Result, checksum};
 use strandline_device::{Device, File};
@@ -25,12 +29,59 @@ pub struct Extent {
     pub len: u32,
 }
 
+/// Data files of one database that may be open at the same time: a process may commonly open
+/// 1,024 files, and a large table has more.
+const OPEN_FILES_MAX: usize = 512;
+
+/// The handle of a file that is open, shared with the list of open files.
+type Handle = Arc<Mutex<Option<Arc<dyn File>>>>;
+
+/// The data files of a database: where they are, and which are open. The file opened first is
+/// closed first; whoever needs it again opens it again.
+#[derive(Debug)]
+pub struct DataFiles {
+    device: Arc<dyn Device>,
+    open: Mutex<VecDeque<Weak<Mutex<Option<Arc<dyn File>>>>>>,
+}
+
+impl DataFiles {
+    /// The files on `device`, none open.
+    pub fn new(device: Arc<dyn Device>) -> Arc<Self> {
+        let open = Mutex::default();
+        Arc::new(Self { device, open })
+    }
+
+    /// How many files are open, those not counted that readers hold just now.
+    pub fn open_files(&self) -> usize {
+        let open = self.open.lock();
+        let is_open = |handle: &Handle| handle.lock().is_some();
+        open.iter()
+            .filter_map(Weak::upgrade)
+            .filter(is_open)
+            .count()
+    }
+
+    /// Lists a file that has been opened; the caller does not hold its handle's lock.
+    fn note_open(&self, handle: &Handle) {
+        let mut open = self.open.lock();
+        open.push_back(Arc::downgrade(handle));
+        if open.len() <= OPEN_FILES_MAX {
+            return;
+        }
+        let oldest = open.pop_front().and_then(|oldest| oldest.upgrade());
+        drop(open);
+        if let Some(oldest) = oldest {
+            *oldest.lock() = None;
+        }
+    }
+}
+
 /// One immutable data file, opened on first use.
 #[derive(Debug)]
 pub struct DataFile {
     id: u64,
-    device: Arc<dyn Device>,
-    handle: Mutex<Option<Arc<dyn File>>>,
+    files: Arc<DataFiles>,
+    handle: Handle,
     doomed: AtomicBool,
 }
 
@@ -46,11 +97,11 @@ pub fn data_file_id(name: &str) -> Option<u64> {
 
 impl DataFile {
     /// Names an existing file; it is opened and its header checked on first use.
-    pub fn existing(device: &Arc<dyn Device>, id: u64) -> Arc<Self> {
+    pub fn existing(files: &Arc<DataFiles>, id: u64) -> Arc<Self> {
         Arc::new(Self {
             id,
-            device: device.clone(),
-            handle: Mutex::new(None),
+            files: files.clone(),
+            handle: Handle::default(),
             doomed: AtomicBool::new(false),
         })
     }
@@ -69,7 +120,7 @@ impl DataFile {
     pub fn place(&self, offset: u64) -> String {
         format!(
             "file {}/{}, offset {offset}",
-            self.device.location(),
+            self.files.device.location(),
             data_file_name(self.id)
         )
     }
@@ -84,7 +135,7 @@ impl DataFile {
         if let Some(file) = &*handle {
             return Ok(file.clone());
         }
-        let file = self.device.open(&data_file_name(self.id))?;
+        let file = self.files.device.open(&data_file_name(self.id))?;
         let mut header = [0u8; HEADER_BYTES as usize];
         file.read_exact_at(&mut header, 0)?;
         let (expected, got) = header_sums(&header);
@@ -111,6 +162,8 @@ impl DataFile {
             ));
         }
         *handle = Some(file.clone());
+        drop(handle);
+        self.files.note_open(&self.handle);
         Ok(file)
     }
 
@@ -131,7 +184,7 @@ impl Drop for DataFile {
     fn drop(&mut self) {
         if *self.doomed.get_mut() {
             // A file that cannot be removed now is an orphan, removed at the next open.
-            let _ = self.device.remove(&data_file_name(self.id));
+            let _ = self.files.device.remove(&data_file_name(self.id));
         }
     }
 }
@@ -150,7 +203,7 @@ pub struct DataFileWriter {
 
 impl DataFileWriter {
     /// Starts file `id`, which must not exist.
-    pub fn new(device: &Arc<dyn Device>, id: u64) -> Self {
+    pub fn new(files: &Arc<DataFiles>, id: u64) -> Self {
         let mut bytes = Vec::with_capacity(1 << 16);
         bytes.extend_from_slice(MAGIC);
         bytes.put_u32(VERSION);
@@ -160,7 +213,7 @@ impl DataFileWriter {
         let sum = checksum(&[], &bytes);
         bytes.put_u32(sum);
         Self {
-            file: DataFile::existing(device, id),
+            file: DataFile::existing(files, id),
             bytes,
         }
     }
@@ -193,7 +246,8 @@ impl DataFileWriter {
 
     /// Writes and syncs the file. The caller syncs the directory before it refers to the file.
     pub fn finish(self) -> Result<(Arc<DataFile>, u64)> {
-        let handle = self.file.device.create(&data_file_name(self.file.id))?;
+        let name = data_file_name(self.file.id);
+        let handle = self.file.files.device.create(&name)?;
         let written = handle
             .set_len(self.bytes.len() as u64)
             .and_then(|()| handle.write_all_at(&self.bytes, 0))
@@ -203,6 +257,42 @@ impl DataFileWriter {
             return Err(error);
         }
         *self.file.handle.lock() = Some(handle);
+        self.file.files.note_open(&self.file.handle);
         Ok((self.file, self.bytes.len() as u64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strandline_device::MemoryDevice;
+
+    #[test]
+    fn few_files_are_open_and_closed_ones_are_still_read() {
+        let files = DataFiles::new(Arc::new(MemoryDevice::new()));
+        let written: Vec<_> = (0..OPEN_FILES_MAX as u64 + 100)
+            .map(|id| {
+                let mut writer = DataFileWriter::new(&files, id);
+                let put = |_, out: &mut Vec<u8>| {
+                    out.put_u64(id);
+                    Ok(())
+                };
+                let (extent, ()) = writer.blob(put).expect("blob");
+                (writer.finish().expect("finish").0, extent)
+            })
+            .collect();
+        for _ in 0..2 {
+            for (file, extent) in &written {
+                let bytes = file.read(*extent).expect("read");
+                assert_eq!(bytes, file.id().to_le_bytes());
+                assert!(files.open_files() <= OPEN_FILES_MAX);
+            }
+        }
+        written[3].0.doom();
+        drop(written);
+        assert_eq!(files.open_files(), 0);
+        let left = files.device.list().expect("list");
+        assert_eq!(left.len(), OPEN_FILES_MAX + 99);
+        assert!(!left.contains(&data_file_name(3)));
     }
 }

@@ -13,7 +13,7 @@
 //! the page directory is the range version.
 
 use crate::base::{BaseBody, BaseState, ChunkBase, ChunkColumn, MetaBlob, UniformStart};
-use crate::data_file::{DataFile, Extent};
+use crate::data_file::{DataFile, DataFiles, Extent};
 use crate::insert_range::InsertRange;
 use crate::range::{Range, RangeVersion};
 use crate::record_page::PageBytes;
@@ -33,6 +33,8 @@ use strandline_txn::{StartWord, TxnManager};
 pub struct Shared {
     /// where files are
     pub device: Arc<dyn Device>,
+    /// the chunk files
+    pub files: Arc<DataFiles>,
     /// the cache of decoded frames
     pub cache: Arc<Cache>,
     /// resolves start words

@@ -21,7 +21,7 @@ impl Lineage {
         writer: &Writer,
     ) -> Result<(BasedRange, Arc<DataFile>, Written)> {
         let schema = self.schema();
-        let mut file = DataFileWriter::new(&self.shared.device, self.shared.new_file_id());
+        let mut file = DataFileWriter::new(&self.shared.files, self.shared.new_file_id());
         let mut columns = vec![None; schema.len()];
         for (&id, array) in ids.iter().zip(arrays) {
             let spec = schema.column(id);

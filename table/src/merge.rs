@@ -242,7 +242,7 @@ impl Lineage {
         };
         let columns_max = columns.iter().map(|c| c.0 as usize + 1).max();
         chunks.resize(columns_max.unwrap_or(0).max(chunks.len()), None);
-        let mut writer = DataFileWriter::new(&self.shared.device, self.shared.new_file_id());
+        let mut writer = DataFileWriter::new(&self.shared.files, self.shared.new_file_id());
         for (at, &column) in columns.iter().enumerate() {
             let spec = schema.column(column);
             let array = snapshot.column(at)?.slice(0, rows);
@@ -297,58 +297,61 @@ impl Lineage {
         let mut retire = Vec::new();
         for slot in &mut next.tails {
             let Some(tail) = slot.clone() else { continue };
-            let (prefix, all, count) = self.merged_prefix(&tail, merged.through);
-            tail.merged(count);
-            if all && tail.seal() {
+            let before = tail.pending();
+            let unmerged = unmerged(&tail, merged.through);
+            tail.set_pending(before, unmerged.records);
+            if unmerged.records == 0 && tail.seal() {
                 // Nobody is inside any more: look again, an appender may have come between.
-                if self.merged_prefix(&tail, merged.through).1 {
+                if self::unmerged(&tail, merged.through).records == 0 {
                     *slot = None;
                     continue;
                 }
                 tail.unseal();
             }
-            retire.push((tail, prefix));
+            retire.push((tail, unmerged.first));
         }
         old.base.retire(&merged.base, retire);
         merged.range.publish(&right, next);
     }
+}
 
-    /// The first sequence number that must stay, whether nothing must, and how many updates and
-    /// deletes are merged.
-    fn merged_prefix(&self, tail: &Tail, through: CommitTs) -> (u32, bool, u32) {
-        let mut open_old_values: HashMap<u16, u32> = HashMap::new();
-        let (mut end, mut all, mut count) = (0, true, 0);
-        let pages = tail.pages();
-        'pages: for page in pages.iter() {
-            for i in 0..page.claimed() {
-                let word = page.start(i);
-                let (slot, kind) = page.slot_kind(i);
-                let seq = page.first() + i;
-                match kind {
-                    _ if word == StartWord::ABORTED => {}
-                    RecordKind::OldValue if word != StartWord::UNPUBLISHED => {
-                        open_old_values.entry(slot).or_insert(seq);
-                    }
-                    _ if word != StartWord::UNPUBLISHED
-                        && !word.is_txn()
-                        && word.0 <= through.0 =>
-                    {
-                        open_old_values.remove(&slot);
-                        count += 1;
-                    }
-                    _ => {
-                        all = false;
-                        break 'pages;
-                    }
-                }
-                end = seq + 1;
+/// What a merge leaves in a tail.
+struct Unmerged {
+    /// the first sequence number that must stay
+    first: u32,
+    /// updates and deletes that are not merged, those included whose outcome is open
+    records: u32,
+}
+
+fn unmerged(tail: &Tail, through: CommitTs) -> Unmerged {
+    let mut open_old_values: HashMap<u16, u32> = HashMap::new();
+    let (mut first, mut end, mut records) = (None, 0, 0);
+    let pages = tail.pages();
+    for page in pages.iter() {
+        for i in 0..page.claimed() {
+            let word = page.start(i);
+            let seq = page.first() + i;
+            end = seq + 1;
+            if word == StartWord::ABORTED {
+                continue;
+            }
+            let (slot, kind) = page.slot_kind(i);
+            let is_published = word != StartWord::UNPUBLISHED;
+            if is_published && kind == RecordKind::OldValue {
+                open_old_values.entry(slot).or_insert(seq);
+            } else if is_published && !word.is_txn() && word.0 <= through.0 {
+                open_old_values.remove(&slot);
+            } else {
+                records += 1;
+                first.get_or_insert(seq);
             }
         }
-        // An old value whose update is not merged may still be needed; if nothing else is left in
-        // the tail its update was aborted, and the next writer writes it again.
-        let first_open = open_old_values.values().copied().min().unwrap_or(end);
-        (end.min(first_open), all, count)
     }
+    // An old value whose update is not merged may still be needed; if nothing else is left in the
+    // tail its update was aborted, and the next writer writes it again.
+    let open = open_old_values.values().copied();
+    let first = open.chain(first).min().unwrap_or(end);
+    Unmerged { first, records }
 }
 
 /// Marks rows deleted at or before `horizon` as never there; whether there were any.

@@ -39,7 +39,7 @@ pub struct Tail {
     pages: ArcSwap<TailPages>,
     grow: Mutex<()>,
     appenders: AtomicU32,
-    /// records appended since the last merge, for the merge trigger
+    /// records that are not merged, or more, for the merge trigger
     pending: AtomicU32,
     /// every committed record up to this timestamp is in a run
     persisted_through: AtomicU64,
@@ -78,16 +78,17 @@ impl Tail {
     pub fn pages(&self) -> arc_swap::Guard<Arc<TailPages>> {
         self.pages.load()
     }
-    /// Records appended since the last merge.
+    /// Records that are not merged, or more.
     pub fn pending(&self) -> u32 {
         self.pending.load(Ordering::Relaxed)
     }
-    /// Forgets `merged` pending records after a merge.
-    pub fn merged(&self, merged: u32) {
-        let sub = |p: u32| Some(p.saturating_sub(merged));
+    /// After a merge: `unmerged` records are left of those that were there when `pending` gave
+    /// `before`. Records that came since may be counted twice, never not at all.
+    pub fn set_pending(&self, before: u32, unmerged: u32) {
+        let count = |now: u32| Some(unmerged + (now - before));
         let _ = self
             .pending
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, sub);
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);
     }
     /// Every committed record up to this timestamp is in a run.
     pub fn persisted_through(&self) -> u64 {
