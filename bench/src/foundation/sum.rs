@@ -1,0 +1,70 @@
+//! `SUM` over one bigint column with nothing pending.
+
+use super::{Bench, ROUNDS, cores};
+use crate::Result;
+use crate::ours::Ours;
+use crate::report::{Figure, Goal, config};
+use crate::rounds::{Side, interleave, median, repeat};
+use serde_json::json;
+use std::path::Path;
+
+/// The query; also that of the group `updates`.
+pub const SUM: &str = "SELECT SUM(v) FROM numbers";
+
+/// The table. DuckDB gets no key, which it would not use.
+pub const KEYED: &str = "CREATE TABLE numbers (id bigint PRIMARY KEY, v bigint NOT NULL)";
+const PLAIN: &str = "CREATE TABLE numbers (id bigint NOT NULL, v bigint NOT NULL)";
+
+/// One figure.
+pub fn run(bench: &mut Bench) -> Result<Vec<Figure>> {
+    let file = bench.numbers()?;
+    let ours = load(&bench.fresh("sum.strandline")?, &file, cores())?;
+    let duckdb_path = bench.fresh("sum.duckdb")?;
+    let (peer, settings) = bench.duckdb_name();
+    let seconds = bench.seconds / 3.0;
+    let mut sides: Vec<Side<'_>> = vec![Box::new(|| repeat(seconds, || ours.query(SUM).map(drop)))];
+    if let Some(duckdb) = &mut bench.duckdb {
+        duckdb.call(json!({ "op": "open", "path": duckdb_path, "threads": cores() }))?;
+        duckdb.sql(PLAIN)?;
+        duckdb.sql(&copy(&file))?;
+        duckdb.sql("CHECKPOINT")?;
+        let request = json!({ "op": "repeat", "sql": SUM, "seconds": seconds });
+        sides.push(Box::new(move || {
+            Ok(median(duckdb.numbers(request.clone(), "times")?))
+        }));
+    }
+    let medians = interleave(ROUNDS, sides)?;
+    let config = config([
+        ("rows", json!(bench.sum_rows)),
+        ("threads", json!(cores())),
+        ("rounds", json!(ROUNDS)),
+        ("theirs", json!(settings)),
+    ]);
+    let (case, goal) = (
+        "SUM of a bigint column".to_string(),
+        Some(Goal::AtMost(1.2)),
+    );
+    let theirs = medians.get(1).copied();
+    Ok(vec![Figure {
+        case,
+        unit: "s",
+        ours: medians[0],
+        peer,
+        theirs,
+        goal,
+        config,
+    }])
+}
+
+/// Our database with the table loaded from `file` and merged.
+pub fn load(path: &Path, file: &Path, threads: usize) -> Result<Ours> {
+    let ours = Ours::open(path, threads)?;
+    ours.execute(KEYED)?;
+    ours.execute(&copy(file))?;
+    ours.checkpoint()?;
+    Ok(ours)
+}
+
+fn copy(file: &Path) -> String {
+    format!("COPY numbers FROM '{}' (FORMAT parquet)", file.display())
+}

@@ -1,0 +1,169 @@
+//! Strandline as the suites use it: SQL, the appender and point transactions of its public API.
+
+use crate::Result;
+use datafusion::arrow::array::RecordBatch;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Mutex;
+use strandline::{ColumnId, Connection, Database, ErrorKind, TableHandle, Transaction, Value};
+
+/// An open database with one connection.
+pub struct Ours {
+    database: Database,
+    connection: Mutex<Connection>,
+}
+
+impl Ours {
+    /// Opens or creates a database at `path` whose queries use `threads` threads. Everything else
+    /// is as it comes.
+    pub fn open(path: &Path, threads: usize) -> Result<Self> {
+        let database = Database::builder(path).query_threads(threads).build()?;
+        let connection = Mutex::new(database.connect());
+        Ok(Self {
+            database,
+            connection,
+        })
+    }
+
+    /// Runs one statement.
+    pub fn execute(&self, sql: &str) -> Result<()> {
+        self.connection().execute(sql, ())?;
+        Ok(())
+    }
+
+    /// Runs a query to its end.
+    pub fn query(&self, sql: &str) -> Result<Vec<RecordBatch>> {
+        Ok(self.connection().query(sql, ())?.into_batches())
+    }
+
+    /// A checkpoint after which nothing is pending.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.database.merge_all()?;
+        Ok(())
+    }
+
+    /// Appends `rows` rows of bigints; `fill` gets the row's number and its columns to set.
+    pub fn append_bigints(
+        &self,
+        table: &str,
+        columns: usize,
+        rows: u64,
+        mut fill: impl FnMut(u64, &mut [i64]),
+    ) -> Result<()> {
+        let mut connection = self.connection();
+        let mut appender = connection.appender(table)?;
+        let mut numbers = vec![0; columns];
+        for row in 0..rows {
+            fill(row, &mut numbers);
+            let values: Vec<Value> = numbers.iter().map(|&n| Value::BigInt(n)).collect();
+            appender.append_row(&values)?;
+        }
+        appender.finish()?;
+        Ok(())
+    }
+
+    /// A connection of its own for point transactions on `columns` of `table`.
+    pub fn worker(&self, table: &str, columns: &[&str], durable: bool) -> Result<Worker> {
+        let mut connection = self.database.connect();
+        let durability = if durable { "on" } else { "off" };
+        connection.execute(&format!("SET synchronous_commit = {durability}"), ())?;
+        let table = connection.table(table)?;
+        let columns = columns
+            .iter()
+            .map(|name| Ok(table.column(name)?))
+            .collect::<Result<Vec<_>>>()?;
+        Ok(Worker {
+            connection,
+            table,
+            columns,
+        })
+    }
+
+    fn connection(&self) -> std::sync::MutexGuard<'_, Connection> {
+        self.connection.lock().expect("no statement panics")
+    }
+}
+
+/// A connection that runs point transactions.
+pub struct Worker {
+    connection: Connection,
+    table: TableHandle,
+    columns: Vec<ColumnId>,
+}
+
+impl Worker {
+    /// Runs `work` in a transaction; again if another transaction was in its way.
+    pub fn transaction(
+        &mut self,
+        work: impl Fn(&mut Point<'_, '_>) -> strandline::Result<()>,
+    ) -> Result<()> {
+        loop {
+            let transaction = self.connection.transaction()?;
+            let (table, columns) = (&self.table, self.columns.as_slice());
+            let mut point = Point {
+                transaction,
+                table,
+                columns,
+                row: Vec::new(),
+            };
+            let done = work(&mut point).and_then(|()| point.transaction.commit());
+            match done {
+                Err(error) if error.kind() == ErrorKind::Conflict => {}
+                done => return Ok(done?),
+            }
+        }
+    }
+}
+
+/// A running point transaction on one table.
+pub struct Point<'c, 'w> {
+    transaction: Transaction<'c>,
+    table: &'w TableHandle,
+    columns: &'w [ColumnId],
+    row: Vec<Value>,
+}
+
+impl Point<'_, '_> {
+    /// The worker's columns of the row `key`; empty if there is none.
+    pub fn get(&mut self, key: i64) -> strandline::Result<&[Value]> {
+        self.row.clear();
+        let key = [Value::BigInt(key)];
+        self.transaction
+            .get_into(self.table, &key, self.columns, &mut self.row)?;
+        Ok(&self.row)
+    }
+
+    /// Sets the worker's columns of the row `key`.
+    pub fn update<const N: usize>(&mut self, key: i64, values: [i64; N]) -> strandline::Result<()> {
+        let set: [(ColumnId, Value); N] =
+            std::array::from_fn(|i| (self.columns[i], Value::BigInt(values[i])));
+        let found = self
+            .transaction
+            .update(self.table, &[Value::BigInt(key)], &set)?;
+        assert!(found, "row {key} exists");
+        Ok(())
+    }
+}
+
+/// Whether a thread of this name works on queries: all but the writer of the benchmark and the
+/// engine's maintenance and load threads. The system keeps 15 characters of a name.
+pub fn is_scan_thread(name: &str) -> bool {
+    let others = ["bench-writer", "strandline-maintenance", "strandline-load"];
+    !others
+        .iter()
+        .any(|other| &other[..other.len().min(15)] == name)
+}
+
+/// Bytes of a database's directory, in all and by kind of file (the name up to its number).
+pub fn size_on_disk(path: &Path) -> Result<(u64, BTreeMap<String, u64>)> {
+    let mut by_kind = BTreeMap::new();
+    for entry in std::fs::read_dir(path)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let kind = name.split('-').next().unwrap_or_default().to_string();
+        if entry.file_type()?.is_file() {
+            *by_kind.entry(kind).or_insert(0) += entry.metadata()?.len();
+        }
+    }
+    Ok((by_kind.values().sum(), by_kind))
+}

@@ -1,0 +1,129 @@
+//! Rival engines in processes of their own, asked over pipes.
+//!
+//! One JSON request per line, one JSON answer per line; an answer with `error` is a failure. The
+//! SQLite peer is built here on its first use, so that building the benchmarks does not build it.
+
+use crate::Result;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// A running peer.
+pub struct Peer {
+    process: Child,
+    requests: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+    /// Engine and version.
+    pub name: String,
+    /// How it is configured.
+    pub settings: String,
+}
+
+impl Peer {
+    /// SQLite, compiled now if need be with the profile of this binary.
+    pub fn sqlite() -> Result<Self> {
+        let mut build = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+        build.args(["build", "--quiet", "--package", "strandline-bench-rivals"]);
+        build
+            .arg("--manifest-path")
+            .arg(workspace().join("Cargo.toml"));
+        if !cfg!(debug_assertions) {
+            build.arg("--release");
+        }
+        if !build.status()?.success() {
+            return Err("the SQLite peer does not build (see above)".into());
+        }
+        let binary = std::env::current_exe()?.with_file_name("strandline-bench-rivals");
+        Self::start(&mut Command::new(binary))
+    }
+
+    /// DuckDB in Python.
+    pub fn duckdb() -> Result<Self> {
+        let script = workspace().join("bench/rivals/duckdb_peer.py");
+        Self::start(Command::new("python3").arg(script))
+            .map_err(|error| format!("DuckDB: {error} (pip install duckdb)").into())
+    }
+
+    fn start(command: &mut Command) -> Result<Self> {
+        let mut process = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let requests = process.stdin.take();
+        let answers = process
+            .stdout
+            .take()
+            .ok_or("the peer has no standard output")?;
+        let (name, settings) = (String::new(), String::new());
+        let mut peer = Self {
+            process,
+            requests,
+            answers: BufReader::new(answers),
+            name,
+            settings,
+        };
+        let version = peer.call(json!({ "op": "version" }))?;
+        let text = |key: &str| version[key].as_str().unwrap_or_default().to_string();
+        (peer.name, peer.settings) = (text("version"), text("settings"));
+        Ok(peer)
+    }
+
+    /// Sends one request and waits for its answer.
+    pub fn call(&mut self, request: Value) -> Result<Value> {
+        let requests = self.requests.as_mut().ok_or("the peer was told to stop")?;
+        writeln!(requests, "{request}")?;
+        requests.flush()?;
+        let mut line = String::new();
+        if self.answers.read_line(&mut line)? == 0 {
+            return Err(format!("the peer ended at {request}").into());
+        }
+        let answer: Value = serde_json::from_str(&line)?;
+        match answer.get("error").and_then(Value::as_str) {
+            Some(error) => Err(format!("{}: {error}", self.name).into()),
+            None => Ok(answer),
+        }
+    }
+
+    /// A number in the answer to `request`.
+    pub fn number(&mut self, request: Value, key: &str) -> Result<f64> {
+        let answer = self.call(request)?;
+        Ok(answer[key]
+            .as_f64()
+            .ok_or_else(|| format!("no number `{key}` in {answer}"))?)
+    }
+
+    /// Every number of the list `key` in the answer to `request`.
+    pub fn numbers(&mut self, request: Value, key: &str) -> Result<Vec<f64>> {
+        let answer = self.call(request)?;
+        let list = answer[key]
+            .as_array()
+            .ok_or_else(|| format!("no list `{key}` in {answer}"))?;
+        Ok(list.iter().filter_map(Value::as_f64).collect())
+    }
+
+    /// Runs SQL on DuckDB: seconds.
+    pub fn sql(&mut self, sql: &str) -> Result<f64> {
+        self.number(json!({ "op": "sql", "sql": sql }), "seconds")
+    }
+}
+
+impl Drop for Peer {
+    /// The end of its input ends a peer.
+    fn drop(&mut self) {
+        self.requests = None;
+        if let Err(error) = self.process.wait() {
+            eprintln!("{}: {error}", self.name);
+        }
+    }
+}
+
+/// The workspace of `cargo run`, else of the build.
+fn workspace() -> PathBuf {
+    let built = env!("CARGO_MANIFEST_DIR").into();
+    let manifest = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or(built));
+    manifest
+        .parent()
+        .expect("bench is a folder of the workspace")
+        .to_path_buf()
+}
