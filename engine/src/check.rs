@@ -8,6 +8,7 @@ use crate::statement::newest;
 use crate::store::Store;
 use std::collections::HashMap;
 use strandline_base::{Result, RowId, UPDATE_ROWS, Value};
+use strandline_index::is_same_key;
 use strandline_table::base::BaseBody;
 use strandline_table::range::Range;
 use strandline_table::tail::locate;
@@ -176,7 +177,7 @@ fn check_key(
         if store
             .lineage
             .read(*other, &newest(StartWord(0)), &key.columns, &mut theirs)?
-            && theirs == parts
+            && is_same_key(&theirs, parts)
         {
             damage.push(format!(
                 "table \"{}\", constraint \"{}\": {other:?} and {row:?} both have key ({})",

@@ -7,6 +7,7 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{Field, Schema};
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Error, Result, RowId, SqlState, SqlType, Value};
+use strandline_index::is_same_key;
 use strandline_table::types::{array_of, arrow_type};
 use strandline_txn::{StartWord, Visibility};
 
@@ -80,12 +81,13 @@ impl Statement {
             if !store.lineage.read(row, &at, &columns, &mut values)? {
                 continue;
             }
-            let has_key = key_columns.iter().zip(key).all(|(c, k)| {
-                table
-                    .position(*c)
-                    .is_some_and(|position| values[position] == *k)
-            });
-            if has_key {
+            let position = |c: &ColumnId| table.position(*c);
+            let own_key: Vec<Value> = key_columns
+                .iter()
+                .filter_map(position)
+                .map(|at| values[at].clone())
+                .collect();
+            if is_same_key(&own_key, key) {
                 let to = to.filter(|to| *to <= self.snapshot_ts());
                 out.push(RowVersion { values, from, to });
             }

@@ -58,6 +58,34 @@ struct StoragePart {
     listed: Vec<RangeNo>,
 }
 
+impl StoragePart {
+    fn new(store: &Arc<Store>) -> Self {
+        Self {
+            store: store.clone(),
+            edit: StorageEdit::default(),
+            merged: Vec::new(),
+            run: None,
+            compacted: None,
+            versions: Vec::new(),
+            listed: Vec::new(),
+        }
+    }
+
+    /// Completes the edit; None if nothing has changed.
+    fn finish(mut self, runs: &[Arc<Run>], columns_max: usize) -> Option<Self> {
+        let schema = self.store.lineage.schema();
+        let columns = schema.iter().take(columns_max);
+        self.edit.columns = columns
+            .map(|(_, c)| (c.sql_type, c.missing.clone()))
+            .collect();
+        self.edit.kept_from = self.store.kept_from();
+        self.edit.runs = runs.iter().map(|r| r.id()).collect();
+        let changed =
+            self.run.is_some() || self.compacted.is_some() || !self.edit.ranges.is_empty();
+        changed.then_some(self)
+    }
+}
+
 impl Db {
     /// Writes pending commits as runs, merges ranges that are due (all with pending records if
     /// `merge_all`), cuts the log.
@@ -175,15 +203,7 @@ impl Db {
         store.raise_kept_from(kept_from);
         let horizon = kept_from.min(self.txns().oldest_snapshot());
         let lineage = &store.lineage;
-        let mut part = StoragePart {
-            store: store.clone(),
-            edit: StorageEdit::default(),
-            merged: Vec::new(),
-            run: None,
-            compacted: None,
-            versions: Vec::new(),
-            listed: Vec::new(),
-        };
+        let mut part = StoragePart::new(store);
         // What an open transaction adds may still be taken back.
         let columns_max = table.map_or(lineage.schema().len(), |t| t.next_column as usize);
         let mut writer: Option<RunWriter> = None;
@@ -228,16 +248,7 @@ impl Db {
             runs = compacted.iter().cloned().collect();
             part.compacted = Some(compacted);
         }
-        let schema = lineage.schema();
-        let columns = schema.iter().take(columns_max);
-        part.edit.columns = columns
-            .map(|(_, c)| (c.sql_type, c.missing.clone()))
-            .collect();
-        part.edit.kept_from = store.kept_from();
-        part.edit.runs = runs.iter().map(|r| r.id()).collect();
-        let changed =
-            part.run.is_some() || part.compacted.is_some() || !part.edit.ranges.is_empty();
-        Ok(changed.then_some(part))
+        Ok(part.finish(&runs, columns_max))
     }
 
     fn new_run(&self, store: &Store, files: &mut NewFiles) -> Result<RunWriter> {
@@ -497,7 +508,8 @@ impl Db {
 }
 
 impl Maintenance {
-    /// Waits for work a little (after a failure always): whether a checkpoint is wanted; None when the database is closed.
+    /// Waits for work a little, after a failure in any case: whether a checkpoint is wanted; None
+    /// when the database is closed.
     fn next_turn(&self) -> Option<bool> {
         let mut state = self.state.lock();
         let has_failed = state.failure.is_some();

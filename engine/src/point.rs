@@ -7,7 +7,8 @@ use crate::catalog::TableDef;
 use crate::statement::{OnInvisibleDuplicate, Statement, find_key, key_index};
 use crate::store::Store;
 use std::sync::Arc;
-use strandline_base::{ColumnId, ErrorKind, Result, RowId, Value};
+use strandline_base::{ColumnId, Result, RowId, SqlState, Value};
+use strandline_index::is_same_key;
 use strandline_table::write::{Change, Writer};
 use strandline_txn::{Isolation, Visibility};
 
@@ -41,7 +42,7 @@ impl Statement {
             if store
                 .lineage
                 .read(row, self.visibility(), &wanted, &mut out[from..])?
-                && out[from..from + parts] == *key_values
+                && is_same_key(&out[from..from + parts], key_values)
             {
                 out.drain(from..from + parts);
                 return Ok(true);
@@ -113,7 +114,7 @@ impl Statement {
             };
             match write(&store, &writer, row) {
                 Err(e)
-                    if e.kind() == ErrorKind::Conflict
+                    if e.sqlstate() == SqlState::SERIALIZATION_FAILURE
                         && self.transaction().options().isolation == Isolation::ReadCommitted =>
                 {
                     self.transaction().check_cancelled()?;

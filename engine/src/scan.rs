@@ -248,14 +248,15 @@ impl TableScan {
             }
         }
         let mut output = Vec::with_capacity(self.schema.fields().len());
-        for at in 0..self.request.columns.len() {
-            output.push(match arrays[at].take() {
+        for (at, array) in arrays
+            .iter_mut()
+            .enumerate()
+            .take(self.request.columns.len())
+        {
+            output.push(match array.take() {
                 Some(array) => array,
                 None => snapshot.column(at)?,
             });
-            if self.request.columns[..at].contains(&self.request.columns[at]) {
-                return Err(Error::internal("a scan names a column twice"));
-            }
         }
         if self.request.with_row_id {
             let first = RowId::new(range.no(), 0).0;

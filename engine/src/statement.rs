@@ -4,9 +4,9 @@
 //! which the caller answers by rolling back to the savepoint before the statement and running it
 //! again with a new one; under snapshot the same error goes to the user.
 //!
-//! Uniqueness: every new key goes into the key index before the check, and the check at the end of
-//! the statement looks at all rows under the key's hash, so that of two concurrent writers of one
-//! key at least one sees the other; an uncommitted other is waited for.
+//! Uniqueness: every new key goes into the key index before the check, which gives the rows that
+//! were under the key's hash before; the check at the end of the statement looks at those. So of
+//! two concurrent writers of one key exactly the later one sees, and waits for, the other.
 
 use crate::catalog::TableDef;
 use crate::redo;
@@ -19,6 +19,7 @@ use std::sync::Arc;
 use strandline_base::{
     ColumnId, CommitTs, Error, ErrorKind, Result, RowId, SqlState, SqlType, Value,
 };
+use strandline_index::is_same_key;
 use strandline_table::types::{array_of, arrow_type, value_at};
 use strandline_table::write::{Change, WriteOutcome, Writer};
 use strandline_txn::{SnapshotGuard, StartWord, Visibility};
@@ -39,6 +40,8 @@ pub(crate) struct KeyCheck {
     key: usize,
     hash: u64,
     row: RowId,
+    /// rows that had an entry under the key's hash before this one
+    others: Vec<RowId>,
     on_invisible: OnInvisibleDuplicate,
 }
 
@@ -209,6 +212,7 @@ impl Statement {
                 key,
                 hash,
                 row,
+                others,
                 on_invisible,
             };
             self.checks.lock().push(check);
@@ -431,24 +435,23 @@ impl Statement {
         let columns = &check.table.keys[check.key].columns;
         let lineage = &check.store.lineage;
         let mut mine = vec![Value::Null; columns.len()];
-        let index = key_index(&check.store, columns)?;
         loop {
             if !lineage.read(check.row, &newest(own), columns, &mut mine)?
                 || Store::key_hash(&mine) != Some(check.hash)
             {
                 return Ok(()); // deleted or changed again since
             }
-            let mut rows = Vec::new();
-            index.index.lookup(check.hash, &mut rows);
             let mut waited = false;
-            for other in rows.into_iter().filter(|r| *r != check.row) {
+            for &other in &check.others {
                 if let Some(holder) = lineage.unfinished_writer(other, own)? {
                     self.txn.wait_for(holder)?;
                     waited = true;
                     break;
                 }
                 let mut theirs = vec![Value::Null; columns.len()];
-                if lineage.read(other, &newest(own), columns, &mut theirs)? && theirs == mine {
+                if lineage.read(other, &newest(own), columns, &mut theirs)?
+                    && is_same_key(&theirs, &mine)
+                {
                     return Err(self.duplicate(check, own, other, &mine)?);
                 }
             }
@@ -473,7 +476,8 @@ impl Statement {
             ..self.visibility
         };
         let lineage = &check.store.lineage;
-        let is_visible = lineage.read(other, &visibility, columns, &mut seen)? && seen == key;
+        let is_visible =
+            lineage.read(other, &visibility, columns, &mut seen)? && is_same_key(&seen, key);
         if !is_visible && check.on_invisible == OnInvisibleDuplicate::Conflict {
             return Ok(write_conflict(&check.table));
         }
@@ -496,7 +500,8 @@ pub(crate) fn find_key(
     index.index.lookup(hash, &mut rows);
     let mut found = vec![Value::Null; columns.len()];
     for row in rows {
-        if store.lineage.read(row, visibility, columns, &mut found)? && found == values {
+        if store.lineage.read(row, visibility, columns, &mut found)? && is_same_key(&found, values)
+        {
             return Ok(Some(row));
         }
     }

@@ -112,7 +112,7 @@ fn a_full_disk_fails_the_checkpoint_and_nothing_else() {
         let before = files(&*disk.device(), "");
         let failed = (0..4)
             .filter_map(|_| db.checkpoint(round % 2 == 0).err())
-            .last();
+            .next_back();
         if let Some(error) = &failed {
             assert_eq!(error.sqlstate(), SqlState::DISK_FULL, "{error}");
             assert_eq!(

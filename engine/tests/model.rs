@@ -333,7 +333,7 @@ fn seeds() -> Vec<u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse::<u64>().ok());
     match number("STRANDLINE_SEED") {
         Some(seed) => vec![seed],
-        None => (0..number("STRANDLINE_RUNS").unwrap_or(60)).collect(),
+        None => (0..number("STRANDLINE_RUNS").unwrap_or(30)).collect(),
     }
 }
 

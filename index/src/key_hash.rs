@@ -11,6 +11,7 @@
 //! days and days of 24 hours. `char(n)` values arrive padded, numeric values at their column's
 //! scale. Keys of one index have the same column types, so types are not hashed.
 
+use std::cmp::Ordering;
 use strandline_base::{Interval, Value};
 
 // Odd constants of random-looking bits: the fractional parts of the square roots of 2, 3, 5 and 7.
@@ -30,6 +31,15 @@ pub fn hash_key(values: &[Value]) -> u64 {
             fold(state ^ K2, K3)
         }
     }
+}
+
+/// Whether two keys of one index are equal, as [`hash_key`] has it; NULLs never are.
+pub fn is_same_key(a: &[Value], b: &[Value]) -> bool {
+    let is_same = |(a, b): (&Value, &Value)| match (a, b) {
+        (Value::Interval(a), Value::Interval(b)) => interval_nanos(a) == interval_nanos(b),
+        (a, b) => a.compare(b) == Some(Ordering::Equal),
+    };
+    a.len() == b.len() && a.iter().zip(b).all(is_same)
 }
 
 /// [`hash_key`] of one smallint, integer or bigint.

@@ -7,7 +7,7 @@ mod hash_index;
 mod key_hash;
 
 pub use hash_index::HashIndex;
-pub use key_hash::{hash_integer, hash_key};
+pub use key_hash::{hash_integer, hash_key, is_same_key};
 use strandline_base::RowId;
 
 /// A multimap from key hashes to row ids, shared by all threads. An entry is a pair; the same pair

@@ -326,7 +326,13 @@ mod tests {
                 let gathered = gather(spec, rows, |i| cell_of(spec, &values[i])).expect("gather");
                 assert_eq!(&gathered, &shared, "{t}");
                 let new: Vec<(usize, Value)> = (0..rows)
-                    .filter_map(|i| rng.one_in(3).then(|| (i, samples(&mut rng, t))))
+                    .filter_map(|i| {
+                        if rng.one_in(3) {
+                            Some((i, samples(&mut rng, t)))
+                        } else {
+                            None
+                        }
+                    })
                     .collect();
                 for array in [shared.clone(), array_of(t, &values).expect("array")] {
                     let cells: Vec<_> = new.iter().map(|(i, v)| (*i, cell_of(spec, v))).collect();

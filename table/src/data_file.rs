@@ -173,11 +173,6 @@ impl DataFile {
         self.handle()?.read_exact_at(&mut bytes, extent.offset)?;
         Ok(bytes)
     }
-
-    /// Bytes of the whole file.
-    pub fn len(&self) -> Result<u64> {
-        self.handle()?.len()
-    }
 }
 
 impl Drop for DataFile {

@@ -87,10 +87,10 @@ impl Lineage {
             return Ok(true);
         }
         let schema = self.schema();
-        for at in 0..columns.len() {
+        for (at, &column) in columns.iter().enumerate() {
             if !wanted.is_found(at) {
-                let spec = schema.column(columns[at]);
-                wanted.out[at] = base_value(&version.base, row.slot(), columns[at], spec)?;
+                let spec = schema.column(column);
+                wanted.out[at] = base_value(&version.base, row.slot(), column, spec)?;
             }
         }
         Ok(true)

@@ -229,9 +229,8 @@ impl Lineage {
                 Some(meta) => {
                     let meta = meta.load()?;
                     let newest = meta.starts[row.slot()].max(meta.last_updated(row.slot()));
-                    if meta.starts[row.slot()] == NEVER {
-                        RecordState::Nothing
-                    } else if meta.deleted.get(row.slot()) && newest <= writer.snapshot.0 {
+                    let deleted = meta.deleted.get(row.slot()) && newest <= writer.snapshot.0;
+                    if deleted || meta.starts[row.slot()] == NEVER {
                         RecordState::Nothing
                     } else {
                         RecordState::Committed(CommitTs(newest))

@@ -156,3 +156,38 @@ fn single_bits_change_half_of_the_hash() {
         }
     }
 }
+
+#[test]
+fn keys_that_are_the_same_hash_alike() {
+    let values = [
+        Value::Double(f64::NAN),
+        Value::Double(-f64::NAN),
+        Value::Double(0.0),
+        Value::Double(-0.0),
+        Value::Interval(Interval {
+            months: 1,
+            days: 0,
+            nanos: 0,
+        }),
+        Value::Interval(Interval {
+            months: 0,
+            days: 30,
+            nanos: 0,
+        }),
+        Value::Null,
+        Value::from("a"),
+        Value::from("b"),
+    ];
+    let same = |a: usize, b: usize| a == b || (a < 6 && b < 6 && a / 2 == b / 2);
+    for (i, a) in values.iter().enumerate() {
+        for (j, b) in values.iter().enumerate() {
+            let (a, b) = ([a.clone()], [b.clone()]);
+            let expected = same(i, j) && !a[0].is_null();
+            assert_eq!(is_same_key(&a, &b), expected, "{a:?} {b:?}");
+            if expected {
+                assert_eq!(hash_key(&a), hash_key(&b));
+            }
+        }
+    }
+    assert!(!is_same_key(&values[..1], &values[..2]));
+}

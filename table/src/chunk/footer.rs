@@ -22,6 +22,9 @@ use strandline_base::{BLOCK_ROWS, Error, Result, SqlType, Value, checksum};
 
 /// Bytes of the trailer, the last bytes of every chunk.
 pub const TRAILER_BYTES: usize = 12;
+
+/// A block's lower and upper bound; `None` where there is none.
+pub type BlockBounds = (Option<Value>, Option<Value>);
 /// The last four bytes of a chunk.
 const MAGIC: u32 = u32::from_le_bytes(*b"SLCK");
 /// Version of the footer's layout.
@@ -181,7 +184,7 @@ impl ChunkFooter {
     }
 
     /// The bounds of block `block`: its [`BlockEntry`]'s `min` and `max`.
-    pub fn bounds(&self, block: usize) -> (Option<Value>, Option<Value>) {
+    pub fn bounds(&self, block: usize) -> BlockBounds {
         let mut reader = ByteReader::new(&self.bounds[self.blocks[block].bounds_at as usize..]);
         let mut next = || {
             let value = take_value(&mut reader, self.sql_type);
@@ -223,11 +226,7 @@ impl ChunkFooter {
         self.fold(|(_, max)| max, Ordering::Greater)
     }
 
-    fn fold(
-        &self,
-        side: fn((Option<Value>, Option<Value>)) -> Option<Value>,
-        wanted: Ordering,
-    ) -> Option<Value> {
+    fn fold(&self, side: fn(BlockBounds) -> Option<Value>, wanted: Ordering) -> Option<Value> {
         let mut best: Option<Value> = None;
         for block in 0..self.block_count() {
             if self.block_nulls(block) == self.block_rows(block) {
@@ -236,7 +235,7 @@ impl ChunkFooter {
             let bound = side(self.bounds(block))?;
             if best
                 .as_ref()
-                .is_none_or(|b| bound.compare(&b) == Some(wanted))
+                .is_none_or(|b| bound.compare(b) == Some(wanted))
             {
                 best = Some(bound);
             }

@@ -180,7 +180,7 @@ pub(super) fn packed_bits(values: &[i64]) -> usize {
 fn sloped(values: &[i64], range: u64) -> Option<Line> {
     let (first, last) = (*values.first()?, *values.last()?);
     let rise = last.checked_sub(first)?;
-    if rise.unsigned_abs() < range / 2 || range < 4 || range >= 1 << 48 || values.len() < 16 {
+    if rise.unsigned_abs() < range / 2 || !(4..1 << 48).contains(&range) || values.len() < 16 {
         return None;
     }
     let slope = (rise << SLOPE_BITS) / (values.len() as i64 - 1);

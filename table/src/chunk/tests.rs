@@ -453,7 +453,7 @@ fn wrong_requests_are_refused() {
 
 #[test]
 fn allowed_encodings_are_in_a_frozen_edition() {
-    use vortex_edition::{AsComponentId, EDITION_DECLARATIONS, declarations::core};
+    use vortex_edition::{EDITION_DECLARATIONS, declarations::core};
     for id in vortex::ENCODINGS {
         let frozen = EDITION_DECLARATIONS.iter().any(|declaration| {
             declaration.edition.id == core::CORE_2025_05_0

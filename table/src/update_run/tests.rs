@@ -82,7 +82,13 @@ fn record(rng: &mut Rng, row: u64, ts: u64, kind: RunRecordKind) -> RunRecord {
         RunRecordKind::Delete => Vec::new(),
         _ => types()
             .into_iter()
-            .filter_map(|(c, t)| rng.one_in(2).then(|| (c, value(rng, t))))
+            .filter_map(|(c, t)| {
+                if rng.one_in(2) {
+                    Some((c, value(rng, t)))
+                } else {
+                    None
+                }
+            })
             .collect(),
     };
     RunRecord {
