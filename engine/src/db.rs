@@ -251,6 +251,13 @@ impl Db {
         self.counters.rollbacks.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Entries of all key indexes.
+    fn key_entries(&self) -> u64 {
+        let stores = self.stores.read();
+        let keys = stores.values().flat_map(|store| store.keys().to_vec());
+        keys.map(|key| key.index.len() as u64).sum()
+    }
+
     /// Counters since open.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         let c = &self.counters;
@@ -269,6 +276,7 @@ impl Db {
                 self.shared.page_bytes.load(Ordering::Relaxed) as u64,
             ),
             ("log_bytes", self.wal.end_lsn().0),
+            ("key_entries", self.key_entries()),
         ]
     }
 }

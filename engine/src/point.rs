@@ -4,7 +4,7 @@
 //! version looks again and applies to that one, as PostgreSQL does.
 
 use crate::catalog::TableDef;
-use crate::statement::{OnInvisibleDuplicate, Statement, find_key, key_index};
+use crate::statement::{OnInvisibleDuplicate, Statement, find_key, forget_expired, key_index};
 use crate::store::Store;
 use std::sync::Arc;
 use strandline_base::{ColumnId, Result, RowId, SqlState, Value};
@@ -39,11 +39,13 @@ impl Statement {
         wanted.extend_from_slice(columns);
         out.resize(from + wanted.len(), Value::Null);
         for row in rows {
-            if store
+            let out_row = &mut out[from..];
+            if !store
                 .lineage
-                .read(row, self.visibility(), &wanted, &mut out[from..])?
-                && is_same_key(&out[from..from + parts], key_values)
+                .read(row, self.visibility(), &wanted, out_row)?
             {
+                forget_expired(&store, key_columns, hash, row)?;
+            } else if is_same_key(&out_row[..parts], key_values) {
                 out.drain(from..from + parts);
                 return Ok(true);
             }

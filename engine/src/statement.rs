@@ -449,9 +449,9 @@ impl Statement {
                     break;
                 }
                 let mut theirs = vec![Value::Null; columns.len()];
-                if lineage.read(other, &newest(own), columns, &mut theirs)?
-                    && is_same_key(&theirs, &mine)
-                {
+                if !lineage.read(other, &newest(own), columns, &mut theirs)? {
+                    forget_expired(&check.store, columns, check.hash, other)?;
+                } else if is_same_key(&theirs, &mine) {
                     return Err(self.duplicate(check, own, other, &mine)?);
                 }
             }
@@ -500,12 +500,27 @@ pub(crate) fn find_key(
     index.index.lookup(hash, &mut rows);
     let mut found = vec![Value::Null; columns.len()];
     for row in rows {
-        if store.lineage.read(row, visibility, columns, &mut found)? && is_same_key(&found, values)
-        {
+        if !store.lineage.read(row, visibility, columns, &mut found)? {
+            forget_expired(store, columns, hash, row)?;
+        } else if is_same_key(&found, values) {
             return Ok(Some(row));
         }
     }
     Ok(None)
+}
+
+/// A row that nobody can see any more leaves the index when somebody comes across it, so that a
+/// key that is deleted and inserted again and again stays fast.
+pub(crate) fn forget_expired(
+    store: &Store,
+    columns: &[ColumnId],
+    hash: u64,
+    row: RowId,
+) -> Result<()> {
+    if store.lineage.has_expired(row)? {
+        key_index(store, columns)?.index.remove(hash, row);
+    }
+    Ok(())
 }
 
 pub(crate) fn key_index(store: &Store, columns: &[ColumnId]) -> Result<Arc<KeyColumns>> {

@@ -280,3 +280,30 @@ fn writers_of_few_keys_in_many_threads() {
     });
     no_damage(&db);
 }
+
+#[test]
+fn a_key_that_comes_and_goes_leaves_no_trail_in_the_index() {
+    let clock = clock();
+    let db = open(Arc::new(MemoryDevice::new()), &clock).expect("open");
+    create_table(&db, HistoryPolicy::None);
+    let t = table(&db);
+    let entries = || {
+        db.counters()
+            .into_iter()
+            .find(|c| c.0 == "key_entries")
+            .expect("counter")
+            .1
+    };
+    for round in 0..40 {
+        insert(&db, &row(1, round, ""));
+        assert_eq!(get(&db, 1), Some(row(1, round, "").to_vec()));
+        run(&db, |s| s.point_delete(&t, 0, &[Value::BigInt(1)])).expect("delete");
+        clock.advance(1_000_000);
+        if round % 4 == 3 {
+            db.checkpoint(true).expect("checkpoint");
+            db.checkpoint(true).expect("checkpoint");
+        }
+        assert!(entries() <= 9, "round {round}: {} entries", entries());
+    }
+    no_damage(&db);
+}

@@ -96,6 +96,22 @@ impl Lineage {
         Ok(true)
     }
 
+    /// Whether no snapshot that may still be asked for sees any version of `row`: it was deleted
+    /// so long ago that a merge has removed it. Its slot is never used again.
+    pub fn has_expired(&self, row: RowId) -> Result<bool> {
+        let Some(range) = self.range(row.range()) else {
+            return Ok(false);
+        };
+        let version = range.load();
+        match &version.base.body {
+            BaseBody::Chunks(chunks) => match &chunks.meta {
+                Some(meta) => Ok(meta.load()?.starts.get(row.slot()) == Some(&NEVER)),
+                None => Ok(false),
+            },
+            BaseBody::Insert(_) => Ok(false),
+        }
+    }
+
     /// Step 1: the live chain. False: a visible delete.
     fn read_chain(
         &self,
