@@ -6,8 +6,15 @@
 //! Two properties of the models: every atomic operation is sequentially consistent, whatever its
 //! `Ordering` says (arguments about weaker orderings belong into the module's header), and
 //! [`Condvar::wait_for`] never times out, so that a lost wake-up shows as a deadlock.
+//!
+//! What the scheduler does not know must not wait for what it knows: no lock or cell of `std` or
+//! parking_lot may be held over one of these operations. Hence [`OnceLock`] is here (an initializer
+//! may count bytes), and spinning is: [`spin_loop`] and [`yield_now`] let the others go on.
 
-pub use std::sync::{Arc, OnceLock};
+pub use std::sync::Arc;
+
+#[cfg(not(shuttle))]
+pub use std::{hint::spin_loop, sync::OnceLock, thread::yield_now};
 
 #[cfg(not(shuttle))]
 pub use parking_lot::{
@@ -21,12 +28,14 @@ pub use shuttle::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, O
 #[cfg(shuttle)]
 pub use shuttle::sync::{RwLockReadGuard, RwLockWriteGuard, WaitTimeoutResult};
 #[cfg(shuttle)]
-pub use shuttled::{Condvar, Mutex, MutexGuard, RwLock};
+pub use shuttle::{hint::spin_loop, thread::yield_now};
+#[cfg(shuttle)]
+pub use shuttled::{Condvar, Mutex, MutexGuard, OnceLock, RwLock};
 
 /// shuttle's locks behind parking_lot's interface.
 #[cfg(shuttle)]
 mod shuttled {
-    use super::{RwLockReadGuard, RwLockWriteGuard, WaitTimeoutResult};
+    use super::{AtomicBool, Ordering, RwLockReadGuard, RwLockWriteGuard, WaitTimeoutResult};
     use std::ops::{Deref, DerefMut};
     use std::sync::PoisonError;
     use std::time::Duration;
@@ -117,6 +126,55 @@ mod shuttled {
         /// Blocks until nobody holds the lock.
         pub fn write(&self) -> RwLockWriteGuard<'_, T> {
             self.0.write().unwrap_or_else(PoisonError::into_inner)
+        }
+    }
+
+    /// A cell that is written once.
+    #[derive(Debug)]
+    pub struct OnceLock<T> {
+        value: std::sync::OnceLock<T>,
+        is_set: AtomicBool,
+        setting: shuttle::sync::Mutex<()>,
+    }
+
+    impl<T> Default for OnceLock<T> {
+        fn default() -> Self {
+            Self::new()
+        }
+    }
+
+    impl<T> OnceLock<T> {
+        /// An unset cell.
+        pub const fn new() -> Self {
+            Self {
+                value: std::sync::OnceLock::new(),
+                is_set: AtomicBool::new(false),
+                setting: shuttle::sync::Mutex::new(()),
+            }
+        }
+        /// The value, if it is set.
+        pub fn get(&self) -> Option<&T> {
+            let is_set = self.is_set.load(Ordering::Acquire);
+            is_set.then(|| self.value.get().expect("set before the flag"))
+        }
+        /// Sets the value; gives it back if there is one already.
+        pub fn set(&self, value: T) -> Result<(), T> {
+            let mut given = Some(value);
+            self.get_or_init(|| given.take().expect("an initializer runs once"));
+            given.map_or(Ok(()), Err)
+        }
+        /// The value, which `init` gives if it is not set; others wait meanwhile.
+        pub fn get_or_init(&self, init: impl FnOnce() -> T) -> &T {
+            if let Some(value) = self.get() {
+                return value;
+            }
+            let _setting = self.setting.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.value.get().is_none() {
+                let value = init();
+                self.value.get_or_init(|| value);
+                self.is_set.store(true, Ordering::Release);
+            }
+            self.value.get().expect("set above or by another thread")
         }
     }
 }

@@ -9,7 +9,8 @@
 //! 2. Emptying a slot never invalidates a frame a reader holds: readers hold an `Arc`.
 //! 3. A slot that is dropped gives its bytes back.
 //!
-//! Replacement is second chance (clock): a slot read since the hand last passed is spared once.
+//! Replacement is second chance (clock): a slot read since the hand last passed is spared once. A
+//! new frame enters unread, so that frames read once leave before those that are read again.
 //!
 //! Lock order: `ring` is the only lock; nothing is loaded or dropped by a reader under it.
 
@@ -148,7 +149,9 @@ impl<T: Send + Sync + std::fmt::Debug + 'static> Slot<T> {
         if bytes <= cache.budget_bytes / 2 {
             self.inner.bytes.store(bytes, Ordering::Relaxed);
             cache.used_bytes.fetch_add(bytes, Ordering::Relaxed);
-            self.inner.referenced.store(true, Ordering::Relaxed);
+            // Only later reads earn a second chance: a scan of frames that are read once must not
+            // push out those that are read again and again.
+            self.inner.referenced.store(false, Ordering::Relaxed);
             self.inner.frame.store(Some(frame.clone()));
             let evictable: Arc<dyn Evict> = self.inner.clone();
             cache.ring.lock().push_back(Arc::downgrade(&evictable));
@@ -188,23 +191,41 @@ impl<T> Drop for SlotInner<T> {
 mod tests {
     use super::*;
 
+    /// Two frames are read all the time while a scan loads ten times the budget, once each.
     #[test]
     fn stays_within_budget_and_spares_what_is_read() {
         let cache = Cache::new(1000);
-        let slots: Vec<Slot<u32>> = (0..20).map(|_| Slot::new(&cache)).collect();
+        let slots: Vec<Slot<u32>> = (0..100).map(|_| Slot::new(&cache)).collect();
         for (i, slot) in slots.iter().enumerate() {
             let got = slot.get_or_load(|| Ok((i as u32, 100))).expect("load");
             assert_eq!(*got, i as u32);
             assert!(cache.used_bytes() <= 1000, "used {}", cache.used_bytes());
-            slots[0].get();
+            assert!(slot.is_filled(), "the newest frame was evicted");
+            for read in &slots[..2.min(i + 1)] {
+                assert!(read.get().is_some(), "evicted at {i} although read");
+            }
         }
-        assert!(
-            slots[0].is_filled(),
-            "a frame read all the time was evicted"
-        );
-        assert!(!slots[1].is_filled(), "a cold frame stayed");
+        assert!(!slots[2].is_filled(), "a cold frame stayed");
+        assert_eq!(cache.used_bytes(), 1000);
+        assert_eq!(cache.misses(), 100);
         drop(slots);
         assert_eq!(cache.used_bytes(), 0);
+    }
+
+    #[test]
+    fn a_frame_read_once_more_is_spared_once() {
+        let cache = Cache::new(300);
+        let slots: Vec<Slot<u32>> = (0..7).map(|_| Slot::new(&cache)).collect();
+        let load = |at: usize| slots[at].get_or_load(|| Ok((0, 100))).map(drop);
+        let filled = || -> Vec<usize> { (0..7).filter(|&i| slots[i].is_filled()).collect() };
+        (0..3).for_each(|at| load(at).expect("load"));
+        slots[0].get();
+        load(3).expect("load");
+        assert_eq!(filled(), [0, 2, 3]);
+        (4..6).for_each(|at| load(at).expect("load"));
+        assert_eq!(filled(), [0, 4, 5], "its turn has not come");
+        load(6).expect("load");
+        assert_eq!(filled(), [4, 5, 6], "not read again");
     }
 
     #[test]

@@ -50,11 +50,6 @@ impl BaseState {
             successor: Successor::default(),
         })
     }
-    /// Names the state that replaces this one, and per tail the first sequence number that the
-    /// successor has not merged.
-    pub fn retire(&self, successor: &Arc<BaseState>, tail_pages: Vec<(Arc<Tail>, u32)>) {
-        self.successor.retire(successor, tail_pages);
-    }
     /// Up to which commit everything is in the base.
     pub fn merged_through(&self) -> CommitTs {
         match &self.body {

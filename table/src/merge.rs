@@ -23,9 +23,7 @@ use crate::range::{Range, RangeVersion};
 use crate::record_page::RecordKind;
 use crate::row_meta::{NEVER, RowMeta};
 use crate::scan::ScanCounters;
-use crate::tail::Tail;
 use crate::visibility::{RecordState, record_state};
-use std::collections::HashMap;
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Result, UPDATE_ROWS};
 use strandline_txn::{StartWord, Visibility};
@@ -288,70 +286,10 @@ impl Lineage {
 
     /// Steps 4 and 5: publishes a merge whose files are durable and in the manifest.
     pub fn publish_merge(&self, merged: &MergedRange) {
-        let right = merged.range.lock();
-        let old = merged.range.load_full();
-        let mut next = RangeVersion {
-            base: merged.base.clone(),
-            tails: old.tails.clone(),
-        };
-        let mut retire = Vec::new();
-        for slot in &mut next.tails {
-            let Some(tail) = slot.clone() else { continue };
-            let before = tail.pending();
-            let unmerged = unmerged(&tail, merged.through);
-            tail.set_pending(before, unmerged.records);
-            if unmerged.records == 0 && tail.seal() {
-                // Nobody is inside any more: look again, an appender may have come between.
-                if self::unmerged(&tail, merged.through).records == 0 {
-                    *slot = None;
-                    continue;
-                }
-                tail.unseal();
-            }
-            retire.push((tail, unmerged.first));
-        }
-        old.base.retire(&merged.base, retire);
-        merged.range.publish(&right, next);
+        merged
+            .range
+            .publish_merge(merged.base.clone(), merged.through);
     }
-}
-
-/// What a merge leaves in a tail.
-struct Unmerged {
-    /// the first sequence number that must stay
-    first: u32,
-    /// updates and deletes that are not merged, those included whose outcome is open
-    records: u32,
-}
-
-fn unmerged(tail: &Tail, through: CommitTs) -> Unmerged {
-    let mut open_old_values: HashMap<u16, u32> = HashMap::new();
-    let (mut first, mut end, mut records) = (None, 0, 0);
-    let pages = tail.pages();
-    for page in pages.iter() {
-        for i in 0..page.claimed() {
-            let word = page.start(i);
-            let seq = page.first() + i;
-            end = seq + 1;
-            if word == StartWord::ABORTED {
-                continue;
-            }
-            let (slot, kind) = page.slot_kind(i);
-            let is_published = word != StartWord::UNPUBLISHED;
-            if is_published && kind == RecordKind::OldValue {
-                open_old_values.entry(slot).or_insert(seq);
-            } else if is_published && !word.is_txn() && word.0 <= through.0 {
-                open_old_values.remove(&slot);
-            } else {
-                records += 1;
-                first.get_or_insert(seq);
-            }
-        }
-    }
-    // An old value whose update is not merged may still be needed; if nothing else is left in the
-    // tail its update was aborted, and the next writer writes it again.
-    let open = open_old_values.values().copied();
-    let first = open.chain(first).min().unwrap_or(end);
-    Unmerged { first, records }
 }
 
 /// Marks rows deleted at or before `horizon` as never there; whether there were any.

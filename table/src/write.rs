@@ -13,7 +13,7 @@ use crate::range::RangeVersion;
 use crate::record_page::{RecordKind, RecordPage};
 use crate::row_meta::NEVER;
 use crate::schema::StorageSchema;
-use crate::tail::{Tail, TailPages, locate};
+use crate::tail::{RecordHeader, Tail, TailPages, locate};
 use crate::visibility::{RecordState, record_state, resolve};
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Error, Result, RowId, UPDATE_ROWS, Value};
@@ -92,23 +92,9 @@ impl Lineage {
             return Ok(WriteOutcome::Gone);
         };
         let at = row.slot() / UPDATE_ROWS;
-        loop {
-            let tail = range.ensure_tail(at, &self.shared.page_bytes);
-            let Some(_entered) = tail.enter() else {
-                std::hint::spin_loop(); // being retired: the range shows the next tail soon
-                continue;
-            };
-            // Loaded after entering: as long as this appender is inside, the tail stays in the
-            // range's versions, and what this base lacks is in the pages.
-            let version = range.load_full();
-            if !version.tails[at]
-                .as_ref()
-                .is_some_and(|t| Arc::ptr_eq(t, &tail))
-            {
-                continue;
-            }
-            return self.write_latched(&version, &tail, row, change, writer, written);
-        }
+        range.append_to(at, &self.shared.page_bytes, |version, tail| {
+            self.write_latched(version, tail, row, change, writer, written)
+        })
     }
 
     fn write_latched(
@@ -393,59 +379,41 @@ impl Append<'_> {
         back: u32,
     ) -> Result<u32> {
         let (start, statement) = base_start(base, row.slot())?;
-        let mut values = Vec::with_capacity(columns.len());
-        for &column in columns {
-            let spec = self.schema.column(column);
-            values.push((column, base_value(base, row.slot(), column, spec)?));
-        }
-        let (page, i) = self.claim_with(&values)?;
-        page.set_link(i, self.slot, RecordKind::OldValue, back);
-        page.set_statement(i, statement);
+        let header = RecordHeader {
+            slot: self.slot,
+            kind: RecordKind::OldValue,
+            back,
+            statement,
+            word: self.old_value_word(base, row, start),
+        };
+        let fill = |page: &RecordPage, i: u32| {
+            columns.iter().try_for_each(|&column| {
+                let spec = self.schema.column(column);
+                let value = base_value(base, row.slot(), column, spec)?;
+                page.put(i, column, spec, &value)
+            })
+        };
+        let (page, i) = self.tail.append(&self.schema, &header, fill)?;
         let seq = page.first() + i;
-        if start.is_txn() {
-            self.old_value_of_unstamped(base, row, &page, i, start);
-        } else {
-            page.set_start(i, start);
+        if start == self.writer.word {
+            self.written.push(Written::Records(page, i, i + 1));
         }
         Ok(seq)
     }
 
-    /// The row's own start word may be stamped at any moment: copy it until the copy agrees.
-    fn old_value_of_unstamped(
-        &mut self,
-        base: &BaseState,
-        row: RowId,
-        page: &Arc<RecordPage>,
-        i: u32,
-        start: StartWord,
-    ) {
-        if start == self.writer.word {
-            page.set_start(i, start);
-            self.written.push(Written::Records(page.clone(), i, i + 1));
-            return;
+    /// The word of an old-value record: the row's own, which may be stamped at any moment unless
+    /// this transaction inserted the row; so that of others is written as it will be stamped.
+    fn old_value_word(&self, base: &BaseState, row: RowId, start: StartWord) -> StartWord {
+        if !start.is_txn() || start == self.writer.word {
+            return start;
         }
-        // Committed but not yet stamped by its transaction: write what it will be stamped with.
         let load = || base_start(base, row.slot()).map_or(StartWord::ABORTED, |(word, _)| word);
-        let word = match resolve(load, self.writer.word, &self.lineage.shared.txns) {
+        match resolve(load, self.writer.word, &self.lineage.shared.txns) {
             RecordState::Committed(ts) => StartWord::committed(ts),
             RecordState::Own | RecordState::Nothing | RecordState::InProgress(_) => {
                 StartWord::ABORTED
             }
-        };
-        page.set_start(i, word);
-    }
-
-    /// Claims a record and fills in values; a record that does not take them becomes a tombstone.
-    fn claim_with(&self, values: &[(ColumnId, Value)]) -> Result<(Arc<RecordPage>, u32)> {
-        let (page, i) = self.tail.claim(&self.schema);
-        let put = |(column, value): &(ColumnId, Value)| {
-            page.put(i, *column, self.schema.column(*column), value)
-        };
-        if let Err(error) = values.iter().try_for_each(put) {
-            page.set_start(i, StartWord::ABORTED);
-            return Err(error);
         }
-        Ok((page, i))
     }
 
     fn change(
@@ -458,18 +426,27 @@ impl Append<'_> {
             Change::Update(set) => (RecordKind::Update, set),
             Change::Delete => (RecordKind::Delete, &[][..]),
         };
-        let (page, i) = self.claim_with(set)?;
-        if let (RecordKind::Update, Some((from, j))) = (kind, carry) {
-            for column in from.columns_of(j) {
-                if !page.has(i, column) {
-                    let spec = self.schema.column(column);
-                    page.copy_cell(i, column, spec, &from, j)?;
+        let header = RecordHeader {
+            slot: self.slot,
+            kind,
+            back,
+            statement: self.writer.statement,
+            word: self.writer.word,
+        };
+        let fill = |page: &RecordPage, i: u32| {
+            for (column, value) in set {
+                page.put(i, *column, self.schema.column(*column), value)?;
+            }
+            if let (RecordKind::Update, Some((from, j))) = (kind, &carry) {
+                for column in from.columns_of(*j) {
+                    if !page.has(i, column) {
+                        page.copy_cell(i, column, self.schema.column(column), from, *j)?;
+                    }
                 }
             }
-        }
-        page.set_link(i, self.slot, kind, back);
-        page.set_statement(i, self.writer.statement);
-        page.set_start(i, self.writer.word);
+            Ok(())
+        };
+        let (page, i) = self.tail.append(&self.schema, &header, fill)?;
         let seq = page.first() + i;
         self.written.push(Written::Records(page, i, i + 1));
         Ok(seq)

@@ -10,8 +10,8 @@
 
 use crate::record_page::{PageBytes, RecordPage};
 use crate::schema::StorageSchema;
-use std::sync::{Arc, OnceLock};
-use strandline_base::sync::{AtomicU32, AtomicU64, Ordering};
+use std::sync::Arc;
+use strandline_base::sync::{AtomicU32, AtomicU64, OnceLock, Ordering};
 use strandline_base::{RANGE_ROWS, UPDATE_ROWS};
 use strandline_txn::StartWord;
 

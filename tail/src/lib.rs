@@ -3,7 +3,9 @@
 //! neither Arrow nor devices, so that a controlled scheduler can explore its interleavings.
 
 pub mod insert_range;
+pub mod range;
 pub mod record_page;
+mod retirement;
 pub mod row_map;
 pub mod schema;
 pub mod succession;

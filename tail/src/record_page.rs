@@ -21,8 +21,7 @@ use crate::value_words::{
     Physical, value_of_bytes, value_of_wide, value_of_word, wide_of, word_of,
 };
 use std::sync::Arc;
-use std::sync::OnceLock;
-use strandline_base::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use strandline_base::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, OnceLock, Ordering};
 use strandline_base::{ColumnId, Error, Result, Value};
 use strandline_txn::StartWord;
 

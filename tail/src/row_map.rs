@@ -14,7 +14,7 @@
 //! groups of 64 rows allocated on first use; it is memory-only and rebuilt from log and runs.
 
 use strandline_base::UPDATE_ROWS;
-use strandline_base::sync::{AtomicU32, OnceLock, Ordering};
+use strandline_base::sync::{AtomicU32, OnceLock, Ordering, spin_loop, yield_now};
 
 const GROUP_ROWS: usize = 64;
 const GROUPS: usize = UPDATE_ROWS / GROUP_ROWS;
@@ -66,9 +66,9 @@ impl RowMap {
             }
             spins += 1;
             if spins.is_multiple_of(64) {
-                std::thread::yield_now();
+                yield_now();
             } else {
-                std::hint::spin_loop();
+                spin_loop();
             }
         }
     }

@@ -17,20 +17,37 @@
 //!
 //! Lock order: row latch → `pages` (growing). Nothing is awaited under either.
 
-use crate::record_page::{PageBytes, RecordPage};
+use crate::record_page::{PageBytes, RecordKind, RecordPage};
 use crate::row_map::RowMap;
 use crate::schema::StorageSchema;
 use arc_swap::ArcSwap;
 use std::sync::Arc;
-use strandline_base::sync::Mutex;
-use strandline_base::sync::{AtomicU32, AtomicU64, Ordering};
+use strandline_base::Result;
+use strandline_base::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
+use strandline_txn::StartWord;
 
-const FIRST_PAGE_RECORDS: u32 = 8;
-const PAGE_RECORDS_MAX: u32 = 512;
+/// Models need pages that fill.
+const FIRST_PAGE_RECORDS: u32 = if cfg!(shuttle) { 1 } else { 8 };
+const PAGE_RECORDS_MAX: u32 = if cfg!(shuttle) { 2 } else { 512 };
 const SEALED: u32 = 1 << 31;
 
 /// The live pages, oldest first.
 pub type TailPages = Vec<Arc<RecordPage>>;
+
+/// What a record says besides its cells.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordHeader {
+    /// the row's slot in the update range
+    pub slot: u16,
+    /// what it says
+    pub kind: RecordKind,
+    /// the row's previous record: sequence number + 1, or 0
+    pub back: u32,
+    /// the statement that writes it
+    pub statement: u32,
+    /// the start word it is published with
+    pub word: StartWord,
+}
 
 /// The tail of one update range.
 #[derive(Debug)]
@@ -84,7 +101,7 @@ impl Tail {
     }
     /// After a merge: `unmerged` records are left of those that were there when `pending` gave
     /// `before`. Records that came since may be counted twice, never not at all.
-    pub fn set_pending(&self, before: u32, unmerged: u32) {
+    pub(crate) fn set_pending(&self, before: u32, unmerged: u32) {
         let count = |now: u32| Some(unmerged + (now - before));
         let _ = self
             .pending
@@ -137,6 +154,26 @@ impl Tail {
             }
             self.grow(schema);
         }
+    }
+
+    /// Appends a record: claims it, lets `fill` put its cells, publishes it. A record that does not
+    /// take its cells becomes a tombstone. The caller holds the row's latch.
+    pub fn append(
+        &self,
+        schema: &Arc<StorageSchema>,
+        header: &RecordHeader,
+        fill: impl FnOnce(&RecordPage, u32) -> Result<()>,
+    ) -> Result<(Arc<RecordPage>, u32)> {
+        let (page, i) = self.claim(schema);
+        page.set_link(i, header.slot, header.kind, header.back);
+        page.set_statement(i, header.statement);
+        let filled = fill(&page, i);
+        let word = match filled {
+            Ok(()) => header.word,
+            Err(_) => StartWord::ABORTED,
+        };
+        page.set_start(i, word);
+        filled.map(|()| (page, i))
     }
 
     fn grow(&self, schema: &Arc<StorageSchema>) {
@@ -195,9 +232,7 @@ pub fn locate(pages: &TailPages, seq: u32) -> Option<(&Arc<RecordPage>, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record_page::RecordKind;
     use strandline_base::{ColumnId, CommitTs, SqlType, Value};
-    use strandline_txn::StartWord;
 
     #[test]
     fn pages_grow_and_old_ones_go() {

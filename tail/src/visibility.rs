@@ -2,6 +2,7 @@
 
 use crate::record_page::RecordPage;
 use strandline_base::CommitTs;
+use strandline_base::sync::spin_loop;
 use strandline_txn::{StartWord, TxnManager, TxnStatus, Visibility};
 
 /// What a start word means to somebody.
@@ -35,7 +36,7 @@ pub fn resolve(load: impl Fn() -> StartWord, own: StartWord, txns: &TxnManager) 
             TxnStatus::InProgress => return RecordState::InProgress(word),
             TxnStatus::Committed(ts) => return RecordState::Committed(ts),
             TxnStatus::Aborted => return RecordState::Nothing,
-            TxnStatus::Stale => std::hint::spin_loop(),
+            TxnStatus::Stale => spin_loop(),
         }
     }
 }

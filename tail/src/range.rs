@@ -1,0 +1,163 @@
+//! A range and its versions: everything a reader needs, behind one atomically swapped pointer; how
+//! writers get into a tail, and how a merge is published.
+//!
+//! Invariants:
+//! 1. One load of the version gives a consistent view: a merge publishes its base together with
+//!    the tails that still hold unmerged records.
+//! 2. Versions are published under `publish`; readers never take it.
+//! 3. A tail leaves the version only sealed and with nothing but records merged into its base.
+//! 4. While an appender is inside a tail, the tail stays in the range's versions.
+//!
+//! # The orders of loads
+//!
+//! A reader takes its snapshot, then loads the version, then the row map's head, then the pages.
+//! Each step may see more than the one before, never less: a version older than the snapshot might
+//! lack the tail that a commit the snapshot sees went to, and a list of pages older than the head
+//! might lack the head's page, which reads as "continue in base". An appender enters the tail
+//! before it loads the version: what the base it finds then does not contain is in the pages, for
+//! as long as it holds the version.
+//!
+//! A merge retires the pages through the *old* base before it publishes the new version, so that
+//! the old version's last reader finds them named when it lets go.
+//!
+//! Lock order: `publish` is taken before any row latch, never under one; under it, a tail's lock
+//! for growing.
+
+use crate::record_page::PageBytes;
+use crate::succession::Succeeded;
+use crate::tail_pages::Tail;
+use arc_swap::{ArcSwap, Guard};
+use std::sync::Arc;
+use strandline_base::sync::{Mutex, MutexGuard, spin_loop};
+use strandline_base::{CommitTs, RangeNo, UPDATE_RANGES};
+
+/// What readers of a range see. `B` is the base: rows as of the last merge.
+#[derive(Debug)]
+pub struct RangeVersion<B> {
+    /// insert range or chunks
+    pub base: Arc<B>,
+    /// the tails of update ranges that have one
+    pub tails: [Option<Arc<Tail>>; UPDATE_RANGES],
+}
+
+impl<B> Clone for RangeVersion<B> {
+    fn clone(&self) -> Self {
+        Self {
+            base: self.base.clone(),
+            tails: self.tails.clone(),
+        }
+    }
+}
+
+impl<B> RangeVersion<B> {
+    /// A version without tails.
+    pub fn of(base: Arc<B>) -> Self {
+        Self {
+            base,
+            tails: [const { None }; UPDATE_RANGES],
+        }
+    }
+    /// Whether no update range has a tail.
+    pub fn has_no_tail(&self) -> bool {
+        self.tails.iter().all(Option::is_none)
+    }
+}
+
+/// A range of a storage.
+#[derive(Debug)]
+pub struct Range<B> {
+    no: RangeNo,
+    version: ArcSwap<RangeVersion<B>>,
+    publish: Mutex<()>,
+}
+
+impl<B> Range<B> {
+    /// A range that starts with `base`.
+    pub fn new(no: RangeNo, base: Arc<B>) -> Arc<Self> {
+        Arc::new(Self {
+            no,
+            version: ArcSwap::from_pointee(RangeVersion::of(base)),
+            publish: Mutex::new(()),
+        })
+    }
+    /// The range's number.
+    pub fn no(&self) -> RangeNo {
+        self.no
+    }
+    /// The current version, for short looks.
+    pub fn load(&self) -> Guard<Arc<RangeVersion<B>>> {
+        self.version.load()
+    }
+    /// The current version, to keep.
+    pub fn load_full(&self) -> Arc<RangeVersion<B>> {
+        self.version.load_full()
+    }
+    /// The right to publish.
+    pub fn lock(&self) -> MutexGuard<'_, ()> {
+        self.publish.lock()
+    }
+    /// Publishes a version; the guard shows that the caller holds the right to.
+    pub fn publish(&self, _right: &MutexGuard<'_, ()>, version: RangeVersion<B>) {
+        self.version.store(Arc::new(version));
+    }
+    /// The tail of update range `at`, created if there is none.
+    pub fn ensure_tail(&self, at: usize, bytes: &PageBytes) -> Arc<Tail> {
+        if let Some(tail) = &self.load().tails[at] {
+            return tail.clone();
+        }
+        let right = self.lock();
+        let version = self.load_full();
+        if let Some(tail) = &version.tails[at] {
+            return tail.clone();
+        }
+        let tail = Arc::new(Tail::new(bytes));
+        let mut next = RangeVersion::clone(&version);
+        next.tails[at] = Some(tail.clone());
+        self.publish(&right, next);
+        tail
+    }
+    /// Runs `append` as an appender to the tail of update range `at`, with the version to go by.
+    pub fn append_to<R>(
+        &self,
+        at: usize,
+        bytes: &PageBytes,
+        append: impl FnOnce(&RangeVersion<B>, &Tail) -> R,
+    ) -> R {
+        loop {
+            let tail = self.ensure_tail(at, bytes);
+            let Some(_entered) = tail.enter() else {
+                spin_loop(); // being retired: the range shows the next tail soon
+                continue;
+            };
+            // Loaded after entering (invariant 4).
+            let version = self.load_full();
+            let is_current = |t: &Arc<Tail>| Arc::ptr_eq(t, &tail);
+            if version.tails[at].as_ref().is_some_and(is_current) {
+                return append(&version, &tail);
+            }
+        }
+    }
+}
+
+impl<B: Succeeded<Release = (Arc<Tail>, u32)>> Range<B> {
+    /// Publishes `base`, which contains every commit up to `through`: steps 4 and 5 of the merge.
+    /// Tails without anything else go, the others' merged pages when no reader needs them.
+    pub fn publish_merge(&self, base: Arc<B>, through: CommitTs) {
+        let right = self.lock();
+        let old = self.load_full();
+        let mut next = RangeVersion {
+            base,
+            tails: old.tails.clone(),
+        };
+        let mut retired = Vec::new();
+        for slot in &mut next.tails {
+            let Some(tail) = slot.take() else { continue };
+            if let Some(keep_from) = tail.retire_merged(through) {
+                retired.push((tail.clone(), keep_from));
+                *slot = Some(tail);
+            }
+        }
+        old.base.successor().retire(&next.base, retired);
+        self.publish(&right, next);
+    }
+}
