@@ -77,7 +77,7 @@ fn syntax_errors_carry_state_and_place() {
         let error = statement(sql).expect_err(sql);
         assert_eq!(error.sqlstate(), SqlState::SYNTAX_ERROR, "{sql}");
     }
-    let error = statement("SELECT 1 FROM WHERE").expect_err("no table");
+    let error = statement("SELECT 1 FROM t WHERE").expect_err("no condition");
     assert!(error.message().contains("Line: 1"), "{error}");
     assert!(statement("SELECT 1; SELECT 2").is_err());
 }

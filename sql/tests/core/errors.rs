@@ -65,7 +65,11 @@ fn states_and_messages() {
             SqlState::INVALID_TEXT_REPRESENTATION,
             "invalid input syntax",
         ),
-        ("SELECT FROM WHERE", SqlState::SYNTAX_ERROR, "syntax error"),
+        (
+            "SELECT 1 FROM t WHERE",
+            SqlState::SYNTAX_ERROR,
+            "syntax error",
+        ),
         (
             "SELECT (SELECT a FROM t)",
             SqlState::CARDINALITY_VIOLATION,
