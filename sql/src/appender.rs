@@ -63,7 +63,7 @@ impl<'c> Appender<'c> {
         let load = statement.bulk_insert(&table)?;
         let checks = match table.checks.is_empty() {
             true => None,
-            false => Some(session.shared.point_checks.of(&table, &session.template)?),
+            false => Some(session.checks_of(&table)?),
         };
         Ok(Self {
             schema: arrow_schema(&table),

@@ -309,10 +309,7 @@ impl<'c> Transaction<'c> {
     }
 
     fn checks(&self, def: &Arc<TableDef>) -> Result<Arc<CheckSet>> {
-        self.session
-            .shared
-            .point_checks
-            .of(def, &self.session.template)
+        self.session.checks_of(def)
     }
 }
 

@@ -2,13 +2,23 @@
 
 use crate::ddl::constraint::condition_schema;
 use crate::error::convert;
-use crate::parse;
 use crate::provider::table::arrow_schema;
+use crate::{parse, semantics};
 use datafusion::arrow::array::cast::AsArray;
 use datafusion::arrow::array::{Array, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::temporal_conversions::timestamp_us_to_datetime;
+use datafusion::common::DFSchemaRef;
+use datafusion::common::tree_node::TreeNode;
+use datafusion::error::DataFusionError;
 use datafusion::execution::session_state::SessionState;
-use datafusion::physical_expr::PhysicalExpr;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::logical_expr::{
+    EmptyRelation, Expr, LogicalPlan, LogicalPlanBuilder, Volatility,
+};
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion::sql::sqlparser::ast::ExprWithAlias;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -24,14 +34,26 @@ pub(crate) struct PointChecks {
 }
 
 impl PointChecks {
-    /// The conditions of `table`.
-    pub(crate) fn of(&self, table: &Arc<TableDef>, state: &SessionState) -> Result<Arc<CheckSet>> {
+    /// The conditions of `table`; those that depend on the time are compiled anew.
+    pub(crate) fn of(
+        &self,
+        table: &Arc<TableDef>,
+        state: &SessionState,
+        now_us: u64,
+    ) -> Result<Arc<CheckSet>> {
         if let Some((def, set)) = self.compiled.lock().get(&table.id)
             && Arc::ptr_eq(def, table)
         {
             return Ok(set.clone());
         }
-        let set = Arc::new(CheckSet::compile(table, state)?);
+        let mut state = state.clone();
+        if let Some(now) = timestamp_us_to_datetime(now_us as i64) {
+            state.execution_props_mut().query_execution_start_time = Some(now.and_utc());
+        }
+        let set = Arc::new(CheckSet::compile(table, &state)?);
+        if !set.immutable {
+            return Ok(set);
+        }
         self.compiled
             .lock()
             .insert(table.id, (table.clone(), set.clone()));
@@ -43,28 +65,25 @@ impl PointChecks {
 pub(crate) struct CheckSet {
     schema: SchemaRef,
     conditions: Vec<(String, Arc<dyn PhysicalExpr>)>,
+    /// Whether the conditions mean the same at any time.
+    immutable: bool,
 }
 
 impl CheckSet {
     fn compile(table: &TableDef, state: &SessionState) -> Result<Self> {
-        let schema = condition_schema(table)?;
+        let schema = Arc::new(condition_schema(table)?);
         let mut conditions = Vec::with_capacity(table.checks.len());
+        let mut immutable = true;
         for check in &table.checks {
-            let expr = ExprWithAlias {
-                expr: parse::expression(&check.expression)?,
-                alias: None,
-            };
-            let planned = state
-                .create_logical_expr_from_sql_expr(expr, &schema)
-                .map_err(convert)?;
-            let condition = state
-                .create_physical_expr(planned, &schema)
-                .map_err(convert)?;
+            let planned = analyze(&check.expression, &schema, state)?;
+            immutable &= is_immutable(&planned).map_err(convert)?;
+            let condition = compile(planned, &schema, state).map_err(convert)?;
             conditions.push((check.name.clone(), condition));
         }
         Ok(Self {
             schema: arrow_schema(table),
             conditions,
+            immutable,
         })
     }
 
@@ -108,4 +127,65 @@ impl CheckSet {
         }
         Ok(())
     }
+}
+
+/// The condition as DataFusion's analyzer leaves it: types agree, our casts are in place.
+fn analyze(condition: &str, schema: &DFSchemaRef, state: &SessionState) -> Result<Expr> {
+    let mut parsed = parse::expression(condition)?;
+    semantics::sql::normalize(&mut parsed)?;
+    let parsed = ExprWithAlias {
+        expr: parsed,
+        alias: None,
+    };
+    let expr = state
+        .create_logical_expr_from_sql_expr(parsed, schema)
+        .map_err(convert)?;
+    let nothing = LogicalPlan::EmptyRelation(EmptyRelation {
+        produce_one_row: false,
+        schema: schema.clone(),
+    });
+    let plan = LogicalPlanBuilder::from(nothing)
+        .filter(expr)
+        .and_then(|builder| builder.build())
+        .and_then(|plan| {
+            state
+                .analyzer()
+                .execute_and_check(plan, state.config_options(), |_, _| {})
+        })
+        .map_err(convert)?;
+    match plan {
+        LogicalPlan::Filter(filter) => Ok(filter.predicate),
+        other => Err(Error::internal(format!("a condition became {other}"))),
+    }
+}
+
+fn is_immutable(expr: &Expr) -> Result<bool, DataFusionError> {
+    let changing = expr.exists(|e| {
+        Ok(match e {
+            Expr::ScalarFunction(call) => {
+                call.func.signature().volatility != Volatility::Immutable
+            }
+            _ => false,
+        })
+    })?;
+    Ok(!changing)
+}
+
+fn compile(
+    expr: Expr,
+    schema: &DFSchemaRef,
+    state: &SessionState,
+) -> Result<Arc<dyn PhysicalExpr>, DataFusionError> {
+    let context = SimplifyContext::builder()
+        .with_schema(schema.clone())
+        .with_config_options(state.config_options().clone())
+        .with_query_execution_start_time(state.execution_props().query_execution_start_time)
+        .build();
+    let expr = ExprSimplifier::new(context).simplify(expr)?;
+    create_physical_expr(
+        &expr,
+        schema,
+        state.execution_props(),
+        &PhysicalPlanningContext::default(),
+    )
 }

@@ -6,5 +6,6 @@ pub mod files;
 pub mod filter;
 pub mod history;
 pub mod scan;
+pub mod selectivity;
 pub mod statistics;
 pub mod table;

@@ -5,7 +5,7 @@
 use crate::error::wrap;
 use crate::names::ROW_ID;
 use crate::provider::scan::ScanExec;
-use crate::provider::{filter, statistics};
+use crate::provider::{filter, selectivity, statistics};
 use crate::semantics::types;
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -137,6 +137,7 @@ impl TableProvider for Table {
         let all: Vec<usize> = (0..self.schema.fields().len()).collect();
         let projection = projection.unwrap_or(&all);
         let statistics = self.statistics().unwrap_or_default();
+        let statistics = selectivity::filtered(statistics, filters, &self.def);
         let scan = ScanExec::try_new(
             self.def.clone(),
             self.statement.clone(),

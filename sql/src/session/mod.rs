@@ -20,6 +20,7 @@ pub mod work;
 use crate::context::ProgressHook;
 use crate::database::Shared;
 use crate::params;
+use crate::point::CheckSet;
 use cancel::CancelState;
 use datafusion::execution::session_state::SessionState;
 use datafusion::scalar::ScalarValue;
@@ -30,6 +31,7 @@ pub use settings::Settings;
 use std::collections::HashMap;
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState};
+use strandline_engine::catalog::TableDef;
 use transaction::OpenTransaction;
 use work::Work;
 
@@ -202,6 +204,15 @@ impl Session {
             Some(open) if open.failed => TransactionStatus::Failed,
             Some(_) => TransactionStatus::Open,
         }
+    }
+
+    /// The table's CHECK constraints, compiled for rows that come without SQL.
+    pub(crate) fn checks_of(&self, table: &Arc<TableDef>) -> Result<Arc<CheckSet>> {
+        let now_us = match &self.open {
+            Some(open) => open.now_us,
+            None => self.now_us(),
+        };
+        self.shared.point_checks.of(table, &self.template, now_us)
     }
 
     fn discard(&mut self, what: &ast::DiscardObject) -> Result<Summary> {

@@ -18,7 +18,9 @@ use datafusion::error::DataFusionError;
 use datafusion::logical_expr::expr::{Between, InList, Like};
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
+use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
+use datafusion::physical_expr_common::physical_expr::is_dynamic_physical_expr;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use strandline_base::{ColumnId, Error, Result};
@@ -59,6 +61,36 @@ impl ScanFilter {
             expression,
             text,
         }
+    }
+    /// A dynamic filter over the scan's output, if `expression` is one and reads nothing but
+    /// columns of `table`.
+    pub fn dynamic(
+        expression: &Arc<dyn PhysicalExpr>,
+        table: &TableDef,
+        output: &Schema,
+    ) -> Result<Option<Self>, DataFusionError> {
+        if !is_dynamic_physical_expr(expression) {
+            return Ok(None);
+        }
+        let read: BTreeSet<usize> =
+            collect_columns(expression).iter().map(|column| column.index()).collect();
+        let mut columns = Vec::with_capacity(read.len());
+        let mut fields = Vec::with_capacity(read.len());
+        for index in read {
+            let field = output.field(index);
+            let Some(column) = table.column(field.name()) else {
+                return Ok(None);
+            };
+            columns.push(column.id);
+            fields.push(field.clone().with_nullable(true));
+        }
+        let schema = Arc::new(Schema::new(fields));
+        let expression = reassign_expr_columns(expression.clone(), &schema)?;
+        Ok(Some(Self::new(columns, schema, expression, "dynamic".to_string())))
+    }
+    /// The compiled condition.
+    pub fn expression(&self) -> &Arc<dyn PhysicalExpr> {
+        &self.expression
     }
     /// The conjunct as EXPLAIN shows it.
     pub fn text(&self) -> &str {

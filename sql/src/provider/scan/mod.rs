@@ -4,21 +4,28 @@
 //! asynchronous threads. One unit's batches are held per partition at a time.
 //!
 //! The engine's scan is opened when the node first runs (or is explained), after DataFusion has
-//! settled the filters. Running a partition again (recursive queries) starts a new round with a
+//! settled the filters. Among those are the dynamic filters of joins and of ORDER BY … LIMIT: what
+//! the build side or the rows so far allow, looked at again for every unit. Running a partition again (recursive queries) starts a new round with a
 //! counter of its own.
 
-use crate::error::{convert, wrap};
-use crate::provider::filter::ScanFilters;
-use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+mod reader;
+mod source;
+
+use crate::error::wrap;
+use crate::provider::filter::{ScanFilter, ScanFilters};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::Statistics;
+use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::DataFusionError;
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{
     Boundedness, ChildrenPropertiesMode, EmissionType, ReplaceChildrenOptions,
+};
+use datafusion::physical_plan::filter_pushdown::{
+    ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
 };
 use datafusion::physical_plan::metrics::{
     BaselineMetrics, Count, ExecutionPlanMetricsSet, Metric, MetricValue, MetricsSet,
@@ -29,13 +36,15 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
 };
 use parking_lot::Mutex;
+use reader::Reader;
+use source::Source;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use strandline_base::{ColumnId, CommitTs, Error, ErrorKind, Result, SqlState};
+use strandline_base::{CommitTs, Error, Result};
+use strandline_engine::Statement;
 use strandline_engine::catalog::TableDef;
-use strandline_engine::{RowFilter, ScanRequest, Statement, TableScan};
 
 /// Reads some columns of a table, filtered, in parallel.
 pub struct ScanExec {
@@ -46,17 +55,6 @@ pub struct ScanExec {
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
     rounds: Mutex<Rounds>,
-}
-
-/// What the engine is asked for.
-struct Source {
-    table: Arc<TableDef>,
-    statement: Arc<Statement>,
-    as_of: Option<CommitTs>,
-    columns: Vec<ColumnId>,
-    with_row_id: bool,
-    filters: ScanFilters,
-    scan: OnceLock<Result<Arc<TableScan>>>,
 }
 
 /// Which round each partition runs, and each round's counter of units taken.
@@ -131,9 +129,9 @@ impl ScanExec {
         })
     }
 
-    fn with_limit(&self, limit: Option<usize>) -> Self {
+    fn with(&self, source: Arc<Source>, limit: Option<usize>) -> Self {
         Self {
-            source: self.source.clone(),
+            source,
             schema: self.schema.clone(),
             limit,
             statistics: self.statistics.clone(),
@@ -162,44 +160,6 @@ impl ScanExec {
 fn partition_count(rows: usize, target_partitions: usize) -> usize {
     let units = rows.div_ceil(strandline_base::ids::RANGE_ROWS).max(1);
     units.min(target_partitions.max(1))
-}
-
-impl Source {
-    fn open(&self) -> Result<Arc<TableScan>> {
-        self.scan
-            .get_or_init(|| {
-                let rows = self.filters.rows.iter();
-                let request = ScanRequest {
-                    columns: self.columns.clone(),
-                    with_row_id: self.with_row_id,
-                    prune: self.filters.prune.clone(),
-                    filters: rows.map(|f| f.clone() as Arc<dyn RowFilter>).collect(),
-                    batch_rows: None,
-                };
-                match self.as_of {
-                    Some(ts) => self.statement.scan_as_of(&self.table, ts, request),
-                    None => self.statement.scan(&self.table, request),
-                }
-            })
-            .clone()
-    }
-
-    fn check_cancelled(&self) -> Result<()> {
-        if self
-            .statement
-            .transaction()
-            .options()
-            .cancel
-            .load(Ordering::Relaxed)
-        {
-            return Err(Error::new(
-                ErrorKind::Cancelled,
-                SqlState::QUERY_CANCELED,
-                "canceling statement due to user request",
-            ));
-        }
-        Ok(())
-    }
 }
 
 impl fmt::Debug for ScanExec {
@@ -262,9 +222,44 @@ impl ExecutionPlan for ScanExec {
 
     fn apply_expressions(
         &self,
-        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion, DataFusionError>,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion, DataFusionError>,
     ) -> Result<TreeNodeRecursion, DataFusionError> {
+        for filter in &self.source.filters.rows {
+            if f(filter.expression())? == TreeNodeRecursion::Stop {
+                return Ok(TreeNodeRecursion::Stop);
+            }
+        }
         Ok(TreeNodeRecursion::Continue)
+    }
+
+    /// Takes the dynamic filters that read nothing but stored columns.
+    fn handle_child_pushdown_result(
+        &self,
+        phase: FilterPushdownPhase,
+        result: ChildPushdownResult,
+        _config: &ConfigOptions,
+    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>, DataFusionError> {
+        if phase != FilterPushdownPhase::Post {
+            return Ok(FilterPushdownPropagation::if_all(result));
+        }
+        let mut filters = self.source.filters.clone();
+        let mut taken = Vec::with_capacity(result.parent_filters.len());
+        for parent in result.parent_filters {
+            match ScanFilter::dynamic(&parent.filter, &self.source.table, &self.schema)? {
+                Some(filter) => {
+                    filters.rows.push(Arc::new(filter));
+                    taken.push(PushedDown::Yes);
+                }
+                None => taken.push(PushedDown::No),
+            }
+        }
+        let changed = taken.iter().any(|t| matches!(t, PushedDown::Yes));
+        let propagation = FilterPushdownPropagation::with_parent_pushdown_result(taken);
+        if !changed {
+            return Ok(propagation);
+        }
+        let source = Arc::new(self.source.with_filters(filters));
+        Ok(propagation.with_updated_node(Arc::new(self.with(source, self.limit))))
     }
 
     fn replace_children(
@@ -286,7 +281,7 @@ impl ExecutionPlan for ScanExec {
     }
 
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
-        Ok(Arc::new(self.with_limit(self.limit)))
+        Ok(Arc::new(self.with(self.source.clone(), self.limit)))
     }
 
     fn execute(
@@ -359,77 +354,6 @@ impl ExecutionPlan for ScanExec {
     }
 
     fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
-        Some(Arc::new(self.with_limit(limit)))
+        Some(Arc::new(self.with(self.source.clone(), limit)))
     }
-}
-
-/// One partition at work.
-struct Reader {
-    source: Arc<Source>,
-    scan: Arc<TableScan>,
-    schema: SchemaRef,
-    taken: Arc<AtomicUsize>,
-    ready: VecDeque<RecordBatch>,
-    left: usize,
-    metrics: BaselineMetrics,
-    reservation: MemoryReservation,
-}
-
-impl Reader {
-    async fn next(&mut self) -> Result<Option<RecordBatch>, DataFusionError> {
-        loop {
-            if self.left == 0 {
-                return Ok(None);
-            }
-            if let Some(batch) = self.ready.pop_front() {
-                let batch = if batch.num_rows() > self.left {
-                    batch.slice(0, self.left)
-                } else {
-                    batch
-                };
-                self.left -= batch.num_rows();
-                self.metrics.record_output(batch.num_rows());
-                return label(batch, &self.schema).map(Some);
-            }
-            self.source.check_cancelled().map_err(wrap)?;
-            let unit = self.taken.fetch_add(1, Ordering::Relaxed);
-            if unit >= self.scan.units() {
-                self.reservation.free();
-                return Ok(None);
-            }
-            let batches = self.read(unit).await?;
-            let bytes = batches.iter().map(RecordBatch::get_array_memory_size).sum();
-            self.reservation.resize(bytes);
-            self.ready
-                .extend(batches.into_iter().filter(|b| b.num_rows() > 0));
-        }
-    }
-
-    async fn read(&self, unit: usize) -> Result<Vec<RecordBatch>, DataFusionError> {
-        let _timer = self.metrics.elapsed_compute().timer();
-        if self.scan.is_resident(unit) {
-            return self.scan.read_unit(unit).map_err(wrap);
-        }
-        let scan = self.scan.clone();
-        let task = tokio::task::spawn_blocking(move || scan.read_unit(unit));
-        match task.await {
-            Ok(batches) => batches.map_err(wrap),
-            Err(error) => Err(wrap(convert(DataFusionError::ExecutionJoin(Box::new(
-                error,
-            ))))),
-        }
-    }
-}
-
-/// The engine's batch under the plan's schema (names, metadata).
-fn label(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, DataFusionError> {
-    if Arc::ptr_eq(&batch.schema(), schema) {
-        return Ok(batch);
-    }
-    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    Ok(RecordBatch::try_new_with_options(
-        schema.clone(),
-        batch.columns().to_vec(),
-        &options,
-    )?)
 }
