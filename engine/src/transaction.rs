@@ -394,6 +394,8 @@ impl Transaction {
                 // is never reused: the records keep its word.
                 slot.abort();
                 state.ended = true;
+                // Those who wait for the locks go on, and are refused when they commit.
+                self.release_locks(state, slot.word());
                 return Err(error.context("the commit's outcome is unknown"));
             }
             txns.finish_through(end.0);
@@ -433,11 +435,15 @@ impl Transaction {
         state.files = Vec::new();
         state.grown = Vec::new();
         let Some(slot) = slot else { return };
-        for store in state.stores.drain(..) {
-            store.release(slot.word());
-        }
-        self.db.release_ddl(slot.word());
+        self.release_locks(state, slot.word());
         slot.stamped();
+    }
+
+    fn release_locks(&self, state: &mut TxnState, word: StartWord) {
+        for store in state.stores.drain(..) {
+            store.release(word);
+        }
+        self.db.release_ddl(word);
     }
 }
 

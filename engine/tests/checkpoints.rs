@@ -5,9 +5,11 @@ mod common;
 
 use common::*;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use strandline_device::MemoryDevice;
 use strandline_engine::catalog::HistoryPolicy;
 use strandline_engine::*;
+use strandline_sim::SimDisk;
 
 fn database() -> Arc<Db> {
     let db = open(Arc::new(MemoryDevice::new()), &clock()).expect("open");
@@ -63,4 +65,81 @@ fn a_merge_passes_over_an_open_transaction_and_takes_its_records_later() {
     assert_eq!(db.checkpoint(true).expect("checkpoint").merged_ranges, 0);
     assert_eq!(get(&db, 0), Some(row(0, -1, "").to_vec()));
     assert_eq!(get(&db, 7), Some(row(7, 29, "").to_vec()));
+}
+
+/// Inserts and first updates beside checkpoints; a kill at any moment keeps what was acknowledged,
+/// and no row shows another one's values.
+#[test]
+fn checkpoints_beside_writers_mix_no_rows() {
+    const WRITERS: usize = 3;
+    const ROWS: i64 = 60;
+    let disk = SimDisk::new(1);
+    let wall = clock();
+    let db = open(disk.device(), &wall).expect("open");
+    let (t, _) = create_table(&db, HistoryPolicy::None);
+    // Per writer: the number of acknowledged steps; a row takes four.
+    let steps: [AtomicI64; WRITERS] = Default::default();
+    std::thread::scope(|scope| {
+        for (writer, acknowledged) in steps.iter().enumerate() {
+            let (db, t) = (&db, &t);
+            scope.spawn(move || {
+                for step in 0..ROWS * 4 {
+                    let (k, a) = (writer as i64 * 1000 + step / 4, step % 4);
+                    let text = format!("{k}:{a}");
+                    let set = [
+                        (ColumnId(1), Value::BigInt(a)),
+                        (ColumnId(2), text.as_str().into()),
+                    ];
+                    run(db, |s| match a {
+                        0 => s.point_insert(t, &row(k, 0, &text)).map(|_| true),
+                        _ => s.point_update(t, 0, &[Value::BigInt(k)], &set),
+                    })
+                    .expect("write");
+                    acknowledged.store(step + 1, Ordering::SeqCst);
+                }
+            });
+        }
+        let is_done = || steps.iter().all(|s| s.load(Ordering::SeqCst) == ROWS * 4);
+        let mut round = 0;
+        loop {
+            let last = is_done();
+            db.checkpoint(round % 5 == 4).expect("checkpoint");
+            let least: Vec<i64> = steps.iter().map(|s| s.load(Ordering::SeqCst)).collect();
+            let again = open(disk.after_kill().device(), &wall).expect("reopen");
+            for (writer, steps) in least.iter().enumerate() {
+                for i in 0..ROWS {
+                    let k = writer as i64 * 1000 + i;
+                    let known = (steps - i * 4).clamp(0, 4);
+                    let found = get(&again, k);
+                    let a = match found.as_ref().map(|row| &row[1]) {
+                        Some(Value::BigInt(a)) => *a,
+                        _ => -1,
+                    };
+                    assert!(
+                        a >= known - 1,
+                        "round {round}: row {k} is {found:?} after {known}"
+                    );
+                    if a >= 0 {
+                        let expected = row(k, a, &format!("{k}:{a}")).to_vec();
+                        assert_eq!(found, Some(expected), "round {round}");
+                    }
+                }
+            }
+            let damage = again.check().expect("check");
+            assert!(damage.is_empty(), "{damage:?}");
+            if last {
+                break;
+            }
+            round += 1;
+        }
+    });
+}
+
+#[test]
+fn a_range_that_takes_no_more_rows_becomes_chunks() {
+    let db = database();
+    alter(&db, |t| add_column(t, "c", SqlType::Text, Value::Null));
+    assert_eq!(db.checkpoint(false).expect("checkpoint").merged_ranges, 0);
+    insert(&db, &[&row(100, 0, "")[..], &[Value::Null]].concat());
+    assert_eq!(db.checkpoint(false).expect("checkpoint").merged_ranges, 1);
 }

@@ -378,3 +378,34 @@ fn checkpoints_miss_no_definition_and_no_load_that_commits_beside_them() {
         }
     });
 }
+
+/// A definition change whose commit fails holds up nobody.
+#[test]
+fn writers_that_wait_for_a_definition_whose_sync_fails_are_let_go() {
+    let disk = SimDisk::new(1);
+    let db = open(disk.device(), &clock()).expect("open");
+    create_table(&db, HistoryPolicy::None);
+    let t = table(&db);
+    let ddl = db.begin(TxnOptions::default()).expect("begin");
+    alter_in(&ddl, |t| t.comment = Some("never seen".into()));
+    std::thread::scope(|scope| {
+        let txn = db.begin(TxnOptions::default()).expect("begin");
+        let (writing, is_writing) = std::sync::mpsc::channel();
+        let t = &t;
+        let writer = scope.spawn(move || {
+            let statement = txn.begin_statement()?;
+            writing.send(()).expect("send");
+            statement.point_insert(t, &row(1, 1, ""))?;
+            txn.commit()
+        });
+        is_writing.recv().expect("recv");
+        disk.fail_sync(1);
+        ddl.commit().expect_err("sync failed");
+        let error = writer
+            .join()
+            .expect("writer")
+            .expect_err("writes are refused");
+        assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+    });
+    assert_eq!(table(&db).comment, None);
+}

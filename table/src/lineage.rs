@@ -189,6 +189,9 @@ impl Lineage {
         {
             return open.clone();
         }
+        if let Some(before) = &**self.open_range.load() {
+            before.rows.close(); // full, or of an older schema: it may become chunks
+        }
         let rows = Arc::new(InsertRange::new(self.schema(), &self.shared.page_bytes));
         let base = BaseState::new(BaseBody::Insert(rows.clone()));
         let no = self.push_range(base);
