@@ -143,3 +143,48 @@ fn a_range_that_takes_no_more_rows_becomes_chunks() {
     insert(&db, &[&row(100, 0, "")[..], &[Value::Null]].concat());
     assert_eq!(db.checkpoint(false).expect("checkpoint").merged_ranges, 1);
 }
+
+#[test]
+fn several_updates_of_one_transaction_are_one_in_a_run() {
+    let device = Arc::new(MemoryDevice::new());
+    let db = open(device.clone(), &clock()).expect("open");
+    let (t, _) = create_table(&db, HistoryPolicy::Forever);
+    insert(&db, &row(1, 0, "before"));
+    db.checkpoint(true).expect("checkpoint");
+    let txn = db.begin(TxnOptions::default()).expect("begin");
+    let sets = [
+        (ColumnId(1), Value::BigInt(5)),
+        (ColumnId(2), Value::from("after")),
+    ];
+    for set in &sets {
+        let statement = txn.begin_statement().expect("statement");
+        let key = [Value::BigInt(1)];
+        assert!(
+            statement
+                .point_update(&t, 0, &key, std::slice::from_ref(set))
+                .expect("update")
+        );
+    }
+    txn.commit().expect("commit");
+    drop(txn);
+    db.checkpoint(false).expect("checkpoint");
+    drop(db);
+    let db = open(device, &clock()).expect("reopen");
+    assert_eq!(get(&db, 1), Some(row(1, 5, "after").to_vec()));
+}
+
+#[test]
+fn a_statement_does_not_see_what_it_writes_itself() {
+    let db = database();
+    let t = table(&db);
+    let txn = db.begin(TxnOptions::default()).expect("begin");
+    txn.begin_statement()
+        .expect("first")
+        .point_insert(&t, &row(50, 0, ""))
+        .expect("insert");
+    let statement = txn.begin_statement().expect("second");
+    statement.point_insert(&t, &row(51, 0, "")).expect("insert");
+    let scan = statement.scan(&t, request()).expect("scan");
+    let keys: Vec<i64> = scan_all(&scan).into_keys().filter(|k| *k >= 50).collect();
+    assert_eq!(keys, [50], "the earlier statement's row, not its own");
+}
