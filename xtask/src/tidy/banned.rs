@@ -136,6 +136,21 @@ pub const EXCEPTIONS: &[Exception] = &[
         place: "sql/src/provider/files.rs",
         reason: "the user's own Parquet, CSV and JSON files",
     },
+    Exception {
+        path: "fs::",
+        place: "sql/src/copy/",
+        reason: "the user's own files, read and written by COPY",
+    },
+    Exception {
+        path: "use std::fs",
+        place: "sql/src/copy/",
+        reason: "the user's own files, read and written by COPY",
+    },
+    Exception {
+        path: "spawn_blocking",
+        place: "sql/src/copy/source.rs",
+        reason: "reading and decoding files leaves the query threads free",
+    },
 ];
 
 /// Uses of banned paths outside the places that may, and exceptions nobody needs any more.

@@ -16,6 +16,7 @@ pub struct SourceFile {
     pub comments: String,
     /// Whether all of the file is test code.
     pub is_test: bool,
+    classes: Vec<Class>,
     test_regions: Vec<Range<usize>>,
     line_starts: Vec<usize>,
 }
@@ -36,6 +37,7 @@ impl SourceFile {
             is_test: path.ends_with("/tests.rs") || path.split('/').skip(1).any(|p| p == "tests"),
             test_regions: test_regions(&code),
             code,
+            classes,
             line_starts,
         }
     }
@@ -53,6 +55,11 @@ impl SourceFile {
     /// Whether byte `offset` is test code.
     pub fn in_test(&self, offset: usize) -> bool {
         self.is_test || self.test_regions.iter().any(|r| r.contains(&offset))
+    }
+
+    /// Whether byte `offset` belongs to a string or character literal.
+    pub fn is_literal(&self, offset: usize) -> bool {
+        self.classes.get(offset) == Some(&Class::Literal)
     }
 
     /// Lines that are not test code, blank lines and comments included.
