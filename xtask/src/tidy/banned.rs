@@ -123,7 +123,7 @@ pub const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         path: "spawn_blocking",
-        place: "sql/src/provider/scan.rs",
+        place: "sql/src/provider/scan/reader.rs",
         reason: "units that wait for the device leave the query threads free",
     },
     Exception {

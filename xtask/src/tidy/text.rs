@@ -11,7 +11,9 @@ pub fn check(file: &SourceFile) -> Vec<Violation> {
     let mut report = |line, rule, message: &str| {
         violations.push(Violation::new(&file.path, line, rule, message));
     };
-    if !file.text.trim_start().starts_with("//!") {
+    // `foo/tests.rs` is the end of `foo.rs`, moved out.
+    let has_header = file.text.trim_start().starts_with("//!");
+    if !has_header && !file.path.ends_with("/tests.rs") {
         report(
             1,
             "header",
@@ -88,6 +90,7 @@ mod tests {
         assert!(check_text("//! Purpose.\n").is_empty());
         assert_eq!(check_text("// Purpose.\n").len(), 1);
         assert_eq!(check_text("").len(), 1);
+        assert!(check(&SourceFile::new("a/src/b/tests.rs", "use super::*;\n")).is_empty());
     }
 
     #[test]
