@@ -147,14 +147,18 @@ impl StatementContext {
 
     /// Runs a plan.
     pub async fn run(&self, plan: LogicalPlan) -> Result<(SchemaRef, SendableRecordBatchStream)> {
-        let schema = plan.schema().inner().clone();
+        let schema = semantics::sql::output_schema(plan.schema().inner());
         let physical = self
             .state
             .create_physical_plan(&plan)
             .await
             .map_err(convert)?;
         let stream = execute_stream(physical, self.state.task_ctx()).map_err(convert)?;
-        Ok((schema, stream))
+        if stream.schema().fields() == schema.fields() {
+            return Ok((schema, stream));
+        }
+        let renamed = semantics::sql::renamed(stream, schema.clone());
+        Ok((schema, renamed))
     }
 
     /// The statement's DEFAULT expression of each column (in table order) as a parsed expression;

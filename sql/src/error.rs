@@ -10,6 +10,7 @@ use datafusion::parquet::errors::ParquetError;
 use datafusion::sql::sqlparser::parser::ParserError;
 use strandline_base::{Error, ErrorKind, SqlState};
 
+mod known;
 #[cfg(test)]
 mod tests;
 
@@ -252,6 +253,9 @@ fn from_plan(text: &str) -> Error {
             format!("schema \"{schema}\" does not exist"),
         );
     }
+    if let Some(error) = known::plan_error(&message) {
+        return error;
+    }
     let state = plan_state(&message);
     if state == SqlState::FEATURE_NOT_SUPPORTED {
         return Error::unsupported(message);
@@ -290,6 +294,9 @@ fn plan_state(message: &str) -> SqlState {
 
 fn from_execution(text: &str) -> Error {
     let (message, _) = clean(text);
+    if let Some(error) = known::execution_error(&message) {
+        return error;
+    }
     let lower = message.to_lowercase();
     if lower.contains("divide by zero") || lower.contains("division by zero") {
         return Error::invalid(SqlState::DIVISION_BY_ZERO, "division by zero");

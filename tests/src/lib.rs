@@ -1,1 +1,3 @@
+//! Harnesses of the tests that see the whole database; the tests themselves are in `tests/`.
 
+pub mod slt;

@@ -1,9 +1,9 @@
 //! Running SQL on plain DataFusion with this module's semantics, for tests.
 
-use super::error::from_datafusion;
 use super::sql::normalize;
 use super::text::write_value;
 use super::{configure, session_config};
+use crate::error::convert;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
@@ -42,15 +42,9 @@ async fn run(context: &SessionContext, sql: &str) -> Result<Vec<String>, Error> 
         .expect("one statement");
     normalize(&mut statement)?;
     let statement = Statement::Statement(Box::new(statement));
-    let plan = state
-        .statement_to_plan(statement)
-        .await
-        .map_err(from_datafusion)?;
-    let frame = context
-        .execute_logical_plan(plan)
-        .await
-        .map_err(from_datafusion)?;
-    let batches = frame.collect().await.map_err(from_datafusion)?;
+    let plan = state.statement_to_plan(statement).await.map_err(convert)?;
+    let frame = context.execute_logical_plan(plan).await.map_err(convert)?;
+    let batches = frame.collect().await.map_err(convert)?;
     let mut rows = Vec::new();
     for batch in &batches {
         for row in 0..batch.num_rows() {

@@ -20,7 +20,7 @@ mod numbers;
 mod rows;
 mod subqueries;
 
-pub use names::output_name;
+pub use names::{output_name, output_schema, renamed};
 
 use super::cast::CAST_AS;
 use datafusion::sql::sqlparser::ast::{

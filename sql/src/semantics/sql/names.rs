@@ -4,11 +4,17 @@
 //! but the first get a suffix that no identifier contains; [`output_name`] takes it off again
 //! where names reach a user.
 
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, DataType, Expr, Ident, Query, Select, SelectItem, SetExpr, TimezoneInfo,
     TrimWhereField, Value,
 };
+use futures::StreamExt;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Stands before the number that makes a name distinct.
 const SEPARATOR: char = '\u{1f}';
@@ -16,6 +22,39 @@ const SEPARATOR: char = '\u{1f}';
 /// The name of a result column as a user sees it.
 pub fn output_name(name: &str) -> &str {
     name.split(SEPARATOR).next().unwrap_or(name)
+}
+
+/// The schema of a plan with the names as a user sees them.
+pub fn output_schema(schema: &SchemaRef) -> SchemaRef {
+    if !schema.fields().iter().any(|f| f.name().contains(SEPARATOR)) {
+        return Arc::clone(schema);
+    }
+    let fields = schema.fields().iter().map(|f| {
+        let name = output_name(f.name());
+        if name == f.name() {
+            Arc::clone(f)
+        } else {
+            Arc::new(f.as_ref().clone().with_name(name))
+        }
+    });
+    let fields = fields.collect::<Vec<_>>();
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+}
+
+/// The batches of `stream` under the names of `schema`, which has the same types.
+pub fn renamed(stream: SendableRecordBatchStream, schema: SchemaRef) -> SendableRecordBatchStream {
+    let names = Arc::clone(&schema);
+    let batches = stream.map(move |batch| {
+        let batch = batch?;
+        let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let columns = batch.columns().to_vec();
+        let types = batch.schema();
+        let fields = names.fields().iter().zip(types.fields());
+        let fields = fields.map(|(name, f)| Arc::new(f.as_ref().clone().with_name(name.name())));
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        Ok(RecordBatch::try_new_with_options(schema, columns, &rows)?)
+    });
+    Box::pin(RecordBatchStreamAdapter::new(schema, batches))
 }
 
 /// Gives every column of the list an explicit, distinct name.

@@ -1,0 +1,185 @@
+//! Runs sqllogictest files against a database.
+//!
+//! Every named connection of a file is one connection of the same database. Beside SQL a record
+//! may hold a control line:
+//!
+//! | line | effect |
+//! |---|---|
+//! | `@checkpoint` | writes a checkpoint |
+//! | `@merge` | writes a checkpoint and merges every range |
+//! | `@reopen` | ends all connections, closes the database and opens it again |
+//! | `@check` | verifies the whole database; damage is the error |
+//!
+//! Values are written as PostgreSQL does; an empty text is `(empty)`, NULL is `NULL`.
+
+use arrow::datatypes::DataType;
+use sqllogictest::{DB, DBOutput, DefaultColumnType};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use strandline::{Connection, Database, Error, Outcome, QueryResult};
+
+/// Opens the database under test; called again by `@reopen`.
+pub type Open = Box<dyn Fn() -> Result<Database, Error> + Send>;
+
+/// A database and the connections that a file has opened to it.
+pub struct Session {
+    open: Open,
+    database: Option<Database>,
+    connections: HashMap<usize, Connection>,
+    opened: usize,
+}
+
+impl Session {
+    /// A session on what `open` opens.
+    pub fn new(open: Open) -> Result<Arc<Mutex<Self>>, Error> {
+        let database = Some(open()?);
+        Ok(Arc::new(Mutex::new(Self {
+            open,
+            database,
+            connections: HashMap::new(),
+            opened: 0,
+        })))
+    }
+
+    /// A connection of its own for one name of the file.
+    pub fn connect(session: &Arc<Mutex<Self>>) -> SltConnection {
+        let mut inner = session
+            .lock()
+            .expect("no test panics while it holds the session");
+        inner.opened += 1;
+        SltConnection {
+            session: Arc::clone(session),
+            id: inner.opened,
+        }
+    }
+
+    fn database(&self) -> Result<&Database, Error> {
+        self.database
+            .as_ref()
+            .ok_or_else(|| Error::internal("the database is being reopened"))
+    }
+
+    fn control(&mut self, line: &str) -> Result<(), Error> {
+        match line {
+            "@checkpoint" => self.database()?.checkpoint().map(|_| ()),
+            "@merge" => self.database()?.merge_all().map(|_| ()),
+            "@check" => {
+                let damage = self.database()?.check()?;
+                if damage.is_empty() {
+                    return Ok(());
+                }
+                Err(Error::internal(damage.join("\n")))
+            }
+            "@reopen" => {
+                self.connections.clear();
+                if let Some(database) = self.database.take() {
+                    database.close()?;
+                }
+                self.database = Some((self.open)()?);
+                Ok(())
+            }
+            other => Err(Error::internal(format!("there is no control line {other}"))),
+        }
+    }
+
+    fn run(&mut self, id: usize, sql: &str) -> Result<DBOutput<DefaultColumnType>, Error> {
+        if sql.starts_with('@') {
+            return self
+                .control(sql.trim())
+                .map(|()| DBOutput::StatementComplete(0));
+        }
+        if !self.connections.contains_key(&id) {
+            let connection = self.database()?.connect();
+            self.connections.insert(id, connection);
+        }
+        let connection = self.connections.get_mut(&id).expect("just made");
+        let summary = match connection.run(sql, ())? {
+            Outcome::Rows(stream) => {
+                let schema = stream.schema().clone();
+                let batches = stream.collect::<Result<Vec<_>, Error>>()?;
+                return output(&QueryResult::new(schema, batches));
+            }
+            Outcome::Done(summary) => summary,
+        };
+        match summary.result() {
+            Some(result) => output(result),
+            None => Ok(DBOutput::StatementComplete(summary.rows_affected())),
+        }
+    }
+}
+
+fn output(result: &QueryResult) -> Result<DBOutput<DefaultColumnType>, Error> {
+    let types = result
+        .schema()
+        .fields()
+        .iter()
+        .map(|f| column_type(f.data_type()))
+        .collect();
+    let mut rows = Vec::with_capacity(result.row_count());
+    for row in result.rows() {
+        let value = |column| {
+            let text = row.text(column)?;
+            Ok(match text {
+                None => "NULL".to_string(),
+                Some(text) if text.is_empty() => "(empty)".to_string(),
+                Some(text) => text,
+            })
+        };
+        rows.push(
+            (0..row.len())
+                .map(value)
+                .collect::<Result<Vec<_>, Error>>()?,
+        );
+    }
+    Ok(DBOutput::Rows { types, rows })
+}
+
+fn column_type(data_type: &DataType) -> DefaultColumnType {
+    if data_type.is_integer() {
+        DefaultColumnType::Integer
+    } else if data_type.is_numeric() {
+        DefaultColumnType::FloatingPoint
+    } else {
+        DefaultColumnType::Text
+    }
+}
+
+/// One named connection of a file.
+pub struct SltConnection {
+    session: Arc<Mutex<Session>>,
+    id: usize,
+}
+
+/// An error as sqllogictest files match it: SQLSTATE, message, detail, hint.
+#[derive(Debug)]
+pub struct SltError(Error);
+
+impl fmt::Display for SltError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.0.sqlstate().0, self.0)
+    }
+}
+
+impl std::error::Error for SltError {}
+
+impl DB for SltConnection {
+    type Error = SltError;
+    type ColumnType = DefaultColumnType;
+
+    fn run(&mut self, sql: &str) -> Result<DBOutput<DefaultColumnType>, SltError> {
+        let mut session = self
+            .session
+            .lock()
+            .expect("no test panics while it holds the session");
+        session.run(self.id, sql).map_err(SltError)
+    }
+
+    fn engine_name(&self) -> &str {
+        "strandline"
+    }
+
+    fn error_sql_state(error: &SltError) -> Option<String> {
+        Some(error.0.sqlstate().0.to_string())
+    }
+}
