@@ -10,7 +10,7 @@
 //! | `@reopen` | ends all connections, closes the database and opens it again |
 //! | `@check` | verifies the whole database; damage is the error |
 //!
-//! Values are written as PostgreSQL does; an empty text is `(empty)`, NULL is `NULL`.
+//! Values are written as PostgreSQL does; a text of nothing but blanks is `(empty)`, NULL is `NULL`.
 
 use arrow::datatypes::DataType;
 use sqllogictest::{DB, DBOutput, DefaultColumnType};
@@ -122,7 +122,7 @@ fn output(result: &QueryResult) -> Result<DBOutput<DefaultColumnType>, Error> {
             let text = row.text(column)?;
             Ok(match text {
                 None => "NULL".to_string(),
-                Some(text) if text.is_empty() => "(empty)".to_string(),
+                Some(text) if text.trim().is_empty() => "(empty)".to_string(),
                 Some(text) => text,
             })
         };
