@@ -1,3 +1,4 @@
 //! Harnesses of the tests that see the whole database; the tests themselves are in `tests/`.
 
 pub mod slt;
+pub mod tpch;

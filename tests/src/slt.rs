@@ -9,6 +9,7 @@
 //! | `@merge` | writes a checkpoint and merges every range |
 //! | `@reopen` | ends all connections, closes the database and opens it again |
 //! | `@check` | verifies the whole database; damage is the error |
+//! | `@clock 2024-01-01 00:00:00` | sets the database's clock, which stands still otherwise |
 //!
 //! Values are written as PostgreSQL does; a text of nothing but blanks is `(empty)`, NULL is `NULL`.
 
@@ -17,14 +18,20 @@ use sqllogictest::{DB, DBOutput, DefaultColumnType};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
+use strandline::semantics::text::temporal::parse_timestamptz;
 use strandline::{Connection, Database, Error, Outcome, QueryResult};
+use strandline_base::ManualClock;
 
-/// Opens the database under test; called again by `@reopen`.
-pub type Open = Box<dyn Fn() -> Result<Database, Error> + Send>;
+/// Opens the database under test with a clock; called again by `@reopen`.
+pub type Open = Box<dyn Fn(Arc<ManualClock>) -> Result<Database, Error> + Send>;
+
+/// When a file's clock starts: 2024-01-01 00:00:00 UTC, in microseconds since 1970.
+const START_US: u64 = 1_704_067_200_000_000;
 
 /// A database and the connections that a file has opened to it.
 pub struct Session {
     open: Open,
+    clock: Arc<ManualClock>,
     database: Option<Database>,
     connections: HashMap<usize, Connection>,
     opened: usize,
@@ -33,9 +40,11 @@ pub struct Session {
 impl Session {
     /// A session on what `open` opens.
     pub fn new(open: Open) -> Result<Arc<Mutex<Self>>, Error> {
-        let database = Some(open()?);
+        let clock = Arc::new(ManualClock::new(START_US));
+        let database = Some(open(clock.clone())?);
         Ok(Arc::new(Mutex::new(Self {
             open,
+            clock,
             database,
             connections: HashMap::new(),
             opened: 0,
@@ -76,10 +85,16 @@ impl Session {
                 if let Some(database) = self.database.take() {
                     database.close()?;
                 }
-                self.database = Some((self.open)()?);
+                self.database = Some((self.open)(self.clock.clone())?);
                 Ok(())
             }
-            other => Err(Error::internal(format!("there is no control line {other}"))),
+            other => match other.strip_prefix("@clock ") {
+                Some(moment) => {
+                    self.clock.set(parse_timestamptz(moment)? as u64);
+                    Ok(())
+                }
+                None => Err(Error::internal(format!("there is no control line {other}"))),
+            },
         }
     }
 

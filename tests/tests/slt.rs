@@ -37,16 +37,20 @@ fn files() -> Vec<PathBuf> {
 
 fn in_memory() -> Open {
     let device = Arc::new(MemoryDevice::new());
-    Box::new(move || Database::on_device(device.clone()).build())
+    Box::new(move |clock| Database::on_device(device.clone()).clock(clock).build())
 }
 
 fn on_disk(directory: &Path) -> Open {
     let path = directory.to_path_buf();
-    Box::new(move || Database::open(&path))
+    Box::new(move |clock| Database::builder(&path).clock(clock).build())
 }
 
 /// Runs one file; its failure as text.
 fn run(file: &Path, open: Open) -> Result<(), String> {
+    // The database drives its futures with another executor than sqllogictest's own.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .map_err(|e| e.to_string())?;
     let session = Session::new(open).map_err(|e| e.to_string())?;
     let mut runner = Runner::new(|| async { Ok(Session::connect(&session)) });
     runner.with_column_validator(strict_column_validator);
@@ -62,10 +66,10 @@ fn run(file: &Path, open: Open) -> Result<(), String> {
             default_normalizer,
             default_column_validator,
         );
-        return futures::executor::block_on(update).map_err(|e| e.to_string());
+        return runtime.block_on(update).map_err(|e| e.to_string());
     }
-    runner
-        .run_file(file)
+    runtime
+        .block_on(runner.run_file_async(file))
         .map_err(|e| e.display(false).to_string())
 }
 
