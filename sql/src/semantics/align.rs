@@ -117,6 +117,35 @@ fn unify(operands: &mut [Operand]) -> Result<()> {
             }
         }
     }
+    unify_moments(operands)
+}
+
+/// Dates beside timestamps become timestamps, in microseconds; DataFusion would go to nanoseconds,
+/// which end in the year 2262.
+fn unify_moments(operands: &mut [Operand]) -> Result<()> {
+    let moments = || {
+        operands
+            .iter()
+            .filter(|o| matches!(o.data_type, DataType::Timestamp(..)))
+    };
+    let zoned = moments().any(|o| matches!(o.data_type, DataType::Timestamp(_, Some(_))));
+    if moments().next().is_none() {
+        return Ok(());
+    }
+    let target = if zoned {
+        SqlType::TimestampTz
+    } else {
+        SqlType::Timestamp
+    };
+    for operand in operands.iter_mut() {
+        let is_moment = matches!(
+            operand.data_type,
+            DataType::Date32 | DataType::Timestamp(..)
+        );
+        if is_moment && operand.data_type != super::types::arrow_type(target) {
+            operand.cast(target)?;
+        }
+    }
     Ok(())
 }
 

@@ -3,3 +3,6 @@
 
 mod aggregates;
 mod arithmetic;
+mod functions;
+mod literals;
+mod planning;
