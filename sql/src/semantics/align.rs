@@ -110,11 +110,11 @@ fn unify(operands: &mut [Operand]) -> Result<()> {
         }
         if floats && operand.data_type.is_numeric() && lead.0 == DataType::Float64 {
             operand.cast(SqlType::Double)?;
-        } else if lead.0.is_decimal() && operand.is_literal() {
-            if let Some(exact) = exact_literal(&operand.expr, &lead.0) {
-                operand.data_type = exact.data_type();
-                operand.expr = Expr::Literal(exact, None);
-            }
+        } else if lead.0.is_decimal()
+            && let Some(exact) = exact_literal(&operand.expr, &lead.0)
+        {
+            operand.data_type = exact.data_type();
+            operand.expr = Expr::Literal(exact, None);
         }
     }
     unify_moments(operands)

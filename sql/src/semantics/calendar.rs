@@ -14,6 +14,11 @@ pub const MINUTE: i64 = 60 * SECOND;
 pub const HOUR: i64 = 60 * MINUTE;
 /// Microseconds of a day.
 pub const DAY: i64 = 24 * HOUR;
+/// The first day of timestamps and dates: 4713-11-24 BC, Julian day 0.
+pub const FIRST_DAY: i64 = -2_440_588;
+/// The last one: 294247-01-09. Microseconds since 1970 fit 64 bits up to then, so every date is a
+/// timestamp. (PostgreSQL's timestamps end in 294276, its dates in 5874897.)
+pub const LAST_DAY: i64 = 106_751_990;
 /// Days from 0001-01-01 BC style year 0 to 1970-01-01, the shift of the civil algorithms.
 const EPOCH_SHIFT: i64 = 719_468;
 /// Days of a 400-year era.
@@ -74,6 +79,13 @@ pub fn civil_from_days(days: i64) -> Civil {
     }
 }
 
+/// A day within the range of dates.
+pub fn checked_day(days: i64) -> Option<i32> {
+    (FIRST_DAY..=LAST_DAY)
+        .contains(&days)
+        .then_some(days as i32)
+}
+
 /// Splits microseconds since the epoch into days since the epoch and microseconds of the day.
 pub fn split_micros(micros: i64) -> (i64, i64) {
     (micros.div_euclid(DAY), micros.rem_euclid(DAY))
@@ -131,7 +143,11 @@ mod tests {
         assert_eq!(day(1970, 1, 1), 0);
         assert_eq!(day(2000, 3, 1), 11_017);
         assert_eq!(day(1600, 2, 29), day(1600, 3, 1) - 1);
-        assert_eq!(day(-4713, 11, 24), -2_440_588); // Julian day 0
+        assert_eq!(day(-4713, 11, 24), FIRST_DAY);
+        assert_eq!(day(294_247, 1, 9), LAST_DAY);
+        assert!(
+            (LAST_DAY + 1).checked_mul(DAY).is_some() && (LAST_DAY + 2).checked_mul(DAY).is_none()
+        );
     }
 
     #[test]

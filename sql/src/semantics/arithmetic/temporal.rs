@@ -19,7 +19,8 @@
 use super::Operation;
 use super::operand::{Pair, any_valid, zip};
 use crate::semantics::calendar::{
-    DAY, add_months, date_out_of_range, interval_out_of_range, split_micros, timestamp_out_of_range,
+    DAY, add_months, checked_day, date_out_of_range, interval_out_of_range, split_micros,
+    timestamp_out_of_range,
 };
 use crate::semantics::error::division_by_zero;
 use datafusion::arrow::array::ArrowPrimitiveType;
@@ -153,7 +154,7 @@ where
 }
 
 fn days(pair: &Pair, swapped: bool, sign: i32) -> Result<ColumnarValue> {
-    let f = |date: i32, days: i32| date.checked_add(days.checked_mul(sign)?);
+    let f = |date: i32, days: i32| checked_day(i64::from(date) + i64::from(days) * i64::from(sign));
     attempt::<Date32Type, Int32Type, Date32Type>(
         pair,
         swapped,
@@ -315,7 +316,8 @@ pub fn scale(
         seconds %= 86_400.0;
     }
     let micros = f(interval.nanoseconds as f64 / 1e3).round() + (seconds * 1e6).round();
-    if !(micros.abs() < 9.2e15) {
+    // Nanoseconds have to fit 64 bits; NaN does not.
+    if micros.is_nan() || micros.abs() >= 9.2e15 {
         return None;
     }
     let days = whole_days.checked_add(whole(spilled_days)?)?;

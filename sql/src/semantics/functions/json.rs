@@ -340,7 +340,7 @@ fn build_array(call: &Call) -> Result<ArrayRef> {
 
 fn build_object(call: &Call) -> Result<ArrayRef> {
     let fault = |message: &str| invalid(SqlState::INVALID_PARAMETER_VALUE, message);
-    if call.arrays.len() % 2 != 0 {
+    if !call.arrays.len().is_multiple_of(2) {
         return Err(fault("argument list must have even number of elements"));
     }
     every_row(call, |row| {

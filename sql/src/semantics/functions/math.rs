@@ -27,7 +27,6 @@ type Body = fn(&Call) -> Result<ArrayRef>;
 
 /// The functions of this file.
 pub fn functions() -> Vec<Function> {
-    let double = SqlType::Double;
     vec![
         rounding(
             "round",
@@ -73,6 +72,16 @@ pub fn functions() -> Vec<Function> {
                 complement,
             )],
         ),
+    ]
+    .into_iter()
+    .chain(transcendental())
+    .collect()
+}
+
+/// Roots, powers, logarithms; in double precision.
+fn transcendental() -> Vec<Function> {
+    let double = SqlType::Double;
+    vec![
         on_double("sqrt", |c| c.map::<Float64Type>(|r| root(c.double(0, r)))),
         on_double("exp", |c| {
             c.map::<Float64Type>(|r| exponential(c.double(0, r)))

@@ -5,7 +5,7 @@ use super::overload::Parameter::{
 };
 use super::overload::{Call, Function, Overload, Returns};
 use crate::semantics::calendar::{
-    Civil, DAY, HOUR, MINUTE, SECOND, civil_from_days, days_from_civil, days_in_month,
+    Civil, DAY, HOUR, MINUTE, SECOND, checked_day, civil_from_days, days_from_civil, days_in_month,
     interval_out_of_range, split_micros, timestamp_out_of_range,
 };
 use crate::semantics::decimal::Shape;
@@ -429,18 +429,25 @@ fn field_fault(message: &str) -> DataFusionError {
 
 /// Days since the epoch of a date given by its fields; negative years are BC.
 fn checked_date(year: i64, month: i64, day: i64) -> Result<i64> {
-    let year = if year < 0 { year + 1 } else { year };
-    let valid = year > -4_714 && year < 294_277 && (1..=12).contains(&month);
-    if !valid || day < 1 || day > i64::from(days_in_month(year, month as u8)) {
-        return Err(field_fault(&format!(
+    let fault = || {
+        field_fault(&format!(
             "date field value out of range: {year}-{month:02}-{day:02}"
-        )));
+        ))
+    };
+    let astronomical = if year < 0 { year + 1 } else { year };
+    if year.abs() > 300_000 || !(1..=12).contains(&month) {
+        return Err(fault());
     }
-    Ok(days_from_civil(Civil {
-        year,
-        month: month as u8,
+    let month = month as u8;
+    if !(1..=i64::from(days_in_month(astronomical, month))).contains(&day) {
+        return Err(fault());
+    }
+    let days = days_from_civil(Civil {
+        year: astronomical,
+        month,
         day: day as u8,
-    }))
+    });
+    checked_day(days).map(i64::from).ok_or_else(fault)
 }
 
 fn checked_time(hour: i64, minute: i64, seconds: f64) -> Result<i64> {

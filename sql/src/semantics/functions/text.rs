@@ -10,6 +10,9 @@ use datafusion::common::{Result, internal_datafusion_err};
 use std::sync::Arc;
 use strandline_base::{SqlState, SqlType};
 
+/// invalid_regular_expression
+const BAD_PATTERN: SqlState = SqlState("2201B");
+
 /// The functions of this file.
 pub fn functions() -> Vec<Function> {
     let text = SqlType::Text;
@@ -72,6 +75,10 @@ pub fn functions() -> Vec<Function> {
                     c.map::<Int32Type>(|row| Ok(Some(bytes.value(row).len() as i32)))
                 }),
             ],
+        ),
+        Function::new(
+            "substring_match",
+            vec![Overload::new(&[Text, Text], text, substring_match)],
         ),
         Function::new("to_hex", vec![Overload::new(&[Integer], text, to_hex)]),
         trim_blanks(),
@@ -233,6 +240,25 @@ fn format_row(pattern: &str, values: &[StringViewArray], row: usize) -> Result<S
     Ok(out)
 }
 
+/// What the pattern's first group, or all of the pattern, matches first.
+fn substring_match(call: &Call) -> Result<ArrayRef> {
+    call.map_text(|row| {
+        let pattern = call.text(1).value(row);
+        let compiled = regex::Regex::new(pattern).map_err(|e| {
+            invalid(
+                BAD_PATTERN,
+                format!("invalid regular expression: \"{pattern}\": {e}"),
+            )
+        })?;
+        let found = compiled.captures(call.text(0).value(row));
+        let part = found.as_ref().and_then(|found| match found.len() {
+            1 => found.get(0),
+            _ => found.get(1),
+        });
+        Ok(part.map(|part| part.as_str().to_string()))
+    })
+}
+
 /// `text SIMILAR TO pattern`: the pattern must match the whole text.
 fn similar_to(call: &Call, escape: Option<char>) -> Result<ArrayRef> {
     let mut last: Option<(String, regex::Regex)> = None;
@@ -285,7 +311,7 @@ fn compile_similar(pattern: &str, escape: Option<char>) -> Result<regex::Regex> 
     translated.push_str(")$");
     regex::Regex::new(&translated).map_err(|e| {
         invalid(
-            SqlState("2201B"),
+            BAD_PATTERN,
             format!("invalid regular expression: \"{pattern}\": {e}"),
         )
     })

@@ -2,6 +2,7 @@
 //! DataFusion's type coercion would settle the operands' types its own way.
 
 use super::rewrite_expressions;
+use super::unions::align_unions;
 use crate::semantics::align::{for_comparison, for_union};
 use crate::semantics::arithmetic::{self, Operation};
 use crate::semantics::cast::CAST_AS;
@@ -26,9 +27,10 @@ impl AnalyzerRule for ResolveLiterals {
         "postgres_literals"
     }
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        rewrite_expressions(plan, |expr, schema| {
+        let plan = rewrite_expressions(plan, |expr, schema| {
             expr.transform_up(|e| rewrite(e, schema))
-        })
+        })?;
+        align_unions(plan)
     }
 }
 

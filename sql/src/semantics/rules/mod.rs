@@ -8,6 +8,7 @@ mod casts;
 mod guards;
 mod literals;
 mod midnight;
+mod unions;
 
 pub use casts::{Casts, cast_target, literal_shape, replacement};
 pub use guards::GuardFallible;

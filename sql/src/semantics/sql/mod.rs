@@ -15,22 +15,22 @@
 //! [`normalize`] takes a query or a DML statement (or an expression of one), once. Positions in
 //! ORDER BY and GROUP BY, LIMIT, OFFSET and frame bounds stay plain numbers.
 
+mod calls;
 mod names;
 mod numbers;
+mod patterns;
 mod rows;
 mod subqueries;
 
 pub use names::{output_name, output_schema, renamed};
 
-use super::cast::CAST_AS;
+use calls::{call, cast, cast_type, function, interval, last_name, named_cast, plain_frame};
 use datafusion::sql::sqlparser::ast::{
-    self, AccessExpr, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentList, FunctionArguments, GroupByExpr, Ident, LimitClause, ObjectName, Query,
-    Select, Subscript, TableAliasColumnDef, TableFactor, UnaryOperator, Value, VisitMut,
-    VisitorMut, WindowFrameBound, WindowSpec, WindowType,
+    self, AccessExpr, CastKind, Expr, GroupByExpr, Ident, LimitClause, Query, Select, Subscript,
+    TableAliasColumnDef, TableFactor, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 use std::ops::ControlFlow;
-use strandline_base::{Error, Result, SqlState};
+use strandline_base::{Error, Result};
 
 /// Rewrites a query, a DML statement or an expression; see the module's header.
 ///
@@ -68,6 +68,9 @@ impl VisitorMut for Normalizer {
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         plain_positions(query);
+        if let ast::SetExpr::Values(values) = query.body.as_mut() {
+            typed_values(values);
+        }
         ControlFlow::Continue(())
     }
 
@@ -183,35 +186,23 @@ fn plain_positions(query: &mut Query) {
     }
 }
 
-fn plain_frame(spec: &mut WindowSpec) {
-    let Some(frame) = &mut spec.window_frame else {
-        return;
-    };
-    for bound in std::iter::once(&mut frame.start_bound).chain(frame.end_bound.as_mut()) {
-        if let WindowFrameBound::Preceding(Some(n)) | WindowFrameBound::Following(Some(n)) = bound {
-            numbers::restore(n);
-            plain_interval(n);
+/// Gives the quoted strings of a VALUES column the type that a cast in the column names.
+fn typed_values(values: &mut ast::Values) {
+    let columns = values.rows.first().map_or(0, |row| row.content.len());
+    for column in 0..columns {
+        let cells = || values.rows.iter().filter_map(|row| row.content.get(column));
+        let Some(data_type) = cells().find_map(cast_type) else {
+            continue;
+        };
+        for row in &mut values.rows {
+            if let Some(cell) = row.content.get_mut(column)
+                && matches!(cell, Expr::Value(v) if matches!(v.value, Value::SingleQuotedString(_)))
+            {
+                let text = std::mem::replace(cell, numbers::plain("0"));
+                *cell = cast(text, data_type.clone());
+            }
         }
     }
-}
-
-/// Undoes [`interval`] for a frame bound, where DataFusion wants the literal itself.
-fn plain_interval(expr: &mut Expr) {
-    let Expr::Cast {
-        expr: text,
-        data_type: DataType::Interval { .. },
-        ..
-    } = expr
-    else {
-        return;
-    };
-    *expr = Expr::Interval(ast::Interval {
-        value: text.clone(),
-        leading_field: None,
-        leading_precision: None,
-        last_field: None,
-        fractional_seconds_precision: None,
-    });
 }
 
 /// Names of table functions' columns; TABLESAMPLE.
@@ -248,11 +239,19 @@ fn table_factor(factor: &mut TableFactor) -> Result<()> {
     }
 }
 
-fn last_name(name: &ObjectName) -> Option<String> {
-    name.0
-        .last()?
-        .as_ident()
-        .map(|ident| ident.value.to_ascii_lowercase())
+/// A negative number literal; `~x`, which DataFusion lacks.
+fn unary(expr: &Expr) -> Option<Expr> {
+    match expr {
+        Expr::UnaryOp {
+            op: UnaryOperator::BitwiseNot,
+            expr: operand,
+        } => Some(call("bit_not", vec![(**operand).clone()])),
+        Expr::UnaryOp {
+            op: UnaryOperator::Minus,
+            expr: operand,
+        } => numbers::negated(operand),
+        _ => None,
+    }
 }
 
 fn expression(expr: &mut Expr) -> Result<()> {
@@ -262,18 +261,9 @@ fn expression(expr: &mut Expr) -> Result<()> {
                 *expr = numbers::typed(digits)?;
             }
         }
-        Expr::UnaryOp {
-            op: UnaryOperator::BitwiseNot,
-            expr: operand,
-        } => {
-            *expr = call("bit_not", vec![(**operand).clone()]);
-        }
-        Expr::UnaryOp {
-            op: UnaryOperator::Minus,
-            expr: operand,
-        } => {
-            if let Some(negated) = numbers::negated(operand) {
-                *expr = negated;
+        Expr::UnaryOp { .. } => {
+            if let Some(replaced) = unary(expr) {
+                *expr = replaced;
             }
         }
         Expr::Cast {
@@ -291,24 +281,10 @@ fn expression(expr: &mut Expr) -> Result<()> {
             let args = vec![(**time_zone).clone(), (**timestamp).clone()];
             *expr = call("timezone", args);
         }
-        Expr::SimilarTo {
-            negated,
-            expr: operand,
-            pattern,
-            escape_char,
-        } => {
-            if escape_char.is_some() {
-                return Err(Error::unsupported("SIMILAR TO … ESCAPE is not supported"));
+        Expr::SimilarTo { .. } => {
+            if let Some(matches) = patterns::similar_to(expr)? {
+                *expr = matches;
             }
-            let matches = call("similar_to", vec![(**operand).clone(), (**pattern).clone()]);
-            *expr = if *negated {
-                Expr::UnaryOp {
-                    op: UnaryOperator::Not,
-                    expr: Box::new(matches),
-                }
-            } else {
-                matches
-            };
         }
         Expr::CompoundFieldAccess { access_chain, .. } => {
             for access in access_chain {
@@ -327,7 +303,7 @@ fn expression(expr: &mut Expr) -> Result<()> {
             escape_char,
             ..
         } => {
-            return escaped_pattern(pattern, escape_char);
+            return patterns::escaped_pattern(pattern, escape_char);
         }
         Expr::BinaryOp { left, op, right } => {
             if let Some(compared) = rows::comparison(left, op, right)? {
@@ -343,174 +319,13 @@ fn expression(expr: &mut Expr) -> Result<()> {
                 *expr = compared;
             }
         }
+        Expr::Substring { .. } => {
+            if let Some(found) = patterns::substring(expr) {
+                *expr = found;
+            }
+        }
         Expr::Function(_) => function(expr),
         _ => {}
     }
     Ok(())
-}
-
-/// A pattern with another escape character than the backslash, which is DataFusion's only one.
-fn escaped_pattern(pattern: &mut Expr, escape: &mut Option<ast::ValueWithSpan>) -> Result<()> {
-    let Some(Value::SingleQuotedString(escape_text)) = escape.as_ref().map(|v| &v.value) else {
-        return Ok(());
-    };
-    let mut characters = escape_text.chars();
-    let (first, None) = (characters.next(), characters.next()) else {
-        return Err(Error::invalid(SqlState("22019"), "invalid escape string")
-            .with_hint("Escape string must be empty or one character."));
-    };
-    if first == Some('\\') {
-        return Ok(());
-    }
-    let Expr::Value(ast::ValueWithSpan {
-        value: Value::SingleQuotedString(text),
-        ..
-    }) = pattern
-    else {
-        return Err(Error::unsupported("LIKE … ESCAPE takes a constant pattern"));
-    };
-    let mut translated = String::new();
-    let mut characters = text.chars();
-    while let Some(c) = characters.next() {
-        match c {
-            c if Some(c) == first => {
-                translated.push('\\');
-                translated.extend(characters.next());
-            }
-            '\\' => translated.push_str("\\\\"),
-            other => translated.push(other),
-        }
-    }
-    *text = translated;
-    *escape = None;
-    Ok(())
-}
-
-/// `name(args)`
-fn call(name: &str, args: Vec<Expr>) -> Expr {
-    let args = args
-        .into_iter()
-        .map(|e| FunctionArg::Unnamed(FunctionArgExpr::Expr(e)))
-        .collect();
-    Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::new(name)]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(FunctionArgumentList {
-            duplicate_treatment: None,
-            args,
-            clauses: Vec::new(),
-        }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
-}
-
-fn cast(expr: Expr, data_type: DataType) -> Expr {
-    Expr::Cast {
-        kind: CastKind::Cast,
-        expr: Box::new(expr),
-        data_type,
-        array: false,
-        format: None,
-    }
-}
-
-/// `CAST(x AS t)` as `cast_as(x, CAST(NULL AS t))`; a parameter takes its type from the cast.
-fn named_cast(expr: &mut Expr) {
-    let Expr::Cast {
-        expr: operand,
-        data_type,
-        format: None,
-        ..
-    } = expr
-    else {
-        return;
-    };
-    let is_parameter =
-        |e: &Expr| matches!(e, Expr::Value(v) if matches!(v.value, Value::Placeholder(_)));
-    if is_parameter(operand) || matches!(data_type, DataType::Array(_)) {
-        return;
-    }
-    let null = cast(Expr::Value(Value::Null.into()), data_type.clone());
-    let operand = std::mem::replace(operand.as_mut(), numbers::plain("0"));
-    *expr = call(CAST_AS, vec![operand, null]);
-}
-
-/// `INTERVAL 'text' [unit]` as a cast of the text, read by our input function.
-fn interval(expr: &mut Expr) {
-    let Expr::Interval(interval) = expr else {
-        return;
-    };
-    numbers::restore(&mut interval.value);
-    let Expr::Value(value) = interval.value.as_ref() else {
-        return;
-    };
-    let Value::SingleQuotedString(text) = &value.value else {
-        return;
-    };
-    let text = match &interval.leading_field {
-        Some(unit) if interval.last_field.is_none() && text.trim().parse::<f64>().is_ok() => {
-            format!("{text} {unit}")
-        }
-        _ => text.clone(),
-    };
-    let text = Expr::Value(Value::SingleQuotedString(text).into());
-    *expr = cast(
-        text,
-        DataType::Interval {
-            fields: None,
-            precision: None,
-        },
-    );
-}
-
-fn plain_argument(arg: &mut FunctionArg) {
-    if let FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) = arg {
-        numbers::restore(e);
-    }
-}
-
-/// Names that DataFusion spells otherwise; plain numbers where literals are wanted; bigint results
-/// of window functions.
-fn function(expr: &mut Expr) {
-    let Expr::Function(function) = expr else {
-        return;
-    };
-    let name = last_name(&function.name).unwrap_or_default();
-    let other_name = match name.as_str() {
-        "every" => "bool_and",
-        "variance" => "var_samp",
-        _ => name.as_str(),
-    };
-    if other_name != name {
-        function.name = ObjectName::from(vec![Ident::new(other_name)]);
-    }
-    if let ("round" | "trunc", FunctionArguments::List(list)) = (name.as_str(), &mut function.args)
-    {
-        // The number of digits decides the result's type.
-        list.args.iter_mut().skip(1).for_each(plain_argument);
-    }
-    let Some(over) = &mut function.over else {
-        return;
-    };
-    if let WindowType::WindowSpec(spec) = over {
-        plain_frame(spec);
-    }
-    let first_plain = if name == "ntile" { 0 } else { 1 };
-    if let FunctionArguments::List(list) = &mut function.args {
-        list.args
-            .iter_mut()
-            .skip(first_plain)
-            .for_each(plain_argument);
-    }
-    let result = match name.as_str() {
-        "row_number" | "rank" | "dense_rank" => DataType::BigInt(None),
-        "ntile" => DataType::Integer(None),
-        _ => return,
-    };
-    let inner = std::mem::replace(expr, numbers::plain("0"));
-    *expr = cast(inner, result);
 }

@@ -1,7 +1,7 @@
 //! Number literals with PostgreSQL's types. A literal that 38 digits cannot hold is double
 //! precision (PostgreSQL: a longer numeric).
 
-use super::cast;
+use super::calls::cast;
 use crate::semantics::decimal::MAX_DIGITS;
 use crate::semantics::text::number::parse_decimal;
 use datafusion::sql::sqlparser::ast::{DataType, ExactNumberInfo, Expr, Value};

@@ -2,7 +2,8 @@
 
 use super::{invalid_syntax, trim};
 use crate::semantics::calendar::{
-    Civil, DAY, HOUR, MINUTE, SECOND, civil_from_days, days_from_civil, days_in_month, split_micros,
+    Civil, DAY, HOUR, MINUTE, SECOND, checked_day, civil_from_days, days_from_civil, days_in_month,
+    split_micros,
 };
 use std::fmt::{self, Write};
 use strandline_base::{Error, SqlState};
@@ -306,7 +307,7 @@ pub fn parse_date(input: &str) -> Result<i32, Error> {
     }
     let parts = parse_parts(input).map_err(|f| f.error("date", input))?;
     let date = parts.date.ok_or_else(|| bad_format("date", input))?;
-    i32::try_from(days_from_civil(date)).map_err(|_| field_out_of_range(input))
+    checked_day(days_from_civil(date)).ok_or_else(|| field_out_of_range(input))
 }
 
 /// Microseconds since midnight; a date in the text is ignored.

@@ -1,0 +1,86 @@
+//! LIKE with another escape character than the backslash; SIMILAR TO; SUBSTRING by a pattern.
+
+use super::calls::call;
+use datafusion::sql::sqlparser::ast::{Expr, UnaryOperator, Value, ValueWithSpan};
+use strandline_base::{Error, Result, SqlState};
+
+/// A pattern with another escape character than the backslash, which is DataFusion's only one.
+pub(super) fn escaped_pattern(
+    pattern: &mut Expr,
+    escape: &mut Option<ValueWithSpan>,
+) -> Result<()> {
+    let Some(Value::SingleQuotedString(escape_text)) = escape.as_ref().map(|v| &v.value) else {
+        return Ok(());
+    };
+    let mut characters = escape_text.chars();
+    let (first, None) = (characters.next(), characters.next()) else {
+        return Err(Error::invalid(SqlState("22019"), "invalid escape string")
+            .with_hint("Escape string must be empty or one character."));
+    };
+    if first == Some('\\') {
+        return Ok(());
+    }
+    let Expr::Value(ValueWithSpan {
+        value: Value::SingleQuotedString(text),
+        ..
+    }) = pattern
+    else {
+        return Err(Error::unsupported("LIKE … ESCAPE takes a constant pattern"));
+    };
+    let mut translated = String::new();
+    let mut characters = text.chars();
+    while let Some(c) = characters.next() {
+        match c {
+            c if Some(c) == first => {
+                translated.push('\\');
+                translated.extend(characters.next());
+            }
+            '\\' => translated.push_str("\\\\"),
+            other => translated.push(other),
+        }
+    }
+    *text = translated;
+    *escape = None;
+    Ok(())
+}
+
+/// `operand SIMILAR TO pattern` as a call of our function; `None` for other expressions.
+pub(super) fn similar_to(expr: &Expr) -> Result<Option<Expr>> {
+    let Expr::SimilarTo {
+        negated,
+        expr: operand,
+        pattern,
+        escape_char,
+    } = expr
+    else {
+        return Ok(None);
+    };
+    if escape_char.is_some() {
+        return Err(Error::unsupported("SIMILAR TO … ESCAPE is not supported"));
+    }
+    let matches = call("similar_to", vec![(**operand).clone(), (**pattern).clone()]);
+    Ok(Some(match *negated {
+        true => Expr::UnaryOp {
+            op: UnaryOperator::Not,
+            expr: Box::new(matches),
+        },
+        false => matches,
+    }))
+}
+
+/// `SUBSTRING(text FROM 'pattern')` as a call of our function; `None` if it counts characters.
+pub(super) fn substring(expr: &Expr) -> Option<Expr> {
+    let Expr::Substring {
+        expr: text,
+        substring_from,
+        substring_for: None,
+        ..
+    } = expr
+    else {
+        return None;
+    };
+    let pattern = substring_from.as_deref()?;
+    let is_text =
+        matches!(pattern, Expr::Value(v) if matches!(v.value, Value::SingleQuotedString(_)));
+    is_text.then(|| call("substring_match", vec![(**text).clone(), pattern.clone()]))
+}
