@@ -9,10 +9,11 @@
 //! Invariants:
 //! 1. Inputs are stable: chunks are immutable, commits at or before `through` are finished.
 //! 2. Neither readers nor writers wait: the merge takes no latch, and `publish` only to swap.
-//! 3. A page is dropped only if all its records are merged, and every old-value record in it
-//!    belongs to an update that is merged (and therefore in a run).
+//! 3. What a merge folds is in a run before it is published.
 //!
-//! Lock order: `publish` while swapping; nothing else is taken under it.
+//! Publishing, and what becomes of the tails, is in `strandline_tail::range` and `retirement`.
+//!
+//! Lock order: `publish` while swapping (see there).
 
 use crate::base::{BaseBody, BaseState, ChunkBase, ChunkColumn, MetaBlob, UniformStart};
 use crate::chunk::encode_chunk;

@@ -8,17 +8,27 @@
 //! 3. A tail leaves the version only sealed and with nothing but records merged into its base.
 //! 4. While an appender is inside a tail, the tail stays in the range's versions.
 //!
-//! # The orders of loads
+//! # The order of loads
 //!
 //! A reader takes its snapshot, then loads the version, then the row map's head, then the pages.
 //! Each step may see more than the one before, never less: a version older than the snapshot might
 //! lack the tail that a commit the snapshot sees went to, and a list of pages older than the head
-//! might lack the head's page, which reads as "continue in base". An appender enters the tail
-//! before it loads the version: what the base it finds then does not contain is in the pages, for
-//! as long as it holds the version.
+//! might lack the head's page, which would read as "continue in base".
 //!
-//! A merge retires the pages through the *old* base before it publishes the new version, so that
-//! the old version's last reader finds them named when it lets go.
+//! Readers and appenders hold the version they go by: what its base does not contain is in the
+//! pages for that long, whatever is merged meanwhile. So an appender may put a record on top of a
+//! base that is outdated by the time it does. That a tail which let an appender in is still the
+//! range's needs no check: a tail that left the range is sealed for ever.
+//!
+//! A merge publishes on top of the version it finds under `publish`, not of the one it has folded:
+//! other update ranges may have got tails since. It names what it retires on the old base, which it
+//! holds while it does. Old versions of rows are in runs before it publishes.
+//!
+//! # Differences from the paper
+//!
+//! * Epochs are reference counts of bases (see [`crate::succession`]).
+//! * The paper's tail pages belong to a range for good; ours are given up when all is merged, so
+//!   that ranges at rest cost nothing. Hence the sealing.
 //!
 //! Lock order: `publish` is taken before any row latch, never under one; under it, a tail's lock
 //! for growing.
@@ -129,12 +139,13 @@ impl<B> Range<B> {
                 spin_loop(); // being retired: the range shows the next tail soon
                 continue;
             };
-            // Loaded after entering (invariant 4).
             let version = self.load_full();
             let is_current = |t: &Arc<Tail>| Arc::ptr_eq(t, &tail);
-            if version.tails[at].as_ref().is_some_and(is_current) {
-                return append(&version, &tail);
-            }
+            debug_assert!(
+                version.tails[at].as_ref().is_some_and(is_current),
+                "a tail left the range with an appender inside (invariant 4)"
+            );
+            return append(&version, &tail);
         }
     }
 }

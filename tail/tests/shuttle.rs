@@ -406,7 +406,12 @@ fn a_stale_word_has_been_replaced() {
             let (page, manager) = (page.clone(), manager.clone());
             thread::spawn(move || {
                 log.commit(&manager, slot, &[(1, 1)], &[(page, i)]);
-                manager.begin().expect("free again").stamped();
+            })
+        };
+        let next = {
+            let manager = manager.clone();
+            thread::spawn(move || {
+                (0..4).for_each(|_| manager.begin().map_or((), TxnSlot::stamped));
             })
         };
         for _ in 0..2 {
@@ -420,6 +425,7 @@ fn a_stale_word_has_been_replaced() {
             let is_seen = sees(load, || 7, &visibility(ts), &manager);
             assert_eq!(is_seen, ts >= CommitTs(100), "at {ts:?}");
         }
+        next.join().expect("the next owner does not panic");
         writer.join().expect("the writer does not panic");
     });
 }
@@ -468,7 +474,9 @@ fn a_closed_insert_range_gets_no_more_rows() {
     });
 }
 
-const ROWS: usize = 2;
+/// Two rows of an update range and one of the next.
+const ROWS: usize = 3;
+const PER_TAIL: usize = 2;
 
 /// The base of the merge's model.
 #[derive(Debug)]
@@ -524,9 +532,11 @@ impl Table {
         let slot = self.manager.begin().expect("a slot");
         let mut written = Vec::new();
         let value = loop {
-            let appended = self.range.append_to(0, &self.bytes, |version, tail| {
-                self.append(version, tail, row, slot.word(), &mut written)
-            });
+            let appended = self
+                .range
+                .append_to(row / PER_TAIL, &self.bytes, |version, tail| {
+                    self.append(version, tail, row, slot.word(), &mut written)
+                });
             match appended {
                 Ok(value) => break value,
                 Err(holder) => self
@@ -548,7 +558,8 @@ impl Table {
         word: StartWord,
         written: &mut Vec<Written>,
     ) -> Result<i64, StartWord> {
-        let latch = tail.row_map().latch(row);
+        let slot = row % PER_TAIL;
+        let latch = tail.row_map().latch(slot);
         let pages = Arc::clone(&tail.pages());
         let (mut next, mut newest, mut has_old_value) = (latch.head(), None, false);
         while let Some((page, i)) = next.checked_sub(1).and_then(|seq| locate(&pages, seq)) {
@@ -566,7 +577,7 @@ impl Table {
         let mut back = latch.head();
         if !has_old_value && base.updated[row] == CommitTs::ZERO {
             let old = Record {
-                slot: row as u16,
+                slot: slot as u16,
                 kind: RecordKind::OldValue,
                 value: base.values[row],
                 word: committed(1),
@@ -575,7 +586,7 @@ impl Table {
             back = page.first() + i + 1;
         }
         let record = Record {
-            slot: row as u16,
+            slot: slot as u16,
             kind: RecordKind::Update,
             value: newest.unwrap_or(base.values[row]) + 1,
             word,
@@ -593,15 +604,16 @@ impl Table {
         let old = &version.base;
         let (mut values, mut updated) = (old.values, old.updated);
         let mut merged = Vec::new();
-        for tail in version.tails.iter().flatten() {
+        for (at, tail) in version.tails.iter().enumerate() {
+            let Some(tail) = tail else { continue };
             for page in tail.pages().iter() {
                 for i in 0..page.claimed() {
                     let state = record_state(page, i, StartWord(0), &self.manager);
                     let RecordState::Committed(ts) = state else {
                         continue;
                     };
-                    let (row, kind) = page.slot_kind(i);
-                    let (row, value) = (usize::from(row), value(page, i));
+                    let (slot, kind) = page.slot_kind(i);
+                    let (row, value) = (at * PER_TAIL + usize::from(slot), value(page, i));
                     if kind == RecordKind::Update && ts > old.merged_through && ts <= through {
                         merged.push(Commit { ts, row, value });
                         if ts > updated[row] {
@@ -627,8 +639,9 @@ impl Table {
 
     /// Reads `row` at `ts`: chain, base, history.
     fn read(&self, version: &RangeVersion<Base>, row: usize, ts: CommitTs) -> i64 {
-        let tail = version.tails[0].as_ref();
-        if let Some(value) = tail.and_then(|tail| visible(tail, row, ts, &self.manager)) {
+        let tail = version.tails[row / PER_TAIL].as_ref();
+        let slot = row % PER_TAIL;
+        if let Some(value) = tail.and_then(|tail| visible(tail, slot, ts, &self.manager)) {
             return value;
         }
         let base = &version.base;
@@ -675,7 +688,7 @@ fn merges_neither_lose_nor_double_updates() {
     explore(|| {
         let table = Table::new();
         let jobs: &[fn(&Table)] = &[
-            |table| [0, 0, 1].into_iter().for_each(|row| table.increment(row)),
+            |table| [0, 0, 2].into_iter().for_each(|row| table.increment(row)),
             |table| table.increment(0),
             |table| (0..2).for_each(|_| table.merge()),
             |table| {
@@ -692,12 +705,13 @@ fn merges_neither_lose_nor_double_updates() {
         for _ in 0..2 {
             let snapshot = table.manager.snapshot(None).expect("now");
             table.check(&table.range.load(), snapshot.ts());
+            table.check(&table.range.load(), first.ts());
         }
         join(threads);
         table.check(&kept, first.ts());
         table.check(&table.range.load(), first.ts());
         drop(kept);
-        table.check_end([3, 1]);
+        table.check_end([3, 0, 1]);
         let bytes = table.bytes.clone();
         drop(table);
         assert_eq!(
@@ -748,7 +762,7 @@ fn pages_go_with_the_last_old_version() {
         blocker.stamped();
         drop((snapshot, tail));
         table.increment(1);
-        table.check_end([5, 1]);
+        table.check_end([5, 1, 0]);
         assert!(table.range.load().has_no_tail());
     });
 }
