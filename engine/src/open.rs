@@ -39,6 +39,8 @@ impl Db {
     /// Creates the database if the device is empty, else recovers it.
     pub fn open(options: DbOptions) -> Result<Arc<Db>> {
         options.settings.check()?;
+        // A directory that is not ours is refused before it gets a lock file.
+        Manifest::exists(&*options.device)?;
         let lock = options.device.lock()?;
         let db = if Manifest::exists(&*options.device)? {
             recover(options)?

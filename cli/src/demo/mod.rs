@@ -51,8 +51,7 @@ pub fn run(args: &DemoArgs) -> Result<bool> {
     let database = builder.query_threads(cpus.saturating_sub(1)).build()?;
     let mut connection = database.connect();
     let loaded = stage_load(&mut connection, args.sf, place.path())?;
-    connection.execute(schema::LEDGER_DDL, ())?;
-    connection.execute(schema::LEDGER_START, ())?;
+    orders::open_ledger(&mut connection)?;
     let alone = stage_alone(&mut connection)?;
     let before = connection.query("SELECT now()", ())?.single::<String>()?;
     let merges_before = merges(&database);

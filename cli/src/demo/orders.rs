@@ -157,6 +157,28 @@ impl Tables {
     }
 }
 
+/// Creates the ledger, which starts with what was loaded.
+pub fn open_ledger(connection: &mut Connection) -> Result<()> {
+    connection.execute(schema::LEDGER_DDL, ())?;
+    let orders = connection
+        .query("SELECT count(*) FROM orders", ())?
+        .single::<i64>()?;
+    let lines = connection
+        .query("SELECT count(*) FROM lineitem", ())?
+        .single::<i64>()?;
+    let ledger = connection.table("demo_ledger")?;
+    let row = [
+        Value::Integer(1),
+        Value::BigInt(0),
+        Value::BigInt(orders),
+        Value::BigInt(lines),
+        Value::TimestampTz(wall_clock_us()),
+    ];
+    let mut transaction = connection.transaction()?;
+    transaction.insert(&ledger, &row)?;
+    transaction.commit()
+}
+
 impl OrderDesk {
     /// A desk of its own connection. Only one may be open at a time: it numbers the orders itself.
     pub fn open(mut connection: Connection, seed: u64) -> Result<Self> {

@@ -115,10 +115,6 @@ pub const LEDGER_DDL: &str = "CREATE TABLE demo_ledger (
     lines bigint NOT NULL,
     entered_at timestamptz NOT NULL)";
 
-/// The ledger before the first transaction.
-pub const LEDGER_START: &str = "INSERT INTO demo_ledger
-    SELECT 1, 0, (SELECT count(*) FROM orders), (SELECT count(*) FROM lineitem), now()";
-
 /// The ledger's row, the time as microseconds since the epoch.
 pub const LEDGER_READ: &str = "SELECT transactions, orders, lines,
         CAST(extract(epoch FROM entered_at) * 1000000 AS bigint) AS entered_us
