@@ -313,13 +313,11 @@ impl SchemaProvider for SchemaView {
             let number = name.parse().unwrap_or(usize::MAX);
             return Ok(self.catalog.references.lock().get(number).cloned());
         }
-        match self
-            .catalog
-            .resolve(&self.name, name, false)
-            .await
-            .map_err(wrap)?
-        {
+        let found = self.catalog.resolve(&self.name, name, false).await;
+        match found.map_err(wrap)? {
             Some(table) => Ok(Some(table)),
+            // It may be the name of a table function, which DataFusion looks up afterwards.
+            None if self.name == names::PUBLIC => Ok(None),
             None => Err(wrap(self.catalog.undefined(&self.name, name))),
         }
     }
