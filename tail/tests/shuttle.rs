@@ -401,20 +401,25 @@ fn a_stale_word_has_been_replaced() {
             word: slot.word(),
             ..Record::update(1, 1)
         };
-        let (page, i) = record.publish(&tail, &schema);
+        // The reader looks at the one that is stamped last.
+        let written = [(); 3].map(|()| record.publish(&tail, &schema));
+        let (page, i) = written[2].clone();
         let writer = {
-            let (page, manager) = (page.clone(), manager.clone());
-            thread::spawn(move || {
-                log.commit(&manager, slot, &[(1, 1)], &[(page, i)]);
-            })
+            let manager = manager.clone();
+            thread::spawn(move || log.commit(&manager, slot, &[(1, 1)], &written))
         };
         let next = {
             let manager = manager.clone();
             thread::spawn(move || {
-                (0..4).for_each(|_| manager.begin().map_or((), TxnSlot::stamped));
+                loop {
+                    match manager.begin() {
+                        Ok(slot) => break slot.stamped(),
+                        Err(_) => thread::yield_now(),
+                    }
+                }
             })
         };
-        for _ in 0..2 {
+        loop {
             let snapshot = manager.snapshot(None).expect("now");
             let (ts, last) = (snapshot.ts(), Cell::new(None));
             let load = || {
@@ -424,6 +429,10 @@ fn a_stale_word_has_been_replaced() {
             };
             let is_seen = sees(load, || 7, &visibility(ts), &manager);
             assert_eq!(is_seen, ts >= CommitTs(100), "at {ts:?}");
+            if !page.start(i).is_txn() {
+                break;
+            }
+            thread::yield_now();
         }
         next.join().expect("the next owner does not panic");
         writer.join().expect("the writer does not panic");
