@@ -16,7 +16,8 @@ use args::{Cli, Command, ShellArgs, exit_code};
 use clap::{CommandFactory, FromArgMatches};
 use render::{Expanded, Format, PrintError, Style};
 use session::{Error, ErrorKind};
-use shell::interpreter::{Flow, Interpreter, Origin, Stop, report};
+use shell::interpreter::{Flow, Interpreter, Origin, Stop};
+use shell::report::report;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -61,7 +62,7 @@ fn inputs(shell: &ShellArgs, matches: &clap::ArgMatches) -> Vec<Input> {
 
 /// Why a database could not be opened.
 fn cannot_open(error: &Error) -> u8 {
-    report(error, "");
+    report(error, "", None);
     exit_code::CANNOT_OPEN
 }
 
@@ -95,7 +96,7 @@ fn run_shell(shell: &ShellArgs, inputs: &[Input]) -> u8 {
     match interpreter.close() {
         Ok(()) => code,
         Err(error) => {
-            report(&error, "");
+            report(&error, "", None);
             code.max(exit_code::FAILED)
         }
     }
@@ -130,7 +131,7 @@ fn code_of(stop: &Stop) -> u8 {
     match stop {
         Stop::Statement => exit_code::FAILED,
         Stop::Input { file, error } => {
-            report(&Error::io(file.display(), error), "");
+            report(&Error::io(file.display(), error), "", None);
             exit_code::CANNOT_OPEN
         }
         Stop::Output(error) => output_failed(error),
@@ -142,14 +143,14 @@ fn output_failed(error: &io::Error) -> u8 {
     if error.kind() == io::ErrorKind::BrokenPipe {
         return exit_code::OUTPUT_CLOSED;
     }
-    report(&Error::io("output", error), "");
+    report(&Error::io("output", error), "", None);
     exit_code::FAILED
 }
 
 fn print_failed(error: &PrintError) -> u8 {
     match error {
         PrintError::Query(error) => {
-            report(error, "");
+            report(error, "", None);
             exit_code::FAILED
         }
         PrintError::Output(error) => output_failed(error),
@@ -172,7 +173,7 @@ fn ended(result: session::Result<bool>) -> u8 {
         Ok(true) => exit_code::OK,
         Ok(false) => exit_code::FAILED,
         Err(error) => {
-            report(&error, "");
+            report(&error, "", None);
             exit_code::FAILED
         }
     }

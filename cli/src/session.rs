@@ -10,8 +10,9 @@ use strandline::{DatabaseBuilder, QueryResult};
 use strandline_device::MemoryDevice;
 
 pub use strandline::{
-    CancelHandle, Connection, Database, Error, ErrorKind, Outcome, QueryStream, Result, Row,
-    SqlState, Summary, TableHandle, Transaction, TransactionStatus, Value, catalog,
+    CancelHandle, Connection, Database, Error, ErrorKind, Outcome, Progress, ProgressHook,
+    QueryStream, Result, Row, SqlState, Summary, TableHandle, Transaction, TransactionStatus,
+    Value, catalog,
 };
 
 /// Opens or creates the database at `path`; without a path one in memory.

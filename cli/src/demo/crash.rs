@@ -19,8 +19,10 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
+use strandline_base::rng::Rng;
 
-/// The victim lives at least until it has been promised so many commits.
+/// The victim lives until it has been promised at least so many commits, and up to half as many
+/// more, so that runs with different seeds are killed at different places.
 const PROMISES: usize = 500;
 /// A victim that says nothing for so long has a problem of its own.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -100,6 +102,7 @@ fn kill_one(path: &Path, open: OpenArgs, seed: u64) -> Result<Log> {
     let mut victim = Victim(child.map_err(|e| Error::io("starting a process", &e))?);
     let stdout = victim.0.stdout.take().expect("its output is a pipe");
     let lines = read_in_background(stdout)?;
+    let promises = PROMISES + Rng::new(seed).below(PROMISES as u64 / 2) as usize;
     let mut log = Log::default();
     loop {
         let line = lines.recv_timeout(SILENCE).map_err(|_| {
@@ -107,7 +110,7 @@ fn kill_one(path: &Path, open: OpenArgs, seed: u64) -> Result<Log> {
             Error::internal(format!("{message} after {} commits", log.acknowledgements))
         })?;
         log.note(&line)?;
-        if log.acknowledgements >= PROMISES && log.open && log.pending.is_some() {
+        if log.acknowledgements >= promises && log.open && log.pending.is_some() {
             break;
         }
     }

@@ -18,6 +18,7 @@ mod crash;
 mod load;
 mod mixed;
 mod orders;
+mod place;
 mod results;
 mod schema;
 
@@ -25,16 +26,16 @@ pub use crash::victim;
 
 use crate::args::DemoArgs;
 use crate::render::{self, PrintError, Style};
-use crate::session::{self, Connection, Database, Error, Result, SqlState};
+use crate::session::{self, Connection, Database, Error, Result};
 use crash::LastCommit;
 use load::Loaded;
 use mixed::{Alone, Answers, Mixed, TABLE_COLUMNS};
 use orders::Kind;
+use place::{OnDisk, Place, megabytes};
 use results::{median, percentile, rows};
 use schema::QUERIES;
-use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Runs the demo. False: something was not as promised (and said so).
@@ -57,7 +58,7 @@ pub fn run(args: &DemoArgs) -> Result<bool> {
     let merges_before = merges(&database);
     let mixed = stage_mixed(&database, args, &alone)?;
     let merges = merges(&database) - merges_before;
-    let sizes = stage_sizes(&database, place.path(), &loaded, merges)?;
+    let on_disk = stage_sizes(&database, place.path(), &loaded, merges)?;
     let same = stage_past(&mut connection, &before, &alone.answers)?;
     drop(connection);
     database.close()?;
@@ -70,7 +71,7 @@ pub fn run(args: &DemoArgs) -> Result<bool> {
         alone,
         mixed,
         merges,
-        sizes,
+        on_disk,
         recovered,
     };
     heading("What this showed")?;
@@ -86,43 +87,6 @@ pub fn run(args: &DemoArgs) -> Result<bool> {
         );
     }
     Ok(same && sound)
-}
-
-/// The directory of the database.
-enum Place {
-    Given(PathBuf),
-    /// Removed at the end.
-    Temporary(tempfile::TempDir),
-}
-
-impl Place {
-    fn new(path: Option<&Path>) -> Result<Self> {
-        let Some(path) = path else {
-            let directory = tempfile::Builder::new()
-                .prefix("strandline-demo-")
-                .tempdir();
-            let directory = directory.map_err(|e| Error::io("temporary directory", &e))?;
-            return Ok(Self::Temporary(directory));
-        };
-        let empty = match fs::read_dir(path) {
-            Ok(mut entries) => entries.next().is_none(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => true,
-            Err(error) => return Err(Error::io(path.display(), &error)),
-        };
-        if !empty {
-            let message = format!("{} is not empty", path.display());
-            return Err(Error::invalid(SqlState::OBJECT_IN_USE, message)
-                .with_hint("The demo makes a database of its own: give it a new directory."));
-        }
-        Ok(Self::Given(path.to_path_buf()))
-    }
-
-    fn path(&self) -> &Path {
-        match self {
-            Self::Given(path) => path,
-            Self::Temporary(directory) => directory.path(),
-        }
-    }
 }
 
 fn heading(text: &str) -> Result<()> {
@@ -141,12 +105,12 @@ fn stage_load(connection: &mut Connection, sf: f64, path: &Path) -> Result<Loade
     }
     let seconds = loaded.elapsed.as_secs_f64();
     say!(
-        "{} rows generated, loaded and durable in {seconds:.1} s: {:.0} rows/s; {} of values take \
-         {} on disk",
+        "{} rows generated, loaded and durable in {seconds:.1} s: {:.0} rows/s; {} of values take {} \
+         on disk",
         loaded.rows(),
         loaded.rows() as f64 / seconds,
         megabytes(loaded.raw_bytes),
-        megabytes(directory_bytes(path)?)
+        OnDisk::measure(path)?
     );
     Ok(loaded)
 }
@@ -214,27 +178,17 @@ fn merges(database: &Database) -> u64 {
         .map_or(0, |(_, count)| *count)
 }
 
-/// Bytes on disk after the transactions and after a checkpoint.
-struct Sizes {
-    running: u64,
-    checkpointed: u64,
-}
-
-fn stage_sizes(database: &Database, path: &Path, loaded: &Loaded, merges: u64) -> Result<Sizes> {
-    let running = directory_bytes(path)?;
+/// What is on disk after the transactions, before and after a checkpoint.
+fn stage_sizes(database: &Database, path: &Path, loaded: &Loaded, merges: u64) -> Result<OnDisk> {
+    let before = OnDisk::measure(path)?;
     database.checkpoint()?;
-    let checkpointed = directory_bytes(path)?;
+    let after = OnDisk::measure(path)?;
     say!(
-        "{merges} ranges were merged meanwhile. On disk: {} before, {} after a checkpoint, log included; \
-         {} of\nvalues were loaded.",
-        megabytes(running),
-        megabytes(checkpointed),
+        "{merges} ranges were merged meanwhile. On disk: {before}, after a checkpoint {after};\n{} \
+         of values had been loaded.",
         megabytes(loaded.raw_bytes)
     );
-    Ok(Sizes {
-        running,
-        checkpointed,
-    })
+    Ok(after)
 }
 
 /// Asks the queries as of the moment before the transactions. True: the answers are the same.
@@ -248,7 +202,7 @@ fn stage_past(connection: &mut Connection, moment: &str, answers: &Answers) -> R
         let same = past == *then;
         all_same &= same;
         say!(
-            "  {:4} {}: {} rows; today's answer is {}",
+            "  {:4} {} (rows: {}); today's answer is {}",
             query.name,
             if same {
                 "OK, exactly the answer given then"
@@ -322,33 +276,13 @@ fn print_table(columns: &[&str], table: &[Vec<String>]) -> Result<()> {
     )
 }
 
-/// Bytes of all files below `path`.
-fn directory_bytes(path: &Path) -> Result<u64> {
-    let io = |error| Error::io(path.display(), &error);
-    let mut bytes = 0;
-    for entry in fs::read_dir(path).map_err(io)? {
-        let metadata = match entry.and_then(|entry| entry.metadata()) {
-            Ok(metadata) => metadata,
-            // A checkpoint has removed the file meanwhile.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(io(error)),
-        };
-        bytes += if metadata.is_dir() { 0 } else { metadata.len() };
-    }
-    Ok(bytes)
-}
-
-fn megabytes(bytes: u64) -> String {
-    format!("{:.1} MB", bytes as f64 / 1e6)
-}
-
 /// Everything the closing paragraph quotes.
 struct Summary {
     loaded: Loaded,
     alone: Alone,
     mixed: Mixed,
     merges: u64,
-    sizes: Sizes,
+    on_disk: OnDisk,
     recovered: crash::Recovered,
 }
 
@@ -375,7 +309,7 @@ impl Summary {
              found every snapshot consistent. Asked for the moment before the first transaction, \
              the queries gave exactly the answers they had given then. A process killed in \
              mid-transaction lost none of its {} acknowledged commits, recovery took {:.2} seconds, \
-             and a check of the whole database found no damage. It takes {} on disk for {} of \
+             and a check of the whole database found no damage. It takes {} on disk, with {} of \
              loaded values and the history of every change.",
             self.loaded.rows(),
             self.loaded.rows() as f64 / self.loaded.elapsed.as_secs_f64(),
@@ -387,7 +321,7 @@ impl Summary {
             self.mixed.read.audits,
             self.recovered.acknowledged,
             self.recovered.recovery.as_secs_f64(),
-            megabytes(self.sizes.checkpointed.max(self.sizes.running)),
+            self.on_disk,
             megabytes(self.loaded.raw_bytes)
         )
     }

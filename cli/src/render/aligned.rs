@@ -6,8 +6,8 @@
 
 use super::text::ALIGN_RIGHT;
 use super::{
-    Batches, Expanded, PrintError, Style, display_width, expanded, fit, is_number, printable,
-    row_count, write_value,
+    Batches, Expanded, PrintError, Style, cell, display_width, expanded, fit, is_number, printable,
+    row_count,
 };
 use arrow::datatypes::{Field, SchemaRef};
 use std::io::Write;
@@ -55,7 +55,7 @@ impl<'a> Pages<'a> {
                     batch
                         .columns()
                         .iter()
-                        .map(|array| cell(array, row))
+                        .map(|array| cell(array, row).map(|text| printable(&text)))
                         .collect(),
                 );
                 row += 1;
@@ -66,11 +66,6 @@ impl<'a> Pages<'a> {
         }
         Ok(page)
     }
-}
-
-fn cell(array: &dyn arrow::array::Array, row: usize) -> Option<String> {
-    let mut text = String::new();
-    write_value(array, row, &mut text).then(|| printable(&text))
 }
 
 pub(super) fn print(

@@ -1,7 +1,7 @@
 //! Comma-separated values (RFC 4180 with line feeds): NULL is an empty field (or the null text),
 //! an empty text is `""`, so that the two stay apart.
 
-use super::{Batches, PrintError, Style, write_value};
+use super::{Batches, PrintError, Style, cell};
 use std::io::Write;
 
 pub(super) fn print(
@@ -19,7 +19,6 @@ pub(super) fn print(
         writeln!(out, "{}", names.join(","))?;
     }
     let mut rows = 0;
-    let mut value = String::new();
     let mut line = String::new();
     while let Some(batch) = batches.next_batch()? {
         for row in 0..batch.num_rows() {
@@ -28,11 +27,9 @@ pub(super) fn print(
                 if i > 0 {
                     line.push(',');
                 }
-                value.clear();
-                if write_value(array, row, &mut value) {
-                    line.push_str(&field(&value, &style.null));
-                } else {
-                    line.push_str(&style.null);
+                match cell(array, row) {
+                    Some(value) => line.push_str(&field(&value, &style.null)),
+                    None => line.push_str(&style.null),
                 }
             }
             writeln!(out, "{line}")?;

@@ -2,9 +2,9 @@
 //! infinities, which JSON lacks, are strings), booleans are booleans, everything else is a string
 //! as PostgreSQL would print it. Columns of the same name get `_2`, `_3`, … appended.
 
-use super::{Batches, PrintError, is_number, write_value};
+use super::{Batches, PrintError, cell, is_number};
 use arrow::array::cast::AsArray;
-use arrow::array::{Array, RecordBatch};
+use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, SchemaRef};
 use std::collections::HashSet;
 use std::io::Write;
@@ -72,20 +72,21 @@ fn object(names: &[String], batch: &RecordBatch, row: usize) -> String {
     out
 }
 
-fn value(array: &dyn Array, row: usize, out: &mut String) {
-    let mut text = String::new();
-    if !write_value(array, row, &mut text) {
-        out.push_str("null");
-    } else if array.data_type() == &DataType::Boolean {
-        out.push_str(if array.as_boolean().value(row) {
-            "true"
-        } else {
-            "false"
-        });
-    } else if is_number(array.data_type()) && !text.ends_with(['N', 'y']) {
-        out.push_str(&text);
-    } else {
-        out.push_str(&quote(&text));
+fn value(array: &ArrayRef, row: usize, out: &mut String) {
+    match cell(array, row) {
+        None => out.push_str("null"),
+        Some(_) if array.data_type() == &DataType::Boolean => {
+            out.push_str(if array.as_boolean().value(row) {
+                "true"
+            } else {
+                "false"
+            });
+        }
+        // NaN and the infinities end in letters.
+        Some(text) if is_number(array.data_type()) && !text.ends_with(['N', 'y']) => {
+            out.push_str(&text);
+        }
+        Some(text) => out.push_str(&quote(&text)),
     }
 }
 

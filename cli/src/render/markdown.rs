@@ -1,6 +1,6 @@
 //! GitHub's Markdown tables.
 
-use super::{Batches, PrintError, Style, is_number, write_value};
+use super::{Batches, PrintError, Style, cell, is_number};
 use std::io::Write;
 
 pub(super) fn print(
@@ -23,10 +23,8 @@ pub(super) fn print(
         for row in 0..batch.num_rows() {
             let mut line = String::from("|");
             for array in batch.columns() {
-                let mut text = String::new();
-                let present = write_value(array, row, &mut text);
+                let text = cell(array, row).unwrap_or_else(|| style.null.clone());
                 line.push(' ');
-                line.push_str(if present { "" } else { &style.null });
                 line.push_str(&escape(&text));
                 line.push_str(" |");
             }

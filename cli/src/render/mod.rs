@@ -10,16 +10,15 @@ mod expanded;
 mod json;
 mod markdown;
 mod text;
-mod value;
 
 pub use text::{display_width, fit, printable};
-pub use value::{is_number, write_value};
 
 use crate::session::{Error, Result as EngineResult};
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef};
 use clap::ValueEnum;
 use std::io::{self, Write};
+use strandline::text::cell;
 
 /// How results are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -145,6 +144,11 @@ pub fn print_text(
     }
     print(&mut batches, style, out)?;
     Ok(())
+}
+
+/// Whether values of this type are numbers: aligned to the right, bare in JSON.
+fn is_number(data_type: &DataType) -> bool {
+    data_type.is_numeric()
 }
 
 /// `(1 row)`, `(2 rows)`.

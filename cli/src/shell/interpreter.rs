@@ -2,6 +2,7 @@
 //! scripts share it.
 
 use super::meta;
+use super::report::report;
 use crate::interrupt::Cancellable;
 use crate::progress::Spinner;
 use crate::render::{self, Batches, Expanded, Format, PrintError, Style};
@@ -11,7 +12,6 @@ use crate::session::{
 use crate::statements::{Piece, PieceKind, Splitter};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -133,7 +133,8 @@ impl Interpreter {
         };
         result.map_err(|failure| match failure {
             Failure::Print(PrintError::Query(error)) => {
-                report(&error, &origin.prefix(piece.line));
+                let statement = (piece.kind == PieceKind::Statement).then_some(piece.text.as_str());
+                report(&error, &origin.prefix(piece.line), statement);
                 Stop::Statement
             }
             Failure::Print(PrintError::Output(error)) => Stop::Output(error),
@@ -161,6 +162,7 @@ impl Interpreter {
         let style = self.effective_style();
         let _cancellable = Cancellable::new(self.connection.cancel_handle());
         let spinner = Spinner::start();
+        self.connection.on_progress(spinner.hook());
         let summary = match self.connection.run(sql, ())? {
             Outcome::Rows(rows) => {
                 let mut rows = Watched {
@@ -220,7 +222,7 @@ impl Interpreter {
     pub fn run_file(&mut self, path: &Path) -> Result<Flow, Stop> {
         if self.include_depth == MAX_INCLUDE_DEPTH {
             let message = format!("{}: scripts include each other too deeply", path.display());
-            report(&Error::unsupported(message), "");
+            report(&Error::unsupported(message), "", None);
             return Err(Stop::Statement);
         }
         let input = |error| Stop::Input {
@@ -339,34 +341,6 @@ impl<B: Batches> Batches for Watched<B> {
         let batch = self.rows.next_batch();
         self.spinner = None;
         batch
-    }
-}
-
-/// Prints an error as psql does: `ERROR:  …`, then DETAIL and HINT.
-pub fn report(error: &Error, prefix: &str) {
-    eprint!("{}", ErrorLines { error, prefix });
-}
-
-struct ErrorLines<'a> {
-    error: &'a Error,
-    prefix: &'a str,
-}
-
-impl fmt::Display for ErrorLines<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "{}ERROR:  {}",
-            self.prefix,
-            render::printable(self.error.message())
-        )?;
-        if let Some(detail) = self.error.detail() {
-            writeln!(f, "DETAIL:  {}", render::printable(detail))?;
-        }
-        if let Some(hint) = self.error.hint() {
-            writeln!(f, "HINT:  {}", render::printable(hint))?;
-        }
-        Ok(())
     }
 }
 

@@ -6,6 +6,7 @@ pub mod interpreter;
 mod keywords;
 mod line_editor;
 mod meta;
+pub mod report;
 
 use crate::interrupt;
 use crate::session::TransactionStatus;

@@ -1,6 +1,6 @@
 //! `inspect`, `check`, `demo`.
 
-use crate::support::{Scratch, flip_bit, largest_file, run};
+use crate::support::{Scratch, flip_written_bit, largest_file, run};
 
 const CITIES: &str = "CREATE TABLE city (id bigint PRIMARY KEY, name text);
     INSERT INTO city SELECT value, 'city ' || value FROM generate_series(1, 5000) AS s (value);
@@ -33,11 +33,18 @@ fn check_finds_nothing_wrong_with_a_sound_database() {
 fn check_finds_a_flipped_bit_in_every_kind_of_file() {
     for kind in ["chunks-", "manifest-", "superblock"] {
         let scratch = Scratch::new();
-        let database = scratch.database("db", CITIES);
+        let csv = scratch.text("cities.csv");
+        // More rows than an insert range holds, so that there are chunks.
+        let query = "SELECT value, 'city ' || value FROM generate_series(1, 70000) AS s (value)";
+        let load = format!(
+            "COPY ({query}) TO '{csv}' WITH (FORMAT csv);
+             CREATE TABLE city (id bigint PRIMARY KEY, name text);
+             COPY city FROM '{csv}' WITH (FORMAT csv)"
+        );
+        let database = scratch.database("db", &load);
         let file = largest_file(scratch.path("db").as_path(), kind);
         let file = file.unwrap_or_else(|| panic!("the database has a file {kind}"));
-        let length = file.metadata().expect("readable").len() as usize;
-        flip_bit(&file, length / 2);
+        flip_written_bit(&file);
         let ran = run(["check", &database]);
         let text = format!("{}{}", ran.out, ran.err);
         assert_eq!(ran.code, Some(1), "{kind}: {text}");

@@ -104,9 +104,13 @@ pub fn largest_file(directory: &Path, prefix: &str) -> Option<PathBuf> {
         .max_by_key(|path| path.metadata().expect("readable").len())
 }
 
-/// Flips one bit of a file.
-pub fn flip_bit(path: &Path, offset: usize) {
+/// Flips a bit in the middle of what has been written of a file (its end may be allocated only).
+pub fn flip_written_bit(path: &Path) {
     let mut bytes = std::fs::read(path).expect("readable");
-    bytes[offset] ^= 0x10;
+    let written = bytes
+        .iter()
+        .rposition(|&byte| byte != 0)
+        .expect("not all zeros");
+    bytes[written / 2] ^= 0x10;
     std::fs::write(path, bytes).expect("writable");
 }
