@@ -105,8 +105,8 @@ fn stage_load(connection: &mut Connection, sf: f64, path: &Path) -> Result<Loade
     }
     let seconds = loaded.elapsed.as_secs_f64();
     say!(
-        "{} rows generated, loaded and durable in {seconds:.1} s: {:.0} rows/s; {} of values take {} \
-         on disk",
+        "{} rows generated, loaded and durable in {seconds:.1} s: {:.0} rows/s; {} of values take \
+         {} on disk",
         loaded.rows(),
         loaded.rows() as f64 / seconds,
         megabytes(loaded.raw_bytes),
@@ -305,12 +305,13 @@ impl Summary {
              Then {:.0} transactions a second inserted, updated and deleted orders for {:.0} \
              seconds while TPC-H queries ran over the very same tables, in {} of the time they \
              take alone; in the median an answer's newest transaction was {:.0} ms old when the \
-             answer was there. {} merges of ranges folded changes into the columns meanwhile; {} audits \
-             found every snapshot consistent. Asked for the moment before the first transaction, \
-             the queries gave exactly the answers they had given then. A process killed in \
-             mid-transaction lost none of its {} acknowledged commits, recovery took {:.2} seconds, \
-             and a check of the whole database found no damage. It takes {} on disk, with {} of \
-             loaded values and the history of every change.",
+             answer was there. {} merges of ranges folded changes into the columns \
+             meanwhile; {} audits found every snapshot consistent. Asked for the moment \
+             before the first transaction, the queries gave exactly the answers they had \
+             given then. A process killed in mid-transaction lost none of its {} acknowledged \
+             commits, recovery took {:.2} seconds, and a check of the whole database found no \
+             damage. It takes {} on disk, with {} of loaded values and the history of every \
+             change.",
             self.loaded.rows(),
             self.loaded.rows() as f64 / self.loaded.elapsed.as_secs_f64(),
             self.mixed.written.per_second(),

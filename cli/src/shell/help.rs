@@ -40,12 +40,19 @@ ALTER TABLE name RENAME TO new_name
 ALTER TABLE name ALTER [COLUMN] column {SET | DROP} {NOT NULL | DEFAULT [expression]}
 ALTER TABLE name SET (history = 'forever' | '<interval>' | 'none')",
     ),
-    ("BEGIN", "BEGIN [ISOLATION LEVEL {READ COMMITTED | REPEATABLE READ}] [READ ONLY]"),
-    ("COMMENT", "COMMENT ON {TABLE | COLUMN | VIEW | SCHEMA} name IS {'text' | NULL}"),
+    (
+        "BEGIN",
+        "BEGIN [ISOLATION LEVEL {READ COMMITTED | REPEATABLE READ}] [READ ONLY]",
+    ),
+    (
+        "COMMENT",
+        "COMMENT ON {TABLE | COLUMN | VIEW | SCHEMA} name IS {'text' | NULL}",
+    ),
     ("COMMIT", "COMMIT"),
     (
         "COPY",
-        "COPY table [(columns)] FROM 'file' [WITH (FORMAT csv | parquet | json, HEADER, DELIMITER ',', NULL '')]
+        "COPY table [(columns)] FROM 'file'
+    [WITH (FORMAT csv | parquet | json, HEADER, DELIMITER ',', NULL '')]
 COPY {table [(columns)] | (query)} TO 'file' [WITH (…)]",
     ),
     ("CREATE SCHEMA", "CREATE SCHEMA [IF NOT EXISTS] name"),
@@ -57,12 +64,18 @@ COPY {table [(columns)] | (query)} TO 'file' [WITH (…)]",
     [CONSTRAINT name] {PRIMARY KEY | UNIQUE} (columns), CHECK (condition), …)
 CREATE TABLE [IF NOT EXISTS] name AS query",
     ),
-    ("CREATE VIEW", "CREATE [OR REPLACE] VIEW name [(columns)] AS query"),
+    (
+        "CREATE VIEW",
+        "CREATE [OR REPLACE] VIEW name [(columns)] AS query",
+    ),
     (
         "DELETE",
         "DELETE FROM table [AS alias] [USING from_item, …] [WHERE condition] [RETURNING …]",
     ),
-    ("DROP", "DROP {TABLE | VIEW | SCHEMA} [IF EXISTS] name, … [CASCADE]"),
+    (
+        "DROP",
+        "DROP {TABLE | VIEW | SCHEMA} [IF EXISTS] name, … [CASCADE]",
+    ),
     ("EXPLAIN", "EXPLAIN [ANALYZE] [VERBOSE] statement"),
     (
         "INSERT",
@@ -76,7 +89,10 @@ CREATE TABLE [IF NOT EXISTS] name AS query",
     WHEN MATCHED [AND condition] THEN {UPDATE SET … | DELETE | DO NOTHING}
     WHEN NOT MATCHED [AND condition] THEN {INSERT [(columns)] VALUES (…) | DO NOTHING}",
     ),
-    ("PREPARE", "PREPARE name [(types)] AS statement;  EXECUTE name (values);  DEALLOCATE name"),
+    (
+        "PREPARE",
+        "PREPARE name [(types)] AS statement;  EXECUTE name (values);  DEALLOCATE name",
+    ),
     ("ROLLBACK", "ROLLBACK;  ROLLBACK TO [SAVEPOINT] name"),
     ("SAVEPOINT", "SAVEPOINT name;  RELEASE [SAVEPOINT] name"),
     (
