@@ -673,11 +673,11 @@ impl Table {
         self.merge();
         let version = self.range.load_full();
         assert_eq!(version.base.values, increments);
-        for row in 0..ROWS {
+        for (row, &count) in increments.iter().enumerate() {
             let commits = self.log.0.lock();
             let of_row = commits.iter().filter(|commit| commit.row == row);
             let values: Vec<i64> = of_row.map(|commit| commit.value).collect();
-            assert_eq!(values, (1..=increments[row]).collect::<Vec<_>>());
+            assert_eq!(values, (1..=count).collect::<Vec<_>>());
         }
     }
 }
