@@ -14,9 +14,7 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::simplify::SimplifyContext;
-use datafusion::logical_expr::{
-    EmptyRelation, Expr, LogicalPlan, LogicalPlanBuilder, Volatility,
-};
+use datafusion::logical_expr::{EmptyRelation, Expr, LogicalPlan, LogicalPlanBuilder, Volatility};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion::sql::sqlparser::ast::ExprWithAlias;
@@ -162,9 +160,7 @@ fn analyze(condition: &str, schema: &DFSchemaRef, state: &SessionState) -> Resul
 fn is_immutable(expr: &Expr) -> Result<bool, DataFusionError> {
     let changing = expr.exists(|e| {
         Ok(match e {
-            Expr::ScalarFunction(call) => {
-                call.func.signature().volatility != Volatility::Immutable
-            }
+            Expr::ScalarFunction(call) => call.func.signature().volatility != Volatility::Immutable,
             _ => false,
         })
     })?;

@@ -22,7 +22,10 @@ pub fn filtered(statistics: Statistics, filters: &[Expr], def: &TableDef) -> Sta
     if filters.is_empty() {
         return statistics;
     }
-    let share: f64 = filters.iter().map(|filter| share(filter, &statistics, def)).product();
+    let share: f64 = filters
+        .iter()
+        .map(|filter| share(filter, &statistics, def))
+        .product();
     let share = share.clamp(0.0, 1.0);
     let scale = |p: &Precision<usize>| p.with_estimated_selectivity(share);
     let num_rows = scale(&statistics.num_rows);
@@ -64,7 +67,12 @@ fn share(filter: &Expr, statistics: &Statistics, def: &TableDef) -> f64 {
             }
             _ => compared(left, *op, right, statistics, def),
         },
-        Expr::Between(Between { expr, negated, low, high }) => {
+        Expr::Between(Between {
+            expr,
+            negated,
+            low,
+            high,
+        }) => {
             let above = compared(expr, Operator::GtEq, low, statistics, def);
             let below = compared(expr, Operator::LtEq, high, statistics, def);
             let inside = if known_bounds(expr, statistics, def).is_some() {
@@ -74,13 +82,21 @@ fn share(filter: &Expr, statistics: &Statistics, def: &TableDef) -> f64 {
             };
             if *negated { 1.0 - inside } else { inside }
         }
-        Expr::InList(InList { expr, list, negated }) => {
+        Expr::InList(InList {
+            expr,
+            list,
+            negated,
+        }) => {
             let one = equal_share(expr, statistics, def);
             let any = (one * list.len() as f64).min(1.0);
             if *negated { 1.0 - any } else { any }
         }
         Expr::Like(Like { negated, .. }) => {
-            if *negated { 1.0 - UNKNOWN } else { UNKNOWN }
+            if *negated {
+                1.0 - UNKNOWN
+            } else {
+                UNKNOWN
+            }
         }
         _ => UNKNOWN,
     }
@@ -140,8 +156,8 @@ fn equal_share(expr: &Expr, statistics: &Statistics, def: &TableDef) -> f64 {
 }
 
 fn null_share(expr: &Expr, statistics: &Statistics, def: &TableDef) -> f64 {
-    let nulls = column_of(expr, statistics, def)
-        .and_then(|column| column.null_count.get_value().copied());
+    let nulls =
+        column_of(expr, statistics, def).and_then(|column| column.null_count.get_value().copied());
     match (nulls, statistics.num_rows.get_value()) {
         (Some(nulls), Some(rows)) if *rows > 0 => nulls as f64 / *rows as f64,
         _ => EQUAL,
@@ -150,7 +166,10 @@ fn null_share(expr: &Expr, statistics: &Statistics, def: &TableDef) -> f64 {
 
 fn known_bounds(expr: &Expr, statistics: &Statistics, def: &TableDef) -> Option<(f64, f64)> {
     let column = column_of(expr, statistics, def)?;
-    Some((number(column.min_value.get_value()?)?, number(column.max_value.get_value()?)?))
+    Some((
+        number(column.min_value.get_value()?)?,
+        number(column.max_value.get_value()?)?,
+    ))
 }
 
 /// A value on a line: numbers as they are, dates and times in microseconds.

@@ -1,12 +1,11 @@
 //! Cancelling and time limits.
 
 use super::{database, fails, rows, run};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{TryRecvError, channel};
 use strandline::{SqlState, TransactionStatus};
 
 const ENDLESS: &str =
-    "SELECT count(*) FROM generate_series(1, 100000) a(x), generate_series(1, 100000) b(y)
-     WHERE x * y % 7 = 3";
+    "SELECT count(*) FROM generate_series(1, 1000000000000) AS a(x) WHERE x % 7 = 3";
 
 #[test]
 fn another_thread_cancels() {
@@ -19,7 +18,7 @@ fn another_thread_cancels() {
     std::thread::scope(|scope| {
         scope.spawn(move || {
             // A cancellation before the statement begins is forgotten: repeat until it is done.
-            while done.try_recv().is_err() {
+            while done.try_recv() == Err(TryRecvError::Empty) {
                 handle.cancel();
                 std::thread::yield_now();
             }

@@ -72,8 +72,10 @@ impl ScanFilter {
         if !is_dynamic_physical_expr(expression) {
             return Ok(None);
         }
-        let read: BTreeSet<usize> =
-            collect_columns(expression).iter().map(|column| column.index()).collect();
+        let read: BTreeSet<usize> = collect_columns(expression)
+            .iter()
+            .map(|column| column.index())
+            .collect();
         let mut columns = Vec::with_capacity(read.len());
         let mut fields = Vec::with_capacity(read.len());
         for index in read {
@@ -86,7 +88,12 @@ impl ScanFilter {
         }
         let schema = Arc::new(Schema::new(fields));
         let expression = reassign_expr_columns(expression.clone(), &schema)?;
-        Ok(Some(Self::new(columns, schema, expression, "dynamic".to_string())))
+        Ok(Some(Self::new(
+            columns,
+            schema,
+            expression,
+            "dynamic".to_string(),
+        )))
     }
     /// The compiled condition.
     pub fn expression(&self) -> &Arc<dyn PhysicalExpr> {

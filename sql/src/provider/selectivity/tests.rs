@@ -57,7 +57,10 @@ fn bounds_and_distinct_counts_are_used() {
     assert_eq!(rows(&[col("a").eq(lit(7i32))]), 20);
     assert_eq!(rows(&[col("a").between(lit(20i32), lit(30i32))]), 100);
     assert_eq!(rows(&[col("a").is_null()]), 10);
-    assert_eq!(rows(&[col("a").in_list(vec![lit(1i32), lit(2i32)], false)]), 40);
+    assert_eq!(
+        rows(&[col("a").in_list(vec![lit(1i32), lit(2i32)], false)]),
+        40
+    );
     assert_eq!(rows(&[col("a").lt(lit(50i32)), col("a").eq(lit(7i32))]), 10);
 }
 
@@ -68,8 +71,11 @@ fn guesses_stay_within_the_table() {
         col("a").gt(lit(500i32)).or(col("b").eq(lit(1i32))),
         Expr::Not(Box::new(col("b").like(lit("x%")))),
         col("b").lt(lit(1i32)),
-        Expr::Cast(datafusion::logical_expr::Cast::new(Box::new(col("b")), DataType::Int64))
-            .eq(col("a")),
+        Expr::Cast(datafusion::logical_expr::Cast::new(
+            Box::new(col("b")),
+            DataType::Int64,
+        ))
+        .eq(col("a")),
     ] {
         assert!(rows(std::slice::from_ref(&filter)) <= 1000, "{filter}");
     }
