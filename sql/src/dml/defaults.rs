@@ -14,7 +14,7 @@ use datafusion::logical_expr::{
 };
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use strandline_base::{ColumnId, Error, Result, SqlState, SqlType};
+use strandline_base::{Error, Result, SqlState, SqlType};
 use strandline_engine::Statement;
 use strandline_engine::catalog::{ColumnDef, TableDef};
 use strandline_table::types::arrow_type;
@@ -85,8 +85,7 @@ fn next_identity(context: &StatementContext, table: &Arc<TableDef>, column: &Col
     let function = ScalarUDF::from(NextIdentity {
         statement: context.statement.clone(),
         table: table.clone(),
-        column: column.id,
-        sql_type: column.sql_type,
+        column: column.clone(),
         signature: Signature::nullary(Volatility::Volatile),
     });
     Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(function), Vec::new()))
@@ -96,65 +95,58 @@ fn next_identity(context: &StatementContext, table: &Arc<TableDef>, column: &Col
 struct NextIdentity {
     statement: Arc<Statement>,
     table: Arc<TableDef>,
-    column: ColumnId,
-    sql_type: SqlType,
+    column: ColumnDef,
     signature: Signature,
 }
 
-impl NextIdentity {
-    fn values(&self, rows: usize) -> Result<ArrayRef> {
-        let db = self.statement.transaction().db();
-        let values = (0..rows)
-            .map(|_| db.next_identity(&self.table, self.column))
-            .collect::<Result<Vec<i64>>>()?;
-        let name = self
-            .table
-            .column_by_id(self.column)
-            .map_or("", |c| c.name.as_str());
-        let exhausted = || {
-            Error::invalid(
-                SqlState("2200H"),
-                format!(
-                    "the identity values of column \"{name}\" have passed the largest {}",
-                    self.sql_type
-                ),
-            )
-            .with_hint("Change the column to bigint.")
-        };
-        Ok(match self.sql_type {
-            SqlType::SmallInt => {
-                let narrow = values
-                    .iter()
-                    .map(|v| i16::try_from(*v))
-                    .collect::<Result<Vec<_>, _>>();
-                Arc::new(Int16Array::from(narrow.map_err(|_| exhausted())?))
-            }
-            SqlType::Integer => {
-                let narrow = values
-                    .iter()
-                    .map(|v| i32::try_from(*v))
-                    .collect::<Result<Vec<_>, _>>();
-                Arc::new(Int32Array::from(narrow.map_err(|_| exhausted())?))
-            }
-            SqlType::BigInt => Arc::new(Int64Array::from(values)),
-            other => {
-                return Err(Error::internal(format!(
-                    "identity column \"{name}\" has type {other}"
-                )));
-            }
-        })
-    }
+/// `rows` fresh values of an identity column.
+pub(super) fn identity_values(
+    statement: &Statement,
+    table: &TableDef,
+    column: &ColumnDef,
+    rows: usize,
+) -> Result<ArrayRef> {
+    let db = statement.transaction().db();
+    let values =
+        (0..rows).map(|_| db.next_identity(table, column.id)).collect::<Result<Vec<i64>>>()?;
+    let exhausted = |_| {
+        Error::invalid(
+            SqlState("2200H"),
+            format!(
+                "the identity values of column \"{}\" have passed the largest {}",
+                column.name, column.sql_type
+            ),
+        )
+        .with_hint("Change the column to bigint.")
+    };
+    Ok(match column.sql_type {
+        SqlType::SmallInt => {
+            let narrow = values.into_iter().map(i16::try_from).collect::<Result<Vec<_>, _>>();
+            Arc::new(Int16Array::from(narrow.map_err(exhausted)?))
+        }
+        SqlType::Integer => {
+            let narrow = values.into_iter().map(i32::try_from).collect::<Result<Vec<_>, _>>();
+            Arc::new(Int32Array::from(narrow.map_err(exhausted)?))
+        }
+        SqlType::BigInt => Arc::new(Int64Array::from(values)),
+        other => {
+            return Err(Error::internal(format!(
+                "identity column \"{}\" has type {other}",
+                column.name
+            )));
+        }
+    })
 }
 
 impl std::fmt::Debug for NextIdentity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "NextIdentity({}, {:?})", self.table.name, self.column)
+        write!(f, "NextIdentity({}.{})", self.table.name, self.column.name)
     }
 }
 
 impl PartialEq for NextIdentity {
     fn eq(&self, other: &Self) -> bool {
-        self.table.id == other.table.id && self.column == other.column
+        self.table.id == other.table.id && self.column.id == other.column.id
     }
 }
 
@@ -162,7 +154,7 @@ impl Eq for NextIdentity {}
 
 impl Hash for NextIdentity {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.table.id, self.column).hash(state);
+        (self.table.id, self.column.id).hash(state);
     }
 }
 
@@ -176,14 +168,14 @@ impl ScalarUDFImpl for NextIdentity {
     }
 
     fn return_type(&self, _args: &[DataType]) -> datafusion::error::Result<DataType> {
-        Ok(arrow_type(self.sql_type))
+        Ok(arrow_type(self.column.sql_type))
     }
 
     fn invoke_with_args(
         &self,
         args: ScalarFunctionArgs,
     ) -> datafusion::error::Result<ColumnarValue> {
-        self.values(args.number_rows)
+        identity_values(&self.statement, &self.table, &self.column, args.number_rows)
             .map(ColumnarValue::Array)
             .map_err(wrap)
     }

@@ -218,7 +218,7 @@ impl Run {
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
         while let Some(batch) = self.input.try_next().await? {
             let _timer = self.metrics.elapsed_compute().timer();
-            let changed = in_place(|| self.applier.apply(&batch))?;
+            let changed = in_place(|| self.applier.apply(&batch)).map_err(wrap)?;
             if changed.num_rows() > 0 {
                 self.tally
                     .rows
@@ -228,7 +228,7 @@ impl Run {
             }
         }
         if !self.tally.complete.load(Ordering::Acquire) {
-            in_place(|| self.applier.finish())?;
+            in_place(|| self.applier.finish()).map_err(wrap)?;
             self.tally.complete.store(true, Ordering::Release);
         }
         Ok(None)
@@ -236,10 +236,9 @@ impl Run {
 }
 
 /// Runs `work`, which may wait, on this thread.
-pub(super) fn in_place<T>(work: impl FnOnce() -> strandline_base::Result<T>) -> Result<T> {
+pub(super) fn in_place<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|handle| handle.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
         _ => work(),
     }
-    .map_err(wrap)
 }

@@ -17,6 +17,7 @@ use datafusion::common::{Column, TableReference};
 use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, LogicalPlanBuilder, when};
 use datafusion::sql::sqlparser::ast;
 use strandline_base::{Error, Result, SqlState};
+use strandline_engine::catalog::ColumnDef;
 
 /// Plans an INSERT; `with` stands before it.
 pub(super) async fn plan(
@@ -84,7 +85,7 @@ pub(super) async fn plan_load(
 }
 
 /// The target, after refusing what other systems add to INSERT.
-fn target_of(context: &StatementContext, insert: &ast::Insert) -> Result<Target> {
+pub(super) fn target_of(context: &StatementContext, insert: &ast::Insert) -> Result<Target> {
     let foreign = insert.or.is_some()
         || insert.ignore
         || insert.overwrite
@@ -115,7 +116,7 @@ fn target_of(context: &StatementContext, insert: &ast::Insert) -> Result<Target>
 }
 
 /// The positions of an INSERT's column list; `None` without one.
-fn listed_columns(target: &Target, list: &[ast::ObjectName]) -> Result<Option<Vec<usize>>> {
+pub(super) fn listed_columns(target: &Target, list: &[ast::ObjectName]) -> Result<Option<Vec<usize>>> {
     if list.is_empty() {
         return Ok(None);
     }
@@ -200,7 +201,7 @@ impl Source {
             && let Some(rows) = values::rows_of(query)
         {
             let columns = columns_for(target, listed, values::width(rows)?)?;
-            return Values::read(context, target, &columns, rows)?
+            return Values::read(target, &columns, rows)?
                 .into_source(context, target, columns)
                 .await;
         }
@@ -259,14 +260,9 @@ pub(super) async fn full_rows(
     let table = &target.table;
     let mut given: Vec<Option<SourceValue>> = (0..table.columns.len()).map(|_| None).collect();
     for (position, value) in source.columns.into_iter().zip(source.values) {
-        let column = &table.columns[position];
         let is_default = matches!(value, SourceValue::Default);
-        match &column.identity {
-            Some(_) if overriding == Some(Overriding::User) => {}
-            Some(identity) if identity.always && overriding.is_none() && !is_default => {
-                return Err(defaults::generated_always(column));
-            }
-            _ => given[position] = Some(value),
+        if takes_value(&table.columns[position], overriding, is_default)? {
+            given[position] = Some(value);
         }
     }
     let wants_default = |value: &Option<SourceValue>| !matches!(value, Some(SourceValue::Expr(_)));
@@ -293,6 +289,21 @@ pub(super) async fn full_rows(
         exprs.push(expr.alias_qualified(Some(qualifier.clone()), &column.name));
     }
     project(source.plan, exprs)
+}
+
+/// Whether a column takes the value given for it, rather than an identity value (428C9).
+pub(super) fn takes_value(
+    column: &ColumnDef,
+    overriding: Option<Overriding>,
+    is_default: bool,
+) -> Result<bool> {
+    match &column.identity {
+        Some(_) if overriding == Some(Overriding::User) => Ok(false),
+        Some(identity) if identity.always && overriding.is_none() && !is_default => {
+            Err(defaults::generated_always(column))
+        }
+        _ => Ok(true),
+    }
 }
 
 /// The columns and values of a MERGE's INSERT.

@@ -24,6 +24,7 @@ pub(crate) mod assignment;
 mod checks;
 mod defaults;
 mod delete;
+mod direct;
 mod exec;
 mod failing_row;
 mod insert;
@@ -105,6 +106,11 @@ async fn plan(context: &StatementContext, statement: &ast::Statement) -> Result<
 /// As PostgreSQL's, with its SQLSTATEs; `ErrorKind::Conflict` asks for a retry with a new snapshot.
 /// After an error the statement's rows must be rolled back.
 pub async fn execute(context: &StatementContext, statement: &ast::Statement) -> Result<DmlOutcome> {
+    if let ast::Statement::Insert(insert) = statement
+        && let Some(rows) = direct::execute(context, insert)?
+    {
+        return Ok(DmlOutcome { tag: "INSERT", rows, returning: None });
+    }
     run(context, plan(context, statement).await?).await
 }
 

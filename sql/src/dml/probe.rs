@@ -6,7 +6,7 @@
 //! inserts is not found here but by [`super::keys`].
 
 use super::exec::in_place;
-use crate::error::{convert, from_arrow};
+use crate::error::{convert, from_arrow, wrap};
 use crate::names::ROW_ID;
 use datafusion::arrow::array::{
     ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array, new_null_array,
@@ -409,7 +409,7 @@ impl ExecutionPlan for ProbeExec {
         let (probe, schema) = (self.probe.clone(), self.schema());
         let stream = input.map(move |batch| {
             let batch = batch?;
-            in_place(|| probe.extend(&batch, &schema))
+            in_place(|| probe.extend(&batch, &schema)).map_err(wrap)
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(
             self.schema(),

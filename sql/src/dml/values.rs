@@ -15,7 +15,7 @@ use crate::copy::ColumnBuilder;
 use crate::error::convert;
 use crate::semantics::decimal::Shape;
 use crate::semantics::text::number::parse_numeric;
-use crate::semantics::text::write_value;
+use crate::semantics::types;
 use datafusion::arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::DFSchema;
@@ -26,7 +26,6 @@ use datafusion::sql::sqlparser::ast;
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState, SqlType};
 use strandline_engine::catalog::ColumnDef;
-use strandline_table::types::arrow_type;
 
 /// The name of the table of rows in plans.
 const VALUES: &str = "values";
@@ -59,13 +58,19 @@ pub(super) fn width(rows: &[ast::Parens<Vec<ast::Expr>>]) -> Result<usize> {
 }
 
 /// One cell.
-enum Cell {
+pub(super) enum Cell {
+    /// DEFAULT
     Default,
+    /// NULL
     Null,
     /// a literal, as the column's input function reads it
     Text(String),
+    /// an expression
     Computed(ast::Expr),
 }
+
+/// One array per column; `None`: DEFAULT.
+pub(super) type Literals = Vec<Option<ArrayRef>>;
 
 /// The cells, column by column.
 pub(super) struct Values {
@@ -76,7 +81,6 @@ pub(super) struct Values {
 impl Values {
     /// Sorts out the cells.
     pub fn read(
-        context: &StatementContext,
         target: &Target,
         columns: &[usize],
         rows: &[ast::Parens<Vec<ast::Expr>>],
@@ -90,7 +94,7 @@ impl Values {
                 let column = &target.table.columns[columns[i]];
                 cells[i].push(match NewValue::of(expr) {
                     NewValue::Default => Cell::Default,
-                    NewValue::Expr(_) => literal(context, expr, column)?,
+                    NewValue::Expr(_) => literal(expr, column)?,
                 });
             }
         }
@@ -98,6 +102,25 @@ impl Values {
             rows: rows.len(),
             columns: cells,
         })
+    }
+
+    /// Per column the literals, `None` where it is DEFAULT throughout; `None` altogether if cells
+    /// must be computed or DEFAULT is mixed with values.
+    pub fn literals(&self, target: &Target, columns: &[usize]) -> Result<Option<Literals>> {
+        let mut literals = Vec::with_capacity(columns.len());
+        for (cells, position) in self.columns.iter().zip(columns) {
+            let defaults = cells.iter().filter(|c| matches!(c, Cell::Default)).count();
+            let computed = cells.iter().any(|c| matches!(c, Cell::Computed(_)));
+            if computed || (defaults > 0 && defaults < cells.len()) {
+                return Ok(None);
+            }
+            literals.push(if defaults > 0 {
+                None
+            } else {
+                Some(known_values(cells, &target.table.columns[*position])?)
+            });
+        }
+        Ok(Some(literals))
     }
 
     /// The rows as a plan.
@@ -289,10 +312,10 @@ fn has_subquery(expr: &Expr) -> Result<bool> {
     Ok(found)
 }
 
-/// A cell that is a literal or a parameter, or one that must be computed.
-fn literal(context: &StatementContext, expr: &ast::Expr, column: &ColumnDef) -> Result<Cell> {
+/// A cell that is a literal, or one that must be computed.
+pub(super) fn literal(expr: &ast::Expr, column: &ColumnDef) -> Result<Cell> {
     match expr {
-        ast::Expr::Nested(inner) => literal(context, inner, column),
+        ast::Expr::Nested(inner) => literal(inner, column),
         ast::Expr::UnaryOp {
             op: ast::UnaryOperator::Minus,
             expr: operand,
@@ -311,11 +334,27 @@ fn literal(context: &StatementContext, expr: &ast::Expr, column: &ColumnDef) -> 
             | ast::Value::UnicodeStringLiteral(text) => Cell::Text(text.clone()),
             ast::Value::DollarQuotedString(text) => Cell::Text(text.value.clone()),
             ast::Value::Boolean(value) => return of_boolean(*value, column),
-            ast::Value::Placeholder(name) => return of_parameter(context, name, expr, column),
+            ast::Value::HexStringLiteral(digits) if column.sql_type == SqlType::Bytea => {
+                Cell::Text(format!("\\x{digits}"))
+            }
             _ => Cell::Computed(expr.clone()),
         }),
+        ast::Expr::Cast { expr: operand, data_type, .. } => {
+            let same = types::from_ast(data_type)? == Some(column.sql_type);
+            match literal(operand, column) {
+                Ok(Cell::Text(text)) if same && is_quoted(operand) => Ok(Cell::Text(text)),
+                _ => Ok(Cell::Computed(expr.clone())),
+            }
+        }
         _ => Ok(Cell::Computed(expr.clone())),
     }
+}
+
+fn is_quoted(expr: &ast::Expr) -> bool {
+    matches!(
+        expr,
+        ast::Expr::Value(ast::ValueWithSpan { value: ast::Value::SingleQuotedString(_), .. })
+    )
 }
 
 /// A number literal.
@@ -333,8 +372,10 @@ fn of_number(text: String, expr: &ast::Expr, column: &ColumnDef) -> Result<Cell>
         | SqlType::Real
         | SqlType::Double
         | SqlType::Numeric { .. } => Cell::Text(text),
-        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) if is_whole => Cell::Text(text),
-        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => Cell::Computed(expr.clone()),
+        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => match text.parse::<i64>() {
+            Ok(number) => Cell::Text(number.to_string()),
+            Err(_) => Cell::Computed(expr.clone()),
+        },
         _ if is_whole => return Err(mismatch(column, &DataType::Int32)),
         _ => return Err(mismatch(column, &DataType::Decimal64(18, 1))),
     })
@@ -345,36 +386,4 @@ fn of_boolean(value: bool, column: &ColumnDef) -> Result<Cell> {
         return Err(mismatch(column, &DataType::Boolean));
     }
     Ok(Cell::Text(value.to_string()))
-}
-
-/// A bound parameter. Text is read by the column's input function, like a quoted literal; so is
-/// what has the column's type anyway.
-fn of_parameter(
-    context: &StatementContext,
-    name: &str,
-    expr: &ast::Expr,
-    column: &ColumnDef,
-) -> Result<Cell> {
-    let index = name.strip_prefix('$').and_then(|n| n.parse::<usize>().ok());
-    let Some(scalar) = index.and_then(|i| context.parameters.get(i.checked_sub(1)?)) else {
-        return Ok(Cell::Computed(expr.clone()));
-    };
-    if scalar.is_null() {
-        return Ok(Cell::Null);
-    }
-    if let Some(Some(text)) = scalar.try_as_str() {
-        return Ok(Cell::Text(text.to_string()));
-    }
-    let from = scalar.data_type();
-    if !is_assignable(&from, column.sql_type) {
-        return Err(mismatch(column, &from));
-    }
-    let to = arrow_type(column.sql_type);
-    if from == to || from.is_integer() && to.is_numeric() {
-        let array = scalar.to_array().map_err(convert)?;
-        if let Some(text) = write_value(&array, 0).map_err(convert)? {
-            return Ok(Cell::Text(text));
-        }
-    }
-    Ok(Cell::Computed(expr.clone()))
 }

@@ -215,10 +215,7 @@ fn assignment_casts() {
             &format!("INSERT INTO t ({column}) SELECT {value} RETURNING {column}"),
             shown,
         );
-        f.is(
-            &format!("UPDATE t SET {column} = {value}"),
-            &f.run("SELECT 'UPDATE ' || count(*) FROM t").unwrap(),
-        );
+        f.is(&format!("UPDATE t SET {column} = {value}"), "UPDATE 2");
         f.script("DELETE FROM t");
     }
 }
