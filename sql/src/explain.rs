@@ -7,7 +7,7 @@ use crate::dml;
 use crate::error::convert;
 use crate::session::outcome::Summary;
 use crate::session::settings::text_result;
-use crate::session::work::{Work, first_words};
+use crate::session::work::Work;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
@@ -56,7 +56,7 @@ pub async fn execute(context: &StatementContext, statement: &Parsed) -> Result<S
     for option in options.iter().flatten() {
         apply(option, &mut wanted)?;
     }
-    let logical = plan(context, statement, wanted.analyze).await?;
+    let logical = plan(context, statement).await?;
     let physical = context
         .state
         .create_physical_plan(&logical)
@@ -75,18 +75,29 @@ pub async fn execute(context: &StatementContext, statement: &Parsed) -> Result<S
     Ok(text_result("EXPLAIN", &["QUERY PLAN"], rows))
 }
 
-async fn plan(
-    context: &StatementContext,
-    statement: &Parsed,
-    analyze: bool,
-) -> Result<LogicalPlan> {
+/// Whether an EXPLAIN runs its statement.
+pub fn analyzes(statement: &Parsed) -> bool {
+    let Parsed::Explain {
+        analyze, options, ..
+    } = statement
+    else {
+        return false;
+    };
+    let mut wanted = Options {
+        analyze: *analyze,
+        ..Options::default()
+    };
+    // A wrong option fails when the statement is executed.
+    options
+        .iter()
+        .flatten()
+        .all(|option| apply(option, &mut wanted).is_ok());
+    wanted.analyze
+}
+
+async fn plan(context: &StatementContext, statement: &Parsed) -> Result<LogicalPlan> {
     match Work::of(statement)? {
         Work::Query(query) => context.plan_query(query).await,
-        Work::Dml(_) if analyze => Err(Error::unsupported(format!(
-            "EXPLAIN ANALYZE of {} is not supported",
-            first_words(statement)
-        ))
-        .with_hint("EXPLAIN without ANALYZE shows its plan.")),
         Work::Dml(parsed) => dml::explain(context, parsed).await,
         other => Err(Error::unsupported(format!(
             "EXPLAIN of {} is not supported",

@@ -2,21 +2,25 @@
 //! `UPDATE t SET a = (SELECT x FROM u WHERE u.id = t.id)`.
 //!
 //! DataFusion plans a correlated scalar subquery only if it is an aggregate, because its join could
-//! otherwise double rows. This rule makes it one: `single_value` returns the only value of its
-//! group, NULL without rows, and fails with 21000 on a second row, as PostgreSQL does. A subquery
-//! that ends in `[ORDER BY …] LIMIT 1` becomes `first_value(c ORDER BY …)`.
+//! otherwise double rows. This rule makes it one: `single_value` returns a value of its group and
+//! how many there are. `only_value` around the subquery takes the value out, NULL without rows, and
+//! fails with 21000 if there were several, as PostgreSQL does; it stands outside because groups
+//! that no outer row asks for may well have several. A subquery that ends in
+//! `[ORDER BY …] LIMIT 1` becomes `first_value(c ORDER BY …)`.
 
 use crate::error::wrap;
-use datafusion::arrow::array::{Array, ArrayRef, AsArray};
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, StructArray};
+use datafusion::arrow::compute::nullif;
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Int64Type};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, Result, ScalarValue};
+use datafusion::common::{Column, Result, ScalarValue, internal_err};
 use datafusion::functions_aggregate::first_last::first_value;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{
-    Accumulator, Aggregate, AggregateUDF, AggregateUDFImpl, Expr, FetchType, Filter, LogicalPlan,
-    Projection, Signature, SkipType, Subquery, Volatility,
+    Accumulator, Aggregate, AggregateUDF, AggregateUDFImpl, ColumnarValue, Expr, FetchType, Filter,
+    LogicalPlan, Projection, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, SkipType, Subquery, Volatility,
 };
 use datafusion::optimizer::AnalyzerRule;
 use std::sync::{Arc, LazyLock};
@@ -44,11 +48,21 @@ fn rewrite(expr: Expr) -> Result<Transformed<Expr>> {
                 && !is_aggregate(&subquery.subquery)
                 && subquery.subquery.schema().fields().len() == 1 =>
         {
-            let plan = Arc::new(aggregated(subquery.subquery.as_ref().clone())?);
-            Ok(Transformed::yes(Expr::ScalarSubquery(Subquery {
-                subquery: plan,
+            let plan = subquery.subquery.as_ref();
+            let (plan, counted) = match first_of(plan)? {
+                Some(first) => (first, false),
+                None => (counted(plan.clone())?, true),
+            };
+            let subquery = Subquery {
+                subquery: Arc::new(plan),
                 ..subquery
-            })))
+            };
+            let value = Expr::ScalarSubquery(subquery);
+            Ok(Transformed::yes(if counted {
+                only_value(value)
+            } else {
+                value
+            }))
         }
         other => Ok(Transformed::no(other)),
     })
@@ -65,26 +79,35 @@ fn is_aggregate(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// `SELECT aggregate(c) AS c` over a plan of one column.
-fn aggregated(plan: LogicalPlan) -> Result<LogicalPlan> {
-    static FUNCTION: LazyLock<Arc<AggregateUDF>> =
-        LazyLock::new(|| Arc::new(AggregateUDF::from(SingleValue::default())));
-    let (qualifier, field) = plan.schema().qualified_field(0);
-    let (qualifier, name) = (qualifier.cloned(), field.name().clone());
-    let column = Expr::Column(Column::new(qualifier.clone(), name.clone()));
-    let (input, value) = match first_of(&plan, &column)? {
-        Some(first) => first,
-        None => (Arc::new(plan), FUNCTION.call(vec![column])),
-    };
+/// `SELECT aggregate AS c` over a plan; `c` is named as the only column of `original`.
+fn aggregate(original: &LogicalPlan, input: Arc<LogicalPlan>, value: Expr) -> Result<LogicalPlan> {
+    let (qualifier, field) = original.schema().qualified_field(0);
     let result = Expr::Column(Column::from_name(value.schema_name().to_string()));
     let aggregate = Aggregate::try_new(input, Vec::new(), vec![value])?;
-    let named = result.alias_qualified(qualifier, name);
+    let named = result.alias_qualified(qualifier.cloned(), field.name());
     let input = Arc::new(LogicalPlan::Aggregate(aggregate));
     Projection::try_new(vec![named], input).map(LogicalPlan::Projection)
 }
 
-/// For a plan that ends in LIMIT 1: what is below it, and the aggregate that finds the row.
-fn first_of(plan: &LogicalPlan, column: &Expr) -> Result<Option<(Arc<LogicalPlan>, Expr)>> {
+/// The value of a plan of one column, and how many it has.
+fn counted(plan: LogicalPlan) -> Result<LogicalPlan> {
+    static FUNCTION: LazyLock<Arc<AggregateUDF>> =
+        LazyLock::new(|| Arc::new(AggregateUDF::from(SingleValue::default())));
+    let (qualifier, field) = plan.schema().qualified_field(0);
+    let column = Expr::Column(Column::new(qualifier.cloned(), field.name()));
+    let input = Arc::new(plan);
+    aggregate(&input, input.clone(), FUNCTION.call(vec![column]))
+}
+
+/// What [`counted`] counted, if it was one.
+fn only_value(value: Expr) -> Expr {
+    static FUNCTION: LazyLock<Arc<ScalarUDF>> =
+        LazyLock::new(|| Arc::new(ScalarUDF::from(OnlyValue::default())));
+    FUNCTION.call(vec![value])
+}
+
+/// For a plan of one column that ends in LIMIT 1: the same as an aggregate.
+fn first_of(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
     let LogicalPlan::Limit(limit) = plan else {
         return Ok(None);
     };
@@ -93,7 +116,8 @@ fn first_of(plan: &LogicalPlan, column: &Expr) -> Result<Option<(Arc<LogicalPlan
     if !one {
         return Ok(None);
     }
-    let mut value = column.clone();
+    let (qualifier, field) = plan.schema().qualified_field(0);
+    let mut value = Expr::Column(Column::new(qualifier.cloned(), field.name()));
     let mut input = &limit.input;
     if let LogicalPlan::Projection(projection) = input.as_ref()
         && matches!(projection.input.as_ref(), LogicalPlan::Sort(_))
@@ -108,10 +132,10 @@ fn first_of(plan: &LogicalPlan, column: &Expr) -> Result<Option<(Arc<LogicalPlan
         }
         _ => Vec::new(),
     };
-    Ok(Some((input.clone(), first_value(value, order))))
+    aggregate(plan, input.clone(), first_value(value, order)).map(Some)
 }
 
-/// The only value of a group.
+/// `single_value(x)`: a value of the group and the number of its rows.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct SingleValue {
     signature: Signature,
@@ -125,6 +149,12 @@ impl Default for SingleValue {
     }
 }
 
+/// The fields of what [`SingleValue`] returns.
+fn counted_fields(value: &Field) -> Fields {
+    let value = value.clone().with_name("value").with_nullable(true);
+    Fields::from(vec![value, Field::new("rows", DataType::Int64, false)])
+}
+
 impl AggregateUDFImpl for SingleValue {
     fn name(&self) -> &str {
         "single_value"
@@ -135,57 +165,73 @@ impl AggregateUDFImpl for SingleValue {
     }
 
     fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
-        Ok(arg_types[0].clone())
+        Ok(DataType::Struct(counted_fields(&Field::new(
+            "",
+            arg_types[0].clone(),
+            true,
+        ))))
+    }
+
+    fn return_field(&self, arg_fields: &[FieldRef]) -> Result<FieldRef> {
+        let fields = counted_fields(&arg_fields[0]);
+        Ok(Arc::new(Field::new(
+            self.name(),
+            DataType::Struct(fields),
+            true,
+        )))
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        let value = ScalarValue::try_from(args.return_field.data_type())?;
-        Ok(Box::new(Single { value, rows: 0 }))
+        let DataType::Struct(fields) = args.return_field.data_type() else {
+            return internal_err!("single_value returns a struct");
+        };
+        let value = ScalarValue::try_from(fields[0].data_type())?;
+        Ok(Box::new(Single {
+            value,
+            rows: 0,
+            fields: fields.clone(),
+        }))
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
-        let value = args
-            .return_field
-            .as_ref()
-            .clone()
-            .with_name(format!("{}[value]", args.name));
-        let rows = Field::new(format!("{}[rows]", args.name), DataType::Int64, true);
-        Ok(vec![Arc::new(value.with_nullable(true)), Arc::new(rows)])
+        let DataType::Struct(fields) = args.return_field.data_type() else {
+            return internal_err!("single_value returns a struct");
+        };
+        let named = |field: &Field| {
+            let name = format!("{}[{}]", args.name, field.name());
+            Arc::new(field.clone().with_name(name).with_nullable(true))
+        };
+        Ok(fields.iter().map(|field| named(field)).collect())
     }
 }
 
-/// The value so far and the number of rows, 0 or 1.
+/// A value so far and the number of rows.
 #[derive(Debug)]
 struct Single {
     value: ScalarValue,
     rows: i64,
-}
-
-impl Single {
-    fn take(&mut self, values: &ArrayRef, row: usize) -> Result<()> {
-        if self.rows > 0 {
-            return Err(wrap(Error::invalid(
-                SqlState::CARDINALITY_VIOLATION,
-                "more than one row returned by a subquery used as an expression",
-            )));
-        }
-        self.value = ScalarValue::try_from_array(values, row)?;
-        self.rows = 1;
-        Ok(())
-    }
+    fields: Fields,
 }
 
 impl Accumulator for Single {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        (0..values[0].len()).try_for_each(|row| self.take(&values[0], row))
+        if self.rows == 0 && !values[0].is_empty() {
+            self.value = ScalarValue::try_from_array(&values[0], 0)?;
+        }
+        self.rows += values[0].len() as i64;
+        Ok(())
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
         let rows = states[1].as_primitive::<Int64Type>();
         for row in 0..rows.len() {
-            if rows.is_valid(row) && rows.value(row) > 0 {
-                self.take(&states[0], row)?;
+            if rows.is_null(row) || rows.value(row) == 0 {
+                continue;
             }
+            if self.rows == 0 {
+                self.value = ScalarValue::try_from_array(&states[0], row)?;
+            }
+            self.rows += rows.value(row);
         }
         Ok(())
     }
@@ -198,11 +244,69 @@ impl Accumulator for Single {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        Ok(self.value.clone())
+        let rows: ArrayRef = Arc::new(Int64Array::from(vec![self.rows]));
+        let columns = vec![self.value.to_array()?, rows];
+        let counted = StructArray::try_new(self.fields.clone(), columns, None)?;
+        Ok(ScalarValue::Struct(Arc::new(counted)))
     }
 
     fn size(&self) -> usize {
         size_of_val(self) + self.value.size() - size_of::<ScalarValue>()
+    }
+}
+
+/// `only_value(s)`: the value that [`SingleValue`] found, if it was the only one.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct OnlyValue {
+    signature: Signature,
+}
+
+impl Default for OnlyValue {
+    fn default() -> Self {
+        Self {
+            signature: Signature::any(1, Volatility::Immutable),
+        }
+    }
+}
+
+impl ScalarUDFImpl for OnlyValue {
+    fn name(&self) -> &str {
+        "only_value"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        match &arg_types[0] {
+            DataType::Struct(fields) => Ok(fields[0].data_type().clone()),
+            other => internal_err!("only_value takes a struct, not {other}"),
+        }
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        match args.arg_fields[0].data_type() {
+            DataType::Struct(fields) => Ok(fields[0].clone()),
+            other => internal_err!("only_value takes a struct, not {other}"),
+        }
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let counted = args.args[0].to_array(args.number_rows)?;
+        let counted = counted.as_struct();
+        let rows = counted.column(1).as_primitive::<Int64Type>();
+        let several = (0..counted.len())
+            .any(|i| counted.is_valid(i) && rows.is_valid(i) && rows.value(i) > 1);
+        if several {
+            return Err(wrap(Error::invalid(
+                SqlState::CARDINALITY_VIOLATION,
+                "more than one row returned by a subquery used as an expression",
+            )));
+        }
+        // Where the struct is NULL, so is the value.
+        let missing = datafusion::arrow::compute::is_null(counted)?;
+        Ok(ColumnarValue::Array(nullif(counted.column(0), &missing)?))
     }
 }
 
@@ -262,6 +366,13 @@ mod tests {
             let shown = run(&sql).await.unwrap();
             assert!(shown.contains(&format!("| {expected} |")), "{shown}");
         }
+    }
+
+    #[tokio::test]
+    async fn two_rows_that_nobody_asks_for_are_fine() {
+        let sql = "SELECT (SELECT u.column2 FROM u WHERE u.column1 = t.column1 * 9) AS c FROM t \
+                   WHERE column1 > 1";
+        assert!(run(sql).await.is_ok());
     }
 
     #[tokio::test]

@@ -107,8 +107,9 @@ pub(super) fn identity_values(
     rows: usize,
 ) -> Result<ArrayRef> {
     let db = statement.transaction().db();
-    let values =
-        (0..rows).map(|_| db.next_identity(table, column.id)).collect::<Result<Vec<i64>>>()?;
+    let values = (0..rows)
+        .map(|_| db.next_identity(table, column.id))
+        .collect::<Result<Vec<i64>>>()?;
     let exhausted = |_| {
         Error::invalid(
             SqlState("2200H"),
@@ -121,11 +122,17 @@ pub(super) fn identity_values(
     };
     Ok(match column.sql_type {
         SqlType::SmallInt => {
-            let narrow = values.into_iter().map(i16::try_from).collect::<Result<Vec<_>, _>>();
+            let narrow = values
+                .into_iter()
+                .map(i16::try_from)
+                .collect::<Result<Vec<_>, _>>();
             Arc::new(Int16Array::from(narrow.map_err(exhausted)?))
         }
         SqlType::Integer => {
-            let narrow = values.into_iter().map(i32::try_from).collect::<Result<Vec<_>, _>>();
+            let narrow = values
+                .into_iter()
+                .map(i32::try_from)
+                .collect::<Result<Vec<_>, _>>();
             Arc::new(Int32Array::from(narrow.map_err(exhausted)?))
         }
         SqlType::BigInt => Arc::new(Int64Array::from(values)),

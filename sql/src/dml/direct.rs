@@ -34,7 +34,9 @@ pub(super) fn execute(context: &StatementContext, insert: &ast::Insert) -> Resul
     let Some((rows, given)) = given_columns(&target, insert, overriding)? else {
         return Ok(None);
     };
-    let Some(batch) = full_rows(context, &target, rows, given)? else { return Ok(None) };
+    let Some(batch) = full_rows(context, &target, rows, given)? else {
+        return Ok(None);
+    };
     let operation = Operation {
         tag: "INSERT",
         actions: vec![Action::Insert],
@@ -61,12 +63,18 @@ fn given_columns(
     overriding: Option<Overriding>,
 ) -> Result<Option<(usize, Vec<Option<ArrayRef>>)>> {
     let mut given = vec![None; target.table.columns.len()];
-    let Some(query) = &insert.source else { return Ok(Some((1, given))) };
-    let Some(rows) = values::rows_of(query) else { return Ok(None) };
+    let Some(query) = &insert.source else {
+        return Ok(Some((1, given)));
+    };
+    let Some(rows) = values::rows_of(query) else {
+        return Ok(None);
+    };
     let listed = listed_columns(target, &insert.columns)?;
     let columns = columns_for(target, listed, values::width(rows)?)?;
     let cells = Values::read(target, &columns, rows)?;
-    let Some(literals) = cells.literals(target, &columns)? else { return Ok(None) };
+    let Some(literals) = cells.literals(target, &columns)? else {
+        return Ok(None);
+    };
     for (position, literal) in columns.into_iter().zip(literals) {
         let column = &target.table.columns[position];
         if takes_value(column, overriding, literal.is_none())? {
@@ -98,7 +106,9 @@ fn full_rows(
     }
     // Identity values are drawn last, when nothing else can need a plan.
     for (position, column) in table.columns.iter().enumerate() {
-        let known = given[position].clone().or_else(|| constants[position].take());
+        let known = given[position]
+            .clone()
+            .or_else(|| constants[position].take());
         arrays.push(match known {
             Some(array) => array,
             None => defaults::identity_values(&context.statement, table, column, rows)?,

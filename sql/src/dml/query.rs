@@ -93,7 +93,13 @@ pub(super) async fn plan_select(
     query: &ast::Query,
     place: &str,
 ) -> Result<Planned> {
-    let plan = Box::pin(context.plan_query(query)).await?;
+    let plan =
+        Box::pin(context.plan_query(query))
+            .await
+            .map_err(|error| match error.sqlstate() {
+                GROUPING_ERROR => aggregates_in(place).with_detail(error.message()),
+                _ => error,
+            })?;
     let LogicalPlan::Projection(projection) = plan else {
         return Err(not_scalar(&plan, place));
     };
@@ -108,13 +114,17 @@ pub(super) async fn plan_select(
     }
 }
 
+fn aggregates_in(place: &str) -> Error {
+    Error::invalid(
+        GROUPING_ERROR,
+        format!("aggregate functions are not allowed in {place}"),
+    )
+    .with_hint("Put the aggregate into a subquery: (SELECT max(x) FROM t).")
+}
+
 fn not_scalar(plan: &LogicalPlan, place: &str) -> Error {
     match plan {
-        LogicalPlan::Aggregate(_) => Error::invalid(
-            GROUPING_ERROR,
-            format!("aggregate functions are not allowed in {place}"),
-        )
-        .with_hint("Put the aggregate into a subquery: (SELECT max(x) FROM t)."),
+        LogicalPlan::Aggregate(_) => aggregates_in(place),
         LogicalPlan::Window(_) => Error::invalid(
             WINDOWING_ERROR,
             format!("window functions are not allowed in {place}"),

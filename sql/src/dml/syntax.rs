@@ -3,7 +3,7 @@
 //!
 //! | written | parsed as |
 //! |---|---|
-//! | `OVERRIDING SYSTEM VALUE` | `OUTPUT 1 AS "overriding system"` |
+//! | `OVERRIDING SYSTEM VALUE` | `[AS t] OUTPUT 1 AS "overriding system"` |
 //! | `OVERRIDING USER VALUE` | `OUTPUT 1 AS "overriding user"` |
 //! | `WHEN MATCHED … THEN DO NOTHING` | `… THEN UPDATE SET "do nothing" = NULL` |
 //! | `WHEN NOT MATCHED … THEN DO NOTHING` | `… THEN INSERT ("do nothing") VALUES (NULL)` |
@@ -46,9 +46,11 @@ pub fn rewrite_tokens(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         }
         let span = tokens[at].span;
         if let Some(end) = words(&tokens, at, &["OVERRIDING", "SYSTEM", "VALUE"]) {
+            push_alias(&mut out, span);
             push_output(&mut out, OVERRIDING_SYSTEM, span);
             at = end;
         } else if let Some(end) = words(&tokens, at, &["OVERRIDING", "USER", "VALUE"]) {
+            push_alias(&mut out, span);
             push_output(&mut out, OVERRIDING_USER, span);
             at = end;
         } else if let Some(end) = words(&tokens, at, &["THEN", "DO", "NOTHING"]) {
@@ -94,6 +96,20 @@ fn push(out: &mut Vec<TokenWithSpan>, span: Span, tokens: impl IntoIterator<Item
             .into_iter()
             .map(|token| TokenWithSpan { token, span }),
     );
+}
+
+/// After a table's name without alias or column list, gives it its own name as alias: the parser
+/// would take OUTPUT for one.
+fn push_alias(out: &mut Vec<TokenWithSpan>, span: Span) {
+    let mut before = out.iter().rev().filter(|t| !is_blank(t));
+    let (Some(name), Some(previous)) = (before.next(), before.next()) else {
+        return;
+    };
+    let qualified = matches!(previous.token, Token::Period) || is_word(previous, "INTO");
+    if qualified && matches!(name.token, Token::Word(_)) {
+        let name = name.token.clone();
+        push(out, span, [Token::make_keyword("AS"), name]);
+    }
 }
 
 fn push_output(out: &mut Vec<TokenWithSpan>, marker: &str, span: Span) {

@@ -339,7 +339,11 @@ pub(super) fn literal(expr: &ast::Expr, column: &ColumnDef) -> Result<Cell> {
             }
             _ => Cell::Computed(expr.clone()),
         }),
-        ast::Expr::Cast { expr: operand, data_type, .. } => {
+        ast::Expr::Cast {
+            expr: operand,
+            data_type,
+            ..
+        } => {
             let same = types::from_ast(data_type)? == Some(column.sql_type);
             match literal(operand, column) {
                 Ok(Cell::Text(text)) if same && is_quoted(operand) => Ok(Cell::Text(text)),
@@ -353,7 +357,10 @@ pub(super) fn literal(expr: &ast::Expr, column: &ColumnDef) -> Result<Cell> {
 fn is_quoted(expr: &ast::Expr) -> bool {
     matches!(
         expr,
-        ast::Expr::Value(ast::ValueWithSpan { value: ast::Value::SingleQuotedString(_), .. })
+        ast::Expr::Value(ast::ValueWithSpan {
+            value: ast::Value::SingleQuotedString(_),
+            ..
+        })
     )
 }
 

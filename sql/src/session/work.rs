@@ -55,9 +55,10 @@ impl<'a> Work<'a> {
         match self {
             Self::Query(_) => true,
             Self::Copy(Parsed::Copy { to, .. }) => *to,
-            Self::Explain(Parsed::Explain {
-                analyze, statement, ..
-            }) => !analyze || matches!(Self::of(statement), Ok(Self::Query(_))),
+            Self::Explain(explain @ Parsed::Explain { statement, .. }) => {
+                !crate::explain::analyzes(explain)
+                    || matches!(Self::of(statement), Ok(Self::Query(_)))
+            }
             _ => false,
         }
     }

@@ -54,7 +54,10 @@ fn not_null() {
         state,
         "Failing row contains (1, null, 2)",
     );
-    f.is("INSERT INTO t VALUES (1, DEFAULT, 2), (3)", "INSERT 0 2");
+    f.is(
+        "INSERT INTO t VALUES (1, DEFAULT, 2), (3, DEFAULT, NULL)",
+        "INSERT 0 2",
+    );
     f.fails(
         "UPDATE t SET b = NULL WHERE a = 3",
         state,
