@@ -231,7 +231,8 @@ impl Database {
     /// A database in the directory `path`, to be opened with options.
     ///
     /// ```
-    /// # let directory = std::env::temp_dir().join(format!("strandline-doc-{}", std::process::id()));
+    /// # let name = format!("strandline-doc-{}", std::process::id());
+    /// # let directory = std::env::temp_dir().join(name);
     /// let database = strandline::Database::builder(&directory)
     ///     .memory_bytes(256 << 20)
     ///     .synchronous_commit(false)

@@ -11,7 +11,8 @@
 //! | `@check` | verifies the whole database; damage is the error |
 //! | `@clock 2024-01-01 00:00:00` | sets the database's clock, which stands still otherwise |
 //!
-//! Values are written as PostgreSQL does; a text of nothing but blanks is `(empty)`, NULL is `NULL`.
+//! Values are written as PostgreSQL does; a text of nothing but blanks is `(empty)`, NULL is
+//! `NULL`.
 
 use arrow::datatypes::DataType;
 use sqllogictest::{DB, DBOutput, DefaultColumnType};

@@ -2,8 +2,9 @@
 //!
 //! One partition in, one out: the rows of a statement are applied in one order. A writer may have
 //! to wait for another transaction, so the runtime is told that its thread blocks; the work stays
-//! on this thread, so that a cancelled statement leaves nothing running behind. The node asks for its input in the order in which the input happens to be sorted, so that
-//! `INSERT … SELECT … ORDER BY` inserts in that order.
+//! on this thread, so that a cancelled statement leaves nothing running behind. The node asks for
+//! its input in the order in which the input happens to be sorted, so that `INSERT … SELECT … ORDER
+//! BY` inserts in that order.
 
 use super::apply::Applier;
 use super::node::Tally;

@@ -10,7 +10,7 @@
 //! RETURNING projection
 //!   Dml                      applies; passes on the rows it changed
 //!     CHECK projection       conditions on the new rows
-//!       computed rows        row ids, actions, new values   (update, delete, insert, upsert, merge)
+//!       computed rows        row ids, actions, new values  (update, delete, insert, upsert, merge)
 //!         SELECT             what the user wrote
 //! ```
 //!

@@ -5,8 +5,8 @@
 //!
 //! The engine's scan is opened when the node first runs (or is explained), after DataFusion has
 //! settled the filters. Among those are the dynamic filters of joins and of ORDER BY … LIMIT: what
-//! the build side or the rows so far allow, looked at again for every unit. Running a partition again (recursive queries) starts a new round with a
-//! counter of its own.
+//! the build side or the rows so far allow, looked at again for every unit. Running a partition
+//! again (recursive queries) starts a new round with a counter of its own.
 
 mod reader;
 mod source;

@@ -274,8 +274,10 @@ fn to_other(array: &ArrayRef, source: SqlType, to: SqlType) -> Result<ArrayRef> 
     let array = canonical(array)?;
     match (source, to) {
         _ if *array.data_type() == arrow_type(to) => Ok(array),
-        (SqlType::Date, SqlType::Timestamp | SqlType::TimestampTz)
-        | (SqlType::Timestamp | SqlType::TimestampTz, SqlType::Timestamp | SqlType::TimestampTz) => {
+        (
+            SqlType::Date | SqlType::Timestamp | SqlType::TimestampTz,
+            SqlType::Timestamp | SqlType::TimestampTz,
+        ) => {
             let micros = cast(&array, &DataType::Timestamp(TimeUnit::Microsecond, None))?;
             let micros = micros.as_primitive::<TimestampMicrosecondType>().clone();
             Ok(Arc::new(micros.with_data_type(arrow_type(to))))

@@ -1,4 +1,5 @@
-//! `cast_as(x, CAST(NULL AS t))`: how a written cast stands in a plan until the analyzer gets to it.
+//! `cast_as(x, CAST(NULL AS t))`: how a written cast stands in a plan until the analyzer gets to
+//! it.
 //!
 //! DataFusion names a cast like its operand, so that `sum(x)` and `sum(x::numeric)` would be one
 //! column. This function has a name of its own; the type travels in the second argument's field.
