@@ -110,7 +110,7 @@ impl Figure {
 /// The table that ends a suite.
 pub fn table(figures: &[Figure]) -> String {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    table.load_style(presets::ASCII_MARKDOWN);
     table.set_header([
         "case", "unit", "ours", "peer", "theirs", "ratio", "goal", "meets",
     ]);
