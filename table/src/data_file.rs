@@ -34,14 +34,16 @@ pub struct Extent {
 const OPEN_FILES_MAX: usize = 512;
 
 /// The handle of a file that is open, shared with the list of open files.
-type Handle = Arc<Mutex<Option<Arc<dyn File>>>>;
+type Handle = Arc<OpenFile>;
+/// The open file, or none while it is closed.
+type OpenFile = Mutex<Option<Arc<dyn File>>>;
 
 /// The data files of a database: where they are, and which are open. The file opened first is
 /// closed first; whoever needs it again opens it again.
 #[derive(Debug)]
 pub struct DataFiles {
     device: Arc<dyn Device>,
-    open: Mutex<VecDeque<Weak<Mutex<Option<Arc<dyn File>>>>>>,
+    open: Mutex<VecDeque<Weak<OpenFile>>>,
 }
 
 impl DataFiles {

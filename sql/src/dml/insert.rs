@@ -116,7 +116,10 @@ pub(super) fn target_of(context: &StatementContext, insert: &ast::Insert) -> Res
 }
 
 /// The positions of an INSERT's column list; `None` without one.
-pub(super) fn listed_columns(target: &Target, list: &[ast::ObjectName]) -> Result<Option<Vec<usize>>> {
+pub(super) fn listed_columns(
+    target: &Target,
+    list: &[ast::ObjectName],
+) -> Result<Option<Vec<usize>>> {
     if list.is_empty() {
         return Ok(None);
     }

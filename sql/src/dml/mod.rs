@@ -109,7 +109,11 @@ pub async fn execute(context: &StatementContext, statement: &ast::Statement) -> 
     if let ast::Statement::Insert(insert) = statement
         && let Some(rows) = direct::execute(context, insert)?
     {
-        return Ok(DmlOutcome { tag: "INSERT", rows, returning: None });
+        return Ok(DmlOutcome {
+            tag: "INSERT",
+            rows,
+            returning: None,
+        });
     }
     run(context, plan(context, statement).await?).await
 }
