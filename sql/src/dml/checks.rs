@@ -45,7 +45,7 @@ pub(super) async fn plan(
     // Conditions may name the table, never the statement's alias.
     let name = vec![names::ident(&table.schema), names::ident(&table.name)];
     let plain = Target::named(context, &ast::ObjectName::from(name), None)?;
-    let query = select(None, items, vec![plain.from_item()], None);
+    let query = select(None, items, vec![plain.joined()], None);
     let planned = plan_select(context, &query, "CHECK").await?;
     let written: Option<Vec<&str>> =
         columns.map(|c| c.iter().map(|p| table.columns[*p].name.as_str()).collect());

@@ -27,7 +27,7 @@ pub(super) async fn plan(
         );
     };
     let target = Target::of_joined(context, table, "DELETE", "USING")?;
-    let mut from = vec![target.from_item()];
+    let mut from = vec![target.joined()];
     from.extend(delete.using.iter().flatten().cloned());
 
     let items = vec![numbered(0, target.row_id())];

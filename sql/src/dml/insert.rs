@@ -38,7 +38,7 @@ pub(super) async fn plan(
         context,
         with,
         insert.returning.as_ref(),
-        vec![target.from_item()],
+        vec![target.joined()],
     )
     .await?;
     let checks = checks::plan(context, &target, None).await?;

@@ -117,7 +117,7 @@ impl Target {
     }
 
     /// The target as an item of FROM.
-    pub fn from_item(&self) -> ast::TableWithJoins {
+    pub fn joined(&self) -> ast::TableWithJoins {
         ast::TableWithJoins {
             relation: self.factor(),
             joins: Vec::new(),

@@ -23,7 +23,7 @@ pub(super) async fn plan(
 ) -> Result<DmlPlan> {
     refuse_foreign_clauses(update)?;
     let target = Target::of_joined(context, &update.table, "UPDATE", "FROM, after SET")?;
-    let mut from = vec![target.from_item()];
+    let mut from = vec![target.joined()];
     if let Some(ast::UpdateTableFromKind::AfterSet(others)) = &update.from {
         from.extend(others.iter().cloned());
     }

@@ -37,12 +37,15 @@ pub(super) fn excluded() -> TableReference {
     TableReference::bare(EXCLUDED)
 }
 
+/// SET (position in the table, value) and WHERE of DO UPDATE.
+type DoUpdate = (Vec<(usize, NewValue)>, Option<ast::Expr>);
+
 /// An ON CONFLICT clause.
 pub(super) struct Conflict {
     /// indexes into `TableDef::keys`
     arbiters: Vec<usize>,
     /// DO UPDATE: what is set, and WHERE
-    update: Option<(Vec<(usize, NewValue)>, Option<ast::Expr>)>,
+    update: Option<DoUpdate>,
 }
 
 /// Reads ON CONFLICT; `None` without it, or if the table has no key that could conflict.
@@ -257,7 +260,7 @@ async fn plan_update(
     let query = select(
         with,
         items,
-        vec![target.from_item(), proposed.from_item()],
+        vec![target.joined(), proposed.joined()],
         None,
     );
     let planned = plan_select(context, &query, "ON CONFLICT DO UPDATE").await?;

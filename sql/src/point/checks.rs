@@ -25,10 +25,13 @@ use strandline_base::{Error, ErrorKind, Result, SqlState, TableId, Value};
 use strandline_engine::catalog::TableDef;
 use strandline_engine::types;
 
+/// The definition that conditions were compiled for, and the conditions.
+type Compiled = (Arc<TableDef>, Arc<CheckSet>);
+
 /// The compiled conditions of the tables that were asked for.
 #[derive(Default)]
 pub(crate) struct PointChecks {
-    compiled: Mutex<HashMap<TableId, (Arc<TableDef>, Arc<CheckSet>)>>,
+    compiled: Mutex<HashMap<TableId, Compiled>>,
 }
 
 impl PointChecks {

@@ -41,7 +41,7 @@ fn values_print_as_in_postgres() {
 
 #[test]
 fn lists_print_as_arrays() {
-    let texts = ["a", "", "b c", "nUll", "q\"\\"].map(|t| ScalarValue::from(t));
+    let texts = ["a", "", "b c", "nUll", "q\"\\"].map(ScalarValue::from);
     let list = ScalarValue::List(ScalarValue::new_list_nullable(&texts, &DataType::Utf8));
     assert_eq!(shown(list), r#"{a,"","b c","nUll","q\"\\"}"#);
     let nested = ScalarValue::List(ScalarValue::new_list_nullable(&[], &DataType::Int64));

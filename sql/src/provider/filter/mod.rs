@@ -20,7 +20,7 @@ use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
-use datafusion::physical_expr_common::physical_expr::is_dynamic_physical_expr;
+use datafusion::physical_expr::DynamicFilterTracking;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use strandline_base::{ColumnId, Error, Result};
@@ -69,7 +69,7 @@ impl ScanFilter {
         table: &TableDef,
         output: &Schema,
     ) -> Result<Option<Self>, DataFusionError> {
-        if !is_dynamic_physical_expr(expression) {
+        if !DynamicFilterTracking::classify(expression).contains_dynamic_filter() {
             return Ok(None);
         }
         let read: BTreeSet<usize> = collect_columns(expression)
