@@ -18,7 +18,10 @@ use strandline_engine::catalog::{CheckDef, KeyDef, TableDef};
 
 /// A constraint as declared.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "few, and gone when the statement is planned")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "few, and gone when the statement is planned"
+)]
 pub enum Declared {
     /// PRIMARY KEY or UNIQUE
     Key {

@@ -7,7 +7,10 @@ use strandline_base::{Error, Result, SqlState};
 
 /// What a column is set to.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "few, and gone when the statement is planned")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "few, and gone when the statement is planned"
+)]
 pub(super) enum NewValue {
     /// DEFAULT
     Default,

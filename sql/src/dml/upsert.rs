@@ -257,12 +257,7 @@ async fn plan_update(
         .enumerate()
         .map(|(n, e)| numbered(n, e))
         .collect();
-    let query = select(
-        with,
-        items,
-        vec![target.joined(), proposed.joined()],
-        None,
-    );
+    let query = select(with, items, vec![target.joined(), proposed.joined()], None);
     let planned = plan_select(context, &query, "ON CONFLICT DO UPDATE").await?;
     let mut exprs: Vec<Expr> = planned.exprs.into_iter().map(strip_alias).collect();
     let condition = (exprs.len() > count).then(|| exprs.pop()).flatten();

@@ -58,7 +58,10 @@ pub(super) fn width(rows: &[ast::Parens<Vec<ast::Expr>>]) -> Result<usize> {
 }
 
 /// One cell.
-#[expect(clippy::large_enum_variant, reason = "few, and gone when the statement is planned")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "few, and gone when the statement is planned"
+)]
 pub(super) enum Cell {
     /// DEFAULT
     Default,
