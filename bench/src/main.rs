@@ -64,7 +64,7 @@ struct Options {
 fn main() -> ExitCode {
     let Suite::Foundation(options) = Arguments::parse().suite;
     match run(&options) {
-        Ok(failures) if failures == 0 => ExitCode::SUCCESS,
+        Ok(0) => ExitCode::SUCCESS,
         Ok(failures) => {
             eprintln!("{failures} groups failed");
             ExitCode::FAILURE

@@ -144,11 +144,6 @@ pub fn config<const N: usize>(entries: [(&str, Value); N]) -> Map<String, Value>
         .collect()
 }
 
-/// The config of a peer that could not be measured.
-pub fn unavailable(why: &str) -> Map<String, Value> {
-    config([("why", json!(why))])
-}
-
 /// Four significant digits, as much as a benchmark knows.
 fn rounded(n: f64) -> f64 {
     if n == 0.0 || !n.is_finite() {

@@ -614,7 +614,7 @@ mod tests {
         for l in lines.iter() {
             let line = Line {
                 part: l.l_partkey,
-                quantity: i64::from(l.l_quantity),
+                quantity: l.l_quantity,
                 discount_percent: l.l_discount.into_inner(),
                 tax_percent: l.l_tax.into_inner(),
                 extended_cents: l.l_extendedprice.into_inner(),

@@ -204,7 +204,7 @@ fn duration_text(duration: Duration) -> String {
     ];
     if duration.subsec_nanos() == 0 {
         for (length, unit) in units {
-            if seconds % length == 0
+            if seconds.is_multiple_of(length)
                 && seconds / length > 0
                 && (length != 86_400 || seconds > length)
             {
