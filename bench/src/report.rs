@@ -2,7 +2,7 @@
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// What a ratio (ours / theirs) should be.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,4 +1,5 @@
-//! INSERT … VALUES of nothing but literals, without a plan: the rows are built and inserted at once.
+//! INSERT … VALUES of nothing but literals, without a plan: the rows are built and inserted at
+//! once.
 //!
 //! It does what the plan would do for the same statement; whatever is not as simple (computed
 //! cells, CHECK, ON CONFLICT, RETURNING, DEFAULTs that are not literals) takes the plan.
