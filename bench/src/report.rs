@@ -171,6 +171,7 @@ fn display(n: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn figure(ours: f64, theirs: Option<f64>, goal: Option<Goal>) -> Figure {
         let config = config([("rows", json!(10))]);
