@@ -70,8 +70,12 @@ impl DmlExec {
         tally: Arc<Tally>,
         ordering: Option<OrderingRequirements>,
     ) -> Self {
+        let mut equivalences = EquivalenceProperties::new(input.schema());
+        if let Some(known) = input.output_ordering() {
+            equivalences.add_ordering(known.iter().cloned());
+        }
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(input.schema()),
+            equivalences,
             Partitioning::UnknownPartitioning(1),
             input.pipeline_behavior(),
             input.boundedness(),

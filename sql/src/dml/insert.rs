@@ -6,16 +6,20 @@ use super::assignment::assign;
 use super::node::{Action, Repeated};
 use super::pipeline::{DmlPlan, Pipeline, plan_returning, project};
 use super::query::strip_alias;
+use super::sequence::{Drawn, ORDER, Sequence, identity_field};
 use super::set_list::NewValue;
 use super::syntax::{Overriding, overriding};
 use super::target::Target;
 use super::values::{self, Values};
+use super::widen::WidenNode;
 use super::{checks, defaults, upsert};
 use crate::context::StatementContext;
 use crate::names;
 use datafusion::common::{Column, TableReference};
 use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, LogicalPlanBuilder, when};
 use datafusion::sql::sqlparser::ast;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use strandline_base::{Error, Result, SqlState};
 use strandline_engine::catalog::ColumnDef;
 
@@ -269,18 +273,26 @@ pub(super) async fn full_rows(
         }
     }
     let wants_default = |value: &Option<SourceValue>| !matches!(value, Some(SourceValue::Expr(_)));
-    let defaulted: Vec<usize> = (0..given.len())
+    let (drawn, defaulted): (Vec<usize>, Vec<usize>) = (0..given.len())
         .filter(|p| wants_default(&given[*p]))
-        .collect();
+        .partition(|p| table.columns[*p].identity.is_some());
+    let ordered = !drawn.is_empty() || is_sorted(&source.plan);
+    let plan = if ordered {
+        in_order(context, target, source.plan, &drawn, &given)?
+    } else {
+        source.plan
+    };
     let mut defaults = defaults::plan(context, target, &defaulted)
         .await?
         .into_iter();
-    let mut exprs = Vec::with_capacity(given.len());
-    for (column, value) in table.columns.iter().zip(given) {
-        let mut default = || {
-            defaults
+    let mut exprs = Vec::with_capacity(given.len() + 1);
+    for (position, value) in given.into_iter().enumerate() {
+        let column = &table.columns[position];
+        let mut default = || match &column.identity {
+            Some(_) => Ok(field(&identity_field(position))),
+            None => defaults
                 .next()
-                .ok_or_else(|| Error::internal("a DEFAULT was not planned"))
+                .ok_or_else(|| Error::internal("a DEFAULT was not planned")),
         };
         let expr = match value {
             Some(SourceValue::Expr(expr)) => expr,
@@ -291,7 +303,54 @@ pub(super) async fn full_rows(
         };
         exprs.push(expr.alias_qualified(Some(qualifier.clone()), &column.name));
     }
-    project(source.plan, exprs)
+    exprs.extend(ordered.then(|| field(ORDER)));
+    project(plan, exprs)
+}
+
+/// Whether the rows of a query come in an order that it asks for.
+fn is_sorted(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Sort(_) => true,
+        LogicalPlan::Projection(projection) => is_sorted(&projection.input),
+        LogicalPlan::Limit(limit) => is_sorted(&limit.input),
+        LogicalPlan::SubqueryAlias(alias) => is_sorted(&alias.input),
+        _ => false,
+    }
+}
+
+/// The source's rows, numbered, with identity values for the columns at `drawn`.
+fn in_order(
+    context: &StatementContext,
+    target: &Target,
+    plan: LogicalPlan,
+    drawn: &[usize],
+    given: &[Option<SourceValue>],
+) -> Result<LogicalPlan> {
+    let schema = plan.schema().clone();
+    let drawn = drawn
+        .iter()
+        .map(|position| {
+            let only = match &given[*position] {
+                Some(SourceValue::SomeDefault(Expr::Column(which), _)) => Some(
+                    schema
+                        .index_of_column(which)
+                        .map_err(crate::error::convert)?,
+                ),
+                _ => None,
+            };
+            Ok(Drawn {
+                position: *position,
+                only,
+            })
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let sequence = Sequence {
+        table: target.table.clone(),
+        statement: context.statement.clone(),
+        drawn,
+        next: AtomicU64::new(0),
+    };
+    WidenNode::plan(Arc::new(sequence), plan)
 }
 
 /// Whether a column takes the value given for it, rather than an identity value (428C9).

@@ -35,6 +35,7 @@ mod pipeline;
 mod probe;
 mod query;
 mod row_set;
+mod sequence;
 mod set_list;
 pub(crate) mod sink;
 mod syntax;
@@ -42,6 +43,7 @@ mod target;
 mod update;
 mod upsert;
 mod values;
+mod widen;
 
 use crate::context::StatementContext;
 use crate::error::convert;

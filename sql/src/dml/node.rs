@@ -8,7 +8,7 @@
 
 use super::apply::Applier;
 use super::exec::DmlExec;
-use super::probe::{ProbeExec, ProbeNode};
+use super::widen::{WidenExec, WidenNode};
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::{DFSchemaRef, Result, internal_err};
@@ -251,8 +251,8 @@ impl ExtensionPlanner for DmlPlanner {
                 dml.tally.clone(),
             ))));
         }
-        if let Some(probe) = node.as_any().downcast_ref::<ProbeNode>() {
-            return Ok(Some(Arc::new(ProbeExec::new(probe, input()?))));
+        if let Some(widen) = node.as_any().downcast_ref::<WidenNode>() {
+            return Ok(Some(Arc::new(WidenExec::new(widen, input()?))));
         }
         Ok(None)
     }

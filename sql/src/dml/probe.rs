@@ -5,32 +5,16 @@
 //! existing row's columns under the target's name. A conflict with a row that this very statement
 //! inserts is not found here but by [`super::keys`].
 
-use super::exec::in_place;
-use crate::error::{convert, from_arrow, wrap};
+use super::widen::Widening;
+use crate::error::from_arrow;
 use crate::names::ROW_ID;
+use crate::semantics::types;
 use datafusion::arrow::array::{
     ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array, new_null_array,
 };
 use datafusion::arrow::compute::{concat_batches, take};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{DFSchema, DFSchemaRef, TableReference, internal_err};
-use datafusion::error::Result as PlanResult;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::{Expr, LogicalPlan, UserDefinedLogicalNodeCore};
-use datafusion::physical_expr::{Distribution, EquivalenceProperties, OrderingRequirements};
-use datafusion::physical_plan::execution_plan::{
-    CardinalityEffect, ChildrenPropertiesMode, ReplaceChildrenOptions,
-};
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
-    InputDistributionRequirements, Partitioning, PhysicalExpr, PlanProperties,
-};
-use futures::StreamExt;
-use std::cmp::Ordering;
-use std::fmt;
-use std::hash::{Hash, Hasher};
+use datafusion::common::TableReference;
 use std::sync::Arc;
 use strandline_base::{Error, Result, RowId};
 use strandline_engine::Statement;
@@ -45,62 +29,17 @@ pub(super) struct Probe {
     pub arbiters: Vec<usize>,
     /// whether the existing rows' columns are wanted
     pub fetch: bool,
+    /// what the existing rows' columns are qualified with
+    pub target: TableReference,
     /// who asks
     pub statement: Arc<Statement>,
 }
 
-/// The logical node.
-#[derive(Clone)]
-pub(super) struct ProbeNode {
-    probe: Arc<Probe>,
-    input: LogicalPlan,
-    target: TableReference,
-    schema: DFSchemaRef,
-}
-
-impl ProbeNode {
-    /// The node over `input`; existing columns are called `target.c`.
-    pub fn new(probe: Arc<Probe>, input: LogicalPlan, target: TableReference) -> Result<Self> {
-        let schema = Self::output_schema(&probe, &input, &target).map_err(convert)?;
-        Ok(Self {
-            probe,
-            input,
-            target,
-            schema,
-        })
+impl Widening for Probe {
+    fn name(&self) -> &'static str {
+        "ConflictProbe"
     }
 
-    fn output_schema(
-        probe: &Probe,
-        input: &LogicalPlan,
-        target: &TableReference,
-    ) -> PlanResult<DFSchemaRef> {
-        let mut fields: Vec<_> = input
-            .schema()
-            .iter()
-            .map(|(q, f)| (q.cloned(), f.clone()))
-            .collect();
-        fields.push((None, Arc::new(Field::new(ROW_ID, DataType::UInt64, true))));
-        if probe.fetch {
-            fields.extend(probe.table.columns.iter().map(|c| {
-                (
-                    Some(target.clone()),
-                    Arc::new(existing_field(&c.name, c.sql_type)),
-                )
-            }));
-        }
-        Ok(Arc::new(DFSchema::new_with_metadata(
-            fields,
-            Default::default(),
-        )?))
-    }
-}
-
-fn existing_field(name: &str, sql_type: strandline_base::SqlType) -> Field {
-    crate::semantics::types::field(name, sql_type, true)
-}
-
-impl Probe {
     fn explain(&self) -> String {
         let keys: Vec<_> = self
             .arbiters
@@ -110,7 +49,19 @@ impl Probe {
         format!("{} keys=[{}]", self.table.name, keys.join(", "))
     }
 
-    /// Appends to a batch of proposed rows what is known about each.
+    fn fields(&self) -> Vec<(Option<TableReference>, Field)> {
+        let mut fields = vec![(None, Field::new(ROW_ID, DataType::UInt64, true))];
+        if self.fetch {
+            fields.extend(self.table.columns.iter().map(|c| {
+                (
+                    Some(self.target.clone()),
+                    types::field(&c.name, c.sql_type, true),
+                )
+            }));
+        }
+        fields
+    }
+
     fn extend(&self, proposed: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
         let mut found: Vec<Option<RowId>> = vec![None; proposed.num_rows()];
         for key in &self.arbiters {
@@ -131,7 +82,9 @@ impl Probe {
         RecordBatch::try_new_with_options(schema.clone(), columns, &options)
             .map_err(|e| Error::internal(format!("rows of ON CONFLICT do not fit: {e}")))
     }
+}
 
+impl Probe {
     /// The columns of a key of the proposed rows.
     fn keys(&self, key: usize, proposed: &RecordBatch) -> Result<RecordBatch> {
         let positions: Vec<usize> = self.table.keys[key]
@@ -214,206 +167,5 @@ impl Probe {
         concat_batches(&first.schema(), &fetched)
             .map(Some)
             .map_err(|e| from_arrow(&e))
-    }
-}
-
-impl fmt::Debug for ProbeNode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ProbeNode({})", self.probe.explain())
-    }
-}
-
-impl PartialEq for ProbeNode {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.probe, &other.probe) && self.input == other.input
-    }
-}
-
-impl Eq for ProbeNode {}
-
-impl PartialOrd for ProbeNode {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        (self == other).then_some(Ordering::Equal)
-    }
-}
-
-impl Hash for ProbeNode {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        Arc::as_ptr(&self.probe).hash(state);
-        self.input.hash(state);
-    }
-}
-
-impl UserDefinedLogicalNodeCore for ProbeNode {
-    fn name(&self) -> &str {
-        "ConflictProbe"
-    }
-
-    fn inputs(&self) -> Vec<&LogicalPlan> {
-        vec![&self.input]
-    }
-
-    fn schema(&self) -> &DFSchemaRef {
-        &self.schema
-    }
-
-    fn expressions(&self) -> Vec<Expr> {
-        Vec::new()
-    }
-
-    fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ConflictProbe: {}", self.probe.explain())
-    }
-
-    fn with_exprs_and_inputs(
-        &self,
-        exprs: Vec<Expr>,
-        inputs: Vec<LogicalPlan>,
-    ) -> PlanResult<Self> {
-        let ([], Ok([input])) = (exprs.as_slice(), <[LogicalPlan; 1]>::try_from(inputs)) else {
-            return internal_err!("a conflict probe has one input and no expressions");
-        };
-        let schema = Self::output_schema(&self.probe, &input, &self.target)?;
-        Ok(Self {
-            input,
-            schema,
-            ..self.clone()
-        })
-    }
-}
-
-/// The physical node.
-pub(super) struct ProbeExec {
-    probe: Arc<Probe>,
-    input: Arc<dyn ExecutionPlan>,
-    ordering: Option<OrderingRequirements>,
-    properties: Arc<PlanProperties>,
-}
-
-impl ProbeExec {
-    /// The node over `input`.
-    pub fn new(node: &ProbeNode, input: Arc<dyn ExecutionPlan>) -> Self {
-        let ordering = input
-            .output_ordering()
-            .cloned()
-            .map(OrderingRequirements::from);
-        Self::over(
-            node.probe.clone(),
-            input,
-            ordering,
-            node.schema.inner().clone(),
-        )
-    }
-
-    fn over(
-        probe: Arc<Probe>,
-        input: Arc<dyn ExecutionPlan>,
-        ordering: Option<OrderingRequirements>,
-        schema: SchemaRef,
-    ) -> Self {
-        let properties = PlanProperties::new(
-            EquivalenceProperties::new(schema),
-            Partitioning::UnknownPartitioning(1),
-            input.pipeline_behavior(),
-            input.boundedness(),
-        );
-        Self {
-            probe,
-            input,
-            ordering,
-            properties: Arc::new(properties),
-        }
-    }
-}
-
-impl fmt::Debug for ProbeExec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ConflictProbeExec({})", self.probe.explain())
-    }
-}
-
-impl DisplayAs for ProbeExec {
-    fn fmt_as(&self, _t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ConflictProbeExec: {}", self.probe.explain())
-    }
-}
-
-impl ExecutionPlan for ProbeExec {
-    fn name(&self) -> &str {
-        "ConflictProbeExec"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
-        InputDistributionRequirements::new(vec![Distribution::SinglePartition])
-    }
-
-    fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
-        vec![self.ordering.clone()]
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-        vec![false]
-    }
-
-    fn cardinality_effect(&self) -> CardinalityEffect {
-        CardinalityEffect::Equal
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn apply_expressions(
-        &self,
-        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> PlanResult<TreeNodeRecursion>,
-    ) -> PlanResult<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
-        let Ok([input]) = <[Arc<dyn ExecutionPlan>; 1]>::try_from(children) else {
-            return internal_err!("a conflict probe has one input");
-        };
-        let (probe, ordering) = (self.probe.clone(), self.ordering.clone());
-        Ok(Arc::new(Self::over(probe, input, ordering, self.schema())))
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
-        self.replace_children(
-            children,
-            ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute),
-        )
-    }
-
-    fn execute(
-        &self,
-        partition: usize,
-        context: Arc<TaskContext>,
-    ) -> PlanResult<SendableRecordBatchStream> {
-        let input = self.input.execute(partition, context)?;
-        let (probe, schema) = (self.probe.clone(), self.schema());
-        let stream = input.map(move |batch| {
-            let batch = batch?;
-            in_place(|| probe.extend(&batch, &schema)).map_err(wrap)
-        });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(
-            self.schema(),
-            stream,
-        )))
     }
 }

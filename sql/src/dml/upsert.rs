@@ -8,16 +8,18 @@ use super::checks::{PlannedCheck, requalify};
 use super::insert::field;
 use super::node::{Action, Constraint, Repeated};
 use super::pipeline::{ACTION, Pipeline, all_columns, project};
-use super::probe::{Probe, ProbeNode};
+use super::probe::Probe;
 use super::query::{numbered, plan_select, select, strip_alias};
+use super::sequence::ORDER;
 use super::set_list::{self, NewValue};
 use super::target::Target;
 use super::update;
+use super::widen::WidenNode;
 use crate::context::StatementContext;
 use crate::error::convert;
 use crate::names::{self, ROW_ID};
 use datafusion::common::{Column, TableReference};
-use datafusion::logical_expr::{Case, Expr, Extension, LogicalPlan, lit, when};
+use datafusion::logical_expr::{Case, Expr, LogicalPlan, lit, when};
 use datafusion::sql::sqlparser::ast;
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState};
@@ -150,12 +152,11 @@ pub(super) async fn plan(
         table: target.table.clone(),
         arbiters: conflict.arbiters.clone(),
         fetch: conflict.update.is_some(),
+        target: target.qualifier(),
         statement: context.statement.clone(),
     };
-    let probe = ProbeNode::new(Arc::new(probe), proposed, target.qualifier())?;
-    let probed = LogicalPlan::Extension(Extension {
-        node: Arc::new(probe),
-    });
+    let ordered = proposed.schema().has_column_with_unqualified_name(ORDER);
+    let probed = WidenNode::plan(Arc::new(probe), proposed)?;
 
     let mut conditions = proposed_conditions(target, &checks)?;
     let (set, values, condition) = match &conflict.update {
@@ -181,6 +182,7 @@ pub(super) async fn plan(
     let mut columns = vec![field(ROW_ID), field(ACTION)];
     columns.extend(new_row(target, &set, values, updates)?);
     columns.extend(conditions.iter().map(|(name, ..)| field(name)));
+    columns.extend(ordered.then(|| field(ORDER)));
     Ok(Pipeline {
         tag: "INSERT",
         rows: project(staged, columns)?,
