@@ -36,6 +36,7 @@ pub mod context;
 pub mod copy;
 mod database;
 pub mod ddl;
+mod deep;
 pub mod dml;
 pub mod error;
 pub mod explain;

@@ -7,6 +7,7 @@
 //! under numbers in a schema whose name no user can write.
 
 use crate::error::{convert, wrap};
+use crate::deep::DeepFuture;
 use crate::provider::history::HistoryFunction;
 use crate::provider::table::Table;
 use crate::{information_schema, names, params, parse, references, semantics};
@@ -220,7 +221,7 @@ impl StatementCatalog {
         );
         let state = inner.bind(&view.schema);
         let query = parse::query(&view.query)?;
-        let plan = Box::pin(inner.plan(&state, &query, &[]))
+        let plan = DeepFuture::new(inner.plan(&state, &query, &[]))
             .await
             .map_err(|error| error.context(format!("view \"{}\"", view.name)))?;
         rename_columns(plan, &view.columns)

@@ -18,8 +18,8 @@ use datafusion::error::DataFusionError;
 use datafusion::logical_expr::expr::{Between, InList, Like};
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
-use datafusion::physical_expr::DynamicFilterTracking;
-use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
+use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr};
+use datafusion::physical_expr::utils::reassign_expr_columns;
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -62,38 +62,31 @@ impl ScanFilter {
             text,
         }
     }
-    /// A dynamic filter over the scan's output, if `expression` is one and reads nothing but
-    /// columns of `table`.
+    /// `expression` over the scan's output, if it is a dynamic filter of stored columns as they
+    /// are. One of computed values could fail on rows that nobody is to see.
     pub fn dynamic(
         expression: &Arc<dyn PhysicalExpr>,
         table: &TableDef,
         output: &Schema,
     ) -> Result<Option<Self>, DataFusionError> {
-        if !DynamicFilterTracking::classify(expression).contains_dynamic_filter() {
+        if expression.downcast_ref::<DynamicFilterPhysicalExpr>().is_none() {
             return Ok(None);
         }
-        let read: BTreeSet<usize> = collect_columns(expression)
-            .iter()
-            .map(|column| column.index())
-            .collect();
-        let mut columns = Vec::with_capacity(read.len());
-        let mut fields = Vec::with_capacity(read.len());
-        for index in read {
-            let field = output.field(index);
-            let Some(column) = table.column(field.name()) else {
-                return Ok(None);
-            };
-            columns.push(column.id);
-            fields.push(field.clone().with_nullable(true));
+        let mut columns = Vec::new();
+        let mut fields = Vec::new();
+        for part in expression.children() {
+            let field = part.downcast_ref::<Column>().map(|column| output.field(column.index()));
+            let Some(field) = field else { return Ok(None) };
+            let Some(column) = table.column(field.name()) else { return Ok(None) };
+            if !columns.contains(&column.id) {
+                columns.push(column.id);
+                fields.push(field.clone().with_nullable(true));
+            }
         }
         let schema = Arc::new(Schema::new(fields));
         let expression = reassign_expr_columns(expression.clone(), &schema)?;
-        Ok(Some(Self::new(
-            columns,
-            schema,
-            expression,
-            "dynamic".to_string(),
-        )))
+        let text = "dynamic".to_string();
+        Ok(Some(Self::new(columns, schema, expression, text)))
     }
     /// The compiled condition.
     pub fn expression(&self) -> &Arc<dyn PhysicalExpr> {
