@@ -149,7 +149,7 @@ impl<'c> Appender<'c> {
         for (i, column) in self.table.columns.iter().enumerate() {
             let values: Vec<Value> = rows.iter().map(|row| row[i].clone()).collect();
             let array = types::array_of(column.sql_type, &values)?;
-            columns.push(self.fill_identity(column, array)?);
+            columns.push(self.complete(column, array)?);
         }
         let batch = RecordBatch::try_new(self.schema.clone(), columns)
             .map_err(|error| from_arrow(&error))?;
@@ -166,20 +166,23 @@ impl<'c> Appender<'c> {
         }
     }
 
-    /// A column's values in its type, lengths checked, identities filled in.
+    /// A column's values in its type, by the rules of assignment.
     fn fit(&self, column: &ColumnDef, array: &ArrayRef) -> Result<ArrayRef> {
         let array = cast_array(array, column.sql_type, Mode::Assignment)
             .map_err(|error| convert(error).context(format!("column \"{}\"", column.name)))?;
-        let array = self.fill_identity(column, array)?;
-        if column.not_null && array.null_count() > 0 {
-            return Err(super::point::not_null(&self.table, column));
-        }
-        Ok(array)
+        self.complete(column, array)
     }
 
-    fn fill_identity(&self, column: &ColumnDef, array: ArrayRef) -> Result<ArrayRef> {
-        if column.identity.is_none() || array.null_count() == 0 {
+    /// The column with identities filled in; no NULL is left in a NOT NULL one.
+    fn complete(&self, column: &ColumnDef, array: ArrayRef) -> Result<ArrayRef> {
+        if array.null_count() == 0 {
             return Ok(array);
+        }
+        if column.identity.is_none() {
+            return match column.not_null {
+                true => Err(super::point::not_null(&self.table, column)),
+                false => Ok(array),
+            };
         }
         let mut values = Vec::with_capacity(array.len());
         for row in 0..array.len() {

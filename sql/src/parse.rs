@@ -4,6 +4,8 @@
 //! table's name for itself.
 
 use crate::dml::rewrite_tokens;
+mod identity_options;
+
 use crate::error::from_parser;
 use datafusion::sql::sqlparser::ast::{Expr, ObjectName, Query, Statement};
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
@@ -205,7 +207,8 @@ fn with_parser<T>(
     sql: &str,
     parse: impl FnOnce(&mut Parser<'_>) -> Result<T, ParserError>,
 ) -> Result<T> {
-    let tokens = tokenize(sql)?;
+    let mut tokens = tokenize(sql)?;
+    identity_options::put_in_order(&mut tokens);
     let versions = mentions_system_time(&tokens);
     let dialect = OurDialect {
         postgres: PostgreSqlDialect {},

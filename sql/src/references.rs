@@ -37,6 +37,7 @@ pub async fn prepare(
     state: &SessionState,
 ) -> Result<()> {
     refuse::check(query)?;
+    let _ = query.visit(&mut Functions);
     row_id::mark(query)?;
     let found = Collector::default().run(query);
     if found.is_empty() {
@@ -50,6 +51,33 @@ pub async fn prepare(
         prepared: prepared.into_iter(),
     });
     Ok(())
+}
+
+/// Calls of table functions, which the parser takes for tables with arguments, as what they are:
+/// DataFusion would look for a table of that name first.
+struct Functions;
+
+impl VisitorMut for Functions {
+    type Break = ();
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Table {
+            name,
+            alias,
+            args: Some(arguments),
+            ..
+        } = factor
+        {
+            *factor = TableFactor::Function {
+                lateral: false,
+                name: name.clone(),
+                args: std::mem::take(&mut arguments.args),
+                with_ordinality: false,
+                alias: alias.take(),
+            };
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 /// One reference that needs preparing.

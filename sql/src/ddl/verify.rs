@@ -11,8 +11,9 @@ use crate::{names, parse};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::sql::sqlparser::ast::Expr;
 use futures::StreamExt;
+use std::sync::Arc;
 use strandline_base::{Error, ErrorKind, Result, SqlState};
-use strandline_engine::catalog::{KeyDef, TableDef};
+use strandline_engine::catalog::{Catalog, KeyDef, TableDef};
 use strandline_engine::{Isolation, TxnOptions};
 
 /// No row of `table` has NULL in `column`.
@@ -150,7 +151,8 @@ async fn first_row(
     table: &TableDef,
 ) -> Result<Option<RecordBatch>> {
     let transaction = context.statement.transaction();
-    let own = context.again(transaction.begin_statement()?);
+    let catalog = with_nulls(&transaction.catalog(), table);
+    let own = context.again_over(transaction.begin_statement()?, catalog);
     if let Some(row) = first(&own, sql).await? {
         return Ok(Some(row));
     }
@@ -162,7 +164,10 @@ async fn first_row(
         read_only: true,
         ..transaction.options().clone()
     })?;
-    let newest = context.again(others.begin_statement()?);
+    let newest = context.again_over(
+        others.begin_statement()?,
+        with_nulls(&others.catalog(), table),
+    );
     let known = newest
         .catalog
         .tables
@@ -186,6 +191,20 @@ async fn first_row(
         )
         .with_hint("Change the table under READ COMMITTED, or retry the transaction.")),
     }
+}
+
+/// The catalog with a table whose rows may have NULLs anywhere: the rows that are verified need
+/// not keep the new definition's promises.
+fn with_nulls(catalog: &Catalog, table: &TableDef) -> Arc<Catalog> {
+    let mut catalog = catalog.clone();
+    if let Some(def) = catalog.tables.get(&table.id) {
+        let mut def = TableDef::clone(def);
+        def.columns
+            .iter_mut()
+            .for_each(|column| column.not_null = false);
+        catalog.put_table(def);
+    }
+    Arc::new(catalog)
 }
 
 /// As [`first`], but a column that only this transaction knows is in no committed row.

@@ -4,6 +4,7 @@
 use super::{create_table, dependents};
 use crate::context::StatementContext;
 use crate::names;
+use crate::semantics::sql::output_name;
 use crate::session::outcome::Summary;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::{
@@ -107,7 +108,7 @@ fn column_names(create: &CreateView, plan: &LogicalPlan) -> Result<Vec<String>> 
     for (i, field) in fields.iter().enumerate() {
         let name = match create.columns.get(i) {
             Some(given) => names::fold(&given.name),
-            None => field.name().clone(),
+            None => output_name(field.name()).to_string(),
         };
         if columns.contains(&name) {
             return Err(Error::invalid(

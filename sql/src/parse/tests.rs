@@ -87,3 +87,17 @@ fn deep_nesting_is_an_error_not_a_crash() {
     let sql = format!("SELECT {}1{}", "(".repeat(5000), ")".repeat(5000));
     assert!(statement(&sql).is_err());
 }
+
+#[test]
+fn identity_options_come_in_any_order() {
+    for options in [
+        "START WITH 10 INCREMENT BY 5",
+        "CYCLE CACHE 3 START 7 NO MAXVALUE MINVALUE 1 INCREMENT 2",
+        "NO CYCLE START WITH -1 NO MINVALUE INCREMENT BY -1",
+        "INCREMENT BY 5",
+    ] {
+        let sql = format!("CREATE TABLE t (a int GENERATED ALWAYS AS IDENTITY ( {options} ))");
+        assert!(statement(&sql).is_ok(), "{options}: {:?}", statement(&sql));
+    }
+    assert!(statement("SELECT identity (start, increment) FROM t").is_ok());
+}

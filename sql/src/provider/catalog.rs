@@ -6,8 +6,8 @@
 //! References that DataFusion's planner cannot express (see [`crate::references`]) are kept here
 //! under numbers in a schema whose name no user can write.
 
-use crate::error::{convert, wrap};
 use crate::deep::DeepFuture;
+use crate::error::{convert, wrap};
 use crate::provider::history::HistoryFunction;
 use crate::provider::table::Table;
 use crate::{information_schema, names, params, parse, references, semantics};
@@ -30,7 +30,9 @@ use strandline_engine::Statement;
 use strandline_engine::catalog::{Catalog, ViewDef};
 
 /// How deeply views may be built on views.
-const MAX_VIEW_DEPTH: usize = 32;
+const MAX_VIEW_DEPTH: usize = 64;
+/// invalid_object_definition
+const INFINITE_RECURSION: SqlState = SqlState("42P17");
 /// The schema of prepared references; the control character keeps users out.
 pub const REFERENCES: &str = "\u{1}references";
 
@@ -41,7 +43,8 @@ pub struct StatementCatalog {
     catalog: Arc<Catalog>,
     as_of: Option<CommitTs>,
     now_us: u64,
-    view_depth: usize,
+    /// The views being planned, outermost first.
+    expanding: Vec<(String, String)>,
     references: Mutex<Vec<Arc<dyn TableProvider>>>,
     moments: Mutex<HashMap<CommitTs, Arc<StatementCatalog>>>,
     this: Weak<StatementCatalog>,
@@ -55,7 +58,7 @@ impl StatementCatalog {
         catalog: Arc<Catalog>,
         now_us: u64,
     ) -> Arc<Self> {
-        Self::create(template, statement, catalog, None, now_us, 0)
+        Self::create(template, statement, catalog, None, now_us, Vec::new())
     }
 
     /// The session's state that statements' states are cloned from.
@@ -74,7 +77,7 @@ impl StatementCatalog {
         catalog: Arc<Catalog>,
         as_of: Option<CommitTs>,
         now_us: u64,
-        view_depth: usize,
+        expanding: Vec<(String, String)>,
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             template,
@@ -82,7 +85,7 @@ impl StatementCatalog {
             catalog,
             as_of,
             now_us,
-            view_depth,
+            expanding,
             references: Mutex::new(Vec::new()),
             moments: Mutex::new(HashMap::new()),
             this: this.clone(),
@@ -109,7 +112,7 @@ impl StatementCatalog {
             catalog,
             Some(ts),
             self.now_us,
-            self.view_depth,
+            self.expanding.clone(),
         );
         self.moments.lock().insert(ts, moment.clone());
         Ok(moment)
@@ -201,30 +204,37 @@ impl StatementCatalog {
     }
 
     /// Plans the query of a view, under the names that the view gives its columns.
-    pub async fn plan_view(&self, view: &ViewDef) -> Result<LogicalPlan> {
-        if self.view_depth >= MAX_VIEW_DEPTH {
-            return Err(Error::invalid(
-                SqlState("42P17"),
-                format!(
-                    "view \"{}\" refers to itself or is nested too deeply",
-                    view.name
-                ),
-            ));
-        }
-        let inner = Self::create(
-            self.template.clone(),
-            self.statement.clone(),
-            self.catalog.clone(),
-            self.as_of,
-            self.now_us,
-            self.view_depth + 1,
-        );
-        let state = inner.bind(&view.schema);
-        let query = parse::query(&view.query)?;
-        let plan = DeepFuture::new(inner.plan(&state, &query, &[]))
-            .await
-            .map_err(|error| error.context(format!("view \"{}\"", view.name)))?;
-        rename_columns(plan, &view.columns)
+    pub(crate) fn plan_view<'a>(
+        &'a self,
+        view: &'a ViewDef,
+    ) -> DeepFuture<'a, Result<LogicalPlan>> {
+        DeepFuture::new(async move {
+            let name = (view.schema.clone(), view.name.clone());
+            if self.expanding.contains(&name) || self.expanding.len() >= MAX_VIEW_DEPTH {
+                return Err(Error::invalid(
+                    INFINITE_RECURSION,
+                    format!(
+                        "view \"{}\" refers to itself or is nested too deeply",
+                        view.name
+                    ),
+                ));
+            }
+            let inner = Self::create(
+                self.template.clone(),
+                self.statement.clone(),
+                self.catalog.clone(),
+                self.as_of,
+                self.now_us,
+                self.expanding.iter().cloned().chain([name]).collect(),
+            );
+            let state = inner.bind(&view.schema);
+            let query = parse::query(&view.query)?;
+            match inner.plan(&state, &query, &[]).await {
+                Ok(plan) => rename_columns(plan, &view.columns),
+                Err(error) if error.sqlstate() == INFINITE_RECURSION => Err(error),
+                Err(error) => Err(error.context(format!("view \"{}\"", view.name))),
+            }
+        })
     }
 }
 

@@ -158,7 +158,7 @@ fn keys_and_checks_are_enforced() {
     assert!(duplicate.message().contains("t_pkey"), "{duplicate}");
     fails(
         &mut c,
-        "INSERT INTO t VALUES (3, 2, 1)",
+        "INSERT INTO t VALUES (0, 2, 1)",
         SqlState::UNIQUE_VIOLATION,
     );
     fails(

@@ -69,15 +69,22 @@ impl ScanFilter {
         table: &TableDef,
         output: &Schema,
     ) -> Result<Option<Self>, DataFusionError> {
-        if expression.downcast_ref::<DynamicFilterPhysicalExpr>().is_none() {
+        if expression
+            .downcast_ref::<DynamicFilterPhysicalExpr>()
+            .is_none()
+        {
             return Ok(None);
         }
         let mut columns = Vec::new();
         let mut fields = Vec::new();
         for part in expression.children() {
-            let field = part.downcast_ref::<Column>().map(|column| output.field(column.index()));
+            let field = part
+                .downcast_ref::<Column>()
+                .map(|column| output.field(column.index()));
             let Some(field) = field else { return Ok(None) };
-            let Some(column) = table.column(field.name()) else { return Ok(None) };
+            let Some(column) = table.column(field.name()) else {
+                return Ok(None);
+            };
             if !columns.contains(&column.id) {
                 columns.push(column.id);
                 fields.push(field.clone().with_nullable(true));
