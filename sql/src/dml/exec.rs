@@ -240,10 +240,16 @@ impl Run {
     }
 }
 
-/// Runs `work`, which may wait, on this thread.
+/// Runs `work`, which may wait, on this thread; a worker of the runtime hands its other tasks over
+/// before. Outside of a task (the caller drives the stream on a thread of its own) there is nothing
+/// to hand over.
 pub(super) fn in_place<T>(work: impl FnOnce() -> T) -> T {
-    match Handle::try_current().map(|handle| handle.runtime_flavor()) {
-        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
-        _ => work(),
+    let on_worker = tokio::task::try_id().is_some()
+        && Handle::try_current()
+            .is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread);
+    if on_worker {
+        tokio::task::block_in_place(work)
+    } else {
+        work()
     }
 }
