@@ -64,6 +64,17 @@ impl StatementContext {
         now_us: u64,
     ) -> Self {
         let catalog = statement.transaction().catalog();
+        Self::over(template, statement, catalog, parameters, now_us)
+    }
+
+    /// As [`StatementContext::new`], with names that mean what they mean in `catalog`.
+    fn over(
+        template: &Arc<SessionState>,
+        statement: Arc<Statement>,
+        catalog: Arc<Catalog>,
+        parameters: Vec<ScalarValue>,
+        now_us: u64,
+    ) -> Self {
         let names = StatementCatalog::current(
             Arc::clone(template),
             statement.clone(),
@@ -90,6 +101,18 @@ impl StatementContext {
             statement,
             Vec::new(),
             self.names.now_us(),
+        )
+    }
+
+    /// As [`StatementContext::again`], with names that mean what they mean in `catalog`.
+    pub fn again_over(&self, statement: Arc<Statement>, catalog: Arc<Catalog>) -> Self {
+        let now_us = self.names.now_us();
+        Self::over(
+            self.names.template(),
+            statement,
+            catalog,
+            Vec::new(),
+            now_us,
         )
     }
 
@@ -145,7 +168,7 @@ impl StatementContext {
             .map_err(convert)
     }
 
-    /// Runs a plan.
+    /// Runs a plan. The columns of the result have the names that users see.
     pub async fn run(&self, plan: LogicalPlan) -> Result<(SchemaRef, SendableRecordBatchStream)> {
         let schema = semantics::sql::output_schema(plan.schema().inner());
         let physical = self
