@@ -1,8 +1,8 @@
 //! INSERT: numbers the rows of the source in its order and draws their identity values.
 //!
 //! Later projections may run side by side on parts of the rows; the number brings the rows
-//! back into
-//! order before they are inserted, and every identity value stays with the row it was drawn for.
+//! back into order before they are inserted, and every identity value stays with the row it was
+//! drawn for.
 
 use super::defaults::identity_values;
 use super::widen::Widening;
