@@ -48,7 +48,8 @@ fn on_disk(directory: &Path) -> Open {
 /// Runs one file; its failure as text.
 fn run(file: &Path, open: Open) -> Result<(), String> {
     // The database drives its futures with another executor than sqllogictest's own.
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
         .build()
         .map_err(|e| e.to_string())?;
     let session = Session::new(open).map_err(|e| e.to_string())?;

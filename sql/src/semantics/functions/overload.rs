@@ -148,6 +148,8 @@ impl From<SqlType> for Returns {
 pub struct Call<'a> {
     /// Arrays of `rows` values each, of the overload's types.
     pub arrays: Vec<ArrayRef>,
+    /// Which arguments are one value for all rows.
+    pub constant: Vec<bool>,
     /// The arguments' fields.
     pub fields: &'a [FieldRef],
     /// Rows to compute.
@@ -162,6 +164,11 @@ impl Call<'_> {
     /// A text argument.
     pub fn text(&self, i: usize) -> &StringViewArray {
         self.arrays[i].as_string_view()
+    }
+    /// A text argument that is one value for all rows and not NULL.
+    pub fn constant_text(&self, i: usize) -> Option<&str> {
+        let known = self.constant[i] && self.rows > 0 && self.text(i).is_valid(0);
+        known.then(|| self.text(i).value(0))
     }
     /// A boolean argument.
     pub fn boolean(&self, i: usize) -> &BooleanArray {
@@ -470,9 +477,12 @@ impl ScalarUDFImpl for Function {
             .collect::<Result<Vec<ArrayRef>>>()?;
         let returns = args.return_field.data_type();
         let options = args.config_options.as_ref();
+        let is_scalar = |a: &ColumnarValue| matches!(a, ColumnarValue::Scalar(_));
+        let constants = args.args.iter().map(is_scalar).collect();
         let fields = args.arg_fields.as_slice();
         let result = (overload.body)(&Call {
             arrays,
+            constant: constants,
             fields,
             rows,
             returns,

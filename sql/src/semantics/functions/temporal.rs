@@ -147,25 +147,31 @@ fn extract_type(_: &[DataType], literals: &[Option<&ScalarValue>]) -> Result<Dat
 
 /// The value of a unit times 10^scale.
 fn extracted(call: &Call) -> Result<ArrayRef> {
+    let known = call.constant_text(0).and_then(unit);
     match call.returns {
         DataType::Decimal64(_, scale) => {
             let scale = *scale as u8;
-            call.map::<Decimal64Type>(|row| Ok(part(call, row, scale)?.map(|v| v as i64)))
+            call.map::<Decimal64Type>(|row| Ok(part(call, known, row, scale)?.map(|v| v as i64)))
         }
         DataType::Decimal128(_, scale) => {
             let scale = *scale as u8;
-            call.map::<Decimal128Type>(|row| part(call, row, scale))
+            call.map::<Decimal128Type>(|row| part(call, known, row, scale))
         }
         other => datafusion::common::internal_err!("extract gives no {other}"),
     }
 }
 
 fn parted(call: &Call) -> Result<ArrayRef> {
-    call.map::<Float64Type>(|row| Ok(part(call, row, 6)?.map(|v| v as f64 / 1e6)))
+    let known = call.constant_text(0).and_then(unit);
+    call.map::<Float64Type>(|row| Ok(part(call, known, row, 6)?.map(|v| v as f64 / 1e6)))
 }
 
-fn part(call: &Call, row: usize, scale: u8) -> Result<Option<i128>> {
-    let name = call.text(0).value(row);
+/// One row's part times 10^scale. `known` is the unit if it is the same for all rows.
+fn part(call: &Call, known: Option<Unit>, row: usize, scale: u8) -> Result<Option<i128>> {
+    let unit_of = |type_name: &str| match known {
+        Some(unit) => Ok(unit),
+        None => unit_or_fault(call.text(0).value(row), type_name),
+    };
     let raised = |whole: i64| i128::from(whole) * 10i128.pow(scale.into());
     let micros = |micros: i64| {
         let exact = i128::from(micros) * 10i128.pow(scale.into());
@@ -175,7 +181,7 @@ fn part(call: &Call, row: usize, scale: u8) -> Result<Option<i128>> {
     Ok(Some(match array.data_type() {
         DataType::Date32 => {
             let days = i64::from(array.as_primitive::<Date32Type>().value(row));
-            match unit_or_fault(name, "date")? {
+            match unit_of("date")? {
                 Unit::Epoch => raised(days * (DAY / SECOND)),
                 unit if unit >= Unit::Day && unit != Unit::Offset => raised(day_part(unit, days)),
                 unit => return Err(no_such_unit(unit, "date")),
@@ -183,7 +189,7 @@ fn part(call: &Call, row: usize, scale: u8) -> Result<Option<i128>> {
         }
         DataType::Time64(_) => {
             let time = array.as_primitive::<Time64MicrosecondType>().value(row);
-            match unit_or_fault(name, "time without time zone")? {
+            match unit_of("time without time zone")? {
                 Unit::Epoch => micros(time),
                 unit => match clock_part(unit, time) {
                     Some(Part::Whole(v)) => raised(v),
@@ -194,7 +200,7 @@ fn part(call: &Call, row: usize, scale: u8) -> Result<Option<i128>> {
         }
         DataType::Interval(_) => {
             let value = call.interval(1, row);
-            let unit = unit_or_fault(name, "interval")?;
+            let unit = unit_of("interval")?;
             match interval_part(unit, value) {
                 Some(Part::Whole(v)) => raised(v),
                 Some(Part::Micros(v)) => micros(v),
@@ -207,7 +213,7 @@ fn part(call: &Call, row: usize, scale: u8) -> Result<Option<i128>> {
             } else {
                 "timestamp without time zone"
             };
-            let unit = unit_or_fault(name, type_name)?;
+            let unit = unit_of(type_name)?;
             let moment = call.micros(1, row);
             let (days, time) = split_micros(moment);
             match (unit, clock_part(unit, time)) {
