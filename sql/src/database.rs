@@ -19,9 +19,12 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::prelude::SessionConfig;
 use parking_lot::Mutex;
+use std::cell::Cell;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
 use strandline_base::{Clock, Error, ErrorKind, Result, SqlState, SystemClock};
 use strandline_device::{Device, MemoryDevice, OsDevice};
 use strandline_engine::catalog::Catalog;
@@ -317,12 +320,57 @@ impl Database {
     }
 }
 
+thread_local! {
+    /// How many [`Shared::block_on`] are below on this thread's stack.
+    static BLOCKED_ON: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Whether this thread is a caller's that waits for a future, which may then block it.
+pub(crate) fn on_callers_thread() -> bool {
+    BLOCKED_ON.get() > 0
+}
+
+/// Marks the thread while it is in [`Shared::block_on`].
+struct CallersThread;
+
+impl CallersThread {
+    fn enter() -> Self {
+        BLOCKED_ON.set(BLOCKED_ON.get() + 1);
+        Self
+    }
+}
+
+impl Drop for CallersThread {
+    fn drop(&mut self) {
+        BLOCKED_ON.set(BLOCKED_ON.get() - 1);
+    }
+}
+
+/// Wakes the thread that waits in [`Shared::block_on`].
+struct ThreadWaker(std::thread::Thread);
+
+impl Wake for ThreadWaker {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
 impl Shared {
     /// Runs `future` on the calling thread with the query threads at hand. Works inside another
-    /// runtime too, where it blocks the calling thread.
+    /// runtime or executor too, where it blocks the calling thread. The caller's own task may be
+    /// one of tokio's, whose budget of polls is not ours: nothing would ever refill it here.
     pub(crate) fn block_on<F: Future>(&self, future: F) -> F::Output {
         let _entered = self.handle.enter();
-        futures::executor::block_on(future)
+        let _here = CallersThread::enter();
+        let mut future = pin!(tokio::task::unconstrained(future));
+        let waker = Waker::from(Arc::new(ThreadWaker(std::thread::current())));
+        let mut context = Context::from_waker(&waker);
+        loop {
+            match future.as_mut().poll(&mut context) {
+                Poll::Ready(output) => return output,
+                Poll::Pending => std::thread::park(),
+            }
+        }
     }
 
     /// Starts a task on the query threads.

@@ -47,11 +47,6 @@ fn on_disk(directory: &Path) -> Open {
 
 /// Runs one file; its failure as text.
 fn run(file: &Path, open: Open) -> Result<(), String> {
-    // The database drives its futures with another executor than sqllogictest's own.
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .build()
-        .map_err(|e| e.to_string())?;
     let session = Session::new(open).map_err(|e| e.to_string())?;
     let mut runner = Runner::new(|| async { Ok(Session::connect(&session)) });
     runner.with_column_validator(strict_column_validator);
@@ -67,10 +62,10 @@ fn run(file: &Path, open: Open) -> Result<(), String> {
             default_normalizer,
             default_column_validator,
         );
-        return runtime.block_on(update).map_err(|e| e.to_string());
+        return futures::executor::block_on(update).map_err(|e| e.to_string());
     }
-    runtime
-        .block_on(runner.run_file_async(file))
+    runner
+        .run_file(file)
         .map_err(|e| e.display(false).to_string())
 }
 

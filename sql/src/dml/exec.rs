@@ -8,6 +8,7 @@
 
 use super::apply::Applier;
 use super::node::Tally;
+use crate::database::on_callers_thread;
 use crate::error::wrap;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -240,16 +241,12 @@ impl Run {
     }
 }
 
-/// Runs `work`, which may wait, on this thread; a worker of the runtime hands its other tasks over
-/// before. Outside of a task (the caller drives the stream on a thread of its own) there is nothing
-/// to hand over.
+/// Runs `work`, which may wait, on this thread. A caller's thread may simply wait, whatever runtime
+/// it belongs to; a query thread hands its other tasks on.
 pub(super) fn in_place<T>(work: impl FnOnce() -> T) -> T {
-    let on_worker = tokio::task::try_id().is_some()
-        && Handle::try_current()
-            .is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread);
-    if on_worker {
-        tokio::task::block_in_place(work)
-    } else {
-        work()
+    let flavor = Handle::try_current().map(|handle| handle.runtime_flavor());
+    match flavor {
+        Ok(RuntimeFlavor::MultiThread) if !on_callers_thread() => tokio::task::block_in_place(work),
+        _ => work(),
     }
 }
