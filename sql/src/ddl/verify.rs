@@ -18,8 +18,9 @@ use strandline_engine::{Isolation, TxnOptions};
 
 /// No row of `table` has NULL in `column`.
 pub async fn not_null(context: &StatementContext, table: &TableDef, column: &str) -> Result<()> {
+    // The definition may say NOT NULL already, and IS NULL would be taken for false.
     let sql = format!(
-        "SELECT 1 FROM {} WHERE {} IS NULL LIMIT 1",
+        "SELECT 1 FROM {} WHERE num_nulls({}) > 0 LIMIT 1",
         quoted(table),
         names::quote(column)
     );

@@ -3,7 +3,9 @@
 use super::overload::Parameter::Any;
 use super::overload::{Call, Function, Overload};
 use crate::semantics::types::{sql_name, sql_type_of};
-use datafusion::arrow::array::{ArrayRef, FixedSizeBinaryBuilder, StringViewArray};
+use datafusion::arrow::array::{
+    Array, ArrayRef, FixedSizeBinaryBuilder, Int32Array, StringViewArray,
+};
 use datafusion::common::Result;
 use std::sync::Arc;
 use strandline_base::SqlType;
@@ -26,6 +28,20 @@ pub fn functions() -> Vec<Function> {
         Function::new("current_database", vec![Overload::new(&[], text, database)])
             .also(&["current_catalog"])
             .stable(),
+        Function::new(
+            "num_nulls",
+            vec![Overload::variadic(&[Any], SqlType::Integer, |c| {
+                count_nulls(c, true)
+            })],
+        )
+        .not_strict(),
+        Function::new(
+            "num_nonnulls",
+            vec![Overload::variadic(&[Any], SqlType::Integer, |c| {
+                count_nulls(c, false)
+            })],
+        )
+        .not_strict(),
         Function::new("pg_typeof", vec![Overload::new(&[Any], text, type_of)]).not_strict(),
         Function::new(
             "gen_random_uuid",
@@ -59,6 +75,18 @@ fn type_of(call: &Call) -> Result<ArrayRef> {
         _ => sql_name(field.data_type()),
     };
     everywhere(call, &name)
+}
+
+/// How many arguments are NULL, or are not.
+fn count_nulls(call: &Call, wanted: bool) -> Result<ArrayRef> {
+    let is_null = |a: &ArrayRef, row| a.is_null(row) || a.data_type().is_null();
+    let counts = (0..call.rows).map(|row| {
+        call.arrays
+            .iter()
+            .filter(|a| is_null(a, row) == wanted)
+            .count() as i32
+    });
+    Ok(Arc::new(Int32Array::from_iter_values(counts)))
 }
 
 /// Version 4 uuids from the system's random source.

@@ -8,21 +8,31 @@ fn nibble(byte: u8) -> Option<u8> {
     (byte as char).to_digit(16).map(|d| d as u8)
 }
 
-/// bytea in hexadecimal (`\x…`) or escape notation.
+/// bytea in hexadecimal (`\x…`) or escape notation. As in PostgreSQL faults of the former are
+/// 22023, of the latter 22P02.
 pub fn parse_bytea(input: &str) -> Result<Vec<u8>, Error> {
     match input.strip_prefix("\\x") {
-        Some(digits) => parse_hex(digits).ok_or_else(|| invalid_syntax("bytea", input)),
+        Some(digits) => parse_hex(digits),
         None => parse_escaped(input.as_bytes()).ok_or_else(|| invalid_syntax("bytea", input)),
     }
 }
 
-fn parse_hex(digits: &str) -> Option<Vec<u8>> {
+fn parse_hex(digits: &str) -> Result<Vec<u8>, Error> {
+    let fault = |message: String| Error::invalid(SqlState::INVALID_PARAMETER_VALUE, message);
+    let mut values = digits
+        .chars()
+        .filter(|c| !c.is_ascii_whitespace())
+        .map(|c| {
+            let value = c.to_digit(16).map(|digit| digit as u8);
+            value.ok_or_else(|| fault(format!("invalid hexadecimal digit: \"{c}\"")))
+        });
     let mut bytes = Vec::with_capacity(digits.len() / 2);
-    let mut rest = digits.bytes().filter(|b| !b.is_ascii_whitespace());
-    while let Some(high) = rest.next() {
-        bytes.push(nibble(high)? << 4 | nibble(rest.next()?)?);
+    while let Some(high) = values.next() {
+        let odd = || fault("invalid hexadecimal data: odd number of digits".to_string());
+        let low = values.next().ok_or_else(odd)?;
+        bytes.push((high? << 4) | low?);
     }
-    Some(bytes)
+    Ok(bytes)
 }
 
 fn parse_escaped(input: &[u8]) -> Option<Vec<u8>> {
