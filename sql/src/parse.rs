@@ -3,9 +3,10 @@
 //! word SYSTEM_TIME, because the parser then also takes `AT`, `BEFORE` and `CHANGES` after a
 //! table's name for itself.
 
-use crate::dml::rewrite_tokens;
+pub mod column_names;
 mod identity_options;
 
+use crate::dml::rewrite_tokens;
 use crate::error::from_parser;
 use datafusion::sql::sqlparser::ast::{Expr, ObjectName, Query, Statement};
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
@@ -209,6 +210,7 @@ fn with_parser<T>(
 ) -> Result<T> {
     let mut tokens = tokenize(sql)?;
     identity_options::put_in_order(&mut tokens);
+    column_names::add_types(&mut tokens);
     let versions = mentions_system_time(&tokens);
     let dialect = OurDialect {
         postgres: PostgreSqlDialect {},
@@ -217,7 +219,19 @@ fn with_parser<T>(
     let mut parser = Parser::new(&dialect)
         .with_recursion_limit(RECURSION_LIMIT)
         .with_tokens_with_locations(rewrite_tokens(tokens));
-    parse(&mut parser).map_err(|error| from_parser(&error))
+    parse(&mut parser).map_err(|error| from_parser(&with_place_of_end(error, sql)))
+}
+
+/// The parser says where it met what it did not expect, except at the end of the text.
+fn with_place_of_end(error: ParserError, sql: &str) -> ParserError {
+    match error {
+        ParserError::ParserError(text) if text.ends_with("found: EOF") => {
+            let line = sql.lines().count().max(1);
+            let column = sql.lines().last().map_or(0, |last| last.chars().count()) + 1;
+            ParserError::ParserError(format!("{text} at Line: {line}, Column: {column}"))
+        }
+        other => other,
+    }
 }
 
 fn tokenize(sql: &str) -> Result<Vec<TokenWithSpan>> {

@@ -16,6 +16,7 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, Result, ScalarValue, internal_err};
 use datafusion::functions_aggregate::first_last::first_value;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{
     Accumulator, Aggregate, AggregateUDF, AggregateUDFImpl, ColumnarValue, Expr, FetchType, Filter,
@@ -36,8 +37,14 @@ impl AnalyzerRule for SingleRowSubqueries {
     }
 
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(|plan| plan.map_expressions(rewrite))
-            .map(|t| t.data)
+        plan.transform_up_with_subqueries(|plan| {
+            let names = NamePreserver::new(&plan);
+            plan.map_expressions(|expr| {
+                let name = names.save(&expr);
+                Ok(rewrite(expr)?.update_data(|expr| name.restore(expr)))
+            })
+        })
+        .map(|t| t.data)
     }
 }
 
@@ -376,7 +383,6 @@ mod tests {
     }
 
     #[tokio::test]
-    #[ignore = "open defect: a bare column as subquery"]
     async fn two_rows_are_an_error() {
         let sql = "SELECT (SELECT u.column2 FROM u WHERE u.column1 = t.column1 * 3 + 6) FROM t";
         let error = run(sql).await.unwrap_err();

@@ -95,13 +95,11 @@ fn run_all(mut open: impl FnMut(&Path) -> Open) {
 }
 
 #[test]
-#[ignore = "open defect: a script does not finish"]
 fn files_in_memory() {
     run_all(|_| in_memory());
 }
 
 #[test]
-#[ignore = "open defect: a script does not finish"]
 fn files_on_disk() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let mut number = 0;

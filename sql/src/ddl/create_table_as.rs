@@ -4,6 +4,7 @@ use super::{column, create_table};
 use crate::context::StatementContext;
 use crate::error::convert;
 use crate::names;
+use crate::parse::column_names::is_untyped;
 use crate::provider::table::arrow_schema;
 use crate::semantics::cast::{Mode, cast_array};
 use crate::semantics::types;
@@ -58,6 +59,13 @@ fn define(create: &CreateTable, result: &Schema, schema: String, name: String) -
             SqlState::SYNTAX_ERROR,
             "too many column names were specified",
         ));
+    }
+    if let Some(typed) = create.columns.iter().find(|c| !is_untyped(&c.data_type)) {
+        return Err(Error::invalid(
+            SqlState::SYNTAX_ERROR,
+            format!("column {} of CREATE TABLE … AS has a type", typed.name),
+        )
+        .with_hint("Write the names alone and cast in the query: SELECT x::bigint, …."));
     }
     for (i, field) in result.fields().iter().enumerate() {
         let name = match create.columns.get(i) {

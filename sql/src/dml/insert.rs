@@ -278,7 +278,8 @@ pub(super) async fn full_rows(
         .partition(|p| table.columns[*p].identity.is_some());
     let ordered = !drawn.is_empty() || is_sorted(&source.plan);
     let plan = if ordered {
-        in_order(context, target, source.plan, &drawn, &given)?
+        let sorted = keep_sort_keys(source.plan)?;
+        in_order(context, target, sorted, &drawn, &given)?
     } else {
         source.plan
     };
@@ -316,6 +317,25 @@ fn is_sorted(plan: &LogicalPlan) -> bool {
         LogicalPlan::SubqueryAlias(alias) => is_sorted(&alias.input),
         _ => false,
     }
+}
+
+/// Appends the keys of an ORDER BY that the select list leaves out, so that the rows can still be
+/// seen to be sorted.
+fn keep_sort_keys(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let LogicalPlan::Projection(projection) = &plan else {
+        return Ok(plan);
+    };
+    let mut below = projection.input.as_ref();
+    while let LogicalPlan::Limit(limit) = below {
+        below = &limit.input;
+    }
+    let LogicalPlan::Sort(sort) = below else {
+        return Ok(plan);
+    };
+    let keys = sort.expr.iter().enumerate();
+    let keys = keys.map(|(i, key)| key.expr.clone().alias(format!("#key{i}")));
+    let exprs = projection.expr.iter().cloned().chain(keys).collect();
+    project(projection.input.as_ref().clone(), exprs)
 }
 
 /// The source's rows, numbered, with identity values for the columns at `drawn`.

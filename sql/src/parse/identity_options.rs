@@ -22,7 +22,11 @@ pub(super) fn put_in_order(tokens: &mut [TokenWithSpan]) {
             return;
         };
         let close = open + length;
-        reorder(&mut tokens[open + 1..close]);
+        let list = &mut tokens[open + 1..close];
+        // With commas it is the call of a function of that name.
+        if !list.iter().any(|t| t.token == Token::Comma) {
+            reorder(list);
+        }
         at = close;
     }
 }

@@ -72,7 +72,6 @@ fn scripts_split_at_top_level_semicolons() {
 }
 
 #[test]
-#[ignore = "open defect: an error at the end lacks its place"]
 fn syntax_errors_carry_state_and_place() {
     for sql in ["SELEC 1", "SELECT 1 FROM", "SELECT (1", "SELECT 1 2 3", ""] {
         let error = statement(sql).expect_err(sql);
@@ -90,7 +89,6 @@ fn deep_nesting_is_an_error_not_a_crash() {
 }
 
 #[test]
-#[ignore = "open defect: the parser refuses some orders"]
 fn identity_options_come_in_any_order() {
     for options in [
         "START WITH 10 INCREMENT BY 5",

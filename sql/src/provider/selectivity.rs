@@ -26,7 +26,8 @@ pub fn filtered(statistics: Statistics, filters: &[Expr], def: &TableDef) -> Sta
         .iter()
         .map(|filter| share(filter, &statistics, def))
         .product();
-    let share = share.clamp(0.0, 1.0);
+    // Estimates round up: what sums of shares leave in the last digits must not count as a row.
+    let share = (share.clamp(0.0, 1.0) * 1e9).round() / 1e9;
     let scale = |p: &Precision<usize>| p.with_estimated_selectivity(share);
     let num_rows = scale(&statistics.num_rows);
     let rows = num_rows.get_value().copied().unwrap_or(usize::MAX);

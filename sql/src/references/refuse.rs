@@ -1,6 +1,7 @@
 //! Clauses that DataFusion parses and then ignores. Ignoring them would be a silent downgrade, so
 //! they are errors.
 
+use crate::names;
 use datafusion::sql::sqlparser::ast::{
     Query, Select, TableFactor, TableVersion, VisitMut, VisitorMut,
 };
@@ -81,6 +82,7 @@ impl VisitorMut for Refusal {
                 sample: Some(_), ..
             } => refuse("TABLESAMPLE"),
             TableFactor::Table {
+                name,
                 with_hints,
                 partitions,
                 json_path,
@@ -90,6 +92,11 @@ impl VisitorMut for Refusal {
                 args,
                 ..
             } => {
+                if name.0.len() > 1
+                    && let Err(error) = names::qualified(name, names::PUBLIC)
+                {
+                    return ControlFlow::Break(error);
+                }
                 if !with_hints.is_empty()
                     || !partitions.is_empty()
                     || json_path.is_some()

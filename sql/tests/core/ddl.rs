@@ -447,7 +447,6 @@ fn defaults_change_for_later_rows() {
 }
 
 #[test]
-#[ignore = "open defect, see the issue"]
 fn create_table_as_and_truncate() {
     let database = database();
     let mut c = database.connect();
@@ -471,6 +470,16 @@ fn create_table_as_and_truncate() {
         &mut c,
         "CREATE TABLE u AS SELECT 1 AS a",
         SqlState::DUPLICATE_TABLE,
+    );
+    fails(
+        &mut c,
+        "CREATE TABLE w (n int, m) AS SELECT 1, 2",
+        SqlState::SYNTAX_ERROR,
+    );
+    fails(
+        &mut c,
+        "CREATE TABLE w (n int) AS SELECT 1",
+        SqlState::SYNTAX_ERROR,
     );
     fails(
         &mut c,

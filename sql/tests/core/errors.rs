@@ -4,7 +4,6 @@ use super::{database, error, run};
 use strandline::SqlState;
 
 #[test]
-#[ignore = "open defect, see the issue"]
 fn states_and_messages() {
     let database = database();
     let mut c = database.connect();

@@ -49,7 +49,6 @@ fn rows(filters: &[Expr]) -> usize {
 }
 
 #[test]
-#[ignore = "open defect: an estimate is off by one"]
 fn bounds_and_distinct_counts_are_used() {
     assert_eq!(rows(&[]), 1000);
     assert_eq!(rows(&[col("a").lt(lit(25i32))]), 250);
