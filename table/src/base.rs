@@ -343,7 +343,15 @@ impl ChunkColumn {
             offset: self.extent.offset + range.start,
             len,
         })?;
-        chunk::decode_block(self.sql_type, footer, self.identity(), block, &bytes)
+        let shared = match footer.shared_range() {
+            Some(range) => Some(self.file.read(Extent {
+                offset: self.extent.offset + range.start,
+                len: (range.end - range.start) as u32,
+            })?),
+            None => None,
+        };
+        let (identity, shared) = (self.identity(), shared.as_deref());
+        chunk::decode_block(self.sql_type, footer, identity, block, &bytes, shared)
             .map_err(|e| e.context(self.place()))
     }
 

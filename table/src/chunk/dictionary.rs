@@ -20,10 +20,10 @@ use strandline_base::bytes::{ByteReader, PutBytes};
 use strandline_base::{Error, Result, SqlType, Value};
 
 /// Rows looked at before a dictionary is built.
-const SAMPLE_ROWS: usize = 1024;
+const SAMPLE_ROWS: usize = 4096;
 /// Most entries of a dictionary.
 const MAX_ENTRIES: usize = 8192;
-/// Most bytes of a dictionary's values: it stays in memory with the footer.
+/// Most bytes of a dictionary's values: a point read reads them all.
 const MAX_DICTIONARY_BYTES: usize = 96 << 10;
 
 /// The codec.

@@ -1,11 +1,13 @@
 //! The footer of a chunk: what pruning and point reads need without touching the data.
 //!
 //! A footer stays in memory for as long as its chunk is known, so it is compact: 24 bytes per
-//! block plus the encoded bounds, decoded on demand by [`ChunkFooter::block`]. The part that all
-//! blocks share (a dictionary, a token table) belongs to the footer as well.
+//! block plus the encoded bounds, decoded on demand by [`ChunkFooter::block`]. What all blocks
+//! share (a dictionary, a token table) is in the footer when it is small; else it lies between
+//! the last block and the footer and is read when a block is decoded.
 //!
 //! Invariants:
-//! 1. blocks are contiguous from the chunk's first byte and the footer follows the last;
+//! 1. blocks are contiguous from the chunk's first byte, the separate shared part follows the
+//!    last, then the footer;
 //! 2. every block but the last has [`BLOCK_ROWS`] rows, the last 1 to [`BLOCK_ROWS`];
 //! 3. a bound that is present holds for every non-null value of its block in the order of
 //!    [`compare`](crate::types::compare).
@@ -29,11 +31,18 @@ pub type BlockBounds = (Option<Value>, Option<Value>);
 const MAGIC: u32 = u32::from_le_bytes(*b"SLCK");
 /// Version of the footer's layout.
 const VERSION: u8 = 1;
-/// Second identity word of the footer's checksum; blocks have their number there.
+/// Second identity words of the checksums of footer and shared part; blocks have their number
+/// there.
 const FOOTER_IDENTITY: u64 = u64::MAX;
+const SHARED_IDENTITY: u64 = u64::MAX - 1;
+/// Most bytes of a shared part that stays in the footer.
+const MAX_INLINE_BYTES: usize = 1 << 10;
 
 const EXACT: u8 = 1;
 const CONSTANT: u8 = 2;
+
+const INLINE: u8 = 0;
+const SEPARATE: u8 = 1;
 
 /// What the footer knows about a chunk; see the module documentation.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,7 +52,18 @@ pub struct ChunkFooter {
     codec: u8,
     blocks: Vec<Place>,
     bounds: Vec<u8>,
-    shared: Vec<u8>,
+    shared: Shared,
+}
+
+/// What all blocks share.
+#[derive(Clone, Debug, PartialEq)]
+enum Shared {
+    Inline(Vec<u8>),
+    /// Behind the last block.
+    Separate {
+        len: u32,
+        crc: u32,
+    },
 }
 
 /// Where a block is, and where its bounds are in the footer.
@@ -92,19 +112,33 @@ pub(super) struct NewBlock {
 }
 
 impl ChunkFooter {
-    pub(super) fn new(sql_type: SqlType, rows: u32, codec: u8, shared: Vec<u8>) -> Self {
+    pub(super) fn new(sql_type: SqlType, rows: u32, codec: u8) -> Self {
+        let (blocks, bounds, shared) = (Vec::new(), Vec::new(), Shared::Inline(Vec::new()));
         Self {
             sql_type,
             rows,
             codec,
-            blocks: Vec::new(),
-            bounds: Vec::new(),
+            blocks,
+            bounds,
             shared,
         }
     }
 
+    /// Says what all blocks share; returns what of it is to be written behind the last block.
+    pub(super) fn share<'a>(&mut self, shared: &'a [u8], identity: u64) -> Result<&'a [u8]> {
+        if shared.len() <= MAX_INLINE_BYTES {
+            self.shared = Shared::Inline(shared.to_vec());
+            return Ok(&[]);
+        }
+        let len = u32::try_from(shared.len())
+            .map_err(|_| Error::internal("the blocks of a chunk share more than 4 GiB"))?;
+        let crc = checksum(&[identity, SHARED_IDENTITY], shared);
+        self.shared = Shared::Separate { len, crc };
+        Ok(shared)
+    }
+
     pub(super) fn push(&mut self, block: NewBlock) {
-        let offset = self.footer_offset();
+        let offset = self.blocks_end();
         let flags =
             if block.bounds.exact { EXACT } else { 0 } | if block.constant { CONSTANT } else { 0 };
         let bounds_at = self.bounds.len() as u32;
@@ -142,9 +176,38 @@ impl ChunkFooter {
         self.codec
     }
 
-    /// The part that all blocks share, as the codec wrote it.
-    pub(super) fn shared(&self) -> &[u8] {
-        &self.shared
+    /// The bytes of the chunk that [`decode_block`](super::decode_block) needs besides the block:
+    /// what all blocks share, unless the footer has it.
+    pub fn shared_range(&self) -> Option<std::ops::Range<u64>> {
+        match self.shared {
+            Shared::Inline(_) => None,
+            Shared::Separate { .. } => Some(self.blocks_end()..self.footer_offset()),
+        }
+    }
+
+    /// What all blocks share, given the bytes of [`ChunkFooter::shared_range`].
+    pub(super) fn checked_shared<'a>(
+        &'a self,
+        bytes: Option<&'a [u8]>,
+        identity: u64,
+    ) -> Result<&'a [u8]> {
+        let (len, crc) = match &self.shared {
+            Shared::Inline(shared) => return Ok(shared),
+            Shared::Separate { len, crc } => (*len, *crc),
+        };
+        let bytes = bytes.filter(|b| b.len() == len as usize);
+        let bytes = bytes.ok_or_else(|| {
+            Error::corrupt(
+                "what the blocks of a chunk share",
+                format!("expected {len} bytes"),
+            )
+        })?;
+        let got = checksum(&[identity, SHARED_IDENTITY], bytes);
+        if got != crc {
+            let place = "what the blocks of a chunk share";
+            return Err(Error::checksum_mismatch(place, crc, got));
+        }
+        Ok(bytes)
     }
 
     /// Number of blocks.
@@ -248,11 +311,19 @@ impl ChunkFooter {
         self.blocks.iter().all(|b| b.flags & EXACT != 0)
     }
 
-    /// Bytes of all blocks, which is where the footer begins.
-    pub fn footer_offset(&self) -> u64 {
+    fn blocks_end(&self) -> u64 {
         self.blocks
             .last()
             .map_or(0, |b| b.offset + u64::from(b.len))
+    }
+
+    /// Where the footer begins: the bytes of all blocks and of what they share.
+    pub fn footer_offset(&self) -> u64 {
+        let shared = match self.shared {
+            Shared::Inline(_) => 0,
+            Shared::Separate { len, .. } => u64::from(len),
+        };
+        self.blocks_end() + shared
     }
 
     /// Bytes this footer takes in memory.
@@ -260,12 +331,12 @@ impl ChunkFooter {
         size_of::<Self>()
             + self.blocks.capacity() * size_of::<Place>()
             + self.bounds.capacity()
-            + self.shared.capacity()
+            + self.shared.memory_bytes()
     }
 
     /// The footer and the trailer, as they follow the last block.
     pub fn encode(&self, identity: u64) -> Vec<u8> {
-        let mut out = Vec::with_capacity(64 + self.bounds.len() + self.shared.len());
+        let mut out = Vec::with_capacity(256 + self.bounds.len());
         out.put_u8(VERSION);
         out.put_u8(self.codec);
         out.put_u8(storage_code(self.sql_type));
@@ -281,7 +352,17 @@ impl ChunkFooter {
                 .map_or(self.bounds.len(), |b| b.bounds_at as usize);
             out.extend_from_slice(&self.bounds[place.bounds_at as usize..end]);
         }
-        out.put_bytes(&self.shared);
+        match &self.shared {
+            Shared::Inline(shared) => {
+                out.put_u8(INLINE);
+                out.put_bytes(shared);
+            }
+            Shared::Separate { len, crc } => {
+                out.put_u8(SEPARATE);
+                out.put_varint(u64::from(*len));
+                out.put_u32(*crc);
+            }
+        }
         Self::sealed(out, identity)
     }
 
@@ -345,7 +426,7 @@ impl ChunkFooter {
         if rows as usize > MAX_CHUNK_ROWS {
             return None;
         }
-        let mut footer = Self::new(t, rows, codec, Vec::new());
+        let mut footer = Self::new(t, rows, codec);
         for block in 0..(rows as usize).div_ceil(BLOCK_ROWS) {
             let len = u32::try_from(reader.varint()?).ok()?;
             let crc = reader.u32()?;
@@ -361,7 +442,7 @@ impl ChunkFooter {
             let bounds_len = reader.position() - bounds.position();
             let bounds_at = footer.bounds.len() as u32;
             footer.bounds.extend_from_slice(bounds.take(bounds_len)?);
-            let offset = footer.footer_offset();
+            let offset = footer.blocks_end();
             footer.blocks.push(Place {
                 offset,
                 len,
@@ -371,10 +452,33 @@ impl ChunkFooter {
                 flags,
             });
         }
-        footer.shared = reader.bytes()?.to_vec();
+        footer.shared = Shared::read(reader)?;
         footer.blocks.shrink_to_fit();
         footer.bounds.shrink_to_fit();
         Some(Ok(footer))
+    }
+}
+
+impl Shared {
+    fn read(reader: &mut ByteReader<'_>) -> Option<Self> {
+        match reader.u8()? {
+            INLINE => Some(Self::Inline(reader.bytes()?.to_vec())),
+            SEPARATE => {
+                let len = u32::try_from(reader.varint()?).ok()?;
+                Some(Self::Separate {
+                    len,
+                    crc: reader.u32()?,
+                })
+            }
+            _ => None,
+        }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        match self {
+            Self::Inline(shared) => shared.capacity(),
+            Self::Separate { .. } => 0,
+        }
     }
 }
 
@@ -429,10 +533,10 @@ impl ChunkFooter {
         footer
     }
 
-    /// A footer with another shared part.
+    /// A footer with another shared part, which is inline.
     pub(super) fn with_shared(&self, shared: Vec<u8>) -> Self {
         Self {
-            shared,
+            shared: Shared::Inline(shared),
             ..self.clone()
         }
     }

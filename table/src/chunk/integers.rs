@@ -41,6 +41,22 @@ pub(super) trait Word: NativePType {
     fn word(self) -> u64;
     /// `self × scale + reference`, wrapping.
     fn scaled(self, scale: Self, reference: Self) -> Self;
+    /// [`Word::scaled`] for all.
+    fn scale_all(values: &mut [Self], scale: u64, reference: Self) {
+        let low = u64::from(u32::MAX);
+        let all = values.iter().fold(scale, |all, v| all | v.word());
+        if all <= low {
+            // Processors multiply vectors of 32-bit numbers to 64 bits, but not of 64-bit ones.
+            values.iter_mut().for_each(|v| {
+                let product = (v.word() & low) * (scale & low);
+                *v = Self::of(product.wrapping_add(reference.word()));
+            });
+        } else {
+            values
+                .iter_mut()
+                .for_each(|v| *v = v.scaled(Self::of(scale), reference));
+        }
+    }
 }
 
 macro_rules! word {
@@ -64,26 +80,51 @@ word!(u32);
 word!(u64);
 
 /// A line through a block's values, and how the residuals are packed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Line {
     reference: i64,
     slope: i64,
     scale: u64,
-    /// Bits per packed residual; 0: there are none.
+    residuals: Vec<u64>,
+    /// Bits per packed residual; 0: they are all 0.
     bits: u32,
     /// Estimated size in bytes.
     size: usize,
 }
 
 impl Line {
-    fn at(&self, i: usize) -> i64 {
-        self.reference
-            .wrapping_add(self.slope.wrapping_mul(i as i64) >> SLOPE_BITS)
+    fn new<T: Word>(values: &[i64], reference: i64, slope: i64, scale: u64) -> Self {
+        let distance =
+            |(value, rise): (&i64, i64)| value.wrapping_sub(reference).wrapping_sub(rise) as u64;
+        let residuals: Vec<u64> = match (slope, scale) {
+            (0, 1) => values.iter().map(|v| distance((v, 0))).collect(),
+            (0, _) => values.iter().map(|v| distance((v, 0)) / scale).collect(),
+            _ => values
+                .iter()
+                .zip(rises(slope))
+                .map(|v| distance(v) / scale)
+                .collect(),
+        };
+        let (bits, size) = packed_size::<T>(&residuals);
+        Self {
+            reference,
+            slope,
+            scale,
+            residuals,
+            bits,
+            size,
+        }
     }
+}
 
-    fn residual(&self, i: usize, value: i64) -> u64 {
-        value.wrapping_sub(self.at(i)) as u64 / self.scale
-    }
+/// How far a line has risen at each row, rounded down. The offset keeps the sum positive, so that
+/// the shift is one that processors have for vectors.
+fn rises(slope: i64) -> impl Iterator<Item = i64> {
+    const OFFSET: u64 = 1 << 62;
+    (0u64..).map(move |i| {
+        let rise = OFFSET.wrapping_add(i.wrapping_mul(slope as u64)) >> SLOPE_BITS;
+        rise.wrapping_sub(OFFSET >> SLOPE_BITS) as i64
+    })
 }
 
 /// Appends at most [`BLOCK_ROWS`] values, each sign- or zero-extended from the width of `T`.
@@ -99,7 +140,7 @@ pub(super) fn encode<T: Word>(values: &[i64], out: &mut Vec<u8>) -> Result<()> {
     if line.bits > 0 && runs_size < line.size {
         return encode_runs::<T>(values, out);
     }
-    encode_line::<T>(values, &line, out)
+    encode_line::<T>(&line, out)
 }
 
 fn encode_runs<T: Word>(values: &[i64], out: &mut Vec<u8>) -> Result<()> {
@@ -110,22 +151,18 @@ fn encode_runs<T: Word>(values: &[i64], out: &mut Vec<u8>) -> Result<()> {
     }
     out.put_u8(RUNS);
     out.put_varint(heads.len() as u64);
-    encode_line::<u16>(&lengths, &best_line::<u16>(&lengths), out)?;
-    encode_line::<T>(&heads, &best_line::<T>(&heads), out)
+    encode_line::<u16>(&best_line::<u16>(&lengths), out)?;
+    encode_line::<T>(&best_line::<T>(&heads), out)
 }
 
-fn encode_line<T: Word>(values: &[i64], line: &Line, out: &mut Vec<u8>) -> Result<()> {
+fn encode_line<T: Word>(line: &Line, out: &mut Vec<u8>) -> Result<()> {
     out.put_u8(LINE);
     out.put_varint(zigzag(line.reference));
     out.put_varint(zigzag(line.slope));
     out.put_varint(line.scale);
     let mut array = Vec::new();
     if line.bits > 0 {
-        let residuals: Vec<T> = values
-            .iter()
-            .enumerate()
-            .map(|(i, &v)| T::of(line.residual(i, v)))
-            .collect();
+        let residuals: Vec<T> = line.residuals.iter().map(|&r| T::of(r)).collect();
         serialize(&mut array, |context| {
             let plain = primitive(&residuals);
             if line.bits >= T::BITS {
@@ -143,30 +180,16 @@ fn best_line<T: Word>(values: &[i64]) -> Line {
     let min = values.iter().copied().min().unwrap_or(0);
     let max = values.iter().copied().max().unwrap_or(0);
     let range = max.wrapping_sub(min) as u64;
-    let mut flat = Line {
-        reference: min,
-        slope: 0,
-        scale: 1,
-        bits: 0,
-        size: 0,
+    let scale = if range == 0 {
+        1
+    } else {
+        common_divisor(values, min)
     };
-    if range == 0 {
-        return flat;
-    }
-    flat.scale = common_divisor(values, min);
-    let (bits, size) = packed_size::<T>(values, &flat);
-    (flat.bits, flat.size) = (bits, size);
-    match sloped(values, range) {
-        Some(mut line) => {
-            (line.bits, line.size) = packed_size::<T>(values, &line);
-            // A slope costs time when decoding: it must save a tenth.
-            if line.size * 10 < flat.size * 9 {
-                line
-            } else {
-                flat
-            }
-        }
-        None => flat,
+    let flat = Line::new::<T>(values, min, 0, scale);
+    match sloped::<T>(values, range) {
+        // A slope costs time when decoding: it must save a tenth.
+        Some(line) if line.size * 10 < flat.size * 9 => line,
+        _ => flat,
     }
 }
 
@@ -177,27 +200,19 @@ pub(super) fn packed_bits(values: &[i64]) -> usize {
 
 /// The line from the first to the last value, moved below all values; `None` when the values
 /// have no trend that could save bits.
-fn sloped(values: &[i64], range: u64) -> Option<Line> {
+fn sloped<T: Word>(values: &[i64], range: u64) -> Option<Line> {
     let (first, last) = (*values.first()?, *values.last()?);
     let rise = last.checked_sub(first)?;
-    if rise.unsigned_abs() < range / 2 || !(4..1 << 48).contains(&range) || values.len() < 16 {
+    if rise.unsigned_abs() < range / 2 || range < 4 || range >= 1 << 48 || values.len() < 16 {
         return None;
     }
     let slope = (rise << SLOPE_BITS) / (values.len() as i64 - 1);
-    let mut line = Line {
-        reference: 0,
-        slope,
-        scale: 1,
-        bits: 0,
-        size: 0,
-    };
     let lowest = values
         .iter()
-        .enumerate()
-        .map(|(i, &v)| v.wrapping_sub(line.at(i)))
+        .zip(rises(slope))
+        .map(|(v, rise)| v.wrapping_sub(rise))
         .min()?;
-    line.reference = lowest;
-    Some(line)
+    Some(Line::new::<T>(values, lowest, slope, 1))
 }
 
 /// The greatest common divisor of the values' distances from `min`.
@@ -219,25 +234,25 @@ fn common_divisor(values: &[i64], min: i64) -> u64 {
     divisor.max(1)
 }
 
-/// The width at which the residuals of `line` take the least space, and that space in bytes.
-/// Residuals that are wider become patches.
-fn packed_size<T: Word>(values: &[i64], line: &Line) -> (u32, usize) {
+/// The width at which residuals take the least space, and that space in bytes. Residuals that
+/// are wider become patches.
+fn packed_size<T: Word>(residuals: &[u64]) -> (u32, usize) {
     let mut of_width = [0usize; 65];
-    for (i, &value) in values.iter().enumerate() {
-        of_width[(64 - line.residual(i, value).leading_zeros()) as usize] += 1;
+    for residual in residuals {
+        of_width[(64 - residual.leading_zeros()) as usize] += 1;
     }
     let widest = of_width.iter().rposition(|&n| n > 0).unwrap_or(0) as u32;
     if widest == 0 {
         return (0, 0);
     }
     // The kernels pack whole vectors of 1,024 values.
-    let padded = values.len().next_multiple_of(1024);
+    let padded = residuals.len().next_multiple_of(1024);
     let size = |bits: u32| ARRAY_OVERHEAD + padded * bits as usize / 8;
     let mut best = (widest, size(widest));
     if widest >= T::BITS {
         best = (
             T::BITS,
-            ARRAY_OVERHEAD + values.len() * T::BITS as usize / 8,
+            ARRAY_OVERHEAD + residuals.len() * T::BITS as usize / 8,
         );
     }
     let mut patches = 0;
@@ -305,16 +320,13 @@ fn decode_line<T: Word>(
     } else {
         values.append_serialized(rows, array)?
     };
-    let (first, scale_word) = (T::of(reference), T::of(scale));
+    let first = T::of(reference);
     if slope != 0 {
-        for (i, v) in slice.iter_mut().enumerate() {
-            let rise = slope.wrapping_mul(i as i64) >> SLOPE_BITS;
-            *v = v.scaled(scale_word, T::of(reference.wrapping_add(rise as u64)));
+        for (v, rise) in slice.iter_mut().zip(rises(slope)) {
+            *v = v.scaled(T::of(scale), T::of(reference.wrapping_add(rise as u64)));
         }
     } else if scale != 1 {
-        slice
-            .iter_mut()
-            .for_each(|v| *v = v.scaled(scale_word, first));
+        T::scale_all(slice, scale, first);
     } else if reference != 0 {
         slice
             .iter_mut()

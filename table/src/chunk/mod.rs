@@ -158,14 +158,14 @@ fn encode_with(
     };
     let Column { t, array } = column;
     let (start, rows) = (out.len(), array.len());
-    let shared = encoder.shared().to_vec();
-    let mut footer = ChunkFooter::new(t, rows as u32, codec.id(), shared);
+    let mut footer = ChunkFooter::new(t, rows as u32, codec.id());
     for first in (0..rows).step_by(BLOCK_ROWS) {
         let range = first..rows.min(first + BLOCK_ROWS);
         let values = array.slice(range.start, range.len());
         let block = encode_block(t, &values, range, encoder.as_mut(), identity, out)?;
         footer.push(block);
     }
+    out.extend_from_slice(footer.share(encoder.shared(), identity)?);
     let decoded = decode_chunk(t, &footer, identity, &out[start..])?;
     if !same(&decoded, array) {
         return Err(Error::internal(format!(
@@ -216,7 +216,9 @@ fn encode_block(
     })
 }
 
-/// Decodes block `block` from its bytes ([`ChunkFooter::block_range`] of the chunk).
+/// Decodes block `block` from its bytes ([`ChunkFooter::block_range`] of the chunk) and, if the
+/// blocks share something the footer does not have, the bytes of that
+/// ([`ChunkFooter::shared_range`]).
 ///
 /// # Errors
 /// Bytes whose checksum does not match, or that cannot be decoded, are a corruption error.
@@ -226,8 +228,16 @@ pub fn decode_block(
     identity: u64,
     block: usize,
     bytes: &[u8],
+    shared: Option<&[u8]>,
 ) -> Result<ArrayRef> {
-    decode_blocks(t, footer, identity, block..block + 1, |_| Some(bytes))
+    decode_blocks(
+        t,
+        footer,
+        identity,
+        block..block + 1,
+        |_| Some(bytes),
+        shared,
+    )
 }
 
 /// Decodes a whole chunk (its bytes as [`encode_chunk`] wrote them, with or without the footer)
@@ -241,10 +251,19 @@ pub fn decode_chunk(
     identity: u64,
     bytes: &[u8],
 ) -> Result<ArrayRef> {
-    decode_blocks(t, footer, identity, 0..footer.block_count(), |block| {
-        let range = footer.block_range(block);
+    let part = |range: Range<u64>| {
         bytes.get(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?)
-    })
+    };
+    let shared = footer.shared_range().and_then(part);
+    let blocks = 0..footer.block_count();
+    decode_blocks(
+        t,
+        footer,
+        identity,
+        blocks,
+        |block| part(footer.block_range(block)),
+        shared,
+    )
 }
 
 fn decode_blocks<'a>(
@@ -253,6 +272,7 @@ fn decode_blocks<'a>(
     identity: u64,
     blocks: Range<usize>,
     bytes_of: impl Fn(usize) -> Option<&'a [u8]>,
+    shared: Option<&[u8]>,
 ) -> Result<ArrayRef> {
     let rows: usize = blocks.clone().map(|b| footer.block_rows(b)).sum();
     let nulls: usize = blocks.clone().map(|b| footer.block_nulls(b)).sum();
@@ -266,7 +286,8 @@ fn decode_blocks<'a>(
             Error::corrupt("chunk footer", format!("unknown codec {}", footer.codec()))
         })?;
     let decode = || {
-        let mut decoder = codec.decoder(t, footer.shared(), rows)?;
+        let shared = footer.checked_shared(shared, identity)?;
+        let mut decoder = codec.decoder(t, shared, rows)?;
         let mut valid = (nulls > 0).then(|| BooleanBufferBuilder::new(rows));
         for block in blocks {
             let bytes = bytes_of(block)

@@ -175,10 +175,11 @@ fn check(t: SqlType, array: &ArrayRef, what: &str) -> ChunkFooter {
 
     let whole = decode_chunk(t, &footer, IDENTITY, bytes).unwrap();
     assert_eq!(&whole, array, "{what}");
+    let shared = shared_of(&footer, bytes);
     for block in 0..footer.block_count() {
         let range = footer.block_range(block);
         let stored = &bytes[range.start as usize..range.end as usize];
-        let decoded = decode_block(t, &footer, IDENTITY, block, stored).unwrap();
+        let decoded = decode_block(t, &footer, IDENTITY, block, stored, shared).unwrap();
         let expected = array.slice(block * BLOCK_ROWS, footer.block_rows(block));
         assert_eq!(&decoded, &expected, "{what} block {block}");
         check_bounds(
@@ -189,6 +190,12 @@ fn check(t: SqlType, array: &ArrayRef, what: &str) -> ChunkFooter {
         );
     }
     footer
+}
+
+fn shared_of<'a>(footer: &ChunkFooter, bytes: &'a [u8]) -> Option<&'a [u8]> {
+    footer
+        .shared_range()
+        .map(|range| &bytes[range.start as usize..range.end as usize])
 }
 
 fn check_bounds(t: SqlType, entry: &BlockEntry, values: &ArrayRef, what: &str) {
@@ -445,9 +452,9 @@ fn wrong_requests_are_refused() {
     let (a, b) = (footer.block_range(0), footer.block_range(1));
     assert_eq!(a.end - a.start, b.end - b.start);
     let other = &out[b.start as usize..b.end as usize];
-    let error = decode_block(SqlType::Integer, &footer, 7, 0, other).unwrap_err();
+    let error = decode_block(SqlType::Integer, &footer, 7, 0, other, None).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
-    assert!(decode_block(SqlType::Integer, &footer, 7, 0, &out[..10]).is_err());
+    assert!(decode_block(SqlType::Integer, &footer, 7, 0, &out[..10], None).is_err());
     assert!(decode_chunk(SqlType::Integer, &footer, 7, &out[..100]).is_err());
 }
 
@@ -522,13 +529,14 @@ fn damage_behind_a_right_checksum_never_panics() {
         let array = column(3, t, shape, 5000);
         let mut bytes = Vec::new();
         let footer = encode_chunk(t, &array, IDENTITY, &mut bytes).unwrap();
+        let shared = shared_of(&footer, &bytes);
         for _ in 0..120 {
             for block in 0..footer.block_count() {
                 let range = footer.block_range(block);
-                let stored = &bytes[range.start as usize..range.end as usize];
-                decode_damaged(&mut rng, t, &footer, block, stored.to_vec());
+                let stored = bytes[range.start as usize..range.end as usize].to_vec();
+                decode_damaged(&mut rng, t, &footer, block, stored, shared);
             }
-            let mut shared = footer.shared().to_vec();
+            let mut shared = footer.checked_shared(shared, IDENTITY).unwrap().to_vec();
             damage(&mut rng, &mut shared);
             let damaged = footer.with_shared(shared);
             let _ = decode_chunk(t, &damaged, IDENTITY, &bytes);
@@ -558,6 +566,7 @@ fn decode_damaged(
     footer: &ChunkFooter,
     block: usize,
     mut bytes: Vec<u8>,
+    shared: Option<&[u8]>,
 ) {
     // Most interesting bytes (headers, trees) are at the ends of a block.
     if bytes.len() > 600 && rng.one_in(2) {
@@ -570,7 +579,7 @@ fn decode_damaged(
     }
     let crc = checksum(&[IDENTITY, block as u64], &bytes);
     let footer = footer.with_block(block, bytes.len() as u32, crc);
-    if let Ok(array) = decode_block(t, &footer, IDENTITY, block, &bytes) {
+    if let Ok(array) = decode_block(t, &footer, IDENTITY, block, &bytes, shared) {
         assert_eq!(array.len(), footer.block_rows(block));
         (0..array.len()).for_each(|row| drop(value_at(t, &array, row)));
     }
