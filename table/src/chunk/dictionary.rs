@@ -4,7 +4,7 @@
 //! dictionary's buffers.
 
 use super::integers;
-use super::numbers::{fill_nulls, words_of};
+use super::numbers::{fill_nulls, is_words, words_of};
 use super::raw::{self, Raw};
 use super::vortex::{Values, undecodable};
 use super::{BlockDecoder, BlockEncoder, ChunkCodec, Column};
@@ -58,8 +58,8 @@ impl ChunkCodec for Dictionary {
         }
         let size = shared.len() + array.len() * bits_for(entries) / 8;
         let alternative = match physical(t) {
-            Physical::Word => array.len() * packed_bits(column) / 8,
-            Physical::Wide => array.len() * 16,
+            _ if packs(column) => array.len() * packed_bits(column) / 8,
+            Physical::Word | Physical::Wide => array.len() * 16,
             Physical::Bytes => array.len() + total_bytes(column) / 4,
         };
         if size * 10 > alternative * 8 {
@@ -98,7 +98,7 @@ fn promising(column: Column<'_>) -> bool {
     let entries = first_rows.len();
     entries > 0
         && entries * 2 <= rows.max(4)
-        && (physical(t) != Physical::Word || bits_for(entries) * 10 <= packed_bits(column) * 7)
+        && (!packs(column) || bits_for(entries) * 10 <= packed_bits(column) * 7)
 }
 
 /// The number of the distinct value of each row (0 for NULL until a block is encoded), and the
@@ -129,6 +129,15 @@ fn distinct<K: Hash + Eq>(
 
 fn bits_for(entries: usize) -> usize {
     (usize::BITS - entries.saturating_sub(1).leading_zeros()) as usize
+}
+
+/// Whether codec 1 would pack the column's values, rather than store each in full.
+fn packs(column: Column<'_>) -> bool {
+    match physical(column.t) {
+        Physical::Word => true,
+        Physical::Wide => is_words(column.array),
+        Physical::Bytes => false,
+    }
 }
 
 /// Roughly the bits per row that codec 1 needs: of a sample's range, in units of its divisor.

@@ -36,12 +36,9 @@ impl ChunkCodec for Numbers {
 
     fn encoder<'a>(&self, column: Column<'a>) -> Result<Option<Box<dyn BlockEncoder + 'a>>> {
         let data_type = column.array.data_type();
-        if matches!(data_type, DataType::Decimal128(..)) && !fits_words(column.array) {
-            return Ok(None);
-        }
         Ok(match data_type {
             DataType::Float32 | DataType::Float64 => Some(Box::new(FloatEncoder { column })),
-            _ if words_of(column.array, 0..0).is_some() => Some(Box::new(WordEncoder { column })),
+            _ if is_words(column.array) => Some(Box::new(WordEncoder { column })),
             _ => None,
         })
     }
@@ -59,6 +56,14 @@ impl ChunkCodec for Numbers {
             | DataType::Timestamp(..) => Box::new(Words::<u64>::new(t, rows)),
             other => return Err(undecodable(format!("{other} is not stored as numbers"))),
         })
+    }
+}
+
+/// Whether the values are words, or numerics that all fit one.
+pub(super) fn is_words(array: &ArrayRef) -> bool {
+    match array.data_type() {
+        DataType::Decimal128(..) => fits_words(array),
+        _ => words_of(array, 0..0).is_some(),
     }
 }
 
