@@ -5,7 +5,6 @@ use crate::store::{KeyColumns, Store};
 use std::sync::Arc;
 use strandline_base::{ColumnId, Result, RowId, Value};
 use strandline_table::range::Range;
-use strandline_table::scan::ScanCounters;
 use strandline_table::types::value_at;
 use strandline_txn::{StartWord, Visibility};
 
@@ -36,17 +35,14 @@ fn index_range(store: &Store, key: &KeyColumns, range: &Range, own: StartWord) -
     let lineage = &store.lineage;
     let schema = lineage.schema();
     let version = range.load_full();
-    let counters = ScanCounters::default();
+    let (counters, columns) = (Arc::default(), Arc::from(key.columns.as_slice()));
     // What base has, deleted rows included: AS OF may ask for them.
     let everything = newest(own);
-    let snapshot =
-        lineage.range_snapshot_of(range, &version, &everything, &key.columns, &counters)?;
+    let snapshot = lineage.range_snapshot_of(range, &version, &everything, &columns, &counters)?;
+    let part = snapshot.part(0..snapshot.rows());
     let mut arrays = Vec::with_capacity(key.columns.len());
     for at in 0..key.columns.len() {
-        arrays.push((
-            schema.column(key.columns[at]).sql_type,
-            snapshot.column(at)?,
-        ));
+        arrays.push((schema.column(key.columns[at]).sql_type, part.column(at)?));
     }
     let mut others = Vec::new();
     let mut values = vec![Value::Null; key.columns.len()];

@@ -10,12 +10,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use strandline_base::{BLOCK_ROWS, ColumnId, CommitTs, Error, Result, RowId, SqlState, Value};
 use strandline_table::base::BaseBody;
 use strandline_table::range::Range;
-use strandline_table::scan::{RangeSnapshot, ScanCounters};
+use strandline_table::scan::{RangePart, RangeSnapshot, ScanCounters};
 use strandline_table::types::arrow_type;
 use strandline_txn::{SnapshotGuard, StartWord, Visibility};
 
-/// Rows per batch unless asked otherwise.
-const BATCH_ROWS: usize = 16_384;
+/// Blocks read together: what is decoded of them stays in the processor's cache until it is used.
+const PART_BLOCKS: usize = 4;
+/// Batches of fewer rows, as filters leave them, are put together.
+const BATCH_ROWS_MIN: usize = 8192;
 
 /// What to read.
 #[derive(Clone, Default)]
@@ -28,8 +30,6 @@ pub struct ScanRequest {
     pub prune: Vec<ColumnPredicate>,
     /// Conjuncts applied to rows; their columns are decoded first.
     pub filters: Vec<Arc<dyn RowFilter>>,
-    /// Rows per batch wished for (default 16,384).
-    pub batch_rows: Option<usize>,
 }
 
 /// `column op value`; a NULL column never satisfies it.
@@ -75,12 +75,8 @@ pub struct ScanMetrics {
     pub ranges_pruned: AtomicU64,
     /// blocks not looked at thanks to min/max
     pub blocks_pruned: AtomicU64,
-    /// columns of ranges decoded
-    pub chunks_decoded: AtomicU64,
-    /// pending records looked at
-    pub tail_records_patched: AtomicU64,
-    /// history records used
-    pub history_records_read: AtomicU64,
+    /// what ranges had to do for their columns
+    pub columns: Arc<ScanCounters>,
     /// slots looked at
     pub rows_scanned: AtomicU64,
     /// rows handed out
@@ -94,7 +90,7 @@ pub struct TableScan {
     visibility: Visibility,
     request: ScanRequest,
     /// output columns, then those only filters or pruning read
-    columns: Vec<ColumnId>,
+    columns: Arc<[ColumnId]>,
     schema: SchemaRef,
     ranges: Vec<Arc<Range>>,
     metrics: ScanMetrics,
@@ -162,7 +158,7 @@ impl Statement {
             _snapshot: snapshot,
             visibility,
             request,
-            columns,
+            columns: columns.into(),
             schema: Arc::new(Schema::new(fields)),
             ranges,
             metrics,
@@ -200,103 +196,54 @@ impl TableScan {
         }
     }
 
-    /// Reads unit `unit` (below `units()`), all its batches, in row-id order.
-    pub fn read_unit(&self, unit: usize) -> Result<Vec<RecordBatch>> {
+    /// Opens unit `unit` (below `units()`).
+    pub fn open_unit(self: &Arc<Self>, unit: usize) -> Result<UnitReader> {
         self.statement.check_cancelled()?;
         let range = &self.ranges[unit];
-        let counters = ScanCounters::default();
         let lineage = &self.store.lineage;
-        let snapshot = lineage.range_snapshot(range, &self.visibility, &self.columns, &counters)?;
-        let batches = self.read_range(range, &snapshot)?;
-        let add = |to: &AtomicU64, from: &AtomicU64| {
-            to.fetch_add(from.load(Ordering::Relaxed), Ordering::Relaxed);
-        };
-        add(&self.metrics.chunks_decoded, &counters.chunks_decoded);
-        add(
-            &self.metrics.tail_records_patched,
-            &counters.tail_records_patched,
-        );
-        add(
-            &self.metrics.history_records_read,
-            &counters.history_records_read,
-        );
-        let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
-        self.metrics
-            .rows_returned
-            .fetch_add(rows as u64, Ordering::Relaxed);
-        Ok(batches)
-    }
-
-    fn read_range(&self, range: &Range, snapshot: &RangeSnapshot<'_>) -> Result<Vec<RecordBatch>> {
-        let rows = snapshot.rows();
-        if rows == 0 {
-            return Ok(Vec::new());
-        }
-        let mut selection = snapshot.visible();
-        if !self.prune(snapshot, &mut selection)? || is_empty(&selection) {
-            self.metrics.ranges_pruned.fetch_add(1, Ordering::Relaxed);
-            return Ok(Vec::new());
-        }
+        let counters = &self.metrics.columns;
+        let snapshot = lineage.range_snapshot(range, &self.visibility, &self.columns, counters)?;
+        let keep = self.blocks_to_read(&snapshot)?;
+        let rows: usize = keep.iter().filter(|keep| **keep).count() * BLOCK_ROWS;
         self.metrics
             .rows_scanned
-            .fetch_add(rows as u64, Ordering::Relaxed);
-        let mut arrays: Vec<Option<ArrayRef>> = vec![None; self.columns.len()];
-        for filter in &self.request.filters {
-            self.apply(filter.as_ref(), snapshot, &mut arrays, &mut selection)?;
-            if is_empty(&selection) {
-                return Ok(Vec::new());
-            }
-        }
-        let mut output = Vec::with_capacity(self.schema.fields().len());
-        for (at, array) in arrays
-            .iter_mut()
-            .enumerate()
-            .take(self.request.columns.len())
-        {
-            output.push(match array.take() {
-                Some(array) => array,
-                None => snapshot.column(at)?,
-            });
-        }
-        if self.request.with_row_id {
-            let first = RowId::new(range.no(), 0).0;
-            output.push(Arc::new(UInt64Array::from_iter_values(
-                first..first + rows as u64,
-            )));
-        }
-        self.batches(output, rows, selection)
+            .fetch_add(rows.min(snapshot.rows()) as u64, Ordering::Relaxed);
+        Ok(UnitReader {
+            scan: self.clone(),
+            first_row: RowId::new(range.no(), 0).0,
+            snapshot,
+            keep,
+            next_block: 0,
+            gathered: Vec::new(),
+        })
     }
 
-    /// Prunes by the blocks' bounds; false if nothing can be left.
-    fn prune(
-        &self,
-        snapshot: &RangeSnapshot<'_>,
-        selection: &mut Option<BooleanArray>,
-    ) -> Result<bool> {
-        let rows = snapshot.rows();
-        let mut keep = vec![true; rows.div_ceil(BLOCK_ROWS)];
+    /// Reads unit `unit` (below `units()`), all its batches, in row-id order.
+    pub fn read_unit(self: &Arc<Self>, unit: usize) -> Result<Vec<RecordBatch>> {
+        let mut reader = self.open_unit(unit)?;
+        std::iter::from_fn(|| reader.next_batch().transpose()).collect()
+    }
+
+    /// Prunes by the blocks' bounds: which blocks may have rows.
+    fn blocks_to_read(&self, snapshot: &RangeSnapshot) -> Result<Vec<bool>> {
+        let mut keep = vec![true; snapshot.rows().div_ceil(BLOCK_ROWS)];
         for predicate in &self.request.prune {
             let at = self.position(predicate.column)?;
-            let Some(footer) = snapshot.footer(at)? else {
-                continue;
-            };
-            for (block, keep) in keep.iter_mut().enumerate() {
-                *keep &= predicate.may_hold(footer.bounds(block));
+            for (block, keep) in keep.iter_mut().enumerate().filter(|(_, keep)| **keep) {
+                if let Some(bounds) = snapshot.bounds(block, at)? {
+                    *keep = predicate.may_hold(bounds);
+                }
             }
         }
         let pruned = keep.iter().filter(|k| !**k).count();
-        if pruned == 0 {
-            return Ok(true);
-        }
-        self.metrics
-            .blocks_pruned
-            .fetch_add(pruned as u64, Ordering::Relaxed);
         if pruned == keep.len() {
-            return Ok(false);
+            self.metrics.ranges_pruned.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.metrics
+                .blocks_pruned
+                .fetch_add(pruned as u64, Ordering::Relaxed);
         }
-        let mask: BooleanArray = (0..rows).map(|row| Some(keep[row / BLOCK_ROWS])).collect();
-        narrow(selection, mask)?;
-        Ok(true)
+        Ok(keep)
     }
 
     fn position(&self, column: ColumnId) -> Result<usize> {
@@ -305,11 +252,98 @@ impl TableScan {
             .position(|c| *c == column)
             .ok_or_else(|| Error::internal("a scan filters by a column it does not read"))
     }
+}
 
+/// One unit of a scan at work.
+pub struct UnitReader {
+    scan: Arc<TableScan>,
+    first_row: u64,
+    snapshot: RangeSnapshot,
+    /// by block: whether to read it
+    keep: Vec<bool>,
+    next_block: usize,
+    /// batches too small to be handed out alone
+    gathered: Vec<RecordBatch>,
+}
+
+impl UnitReader {
+    /// The next rows, in row-id order; None at the end.
+    pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        let mut rows: usize = self.gathered.iter().map(RecordBatch::num_rows).sum();
+        while rows < BATCH_ROWS_MIN {
+            let Some(blocks) = self.next_blocks() else {
+                break;
+            };
+            let span = blocks.start * BLOCK_ROWS..self.snapshot.rows().min(blocks.end * BLOCK_ROWS);
+            let batch = self.read(span)?;
+            if batch.num_rows() > 0 {
+                rows += batch.num_rows();
+                self.gathered.push(batch);
+            }
+        }
+        let batches = std::mem::take(&mut self.gathered);
+        let batch = match batches.as_slice() {
+            [] => return Ok(None),
+            [one] => one.clone(),
+            several => arrow_select::concat::concat_batches(&self.scan.schema, several)
+                .map_err(|e| Error::internal(format!("joining batches: {e}")))?,
+        };
+        self.scan
+            .metrics
+            .rows_returned
+            .fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
+        Ok(Some(batch))
+    }
+
+    fn next_blocks(&mut self) -> Option<std::ops::Range<usize>> {
+        let rest = self.keep.get(self.next_block..)?;
+        let first = self.next_block + rest.iter().position(|keep| *keep)?;
+        let wanted = self.keep[first..].iter().take(PART_BLOCKS);
+        let end = first + wanted.take_while(|keep| **keep).count();
+        self.next_block = end;
+        Some(first..end)
+    }
+
+    fn read(&self, span: std::ops::Range<usize>) -> Result<RecordBatch> {
+        let (scan, part) = (&self.scan, self.snapshot.part(span.clone()));
+        let mut selection = part.visible();
+        let nothing = || RecordBatch::new_empty(scan.schema.clone());
+        if is_empty(&selection) {
+            return Ok(nothing());
+        }
+        let mut arrays: Vec<Option<ArrayRef>> = vec![None; scan.columns.len()];
+        for filter in &scan.request.filters {
+            scan.apply(filter.as_ref(), &part, &mut arrays, &mut selection)?;
+            if is_empty(&selection) {
+                return Ok(nothing());
+            }
+        }
+        let mut output = Vec::with_capacity(scan.schema.fields().len());
+        for (at, array) in arrays
+            .into_iter()
+            .enumerate()
+            .take(scan.request.columns.len())
+        {
+            output.push(match array {
+                Some(array) => array,
+                None => part.column(at)?,
+            });
+        }
+        if scan.request.with_row_id {
+            let ids = self.first_row + span.start as u64..self.first_row + span.end as u64;
+            output.push(Arc::new(UInt64Array::from_iter_values(ids)));
+        }
+        let rows = select(&mut output, span.len(), selection)?;
+        // Only now: slots without a visible row may be NULL in a NOT NULL column.
+        batch_of(scan.schema.clone(), output, rows)
+    }
+}
+
+impl TableScan {
     fn apply(
         &self,
         filter: &dyn RowFilter,
-        snapshot: &RangeSnapshot<'_>,
+        part: &RangePart<'_>,
         arrays: &mut [Option<ArrayRef>],
         selection: &mut Option<BooleanArray>,
     ) -> Result<()> {
@@ -319,7 +353,7 @@ impl TableScan {
             let at = self.position(column)?;
             let array = match &arrays[at] {
                 Some(array) => array.clone(),
-                None => arrays[at].insert(snapshot.column(at)?).clone(),
+                None => arrays[at].insert(part.column(at)?).clone(),
             };
             fields.push(Field::new(
                 format!("c{column}"),
@@ -328,42 +362,31 @@ impl TableScan {
             ));
             inputs.push(array);
         }
-        let batch = batch_of(Arc::new(Schema::new(fields)), inputs, snapshot.rows())?;
+        let batch = batch_of(Arc::new(Schema::new(fields)), inputs, part.span().len())?;
         let mask = filter.evaluate(&batch)?;
         let mask = match mask.null_count() {
             0 => mask,
             _ => arrow_select::filter::prep_null_mask_filter(&mask),
         };
-        narrow(selection, mask)
+        narrow(selection, mask);
+        Ok(())
     }
+}
 
-    fn batches(
-        &self,
-        mut output: Vec<ArrayRef>,
-        mut rows: usize,
-        selection: Option<BooleanArray>,
-    ) -> Result<Vec<RecordBatch>> {
-        if let Some(selection) = selection
-            && selection.true_count() < rows
-        {
-            let filter = arrow_select::filter::FilterBuilder::new(&selection)
-                .optimize()
-                .build();
-            for array in &mut output {
-                *array = filter
-                    .filter(array)
-                    .map_err(|e| Error::internal(format!("filtering a column: {e}")))?;
-            }
-            rows = filter.count();
-        }
-        // Only now: slots without a visible row may be NULL in a NOT NULL column.
-        let whole = batch_of(self.schema.clone(), output, rows)?;
-        let size = self.request.batch_rows.unwrap_or(BATCH_ROWS).max(1);
-        Ok((0..rows)
-            .step_by(size)
-            .map(|at| whole.slice(at, size.min(rows - at)))
-            .collect())
+/// Keeps the selected rows of `columns`, of which there are `rows`; how many are left.
+fn select(columns: &mut [ArrayRef], rows: usize, selection: Option<BooleanArray>) -> Result<usize> {
+    let Some(selection) = selection.filter(|s| s.true_count() < rows) else {
+        return Ok(rows);
+    };
+    let filter = arrow_select::filter::FilterBuilder::new(&selection)
+        .optimize()
+        .build();
+    for array in columns {
+        *array = filter
+            .filter(array)
+            .map_err(|e| Error::internal(format!("filtering a column: {e}")))?;
     }
+    Ok(filter.count())
 }
 
 fn slots_of(range: &Range) -> u64 {
@@ -378,12 +401,11 @@ fn is_empty(selection: &Option<BooleanArray>) -> bool {
     selection.as_ref().is_some_and(|s| s.true_count() == 0)
 }
 
-fn narrow(selection: &mut Option<BooleanArray>, mask: BooleanArray) -> Result<()> {
+fn narrow(selection: &mut Option<BooleanArray>, mask: BooleanArray) {
     *selection = Some(match selection.take() {
         None => mask,
         Some(before) => BooleanArray::new(before.values() & mask.values(), None),
     });
-    Ok(())
 }
 
 fn batch_of(schema: SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {

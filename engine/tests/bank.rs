@@ -76,7 +76,7 @@ fn transfer(db: &Arc<Db>, table: &Arc<TableDef>, rng: &mut Rng) -> bool {
     true
 }
 
-fn total(scan: &TableScan) -> i64 {
+fn total(scan: &std::sync::Arc<TableScan>) -> i64 {
     let state = scan_all(scan);
     assert_eq!(state.len() as i64, ACCOUNTS);
     state

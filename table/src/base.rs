@@ -18,6 +18,7 @@ use crate::schema::StorageColumn;
 use crate::tail::Tail;
 use crate::types::{Physical, physical};
 use arrow_array::{Array, ArrayRef};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use strandline_base::{BLOCK_ROWS, ColumnId, CommitTs, Error, RANGE_ROWS, Result, SqlType, Value};
@@ -286,32 +287,35 @@ impl ChunkColumn {
         physical(self.sql_type) != Physical::Bytes
     }
 
-    /// The whole column as one array; `decoded` counts real decodes.
-    pub fn array(&self, decoded: &AtomicU64) -> Result<ArrayRef> {
+    /// The values of consecutive blocks, and whether they had to be decoded.
+    pub fn blocks(&self, blocks: Range<usize>) -> Result<(ArrayRef, bool)> {
         let frames = self.frames();
-        if let Some(array) = frames.whole.get() {
-            return Ok(ArrayRef::clone(&array));
+        let part = |whole: &ArrayRef| {
+            let first = blocks.start * BLOCK_ROWS;
+            let end = whole.len().min(blocks.end * BLOCK_ROWS);
+            whole.slice(first, end - first)
+        };
+        if let Some(part) = frames.whole.with(part) {
+            return Ok((part, false));
         }
-        decoded.fetch_add(1, Ordering::Relaxed);
-        if self.decodes_cheaply() {
-            let encoded = frames.encoded.get_or_load(|| {
-                let bytes = self.file.read(self.extent)?;
-                let len = bytes.len();
-                Ok((bytes, len))
+        if !self.decodes_cheaply() {
+            let whole = frames.whole.get_or_load(|| {
+                let array = self.verify()?;
+                let bytes = array.get_array_memory_size();
+                Ok((array, bytes))
             })?;
-            return self.decode(&encoded);
+            return Ok((part(&whole), true));
         }
-        let array = frames.whole.get_or_load(|| {
-            let array = self.decode(&self.file.read(self.extent)?)?;
-            let bytes = array.get_array_memory_size();
-            Ok((array, bytes))
+        let footer = self.footer()?;
+        let located = |e: Error| e.context(self.place());
+        let encoded = frames.encoded.get_or_load(|| {
+            let bytes = self.file.read(self.extent)?;
+            chunk::check_chunk(footer, self.identity(), &bytes).map_err(located)?;
+            let len = bytes.len();
+            Ok((bytes, len))
         })?;
-        Ok(ArrayRef::clone(&array))
-    }
-
-    fn decode(&self, bytes: &[u8]) -> Result<ArrayRef> {
-        chunk::decode_chunk(self.sql_type, self.footer()?, self.identity(), bytes)
-            .map_err(|e| e.context(self.place()))
+        let array = chunk::decode_checked(self.sql_type, footer, blocks, &encoded);
+        Ok((array.map_err(located)?, true))
     }
 
     /// Reads one value; only its block is read and decoded if it is not in memory.
@@ -357,7 +361,9 @@ impl ChunkColumn {
 
     /// Reads and decodes everything without the cache, for `check`.
     pub fn verify(&self) -> Result<ArrayRef> {
-        self.decode(&self.file.read(self.extent)?)
+        let bytes = self.file.read(self.extent)?;
+        chunk::decode_chunk(self.sql_type, self.footer()?, self.identity(), &bytes)
+            .map_err(|e| e.context(self.place()))
     }
 }
 

@@ -154,13 +154,14 @@ fn build_with(
     Ok(make_array(data))
 }
 
-/// Replaces the values at `patches` (slot, cell); slots are distinct.
+/// Replaces the values at `patches` (row, cell); of one row the last counts.
 pub fn patch<'a>(
     spec: &StorageColumn,
     array: ArrayRef,
-    patches: impl ExactSizeIterator<Item = (usize, Cell<'a>)>,
+    patches: impl Iterator<Item = (usize, Cell<'a>)>,
 ) -> Result<ArrayRef> {
-    if patches.len() == 0 {
+    let mut patches = patches.peekable();
+    if patches.peek().is_none() {
         return Ok(array);
     }
     let missing = spec.missing.clone();
@@ -176,35 +177,91 @@ pub fn patch<'a>(
     }
 }
 
+/// Replaces the values at `patches` (row, word) in an array of fixed-width values of at most 8
+/// bytes; of one row the last counts.
+pub fn patch_words(
+    array: ArrayRef,
+    patches: impl Iterator<Item = (usize, u64)>,
+) -> Result<ArrayRef> {
+    let mut fixed = FixedWidth::of(array)?;
+    let (width, nulls) = (fixed.width, &mut fixed.nulls);
+    let bytes = fixed.values.as_slice_mut();
+    let mut mark = |row| {
+        if let Some(nulls) = nulls {
+            nulls.set_bit(row, true);
+        }
+    };
+    if width == 8 {
+        for (row, word) in patches {
+            bytes[row * 8..row * 8 + 8].copy_from_slice(&word.to_le_bytes());
+            mark(row);
+        }
+    } else {
+        for (row, word) in patches {
+            bytes[row * width..(row + 1) * width].copy_from_slice(&word.to_le_bytes()[..width]);
+            mark(row);
+        }
+    }
+    fixed.build()
+}
+
 fn patch_fixed<'a>(
     array: ArrayRef,
     patches: impl Iterator<Item = (usize, Cell<'a>)>,
 ) -> Result<ArrayRef> {
-    let data_type = array.data_type().clone();
-    let width = fixed_width(&data_type)?;
-    let rows = array.len();
-    let data = array.to_data();
-    drop(array);
-    let offset = data.offset();
-    let old_nulls = data.nulls().cloned();
-    let buffer = data.buffers()[0].slice_with_length(offset * width, rows * width);
-    drop(data);
-    let mut values = buffer.into_mutable().unwrap_or_else(|shared| {
-        let mut copy = MutableBuffer::with_capacity(shared.len());
-        copy.extend_from_slice(&shared);
-        copy
-    });
-    let bytes = values.as_slice_mut();
-    let mut nulls: Option<BooleanBufferBuilder> = old_nulls.as_ref().map(|n| {
-        let mut builder = BooleanBufferBuilder::new(rows);
-        builder.append_buffer(n.inner());
-        builder
-    });
-    for (slot, cell) in patches {
-        put(&mut bytes[slot * width..(slot + 1) * width], cell);
-        mark_null(&mut nulls, rows, slot, cell == Cell::Null);
+    let mut fixed = FixedWidth::of(array)?;
+    let (width, rows) = (fixed.width, fixed.rows);
+    let bytes = fixed.values.as_slice_mut();
+    for (row, cell) in patches {
+        put(&mut bytes[row * width..(row + 1) * width], cell);
+        mark_null(&mut fixed.nulls, rows, row, cell == Cell::Null);
     }
-    build_with(data_type, rows, values.into(), finish_nulls(nulls))
+    fixed.build()
+}
+
+/// An array of fixed-width values taken apart to be changed.
+struct FixedWidth {
+    data_type: DataType,
+    width: usize,
+    rows: usize,
+    values: MutableBuffer,
+    nulls: Option<BooleanBufferBuilder>,
+}
+
+impl FixedWidth {
+    /// The array's own buffer if nobody else holds it, else a copy.
+    fn of(array: ArrayRef) -> Result<Self> {
+        let data_type = array.data_type().clone();
+        let width = fixed_width(&data_type)?;
+        let rows = array.len();
+        let data = array.to_data();
+        drop(array);
+        let offset = data.offset();
+        let nulls = data.nulls().map(|n| {
+            let mut builder = BooleanBufferBuilder::new(rows);
+            builder.append_buffer(n.inner());
+            builder
+        });
+        let buffer = data.buffers()[0].slice_with_length(offset * width, rows * width);
+        drop(data);
+        let values = buffer.into_mutable().unwrap_or_else(|shared| {
+            let mut copy = MutableBuffer::with_capacity(shared.len());
+            copy.extend_from_slice(&shared);
+            copy
+        });
+        Ok(Self {
+            data_type,
+            width,
+            rows,
+            values,
+            nulls,
+        })
+    }
+
+    fn build(self) -> Result<ArrayRef> {
+        let nulls = finish_nulls(self.nulls);
+        build_with(self.data_type, self.rows, self.values.into(), nulls)
+    }
 }
 
 fn mark_null(nulls: &mut Option<BooleanBufferBuilder>, rows: usize, slot: usize, null: bool) {

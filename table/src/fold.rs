@@ -1,22 +1,20 @@
-//! Folding a range's pending records at a snapshot: which rows there are, and which base values
-//! newer (or older) ones replace. Scans and merges share it \[L-Store §4.1.1 steps 1 and 3\].
+//! Folding a range whose base is newer than the snapshot: which rows there are, and which base
+//! values older or newer ones replace \[L-Store §4.1.1 steps 1 and 3, §4.3\].
 //!
-//! The fold is driven by the tail, not by the row map: records are visited newest first, the first
-//! visible record of a row that has a column gives its value. Cost grows with the number of pending
-//! records, never with the number of rows. Rows whose base is newer than the snapshot take the
-//! missing values from history.
+//! Tail records are visited newest first, the first visible record of a row that has a column gives
+//! its value. Rows whose base is newer than the snapshot take the values still missing from
+//! history.
 
-use crate::base::{BaseBody, ChunkBase};
 use crate::column_buffer::cell_of;
-use crate::insert_range::InsertRange;
 use crate::lineage::Lineage;
 use crate::range::RangeVersion;
 use crate::record_page::{Cell, RecordKind, RecordPage};
-use crate::row_meta::{NEVER, RowBits};
+use crate::row_meta::{NEVER, RowBits, RowMeta};
 use crate::schema::StorageColumn;
 use crate::tail::Tail;
 use crate::update_run::RunRecordKind;
-use crate::visibility::{sees, sees_record};
+use crate::visibility::sees_record;
+use std::ops::Range as Span;
 use std::sync::Arc;
 use strandline_base::{ColumnId, RangeNo, Result, RowId, UPDATE_ROWS, Value};
 use strandline_txn::Visibility;
@@ -49,18 +47,22 @@ pub struct Fold {
 }
 
 impl Fold {
-    /// The patches of the `at`-th wanted column: slots and values, each slot once.
+    /// The patches of the `at`-th wanted column in `span`: rows in it and values, each row once.
     pub fn patches<'a>(
         &'a self,
         at: usize,
         spec: &'a StorageColumn,
-    ) -> impl ExactSizeIterator<Item = (usize, Cell<'a>)> {
-        self.patches[at].iter().map(move |&(slot, source)| {
+        span: Span<usize>,
+    ) -> impl Iterator<Item = (usize, Cell<'a>)> {
+        let all = &self.patches[at];
+        let place = |row: usize| all.partition_point(|(slot, _)| usize::from(*slot) < row);
+        let inside = &all[place(span.start)..place(span.end)];
+        inside.iter().map(move |&(slot, source)| {
             let cell = match source.page {
                 HISTORY => cell_of(spec, &self.history_values[source.index as usize]),
                 page => self.pages[page as usize].cell(source.index, self.columns[at]),
             };
-            (usize::from(slot), cell)
+            (usize::from(slot) - span.start, cell)
         })
     }
     /// Whether base alone gives the `at`-th column.
@@ -78,16 +80,19 @@ struct Folding<'a> {
 }
 
 impl Lineage {
-    /// Folds range `no` in `version` at `visibility`, for `columns`.
-    pub fn fold(
+    /// Folds range `no` in `version` at `visibility`, for `columns`. `meta` is that of its `rows`
+    /// rows in base.
+    pub(crate) fn fold(
         &self,
         no: RangeNo,
         version: &RangeVersion,
+        rows: usize,
+        meta: &RowMeta,
         visibility: &Visibility,
         columns: &[ColumnId],
     ) -> Result<Fold> {
         let fold = Fold {
-            rows: 0,
+            rows,
             visible: None,
             records: 0,
             history: 0,
@@ -103,76 +108,41 @@ impl Lineage {
             seen: Vec::new(),
             fold,
         };
-        match &version.base.body {
-            BaseBody::Insert(rows) => folding.insert_rows(version, rows),
-            BaseBody::Chunks(chunks) => folding.chunk_rows(no, version, chunks)?,
-        }
+        folding.rows(no, version, rows, meta)?;
         Ok(folding.fold)
     }
 }
 
 impl Folding<'_> {
-    fn insert_rows(&mut self, version: &RangeVersion, rows: &InsertRange) {
-        let count = rows.rows() as usize;
-        let mut visible = RowBits::new(count);
-        let txns = &self.lineage.shared.txns;
-        for slot in 0..count {
-            if let Some((page, i)) = rows.existing_page(slot)
-                && sees_record(page, i, self.visibility, txns)
-            {
-                visible.set(slot);
-            }
-        }
-        self.fold.rows = count;
-        self.fold.visible = (visible.count() < count).then_some(visible);
-        self.tails(version);
-    }
-
-    fn chunk_rows(
+    fn rows(
         &mut self,
         no: RangeNo,
         version: &RangeVersion,
-        chunks: &ChunkBase,
+        rows: usize,
+        meta: &RowMeta,
     ) -> Result<()> {
-        let rows = chunks.rows as usize;
-        self.fold.rows = rows;
-        let v = self.visibility;
+        let ts = self.visibility.ts.0;
         let mut newer = Vec::new();
-        if !chunks.is_quiet_at(v.ts) {
-            match &chunks.meta {
-                None => {
-                    let start = &chunks.start;
-                    let txns = &self.lineage.shared.txns;
-                    if !sees(|| start.load(), || start.statement, v, txns) {
-                        self.fold.visible = Some(RowBits::new(rows));
-                        return Ok(());
-                    }
-                }
-                Some(meta) if chunks.is_settled_at(v.ts) => {
-                    self.fold.visible = Some(meta.load()?.deleted.inverted(rows));
-                }
-                Some(meta) => {
-                    let meta = meta.load()?;
-                    let mut visible = RowBits::new(rows);
-                    for slot in 0..rows {
-                        if meta.starts[slot] == NEVER || meta.starts[slot] > v.ts.0 {
-                            continue;
-                        }
-                        let is_newer = meta.last_updated(slot) > v.ts.0;
-                        if is_newer {
-                            newer.push(slot as u16);
-                        }
-                        if is_newer || !meta.deleted.get(slot) {
-                            visible.set(slot);
-                        }
-                    }
-                    self.fold.visible = Some(visible);
-                }
+        let mut visible = RowBits::new(rows);
+        for slot in 0..rows {
+            if meta.starts[slot] == NEVER || meta.starts[slot] > ts {
+                continue;
+            }
+            let is_newer = meta.last_updated(slot) > ts;
+            if is_newer {
+                newer.push(slot as u16);
+            }
+            if is_newer || !meta.deleted.get(slot) {
+                visible.set(slot);
             }
         }
+        self.fold.visible = Some(visible);
         self.tails(version);
         if !newer.is_empty() {
             self.history(no, &newer)?;
+        }
+        for patches in &mut self.fold.patches {
+            patches.sort_unstable_by_key(|(slot, _)| *slot);
         }
         Ok(())
     }

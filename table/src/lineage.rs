@@ -130,6 +130,7 @@ impl Lineage {
                 for page in tail.pages().iter().filter(|page| page.is_for(&grown)) {
                     (0..page.claimed()).for_each(|i| page.set_start(i, StartWord::ABORTED));
                 }
+                tail.drop_overlay();
             }
         }
     }

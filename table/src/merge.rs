@@ -23,7 +23,6 @@ use crate::lineage::Lineage;
 use crate::range::{Range, RangeVersion};
 use crate::record_page::RecordKind;
 use crate::row_meta::{NEVER, RowMeta};
-use crate::scan::ScanCounters;
 use crate::visibility::{RecordState, record_state};
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Result, UPDATE_ROWS};
@@ -77,7 +76,7 @@ impl Lineage {
     /// `horizon` lose their values. `columns_max`: how many columns the table has by committed
     /// definitions; what an open transaction adds may still be taken back.
     pub fn merge_range(
-        &self,
+        self: &Arc<Self>,
         range: &Arc<Range>,
         through: CommitTs,
         horizon: CommitTs,
@@ -219,7 +218,7 @@ impl Lineage {
 
     /// Steps 2 and 3: folds, encodes and writes the columns; the others keep their chunks.
     fn write_base(
-        &self,
+        self: &Arc<Self>,
         range: &Arc<Range>,
         version: &Arc<RangeVersion>,
         meta: RowMeta,
@@ -233,8 +232,9 @@ impl Lineage {
             own: StartWord(0),
             statement: 0,
         };
-        let counters = ScanCounters::default();
-        let snapshot = self.range_snapshot_of(range, version, &at_through, &columns, &counters)?;
+        let (counters, wanted) = (Arc::default(), Arc::from(columns.as_slice()));
+        let snapshot = self.range_snapshot_of(range, version, &at_through, &wanted, &counters)?;
+        let part = snapshot.part(0..rows);
         let mut chunks: Vec<Option<Arc<ChunkColumn>>> = match &version.base.body {
             BaseBody::Chunks(base) => base.columns.clone(),
             BaseBody::Insert(_) => Vec::new(),
@@ -244,7 +244,7 @@ impl Lineage {
         let mut writer = DataFileWriter::new(&self.shared.files, self.shared.new_file_id());
         for (at, &column) in columns.iter().enumerate() {
             let spec = schema.column(column);
-            let array = snapshot.column(at)?.slice(0, rows);
+            let array = part.column(at)?;
             let array = scrub(spec, array, &meta)?;
             let (extent, _) =
                 writer.blob(|identity, out| encode_chunk(spec.sql_type, &array, identity, out))?;

@@ -36,6 +36,15 @@ impl RowBits {
         }
         bits
     }
+    /// The bits of `rows`, which begin at a multiple of 64.
+    pub fn slice(&self, rows: std::ops::Range<usize>) -> Self {
+        debug_assert!(rows.start.is_multiple_of(64));
+        let mut bits = Self(self.0[rows.start / 64..rows.end.div_ceil(64)].to_vec());
+        if let (Some(last), used @ 1..) = (bits.0.last_mut(), rows.end % 64) {
+            *last &= (1 << used) - 1;
+        }
+        bits
+    }
     /// Clears bit `row`.
     pub fn clear(&mut self, row: usize) {
         self.0[row / 64] &= !(1 << (row % 64));

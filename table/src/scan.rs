@@ -1,22 +1,29 @@
-//! Scanning a range into Arrow arrays.
+//! Scanning a range into Arrow arrays, a part of its rows at a time.
 //!
 //! A quiet range (no tail, maxima at or below the snapshot) is its decoded chunks, nothing else.
-//! Otherwise the fold says which rows there are and what to patch. Filter columns are decoded
-//! first; the others only if a row survives.
+//! A settled one (maxima at or below the snapshot) is its chunks and, update range by update range,
+//! what the tails say. Only a range whose base is newer than the snapshot is folded as a whole,
+//! with history. Parts are small enough that what is decoded is used while it is in the
+//! processor's cache.
 
-use crate::base::{BaseBody, BaseState};
-use crate::chunk::ChunkFooter;
-use crate::column_buffer::{gather, patch};
+use crate::base::{BaseBody, ChunkBase, ChunkColumn};
+use crate::chunk::BlockBounds;
+use crate::column_buffer::{gather, patch, patch_words};
 use crate::fold::Fold;
+use crate::insert_range::InsertRange;
 use crate::lineage::Lineage;
 use crate::range::{Range, RangeVersion};
 use crate::record_page::Cell;
 use crate::row_meta::RowBits;
+use crate::visibility::{sees, sees_record};
 use arrow_array::{ArrayRef, BooleanArray};
 use arrow_buffer::{BooleanBuffer, Buffer};
+use std::ops::Range as Span;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use strandline_base::{ColumnId, Result};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use strandline_base::{BLOCK_ROWS, ColumnId, Result, SqlType, UPDATE_ROWS};
+use strandline_tail::overlay::TailView;
+use strandline_tail::value_words::Physical;
 use strandline_txn::Visibility;
 
 /// What scans did.
@@ -24,111 +31,303 @@ use strandline_txn::Visibility;
 pub struct ScanCounters {
     /// columns of ranges decoded from their encoded form
     pub chunks_decoded: AtomicU64,
-    /// visible tail records looked at
+    /// visible tail records and consolidated values looked at
     pub tail_records_patched: AtomicU64,
     /// history records used
     pub history_records_read: AtomicU64,
 }
 
-/// One range at one snapshot, ready to give columns.
-pub struct RangeSnapshot<'a> {
-    lineage: &'a Lineage,
+/// One range at one snapshot, ready to give parts.
+pub struct RangeSnapshot {
+    lineage: Arc<Lineage>,
     version: Arc<RangeVersion>,
-    columns: &'a [ColumnId],
-    /// None: base as it is
-    fold: Option<Fold>,
+    visibility: Visibility,
+    columns: Arc<[ColumnId]>,
     rows: usize,
-    counters: &'a ScanCounters,
+    body: Body,
+    leaves_overlays: bool,
+    counters: Arc<ScanCounters>,
+    /// by position in the wanted columns
+    decoded: Vec<AtomicBool>,
+}
+
+/// How the snapshot sees the range's rows.
+enum Body {
+    /// none
+    Nothing,
+    /// base's rows that are in `visible` (None: all), changed by the tails
+    Settled { visible: Option<RowBits> },
+    /// base is newer in places
+    Folded(Fold),
 }
 
 impl Lineage {
     /// Prepares `range` for reading `columns` at `visibility`.
-    pub fn range_snapshot<'a>(
-        &'a self,
+    pub fn range_snapshot(
+        self: &Arc<Self>,
         range: &Range,
         visibility: &Visibility,
-        columns: &'a [ColumnId],
-        counters: &'a ScanCounters,
-    ) -> Result<RangeSnapshot<'a>> {
+        columns: &Arc<[ColumnId]>,
+        counters: &Arc<ScanCounters>,
+    ) -> Result<RangeSnapshot> {
         let version = range.load_full();
-        self.range_snapshot_of(range, &version, visibility, columns, counters)
+        let mut snapshot =
+            self.range_snapshot_of(range, &version, visibility, columns, counters)?;
+        snapshot.leaves_overlays = true;
+        Ok(snapshot)
     }
 
-    /// The same for a version loaded before.
-    pub fn range_snapshot_of<'a>(
-        &'a self,
+    /// The same for a version loaded before, by somebody who will not come again.
+    pub fn range_snapshot_of(
+        self: &Arc<Self>,
         range: &Range,
         version: &Arc<RangeVersion>,
         visibility: &Visibility,
-        columns: &'a [ColumnId],
-        counters: &'a ScanCounters,
-    ) -> Result<RangeSnapshot<'a>> {
-        let quiet = match &version.base.body {
-            BaseBody::Chunks(chunks) if version.has_no_tail() => chunks
-                .is_quiet_at(visibility.ts)
-                .then_some(chunks.rows as usize),
-            _ => None,
+        columns: &Arc<[ColumnId]>,
+        counters: &Arc<ScanCounters>,
+    ) -> Result<RangeSnapshot> {
+        let (rows, body) = match &version.base.body {
+            BaseBody::Insert(inserted) => {
+                let rows = inserted.rows() as usize;
+                let visible = self.inserted(inserted, rows, visibility);
+                (rows, Body::Settled { visible })
+            }
+            BaseBody::Chunks(chunks) => {
+                let rows = chunks.rows as usize;
+                let body = match &chunks.meta {
+                    _ if chunks.is_quiet_at(visibility.ts) => Body::Settled { visible: None },
+                    Some(meta) if chunks.is_settled_at(visibility.ts) => Body::Settled {
+                        visible: Some(meta.load()?.deleted.inverted(rows)),
+                    },
+                    None if !self.sees_start(chunks, visibility) => Body::Nothing,
+                    None => Body::Settled { visible: None },
+                    Some(meta) => {
+                        let (no, meta) = (range.no(), meta.load()?);
+                        let fold = self.fold(no, version, rows, &meta, visibility, columns)?;
+                        counters
+                            .tail_records_patched
+                            .fetch_add(fold.records, Ordering::Relaxed);
+                        counters
+                            .history_records_read
+                            .fetch_add(fold.history, Ordering::Relaxed);
+                        Body::Folded(fold)
+                    }
+                };
+                (rows, body)
+            }
         };
-        let fold = match quiet {
-            Some(_) => None,
-            None => Some(self.fold(range.no(), version, visibility, columns)?),
-        };
-        if let Some(fold) = &fold {
-            counters
-                .tail_records_patched
-                .fetch_add(fold.records, Ordering::Relaxed);
-            counters
-                .history_records_read
-                .fetch_add(fold.history, Ordering::Relaxed);
-        }
-        let rows = quiet.or(fold.as_ref().map(|f| f.rows)).unwrap_or(0);
         Ok(RangeSnapshot {
-            lineage: self,
+            lineage: self.clone(),
             version: version.clone(),
-            columns,
-            fold,
-            rows,
-            counters,
+            visibility: *visibility,
+            columns: columns.clone(),
+            rows: if matches!(body, Body::Nothing) {
+                0
+            } else {
+                rows
+            },
+            body,
+            leaves_overlays: false,
+            counters: counters.clone(),
+            decoded: columns.iter().map(|_| AtomicBool::new(false)).collect(),
         })
+    }
+
+    /// Whether the load that made `chunks` is visible.
+    fn sees_start(&self, chunks: &ChunkBase, visibility: &Visibility) -> bool {
+        let start = &chunks.start;
+        sees(
+            || start.load(),
+            || start.statement,
+            visibility,
+            &self.shared.txns,
+        )
+    }
+
+    /// The visible rows of an insert range; None: all.
+    fn inserted(
+        &self,
+        inserted: &InsertRange,
+        rows: usize,
+        visibility: &Visibility,
+    ) -> Option<RowBits> {
+        let mut visible = RowBits::new(rows);
+        for slot in 0..rows {
+            if let Some((page, i)) = inserted.existing_page(slot)
+                && sees_record(page, i, visibility, &self.shared.txns)
+            {
+                visible.set(slot);
+            }
+        }
+        (visible.count() < rows).then_some(visible)
     }
 }
 
-impl RangeSnapshot<'_> {
+impl RangeSnapshot {
     /// Slots of the range, visible or not.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// The visible slots; None: all.
-    pub fn visible(&self) -> Option<BooleanArray> {
-        let bits = self.fold.as_ref()?.visible.as_ref()?;
-        Some(BooleanArray::new(boolean_buffer(bits, self.rows), None))
-    }
-
-    /// The `at`-th column, one value per slot (also of invisible ones).
-    pub fn column(&self, at: usize) -> Result<ArrayRef> {
+    /// Bounds of the `at`-th column in `block`; None: not known, since it is not just what base
+    /// has.
+    pub fn bounds(&self, block: usize, at: usize) -> Result<Option<BlockBounds>> {
         let column = self.columns[at];
-        let schema = self.lineage.schema();
-        let spec = schema.column(column);
-        let array = base_array(&self.version.base, column, spec, self.rows, self.counters)?;
-        match &self.fold {
-            Some(fold) if !fold.is_unpatched(at) => patch(spec, array, fold.patches(at, spec)),
-            _ => Ok(array),
+        let is_changed = match &self.body {
+            Body::Nothing => true,
+            Body::Folded(fold) => !fold.is_unpatched(at),
+            Body::Settled { .. } => {
+                let tail = &self.version.tails[block * BLOCK_ROWS / UPDATE_ROWS];
+                tail.as_ref().is_some_and(|tail| tail.has_cells(column))
+            }
+        };
+        match self.chunk(column) {
+            Some(chunk) if !is_changed => Ok(Some(chunk.footer()?.bounds(block))),
+            _ => Ok(None),
         }
     }
 
-    /// The footer of the `at`-th column's chunk, if base alone gives the column.
-    pub fn footer(&self, at: usize) -> Result<Option<Arc<ChunkFooter>>> {
-        if self.fold.as_ref().is_some_and(|f| !f.is_unpatched(at)) {
-            return Ok(None);
+    fn chunk(&self, column: ColumnId) -> Option<&Arc<ChunkColumn>> {
+        match &self.version.base.body {
+            BaseBody::Chunks(chunks) => chunks.column(column),
+            BaseBody::Insert(_) => None,
         }
-        let BaseBody::Chunks(chunks) = &self.version.base.body else {
-            return Ok(None);
+    }
+
+    /// The rows in `span`, which begins at a block and ends at one or at the last row.
+    pub fn part(&self, span: Span<usize>) -> RangePart<'_> {
+        debug_assert!(span.start.is_multiple_of(BLOCK_ROWS) && span.end <= self.rows);
+        let mut visible = match &self.body {
+            Body::Nothing => Some(RowBits::new(span.len())),
+            Body::Settled { visible } => visible.as_ref().map(|v| v.slice(span.clone())),
+            Body::Folded(fold) => fold.visible.as_ref().map(|v| v.slice(span.clone())),
         };
-        let Some(chunk) = chunks.column(self.columns[at]) else {
-            return Ok(None);
-        };
-        Ok(Some(chunk.footer()?.clone()))
+        let mut tails = Vec::new();
+        if let Body::Settled { .. } = self.body {
+            for first in span.clone().step_by(UPDATE_ROWS) {
+                let Some(tail) = &self.version.tails[first / UPDATE_ROWS] else {
+                    continue;
+                };
+                let txns = &self.lineage.shared.txns;
+                let (v, leaves) = (&self.visibility, self.leaves_overlays);
+                let view = tail.view(v, &self.columns, txns, leaves);
+                let offset = first - span.start;
+                for slot in view.deleted() {
+                    let row = offset + usize::from(slot);
+                    if row < span.len() {
+                        visible
+                            .get_or_insert_with(|| RowBits::all(span.len()))
+                            .clear(row);
+                    }
+                }
+                self.counters
+                    .tail_records_patched
+                    .fetch_add(view.records, Ordering::Relaxed);
+                tails.push((offset, view));
+            }
+        }
+        RangePart {
+            snapshot: self,
+            span,
+            visible,
+            tails,
+        }
+    }
+}
+
+/// Some rows of a range at a snapshot.
+pub struct RangePart<'a> {
+    snapshot: &'a RangeSnapshot,
+    span: Span<usize>,
+    visible: Option<RowBits>,
+    /// what tails say of update ranges that begin so many rows into the part
+    tails: Vec<(usize, TailView)>,
+}
+
+impl RangePart<'_> {
+    /// The rows, visible or not.
+    pub fn span(&self) -> Span<usize> {
+        self.span.clone()
+    }
+
+    /// The visible rows; None: all.
+    pub fn visible(&self) -> Option<BooleanArray> {
+        let bits = self.visible.as_ref()?;
+        Some(BooleanArray::new(
+            boolean_buffer(bits, self.span.len()),
+            None,
+        ))
+    }
+
+    /// The `at`-th column, one value per row (also of invisible ones).
+    pub fn column(&self, at: usize) -> Result<ArrayRef> {
+        let snapshot = self.snapshot;
+        let column = snapshot.columns[at];
+        let schema = snapshot.lineage.schema();
+        let spec = schema.column(column);
+        let rows = self.span.len();
+        let array = self.base_array(at, spec)?;
+        if let Body::Folded(fold) = &snapshot.body {
+            let patches = fold.patches(at, spec, self.span.clone());
+            return patch(spec, array, patches);
+        }
+        let lists: Vec<_> = self
+            .tails
+            .iter()
+            .flat_map(|(offset, view)| view.patches(at, column).map(move |list| (*offset, list)))
+            .collect();
+        if lists.is_empty() {
+            return Ok(array);
+        }
+        if spec.physical == Physical::Word && spec.sql_type != SqlType::Boolean {
+            let words: Option<Vec<_>> = lists.iter().map(|(_, list)| list.words()).collect();
+            if let Some(words) = words {
+                let words = words
+                    .into_iter()
+                    .zip(&lists)
+                    .flat_map(|(list, (offset, _))| {
+                        list.map(move |(slot, word)| (offset + usize::from(slot), word))
+                    });
+                return patch_words(array, words.filter(|(row, _)| *row < rows));
+            }
+        }
+        let cells = lists.iter().flat_map(|(offset, list)| {
+            list.iter(column)
+                .map(move |(slot, cell)| (offset + usize::from(slot), cell))
+                .filter(move |(row, _)| *row < rows)
+        });
+        patch(spec, array, cells)
+    }
+
+    fn base_array(&self, at: usize, spec: &crate::schema::StorageColumn) -> Result<ArrayRef> {
+        let snapshot = self.snapshot;
+        let column = snapshot.columns[at];
+        let span = self.span.clone();
+        match &snapshot.version.base.body {
+            BaseBody::Insert(inserted) => {
+                // A rolled-back change of the table may have used the id for another type.
+                let known = inserted.schema().get(column);
+                let is_same = known.is_some_and(|c| c.sql_type == spec.sql_type);
+                gather(spec, span.len(), |i| {
+                    match inserted.existing_page(span.start + i) {
+                        Some((page, i)) if is_same => page.cell(i, column),
+                        _ => Cell::Absent,
+                    }
+                })
+            }
+            BaseBody::Chunks(chunks) => match chunks.column(column) {
+                Some(chunk) => {
+                    let blocks = span.start / BLOCK_ROWS..span.end.div_ceil(BLOCK_ROWS);
+                    let (array, decoded) = chunk.blocks(blocks)?;
+                    if decoded && !snapshot.decoded[at].swap(true, Ordering::Relaxed) {
+                        let count = &snapshot.counters.chunks_decoded;
+                        count.fetch_add(1, Ordering::Relaxed);
+                    }
+                    Ok(array)
+                }
+                None => gather(spec, span.len(), |_| Cell::Absent),
+            },
+        }
     }
 }
 
@@ -136,28 +335,4 @@ impl RangeSnapshot<'_> {
 pub fn boolean_buffer(bits: &RowBits, rows: usize) -> BooleanBuffer {
     let words: Vec<u8> = bits.words().iter().flat_map(|w| w.to_le_bytes()).collect();
     BooleanBuffer::new(Buffer::from_vec(words), 0, rows)
-}
-
-fn base_array(
-    base: &BaseState,
-    column: ColumnId,
-    spec: &crate::schema::StorageColumn,
-    rows: usize,
-    counters: &ScanCounters,
-) -> Result<ArrayRef> {
-    match &base.body {
-        BaseBody::Insert(inserted) => {
-            // A rolled-back change of the table may have used the id for another type.
-            let known = inserted.schema().get(column);
-            let is_same = known.is_some_and(|c| c.sql_type == spec.sql_type);
-            gather(spec, rows, |slot| match inserted.existing_page(slot) {
-                Some((page, i)) if is_same => page.cell(i, column),
-                _ => Cell::Absent,
-            })
-        }
-        BaseBody::Chunks(chunks) => match chunks.column(column) {
-            Some(chunk) => chunk.array(&counters.chunks_decoded),
-            None => gather(spec, rows, |_| Cell::Absent),
-        },
-    }
 }

@@ -155,6 +155,10 @@ impl RecordPage {
     pub fn is_for(&self, schema: &Arc<StorageSchema>) -> bool {
         Arc::ptr_eq(&self.schema, schema)
     }
+    /// How the page holds values of `column`, if it knows the column.
+    pub fn physical(&self, column: ColumnId) -> Option<Physical> {
+        self.schema.get(column).map(|spec| spec.physical)
+    }
     /// Records claimed so far.
     pub fn claimed(&self) -> u32 {
         self.claimed.load(Ordering::Acquire).min(self.capacity)

@@ -17,13 +17,14 @@
 //!
 //! Lock order: row latch → `pages` (growing). Nothing is awaited under either.
 
+use crate::overlay::Overlay;
 use crate::record_page::{PageBytes, RecordKind, RecordPage};
 use crate::row_map::RowMap;
 use crate::schema::StorageSchema;
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use std::sync::Arc;
-use strandline_base::Result;
 use strandline_base::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
+use strandline_base::{ColumnId, Result};
 use strandline_txn::StartWord;
 
 /// Models need pages that fill.
@@ -60,6 +61,8 @@ pub struct Tail {
     pending: AtomicU32,
     /// every committed record up to this timestamp is in a run
     persisted_through: AtomicU64,
+    /// what the records at the front come to; see [`crate::overlay`]
+    overlay: ArcSwapOption<Overlay>,
     bytes: PageBytes,
 }
 
@@ -83,6 +86,7 @@ impl Tail {
             appenders: AtomicU32::new(0),
             pending: AtomicU32::new(0),
             persisted_through: AtomicU64::new(0),
+            overlay: ArcSwapOption::empty(),
             bytes: bytes.clone(),
         }
     }
@@ -94,6 +98,33 @@ impl Tail {
     /// A view of the live pages.
     pub fn pages(&self) -> arc_swap::Guard<Arc<TailPages>> {
         self.pages.load()
+    }
+    /// What the records at the front come to, if a reader has left it.
+    pub(crate) fn overlay(&self) -> Option<Arc<Overlay>> {
+        self.overlay.load_full()
+    }
+    /// Puts an overlay in the place of one that reaches less far.
+    pub(crate) fn publish_overlay(&self, overlay: Overlay) {
+        let _grow = self.grow.lock();
+        let present = self.overlay.load();
+        if present
+            .as_ref()
+            .is_none_or(|o| o.through() < overlay.through())
+        {
+            self.overlay.store(Some(Arc::new(overlay)));
+        }
+    }
+    /// Forgets the overlay: records before its end have changed after all, or are dropped.
+    pub fn drop_overlay(&self) {
+        self.overlay.store(None);
+    }
+    /// Whether a live page has a value of `column`.
+    pub fn has_cells(&self, column: ColumnId) -> bool {
+        self.pages().iter().any(|page| page.has_cells(column))
+    }
+    /// Where the tail's bytes are counted.
+    pub(crate) fn bytes(&self) -> &PageBytes {
+        &self.bytes
     }
     /// Records that are not merged, or more.
     pub fn pending(&self) -> u32 {
@@ -210,6 +241,7 @@ impl Tail {
             .take_while(|p| p.first() + p.capacity() <= before)
             .count();
         if keep_from > 0 {
+            self.drop_overlay();
             self.pages.store(Arc::new(pages[keep_from..].to_vec()));
         }
     }
@@ -232,7 +264,7 @@ pub fn locate(pages: &TailPages, seq: u32) -> Option<(&Arc<RecordPage>, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use strandline_base::{ColumnId, CommitTs, SqlType, Value};
+    use strandline_base::{CommitTs, SqlType, Value};
 
     #[test]
     fn pages_grow_and_old_ones_go() {

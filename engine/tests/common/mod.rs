@@ -77,7 +77,7 @@ pub fn batch(rows: &[(i64, Option<i64>, String)]) -> RecordBatch {
     .expect("batch")
 }
 
-pub fn scan_all(scan: &TableScan) -> State {
+pub fn scan_all(scan: &Arc<TableScan>) -> State {
     let mut state = State::new();
     for unit in 0..scan.units() {
         for batch in scan.read_unit(unit).expect("read") {
@@ -203,7 +203,7 @@ pub fn scan_values(statement: &Statement, table: &Arc<TableDef>) -> Vec<Vec<Valu
 }
 
 /// All rows of a scan over all columns of `table`, in scan order.
-pub fn rows_of(scan: &TableScan, table: &TableDef) -> Vec<Vec<Value>> {
+pub fn rows_of(scan: &Arc<TableScan>, table: &TableDef) -> Vec<Vec<Value>> {
     let mut rows = Vec::new();
     for unit in 0..scan.units() {
         for batch in scan.read_unit(unit).expect("read") {

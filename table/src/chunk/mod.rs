@@ -47,7 +47,7 @@ use strandline_base::{BLOCK_ROWS, Error, RANGE_ROWS, Result, SqlType, Value, che
 
 pub use bounds::MAX_BOUND_BYTES;
 use footer::NewBlock;
-pub use footer::{BlockEntry, ChunkFooter, TRAILER_BYTES};
+pub use footer::{BlockBounds, BlockEntry, ChunkFooter, TRAILER_BYTES};
 
 /// Most rows of a chunk.
 pub const MAX_CHUNK_ROWS: usize = RANGE_ROWS;
@@ -230,14 +230,9 @@ pub fn decode_block(
     bytes: &[u8],
     shared: Option<&[u8]>,
 ) -> Result<ArrayRef> {
-    decode_blocks(
-        t,
-        footer,
-        identity,
-        block..block + 1,
-        |_| Some(bytes),
-        shared,
-    )
+    check_block(footer, identity, block, bytes)?;
+    let shared = footer.checked_shared(shared, identity)?;
+    decode_blocks(t, footer, block..block + 1, |_| Some(bytes), shared)
 }
 
 /// Decodes a whole chunk (its bytes as [`encode_chunk`] wrote them, with or without the footer)
@@ -251,28 +246,60 @@ pub fn decode_chunk(
     identity: u64,
     bytes: &[u8],
 ) -> Result<ArrayRef> {
-    let part = |range: Range<u64>| {
-        bytes.get(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?)
+    check_chunk(footer, identity, bytes)?;
+    decode_checked(t, footer, 0..footer.block_count(), bytes)
+}
+
+/// Compares every checksum of a whole chunk.
+///
+/// # Errors
+/// One that does not match, or a missing part, is a corruption error.
+pub fn check_chunk(footer: &ChunkFooter, identity: u64, bytes: &[u8]) -> Result<()> {
+    for block in 0..footer.block_count() {
+        let bytes = part(bytes, footer.block_range(block)).ok_or_else(|| cut_off(block))?;
+        check_block(footer, identity, block, bytes)?;
+    }
+    let shared = footer.shared_range().and_then(|range| part(bytes, range));
+    footer.checked_shared(shared, identity).map(drop)
+}
+
+/// Decodes consecutive blocks of a whole chunk that has passed [`check_chunk`].
+///
+/// # Errors
+/// Bytes that cannot be decoded are a corruption error.
+pub fn decode_checked(
+    t: SqlType,
+    footer: &ChunkFooter,
+    blocks: Range<usize>,
+    bytes: &[u8],
+) -> Result<ArrayRef> {
+    let shared = match footer.shared_range() {
+        Some(range) => part(bytes, range).unwrap_or_default(),
+        None => footer.inline_shared(),
     };
-    let shared = footer.shared_range().and_then(part);
-    let blocks = 0..footer.block_count();
     decode_blocks(
         t,
         footer,
-        identity,
         blocks,
-        |block| part(footer.block_range(block)),
+        |block| part(bytes, footer.block_range(block)),
         shared,
     )
+}
+
+fn part(bytes: &[u8], range: Range<u64>) -> Option<&[u8]> {
+    bytes.get(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?)
+}
+
+fn cut_off(block: usize) -> Error {
+    Error::corrupt(format!("block {block}"), "the chunk is cut off")
 }
 
 fn decode_blocks<'a>(
     t: SqlType,
     footer: &ChunkFooter,
-    identity: u64,
     blocks: Range<usize>,
     bytes_of: impl Fn(usize) -> Option<&'a [u8]>,
-    shared: Option<&[u8]>,
+    shared: &[u8],
 ) -> Result<ArrayRef> {
     let rows: usize = blocks.clone().map(|b| footer.block_rows(b)).sum();
     let nulls: usize = blocks.clone().map(|b| footer.block_nulls(b)).sum();
@@ -286,13 +313,10 @@ fn decode_blocks<'a>(
             Error::corrupt("chunk footer", format!("unknown codec {}", footer.codec()))
         })?;
     let decode = || {
-        let shared = footer.checked_shared(shared, identity)?;
         let mut decoder = codec.decoder(t, shared, rows)?;
         let mut valid = (nulls > 0).then(|| BooleanBufferBuilder::new(rows));
         for block in blocks {
-            let bytes = bytes_of(block)
-                .ok_or_else(|| Error::corrupt(format!("block {block}"), "the chunk is cut off"))?;
-            check_block(footer, identity, block, bytes)?;
+            let bytes = bytes_of(block).ok_or_else(|| cut_off(block))?;
             append_block(footer, block, bytes, decoder.as_mut(), valid.as_mut())
                 .map_err(|e| e.context(format!("block {block}")))?;
         }

@@ -38,7 +38,6 @@ use datafusion::physical_plan::{
 use parking_lot::Mutex;
 use reader::Reader;
 use source::Source;
-use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -296,7 +295,7 @@ impl ExecutionPlan for ScanExec {
             source: self.source.clone(),
             schema: self.schema.clone(),
             taken: self.counter(partition),
-            ready: VecDeque::new(),
+            unit: None,
             left: self.limit.unwrap_or(usize::MAX),
             metrics: BaselineMetrics::new(&self.metrics, partition),
             reservation,
@@ -326,9 +325,9 @@ impl ExecutionPlan for ScanExec {
             add("ranges_total", &m.ranges_total);
             add("ranges_pruned", &m.ranges_pruned);
             add("blocks_pruned", &m.blocks_pruned);
-            add("chunks_decoded", &m.chunks_decoded);
-            add("tail_records_patched", &m.tail_records_patched);
-            add("history_records_read", &m.history_records_read);
+            add("chunks_decoded", &m.columns.chunks_decoded);
+            add("tail_records_patched", &m.columns.tail_records_patched);
+            add("history_records_read", &m.columns.history_records_read);
             add("rows_scanned", &m.rows_scanned);
         }
         Some(set)

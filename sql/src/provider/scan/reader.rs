@@ -7,10 +7,9 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::physical_plan::metrics::BaselineMetrics;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use strandline_engine::TableScan;
+use strandline_engine::{TableScan, UnitReader};
 
 /// One partition at work.
 pub(super) struct Reader {
@@ -18,7 +17,8 @@ pub(super) struct Reader {
     pub scan: Arc<TableScan>,
     pub schema: SchemaRef,
     pub taken: Arc<AtomicUsize>,
-    pub ready: VecDeque<RecordBatch>,
+    /// the unit being read, and whether that stays in memory
+    pub unit: Option<(UnitReader, bool)>,
     pub left: usize,
     pub metrics: BaselineMetrics,
     pub reservation: MemoryReservation,
@@ -26,43 +26,50 @@ pub(super) struct Reader {
 
 impl Reader {
     pub async fn next(&mut self) -> Result<Option<RecordBatch>, DataFusionError> {
+        if self.left == 0 {
+            return Ok(None);
+        }
         loop {
-            if self.left == 0 {
-                return Ok(None);
-            }
-            if let Some(batch) = self.ready.pop_front() {
-                let batch = if batch.num_rows() > self.left {
-                    batch.slice(0, self.left)
-                } else {
-                    batch
-                };
-                self.left -= batch.num_rows();
-                self.metrics.record_output(batch.num_rows());
-                return label(batch, &self.schema).map(Some);
-            }
-            self.source.check_cancelled().map_err(wrap)?;
-            let unit = self.taken.fetch_add(1, Ordering::Relaxed);
-            if unit >= self.scan.units() {
-                self.reservation.free();
-                return Ok(None);
-            }
-            let batches = self.read(unit).await?;
-            let bytes = batches.iter().map(RecordBatch::get_array_memory_size).sum();
-            self.reservation.resize(bytes);
-            self.ready
-                .extend(batches.into_iter().filter(|b| b.num_rows() > 0));
+            let Some((mut reader, is_resident)) = self.unit.take() else {
+                self.source.check_cancelled().map_err(wrap)?;
+                let unit = self.taken.fetch_add(1, Ordering::Relaxed);
+                if unit >= self.scan.units() {
+                    self.reservation.free();
+                    return Ok(None);
+                }
+                let is_resident = self.scan.is_resident(unit);
+                let scan = self.scan.clone();
+                let open = move || scan.open_unit(unit);
+                self.unit = Some((self.run(is_resident, open).await?, is_resident));
+                continue;
+            };
+            let read = move || {
+                let batch = reader.next_batch()?;
+                Ok((reader, batch))
+            };
+            let (reader, batch) = self.run(is_resident, read).await?;
+            let Some(batch) = batch else { continue };
+            self.unit = Some((reader, is_resident));
+            self.reservation.resize(batch.get_array_memory_size());
+            let batch = batch.slice(0, batch.num_rows().min(self.left));
+            self.left -= batch.num_rows();
+            self.metrics.record_output(batch.num_rows());
+            return label(batch, &self.schema).map(Some);
         }
     }
 
-    async fn read(&self, unit: usize) -> Result<Vec<RecordBatch>, DataFusionError> {
+    /// Runs `work` here if it stays in memory, else off the asynchronous threads.
+    async fn run<T: Send + 'static>(
+        &self,
+        stays_in_memory: bool,
+        work: impl FnOnce() -> strandline_base::Result<T> + Send + 'static,
+    ) -> Result<T, DataFusionError> {
         let _timer = self.metrics.elapsed_compute().timer();
-        if self.scan.is_resident(unit) {
-            return self.scan.read_unit(unit).map_err(wrap);
+        if stays_in_memory {
+            return work().map_err(wrap);
         }
-        let scan = self.scan.clone();
-        let task = tokio::task::spawn_blocking(move || scan.read_unit(unit));
-        match task.await {
-            Ok(batches) => batches.map_err(wrap),
+        match tokio::task::spawn_blocking(work).await {
+            Ok(result) => result.map_err(wrap),
             Err(error) => Err(wrap(convert(DataFusionError::ExecutionJoin(Box::new(
                 error,
             ))))),

@@ -41,7 +41,6 @@ impl Source {
                     with_row_id: self.with_row_id,
                     prune: self.filters.prune.clone(),
                     filters: rows.map(|f| f.clone() as Arc<dyn RowFilter>).collect(),
-                    batch_rows: None,
                 };
                 match self.as_of {
                     Some(ts) => self.statement.scan_as_of(&self.table, ts, request),
