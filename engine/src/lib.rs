@@ -29,7 +29,9 @@ pub use bulk::BulkInsert;
 pub use db::Db;
 pub use inspect::{Inspection, InspectionSection};
 pub use maintenance::CheckpointReport;
-pub use scan::{ColumnPredicate, CompareOp, RowFilter, ScanMetrics, ScanRequest, TableScan, UnitReader};
+pub use scan::{
+    ColumnPredicate, CompareOp, RowFilter, ScanMetrics, ScanRequest, TableScan, UnitReader,
+};
 pub use settings::{DbOptions, Settings, TxnOptions};
 pub use statement::{OnInvisibleDuplicate, Statement};
 pub use statistics::{ColumnStatistics, TableStatistics};

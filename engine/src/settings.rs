@@ -18,9 +18,8 @@ pub struct Settings {
     /// A checkpoint starts when the log since the last one exceeds this many bytes. Default:
     /// 256 MiB.
     pub checkpoint_wal_bytes: u64,
-    /// A range is merged by a checkpoint when it has this many pending records. Default: 2^13. The
-    /// paper finds half a range best \[L-Store §4.4\], with overlays in between; without them scans
-    /// pay for every pending record, so merges come sooner.
+    /// A range is merged by a checkpoint when it has this many pending records. Default: 2^15, half
+    /// a range, which the paper finds best \[L-Store §4.4\]; until then overlays keep scans fast.
     pub merge_pending_records: u32,
     /// Whether a background thread merges and checkpoints. Tests turn it off and force both.
     pub background_maintenance: bool,
@@ -32,7 +31,7 @@ impl Default for Settings {
             memory_bytes: 2 << 30,
             wal_segment_bytes: 16 << 20,
             checkpoint_wal_bytes: 256 << 20,
-            merge_pending_records: 1 << 13,
+            merge_pending_records: 1 << 15,
             background_maintenance: true,
         }
     }

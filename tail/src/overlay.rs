@@ -31,7 +31,11 @@ use strandline_base::{ColumnId, CommitTs};
 use strandline_txn::{StartWord, TxnManager, Visibility};
 
 /// Fewest records worth an overlay. Models and tests should meet overlays after few.
-const CONSOLIDATED_MIN: usize = if cfg!(any(shuttle, debug_assertions)) { 1 } else { 16 };
+const CONSOLIDATED_MIN: usize = if cfg!(any(shuttle, debug_assertions)) {
+    1
+} else {
+    16
+};
 /// Part of an overlay's size that must have gathered behind it before it is made again: each value
 /// is copied so many times on average.
 const GROWTH: usize = 4;
@@ -362,5 +366,188 @@ impl Settled {
             }
         }
         settled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::StorageSchema;
+    use crate::tail_pages::RecordHeader;
+    use std::collections::BTreeMap;
+    use strandline_base::rng::Rng;
+    use strandline_base::{ManualClock, SqlType, Value};
+
+    const COLUMNS: [ColumnId; 3] = [ColumnId(0), ColumnId(1), ColumnId(2)];
+
+    /// One record as the test wrote it.
+    struct Known {
+        slot: u16,
+        kind: RecordKind,
+        values: Vec<(ColumnId, Value)>,
+        page: Arc<RecordPage>,
+        i: u32,
+    }
+
+    type Rows = BTreeMap<(u16, ColumnId), Value>;
+
+    fn value(rng: &mut Rng, column: ColumnId) -> Value {
+        match (rng.below(4), column.0) {
+            (0, _) => Value::Null,
+            (_, 0) => Value::BigInt(rng.next_u64() as i64),
+            (_, 1) => Value::from(format!("text {}", rng.next_u64())),
+            _ => Value::Uuid([rng.next_u64() as u8; 16]),
+        }
+    }
+
+    /// The newest visible values, and the deleted slots.
+    fn expected(records: &[Known], ts: u64) -> (Rows, Vec<u16>) {
+        let (mut rows, mut deleted) = (Rows::new(), Vec::new());
+        for record in records {
+            let word = record.page.start(record.i);
+            if word.commit_ts().is_none_or(|at| at.0 > ts) {
+                continue;
+            }
+            if record.kind == RecordKind::Delete {
+                deleted.push(record.slot);
+            }
+            for (column, value) in &record.values {
+                rows.insert((record.slot, *column), value.clone());
+            }
+        }
+        deleted.sort_unstable();
+        (rows, deleted)
+    }
+
+    fn viewed(tail: &Tail, ts: u64, txns: &TxnManager, schema: &StorageSchema) -> (Rows, Vec<u16>) {
+        let visibility = Visibility {
+            ts: CommitTs(ts),
+            own: StartWord(0),
+            statement: 0,
+        };
+        let view = tail.view(&visibility, &COLUMNS, txns, true);
+        let mut rows = Rows::new();
+        for (at, &column) in COLUMNS.iter().enumerate() {
+            for patches in view.patches(at, column) {
+                for (slot, cell) in patches.iter(column) {
+                    let spec = schema.column(column);
+                    let value = match cell {
+                        Cell::Word(word) => crate::value_words::value_of_word(spec.sql_type, word),
+                        Cell::Wide(words) => {
+                            crate::value_words::value_of_wide(spec.sql_type, words)
+                        }
+                        Cell::Bytes(bytes) => {
+                            crate::value_words::value_of_bytes(spec.sql_type, bytes)
+                                .expect("as written")
+                        }
+                        Cell::Null | Cell::Absent => Value::Null,
+                    };
+                    rows.insert((slot, column), value);
+                }
+            }
+        }
+        let mut deleted: Vec<u16> = view.deleted().collect();
+        deleted.sort_unstable();
+        (rows, deleted)
+    }
+
+    /// Records are appended, committed, aborted and left open in any order; readers of any moment
+    /// see the newest values of theirs, whatever overlays others have left.
+    #[test]
+    fn views_show_the_newest_visible_values() {
+        let schema = StorageSchema::new([
+            (SqlType::BigInt, Value::Null),
+            (SqlType::Text, Value::Null),
+            (SqlType::Uuid, Value::Null),
+        ]);
+        let txns = TxnManager::with_slots(Arc::new(ManualClock::new(100)), CommitTs(10), 4);
+        let mut overlays = 0;
+        for seed in 0..60 {
+            let mut rng = Rng::new(seed);
+            let bytes = PageBytes::default();
+            let tail = Tail::new(&bytes);
+            let mut records: Vec<Known> = Vec::new();
+            let mut open: Vec<usize> = Vec::new();
+            let mut now = 20;
+            let slot = txns.begin().expect("a slot");
+            for _ in 0..400 {
+                match rng.below(10) {
+                    0..=5 => {
+                        let row = rng.below(30) as u16;
+                        let busy = |at: &usize| records[*at].slot == row;
+                        let gone = |r: &Known| r.slot == row && r.kind == RecordKind::Delete;
+                        if open.iter().any(busy) || records.iter().any(gone) {
+                            continue;
+                        }
+                        let kind = match rng.below(12) {
+                            0 => RecordKind::Delete,
+                            _ => RecordKind::Update,
+                        };
+                        let mut values = Vec::new();
+                        if kind == RecordKind::Update {
+                            for column in COLUMNS {
+                                if rng.one_in(2) {
+                                    values.push((column, value(&mut rng, column)));
+                                }
+                            }
+                        }
+                        let header = RecordHeader {
+                            slot: row,
+                            kind,
+                            back: 0,
+                            statement: 0,
+                            word: slot.word(),
+                        };
+                        let fill = |page: &RecordPage, i: u32| {
+                            values.iter().try_for_each(|(column, value)| {
+                                page.put(i, *column, schema.column(*column), value)
+                            })
+                        };
+                        let (page, i) = tail.append(&schema, &header, fill).expect("fits");
+                        open.push(records.len());
+                        records.push(Known {
+                            slot: row,
+                            kind,
+                            values,
+                            page,
+                            i,
+                        });
+                    }
+                    6 | 7 if !open.is_empty() => {
+                        let at = open.swap_remove(rng.below(open.len() as u64) as usize);
+                        now += 1;
+                        let aborts = rng.one_in(4);
+                        let word = match aborts {
+                            true => StartWord::ABORTED,
+                            false => StartWord::committed(CommitTs(now)),
+                        };
+                        records[at].page.set_start(records[at].i, word);
+                        if aborts {
+                            // Its deletion does not count, nor does the test's rule against more.
+                            records[at].kind = RecordKind::Update;
+                            records[at].values.clear();
+                        }
+                    }
+                    _ => {
+                        let ts = match rng.one_in(2) {
+                            true => now,
+                            false => now - rng.below(now - 10),
+                        };
+                        assert_eq!(
+                            viewed(&tail, ts, &txns, &schema),
+                            expected(&records, ts),
+                            "seed {seed} at {ts}"
+                        );
+                    }
+                }
+            }
+            overlays += usize::from(tail.overlay().is_some());
+            drop(records);
+            drop(tail);
+            assert_eq!(bytes.load(Ordering::Relaxed), 0, "seed {seed}");
+            slot.abort();
+            slot.stamped();
+        }
+        assert!(overlays > 30, "{overlays} of 60 met overlays");
     }
 }

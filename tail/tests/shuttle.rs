@@ -660,10 +660,28 @@ impl Table {
         base.values[row]
     }
 
+    /// Reads all rows as scans do whose base is settled at `ts`: base changed by the tails' views.
+    fn scan(&self, version: &RangeVersion<Base>, ts: CommitTs) -> [i64; ROWS] {
+        let mut values = version.base.values;
+        for (at, tail) in version.tails.iter().enumerate() {
+            let Some(tail) = tail else { continue };
+            let view = tail.view(&visibility(ts), &[VALUE], &self.manager, true);
+            for patches in view.patches(0, VALUE) {
+                for (slot, value) in patches.words().expect("numbers") {
+                    values[at * PER_TAIL + usize::from(slot)] = value as i64;
+                }
+            }
+        }
+        values
+    }
+
     fn check(&self, version: &RangeVersion<Base>, ts: CommitTs) {
-        for row in 0..ROWS {
-            let (seen, expected) = (self.read(version, row, ts), self.log.value_at(row, ts));
-            assert_eq!(seen, expected, "row {row} at {ts:?}");
+        let expected: [i64; ROWS] = std::array::from_fn(|row| self.log.value_at(row, ts));
+        for (row, &expected) in expected.iter().enumerate() {
+            assert_eq!(self.read(version, row, ts), expected, "row {row} at {ts:?}");
+        }
+        if version.base.updated.iter().all(|&updated| updated <= ts) {
+            assert_eq!(self.scan(version, ts), expected, "at {ts:?}");
         }
     }
 
