@@ -1,9 +1,9 @@
 //! What updates cost a scan: processor time of one `SUM` while rows are updated at a fixed pace,
 //! against the same `SUM` with nothing pending.
 //!
-//! One scan thread, one writer: durable transactions of [`BATCH`] point updates of the summed
-//! column at random keys. The writer keeps to a timetable; what it does not manage shows as its
-//! pace.
+//! One scan thread; [`WRITERS`] writers, each with durable transactions of [`BATCH`] point updates
+//! of the summed column at random keys. The writers keep to a timetable; what they do not manage
+//! shows as their pace.
 
 use super::sum::{SUM, load};
 use super::{Bench, ROUNDS};
@@ -19,7 +19,9 @@ use strandline_base::rng::Rng;
 
 /// Updates per transaction.
 const BATCH: u64 = 100;
-/// The writer's thread name.
+/// Connections that write, so that commits share the device's syncs.
+const WRITERS: u64 = 4;
+/// The writers' thread name.
 pub const WRITER: &str = "bench-writer";
 
 const PACES: [(u64, Option<Goal>); 3] = [
@@ -37,12 +39,12 @@ pub fn run(bench: &mut Bench) -> Result<Vec<Figure>> {
         for round in 0..ROUNDS {
             ours.checkpoint()?;
             alone.push(scan(&ours, bench.seconds)?);
-            let writer = Writer {
+            let writers = Writers {
                 pace,
                 rows: bench.sum_rows,
                 seed: bench.seed + round as u64,
             };
-            let (cpu, rows_per_second) = writer.run_beside(&ours, bench.seconds)?;
+            let (cpu, rows_per_second) = writers.run_beside(&ours, bench.seconds)?;
             beside.push(cpu);
             achieved.push(rows_per_second);
         }
@@ -56,6 +58,7 @@ pub fn run(bench: &mut Bench) -> Result<Vec<Figure>> {
             config: config([
                 ("rows", json!(bench.sum_rows)),
                 ("scan_threads", json!(1)),
+                ("writers", json!(WRITERS)),
                 ("updates_per_transaction", json!(BATCH)),
                 ("synchronous_commit", json!("on")),
                 ("rounds", json!(ROUNDS)),
@@ -98,41 +101,57 @@ fn scan(ours: &Ours, seconds: f64) -> Result<f64> {
     Ok(cpu / f64::from(queries))
 }
 
-struct Writer {
+struct Writers {
+    /// rows per second of all together
     pace: u64,
     rows: u64,
     seed: u64,
 }
 
-impl Writer {
-    /// Scans for `seconds` with the writer running (and a fifth of that before, to warm up): the
-    /// scan's processor seconds and the writer's rows/s.
+impl Writers {
+    /// Scans for `seconds` with the writers running (and a fifth of that before, to warm up): the
+    /// scan's processor seconds and the writers' rows/s.
     fn run_beside(&self, ours: &Ours, seconds: f64) -> Result<(f64, f64)> {
         let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
         std::thread::scope(|scope| {
             let (stop, written) = (&stop, &written);
-            let write = move || self.write(ours, stop, written).map_err(|e| e.to_string());
-            let writer = std::thread::Builder::new()
-                .name(WRITER.to_string())
-                .spawn_scoped(scope, write)?;
+            let spawn = |number| {
+                let write = move || {
+                    let done = self.write(number, ours, stop, written);
+                    done.map_err(|e| e.to_string())
+                };
+                std::thread::Builder::new()
+                    .name(WRITER.to_string())
+                    .spawn_scoped(scope, write)
+            };
+            let writers = (0..WRITERS).map(spawn).collect::<std::io::Result<Vec<_>>>()?;
             std::thread::sleep(Duration::from_secs_f64(seconds / 5.0));
             let (start, first) = (Instant::now(), written.load(Ordering::Relaxed));
             let cpu = scan(ours, seconds);
             let rows = written.load(Ordering::Relaxed) - first;
             let rows_per_second = rows as f64 / start.elapsed().as_secs_f64();
             stop.store(true, Ordering::Relaxed);
-            writer.join().expect("the writer does not panic")?;
+            for writer in writers {
+                writer.join().expect("a writer does not panic")?;
+            }
             Ok((cpu?, rows_per_second))
         })
     }
 
-    fn write(&self, ours: &Ours, stop: &AtomicBool, written: &AtomicU64) -> Result<()> {
-        let mut rng = Rng::new(self.seed);
+    fn write(
+        &self,
+        number: u64,
+        ours: &Ours,
+        stop: &AtomicBool,
+        written: &AtomicU64,
+    ) -> Result<()> {
+        let mut rng = Rng::new(self.seed ^ (number << 32));
+        let pace = self.pace as f64 / WRITERS as f64;
         let mut worker = ours.worker("numbers", &["v"], true)?;
         let start = Instant::now();
         let mut transactions = 0;
         while !stop.load(Ordering::Relaxed) {
-            let due = Duration::from_secs_f64((transactions * BATCH) as f64 / self.pace as f64);
+            let due = Duration::from_secs_f64((transactions * BATCH) as f64 / pace);
             std::thread::sleep(due.saturating_sub(start.elapsed()));
             let updates: Vec<(i64, i64)> = (0..BATCH)
                 .map(|_| (rng.below(self.rows) as i64, rng.below(1 << 30) as i64))
