@@ -17,6 +17,7 @@ use crate::row_meta::RowMeta;
 use crate::schema::StorageColumn;
 use crate::tail::Tail;
 use crate::types::{Physical, physical};
+use crate::word_patches::WordPatches;
 use arrow_array::{Array, ArrayRef};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -200,6 +201,16 @@ pub struct ColumnBounds {
     pub nulls: u64,
 }
 
+/// Blocks of a column.
+pub struct BlockValues {
+    /// the values
+    pub array: ArrayRef,
+    /// whether they were not found decoded
+    pub was_decoded: bool,
+    /// whether the patches have been applied
+    pub is_patched: bool,
+}
+
 #[derive(Debug)]
 struct Frames {
     encoded: Slot<Vec<u8>>,
@@ -287,8 +298,12 @@ impl ChunkColumn {
         physical(self.sql_type) != Physical::Bytes
     }
 
-    /// The values of consecutive blocks, and whether they had to be decoded.
-    pub fn blocks(&self, blocks: Range<usize>) -> Result<(ArrayRef, bool)> {
+    /// The values of consecutive blocks. `patches` are applied while that needs no copy.
+    pub fn blocks(
+        &self,
+        blocks: Range<usize>,
+        patches: Option<&WordPatches<'_>>,
+    ) -> Result<BlockValues> {
         let frames = self.frames();
         let part = |whole: &ArrayRef| {
             let first = blocks.start * BLOCK_ROWS;
@@ -296,7 +311,11 @@ impl ChunkColumn {
             whole.slice(first, end - first)
         };
         if let Some(part) = frames.whole.with(part) {
-            return Ok((part, false));
+            return Ok(BlockValues {
+                array: part,
+                was_decoded: false,
+                is_patched: false,
+            });
         }
         if !self.decodes_cheaply() {
             let whole = frames.whole.get_or_load(|| {
@@ -304,7 +323,11 @@ impl ChunkColumn {
                 let bytes = array.get_array_memory_size();
                 Ok((array, bytes))
             })?;
-            return Ok((part(&whole), true));
+            return Ok(BlockValues {
+                array: part(&whole),
+                was_decoded: true,
+                is_patched: false,
+            });
         }
         let footer = self.footer()?;
         let located = |e: Error| e.context(self.place());
@@ -314,8 +337,13 @@ impl ChunkColumn {
             let len = bytes.len();
             Ok((bytes, len))
         })?;
-        let array = chunk::decode_checked(self.sql_type, footer, blocks, &encoded);
-        Ok((array.map_err(located)?, true))
+        let decoded = chunk::decode_checked(self.sql_type, footer, blocks, &encoded, patches);
+        let (array, is_patched) = decoded.map_err(located)?;
+        Ok(BlockValues {
+            array,
+            was_decoded: true,
+            is_patched,
+        })
     }
 
     /// Reads one value; only its block is read and decoded if it is not in memory.

@@ -7,6 +7,7 @@
 use crate::record_page::Cell;
 use crate::schema::StorageColumn;
 use crate::types::{Physical, arrow_type, wide_of, word_of};
+use crate::word_patches::WordPatches;
 use arrow_array::builder::{BinaryViewBuilder, StringViewBuilder};
 use arrow_array::{Array, ArrayRef, make_array};
 use arrow_buffer::{BooleanBufferBuilder, Buffer, MutableBuffer, NullBuffer};
@@ -177,31 +178,17 @@ pub fn patch<'a>(
     }
 }
 
-/// Replaces the values at `patches` (row, word) in an array of fixed-width values of at most 8
-/// bytes; of one row the last counts.
-pub fn patch_words(
-    array: ArrayRef,
-    patches: impl Iterator<Item = (usize, u64)>,
-) -> Result<ArrayRef> {
+/// Puts words in the place of values of an array of fixed-width values of at most 8 bytes.
+pub fn patch_words(array: ArrayRef, patches: &WordPatches<'_>) -> Result<ArrayRef> {
     let mut fixed = FixedWidth::of(array)?;
     let (width, nulls) = (fixed.width, &mut fixed.nulls);
     let bytes = fixed.values.as_slice_mut();
-    let mut mark = |row| {
+    patches.for_each(|row, word| {
+        bytes[row * width..(row + 1) * width].copy_from_slice(&word.to_le_bytes()[..width]);
         if let Some(nulls) = nulls {
             nulls.set_bit(row, true);
         }
-    };
-    if width == 8 {
-        for (row, word) in patches {
-            bytes[row * 8..row * 8 + 8].copy_from_slice(&word.to_le_bytes());
-            mark(row);
-        }
-    } else {
-        for (row, word) in patches {
-            bytes[row * width..(row + 1) * width].copy_from_slice(&word.to_le_bytes()[..width]);
-            mark(row);
-        }
-    }
+    });
     fixed.build()
 }
 

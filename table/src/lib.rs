@@ -17,6 +17,7 @@ pub mod row_meta;
 pub mod scan;
 pub mod types;
 pub mod update_run;
+pub mod word_patches;
 pub mod write;
 
 pub use strandline_tail::tail_pages as tail;

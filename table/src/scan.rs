@@ -16,6 +16,7 @@ use crate::range::{Range, RangeVersion};
 use crate::record_page::Cell;
 use crate::row_meta::RowBits;
 use crate::visibility::{sees, sees_record};
+use crate::word_patches::WordPatches;
 use arrow_array::{ArrayRef, BooleanArray};
 use arrow_buffer::{BooleanBuffer, Buffer};
 use std::ops::Range as Span;
@@ -266,8 +267,8 @@ impl RangePart<'_> {
         let schema = snapshot.lineage.schema();
         let spec = schema.column(column);
         let rows = self.span.len();
-        let array = self.base_array(at, spec)?;
         if let Body::Folded(fold) = &snapshot.body {
+            let (array, _) = self.base_array(at, spec, None)?;
             let patches = fold.patches(at, spec, self.span.clone());
             return patch(spec, array, patches);
         }
@@ -276,20 +277,15 @@ impl RangePart<'_> {
             .iter()
             .flat_map(|(offset, view)| view.patches(at, column).map(move |list| (*offset, list)))
             .collect();
-        if lists.is_empty() {
+        let is_fixed = spec.physical == Physical::Word && spec.sql_type != SqlType::Boolean;
+        let words = (is_fixed && !lists.is_empty()).then(|| WordPatches::of(&lists, rows));
+        let words = words.flatten();
+        let (array, is_patched) = self.base_array(at, spec, words.as_ref())?;
+        if lists.is_empty() || is_patched {
             return Ok(array);
         }
-        if spec.physical == Physical::Word && spec.sql_type != SqlType::Boolean {
-            let words: Option<Vec<_>> = lists.iter().map(|(_, list)| list.words()).collect();
-            if let Some(words) = words {
-                let words = words
-                    .into_iter()
-                    .zip(&lists)
-                    .flat_map(|(list, (offset, _))| {
-                        list.map(move |(slot, word)| (offset + usize::from(slot), word))
-                    });
-                return patch_words(array, words.filter(|(row, _)| *row < rows));
-            }
+        if let Some(words) = words {
+            return patch_words(array, &words);
         }
         let cells = lists.iter().flat_map(|(offset, list)| {
             list.iter(column)
@@ -299,11 +295,17 @@ impl RangePart<'_> {
         patch(spec, array, cells)
     }
 
-    fn base_array(&self, at: usize, spec: &crate::schema::StorageColumn) -> Result<ArrayRef> {
+    /// The base's values, and whether `patches` have been applied already.
+    fn base_array(
+        &self,
+        at: usize,
+        spec: &crate::schema::StorageColumn,
+        patches: Option<&WordPatches<'_>>,
+    ) -> Result<(ArrayRef, bool)> {
         let snapshot = self.snapshot;
         let column = snapshot.columns[at];
         let span = self.span.clone();
-        match &snapshot.version.base.body {
+        let gathered = match &snapshot.version.base.body {
             BaseBody::Insert(inserted) => {
                 // A rolled-back change of the table may have used the id for another type.
                 let known = inserted.schema().get(column);
@@ -318,16 +320,17 @@ impl RangePart<'_> {
             BaseBody::Chunks(chunks) => match chunks.column(column) {
                 Some(chunk) => {
                     let blocks = span.start / BLOCK_ROWS..span.end.div_ceil(BLOCK_ROWS);
-                    let (array, decoded) = chunk.blocks(blocks)?;
-                    if decoded && !snapshot.decoded[at].swap(true, Ordering::Relaxed) {
+                    let values = chunk.blocks(blocks, patches)?;
+                    if values.was_decoded && !snapshot.decoded[at].swap(true, Ordering::Relaxed) {
                         let count = &snapshot.counters.chunks_decoded;
                         count.fetch_add(1, Ordering::Relaxed);
                     }
-                    Ok(array)
+                    return Ok((values.array, values.is_patched));
                 }
                 None => gather(spec, span.len(), |_| Cell::Absent),
             },
-        }
+        };
+        Ok((gathered?, false))
     }
 }
 

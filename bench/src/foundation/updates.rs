@@ -124,7 +124,9 @@ impl Writers {
                     .name(WRITER.to_string())
                     .spawn_scoped(scope, write)
             };
-            let writers = (0..WRITERS).map(spawn).collect::<std::io::Result<Vec<_>>>()?;
+            let writers = (0..WRITERS)
+                .map(spawn)
+                .collect::<std::io::Result<Vec<_>>>()?;
             std::thread::sleep(Duration::from_secs_f64(seconds / 5.0));
             let (start, first) = (Instant::now(), written.load(Ordering::Relaxed));
             let cpu = scan(ours, seconds);

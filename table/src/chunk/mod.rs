@@ -38,6 +38,7 @@ mod text;
 mod vortex;
 
 use crate::types::arrow_type;
+use crate::word_patches::WordPatches;
 use arrow_array::{Array, ArrayRef, new_null_array};
 use arrow_buffer::{BooleanBufferBuilder, NullBuffer};
 use std::ops::Range;
@@ -99,6 +100,10 @@ pub(crate) trait BlockDecoder {
     fn append_constant(&mut self, rows: usize, value: &Value) -> Result<()>;
     /// Appends `rows` slots for NULLs.
     fn append_nulls(&mut self, rows: usize);
+    /// Puts words in the place of values; false if this is not done here.
+    fn patch(&mut self, _: &WordPatches<'_>) -> bool {
+        false
+    }
     /// The array of everything appended.
     fn finish(self: Box<Self>, nulls: Option<NullBuffer>) -> Result<ArrayRef>;
 }
@@ -232,7 +237,8 @@ pub fn decode_block(
 ) -> Result<ArrayRef> {
     check_block(footer, identity, block, bytes)?;
     let shared = footer.checked_shared(shared, identity)?;
-    decode_blocks(t, footer, block..block + 1, |_| Some(bytes), shared)
+    let (array, _) = decode_blocks(t, footer, block..block + 1, |_| Some(bytes), shared, None)?;
+    Ok(array)
 }
 
 /// Decodes a whole chunk (its bytes as [`encode_chunk`] wrote them, with or without the footer)
@@ -247,7 +253,8 @@ pub fn decode_chunk(
     bytes: &[u8],
 ) -> Result<ArrayRef> {
     check_chunk(footer, identity, bytes)?;
-    decode_checked(t, footer, 0..footer.block_count(), bytes)
+    let (array, _) = decode_checked(t, footer, 0..footer.block_count(), bytes, None)?;
+    Ok(array)
 }
 
 /// Compares every checksum of a whole chunk.
@@ -263,7 +270,8 @@ pub fn check_chunk(footer: &ChunkFooter, identity: u64, bytes: &[u8]) -> Result<
     footer.checked_shared(shared, identity).map(drop)
 }
 
-/// Decodes consecutive blocks of a whole chunk that has passed [`check_chunk`].
+/// Decodes consecutive blocks of a whole chunk that has passed [`check_chunk`]; and whether
+/// `patches` have been applied, which not every codec does.
 ///
 /// # Errors
 /// Bytes that cannot be decoded are a corruption error.
@@ -272,7 +280,8 @@ pub fn decode_checked(
     footer: &ChunkFooter,
     blocks: Range<usize>,
     bytes: &[u8],
-) -> Result<ArrayRef> {
+    patches: Option<&WordPatches<'_>>,
+) -> Result<(ArrayRef, bool)> {
     let shared = match footer.shared_range() {
         Some(range) => part(bytes, range).unwrap_or_default(),
         None => footer.inline_shared(),
@@ -283,6 +292,7 @@ pub fn decode_checked(
         blocks,
         |block| part(bytes, footer.block_range(block)),
         shared,
+        patches,
     )
 }
 
@@ -300,11 +310,12 @@ fn decode_blocks<'a>(
     blocks: Range<usize>,
     bytes_of: impl Fn(usize) -> Option<&'a [u8]>,
     shared: &[u8],
-) -> Result<ArrayRef> {
+    patches: Option<&WordPatches<'_>>,
+) -> Result<(ArrayRef, bool)> {
     let rows: usize = blocks.clone().map(|b| footer.block_rows(b)).sum();
     let nulls: usize = blocks.clone().map(|b| footer.block_nulls(b)).sum();
     if nulls == rows {
-        return Ok(new_null_array(&arrow_type(t), rows));
+        return Ok((new_null_array(&arrow_type(t), rows), false));
     }
     let codec = CODECS
         .iter()
@@ -320,9 +331,14 @@ fn decode_blocks<'a>(
             append_block(footer, block, bytes, decoder.as_mut(), valid.as_mut())
                 .map_err(|e| e.context(format!("block {block}")))?;
         }
-        decoder.finish(valid.map(|mut v| NullBuffer::new(v.finish())))
+        let is_patched = patches.is_some_and(|patches| decoder.patch(patches));
+        if let (Some(valid), Some(patches), true) = (&mut valid, patches, is_patched) {
+            patches.for_each(|row, _| valid.set_bit(row, true));
+        }
+        let nulls = valid.map(|mut v| NullBuffer::new(v.finish()));
+        Ok((decoder.finish(nulls)?, is_patched))
     };
-    let array = vortex::caught(decode)?;
+    let (array, is_patched) = vortex::caught(decode)?;
     if array.len() != rows || array.data_type() != &arrow_type(t) {
         return Err(vortex::undecodable(format!(
             "expected {rows} rows of {}, got {} of {}",
@@ -331,7 +347,7 @@ fn decode_blocks<'a>(
             array.data_type()
         )));
     }
-    Ok(array)
+    Ok((array, is_patched))
 }
 
 /// Compares a block's length and checksum with its entry.

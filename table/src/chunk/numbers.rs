@@ -9,6 +9,7 @@ use super::raw::fixed_array;
 use super::vortex::{Values, primitive, serialize, undecodable};
 use super::{BlockDecoder, BlockEncoder, ChunkCodec, Column};
 use crate::types::{arrow_type, word_of};
+use crate::word_patches::WordPatches;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     ArrowPrimitiveType, Date32Type, Decimal64Type, Decimal128Type, Float32Type, Float64Type,
@@ -172,6 +173,12 @@ impl<T: Word> BlockDecoder for Words<T> {
         self.values.append_constant(rows, T::of(0));
     }
 
+    fn patch(&mut self, patches: &WordPatches<'_>) -> bool {
+        let values = self.values.values_mut();
+        patches.for_each(|row, word| values[row] = T::of(word));
+        true
+    }
+
     fn finish(self: Box<Self>, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
         let rows = self.values.values().len();
         let buffer = if matches!(arrow_type(self.t), DataType::Decimal128(..)) {
@@ -303,6 +310,12 @@ impl<T: NativePType + FromWord> BlockDecoder for Floats<T> {
 
     fn append_nulls(&mut self, rows: usize) {
         self.values.append_constant(rows, T::default());
+    }
+
+    fn patch(&mut self, patches: &WordPatches<'_>) -> bool {
+        let values = self.values.values_mut();
+        patches.for_each(|row, word| values[row] = T::from_word(word));
+        true
     }
 
     fn finish(self: Box<Self>, nulls: Option<NullBuffer>) -> Result<ArrayRef> {

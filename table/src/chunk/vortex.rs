@@ -136,6 +136,11 @@ impl<T: NativePType> Values<T> {
         &mut self.builder.values_mut()[start..]
     }
 
+    /// The values decoded so far, to be changed.
+    pub fn values_mut(&mut self) -> &mut [T] {
+        self.builder.values_mut()
+    }
+
     /// The values decoded so far.
     pub fn values(&self) -> &[T] {
         self.builder.values()
