@@ -7,6 +7,7 @@ use crate::display::value_text;
 use crate::statement::newest;
 use crate::store::Store;
 use std::collections::HashMap;
+use std::sync::Arc;
 use strandline_base::{Result, RowId, UPDATE_ROWS, Value};
 use strandline_index::is_same_key;
 use strandline_table::base::BaseBody;
@@ -16,25 +17,39 @@ use strandline_txn::StartWord;
 
 impl Db {
     /// Verifies everything; returns the damage found, one line each, naming file, table and place.
-    /// Works beside running transactions, whose uncommitted changes it does not look at.
+    /// Works beside running transactions, whose uncommitted changes it does not look at. Damage
+    /// that opening has mended is reported as well.
     pub fn check(&self) -> Result<Vec<String>> {
-        let mut damage = Vec::new();
-        for table in self.catalog().tables.values() {
-            let store = self.store(table.storage)?;
-            for run in store.lineage.runs().iter() {
-                if let Err(e) = run.verify() {
-                    damage.push(e.to_string());
+        let mut damage = self.manifest.mended().to_vec();
+        let stores: Vec<Arc<Store>> = self.stores.read().values().cloned().collect();
+        let catalog = self.catalog();
+        // Those of dropped tables as well: moments of the past are read from their files.
+        for store in &stores {
+            let before = damage.len();
+            check_files(store, &mut damage);
+            let tables = catalog.tables.values();
+            for table in tables.filter(|t| t.storage == store.id()) {
+                for range in store.lineage.ranges().iter() {
+                    check_row_maps(table, range, &mut damage);
                 }
-            }
-            for range in store.lineage.ranges().iter() {
-                check_chunks(range, &mut damage);
-                check_row_maps(table, range, &mut damage);
-            }
-            if damage.is_empty() {
-                check_rows(table, &store, &mut damage)?;
+                if damage.len() == before {
+                    check_rows(table, store, &mut damage)?;
+                }
             }
         }
         Ok(damage)
+    }
+}
+
+/// Every checksum of runs and chunks.
+fn check_files(store: &Store, damage: &mut Vec<String>) {
+    for run in store.lineage.runs().iter() {
+        if let Err(e) = run.verify() {
+            damage.push(e.to_string());
+        }
+    }
+    for range in store.lineage.ranges().iter() {
+        check_chunks(range, damage);
     }
 }
 

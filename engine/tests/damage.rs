@@ -1,5 +1,5 @@
-//! Damaged files: every flipped bit of a chunk file or a run is found by `check`, and no read
-//! answers wrongly meanwhile.
+//! Damaged files: every flipped bit of any file is found when the database is opened or by
+//! `check`, and no read answers wrongly meanwhile.
 
 mod common;
 
@@ -10,9 +10,22 @@ use strandline_engine::catalog::HistoryPolicy;
 use strandline_engine::*;
 use strandline_sim::SimDisk;
 
-/// Moments of a table with chunks, row metadata and runs, all of them on the disk.
-fn build(disk: &SimDisk) -> Vec<(CommitTs, State)> {
+/// Moments of a table with chunks, row metadata and runs, and a dropped one of which only the past
+/// can be read, all of them on the disk; and where the log ends.
+fn build(disk: &SimDisk) -> (Vec<(CommitTs, State)>, u64) {
     let db = open(disk.device(), &clock()).expect("open");
+    let (dropped, _) = create_table(&db, HistoryPolicy::Forever);
+    for k in 0..20 {
+        insert(&db, &row(k, k, "of a table that is dropped"));
+    }
+    db.checkpoint(true).expect("checkpoint");
+    let txn = db.begin(TxnOptions::default()).expect("begin");
+    txn.change_catalog(&mut |catalog| {
+        catalog.tables.remove(&dropped.id);
+        Ok(())
+    })
+    .expect("drop");
+    txn.commit().expect("commit");
     let (t, _) = create_table(&db, HistoryPolicy::Forever);
     let mut state = State::new();
     let mut moments = Vec::new();
@@ -37,7 +50,7 @@ fn build(disk: &SimDisk) -> Vec<(CommitTs, State)> {
         db.checkpoint(round == 0).expect("checkpoint");
     }
     db.close().expect("close");
-    moments
+    (moments, log_end(&db))
 }
 
 /// What a damaged database may do: refuse to open, refuse a read, or answer rightly.
@@ -58,46 +71,127 @@ fn is_found(disk: &SimDisk, moments: &[(CommitTs, State)], what: &str) -> bool {
     db.check().map_or(true, |damage| !damage.is_empty())
 }
 
+/// Bytes at the start of a segment that mean something, and where the log begins in it.
+const SEGMENT_HEADER: (u64, u64) = (56, 4096);
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
+}
+
+/// Whether a byte of a file of the closed database carries nothing that the database still needs:
+/// padding, space allocated ahead, the log before the last checkpoint.
+fn is_unused(content: &[u8], name: &str, offset: u64, log_end: u64) -> bool {
+    let at = offset as usize;
+    if name.starts_with("chunks-") {
+        // Zeros between two blobs belong to none.
+        let next = ((at | 7) + 1).min(content.len());
+        return at >= 64 && content[at..next].iter().all(|b| *b == 0);
+    }
+    if name.starts_with("wal-") {
+        let (base, bytes) = (u64_at(content, 36), u64_at(content, 44));
+        let holds_end = base <= log_end && log_end < base + bytes - SEGMENT_HEADER.1;
+        return offset >= SEGMENT_HEADER.0 || !holds_end;
+    }
+    name.starts_with("manifest-") && is_unused_in_manifest(content, at)
+}
+
+/// Between frames and from the mark on, which only shows that the last edit is durable.
+fn is_unused_in_manifest(content: &[u8], at: usize) -> bool {
+    let mut frame = 64;
+    loop {
+        let length = u32::from_le_bytes(content[frame..frame + 4].try_into().expect("4 bytes"));
+        if at < frame || length == 0 {
+            return at >= frame;
+        }
+        let end = frame + 24 + length as usize;
+        if at < end {
+            return false;
+        }
+        frame = end.next_multiple_of(8);
+    }
+}
+
 #[test]
 fn every_flipped_bit_is_found() {
     let disk = SimDisk::new(1);
-    let moments = build(&disk);
+    let (moments, log_end) = build(&disk);
     let clean = disk.after_kill();
     assert!(
         !is_found(&clean, &moments, "no damage"),
         "damage where there is none"
     );
     let names = disk.device().list().expect("list");
+    for kind in ["superblock", "manifest-", "wal-", "chunks-", "run-"] {
+        assert!(names.iter().any(|name| name.starts_with(kind)), "{kind}");
+    }
     let mut rng = Rng::new(7);
     let mut tried = 0;
-    for name in names
-        .iter()
-        .filter(|n| n.starts_with("chunks-") || n.starts_with("run-"))
-    {
-        let bytes = disk.content(name).expect("a file").len() as u64;
+    for name in names.iter().filter(|name| *name != "lock") {
+        let content = disk.content(name).expect("a file");
+        let bytes = content.len() as u64;
         // Every byte of the header, then some of the rest.
-        let offsets = (0..bytes.min(64)).chain((0..60).map(|_| rng.below(bytes)));
-        for offset in offsets.collect::<Vec<_>>() {
+        let mut offsets: Vec<u64> = (0..bytes.min(64)).collect();
+        offsets.extend((0..60).map(|_| rng.below(bytes)));
+        offsets.extend((0..20).map(|_| rng.below(bytes.min(1 << 13))));
+        for offset in offsets {
             let damaged = disk.after_kill();
             damaged.flip_bits(name, offset, 1 << rng.below(8));
             let what = format!("{name} at {offset} of {bytes}");
-            if is_padding(&disk, name, offset) {
-                continue;
+            let found = is_found(&damaged, &moments, &what);
+            if !is_unused(&content, name, offset, log_end) {
+                assert!(found, "{what}: not found");
+                tried += 1;
             }
-            assert!(is_found(&damaged, &moments, &what), "{what}: not found");
-            tried += 1;
         }
     }
-    assert!(tried > 200, "only {tried} places");
+    assert!(tried > 800, "only {tried} places");
 }
 
-/// Zeros between two blobs of a chunk file belong to none.
-fn is_padding(disk: &SimDisk, name: &str, offset: u64) -> bool {
-    let content = disk.content(name).expect("a file");
-    let next = (offset as usize | 7) + 1;
-    name.starts_with("chunks-")
-        && offset >= 64
-        && content[offset as usize..next.min(content.len())]
-            .iter()
-            .all(|b| *b == 0)
+/// Of a log that was not closed, all but the last record are known to have been durable.
+#[test]
+fn a_flipped_bit_in_the_log_is_found_or_tears_off_its_last_record() {
+    let disk = SimDisk::new(2);
+    let db = open(disk.device(), &clock()).expect("open");
+    create_table(&db, HistoryPolicy::Forever);
+    let mut ends = vec![log_end(&db)];
+    let mut state = State::new();
+    let mut states = vec![state.clone()];
+    for k in 0..30 {
+        insert(&db, &row(k, k, &"text".repeat(10)));
+        state.insert(k, (Some(k), "text".repeat(10)));
+        states.push(state.clone());
+        ends.push(log_end(&db));
+    }
+    let name = "wal-0000000000000001";
+    let (last, end) = (ends[ends.len() - 2], ends[ends.len() - 1]);
+    let mut rng = Rng::new(3);
+    for offset in (0..last).step_by(13).chain(last..end) {
+        let damaged = disk.after_kill();
+        let at = SEGMENT_HEADER.1 + offset;
+        damaged.flip_bits(name, at, 1 << rng.below(8));
+        let db = match open(damaged.device(), &clock()) {
+            Ok(db) => db,
+            Err(error) => {
+                assert_eq!(
+                    error.kind(),
+                    ErrorKind::Corrupt,
+                    "position {offset}: {error}"
+                );
+                assert!(offset < last, "position {offset}: {error}");
+                continue;
+            }
+        };
+        let t = table(&db);
+        let found = run(&db, |s| s.scan(&t, request()).map(|scan| scan_all(&scan)));
+        let found = found.expect("scan");
+        let is_last = offset >= last && found == states[states.len() - 2];
+        let is_padding = found == states[states.len() - 1];
+        assert!(is_last || is_padding, "position {offset}: {found:?}");
+    }
+}
+
+fn log_end(db: &Db) -> u64 {
+    let counters = db.counters();
+    let log = counters.iter().find(|(name, _)| *name == "log_bytes");
+    log.expect("the counter").1
 }

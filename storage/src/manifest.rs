@@ -15,6 +15,10 @@
 //!    every later call fails with the same `Closed` error.
 //! 4. When `compact` or `open` has returned both superblock slots name the same generation: a
 //!    damaged slot is survived and can never bring back an older state.
+//! 5. Behind the last edit stands a *mark*, an empty frame that shows that the edit is durable; the
+//!    next edit overwrites it. Without it damage to the last edit would look like a torn write and
+//!    silently bring back the state before. It is written after the edit's sync and not synced
+//!    itself: a crash may lose it, and with it no more than this proof.
 //!
 //! # Creation
 //! Generation 0 in the superblock marks a directory in creation. The switch to generation 1 is
@@ -30,10 +34,10 @@ use strandline_base::bytes::{ByteReader, PutBytes};
 use strandline_base::{Error, ErrorKind, Result, SqlState, checksum};
 use strandline_device::{Device, File, LOCK_FILE};
 
-use crate::frame::{PAYLOAD_BYTES_MAX, StreamId, frame_bytes, put_frame};
+use crate::frame::{FRAME_HEADER_BYTES, PAYLOAD_BYTES_MAX, StreamId, frame_bytes, put_frame};
 use crate::stream::{Extent, Stream};
 use crate::version::refuse_newer;
-use superblock::{Content, SUPERBLOCK_FILE, Slot};
+use superblock::{Content, OtherSlot, SUPERBLOCK_FILE, Slot, Torn};
 
 /// The version of the superblock and manifest format; it stands for the whole directory's.
 pub const MANIFEST_FORMAT_VERSION: u32 = 1;
@@ -46,6 +50,8 @@ const HEADER_BYTES: u64 = 64;
 const HEADER_USED_BYTES: usize = 40;
 /// A manifest file grows in multiples of this.
 const GROWTH_BYTES: u64 = 64 << 10;
+/// An empty frame.
+const MARK_BYTES: u64 = FRAME_HEADER_BYTES as u64;
 /// Edits may take this much, and as much as the snapshot, before compaction pays.
 const EDIT_BYTES_BEFORE_COMPACTION: u64 = 64 << 10;
 /// How the names of a database's files begin.
@@ -59,6 +65,8 @@ pub struct Manifest {
     superblock: Arc<dyn File>,
     database_id: u128,
     state: Mutex<State>,
+    /// damage that opening has found and mended
+    mended: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -143,6 +151,7 @@ impl Manifest {
                 superblock,
                 database_id,
                 state,
+                mended: Vec::new(),
             },
             log,
         ))
@@ -154,7 +163,7 @@ impl Manifest {
     /// 0A000 naming both versions if the format is newer; XX001 with file and offset for damage.
     pub fn open(device: Arc<dyn Device>) -> Result<(Self, Vec<Vec<u8>>)> {
         let superblock = device.open(SUPERBLOCK_FILE)?;
-        let Content::Valid { slot, complete } = superblock::read(&*superblock)? else {
+        let Content::Valid { slot, other } = superblock::read(&*superblock)? else {
             return Err(Error::corrupt(
                 format!(
                     "\"{}\": \"{SUPERBLOCK_FILE}\" at offset 0",
@@ -177,17 +186,20 @@ impl Manifest {
         }
         let file = device.open(&name)?;
         let (state, records) = read_generation(file, database_id, generation)?;
-        for other in names
-            .iter()
-            .filter(|n| n.starts_with(NAME_PREFIX) && **n != name)
-        {
-            device.remove(other)?;
-        }
-        if complete {
+        let damaged = damaged_slot(&*device, slot, &other, &names, records.len());
+        let mended = damaged.into_iter().collect();
+        if other == OtherSlot::Same {
             superblock.sync()?;
         } else {
             superblock::switch(&*superblock, slot)?;
             superblock::complete(&*superblock, slot)?;
+        }
+        // Only now: until then they show that a crash has torn a slot.
+        for left in names
+            .iter()
+            .filter(|n| n.starts_with(NAME_PREFIX) && **n != name)
+        {
+            device.remove(left)?;
         }
         let state = Mutex::new(state);
         Ok((
@@ -196,6 +208,7 @@ impl Manifest {
                 superblock,
                 database_id,
                 state,
+                mended,
             },
             records,
         ))
@@ -206,7 +219,12 @@ impl Manifest {
         self.database_id
     }
 
-    /// Appends one edit; durable on return.
+    /// Damage that opening found and mended from what is stored twice, one line each.
+    pub fn mended(&self) -> &[String] {
+        &self.mended
+    }
+
+    /// Appends one edit, which must not be empty; durable on return.
     ///
     /// # Errors
     /// 53100 if there is no room (nothing was changed). After a failed write or sync all later
@@ -216,24 +234,25 @@ impl Manifest {
         let mut state = self.state.lock();
         state.check_usable()?;
         check_size(edit)?;
+        if edit.is_empty() {
+            return Err(Error::internal(
+                "an empty manifest edit would look like a mark",
+            ));
+        }
         let end = state.end + frame_bytes(edit.len());
-        if end > state.allocated {
-            let wanted = end.next_multiple_of(GROWTH_BYTES);
+        if end + MARK_BYTES > state.allocated {
+            let wanted = (end + MARK_BYTES).next_multiple_of(GROWTH_BYTES);
             state.file.set_len(wanted)?;
             state.allocated = wanted;
         }
+        let stream = self.stream(state.generation);
         let mut frame = Vec::with_capacity((end - state.end) as usize);
-        put_frame(
-            &mut frame,
-            self.stream(state.generation),
-            state.end,
-            state.end,
-            edit,
-        );
+        put_frame(&mut frame, stream, state.end, state.end, edit);
         let outcome = state
             .file
             .write_all_at(&frame, state.end)
-            .and_then(|()| state.file.sync());
+            .and_then(|()| state.file.sync())
+            .and_then(|()| put_mark(&*state.file, stream, end));
         if let Err(cause) = outcome {
             return Err(state.fail(&cause));
         }
@@ -350,6 +369,41 @@ fn encode_header(database_id: u128, generation: u64) -> Vec<u8> {
     out
 }
 
+/// Shows that everything before `end` is durable (invariant 5).
+fn put_mark(file: &dyn File, stream: StreamId, end: u64) -> Result<()> {
+    let mut frame = Vec::with_capacity(MARK_BYTES as usize);
+    put_frame(&mut frame, stream, end, end, &[]);
+    file.write_all_at(&frame, end)
+}
+
+/// What to report of the superblock slot beside the one in force, if no crash explains its state.
+/// `records`: how many the manifest has.
+fn damaged_slot(
+    device: &dyn Device,
+    slot: Slot,
+    other: &OtherSlot,
+    names: &[String],
+    records: usize,
+) -> Option<String> {
+    let OtherSlot::Broken(index, bytes) = other else {
+        return None;
+    };
+    let is_there = |generation| names.contains(&manifest_name(generation));
+    let is_first = slot.generation == 1;
+    let torn = Torn {
+        // Edits are made only after it.
+        completing: records == 1 && (is_first || is_there(slot.generation.saturating_sub(1))),
+        switching: is_there(slot.generation + 1),
+    };
+    (!torn.explains(slot, *index, bytes)).then(|| {
+        format!(
+            "\"{}\": \"{SUPERBLOCK_FILE}\": slot {index} was damaged; it has been restored from \
+             the other one",
+            device.location()
+        )
+    })
+}
+
 /// Removes what an unfinished creation left: the superblock last, so that the directory is known
 /// to be in creation as long as there is anything else.
 fn remove_unfinished(device: &dyn Device) -> Result<()> {
@@ -424,16 +478,19 @@ fn read_generation(
         start: HEADER_BYTES,
         bytes: allocated - HEADER_BYTES,
     };
-    let mut stream = Stream::new(
-        StreamId {
-            database_id,
-            number: generation,
-        },
-        vec![extent],
-    );
+    let id = StreamId {
+        database_id,
+        number: generation,
+    };
+    let mut stream = Stream::new(id, vec![extent]);
     let mut records = Vec::new();
     let (mut end, mut edits_start) = (HEADER_BYTES, HEADER_BYTES);
+    let mut is_marked = false;
     while let Some(frame) = stream.read(end)? {
+        is_marked = frame.payload.is_empty() && !records.is_empty();
+        if is_marked {
+            break;
+        }
         end = frame.end;
         if records.is_empty() {
             edits_start = end;
@@ -449,6 +506,9 @@ fn read_generation(
         ));
     }
     file.sync()?;
+    if !is_marked && end > edits_start && end + MARK_BYTES <= allocated {
+        put_mark(&*file, id, end)?;
+    }
     Ok((
         State {
             file,

@@ -7,6 +7,10 @@
 //! Generation 0 is written first of all when a database is created and means "not finished": such
 //! a directory may be created anew, while a directory that lost its superblock is never taken for
 //! an empty one. A database is used only after both slots hold a later generation.
+//!
+//! A slot that is not intact is either the torn write of a crash or damage. A torn slot is a mix of
+//! what it held and what was being written, and the manifest files tell what that can have been
+//! (see [`Torn`]); everything else is damage, survived but reported.
 
 use std::sync::Arc;
 
@@ -63,14 +67,53 @@ impl Slot {
 
 /// What a superblock file holds.
 pub(super) enum Content {
-    /// The slot in force, and whether the other one holds the same.
-    Valid { slot: Slot, complete: bool },
+    /// The slot in force, and what the other one is.
+    Valid { slot: Slot, other: OtherSlot },
     /// Nothing but zeros and unfinished writes of a first slot.
     Unfinished,
     /// Slots that were once written and are damaged.
     Damaged,
     /// Not a superblock at all.
     Foreign,
+}
+
+/// The slot that is not in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum OtherSlot {
+    /// It holds the same.
+    Same,
+    /// It holds an older generation: a crash came before [`complete`].
+    Older,
+    /// It is not intact; these are its index and bytes.
+    Broken(usize, Vec<u8>),
+}
+
+/// How a crash may have torn the slot beside an intact one of generation g: while g was being
+/// completed there, or while g + 1 was being put in force. Either leaves a manifest file behind,
+/// that of g − 1 or that of g + 1.
+pub(super) struct Torn {
+    /// the manifest of g − 1 is there, or the database was being created; that of g has no edits
+    pub completing: bool,
+    /// the manifest of g + 1 is there
+    pub switching: bool,
+}
+
+impl Torn {
+    /// Whether a crash explains the slot `index` with `bytes` beside the intact `slot`.
+    pub fn explains(&self, slot: Slot, index: usize, bytes: &[u8]) -> bool {
+        // The other place is written first for `slot` and last for the generation after it.
+        let is_next_to_write = index as u64 == (slot.generation + 1) % 2;
+        let is_mix = |from: u64, to: u64| {
+            let of = |generation| Slot { generation, ..slot }.encode();
+            let (from, to) = (of(from), of(to));
+            let mut pieces = bytes.iter().zip(from.iter().zip(&to));
+            pieces.all(|(byte, (from, to))| byte == from || byte == to)
+        };
+        let g = slot.generation;
+        is_next_to_write
+            && ((self.completing && is_mix(g.saturating_sub(1), g))
+                || (self.switching && is_mix(g, g + 1)))
+    }
 }
 
 /// Reads both slots; a newer format version is an error.
@@ -82,14 +125,19 @@ pub(super) fn read(file: &dyn File) -> Result<Content> {
     let mut bytes = vec![0; len as usize];
     file.read_exact_at(&mut bytes, 0)?;
     bytes.resize(2 * SLOT_BYTES, 0);
-    let slots: Vec<_> = bytes
-        .chunks_exact(SLOT_BYTES)
-        .filter_map(Slot::decode)
-        .collect();
-    if let Some(&(version, slot)) = slots.iter().max_by_key(|(_, slot)| slot.generation) {
+    let slots: Vec<_> = bytes.chunks_exact(SLOT_BYTES).map(Slot::decode).collect();
+    let intact = slots.iter().flatten();
+    if let Some(&(version, slot)) = intact.max_by_key(|(_, slot)| slot.generation) {
         refuse_newer(SUPERBLOCK_FILE, version, MANIFEST_FORMAT_VERSION)?;
-        let complete = slots.len() == 2 && slots.iter().all(|(_, other)| *other == slot);
-        return Ok(Content::Valid { slot, complete });
+        let other = match slots.iter().position(Option::is_none) {
+            Some(index) => {
+                let at = index * SLOT_BYTES;
+                OtherSlot::Broken(index, bytes[at..at + SLOT_BYTES].to_vec())
+            }
+            None if slots.iter().flatten().all(|(_, other)| *other == slot) => OtherSlot::Same,
+            None => OtherSlot::Older,
+        };
+        return Ok(Content::Valid { slot, other });
     }
     let (first, second) = bytes.split_at(SLOT_BYTES);
     if first
@@ -141,6 +189,39 @@ fn write_at(file: &dyn File, slot: Slot, index: u64) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_torn_slot_is_told_from_a_damaged_one() {
+        let slot = |generation| Slot {
+            generation,
+            database_id: 77,
+        };
+        let torn = |completing, switching| Torn {
+            completing,
+            switching,
+        };
+        let mut bytes = slot(5).encode();
+        bytes[512..].copy_from_slice(&slot(4).encode()[512..]);
+        assert!(torn(true, false).explains(slot(5), 0, &bytes));
+        assert!(
+            !torn(false, true).explains(slot(5), 0, &bytes),
+            "not the next one"
+        );
+        assert!(
+            !torn(false, false).explains(slot(5), 0, &bytes),
+            "nothing was under way"
+        );
+        assert!(
+            !torn(true, true).explains(slot(5), 1, &bytes),
+            "written before the other"
+        );
+        assert!(torn(false, true).explains(slot(4), 1, &bytes));
+        bytes[1000] ^= 1;
+        assert!(
+            !torn(true, true).explains(slot(5), 0, &bytes),
+            "a flipped bit"
+        );
+    }
 
     #[test]
     fn slot_round_trips_and_every_damaged_byte_is_found() {

@@ -71,10 +71,11 @@ fn created_appended_compacted_and_reopened() {
     let manifest = create(&disk, b"snapshot").unwrap();
     assert!(exists(&disk).unwrap());
     assert_eq!(open(&disk).unwrap().1, [b"snapshot"]);
-    manifest.append(b"").unwrap();
+    manifest.append(b"first").unwrap();
     manifest.append(b"second").unwrap();
+    assert!(manifest.append(b"").is_err(), "an empty edit is a mark");
     let (manifest, records) = open(&disk.after_crash(0)).unwrap();
-    assert_eq!(records, [&b"snapshot"[..], b"", b"second"]);
+    assert_eq!(records, [&b"snapshot"[..], b"first", b"second"]);
     assert_eq!(manifest.database_id(), ID);
 
     let (manifest, _) = open(&disk).unwrap();
@@ -102,6 +103,10 @@ fn every_crash_point_keeps_what_was_acknowledged() {
             let after = disk.after_crash(seed);
             let (manifest, records) = open(&after).unwrap_or_else(|e| panic!("{context}: {e}"));
             model.check(&records, &context);
+            assert!(
+                manifest.mended().is_empty(),
+                "{context}: a torn slot is no damage"
+            );
             // What was found stays, and the manifest goes on from there.
             manifest.append(b"12345678").unwrap();
             let (_, again) = open(&after.after_crash(seed)).unwrap();
@@ -212,6 +217,13 @@ fn damage_is_refused_with_file_and_offset() {
         let second = HEADER_BYTES + snapshot + edit;
         refused(&name, second + offset, &format!("at offset {second} "));
     }
+    let last = HEADER_BYTES + snapshot + 4 * edit;
+    refused(&name, last + 40, &format!("at offset {last} "));
+    // So it is found after a crash: opening puts the mark there again.
+    let reopened = disk.after_crash(0);
+    open(&reopened).unwrap();
+    reopened.flip_bits(&name, last + 40, 0x08);
+    assert_eq!(open(&reopened).unwrap_err().kind(), ErrorKind::Corrupt);
     // The slot in force is the second; the other only says that the creation began.
     let damaged = disk.after_kill();
     damaged.flip_bits(SUPERBLOCK_FILE, 4096 + 12, 1);
@@ -232,9 +244,12 @@ fn one_damaged_slot_is_survived_and_repaired() {
         let manifest = create(&disk, b"first").unwrap();
         for round in 0..3 {
             let damaged = disk.after_crash(round);
-            damaged.flip_bits(SUPERBLOCK_FILE, slot * 4096 + 12, 1);
+            // The lowest bit of the generation could be a torn creation's.
+            damaged.flip_bits(SUPERBLOCK_FILE, slot * 4096 + 12, 0x10);
             assert!(exists(&damaged).unwrap());
-            let found = open(&damaged).unwrap().1;
+            let (mended, found) = open(&damaged).unwrap();
+            assert_eq!(mended.mended().len(), 1, "slot {slot}, round {round}");
+            assert!(open(&damaged).unwrap().0.mended().is_empty());
             // Opening repaired the slot, so the other one may go now.
             damaged.flip_bits(SUPERBLOCK_FILE, (1 - slot) * 4096 + 12, 1);
             assert_eq!(open(&damaged).unwrap().1, found);
