@@ -36,13 +36,21 @@ use strandline_txn::{StartWord, TxnManager};
 const BATCH_OPERATIONS: usize = 1 << 16;
 
 impl Db {
+    /// Whether `device` holds a database; nothing is created or changed.
+    ///
+    /// # Errors
+    /// 55000 if it holds files of something else; XX001 if it is a database's with parts missing.
+    pub fn exists(device: &dyn Device) -> Result<bool> {
+        Manifest::exists(device)
+    }
+
     /// Creates the database if the device is empty, else recovers it.
     pub fn open(options: DbOptions) -> Result<Arc<Db>> {
         options.settings.check()?;
         // A directory that is not ours is refused before it gets a lock file.
-        Manifest::exists(&*options.device)?;
+        Self::exists(&*options.device)?;
         let lock = options.device.lock()?;
-        let db = if Manifest::exists(&*options.device)? {
+        let db = if Self::exists(&*options.device)? {
             recover(options)?
         } else {
             create(options)?

@@ -141,11 +141,15 @@ impl DatabaseBuilder {
             DeviceChoice::Given(device) => (device, None),
             DeviceChoice::Path(path) => {
                 if self.must_exist {
-                    require_database(&path)?;
+                    // Opening the device would make the directory.
+                    std::fs::metadata(&path).map_err(|error| Error::io(path.display(), &error))?;
                 }
                 (Arc::new(OsDevice::open(&path)?), Some(path))
             }
         };
+        if self.must_exist {
+            require_database(&*device)?;
+        }
         let location = device.location();
         let memory_bytes = self.settings.memory_bytes;
         let db = Db::open(DbOptions {
@@ -177,16 +181,17 @@ impl DatabaseBuilder {
     }
 }
 
-fn require_database(path: &Path) -> Result<()> {
-    let entries = std::fs::read_dir(path).map_err(|error| Error::io(path.display(), &error))?;
-    if entries.count() == 0 {
-        return Err(Error::new(
-            ErrorKind::Invalid,
-            SqlState::UNDEFINED_FILE,
-            format!("there is no database in {}", path.display()),
-        ));
+/// 58P01 if `device` is empty or holds what an unfinished creation left, 55000 if it holds
+/// something else.
+fn require_database(device: &dyn Device) -> Result<()> {
+    if Db::exists(device)? {
+        return Ok(());
     }
-    Ok(())
+    Err(Error::new(
+        ErrorKind::Invalid,
+        SqlState::UNDEFINED_FILE,
+        format!("there is no database in \"{}\"", device.location()),
+    ))
 }
 
 /// The state every statement's state is cloned from.

@@ -61,12 +61,20 @@ fn neither_command_makes_a_database() {
         assert!(!scratch.path("nothing").exists(), "{command}");
         std::fs::create_dir_all(scratch.path("empty")).expect("created");
         run([command, &scratch.text("empty")]).fails(3);
-        assert_eq!(
-            std::fs::read_dir(scratch.path("empty"))
+        let files = |name| {
+            std::fs::read_dir(scratch.path(name))
                 .expect("readable")
-                .count(),
-            0
+                .count()
+        };
+        assert_eq!(files("empty"), 0);
+        std::fs::create_dir_all(scratch.path("locked")).expect("created");
+        scratch.write("locked/lock", "");
+        let err = run([command, &scratch.text("locked")]).fails(3);
+        assert!(
+            err.contains("locked") && err.contains("no database"),
+            "{err}"
         );
+        assert_eq!(files("locked"), 1);
     }
 }
 

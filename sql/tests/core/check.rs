@@ -47,15 +47,62 @@ fn a_database_on_disk_opens_checks_and_closes() {
 #[test]
 fn a_directory_without_a_database_is_refused_where_one_must_exist() {
     let directory = tempfile::tempdir().expect("a directory");
-    for path in [
-        directory.path().to_path_buf(),
-        directory.path().join("nowhere"),
-    ] {
+    for (at, files) in [&[][..], &["lock"], &["letter.txt"], &["letter.txt", "lock"]]
+        .into_iter()
+        .enumerate()
+    {
+        let path = directory.path().join(format!("directory {at}"));
+        std::fs::create_dir(&path).expect("created");
+        for file in files {
+            std::fs::write(path.join(file), "something").expect("written");
+        }
         let error = Database::builder(&path)
             .must_exist()
             .build()
             .err()
             .expect("refused");
-        assert_eq!(error.sqlstate(), SqlState::UNDEFINED_FILE, "{error}");
+        let expected = match files.contains(&"letter.txt") {
+            true => SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+            false => SqlState::UNDEFINED_FILE,
+        };
+        assert_eq!(error.sqlstate(), expected, "{error}");
+        assert!(
+            error.message().contains(&*path.to_string_lossy()),
+            "{error}"
+        );
+        let mut left: Vec<String> = std::fs::read_dir(&path)
+            .expect("readable")
+            .map(|entry| {
+                entry
+                    .expect("an entry")
+                    .file_name()
+                    .to_string_lossy()
+                    .into_owned()
+            })
+            .collect();
+        left.sort();
+        assert_eq!(left, files, "nothing is created");
     }
+    let nowhere = directory.path().join("nowhere");
+    let refused = Database::builder(&nowhere).must_exist().build();
+    let error = refused.err().expect("refused");
+    assert_eq!(error.sqlstate(), SqlState::UNDEFINED_FILE, "{error}");
+    assert!(!nowhere.exists());
+}
+
+#[test]
+fn a_device_without_a_database_is_refused_where_one_must_exist() {
+    let device = std::sync::Arc::new(strandline_device::MemoryDevice::new());
+    let refused = Database::on_device(device.clone()).must_exist().build();
+    let error = refused.err().expect("refused");
+    assert_eq!(error.sqlstate(), SqlState::UNDEFINED_FILE, "{error}");
+    drop(
+        Database::on_device(device.clone())
+            .build()
+            .expect("creates"),
+    );
+    Database::on_device(device)
+        .must_exist()
+        .build()
+        .expect("opens");
 }
