@@ -1,6 +1,12 @@
 //! A storage with its key indexes and the lock that lets DDL wait for writers.
 //!
-//! Lock order: `holders` is held only to look and to register, never while waiting.
+//! Order: a definition change that waits for the writers lets no further writer in, so that a
+//! stream of them cannot keep it waiting; those who hold the storage already go on. A newcomer
+//! waits for the change's transaction until that ends or gives up its claim (at its `lock_timeout`,
+//! say). As it waits in the wait-for graph like anyone, a cycle through it is a deadlock.
+//!
+//! Lock order: the wait-for graph → `holders`, which is held only to look and to register, never
+//! while waiting.
 
 use crate::catalog::TableDef;
 use arc_swap::ArcSwap;
@@ -12,7 +18,7 @@ use strandline_base::{ColumnId, CommitTs, RangeNo, Result, StorageId, Value};
 use strandline_index::{HashIndex, KeyIndex, hash_key};
 use strandline_table::lineage::{Lineage, Shared};
 use strandline_table::schema::StorageSchema;
-use strandline_txn::{StartWord, TxnManager};
+use strandline_txn::{StartWord, TxnManager, WaitLimits};
 
 /// The index of one PRIMARY KEY or UNIQUE constraint.
 pub struct KeyColumns {
@@ -39,6 +45,25 @@ pub struct Store {
 struct Holders {
     writers: Vec<StartWord>,
     exclusive: Option<StartWord>,
+    /// who waits to become exclusive, and lets no new writer in meanwhile
+    claimant: Option<StartWord>,
+}
+
+impl Holders {
+    /// Who keeps `word` from becoming a writer.
+    fn before_writer(&self, word: StartWord) -> Option<StartWord> {
+        if self.writers.contains(&word) {
+            return None;
+        }
+        let first = self.exclusive.or(self.claimant);
+        first.filter(|holder| *holder != word)
+    }
+    /// Who keeps `word` from holding the storage alone.
+    fn before_exclusive(&self, word: StartWord) -> Option<StartWord> {
+        let others = self.exclusive.iter().chain(&self.claimant);
+        let mut others = others.chain(&self.writers);
+        others.find(|holder| **holder != word).copied()
+    }
 }
 
 /// The storage's columns, by id, as `table` and everything before it defined them. Columns dropped
@@ -73,8 +98,8 @@ impl Store {
             lineage,
             keys: ArcSwap::from_pointee(Vec::new()),
             holders: Mutex::new(Holders {
-                writers: Vec::new(),
                 exclusive: holder,
+                ..Holders::default()
             }),
             kept_from: AtomicU64::new(0),
             unlisted: Mutex::default(),
@@ -131,22 +156,22 @@ impl Store {
         self.keys.store(Arc::new(keys));
     }
 
-    /// Registers `word` as a writer until [`Store::release`]; waits for a definition change.
+    /// Registers `word` as a writer until [`Store::release`]; waits for a definition change, and
+    /// for one that waits itself.
     pub fn lock_shared(&self, word: StartWord, waiting: &Waiting<'_>) -> Result<()> {
         loop {
             let holder = {
                 let mut holders = self.holders.lock();
-                match holders.exclusive {
-                    Some(holder) if holder != word => holder,
-                    _ => {
-                        if !holders.writers.contains(&word) {
-                            holders.writers.push(word);
-                        }
-                        return Ok(());
+                let Some(holder) = holders.before_writer(word) else {
+                    if !holders.writers.contains(&word) {
+                        holders.writers.push(word);
                     }
-                }
+                    return Ok(());
+                };
+                holder
             };
-            waiting.wait(word, holder)?;
+            let is_in_the_way = || self.holders.lock().before_writer(word) == Some(holder);
+            waiting.wait_while(word, holder, &is_in_the_way)?;
         }
     }
 
@@ -155,33 +180,45 @@ impl Store {
         loop {
             let holder = {
                 let mut holders = self.holders.lock();
-                let other = holders.writers.iter().copied().find(|w| *w != word);
-                match (holders.exclusive, other) {
-                    (Some(holder), _) if holder != word => holder,
-                    (_, Some(writer)) => writer,
-                    _ => {
-                        holders.exclusive = Some(word);
-                        return Ok(());
-                    }
-                }
+                let Some(holder) = holders.before_exclusive(word) else {
+                    holders.exclusive = Some(word);
+                    holders.claimant = None;
+                    return Ok(());
+                };
+                holders.claimant.get_or_insert(word);
+                holder
             };
-            waiting.wait(word, holder)?;
+            let is_in_the_way = || self.holders.lock().before_exclusive(word) == Some(holder);
+            if let Err(error) = waiting.wait_while(word, holder, &is_in_the_way) {
+                self.give_up_claim(word);
+                return Err(error);
+            }
         }
+    }
+
+    fn give_up_claim(&self, word: StartWord) {
+        let mut holders = self.holders.lock();
+        holders.claimant.take_if(|claimant| *claimant == word);
     }
 
     /// Ends what `word` holds. The caller's transaction has finished: whoever waits for it wakes.
     pub fn release(&self, word: StartWord) {
         let mut holders = self.holders.lock();
         holders.writers.retain(|w| *w != word);
-        if holders.exclusive == Some(word) {
-            holders.exclusive = None;
-        }
+        holders.exclusive.take_if(|holder| *holder == word);
+        holders.claimant.take_if(|claimant| *claimant == word);
     }
 
     /// Whether a transaction is registered.
     pub fn is_held(&self) -> bool {
         let holders = self.holders.lock();
         holders.exclusive.is_some() || !holders.writers.is_empty()
+    }
+
+    /// Whether a definition change waits for the writers.
+    #[cfg(test)]
+    pub fn is_claimed(&self) -> bool {
+        self.holders.lock().claimant.is_some()
     }
 
     /// The hash of a key, None if a part is NULL (NULLs are distinct).
@@ -203,7 +240,21 @@ pub struct Waiting<'a> {
 impl Waiting<'_> {
     /// Waits until `holder` has finished.
     pub fn wait(&self, waiter: StartWord, holder: StartWord) -> Result<()> {
-        self.txns
-            .wait_for(waiter, holder, self.timeout, self.cancelled)
+        self.wait_while(waiter, holder, &|| true)
+    }
+
+    /// Waits until `holder` has finished or is not `in_the_way` any more.
+    pub fn wait_while(
+        &self,
+        waiter: StartWord,
+        holder: StartWord,
+        in_the_way: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        let limits = WaitLimits {
+            timeout: self.timeout,
+            cancelled: self.cancelled,
+            in_the_way,
+        };
+        self.txns.wait_while(waiter, holder, &limits)
     }
 }

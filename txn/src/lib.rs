@@ -69,3 +69,4 @@ pub use commit_queue::Durability;
 pub use manager::{TxnManager, TxnSlot};
 pub use snapshots::SnapshotGuard;
 pub use start_word::{Isolation, StartWord, TxnStatus, Visibility};
+pub use waits::WaitLimits;

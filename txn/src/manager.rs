@@ -5,7 +5,7 @@ use crate::commit_queue::{CommitQueue, Durability};
 use crate::snapshots::{SnapshotGuard, Snapshots};
 use crate::start_word::{StartWord, TxnStatus};
 use crate::transaction_table::{Finish, SLOTS, TransactionTable};
-use crate::waits::Waits;
+use crate::waits::{WaitLimits, Waits};
 use std::time::Duration;
 use strandline_base::sync::{Arc, AtomicBool, Ordering};
 use strandline_base::{Clock, CommitTs, Error, Result};
@@ -104,13 +104,29 @@ impl TxnManager {
         timeout: Option<Duration>,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<()> {
+        let limits = WaitLimits {
+            timeout,
+            cancelled,
+            in_the_way: &|| true,
+        };
+        self.wait_while(waiter, holder, &limits)
+    }
+
+    /// As [`TxnManager::wait_for`], for something that the holder may let go before it finishes:
+    /// returns also when the holder is not [in the way](WaitLimits::in_the_way) any more, which is
+    /// looked at every 50 ms.
+    pub fn wait_while(
+        &self,
+        waiter: StartWord,
+        holder: StartWord,
+        limits: &WaitLimits<'_>,
+    ) -> Result<()> {
         if waiter == holder {
             return Err(Error::internal(format!(
                 "transaction {waiter} waits for itself"
             )));
         }
-        self.waits
-            .wait_for(&self.table, (waiter, holder), timeout, cancelled)?;
+        self.waits.wait_for(&self.table, (waiter, holder), limits)?;
         self.commits.settle();
         Ok(())
     }

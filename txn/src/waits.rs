@@ -25,8 +25,19 @@ use std::time::Duration;
 use strandline_base::sync::{Arc, Condvar, Mutex, MutexGuard};
 use strandline_base::{Error, ErrorKind, Result, SqlState};
 
-/// How often a waiter looks at its cancel flag.
+/// How often a waiter looks at its cancel flag and whether the holder is still in its way.
 const CANCEL_POLL: Duration = Duration::from_millis(50);
+
+/// How long a transaction waits for another one. The functions are called with the wait-for graph
+/// locked and must only read.
+pub struct WaitLimits<'a> {
+    /// The longest wait; None: for ever.
+    pub timeout: Option<Duration>,
+    /// Whether the waiting statement has been cancelled.
+    pub cancelled: &'a dyn Fn() -> bool,
+    /// Whether the holder, while it runs, still has what the waiter wants.
+    pub in_the_way: &'a dyn Fn() -> bool,
+}
 
 /// Those who wait for one holder.
 #[derive(Default)]
@@ -90,13 +101,12 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    /// See [`TxnManager::wait_for`](crate::TxnManager::wait_for).
+    /// See [`TxnManager::wait_while`](crate::TxnManager::wait_while).
     pub fn wait_for(
         &self,
         table: &TransactionTable,
         (waiter, holder): (StartWord, StartWord),
-        timeout: Option<Duration>,
-        cancelled: &dyn Fn() -> bool,
+        limits: &WaitLimits<'_>,
     ) -> Result<()> {
         let mut graph = self.graph.lock();
         if !table.mark_waited(holder) {
@@ -111,8 +121,12 @@ impl Waits {
             )));
         }
         let finished = graph.enter(waiter, holder);
-        let still_running = || table.status(holder) == TxnStatus::InProgress;
-        let outcome = block(&mut graph, &finished, &still_running, timeout, cancelled);
+        let in_the_way = || table.status(holder) == TxnStatus::InProgress && (limits.in_the_way)();
+        let limits = WaitLimits {
+            in_the_way: &in_the_way,
+            ..*limits
+        };
+        let outcome = block(&mut graph, &finished, &limits);
         graph.leave(waiter, holder);
         outcome.map_err(|error| {
             error.with_detail(format!(
@@ -130,24 +144,24 @@ impl Waits {
     }
 }
 
-/// Sleeps until the holder has finished, the time is up or the statement is cancelled.
+/// Sleeps until the holder is out of the way, the time is up or the statement is cancelled.
 fn block(
     graph: &mut MutexGuard<'_, WaitGraph>,
     finished: &Condvar,
-    still_running: &dyn Fn() -> bool,
-    timeout: Option<Duration>,
-    cancelled: &dyn Fn() -> bool,
+    limits: &WaitLimits<'_>,
 ) -> Result<()> {
     let mut waited = Duration::ZERO;
-    while still_running() {
-        if cancelled() {
+    while (limits.in_the_way)() {
+        if (limits.cancelled)() {
             return Err(Error::new(
                 ErrorKind::Cancelled,
                 SqlState::QUERY_CANCELED,
                 "canceling statement due to user request",
             ));
         }
-        let left = timeout.map_or(CANCEL_POLL, |timeout| timeout.saturating_sub(waited));
+        let left = limits
+            .timeout
+            .map_or(CANCEL_POLL, |timeout| timeout.saturating_sub(waited));
         if left.is_zero() {
             return Err(lock_timeout(waited));
         }
