@@ -1,6 +1,13 @@
 //! All versions of the catalog that may still be asked for.
 //!
-//! Invariant: timestamps grow; a version is valid from its timestamp to the next one's.
+//! Invariants:
+//! 1. Timestamps grow; a version is valid from its timestamp to the next one's.
+//! 2. A version is there before the stable timestamp reaches its own: the commit that makes it puts
+//!    it here under the log's lock. So a snapshot's catalog is the version valid at the snapshot,
+//!    whenever it is looked up, and a version later than every snapshot is nobody's yet.
+//! 3. A commit that fails after that takes its version back before it leaves the commit queue.
+//!
+//! Lock order: the log's lock → `versions`, which is held only to look and to change.
 
 use crate::catalog::{Catalog, HistoryPolicy};
 use arc_swap::ArcSwap;
@@ -11,25 +18,29 @@ use strandline_base::{CommitTs, Error, ErrorKind, Result, SqlState, StorageId};
 
 /// The versions.
 pub struct CatalogVersions {
-    current: ArcSwap<Catalog>,
-    versions: Mutex<Vec<(CommitTs, Arc<Catalog>)>>,
+    /// the last of `versions`, for those who come later than it: nearly everybody
+    last: ArcSwap<Version>,
+    versions: Mutex<Vec<Version>>,
 }
+
+/// A catalog and from when on it is valid.
+pub type Version = (CommitTs, Arc<Catalog>);
 
 impl CatalogVersions {
     /// Starts with versions from the manifest; there is at least one.
-    pub fn new(versions: Vec<(CommitTs, Arc<Catalog>)>) -> Self {
-        let current = versions.last().map(|(_, c)| c.clone()).unwrap_or_default();
+    pub fn new(versions: Vec<Version>) -> Self {
+        let last = versions.last().cloned().unwrap_or_default();
         Self {
-            current: ArcSwap::new(current),
+            last: ArcSwap::from_pointee(last),
             versions: Mutex::new(versions),
         }
     }
-    /// The newest version.
-    pub fn current(&self) -> Arc<Catalog> {
-        self.current.load_full()
-    }
     /// The version valid at `ts`.
     pub fn at(&self, ts: CommitTs) -> Result<Arc<Catalog>> {
+        let last = self.last.load();
+        if last.0 <= ts {
+            return Ok(last.1.clone());
+        }
         let versions = self.versions.lock();
         let after = versions.partition_point(|(from, _)| *from <= ts);
         match after.checked_sub(1) {
@@ -37,14 +48,25 @@ impl CatalogVersions {
             None => Err(too_old(ts, versions.first().map(|v| v.0))),
         }
     }
-    /// Adds the version that a commit at `ts` made.
-    pub fn publish(&self, ts: CommitTs, catalog: Arc<Catalog>) {
-        self.versions.lock().push((ts, catalog.clone()));
-        self.current.store(catalog);
+    /// Adds the version that the commit at `ts` makes, before the stable timestamp reaches `ts`.
+    pub fn add(&self, ts: CommitTs, catalog: Arc<Catalog>) {
+        let mut versions = self.versions.lock();
+        versions.push((ts, catalog.clone()));
+        self.last.store(Arc::new((ts, catalog)));
     }
-    /// All versions.
-    pub fn all(&self) -> Vec<(CommitTs, Arc<Catalog>)> {
-        self.versions.lock().clone()
+    /// Takes back the version of a commit at `ts` that has failed; stable has not reached it.
+    pub fn take_back(&self, ts: CommitTs) {
+        let mut versions = self.versions.lock();
+        versions.retain(|(from, _)| *from != ts);
+        if let Some(last) = versions.last() {
+            self.last.store(Arc::new(last.clone()));
+        }
+    }
+    /// The versions that are valid at or before `through`, oldest first.
+    pub fn through(&self, through: CommitTs) -> Vec<Version> {
+        let mut versions = self.versions.lock().clone();
+        versions.retain(|(from, _)| *from <= through);
+        versions
     }
     /// Drops the versions that were superseded before the longest history of their tables starts,
     /// at wall-clock time `now_us`, and that no snapshot since `oldest` needs. Returns whether any
@@ -67,14 +89,12 @@ impl CatalogVersions {
         }
         versions.len() != before
     }
-    /// Every storage that some version names.
-    pub fn storages(&self) -> BTreeSet<StorageId> {
-        let versions = self.versions.lock();
-        versions
-            .iter()
-            .flat_map(|(_, c)| c.tables.values().map(|t| t.storage))
-            .collect()
-    }
+}
+
+/// Every storage that some version names.
+pub fn storages_of(versions: &[Version]) -> BTreeSet<StorageId> {
+    let tables = versions.iter().flat_map(|(_, c)| c.tables.values());
+    tables.map(|t| t.storage).collect()
 }
 
 /// The wall-clock time from which a history policy keeps versions.

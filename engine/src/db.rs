@@ -1,6 +1,7 @@
 //! The database: what transactions, maintenance and recovery share.
 //!
-//! Lock order: `checkpoint` → `ddl` (only to look) → the locks of tables, log and manifest.
+//! Lock order: `checkpoint` → `ddl` (only to look) → the locks of tables, log and manifest; see
+//! `catalog_versions` for its place below the log.
 
 use crate::catalog::{Catalog, TableDef};
 use crate::catalog_versions::{CatalogVersions, history_from, too_old};
@@ -101,7 +102,12 @@ impl Db {
     }
     /// The newest committed catalog.
     pub fn catalog(&self) -> Arc<Catalog> {
-        self.catalogs.current()
+        loop {
+            // What is valid now is pruned only when stable has gone on.
+            if let Ok(catalog) = self.catalogs.at(self.stable()) {
+                return catalog;
+            }
+        }
     }
     /// The catalog as of `ts`.
     pub fn catalog_at(&self, ts: CommitTs) -> Result<Arc<Catalog>> {
@@ -198,9 +204,6 @@ impl Db {
         if *ddl == Some(word) {
             *ddl = None;
         }
-    }
-    pub(crate) fn publish_catalog(&self, ts: CommitTs, catalog: Arc<Catalog>) {
-        self.catalogs.publish(ts, catalog);
     }
 
     /// The next value of an identity column. Not transactional: a rollback leaves a gap.

@@ -10,8 +10,8 @@
 //! 2. The log is cut only behind the position that the manifest names.
 //! 3. Writers never wait for a checkpoint, except for memory when tails exceed their share.
 
-use crate::catalog::TableDef;
-use crate::catalog_versions::history_from;
+use crate::catalog::{Catalog, TableDef};
+use crate::catalog_versions::{Version, history_from, storages_of};
 use crate::db::{Db, Maintenance, closed};
 use crate::manifest_state::{ManifestEdit, RangeEntry, StorageEdit, to_json};
 use crate::store::Store;
@@ -112,13 +112,15 @@ impl Db {
         self.wal.sync_all()?;
         let oldest = self.txns().oldest_snapshot().min(through);
         let pruned = self.catalogs.prune(self.now_us(), oldest);
-        let live = self.catalogs.storages();
+        // Later versions may not be in the log yet.
+        let catalogs = self.catalogs.through(through);
+        let live = storages_of(&catalogs);
         let mut report = CheckpointReport::default();
         let mut files = NewFiles::new(&self.device);
         let mut parts = Vec::new();
         for (id, store) in self.stores.read().clone() {
             if live.contains(&id) {
-                let table = self.table_of(id);
+                let table = table_of(&catalogs, id);
                 let part = self.checkpoint_store(
                     &store,
                     table.as_deref(),
@@ -131,11 +133,8 @@ impl Db {
             }
         }
         self.device.sync_directory()?;
-        // Later ones may not be in the log yet.
-        let mut catalogs = self.catalogs.all();
-        catalogs.retain(|(from, _)| *from <= through);
         let changed = pruned || state.catalogs.len() != catalogs.len() || {
-            let newest = |c: &Vec<(CommitTs, _)>| c.last().map(|v: &(CommitTs, Arc<_>)| v.0);
+            let newest = |versions: &[Version]| versions.last().map(|v| v.0);
             newest(&state.catalogs) != newest(&catalogs)
         };
         let known: Vec<StorageId> = state.storages.keys().copied().collect();
@@ -178,14 +177,6 @@ impl Db {
             .fetch_add(report.run_records, Ordering::Relaxed);
         c.bytes_written
             .fetch_add(report.bytes_written, Ordering::Relaxed);
-    }
-
-    /// The newest definition of the table that a storage belongs (or belonged) to.
-    fn table_of(&self, id: StorageId) -> Option<Arc<TableDef>> {
-        let versions = self.catalogs.all();
-        let find =
-            |c: &crate::catalog::Catalog| c.tables.values().find(|t| t.storage == id).cloned();
-        versions.iter().rev().find_map(|(_, catalog)| find(catalog))
     }
 
     fn checkpoint_store(
@@ -361,7 +352,7 @@ impl Db {
             .into_iter()
             .filter(|store| !store.is_held())
             .collect();
-        let live = self.catalogs.storages();
+        let live = storages_of(&self.catalogs.through(CommitTs::MAX));
         for store in free.into_iter().filter(|store| !live.contains(&store.id())) {
             let mut stores = self.stores.write();
             if stores
@@ -569,6 +560,12 @@ impl Drop for Db {
         // Relaxed commits are not lost by an orderly end without close.
         let _ = self.wal.sync_all();
     }
+}
+
+/// The newest definition of the table that a storage belongs (or belonged) to.
+fn table_of(versions: &[Version], id: StorageId) -> Option<Arc<TableDef>> {
+    let find = |c: &Catalog| c.tables.values().find(|t| t.storage == id).cloned();
+    versions.iter().rev().find_map(|(_, catalog)| find(catalog))
 }
 
 /// Removes the files that lie entirely in what a merge replaces.

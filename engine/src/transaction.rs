@@ -3,11 +3,13 @@
 //! Invariants:
 //! 1. A transaction's records carry its word until they are stamped, after the outcome is fixed.
 //! 2. Locks on storages and the catalog end only after the outcome is visible to everybody.
-//! 3. After a failed append the transaction is rolled back; after a failed wait for durability its
+//! 3. The catalog that a statement goes by is the one valid at its snapshot (or the transaction's
+//!    own, once it has changed it); see `catalog_versions`.
+//! 4. After a failed append the transaction is rolled back; after a failed wait for durability its
 //!    outcome is unknown until the database is opened again, and the log refuses everything.
 //!
-//! Lock order: `state` of the transaction → log → commit queue. Waiting for others happens with
-//! `state` released.
+//! Lock order: `state` of the transaction → log → catalog versions → commit queue. Waiting for
+//! others happens with `state` released.
 
 use crate::catalog::Catalog;
 use crate::db::{Adopted, Db};
@@ -54,8 +56,6 @@ pub(crate) struct TxnState {
     catalog_changed: bool,
     /// the snapshot of the whole transaction under snapshot isolation
     snapshot: Option<SnapshotGuard>,
-    /// the newest statement's snapshot under read committed
-    latest: Option<SnapshotGuard>,
     ended: bool,
 }
 
@@ -89,6 +89,7 @@ impl Transaction {
         };
         let catalog = match &snapshot {
             Some(snapshot) => db.catalog_at(snapshot.ts())?,
+            // Each statement looks again.
             None => db.catalog(),
         };
         let state = TxnState {
@@ -103,7 +104,6 @@ impl Transaction {
             catalog,
             catalog_changed: false,
             snapshot,
-            latest: None,
             ended: false,
         };
         Ok(Arc::new(Self {
@@ -262,19 +262,13 @@ impl Transaction {
         let mut state = self.state.lock();
         state.check_open()?;
         state.statement += 1;
-        let stable = self.db.stable();
-        let snapshot = match (&state.snapshot, &state.latest) {
-            (Some(snapshot), _) => snapshot.clone(),
-            // Nothing has committed since the last statement: its snapshot is the newest still.
-            (None, Some(latest)) if latest.ts() == stable => latest.clone(),
-            _ => {
-                let snapshot = self.db.txns().snapshot(None)?;
-                state.latest = Some(snapshot.clone());
-                snapshot
-            }
+        let snapshot = match &state.snapshot {
+            Some(snapshot) => snapshot.clone(),
+            // It ends with the statement: an idle transaction keeps nothing from being merged.
+            None => self.db.txns().snapshot(None)?,
         };
         if state.snapshot.is_none() && !state.catalog_changed {
-            state.catalog = self.db.catalog();
+            state.catalog = self.db.catalog_at(snapshot.ts())?;
         }
         let own = state.slot.as_ref().map_or(StartWord(0), TxnSlot::word);
         let visibility = Visibility {
@@ -364,12 +358,17 @@ impl Transaction {
             true => Durability::Logged,
             false => Durability::Relaxed,
         };
+        let catalog = state.catalog_changed.then(|| state.catalog.clone());
         let mut ts = CommitTs::ZERO;
         let mut record = std::mem::take(&mut state.redo);
         let appended = self.db.identities.log_with(&mut record, |record| {
             self.db.wal().append(record, &mut |bytes, end| {
                 ts = txns.tick();
                 redo::set_commit_ts(bytes, ts);
+                if let Some(catalog) = &catalog {
+                    // No snapshot at or after `ts` begins before it is queued and finished.
+                    self.db.catalogs.add(ts, catalog.clone());
+                }
                 txns.enqueue(slot, ts, end.0, durability);
             })
         });
@@ -392,6 +391,9 @@ impl Transaction {
             if let Err(error) = self.db.wal().wait_durable(end) {
                 // The outcome is unknown until the next open; until then nobody sees it. The slot
                 // is never reused: the records keep its word.
+                if state.catalog_changed {
+                    self.db.catalogs.take_back(ts);
+                }
                 slot.abort();
                 state.ended = true;
                 // Those who wait for the locks go on, and are refused when they commit.
@@ -399,9 +401,6 @@ impl Transaction {
                 return Err(error.context("the commit's outcome is unknown"));
             }
             txns.finish_through(end.0);
-        }
-        if state.catalog_changed {
-            self.db.publish_catalog(ts, state.catalog.clone());
         }
         for written in &state.written {
             written.stamp(StartWord::committed(ts));
@@ -429,7 +428,6 @@ impl Transaction {
     fn finish(&self, state: &mut TxnState, slot: Option<TxnSlot>) {
         state.ended = true;
         state.snapshot = None;
-        state.latest = None;
         state.written = Vec::new();
         state.entries = Vec::new();
         state.files = Vec::new();
@@ -487,3 +485,6 @@ fn check_storable(catalog: &Catalog) -> Result<()> {
         )),
     }
 }
+
+#[cfg(test)]
+mod tests;

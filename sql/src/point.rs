@@ -293,19 +293,17 @@ impl<'c> Transaction<'c> {
             .ok_or_else(|| names::undefined_table(&handle.table.schema, &handle.table.name))
     }
 
-    /// A statement that sees all that a new one would see.
-    fn reader(&mut self) -> Result<&Arc<Statement>> {
-        let fixed = self.transaction.options().isolation == Isolation::Snapshot;
-        let current = self
-            .reader
-            .as_ref()
-            .is_some_and(|reader| fixed || reader.snapshot_ts() == self.transaction.db().stable());
-        if !current {
-            self.reader = Some(self.transaction.begin_statement()?);
+    /// A statement that sees all that a new one would see. Under read committed it is a new one,
+    /// and its snapshot ends with it: an idle transaction keeps no old versions.
+    fn reader(&mut self) -> Result<Arc<Statement>> {
+        if let Some(reader) = &self.reader {
+            return Ok(reader.clone());
         }
-        self.reader
-            .as_ref()
-            .ok_or_else(|| Error::internal("no reader"))
+        let reader = self.transaction.begin_statement()?;
+        if self.transaction.options().isolation == Isolation::Snapshot {
+            self.reader = Some(reader.clone());
+        }
+        Ok(reader)
     }
 
     fn checks(&self, def: &Arc<TableDef>) -> Result<Arc<CheckSet>> {

@@ -1,0 +1,237 @@
+//! Interleavings of commits, snapshots and definition changes that only the inside can bring about.
+
+use super::*;
+use crate::catalog::{ColumnDef, HistoryPolicy, TableDef};
+use crate::settings::{DbOptions, Settings};
+use std::thread;
+use std::time::Duration;
+use strandline_base::{ColumnId, ManualClock, SqlType, Value};
+use strandline_sim::SimDisk;
+
+fn open(disk: &SimDisk) -> Arc<Db> {
+    let settings = Settings {
+        wal_segment_bytes: 1 << 16,
+        background_maintenance: false,
+        ..Settings::default()
+    };
+    let options = DbOptions {
+        device: disk.device(),
+        clock: Arc::new(ManualClock::new(1_700_000_000_000_000)),
+        settings,
+    };
+    Db::open(options).expect("open")
+}
+
+fn begin(db: &Arc<Db>) -> Arc<Transaction> {
+    db.begin(TxnOptions::default()).expect("begin")
+}
+
+/// Creates table `t (a bigint)`.
+fn create(txn: &Transaction) {
+    txn.change_catalog(&mut |catalog| {
+        let column = ColumnDef {
+            id: ColumnId(0),
+            name: "a".into(),
+            sql_type: SqlType::BigInt,
+            not_null: false,
+            default: None,
+            missing: Value::Null,
+            identity: None,
+            comment: None,
+        };
+        let table = TableDef {
+            id: catalog.new_table_id(),
+            storage: catalog.new_storage_id(),
+            schema: "public".into(),
+            name: "t".into(),
+            columns: vec![column],
+            next_column: 1,
+            keys: Vec::new(),
+            checks: Vec::new(),
+            history: HistoryPolicy::default(),
+            comment: None,
+        };
+        catalog.put_table(table);
+        Ok(())
+    })
+    .expect("create");
+}
+
+/// Changes the definition of table `t`.
+fn alter(txn: &Transaction) -> Result<()> {
+    txn.change_catalog(&mut |catalog| {
+        let mut table = TableDef::clone(catalog.table("public", "t").expect("table t"));
+        table.comment = Some("altered".into());
+        catalog.put_table(table);
+        Ok(())
+    })
+}
+
+fn has_table(catalog: &Catalog) -> bool {
+    catalog.table("public", "t").is_some()
+}
+
+/// A commit of `txn` that has been appended to the log and goes no further for now.
+fn append(txn: &Transaction) -> (TxnSlot, CommitTs, Lsn) {
+    let mut state = txn.state.lock();
+    let slot = state.slot.take().expect("it has written");
+    let (ts, end) = txn.append(&mut state, &slot).expect("appended");
+    (slot, ts, end)
+}
+
+#[test]
+fn a_snapshot_that_sees_a_definition_change_has_its_catalog() {
+    let db = open(&SimDisk::new(1));
+    let (ddl, reader) = (begin(&db), begin(&db));
+    create(&ddl);
+    let (slot, ts, end) = append(&ddl);
+    let before = reader.begin_statement().expect("statement");
+    assert!(before.snapshot_ts() < ts);
+    assert!(!has_table(&reader.catalog()) && !has_table(&db.catalog()));
+    // Another committer syncs for both and finishes both, before our own thread goes on.
+    db.wal().wait_durable(end).expect("durable");
+    db.txns().finish_through(end.0);
+    let after = reader.begin_statement().expect("statement");
+    assert_eq!(after.snapshot_ts(), ts);
+    assert!(has_table(&reader.catalog()) && has_table(&db.catalog()));
+    ddl.complete(&mut ddl.state.lock(), slot, ts, end)
+        .expect("committed");
+    assert!(has_table(&db.catalog()));
+}
+
+#[test]
+fn a_definition_change_whose_commit_fails_is_nobodys() {
+    let disk = SimDisk::new(2);
+    let db = open(&disk);
+    let ddl = begin(&db);
+    create(&ddl);
+    let (slot, ts, end) = append(&ddl);
+    // A relaxed commit behind it, which finishes as soon as it is the next in line.
+    let relaxed = db.txns().begin().expect("begin");
+    db.wal()
+        .append(&mut [0; 16], &mut |_, end| {
+            let ts = db.txns().tick();
+            db.txns().enqueue(&relaxed, ts, end.0, Durability::Relaxed);
+        })
+        .expect("appended");
+    disk.fail_sync(1);
+    ddl.complete(&mut ddl.state.lock(), slot, ts, end)
+        .expect_err("the sync failed");
+    assert!(db.stable() > ts, "stable has passed it");
+    assert!(!has_table(&db.catalog()));
+    let reader = begin(&db);
+    reader.begin_statement().expect("statement");
+    assert!(!has_table(&reader.catalog()));
+    relaxed.stamped();
+}
+
+#[test]
+fn an_idle_transaction_holds_no_snapshot_under_read_committed() {
+    let db = open(&SimDisk::new(3));
+    let idle = begin(&db);
+    let statement = idle.begin_statement().expect("statement");
+    let at = statement.snapshot_ts();
+    let other = begin(&db);
+    create(&other);
+    other.commit().expect("commit");
+    assert_eq!(db.txns().oldest_snapshot(), at);
+    drop(statement);
+    assert!(db.stable() > at);
+    assert_eq!(db.txns().oldest_snapshot(), db.stable());
+}
+
+/// A database with table `t`, which an open transaction writes.
+fn written() -> (Arc<Db>, Arc<Store>, Arc<Transaction>) {
+    let db = open(&SimDisk::new(4));
+    let ddl = begin(&db);
+    create(&ddl);
+    ddl.commit().expect("commit");
+    let storage = db.catalog().table("public", "t").expect("t").storage;
+    let store = db.store(storage).expect("store");
+    let writer = begin(&db);
+    writer.lock_store(&store).expect("locked");
+    (db, store, writer)
+}
+
+fn wait_until(condition: impl Fn() -> bool) {
+    for _ in 0..10_000_000 {
+        if condition() {
+            return;
+        }
+        thread::yield_now();
+    }
+    panic!("it never came to that");
+}
+
+/// A transaction that waits for others no longer than that.
+fn begin_with_timeout(db: &Arc<Db>, milliseconds: u64) -> Arc<Transaction> {
+    let options = TxnOptions {
+        lock_timeout: Some(Duration::from_millis(milliseconds)),
+        ..TxnOptions::default()
+    };
+    db.begin(options).expect("begin")
+}
+
+#[test]
+fn a_definition_change_lets_no_new_writer_pass() {
+    let (db, store, writer) = written();
+    let (db, store, ddl) = (&db, &store, begin(&db));
+    let ddl = &ddl;
+    // If this fails the writer ends, and with it the wait for it.
+    thread::scope(move |scope| {
+        let change = scope.spawn(|| {
+            alter(ddl).expect("altered");
+            ddl.commit().expect("commit");
+        });
+        wait_until(|| store.is_claimed());
+        let newcomer = begin_with_timeout(db, 50);
+        let error = newcomer.lock_store(store).expect_err("the change is first");
+        assert_eq!(error.sqlstate(), SqlState::LOCK_NOT_AVAILABLE, "{error}");
+        writer.lock_store(store).expect("a writer goes on");
+        writer.commit().expect("commit");
+        change.join().expect("no panic");
+        newcomer.lock_store(store).expect("its turn");
+    });
+    let table = db.catalog().table("public", "t").expect("t").clone();
+    assert_eq!(table.comment.as_deref(), Some("altered"));
+}
+
+#[test]
+fn a_definition_change_that_gives_up_lets_writers_pass() {
+    let (db, store, writer) = written();
+    // Its transaction stays open.
+    let ddl = begin_with_timeout(&db, 50);
+    thread::scope(|scope| {
+        let change = scope.spawn(|| alter(&ddl).expect_err("the writer stays"));
+        wait_until(|| store.is_claimed());
+        let newcomer = begin_with_timeout(&db, 20_000);
+        newcomer.lock_store(&store).expect("locked");
+        let error = change.join().expect("no panic");
+        assert_eq!(error.sqlstate(), SqlState::LOCK_NOT_AVAILABLE, "{error}");
+    });
+    drop(writer);
+}
+
+#[test]
+fn a_cycle_through_a_waiting_definition_change_is_a_deadlock() {
+    let (db, store, writer) = written();
+    let (ddl, newcomer) = (begin(&db), begin(&db));
+    let word = newcomer.word().expect("word");
+    let failed: Vec<Error> = thread::scope(|scope| {
+        let change = scope.spawn(|| alter(&ddl).and_then(|()| ddl.commit()).err());
+        wait_until(|| store.is_claimed());
+        // The newcomer waits for the change, that for the writer, and the writer for the newcomer.
+        let second = scope.spawn(|| {
+            let result = newcomer.lock_store(&store).err();
+            newcomer.rollback();
+            result
+        });
+        let third = writer.wait_for(word).err();
+        writer.rollback();
+        let all = [change.join(), second.join()];
+        let all = all.into_iter().map(|joined| joined.expect("no panic"));
+        all.chain([third]).flatten().collect()
+    });
+    assert_eq!(failed.len(), 1, "{failed:?}");
+    assert_eq!(failed[0].sqlstate(), SqlState::DEADLOCK_DETECTED);
+}
