@@ -7,6 +7,7 @@ mod bulk;
 pub mod catalog;
 mod catalog_versions;
 mod check;
+mod compaction;
 mod db;
 pub mod display;
 mod history_query;

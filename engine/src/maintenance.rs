@@ -12,6 +12,7 @@
 
 use crate::catalog::{Catalog, TableDef};
 use crate::catalog_versions::{Version, history_from, storages_of};
+use crate::compaction;
 use crate::db::{Db, Maintenance, closed};
 use crate::manifest_state::{ManifestEdit, RangeEntry, StorageEdit, to_json};
 use crate::store::Store;
@@ -24,6 +25,7 @@ use strandline_device::Device;
 use strandline_storage::wal::Lsn;
 use strandline_table::base::BaseBody;
 use strandline_table::data_file::{DataFile, data_file_name};
+use strandline_table::history::unite;
 use strandline_table::insert_range::InsertRange;
 use strandline_table::merge::MergedRange;
 use strandline_table::range::RangeVersion;
@@ -32,8 +34,6 @@ use strandline_txn::StartWord;
 
 /// How long the maintenance thread dozes when nobody wakes it.
 const IDLE: Duration = Duration::from_millis(200);
-/// Runs of a storage beyond which its history is rewritten into one.
-const RUNS_MAX: usize = 24;
 
 /// What a checkpoint did.
 #[derive(Clone, Debug, Default)]
@@ -51,9 +51,10 @@ struct StoragePart {
     store: Arc<Store>,
     edit: StorageEdit,
     merged: Vec<MergedRange>,
-    run: Option<Arc<Run>>,
-    /// replaces all runs
-    compacted: Option<Option<Arc<Run>>>,
+    /// the new list, if it has changed
+    runs: Option<Vec<Arc<Run>>>,
+    /// runs that have been rewritten into another one
+    replaced: Vec<Arc<Run>>,
     versions: Vec<Arc<RangeVersion>>,
     listed: Vec<RangeNo>,
 }
@@ -64,25 +65,37 @@ impl StoragePart {
             store: store.clone(),
             edit: StorageEdit::default(),
             merged: Vec::new(),
-            run: None,
-            compacted: None,
+            runs: None,
+            replaced: Vec::new(),
             versions: Vec::new(),
             listed: Vec::new(),
         }
     }
 
+    /// How far each range is merged when this part is published.
+    fn merged_through(&self) -> BTreeMap<RangeNo, CommitTs> {
+        let ranges = self.store.lineage.ranges();
+        let mut merged_through: BTreeMap<RangeNo, CommitTs> = ranges
+            .iter()
+            .map(|range| (range.no(), range.load().base.merged_through()))
+            .collect();
+        let merged = self.merged.iter().map(|m| (m.range.no(), m.through));
+        merged_through.extend(merged);
+        merged_through
+    }
+
     /// Completes the edit; None if nothing has changed.
-    fn finish(mut self, runs: &[Arc<Run>], columns_max: usize) -> Option<Self> {
+    fn finish(mut self, columns_max: usize) -> Option<Self> {
         let schema = self.store.lineage.schema();
         let columns = schema.iter().take(columns_max);
         self.edit.columns = columns
             .map(|(_, c)| (c.sql_type, c.missing.clone()))
             .collect();
         self.edit.kept_from = self.store.kept_from();
+        let listed = self.store.lineage.runs();
+        let runs = self.runs.as_ref().unwrap_or(&listed);
         self.edit.runs = runs.iter().map(|r| r.id()).collect();
-        let changed =
-            self.run.is_some() || self.compacted.is_some() || !self.edit.ranges.is_empty();
-        changed.then_some(self)
+        (self.runs.is_some() || !self.edit.ranges.is_empty()).then_some(self)
     }
 }
 
@@ -227,19 +240,26 @@ impl Db {
             }
         }
         self.list_loaded(store, through, &mut part);
+        let mut runs = Vec::clone(&lineage.runs());
         if let Some(writer) = writer {
             let run = Arc::new(writer.finish()?);
             report.bytes_written += run.bytes();
-            part.run = Some(run);
+            runs.insert(0, run);
+            part.runs = Some(runs.clone());
         }
-        let mut runs: Vec<Arc<Run>> = part.run.iter().cloned().collect();
-        runs.extend(lineage.runs().iter().cloned());
-        if runs.len() > RUNS_MAX || (merge_all && runs.iter().any(|r| r.min_ts() < horizon)) {
-            let compacted = self.compact_history(store, &runs, &part, horizon, files)?;
-            runs = compacted.iter().cloned().collect();
-            part.compacted = Some(compacted);
+        let merged = part.merged_through();
+        if let Some(group) = compaction::choose(&runs, horizon, &merged, merge_all) {
+            let has_oldest = group.end == runs.len();
+            let horizon = |no: RangeNo| match merged.get(&no) {
+                Some(through) if has_oldest => horizon.min(*through),
+                _ => CommitTs::ZERO,
+            };
+            let united = self.unite_runs(store, &runs[group.clone()], horizon, files)?;
+            report.bytes_written += united.as_ref().map_or(0, |run| run.bytes());
+            part.replaced = runs.splice(group, united).collect();
+            part.runs = Some(runs);
         }
-        Ok(part.finish(&runs, columns_max))
+        Ok(part.finish(columns_max))
     }
 
     fn new_run(&self, store: &Store, files: &mut NewFiles) -> Result<RunWriter> {
@@ -247,7 +267,7 @@ impl Db {
         files.extend([run_file_name(id)]);
         let schema = store.lineage.schema();
         let types: Vec<_> = schema.iter().map(|(id, c)| (id, c.sql_type)).collect();
-        RunWriter::create(&self.device, &run_file_name(id), id, &types)
+        RunWriter::create(&self.shared.files, &run_file_name(id), id, &types)
     }
 
     /// Whether a range should be merged now.
@@ -294,45 +314,31 @@ impl Db {
         }
     }
 
-    /// Rewrites all runs into one that keeps what snapshots at or after `horizon` may ask for.
-    fn compact_history(
+    /// Rewrites neighbouring runs into one; see [`unite`].
+    fn unite_runs(
         &self,
         store: &Store,
         runs: &[Arc<Run>],
-        part: &StoragePart,
-        horizon: CommitTs,
+        horizon: impl Fn(RangeNo) -> CommitTs,
         files: &mut NewFiles,
     ) -> Result<Option<Arc<Run>>> {
-        let mut merged_through: BTreeMap<RangeNo, CommitTs> = BTreeMap::new();
-        for range in store.lineage.ranges().iter() {
-            merged_through.insert(range.no(), range.load().base.merged_through());
-        }
-        for merged in &part.merged {
-            merged_through.insert(merged.range.no(), merged.through);
-        }
         let mut writer: Option<RunWriter> = None;
-        for (no, through) in merged_through {
-            let records = strandline_table::history::compacted(runs, no, through.min(horizon))?;
-            for record in &records {
-                let run = match &mut writer {
-                    Some(run) => run,
-                    None => writer.insert(self.new_run(store, files)?),
-                };
-                run.push(record)?;
-            }
-        }
+        unite(runs, horizon, |record| {
+            let run = match &mut writer {
+                Some(run) => run,
+                None => writer.insert(self.new_run(store, files)?),
+            };
+            run.push(record)
+        })?;
         writer.map(|w| Ok(Arc::new(w.finish()?))).transpose()
     }
 
     fn publish(&self, part: StoragePart, through: CommitTs) {
         let lineage = &part.store.lineage;
-        if let Some(compacted) = part.compacted {
-            let old = lineage.runs();
-            lineage.set_runs(compacted.into_iter().collect());
-            old.iter().chain(&part.run).for_each(|run| run.doom());
-        } else if let Some(run) = part.run {
-            lineage.add_run(run);
+        if let Some(runs) = part.runs {
+            lineage.set_runs(runs);
         }
+        part.replaced.iter().for_each(|run| run.doom());
         for version in &part.versions {
             lineage.note_persisted(version, through);
         }

@@ -291,7 +291,7 @@ impl Recovery {
             .collect();
         let mut runs = Vec::with_capacity(ids.len());
         for &id in ids {
-            let run = Run::open(&self.shared.device, &run_file_name(id), id, &types)?;
+            let run = Run::open(&self.shared.files, &run_file_name(id), id, &types)?;
             runs.push(Arc::new(run));
             self.runs.insert(id);
         }

@@ -188,3 +188,137 @@ fn a_statement_does_not_see_what_it_writes_itself() {
     let keys: Vec<i64> = scan_all(&scan).into_keys().filter(|k| *k >= 50).collect();
     assert_eq!(keys, [50], "the earlier statement's row, not its own");
 }
+
+/// The runs on the disk.
+fn run_files(disk: &SimDisk) -> usize {
+    let names = disk.device().list().expect("list");
+    names.iter().filter(|name| name.starts_with("run-")).count()
+}
+
+#[test]
+fn history_kept_for_ever_is_in_few_runs_and_stays_right() {
+    let mut disk = SimDisk::new(3);
+    let wall = clock();
+    let mut db = open(disk.device(), &wall).expect("open");
+    let (t, _) = create_table(&db, HistoryPolicy::Forever);
+    for k in 0..20 {
+        insert(&db, &row(k, -1, "first"));
+    }
+    let mut state: State = (0..20).map(|k| (k, (Some(-1), "first".into()))).collect();
+    let mut moments = vec![(db.stable(), state.clone())];
+    for round in 0..150i64 {
+        let k = round * 7 % 20;
+        wall.advance(10);
+        if round % 50 == 49 {
+            run(&db, |s| s.point_delete(&t, 0, &[Value::BigInt(k)])).expect("delete");
+            state.remove(&k);
+        } else if state.contains_key(&k) {
+            set(&db, k, round);
+            state.insert(k, (Some(round), "first".into()));
+        }
+        moments.push((db.stable(), state.clone()));
+        db.checkpoint(round % 40 == 30).expect("checkpoint");
+        if round % 60 == 59 {
+            disk = disk.after_kill();
+            db = open(disk.device(), &wall).expect("reopen");
+        }
+        assert!(run_files(&disk) <= 12, "{} runs", run_files(&disk));
+    }
+    assert!(db.check().expect("check").is_empty());
+    let txn = db.begin(TxnOptions::default()).expect("begin");
+    let statement = txn.begin_statement().expect("statement");
+    for (ts, expected) in &moments {
+        let scan = statement.scan_as_of(&t, *ts, request()).expect("as of");
+        assert_eq!(&scan_all(&scan), expected, "as of {ts}");
+    }
+}
+
+/// Updates `a` and `b` of the rows with these keys, in one transaction.
+fn set_all(db: &Arc<Db>, keys: std::ops::Range<i64>, a: i64, text: &str) {
+    let t = table(db);
+    let set = [(ColumnId(1), Value::BigInt(a)), (ColumnId(2), text.into())];
+    run(db, |s| {
+        for k in keys {
+            s.point_update(&t, 0, &[Value::BigInt(k)], &set)?;
+        }
+        Ok(())
+    })
+    .expect("update");
+}
+
+fn run_bytes(disk: &SimDisk) -> usize {
+    let names = disk.device().list().expect("list");
+    let runs = names.iter().filter(|name| name.starts_with("run-"));
+    runs.map(|name| disk.content(name).expect("a file").len())
+        .sum()
+}
+
+#[test]
+fn what_expires_is_reduced_without_being_asked() {
+    let disk = SimDisk::new(4);
+    let wall = clock();
+    let settings = Settings {
+        merge_pending_records: 1,
+        wal_segment_bytes: 1 << 16,
+        background_maintenance: false,
+        ..Settings::default()
+    };
+    let db = Db::open(DbOptions {
+        device: disk.device(),
+        clock: wall.clone(),
+        settings,
+    })
+    .expect("open");
+    create_table(&db, HistoryPolicy::For(1000));
+    for k in 0..100 {
+        insert(&db, &row(k, 0, ""));
+    }
+    db.checkpoint(true).expect("checkpoint");
+    // Two columns of 100 rows in 10 versions, of which one stays.
+    for a in 0..10 {
+        set_all(&db, 0..100, a, &"text".repeat(50));
+    }
+    db.checkpoint(false).expect("checkpoint");
+    let bytes = run_bytes(&disk);
+    wall.advance(500);
+    set_all(&db, 1..2, 11, "");
+    db.checkpoint(false).expect("checkpoint");
+    assert!(run_bytes(&disk) >= bytes, "all may still be asked for");
+    wall.advance(5000);
+    set_all(&db, 1..2, 12, "");
+    db.checkpoint(false).expect("checkpoint");
+    let left = run_bytes(&disk);
+    assert!(left < bytes / 5, "{left} bytes are left of {bytes}");
+    assert!(db.check().expect("check").is_empty());
+}
+
+#[test]
+fn runs_united_without_the_oldest_keep_the_order_of_their_records() {
+    let disk = SimDisk::new(5);
+    let wall = clock();
+    let db = open(disk.device(), &wall).expect("open");
+    let (t, _) = create_table(&db, HistoryPolicy::For(1000));
+    for k in 0..200 {
+        insert(&db, &row(k, 0, ""));
+    }
+    // The oldest run is large, and so alone in its level.
+    set_all(&db, 0..200, 1, &"text".repeat(100));
+    db.checkpoint(true).expect("checkpoint");
+    for a in 2..5 {
+        wall.advance(10);
+        set_all(&db, 1..2, a, "small");
+        db.checkpoint(true).expect("checkpoint");
+    }
+    assert_eq!(run_files(&disk), 4);
+    // All of them expire, and the next small run is united with the other small ones.
+    wall.advance(5000);
+    set_all(&db, 1..2, 5, "small");
+    db.checkpoint(false).expect("checkpoint");
+    assert_eq!(run_files(&disk), 2);
+    db.checkpoint(true).expect("checkpoint");
+    let before = CommitTs(db.stable().0 - 500);
+    let txn = db.begin(TxnOptions::default()).expect("begin");
+    let statement = txn.begin_statement().expect("statement");
+    let scan = statement.scan_as_of(&t, before, request()).expect("as of");
+    assert_eq!(scan_all(&scan)[&1], (Some(4), "small".into()));
+}

@@ -1,8 +1,8 @@
 //! Files of chunks and row metadata. A file is written once, synced, and removed when the manifest
 //! no longer names it and the last reader has let go.
 //!
-//! At most 512 of them are open at a time. Lock order: the list of open files → a file's handle
-//! (only to count); opening and closing hold one of the two at a time.
+//! At most 512 of them, update runs included, are open at a time. Lock order: the list of open files
+//! → a file's handle (only to count); opening and closing hold one of the two at a time.
 //!
 //! A chunk or metadata blob is addressed by (file, offset, length); its checksum identity is made
 //! of file number and offset, so that a blob in the wrong place is found.
@@ -29,17 +29,77 @@ pub struct Extent {
     pub len: u32,
 }
 
-/// Data files of one database that may be open at the same time: a process may commonly open
-/// 1,024 files, and a large table has more.
-const OPEN_FILES_MAX: usize = 512;
+/// Data files and runs of one database that may be open at the same time: a process may commonly
+/// open 1,024 files, and a large table has more.
+pub(crate) const OPEN_FILES_MAX: usize = 512;
+
+/// An immutable file that is opened on first use and may be closed between two uses.
+#[derive(Debug)]
+pub struct PooledFile {
+    name: String,
+    files: Arc<DataFiles>,
+    handle: Handle,
+    doomed: AtomicBool,
+}
+
+impl PooledFile {
+    /// Names an existing file.
+    pub fn existing(files: &Arc<DataFiles>, name: String) -> Self {
+        Self {
+            name,
+            files: files.clone(),
+            handle: Handle::default(),
+            doomed: AtomicBool::new(false),
+        }
+    }
+
+    /// The file's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The file has just been opened or created.
+    pub fn put(&self, file: Arc<dyn File>) {
+        *self.handle.lock() = Some(file);
+        self.files.note_open(&self.handle);
+    }
+
+    /// The open file; `check` looks at it whenever it is opened.
+    pub fn get(&self, check: impl FnOnce(&dyn File) -> Result<()>) -> Result<Arc<dyn File>> {
+        let mut handle = self.handle.lock();
+        if let Some(file) = &*handle {
+            return Ok(file.clone());
+        }
+        let file = self.files.device.open(&self.name)?;
+        check(&*file)?;
+        *handle = Some(file.clone());
+        drop(handle);
+        self.files.note_open(&self.handle);
+        Ok(file)
+    }
+
+    /// Removes the file when the last reference goes.
+    pub fn doom(&self) {
+        self.doomed.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for PooledFile {
+    fn drop(&mut self) {
+        if *self.doomed.get_mut() {
+            // A file that cannot be removed now is an orphan, removed at the next open.
+            let _ = self.files.device.remove(&self.name);
+        }
+    }
+}
 
 /// The handle of a file that is open, shared with the list of open files.
 type Handle = Arc<OpenFile>;
 /// The open file, or none while it is closed.
 type OpenFile = Mutex<Option<Arc<dyn File>>>;
 
-/// The data files of a database: where they are, and which are open. The file opened first is
-/// closed first; whoever needs it again opens it again.
+/// The data files and runs of a database: where they are, and which are open. The file opened first
+/// is closed first; whoever needs it again opens it again.
 #[derive(Debug)]
 pub struct DataFiles {
     device: Arc<dyn Device>,
@@ -51,6 +111,11 @@ impl DataFiles {
     pub fn new(device: Arc<dyn Device>) -> Arc<Self> {
         let open = Mutex::default();
         Arc::new(Self { device, open })
+    }
+
+    /// Where the files are.
+    pub fn device(&self) -> &Arc<dyn Device> {
+        &self.device
     }
 
     /// How many files are open, those not counted that readers hold just now.
@@ -82,9 +147,7 @@ impl DataFiles {
 #[derive(Debug)]
 pub struct DataFile {
     id: u64,
-    files: Arc<DataFiles>,
-    handle: Handle,
-    doomed: AtomicBool,
+    file: PooledFile,
 }
 
 /// The name of data file `id`.
@@ -100,12 +163,8 @@ pub fn data_file_id(name: &str) -> Option<u64> {
 impl DataFile {
     /// Names an existing file; it is opened and its header checked on first use.
     pub fn existing(files: &Arc<DataFiles>, id: u64) -> Arc<Self> {
-        Arc::new(Self {
-            id,
-            files: files.clone(),
-            handle: Handle::default(),
-            doomed: AtomicBool::new(false),
-        })
+        let file = PooledFile::existing(files, data_file_name(id));
+        Arc::new(Self { id, file })
     }
 
     /// The file's number.
@@ -122,22 +181,17 @@ impl DataFile {
     pub fn place(&self, offset: u64) -> String {
         format!(
             "file {}/{}, offset {offset}",
-            self.files.device.location(),
-            data_file_name(self.id)
+            self.file.files.device.location(),
+            self.file.name()
         )
     }
 
     /// Removes the file when the last reference goes.
     pub fn doom(&self) {
-        self.doomed.store(true, Ordering::Release);
+        self.file.doom();
     }
 
-    fn handle(&self) -> Result<Arc<dyn File>> {
-        let mut handle = self.handle.lock();
-        if let Some(file) = &*handle {
-            return Ok(file.clone());
-        }
-        let file = self.files.device.open(&data_file_name(self.id))?;
+    fn check_header(&self, file: &dyn File) -> Result<()> {
         let mut header = [0u8; HEADER_BYTES as usize];
         file.read_exact_at(&mut header, 0)?;
         let (expected, got) = header_sums(&header);
@@ -163,26 +217,15 @@ impl DataFile {
                 "the file carries another file's number",
             ));
         }
-        *handle = Some(file.clone());
-        drop(handle);
-        self.files.note_open(&self.handle);
-        Ok(file)
+        Ok(())
     }
 
     /// Reads a blob. Its checksum is the reader's business.
     pub fn read(&self, extent: Extent) -> Result<Vec<u8>> {
         let mut bytes = vec![0; extent.len as usize];
-        self.handle()?.read_exact_at(&mut bytes, extent.offset)?;
+        let file = self.file.get(|file| self.check_header(file))?;
+        file.read_exact_at(&mut bytes, extent.offset)?;
         Ok(bytes)
-    }
-}
-
-impl Drop for DataFile {
-    fn drop(&mut self) {
-        if *self.doomed.get_mut() {
-            // A file that cannot be removed now is an orphan, removed at the next open.
-            let _ = self.files.device.remove(&data_file_name(self.id));
-        }
     }
 }
 
@@ -243,8 +286,8 @@ impl DataFileWriter {
 
     /// Writes and syncs the file. The caller syncs the directory before it refers to the file.
     pub fn finish(self) -> Result<(Arc<DataFile>, u64)> {
-        let name = data_file_name(self.file.id);
-        let handle = self.file.files.device.create(&name)?;
+        let pooled = &self.file.file;
+        let handle = pooled.files.device.create(pooled.name())?;
         let written = handle
             .set_len(self.bytes.len() as u64)
             .and_then(|()| handle.write_all_at(&self.bytes, 0))
@@ -253,8 +296,7 @@ impl DataFileWriter {
             self.file.doom();
             return Err(error);
         }
-        *self.file.handle.lock() = Some(handle);
-        self.file.files.note_open(&self.file.handle);
+        pooled.put(handle);
         Ok((self.file, self.bytes.len() as u64))
     }
 }

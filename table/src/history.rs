@@ -10,7 +10,7 @@ use crate::range::Range;
 use crate::record_page::{RecordKind, RecordPage};
 use crate::row_meta::NEVER;
 use crate::tail::locate;
-use crate::update_run::{Run, RunRecord, RunRecordKind};
+use crate::update_run::{Run, RunCursor, RunRecord, RunRecordKind};
 use crate::visibility::{RecordState, record_state};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -124,53 +124,62 @@ impl Lineage {
     }
 }
 
-/// The records of range `no` in `runs` without what no snapshot at or after `horizon` can see.
-/// `horizon` is at most the range's `merged_through`.
+/// Visits the records of neighbouring `runs`, united in run order, without what no snapshot at or
+/// after the `horizon` of its range can see. A range's horizon is at most its `merged_through`, and
+/// zero unless the storage's oldest run is among `runs`.
+pub fn unite(
+    runs: &[Arc<Run>],
+    horizon: impl Fn(RangeNo) -> CommitTs,
+    mut visit: impl FnMut(&RunRecord) -> Result<()>,
+) -> Result<()> {
+    let mut cursors: Vec<RunCursor<'_>> = runs.iter().map(|run| run.cursor()).collect();
+    loop {
+        let mut row: Option<RowId> = None;
+        for cursor in &mut cursors {
+            let next = cursor.row()?;
+            row = row.into_iter().chain(next).min();
+        }
+        let Some(row) = row else { return Ok(()) };
+        let mut records = Vec::new();
+        for cursor in &mut cursors {
+            cursor.take_row(row, &mut records)?;
+        }
+        sort_newest_first(&mut records);
+        let reduced = reduced(&records, horizon(row.range()));
+        reduced.iter().try_for_each(&mut visit)?;
+    }
+}
+
+/// The records of one row without what no snapshot at or after `horizon` can see.
 ///
-/// Per row, of the records at or before the horizon only the newest value of each column is kept,
-/// as an old-value record: it is what the moments from the horizon to the next update see. A row
-/// whose newest such record is a deletion loses all of them: base knows when it ended.
-pub fn compacted(runs: &[Arc<Run>], no: RangeNo, horizon: CommitTs) -> Result<Vec<RunRecord>> {
-    let (from, to) = (RowId::new(no, 0), RowId(RowId::new(no, u16::MAX).0 + 1));
-    let mut records = Vec::new();
-    for run in runs
-        .iter()
-        .filter(|run| run.max_row() >= from && run.min_row() < to)
-    {
-        run.records(from, to, &mut |record| {
-            records.push(record);
-            Ok(())
-        })?;
-    }
-    sort_newest_first(&mut records);
-    let mut out: Vec<RunRecord> = Vec::with_capacity(records.len());
-    for row in records.chunk_by(|a, b| a.row == b.row) {
-        let old = |r: &&RunRecord| r.ts <= horizon || r.kind == RunRecordKind::OldValue;
-        out.extend(row.iter().filter(|r| !old(r)).cloned());
-        let mut kept: Vec<(ColumnId, Value)> = Vec::new();
-        let mut kept_ts = CommitTs::ZERO;
-        for record in row.iter().filter(old) {
-            if record.kind == RunRecordKind::Delete {
-                break;
-            }
-            kept_ts = kept_ts.max(record.ts);
-            for (column, value) in &record.columns {
-                if record.kind != RunRecordKind::Insert && kept.iter().all(|(c, _)| c != column) {
-                    kept.push((*column, value.clone()));
-                }
+/// Of the records at or before the horizon only the newest value of each column is kept, as an
+/// old-value record: it is what the moments from the horizon to the next update see. A row whose
+/// newest such record is a deletion loses all of them: base knows when it ended.
+fn reduced(row: &[RunRecord], horizon: CommitTs) -> Vec<RunRecord> {
+    let old = |r: &&RunRecord| r.ts <= horizon || r.kind == RunRecordKind::OldValue;
+    let mut out: Vec<RunRecord> = row.iter().filter(|r| !old(r)).cloned().collect();
+    let mut kept: Vec<(ColumnId, Value)> = Vec::new();
+    let mut kept_ts = CommitTs::ZERO;
+    for record in row.iter().filter(old) {
+        if record.kind == RunRecordKind::Delete {
+            break;
+        }
+        kept_ts = kept_ts.max(record.ts);
+        for (column, value) in &record.columns {
+            if record.kind != RunRecordKind::Insert && kept.iter().all(|(c, _)| c != column) {
+                kept.push((*column, value.clone()));
             }
         }
-        if !kept.is_empty() {
-            let kind = RunRecordKind::OldValue;
-            out.push(RunRecord {
-                row: row[0].row,
-                ts: kept_ts,
-                kind,
-                columns: kept,
-            });
-        }
     }
-    Ok(out)
+    if let Some(first) = row.first().filter(|_| !kept.is_empty()) {
+        out.push(RunRecord {
+            row: first.row,
+            ts: kept_ts,
+            kind: RunRecordKind::OldValue,
+            columns: kept,
+        });
+    }
+    out
 }
 
 /// By row, newest first, old values last; records that several runs hold once.

@@ -146,13 +146,6 @@ impl Lineage {
     pub fn runs(&self) -> Arc<Vec<Arc<Run>>> {
         self.runs.load_full()
     }
-    /// Lists a new run.
-    pub fn add_run(&self, run: Arc<Run>) {
-        let _grow = self.grow.lock();
-        let mut runs = Vec::clone(&self.runs.load());
-        runs.insert(0, run);
-        self.runs.store(Arc::new(runs));
-    }
     /// Replaces the list of runs.
     pub fn set_runs(&self, runs: Vec<Arc<Run>>) {
         let _grow = self.grow.lock();

@@ -29,7 +29,7 @@ mod record;
 mod tests;
 mod writer;
 
-pub use reader::Run;
+pub use reader::{Run, RunCursor};
 pub use record::{RunRecord, RunRecordKind};
 pub use writer::RunWriter;
 
@@ -52,7 +52,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"STRDRUN1");
 /// Last four bytes of a run.
 const END_MAGIC: u32 = u32::from_le_bytes(*b"RULS");
 /// Version of the layout.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Bytes before the first block.
 const HEADER_BYTES: usize = 24;
 /// Bytes after the index.
@@ -78,6 +78,8 @@ struct RunIndex {
     records: u64,
     min_ts: CommitTs,
     max_ts: CommitTs,
+    /// the least timestamp of a record that is no old-value record; the greatest there is, if none
+    oldest_version: CommitTs,
     max_row: RowId,
     blocks: Vec<BlockPlace>,
 }
@@ -130,6 +132,7 @@ impl RunIndex {
         out.put_varint(self.records);
         out.put_u64(self.min_ts.0);
         out.put_u64(self.max_ts.0);
+        out.put_u64(self.oldest_version.0);
         out.put_u64(self.max_row.0);
         out.put_varint(self.blocks.len() as u64);
         let mut last = 0;
@@ -154,6 +157,7 @@ impl RunIndex {
         let mut reader = ByteReader::new(bytes);
         let records = reader.varint()?;
         let (min_ts, max_ts) = (CommitTs(reader.u64()?), CommitTs(reader.u64()?));
+        let oldest_version = CommitTs(reader.u64()?);
         let max_row = RowId(reader.u64()?);
         let count = usize::try_from(reader.varint()?)
             .ok()
@@ -177,6 +181,7 @@ impl RunIndex {
             records,
             min_ts,
             max_ts,
+            oldest_version,
             max_row,
             blocks,
         })

@@ -5,11 +5,11 @@ use super::{
     BlockPlace, END_MAGIC, HEADER_BYTES, INDEX_IDENTITY, RunIndex, RunRecord, TRAILER_BYTES,
     check_header,
 };
+use crate::data_file::{DataFiles, PooledFile};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use strandline_base::bytes::ByteReader;
 use strandline_base::{ColumnId, CommitTs, Error, Result, RowId, SqlType, checksum};
-use strandline_device::{Device, File};
+use strandline_device::File;
 
 /// Adjacent blocks are read together up to this many bytes.
 const READ_BYTES: u64 = 1 << 20;
@@ -17,20 +17,17 @@ const READ_BYTES: u64 = 1 << 20;
 /// A finished run, open for reading from any thread. Its index stays in memory.
 #[derive(Debug)]
 pub struct Run {
-    device: Arc<dyn Device>,
-    pub(super) file: Arc<dyn File>,
+    pub(super) file: PooledFile,
     run_id: u64,
     /// Sorted by column.
     types: Vec<(ColumnId, SqlType)>,
     pub(super) index: RunIndex,
     bytes: u64,
-    doomed: AtomicBool,
 }
 
 impl Run {
     pub(super) fn new(
-        device: Arc<dyn Device>,
-        file: Arc<dyn File>,
+        file: PooledFile,
         run_id: u64,
         types: &[(ColumnId, SqlType)],
         index: RunIndex,
@@ -39,13 +36,11 @@ impl Run {
         let mut types = types.to_vec();
         types.sort_by_key(|(column, _)| *column);
         Self {
-            device,
             file,
             run_id,
             types,
             index,
             bytes,
-            doomed: AtomicBool::new(false),
         }
     }
 
@@ -56,12 +51,13 @@ impl Run {
     /// A file that is not this run, or whose header or index is damaged, is a corruption error; a
     /// version this program does not know is not supported; otherwise those of the device.
     pub fn open(
-        device: &Arc<dyn Device>,
+        files: &Arc<DataFiles>,
         file_name: &str,
         run_id: u64,
         types: &[(ColumnId, SqlType)],
     ) -> Result<Self> {
-        let file = device.open(file_name)?;
+        let pooled = PooledFile::existing(files, file_name.to_owned());
+        let file = pooled.get(|_| Ok(()))?;
         let len = file.len()?;
         if len < (HEADER_BYTES + TRAILER_BYTES) as u64 {
             return Err(Error::corrupt(
@@ -69,9 +65,7 @@ impl Run {
                 format!("only {len} bytes, no update run"),
             ));
         }
-        let mut header = [0; HEADER_BYTES];
-        file.read_exact_at(&mut header, 0)?;
-        check_header(file_name, run_id, &header)?;
+        read_header(&*file, run_id)?;
         let mut trailer = [0; TRAILER_BYTES];
         let trailer_at = len - TRAILER_BYTES as u64;
         file.read_exact_at(&mut trailer, trailer_at)?;
@@ -93,14 +87,7 @@ impl Run {
         }
         let index = RunIndex::decode(&bytes, index_at)
             .ok_or_else(|| Error::corrupt(place(), "malformed"))?;
-        Ok(Self::new(
-            Arc::clone(device),
-            file,
-            run_id,
-            types,
-            index,
-            len,
-        ))
+        Ok(Self::new(pooled, run_id, types, index, len))
     }
 
     /// The run's id.
@@ -121,6 +108,12 @@ impl Run {
     /// The greatest timestamp of the records.
     pub fn max_ts(&self) -> CommitTs {
         self.index.max_ts
+    }
+
+    /// The least timestamp of the records that are not old-value records: the oldest version that
+    /// compaction may still remove. [`CommitTs::MAX`] if there is none.
+    pub fn oldest_version(&self) -> CommitTs {
+        self.index.oldest_version
     }
 
     /// Number of records, at least one.
@@ -154,7 +147,7 @@ impl Run {
 
     /// Removes the file when the last reference to the run goes.
     pub fn doom(&self) {
-        self.doomed.store(true, Ordering::Release);
+        self.file.doom();
     }
 
     /// Visits the records of the rows `from..to_exclusive` in order. Reads only the blocks that
@@ -177,13 +170,14 @@ impl Run {
         let end = blocks.partition_point(|b| b.first_row < to_exclusive);
         let mut rest = blocks.get(first..end).unwrap_or_default();
         let mut buffer = Vec::new();
+        let file = self.open_file()?;
         while let Some(head) = rest.first() {
             let fits = |b: &BlockPlace| b.offset + u64::from(b.len) <= head.offset + READ_BYTES;
             let count = rest.iter().take_while(|b| fits(b)).count().max(1);
             let (group, tail) = rest.split_at(count);
             let len: usize = group.iter().map(|b| b.len as usize).sum();
             buffer.resize(len, 0);
-            self.file.read_exact_at(&mut buffer, head.offset)?;
+            file.read_exact_at(&mut buffer, head.offset)?;
             let mut bytes = &buffer[..];
             for block in group {
                 let (stored, others) = bytes.split_at(block.len as usize);
@@ -193,6 +187,15 @@ impl Run {
             rest = tail;
         }
         Ok(())
+    }
+
+    /// A cursor before the first record.
+    pub fn cursor(&self) -> RunCursor<'_> {
+        RunCursor {
+            run: self,
+            block: 0,
+            records: Vec::new().into_iter(),
+        }
     }
 
     fn visit_block(
@@ -230,6 +233,10 @@ impl Run {
         Ok(())
     }
 
+    fn open_file(&self) -> Result<Arc<dyn File>> {
+        self.file.get(|file| read_header(file, self.run_id))
+    }
+
     fn type_of(&self, column: ColumnId) -> Option<SqlType> {
         let at = self.types.binary_search_by_key(&column, |(c, _)| *c).ok()?;
         Some(self.types[at].1)
@@ -265,11 +272,56 @@ impl Run {
     }
 }
 
-impl Drop for Run {
-    fn drop(&mut self) {
-        if *self.doomed.get_mut() {
-            // A file that cannot be removed now is an orphan, removed at the next open.
-            let _ = self.device.remove(self.file.name());
+/// Goes through a run's records in order, a block at a time.
+#[derive(Debug)]
+pub struct RunCursor<'a> {
+    run: &'a Run,
+    /// the block to read next
+    block: usize,
+    records: std::vec::IntoIter<RunRecord>,
+}
+
+impl RunCursor<'_> {
+    /// The row of the next record, if there is one.
+    ///
+    /// # Errors
+    /// As for [`Run::records`].
+    pub fn row(&mut self) -> Result<Option<RowId>> {
+        while self.records.len() == 0 {
+            let Some(block) = self.run.index.blocks.get(self.block) else {
+                return Ok(None);
+            };
+            self.block += 1;
+            let mut bytes = vec![0; block.len as usize];
+            let file = self.run.open_file()?;
+            file.read_exact_at(&mut bytes, block.offset)?;
+            let mut records = Vec::new();
+            let (from, to) = (RowId(0), RowId(u64::MAX));
+            self.run
+                .visit_block(block, &bytes, from, to, &mut |record| {
+                    records.push(record);
+                    Ok(())
+                })?;
+            self.records = records.into_iter();
         }
+        Ok(self.records.as_slice().first().map(|record| record.row))
     }
+
+    /// Moves the next records, as long as they are of `row`, to `out`.
+    ///
+    /// # Errors
+    /// As for [`Run::records`].
+    pub fn take_row(&mut self, row: RowId, out: &mut Vec<RunRecord>) -> Result<()> {
+        while self.row()? == Some(row) {
+            out.extend(self.records.next());
+        }
+        Ok(())
+    }
+}
+
+/// Reads the header and checks that it is that of run `run_id`.
+fn read_header(file: &dyn File, run_id: u64) -> Result<()> {
+    let mut header = [0; HEADER_BYTES];
+    file.read_exact_at(&mut header, 0)?;
+    check_header(file.name(), run_id, &header)
 }

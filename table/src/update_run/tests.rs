@@ -1,9 +1,10 @@
 //! Runs against a sorted list of records, and damaged ones.
 
 use super::*;
+use crate::data_file::{DataFiles, OPEN_FILES_MAX, PooledFile};
 use std::sync::Arc;
 use strandline_base::{ColumnId, ErrorKind, SqlType, Value, rng::Rng};
-use strandline_device::{Device, MemoryDevice};
+use strandline_device::MemoryDevice;
 
 const RUN: u64 = 77;
 
@@ -99,12 +100,12 @@ fn record(rng: &mut Rng, row: u64, ts: u64, kind: RunRecordKind) -> RunRecord {
     }
 }
 
-fn device() -> Arc<dyn Device> {
-    Arc::new(MemoryDevice::new())
+fn files() -> Arc<DataFiles> {
+    DataFiles::new(Arc::new(MemoryDevice::new()))
 }
 
-fn write(device: &Arc<dyn Device>, records: &[RunRecord]) -> Run {
-    let mut writer = RunWriter::create(device, "run", RUN, &types()).unwrap();
+fn write(files: &Arc<DataFiles>, records: &[RunRecord]) -> Run {
+    let mut writer = RunWriter::create(files, "run", RUN, &types()).unwrap();
     records.iter().for_each(|r| writer.push(r).unwrap());
     writer.finish().unwrap()
 }
@@ -124,9 +125,10 @@ fn a_run_gives_back_every_range_of_rows() {
         println!("seed {seed}, {rows} rows");
         let mut rng = Rng::new(seed);
         let expected = records(&mut rng, rows);
-        let device = device();
-        let written = write(&device, &expected);
-        let run = Run::open(&device, "run", RUN, &types()).unwrap();
+        let files = files();
+        let device = files.device();
+        let written = write(&files, &expected);
+        let run = Run::open(&files, "run", RUN, &types()).unwrap();
         for run in [&written, &run] {
             run.verify().unwrap();
             assert_eq!(run.record_count(), expected.len() as u64);
@@ -138,6 +140,11 @@ fn a_run_gives_back_every_range_of_rows() {
             assert_eq!(run.bytes(), device.open("run").unwrap().len().unwrap());
             assert_eq!(run.file_name(), "run");
             assert_eq!(read(run, 0, u64::MAX).unwrap(), expected);
+            let (mut cursor, mut found) = (run.cursor(), Vec::new());
+            while let Some(row) = cursor.row().unwrap() {
+                cursor.take_row(row, &mut found).unwrap();
+            }
+            assert_eq!(found, expected);
         }
         let (low, high) = (run.min_row().0, run.max_row().0);
         for _ in 0..60 {
@@ -166,7 +173,7 @@ fn a_row_with_more_versions_than_a_block_holds_is_found_whole() {
     let mut expected: Vec<_> = (0..50).map(|row| version(row, 9)).collect();
     expected.extend((0..2000).rev().map(|ts| version(50, 100 + ts)));
     expected.push(version(51, 1));
-    let run = write(&device(), &expected);
+    let run = write(&files(), &expected);
     assert!(run.index.blocks.len() > 5);
     assert_eq!(read(&run, 50, 51).unwrap().len(), 2000);
     assert_eq!(read(&run, 49, 52).unwrap().len(), 2002);
@@ -187,14 +194,14 @@ fn huge_values_and_dropped_columns() {
         kind: RunRecordKind::Insert,
         columns,
     };
-    let device = device();
-    let run = write(&device, std::slice::from_ref(&expected));
+    let files = files();
+    let run = write(&files, std::slice::from_ref(&expected));
     assert_eq!(read(&run, 0, u64::MAX).unwrap(), [expected]);
     let left = [
         (ColumnId(6), SqlType::Double),
         (ColumnId(99), SqlType::Date),
     ];
-    let run = Run::open(&device, "run", RUN, &left).unwrap();
+    let run = Run::open(&files, "run", RUN, &left).unwrap();
     let columns = vec![(ColumnId(6), Value::Null)];
     assert_eq!(read(&run, 0, u64::MAX).unwrap()[0].columns, columns);
     run.verify().unwrap();
@@ -202,8 +209,9 @@ fn huge_values_and_dropped_columns() {
 
 #[test]
 fn a_doomed_run_is_removed_with_its_last_reference() {
-    let device = device();
-    let run = Arc::new(write(&device, &records(&mut Rng::new(2), 10)));
+    let files = files();
+    let device = files.device();
+    let run = Arc::new(write(&files, &records(&mut Rng::new(2), 10)));
     let reader = Arc::clone(&run);
     run.doom();
     drop(run);
@@ -211,6 +219,24 @@ fn a_doomed_run_is_removed_with_its_last_reference() {
     reader.verify().unwrap();
     drop(reader);
     assert!(device.list().unwrap().is_empty());
+}
+
+#[test]
+fn few_runs_are_open_and_closed_ones_are_still_read() {
+    let files = files();
+    let runs: Vec<(Run, Vec<RunRecord>)> = (0..OPEN_FILES_MAX as u64 + 50)
+        .map(|id| {
+            let records = records(&mut Rng::new(id), 3);
+            let name = run_file_name(id);
+            let mut writer = RunWriter::create(&files, &name, id, &types()).unwrap();
+            records.iter().for_each(|r| writer.push(r).unwrap());
+            (writer.finish().unwrap(), records)
+        })
+        .collect();
+    for (run, records) in &runs {
+        assert_eq!(&read(run, 0, u64::MAX).unwrap(), records);
+        assert!(files.open_files() <= OPEN_FILES_MAX);
+    }
 }
 
 #[test]
@@ -230,14 +256,14 @@ fn file_names_and_ids_correspond() {
 
 #[test]
 fn order_is_checked_and_empty_runs_are_refused() {
-    let device = device();
+    let files = files();
     let of = |row, ts, kind| RunRecord {
         row: RowId(row),
         ts: CommitTs(ts),
         kind,
         columns: vec![],
     };
-    let mut writer = RunWriter::create(&device, "run", RUN, &types()).unwrap();
+    let mut writer = RunWriter::create(&files, "run", RUN, &types()).unwrap();
     for record in [
         of(5, 10, RunRecordKind::Update),
         of(5, 10, RunRecordKind::Update),
@@ -256,18 +282,24 @@ fn order_is_checked_and_empty_runs_are_refused() {
         assert_eq!(error.kind(), ErrorKind::Internal, "{record:?}");
     }
     writer.push(&of(6, 7, RunRecordKind::OldValue)).unwrap();
-    assert_eq!(writer.finish().unwrap().min_ts(), CommitTs(2));
+    let run = writer.finish().unwrap();
+    assert_eq!(run.min_ts(), CommitTs(2));
+    assert_eq!(
+        run.oldest_version(),
+        CommitTs(9),
+        "old values are no versions"
+    );
     assert!(
-        RunWriter::create(&device, "run", RUN, &types()).is_err(),
+        RunWriter::create(&files, "run", RUN, &types()).is_err(),
         "the file exists"
     );
-    let writer = RunWriter::create(&device, "none", RUN, &types()).unwrap();
+    let writer = RunWriter::create(&files, "none", RUN, &types()).unwrap();
     assert_eq!(writer.finish().unwrap_err().kind(), ErrorKind::Internal);
 }
 
 #[test]
 fn a_visitors_error_ends_the_visit() {
-    let run = write(&device(), &records(&mut Rng::new(8), 100));
+    let run = write(&files(), &records(&mut Rng::new(8), 100));
     let mut seen = 0;
     let error = run.records(RowId(0), RowId(u64::MAX), &mut |_| {
         seen += 1;
@@ -282,9 +314,10 @@ fn a_visitors_error_ends_the_visit() {
 
 #[test]
 fn every_damaged_byte_is_found() {
-    let device = device();
+    let files = files();
+    let device = files.device();
     let mut rng = Rng::new(9);
-    write(&device, &records(&mut rng, 1500));
+    write(&files, &records(&mut rng, 1500));
     let file = device.open("run").unwrap();
     let len = file.len().unwrap();
     for at in (0..len).filter(|&at| at < 200 || at + 300 > len || at % 301 == 0) {
@@ -292,20 +325,20 @@ fn every_damaged_byte_is_found() {
         file.read_exact_at(&mut byte, at).unwrap();
         let flipped = [byte[0] ^ (1 << rng.below(8))];
         file.write_all_at(&flipped, at).unwrap();
-        let result = Run::open(&device, "run", RUN, &types()).and_then(|run| run.verify());
+        let result = Run::open(&files, "run", RUN, &types()).and_then(|run| run.verify());
         let error = result.expect_err("a damaged byte");
         let expected = [ErrorKind::Corrupt, ErrorKind::Unsupported];
         assert!(expected.contains(&error.kind()), "byte {at}: {error:?}");
         file.write_all_at(&byte, at).unwrap();
     }
     assert!(
-        Run::open(&device, "run", RUN + 1, &types()).is_err(),
+        Run::open(&files, "run", RUN + 1, &types()).is_err(),
         "another run"
     );
     for cut in [0, 10, 19, 20, 31, 32, len / 2, len - 1] {
         file.set_len(cut).unwrap();
         assert!(
-            Run::open(&device, "run", RUN, &types()).is_err(),
+            Run::open(&files, "run", RUN, &types()).is_err(),
             "cut at {cut}"
         );
     }
@@ -313,9 +346,10 @@ fn every_damaged_byte_is_found() {
 
 #[test]
 fn damage_behind_right_checksums_never_panics() {
-    let device = device();
+    let files = files();
+    let device = files.device();
     let mut rng = Rng::new(10);
-    let run = write(&device, &records(&mut rng, 300));
+    let run = write(&files, &records(&mut rng, 300));
     let file = device.open("run").unwrap();
     for _ in 0..1000 {
         let mut index = run.index.clone();
@@ -331,10 +365,10 @@ fn damage_behind_right_checksums_never_panics() {
         block.crc = checksum(&[RUN, block.offset], &bytes);
         let offset = block.offset;
         file.write_all_at(&bytes, offset).unwrap();
-        let file = Arc::clone(&file);
-        let damaged = Run::new(Arc::clone(&device), file, RUN, &types(), index, run.bytes());
+        let damaged = PooledFile::existing(&files, "run".to_owned());
+        let damaged = Run::new(damaged, RUN, &types(), index, run.bytes());
         let _ = damaged.verify();
-        run.file.write_all_at(&original, offset).unwrap();
+        file.write_all_at(&original, offset).unwrap();
     }
     let encoded = run.index.encode(RUN).unwrap();
     for _ in 0..5000 {

@@ -1,15 +1,16 @@
 //! Writing a run.
 
 use super::record::{Previous, put_record};
-use super::{BLOCK_BYTES, BlockPlace, Run, RunIndex, RunRecord, header};
+use super::{BLOCK_BYTES, BlockPlace, Run, RunIndex, RunRecord, RunRecordKind, header};
+use crate::data_file::{DataFiles, PooledFile};
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Error, Result, RowId, SqlType, checksum};
-use strandline_device::{Device, File};
+use strandline_device::File;
 
 /// Writes the records of one run in order.
 #[derive(Debug)]
 pub struct RunWriter {
-    device: Arc<dyn Device>,
+    files: Arc<DataFiles>,
     file: Arc<dyn File>,
     run_id: u64,
     types: Vec<(ColumnId, SqlType)>,
@@ -27,16 +28,16 @@ impl RunWriter {
     /// # Errors
     /// Those of the device.
     pub fn create(
-        device: &Arc<dyn Device>,
+        files: &Arc<DataFiles>,
         file_name: &str,
         run_id: u64,
         types: &[(ColumnId, SqlType)],
     ) -> Result<Self> {
-        let file = device.create(file_name)?;
+        let file = files.device().create(file_name)?;
         let header = header(run_id);
         file.write_all_at(&header, 0)?;
         Ok(Self {
-            device: Arc::clone(device),
+            files: Arc::clone(files),
             file,
             run_id,
             types: types.to_vec(),
@@ -48,6 +49,7 @@ impl RunWriter {
                 records: 0,
                 min_ts: CommitTs::MAX,
                 max_ts: CommitTs::ZERO,
+                oldest_version: CommitTs::MAX,
                 max_row: RowId(0),
                 blocks: Vec::new(),
             },
@@ -83,6 +85,9 @@ impl RunWriter {
         self.index.max_row = record.row;
         self.index.max_ts = self.index.max_ts.max(record.ts);
         self.index.min_ts = self.index.min_ts.min(record.ts);
+        if record.kind != RunRecordKind::OldValue {
+            self.index.oldest_version = self.index.oldest_version.min(record.ts);
+        }
         let (row, ts, kind) = (record.row, record.ts, record.kind);
         self.last = Some(RunRecord {
             row,
@@ -133,13 +138,8 @@ impl RunWriter {
         self.file.write_all_at(&index, self.offset)?;
         self.file.sync()?;
         let bytes = self.offset + index.len() as u64;
-        Ok(Run::new(
-            self.device,
-            self.file,
-            self.run_id,
-            &self.types,
-            self.index,
-            bytes,
-        ))
+        let file = PooledFile::existing(&self.files, self.file.name().to_owned());
+        file.put(self.file);
+        Ok(Run::new(file, self.run_id, &self.types, self.index, bytes))
     }
 }
