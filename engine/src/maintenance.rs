@@ -214,9 +214,10 @@ impl Db {
         for range in lineage.ranges().iter() {
             let version = range.load_full();
             let mut merged = None;
-            if self.is_due(&version, merge_all) {
+            if self.is_due(&version, merge_all) || is_dead(&version, horizon) {
                 merged = lineage.merge_range(range, through, horizon, columns_max)?;
-                files.extend(merged.iter().map(|m| data_file_name(m.file.id())));
+                let file = merged.iter().flat_map(|m| &m.file);
+                files.extend(file.map(|file| data_file_name(file.id())));
             }
             let with_inserts = merged.is_none();
             let no = range.no();
@@ -566,6 +567,14 @@ impl Drop for Db {
         // Relaxed commits are not lost by an orderly end without close.
         let _ = self.wal.sync_all();
     }
+}
+
+/// Whether nothing but deleted rows is in a range that nobody may ask for any more.
+fn is_dead(version: &RangeVersion, horizon: CommitTs) -> bool {
+    let BaseBody::Chunks(chunks) = &version.base.body else {
+        return false;
+    };
+    version.has_no_tail() && chunks.is_dead_at(horizon)
 }
 
 /// The newest definition of the table that a storage belongs (or belonged) to.

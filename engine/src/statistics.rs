@@ -52,6 +52,7 @@ impl Db {
                     }
                     continue;
                 }
+                BaseBody::Chunks(chunks) if chunks.rows == 0 => continue,
                 BaseBody::Chunks(chunks) => chunks,
             };
             statistics.rows += u64::from(chunks.rows.saturating_sub(chunks.deleted));

@@ -322,3 +322,64 @@ fn runs_united_without_the_oldest_keep_the_order_of_their_records() {
     let scan = statement.scan_as_of(&t, before, request()).expect("as of");
     assert_eq!(scan_all(&scan)[&1], (Some(4), "small".into()));
 }
+
+fn chunk_files(disk: &SimDisk) -> usize {
+    let names = disk.device().list().expect("list");
+    names.iter().filter(|n| n.starts_with("chunks-")).count()
+}
+
+#[test]
+fn a_range_whose_rows_are_all_gone_takes_no_space_and_its_row_ids_never_come_again() {
+    let disk = SimDisk::new(6);
+    let wall = clock();
+    let db = open(disk.device(), &wall).expect("open");
+    let (t, _) = create_table(&db, HistoryPolicy::For(1000));
+    for k in 0..20 {
+        insert(&db, &row(k, 0, "first"));
+    }
+    db.checkpoint(true).expect("checkpoint");
+    let full = db.stable();
+    for k in 0..20 {
+        set(&db, k, 1);
+        run(&db, |s| s.point_delete(&t, 0, &[Value::BigInt(k)])).expect("delete");
+    }
+    db.checkpoint(true).expect("checkpoint");
+    let txn = db.begin(TxnOptions::default()).expect("begin");
+    let statement = txn.begin_statement().expect("statement");
+    let scan = statement.scan_as_of(&t, full, request()).expect("as of");
+    drop(statement);
+    let files = chunk_files(&disk);
+    wall.advance(5000);
+    insert(&db, &row(100, 0, "second"));
+    // The scan's snapshot still sees the rows.
+    db.checkpoint(false).expect("checkpoint");
+    assert_eq!(scan_all(&scan).len(), 20);
+    assert_eq!(chunk_files(&disk), files);
+    drop((scan, txn));
+    insert(&db, &row(101, 0, "second"));
+    let report = db.checkpoint(false).expect("checkpoint");
+    assert_eq!((report.merged_ranges, chunk_files(&disk)), (1, 0));
+    assert_eq!(db.checkpoint(true).expect("checkpoint").merged_ranges, 1);
+    let mut expected: State = [100, 101]
+        .map(|k| (k, (Some(0), "second".into())))
+        .into_iter()
+        .collect();
+    for db in [db, open(disk.after_kill().device(), &wall).expect("reopen")] {
+        for k in 0..20 {
+            assert_eq!(get(&db, k), None);
+            insert(&db, &row(k, 2, "again"));
+            expected.insert(k, (Some(2), "again".into()));
+        }
+        let found = run(&db, |s| s.scan(&t, request()).map(|scan| scan_all(&scan)));
+        assert_eq!(found.expect("scan"), expected);
+        assert_eq!(get(&db, 3), Some(row(3, 2, "again").to_vec()));
+        assert!(db.check().expect("check").is_empty());
+        let counters = db.counters();
+        assert!(counters.contains(&("key_entries", 22)), "{counters:?}");
+        db.checkpoint(true).expect("checkpoint");
+        assert!(db.check().expect("check").is_empty()); // which reads every chunk
+        let statistics = db.statistics(&t);
+        assert_eq!(statistics.rows, 22);
+        assert_eq!(statistics.columns[0].max, Some(Value::BigInt(101)));
+    }
+}

@@ -101,7 +101,7 @@ impl UniformStart {
 /// A range in chunks.
 #[derive(Debug)]
 pub struct ChunkBase {
-    /// slots in use, at most [`RANGE_ROWS`]
+    /// slots in use, at most [`RANGE_ROWS`]; 0 if all its rows are gone for good
     pub rows: u32,
     /// by column id; None: the column was added after the chunks were written
     pub columns: Vec<Option<Arc<ChunkColumn>>>,
@@ -134,6 +134,10 @@ impl ChunkBase {
             Some(_) => self.start_max <= ts.0,
         };
         started && self.last_updated_max <= ts.0
+    }
+    /// Whether all rows were deleted at or before `horizon` and still take space.
+    pub fn is_dead_at(&self, horizon: CommitTs) -> bool {
+        self.rows > 0 && self.deleted == self.rows && self.last_updated_max <= horizon.0
     }
     /// The chunk of `column`.
     pub fn column(&self, column: ColumnId) -> Option<&Arc<ChunkColumn>> {

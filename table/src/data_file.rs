@@ -1,8 +1,8 @@
 //! Files of chunks and row metadata. A file is written once, synced, and removed when the manifest
 //! no longer names it and the last reader has let go.
 //!
-//! At most 512 of them, update runs included, are open at a time. Lock order: the list of open files
-//! → a file's handle (only to count); opening and closing hold one of the two at a time.
+//! At most 512 of them, update runs included, are open at a time. Lock order: the list of open
+//! files → a file's handle (only to count); opening and closing hold one of the two at a time.
 //!
 //! A chunk or metadata blob is addressed by (file, offset, length); its checksum identity is made
 //! of file number and offset, so that a blob in the wrong place is found.

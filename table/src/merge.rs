@@ -34,8 +34,8 @@ pub struct MergedRange {
     pub range: Arc<Range>,
     /// its new base
     pub base: Arc<BaseState>,
-    /// the new file; None if only times changed hands without any chunk
-    pub file: Arc<DataFile>,
+    /// the new file; None if no row is left
+    pub file: Option<Arc<DataFile>>,
     /// bytes of the new file
     pub bytes: u64,
     /// every commit up to it is in the new base
@@ -100,6 +100,9 @@ impl Lineage {
         };
         let mut columns = self.note_updates(&version, through, &mut meta);
         let expired = expire_rows(&mut meta, horizon);
+        if version.has_no_tail() && is_empty(&meta) {
+            return Ok(Some(emptied(range, through)));
+        }
         rewrite |= expired;
         if rewrite {
             columns = (0..columns_max as u32).map(ColumnId).collect();
@@ -111,7 +114,7 @@ impl Lineage {
         Ok(Some(MergedRange {
             range: range.clone(),
             base,
-            file,
+            file: Some(file),
             bytes,
             through,
         }))
@@ -290,6 +293,33 @@ impl Lineage {
         merged
             .range
             .publish_merge(merged.base.clone(), merged.through);
+    }
+}
+
+/// Whether there are slots but nobody can ever see a row in one.
+fn is_empty(meta: &RowMeta) -> bool {
+    !meta.starts.is_empty() && meta.starts.iter().all(|start| *start == NEVER)
+}
+
+/// A range of which no row is left: it keeps its number, so that no row id comes again, and
+/// `merged_through`, so that what runs still say of its rows is passed over.
+fn emptied(range: &Arc<Range>, through: CommitTs) -> MergedRange {
+    let base = ChunkBase {
+        rows: 0,
+        columns: Vec::new(),
+        start: UniformStart::new(StartWord::committed(CommitTs::ZERO), 0),
+        meta: None,
+        start_max: 0,
+        last_updated_max: 0,
+        deleted: 0,
+        merged_through: through,
+    };
+    MergedRange {
+        range: range.clone(),
+        base: BaseState::new(BaseBody::Chunks(base)),
+        file: None,
+        bytes: 0,
+        through,
     }
 }
 

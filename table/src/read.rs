@@ -104,6 +104,7 @@ impl Lineage {
         };
         let version = range.load();
         match &version.base.body {
+            BaseBody::Chunks(chunks) if row.slot() >= chunks.rows as usize => Ok(true),
             BaseBody::Chunks(chunks) => match &chunks.meta {
                 Some(meta) => Ok(meta.load()?.starts.get(row.slot()) == Some(&NEVER)),
                 None => Ok(false),
