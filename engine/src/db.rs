@@ -35,7 +35,7 @@ pub struct Db {
     pub(crate) catalogs: CatalogVersions,
     pub(crate) stores: RwLock<BTreeMap<StorageId, Arc<Store>>>,
     pub(crate) identities: Identities,
-    /// held (shared) by commits that publish more than rows, until they have published it
+    /// held (shared) by commits of bulk loads until they have stamped the ranges
     pub(crate) completing: RwLock<()>,
     pub(crate) ddl: Mutex<Option<StartWord>>,
     /// end of the newest commit that has finished

@@ -117,7 +117,7 @@ impl Db {
         let mut state = self.checkpoint.lock();
         self.wal.check_usable()?;
         let (log_from, through) = {
-            // Of the commits that these cover, catalogs and loaded ranges are published.
+            // Of the commits that these cover, the loaded ranges are stamped.
             let _nobody_is_completing = self.completing.write();
             (self.finished_lsn.load(Ordering::Acquire), self.stable())
         };

@@ -18,7 +18,7 @@ use crate::redo;
 use crate::settings::TxnOptions;
 use crate::statement::Statement;
 use crate::store::{KeyColumns, Store, Waiting};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLockReadGuard};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use strandline_base::{CommitTs, Error, ErrorKind, Result, RowId, SqlState};
@@ -67,6 +67,14 @@ impl TxnState {
         }
         Ok(())
     }
+}
+
+/// A commit that is in the log and not complete yet.
+struct Appended<'a> {
+    ts: CommitTs,
+    end: Lsn,
+    /// keeps checkpoints from covering it until it is
+    _completing: Option<RwLockReadGuard<'a, ()>>,
 }
 
 /// A point to roll back to.
@@ -331,11 +339,8 @@ impl Transaction {
             self.finish(&mut state, Some(slot));
             return Ok(self.db.stable());
         }
-        // A checkpoint that covers this commit must find its catalog and its loaded ranges.
-        let publishes_more_than_rows = state.catalog_changed || !state.files.is_empty();
-        let _completing = publishes_more_than_rows.then(|| self.db.completing.read());
         match self.append(&mut state, &slot) {
-            Ok((ts, end)) => self.complete(&mut state, slot, ts, end),
+            Ok(appended) => self.complete(&mut state, slot, appended),
             Err(error) => {
                 slot.abort();
                 undo(&mut state, 0, 0, 0, 0);
@@ -345,7 +350,9 @@ impl Transaction {
         }
     }
 
-    fn append(&self, state: &mut TxnState, slot: &TxnSlot) -> Result<(CommitTs, Lsn)> {
+    fn append(&self, state: &mut TxnState, slot: &TxnSlot) -> Result<Appended<'_>> {
+        // A checkpoint that covers this commit must find its loaded ranges stamped.
+        let completing = (!state.files.is_empty()).then(|| self.db.completing.read());
         if state.catalog_changed {
             let json = to_json(&*state.catalog)?;
             redo::put_catalog(&mut state.redo, &json);
@@ -373,16 +380,20 @@ impl Transaction {
             })
         });
         state.redo = record;
-        Ok((ts, appended?.end))
+        Ok(Appended {
+            ts,
+            end: appended?.end,
+            _completing: completing,
+        })
     }
 
     fn complete(
         &self,
         state: &mut TxnState,
         slot: TxnSlot,
-        ts: CommitTs,
-        end: Lsn,
+        appended: Appended<'_>,
     ) -> Result<CommitTs> {
+        let (ts, end) = (appended.ts, appended.end);
         let txns = self.db.txns();
         if !self.options.synchronous_commit {
             txns.finish_through(0);

@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::catalog::{ColumnDef, HistoryPolicy, TableDef};
+use crate::scan::ScanRequest;
 use crate::settings::{DbOptions, Settings};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use std::thread;
 use std::time::Duration;
 use strandline_base::{ColumnId, ManualClock, SqlType, Value};
@@ -72,11 +74,15 @@ fn has_table(catalog: &Catalog) -> bool {
 }
 
 /// A commit of `txn` that has been appended to the log and goes no further for now.
-fn append(txn: &Transaction) -> (TxnSlot, CommitTs, Lsn) {
+fn append(txn: &Transaction) -> (TxnSlot, Appended<'_>) {
     let mut state = txn.state.lock();
     let slot = state.slot.take().expect("it has written");
-    let (ts, end) = txn.append(&mut state, &slot).expect("appended");
-    (slot, ts, end)
+    let appended = txn.append(&mut state, &slot).expect("appended");
+    (slot, appended)
+}
+
+fn complete(txn: &Transaction, (slot, appended): (TxnSlot, Appended<'_>)) -> Result<CommitTs> {
+    txn.complete(&mut txn.state.lock(), slot, appended)
 }
 
 #[test]
@@ -84,7 +90,8 @@ fn a_snapshot_that_sees_a_definition_change_has_its_catalog() {
     let db = open(&SimDisk::new(1));
     let (ddl, reader) = (begin(&db), begin(&db));
     create(&ddl);
-    let (slot, ts, end) = append(&ddl);
+    let appended = append(&ddl);
+    let (ts, end) = (appended.1.ts, appended.1.end);
     let before = reader.begin_statement().expect("statement");
     assert!(before.snapshot_ts() < ts);
     assert!(!has_table(&reader.catalog()) && !has_table(&db.catalog()));
@@ -94,8 +101,7 @@ fn a_snapshot_that_sees_a_definition_change_has_its_catalog() {
     let after = reader.begin_statement().expect("statement");
     assert_eq!(after.snapshot_ts(), ts);
     assert!(has_table(&reader.catalog()) && has_table(&db.catalog()));
-    ddl.complete(&mut ddl.state.lock(), slot, ts, end)
-        .expect("committed");
+    complete(&ddl, appended).expect("committed");
     assert!(has_table(&db.catalog()));
 }
 
@@ -105,7 +111,8 @@ fn a_definition_change_whose_commit_fails_is_nobodys() {
     let db = open(&disk);
     let ddl = begin(&db);
     create(&ddl);
-    let (slot, ts, end) = append(&ddl);
+    let appended = append(&ddl);
+    let ts = appended.1.ts;
     // A relaxed commit behind it, which finishes as soon as it is the next in line.
     let relaxed = db.txns().begin().expect("begin");
     db.wal()
@@ -115,8 +122,7 @@ fn a_definition_change_whose_commit_fails_is_nobodys() {
         })
         .expect("appended");
     disk.fail_sync(1);
-    ddl.complete(&mut ddl.state.lock(), slot, ts, end)
-        .expect_err("the sync failed");
+    complete(&ddl, appended).expect_err("the sync failed");
     assert!(db.stable() > ts, "stable has passed it");
     assert!(!has_table(&db.catalog()));
     let reader = begin(&db);
@@ -140,14 +146,93 @@ fn an_idle_transaction_holds_no_snapshot_under_read_committed() {
     assert_eq!(db.txns().oldest_snapshot(), db.stable());
 }
 
-/// A database with table `t`, which an open transaction writes.
-fn written() -> (Arc<Db>, Arc<Store>, Arc<Transaction>) {
-    let db = open(&SimDisk::new(4));
+fn table(db: &Db) -> Arc<TableDef> {
+    db.catalog().table("public", "t").expect("table t").clone()
+}
+
+/// A database with table `t`, empty.
+fn with_table(disk: &SimDisk) -> Arc<Db> {
+    let db = open(disk);
     let ddl = begin(&db);
     create(&ddl);
     ddl.commit().expect("commit");
-    let storage = db.catalog().table("public", "t").expect("t").storage;
-    let store = db.store(storage).expect("store");
+    db
+}
+
+fn insert(txn: &Arc<Transaction>, values: std::ops::Range<i64>) {
+    let table = table(txn.db());
+    let statement = txn.begin_statement().expect("statement");
+    for value in values {
+        let row = [Value::BigInt(value)];
+        statement.point_insert(&table, &row).expect("insert");
+    }
+}
+
+/// The rows of table `t` in the database that a kill leaves.
+fn rows_after_kill(disk: &SimDisk) -> usize {
+    let db = open(&disk.after_kill());
+    let request = ScanRequest {
+        columns: vec![ColumnId(0)],
+        ..ScanRequest::default()
+    };
+    let reader = begin(&db);
+    let statement = reader.begin_statement().expect("statement");
+    let scan = statement.scan(&table(&db), request).expect("scan");
+    let batches = (0..scan.units()).flat_map(|unit| scan.read_unit(unit).expect("read"));
+    batches.map(|batch| batch.num_rows()).sum()
+}
+
+#[test]
+fn a_checkpoint_keeps_the_log_of_a_commit_that_is_not_finished() {
+    let disk = SimDisk::new(5);
+    let db = with_table(&disk);
+    let txn = begin(&db);
+    // More than a segment.
+    insert(&txn, 0..20_000);
+    let appended = append(&txn);
+    db.wal().sync_all().expect("synced");
+    db.checkpoint(false).expect("checkpoint");
+    complete(&txn, appended).expect("committed");
+    assert_eq!(rows_after_kill(&disk), 20_000);
+    db.checkpoint(false).expect("checkpoint");
+    assert_eq!(rows_after_kill(&disk), 20_000);
+}
+
+#[test]
+fn a_checkpoint_waits_for_a_load_that_is_finished_and_not_complete() {
+    let disk = SimDisk::new(6);
+    let db = with_table(&disk);
+    let load = begin(&db);
+    let statement = load.begin_statement().expect("statement");
+    let column: ArrayRef = Arc::new(Int64Array::from_iter_values(0..5000));
+    let batch = RecordBatch::try_from_iter_with_nullable([("a", column, true)]).expect("batch");
+    let mut bulk = statement.bulk_insert(&table(&db)).expect("bulk");
+    bulk.append(&batch).expect("append");
+    bulk.finish().expect("finish");
+    let appended = append(&load);
+    // A later commit finishes both, and is complete first.
+    let later = begin(&db);
+    insert(&later, 5000..5001);
+    later.commit().expect("commit");
+    assert!(db.stable() > appended.1.ts);
+    thread::scope(|scope| {
+        let checkpoint = scope.spawn(|| db.checkpoint(false).expect("checkpoint"));
+        // It may not come to its end now; if it does, it has missed the load.
+        for _ in 0..20_000 {
+            if checkpoint.is_finished() {
+                break;
+            }
+            thread::yield_now();
+        }
+        complete(&load, appended).expect("committed");
+    });
+    assert_eq!(rows_after_kill(&disk), 5001);
+}
+
+/// A database with table `t`, which an open transaction writes.
+fn written() -> (Arc<Db>, Arc<Store>, Arc<Transaction>) {
+    let db = with_table(&SimDisk::new(4));
+    let store = db.store(table(&db).storage).expect("store");
     let writer = begin(&db);
     writer.lock_store(&store).expect("locked");
     (db, store, writer)
@@ -192,8 +277,7 @@ fn a_definition_change_lets_no_new_writer_pass() {
         change.join().expect("no panic");
         newcomer.lock_store(store).expect("its turn");
     });
-    let table = db.catalog().table("public", "t").expect("t").clone();
-    assert_eq!(table.comment.as_deref(), Some("altered"));
+    assert_eq!(table(db).comment.as_deref(), Some("altered"));
 }
 
 #[test]
