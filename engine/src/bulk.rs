@@ -12,6 +12,7 @@ use crate::manifest_state::{RangeEntry, to_json};
 use crate::redo;
 use crate::statement::{OnInvisibleDuplicate, Statement, not_null_violation};
 use crate::store::Store;
+use crate::transaction::Load;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -159,7 +160,11 @@ impl BulkInsert {
                 return Err(error);
             }
             state.written.push(loaded.written);
-            state.files.push(loaded.file);
+            state.loads.push(Load {
+                file: loaded.file,
+                store: self.store.clone(),
+                range: loaded.based.no,
+            });
             redo::put_bulk(&mut state.redo, self.table.storage, &json);
         }
         self.loaded += rows as u64;

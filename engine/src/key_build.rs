@@ -3,8 +3,9 @@
 use crate::statement::newest;
 use crate::store::{KeyColumns, Store};
 use std::sync::Arc;
-use strandline_base::{ColumnId, Result, RowId, Value};
-use strandline_table::range::Range;
+use strandline_base::{ColumnId, CommitTs, Result, RowId, Value};
+use strandline_table::base::BaseBody;
+use strandline_table::range::{Range, RangeVersion};
 use strandline_table::types::value_at;
 use strandline_txn::{StartWord, Visibility};
 
@@ -32,31 +33,71 @@ pub fn build_key(store: &Arc<Store>, columns: &[ColumnId], own: StartWord) -> Re
 
 /// Enters every key that a row of the range has, or had within the retention.
 fn index_range(store: &Store, key: &KeyColumns, range: &Range, own: StartWord) -> Result<()> {
+    let mut others = Vec::new();
+    let version = range.load_full();
+    // What base has, deleted rows included: AS OF may ask for them.
+    visit_keys(
+        store,
+        key,
+        range,
+        &version,
+        &newest(own),
+        &mut |hash, row| {
+            key.index.insert(hash, row, &mut others);
+            others.clear();
+        },
+    )?;
+    index_former_keys(store, key, range)
+}
+
+/// Takes the entries of the rows of a bulk-loaded range out of all indexes: the load is about to be
+/// rolled back, and its rows still carry the transaction's word. A range that cannot be read keeps
+/// its entries, which lead to rows that nobody sees.
+pub(crate) fn forget_loaded(store: &Store, range: &Range) {
+    let version = range.load_full();
+    let BaseBody::Chunks(chunks) = &version.base.body else {
+        return;
+    };
+    let as_loaded = Visibility {
+        ts: CommitTs::ZERO,
+        own: chunks.start.load(),
+        statement: chunks.start.statement + 1,
+    };
+    for key in store.keys().iter() {
+        let remove = &mut |hash, row| key.index.remove(hash, row);
+        let _ = visit_keys(store, key, range, &version, &as_loaded, remove);
+    }
+}
+
+/// Visits the hash of the key of every slot of a range whose rows `visibility` sees, those without
+/// a visible row included. NULLs are passed over.
+fn visit_keys(
+    store: &Store,
+    key: &KeyColumns,
+    range: &Range,
+    version: &Arc<RangeVersion>,
+    visibility: &Visibility,
+    visit: &mut dyn FnMut(u64, RowId),
+) -> Result<()> {
     let lineage = &store.lineage;
     let schema = lineage.schema();
-    let version = range.load_full();
     let (counters, columns) = (Arc::default(), Arc::from(key.columns.as_slice()));
-    // What base has, deleted rows included: AS OF may ask for them.
-    let everything = newest(own);
-    let snapshot = lineage.range_snapshot_of(range, &version, &everything, &columns, &counters)?;
+    let snapshot = lineage.range_snapshot_of(range, version, visibility, &columns, &counters)?;
     let part = snapshot.part(0..snapshot.rows());
     let mut arrays = Vec::with_capacity(key.columns.len());
     for at in 0..key.columns.len() {
         arrays.push((schema.column(key.columns[at]).sql_type, part.column(at)?));
     }
-    let mut others = Vec::new();
     let mut values = vec![Value::Null; key.columns.len()];
     for slot in 0..snapshot.rows() {
         for (value, (sql_type, array)) in values.iter_mut().zip(&arrays) {
             *value = value_at(*sql_type, array, slot);
         }
         if let Some(hash) = Store::key_hash(&values) {
-            key.index
-                .insert(hash, RowId::new(range.no(), slot as u16), &mut others);
+            visit(hash, RowId::new(range.no(), slot as u16));
         }
-        others.clear();
     }
-    index_former_keys(store, key, range)
+    Ok(())
 }
 
 /// Keys that rows had before an update of a key column.

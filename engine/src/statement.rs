@@ -220,7 +220,7 @@ impl Statement {
         Ok(())
     }
 
-    /// Enters a bulk-loaded row's key.
+    /// Enters a bulk-loaded row's key, which a rollback finds in the loaded range.
     pub(crate) fn add_bulk_key(
         &self,
         table: &Arc<TableDef>,
@@ -236,7 +236,7 @@ impl Statement {
             values,
             row,
             OnInvisibleDuplicate::Violation,
-            true,
+            false,
         )
     }
 

@@ -13,6 +13,7 @@
 
 use crate::catalog::Catalog;
 use crate::db::{Adopted, Db};
+use crate::key_build::forget_loaded;
 use crate::manifest_state::to_json;
 use crate::redo;
 use crate::settings::TxnOptions;
@@ -21,7 +22,7 @@ use crate::store::{KeyColumns, Store, Waiting};
 use parking_lot::{Mutex, RwLockReadGuard};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use strandline_base::{CommitTs, Error, ErrorKind, Result, RowId, SqlState};
+use strandline_base::{CommitTs, Error, ErrorKind, RangeNo, Result, RowId, SqlState};
 use strandline_storage::wal::Lsn;
 use strandline_table::data_file::DataFile;
 use strandline_table::schema::StorageSchema;
@@ -44,14 +45,14 @@ pub(crate) struct TxnState {
     /// the log record under construction
     pub(crate) redo: Vec<u8>,
     pub(crate) written: Vec<Written>,
-    /// index entries of rows this transaction inserted
+    /// index entries of rows this transaction inserted, bulk-loaded ones excepted
     pub(crate) entries: Vec<(Arc<KeyColumns>, u64, RowId)>,
     /// storages this transaction is registered with
     stores: Vec<Arc<Store>>,
     /// storages that got columns, with their schemas before, for rollback
     grown: Vec<(Arc<Store>, Arc<StorageSchema>)>,
-    /// files of bulk loads, removed on rollback
-    pub(crate) files: Vec<Arc<DataFile>>,
+    /// bulk-loaded ranges
+    pub(crate) loads: Vec<Load>,
     catalog: Arc<Catalog>,
     catalog_changed: bool,
     /// the snapshot of the whole transaction under snapshot isolation
@@ -69,6 +70,14 @@ impl TxnState {
     }
 }
 
+/// A bulk-loaded range. What a rollback has to undo is in the range: nothing is kept per row.
+pub(crate) struct Load {
+    /// removed on rollback
+    pub(crate) file: Arc<DataFile>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) range: RangeNo,
+}
+
 /// A commit that is in the log and not complete yet.
 struct Appended<'a> {
     ts: CommitTs,
@@ -83,7 +92,7 @@ pub struct Savepoint {
     redo: usize,
     written: usize,
     entries: usize,
-    files: usize,
+    loads: usize,
     grown: usize,
     catalog: Arc<Catalog>,
     catalog_changed: bool,
@@ -108,7 +117,7 @@ impl Transaction {
             entries: Vec::new(),
             stores: Vec::new(),
             grown: Vec::new(),
-            files: Vec::new(),
+            loads: Vec::new(),
             catalog,
             catalog_changed: false,
             snapshot,
@@ -295,7 +304,7 @@ impl Transaction {
             redo: state.redo.len(),
             written: state.written.len(),
             entries: state.entries.len(),
-            files: state.files.len(),
+            loads: state.loads.len(),
             grown: state.grown.len(),
             catalog: state.catalog.clone(),
             catalog_changed: state.catalog_changed,
@@ -316,7 +325,7 @@ impl Transaction {
             &mut state,
             savepoint.written,
             savepoint.entries,
-            savepoint.files,
+            savepoint.loads,
             savepoint.grown,
         );
         state.catalog = savepoint.catalog.clone();
@@ -352,12 +361,12 @@ impl Transaction {
 
     fn append(&self, state: &mut TxnState, slot: &TxnSlot) -> Result<Appended<'_>> {
         // A checkpoint that covers this commit must find its loaded ranges stamped.
-        let completing = (!state.files.is_empty()).then(|| self.db.completing.read());
+        let completing = (!state.loads.is_empty()).then(|| self.db.completing.read());
         if state.catalog_changed {
             let json = to_json(&*state.catalog)?;
             redo::put_catalog(&mut state.redo, &json);
         }
-        if !state.files.is_empty() {
+        if !state.loads.is_empty() {
             self.db.device().sync_directory()?;
         }
         let txns = self.db.txns();
@@ -441,7 +450,7 @@ impl Transaction {
         state.snapshot = None;
         state.written = Vec::new();
         state.entries = Vec::new();
-        state.files = Vec::new();
+        state.loads = Vec::new();
         state.grown = Vec::new();
         let Some(slot) = slot else { return };
         self.release_locks(state, slot.word());
@@ -463,15 +472,20 @@ impl Drop for Transaction {
 }
 
 /// Turns everything from the given positions on into nothing.
-fn undo(state: &mut TxnState, written: usize, entries: usize, files: usize, grown: usize) {
+fn undo(state: &mut TxnState, written: usize, entries: usize, loads: usize, grown: usize) {
+    for load in &state.loads[loads..] {
+        if let Some(range) = load.store.lineage.range(load.range) {
+            forget_loaded(&load.store, &range);
+        }
+    }
     for written in state.written.drain(written..) {
         written.stamp(StartWord::ABORTED);
     }
     for (key, hash, row) in state.entries.drain(entries..) {
         key.index.remove(hash, row);
     }
-    for file in state.files.drain(files..) {
-        file.doom();
+    for load in state.loads.drain(loads..) {
+        load.file.doom();
     }
     for (store, schema) in state.grown.drain(grown..).rev() {
         store.lineage.take_back_schema(schema);

@@ -1,7 +1,7 @@
 //! Interleavings of commits, snapshots and definition changes that only the inside can bring about.
 
 use super::*;
-use crate::catalog::{ColumnDef, HistoryPolicy, TableDef};
+use crate::catalog::{ColumnDef, HistoryPolicy, KeyDef, TableDef};
 use crate::scan::ScanRequest;
 use crate::settings::{DbOptions, Settings};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
@@ -28,7 +28,7 @@ fn begin(db: &Arc<Db>) -> Arc<Transaction> {
     db.begin(TxnOptions::default()).expect("begin")
 }
 
-/// Creates table `t (a bigint)`.
+/// Creates table `t (a bigint primary key)`.
 fn create(txn: &Transaction) {
     txn.change_catalog(&mut |catalog| {
         let column = ColumnDef {
@@ -48,7 +48,11 @@ fn create(txn: &Transaction) {
             name: "t".into(),
             columns: vec![column],
             next_column: 1,
-            keys: Vec::new(),
+            keys: vec![KeyDef {
+                name: "t_pkey".into(),
+                primary: true,
+                columns: vec![ColumnId(0)],
+            }],
             checks: Vec::new(),
             history: HistoryPolicy::default(),
             comment: None,
@@ -168,6 +172,16 @@ fn insert(txn: &Arc<Transaction>, values: std::ops::Range<i64>) {
     }
 }
 
+fn bulk_load(txn: &Arc<Transaction>, values: std::ops::Range<i64>) {
+    let column: ArrayRef = Arc::new(Int64Array::from_iter_values(values));
+    let batch = RecordBatch::try_from_iter_with_nullable([("a", column, true)]).expect("batch");
+    let statement = txn.begin_statement().expect("statement");
+    let mut bulk = statement.bulk_insert(&table(txn.db())).expect("bulk");
+    bulk.append(&batch).expect("append");
+    bulk.finish().expect("finish");
+    statement.finish().expect("keys");
+}
+
 /// The rows of table `t` in the database that a kill leaves.
 fn rows_after_kill(disk: &SimDisk) -> usize {
     let db = open(&disk.after_kill());
@@ -203,12 +217,7 @@ fn a_checkpoint_waits_for_a_load_that_is_finished_and_not_complete() {
     let disk = SimDisk::new(6);
     let db = with_table(&disk);
     let load = begin(&db);
-    let statement = load.begin_statement().expect("statement");
-    let column: ArrayRef = Arc::new(Int64Array::from_iter_values(0..5000));
-    let batch = RecordBatch::try_from_iter_with_nullable([("a", column, true)]).expect("batch");
-    let mut bulk = statement.bulk_insert(&table(&db)).expect("bulk");
-    bulk.append(&batch).expect("append");
-    bulk.finish().expect("finish");
+    bulk_load(&load, 0..5000);
     let appended = append(&load);
     // A later commit finishes both, and is complete first.
     let later = begin(&db);
@@ -227,6 +236,32 @@ fn a_checkpoint_waits_for_a_load_that_is_finished_and_not_complete() {
         complete(&load, appended).expect("committed");
     });
     assert_eq!(rows_after_kill(&disk), 5001);
+}
+
+#[test]
+fn a_load_keeps_nothing_per_row_and_is_rolled_back_all_the_same() {
+    let disk = SimDisk::new(7);
+    let db = with_table(&disk);
+    let storage = table(&db).storage;
+    let keys = || {
+        let store = db.store(storage).expect("store");
+        store.key(&[ColumnId(0)]).expect("key").index.len()
+    };
+    let txn = begin(&db);
+    bulk_load(&txn, 0..5000);
+    let savepoint = txn.savepoint();
+    bulk_load(&txn, 5000..80_000);
+    assert_eq!(keys(), 80_000);
+    assert!(txn.state.lock().entries.is_empty());
+    txn.rollback_to(&savepoint).expect("rolled back");
+    assert_eq!(keys(), 5000);
+    txn.rollback();
+    assert_eq!(keys(), 0);
+    let again = begin(&db);
+    bulk_load(&again, 0..5000);
+    again.commit().expect("commit");
+    db.checkpoint(false).expect("checkpoint");
+    assert_eq!((keys(), rows_after_kill(&disk)), (5000, 5000));
 }
 
 /// A database with table `t`, which an open transaction writes.
