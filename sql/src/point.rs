@@ -61,7 +61,7 @@ pub struct Transaction<'c> {
     session: &'c mut Session,
     transaction: Arc<EngineTransaction>,
     catalog: Arc<Catalog>,
-    /// What reads see while nothing has changed since.
+    /// The statement of all reads until the next write, under snapshot isolation.
     reader: Option<Arc<Statement>>,
     /// Part of a transaction block that SQL began.
     joined: bool,

@@ -1,7 +1,9 @@
 //! The point API.
 
 use super::{database, rows, run};
-use strandline::{SqlState, Value};
+use std::sync::Arc;
+use strandline::{Database, Settings, SqlState, Value};
+use strandline_device::{Device, MemoryDevice};
 
 fn big(v: i64) -> Value {
     Value::BigInt(v)
@@ -208,4 +210,43 @@ fn concurrent_point_updates_all_count() {
         }
     });
     assert_eq!(rows(&mut c, "SELECT n FROM t"), ["200"]);
+}
+
+/// Under read committed nothing is kept for a transaction between its statements.
+#[test]
+fn an_idle_transaction_keeps_no_old_versions() {
+    let device = Arc::new(MemoryDevice::new());
+    let settings = Settings {
+        background_maintenance: false,
+        ..Settings::default()
+    };
+    let builder = Database::on_device(device.clone()).settings(settings);
+    let database = builder.build().expect("opens");
+    let mut other = database.connect();
+    run(
+        &mut other,
+        &[
+            "CREATE TABLE t (id bigint PRIMARY KEY) WITH (history = 'none')",
+            "INSERT INTO t SELECT g FROM generate_series(1, 100) s(g)",
+        ],
+    );
+    database.merge_all().expect("merges");
+    let chunk_files = || {
+        let names = device.list().expect("lists");
+        names.iter().filter(|n| n.starts_with("chunks-")).count()
+    };
+    assert_eq!(chunk_files(), 1);
+    let (mut points, mut queries) = (database.connect(), database.connect());
+    let t = points.table("t").expect("table");
+    let mut idle = points.transaction().expect("begins");
+    assert!(idle.get(&t, &[big(1)], &[]).expect("gets").is_some());
+    run(&mut queries, &["BEGIN"]);
+    assert_eq!(rows(&mut queries, "SELECT count(*) FROM t"), ["100"]);
+    run(&mut other, &["DELETE FROM t"]);
+    for _ in 0..3 {
+        database.merge_all().expect("merges");
+    }
+    assert_eq!(chunk_files(), 0, "the deleted rows are gone for good");
+    assert!(idle.get(&t, &[big(1)], &[]).expect("gets").is_none());
+    assert_eq!(rows(&mut queries, "SELECT count(*) FROM t"), ["0"]);
 }
