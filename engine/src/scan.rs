@@ -3,7 +3,9 @@
 use crate::catalog::TableDef;
 use crate::statement::{Statement, column_of};
 use crate::store::Store;
+use arrow_array::builder::BooleanBufferBuilder;
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt64Array};
+
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -64,6 +66,10 @@ pub trait RowFilter: Send + Sync {
     fn columns(&self) -> &[ColumnId];
     /// `batch` has exactly those columns, in that order. NULL counts as false.
     fn evaluate(&self, batch: &RecordBatch) -> Result<BooleanArray>;
+    /// Whether a row costs so much that it pays to leave those out that are not selected anyway.
+    fn is_costly(&self) -> bool {
+        false
+    }
 }
 
 /// What a scan did, for EXPLAIN ANALYZE.
@@ -347,6 +353,12 @@ impl TableScan {
         arrays: &mut [Option<ArrayRef>],
         selection: &mut Option<BooleanArray>,
     ) -> Result<()> {
+        let rows = part.span().len();
+        // Which rows to evaluate; None: all.
+        let sparse = selection
+            .as_ref()
+            .filter(|s| filter.is_costly() && s.true_count() * 4 < rows * 3)
+            .cloned();
         let mut inputs = Vec::with_capacity(filter.columns().len());
         let mut fields = Vec::with_capacity(filter.columns().len());
         for &column in filter.columns() {
@@ -362,15 +374,32 @@ impl TableScan {
             ));
             inputs.push(array);
         }
-        let batch = batch_of(Arc::new(Schema::new(fields)), inputs, part.span().len())?;
+        let evaluated = select(&mut inputs, rows, sparse.clone())?;
+        let batch = batch_of(Arc::new(Schema::new(fields)), inputs, evaluated)?;
         let mask = filter.evaluate(&batch)?;
         let mask = match mask.null_count() {
             0 => mask,
             _ => arrow_select::filter::prep_null_mask_filter(&mask),
         };
-        narrow(selection, mask);
+        match sparse {
+            Some(sparse) => *selection = Some(spread(&sparse, &mask)),
+            None => narrow(selection, mask),
+        }
         Ok(())
     }
+}
+
+/// The rows of `selection` whose counterpart in `mask`, which has one bit per selected row, is set.
+fn spread(selection: &BooleanArray, mask: &BooleanArray) -> BooleanArray {
+    let mut rows = BooleanBufferBuilder::new(selection.len());
+    rows.append_n(selection.len(), false);
+    let mask = mask.values();
+    for (at, row) in selection.values().set_indices().enumerate() {
+        if mask.value(at) {
+            rows.set_bit(row, true);
+        }
+    }
+    BooleanArray::new(rows.finish(), None)
 }
 
 /// Keeps the selected rows of `columns`, of which there are `rows`; how many are left.

@@ -28,6 +28,8 @@ const SLOPE_BITS: u32 = 12;
 const ARRAY_OVERHEAD: usize = 170;
 /// What patches add to it.
 const PATCH_OVERHEAD: usize = 250;
+/// Runs up to this length are written without looking at their length.
+const SHORT_RUN: usize = 8;
 /// Runs may be nested this deep when decoding: the values of runs are never runs themselves.
 const MAX_DEPTH: usize = 1;
 
@@ -203,7 +205,7 @@ pub(super) fn packed_bits(values: &[i64]) -> usize {
 fn sloped<T: Word>(values: &[i64], range: u64) -> Option<Line> {
     let (first, last) = (*values.first()?, *values.last()?);
     let rise = last.checked_sub(first)?;
-    if rise.unsigned_abs() < range / 2 || range < 4 || range >= 1 << 48 || values.len() < 16 {
+    if rise.unsigned_abs() < range / 2 || !(4..1 << 48).contains(&range) || values.len() < 16 {
         return None;
     }
     let slope = (rise << SLOPE_BITS) / (values.len() as i64 - 1);
@@ -358,9 +360,13 @@ fn decode_runs<T: Word>(
     }
     let mut rest = values.append_constant(rows, T::of(0));
     for (&length, &head) in lengths.values().iter().zip(heads.values()) {
-        let (run, tail) = rest.split_at_mut(usize::from(length));
-        run.fill(head);
-        rest = tail;
+        let length = usize::from(length);
+        // Most runs are short: what is written too far, the next run overwrites.
+        match rest.first_chunk_mut::<SHORT_RUN>() {
+            Some(window) if length <= SHORT_RUN => *window = [head; SHORT_RUN],
+            _ => rest[..length].fill(head),
+        }
+        rest = &mut rest[length..];
     }
     Ok(())
 }

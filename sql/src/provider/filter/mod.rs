@@ -13,6 +13,7 @@ use crate::error::{convert, wrap};
 use datafusion::arrow::array::{BooleanArray, RecordBatch, RecordBatchOptions, cast::AsArray};
 use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::catalog::Session;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::expr::{Between, InList, Like};
@@ -45,6 +46,7 @@ pub struct ScanFilter {
     schema: SchemaRef,
     expression: Arc<dyn PhysicalExpr>,
     text: String,
+    is_costly: bool,
 }
 
 impl ScanFilter {
@@ -60,6 +62,7 @@ impl ScanFilter {
             schema,
             expression,
             text,
+            is_costly: false,
         }
     }
     /// `expression` over the scan's output, if it is a dynamic filter of stored columns as they
@@ -93,7 +96,11 @@ impl ScanFilter {
         let schema = Arc::new(Schema::new(fields));
         let expression = reassign_expr_columns(expression.clone(), &schema)?;
         let text = "dynamic".to_string();
-        Ok(Some(Self::new(columns, schema, expression, text)))
+        Ok(Some(Self {
+            // It may look every row up in a join's hash table.
+            is_costly: true,
+            ..Self::new(columns, schema, expression, text)
+        }))
     }
     /// The compiled condition.
     pub fn expression(&self) -> &Arc<dyn PhysicalExpr> {
@@ -108,6 +115,10 @@ impl ScanFilter {
 impl RowFilter for ScanFilter {
     fn columns(&self) -> &[ColumnId] {
         &self.columns
+    }
+
+    fn is_costly(&self) -> bool {
+        self.is_costly
     }
 
     fn evaluate(&self, batch: &RecordBatch) -> Result<BooleanArray> {
@@ -276,10 +287,13 @@ fn compile_one(
         state.execution_props(),
         &PhysicalPlanningContext::default(),
     )?;
-    Ok(ScanFilter::new(
-        columns,
-        schema,
-        expression,
-        filter.to_string(),
-    ))
+    let mut matches_patterns = false;
+    filter.apply(|part| {
+        matches_patterns |= matches!(part, Expr::Like(_));
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(ScanFilter {
+        is_costly: matches_patterns,
+        ..ScanFilter::new(columns, schema, expression, filter.to_string())
+    })
 }

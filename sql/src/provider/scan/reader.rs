@@ -6,7 +6,7 @@ use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::MemoryReservation;
-use datafusion::physical_plan::metrics::BaselineMetrics;
+use datafusion::physical_plan::metrics::{BaselineMetrics, RecordOutput};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use strandline_engine::{TableScan, UnitReader};
@@ -53,8 +53,8 @@ impl Reader {
             self.reservation.resize(batch.get_array_memory_size());
             let batch = batch.slice(0, batch.num_rows().min(self.left));
             self.left -= batch.num_rows();
-            self.metrics.record_output(batch.num_rows());
-            return label(batch, &self.schema).map(Some);
+            let batch = label(batch, &self.schema)?;
+            return Ok(Some(batch.record_output(&self.metrics)));
         }
     }
 
