@@ -216,7 +216,7 @@ impl Call<'_> {
         self.arrays.iter().any(|a| a.is_null(row))
     }
     /// A text result, NULL where an argument is.
-    pub fn map_text(&self, f: impl Fn(usize) -> Result<Option<String>>) -> Result<ArrayRef> {
+    pub fn map_text(&self, mut f: impl FnMut(usize) -> Result<Option<String>>) -> Result<ArrayRef> {
         let values = (0..self.rows)
             .map(|row| if self.any_null(row) { Ok(None) } else { f(row) })
             .collect::<Result<Vec<Option<String>>>>()?;
