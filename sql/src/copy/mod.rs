@@ -69,8 +69,3 @@ pub async fn execute(context: &StatementContext, statement: &ast::Statement) -> 
         )),
     }
 }
-
-/// Whether a COPY changes rows (FROM) rather than reads them (TO).
-pub fn is_load(statement: &ast::Statement) -> bool {
-    matches!(statement, ast::Statement::Copy { to: false, .. })
-}

@@ -10,8 +10,7 @@ use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr as Plan, ExprSchemable};
 use datafusion::sql::sqlparser::ast::{
-    self, ColumnOption, DataType, Expr, GeneratedAs, Ident, SequenceOptions, UnaryOperator,
-    visit_expressions,
+    self, ColumnOption, Expr, GeneratedAs, SequenceOptions, UnaryOperator, visit_expressions,
 };
 use std::ops::ControlFlow;
 use strandline_base::{ColumnId, Error, Result, SqlState, SqlType, Value};
@@ -329,22 +328,4 @@ pub fn refuse_subqueries(expr: &Expr, what: &str) -> Result<()> {
         )));
     }
     Ok(())
-}
-
-/// Whether a column may be called so when `taken` are its table's.
-pub fn check_new_name(name: &Ident, taken: &[ColumnDef]) -> Result<String> {
-    let name = names::fold(name);
-    names::check(&name)?;
-    if name == names::ROW_ID || taken.iter().any(|c| c.name == name) {
-        return Err(Error::invalid(
-            SqlState::DUPLICATE_COLUMN,
-            format!("column \"{name}\" of the table already exists"),
-        ));
-    }
-    Ok(name)
-}
-
-/// Whether `data_type` names a serial type.
-pub fn is_serial(data_type: &DataType) -> bool {
-    types::serial(data_type).is_some()
 }
