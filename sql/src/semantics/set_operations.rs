@@ -21,9 +21,19 @@ const NAME: &str = "\u{1f}set operation";
 
 /// `a UNION b` as `SELECT * FROM (a UNION b)`.
 pub fn in_from(query: &mut Query) {
-    if !matches!(query.body.as_ref(), SetExpr::SetOperation { .. }) {
-        return;
+    if matches!(query.body.as_ref(), SetExpr::SetOperation { .. }) {
+        move_into_from(query);
     }
+}
+
+/// `IN (VALUES …)` as `IN (SELECT * FROM (VALUES …))`, the only form that DataFusion plans.
+pub fn values_in_from(query: &mut Query) {
+    if matches!(query.body.as_ref(), SetExpr::Values(_)) {
+        move_into_from(query);
+    }
+}
+
+fn move_into_from(query: &mut Query) {
     let template = format!("SELECT * FROM (SELECT 1) AS \"{NAME}\"");
     let Ok(mut parsed) = Parser::parse_sql(&PostgreSqlDialect {}, &template) else {
         return;

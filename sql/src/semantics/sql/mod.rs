@@ -329,6 +329,7 @@ fn many(expr: &mut Expr) -> Result<()> {
         Expr::InSubquery { expr: row, .. } if matches!(row.as_ref(), Expr::Tuple(_)) => {
             return Err(rows::in_subquery());
         }
+        Expr::InSubquery { subquery, .. } => set_operations::values_in_from(subquery),
         Expr::AnyOp {
             left,
             compare_op,
