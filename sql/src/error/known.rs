@@ -165,6 +165,14 @@ pub fn unimplemented(message: &str) -> Option<Error> {
             ),
         );
     }
+    if form.starts_with("OuterReferenceColumn") {
+        return Some(
+            Error::unsupported(
+                "a subquery in FROM that refers to the tables beside it is not supported",
+            )
+            .with_hint("Join the tables, with row_number() or GROUP BY to choose among the rows."),
+        );
+    }
     let condition = ["Exists", "InSubquery", "SetComparison"];
     condition
         .iter()
