@@ -5,9 +5,8 @@
 //! qualified name, as in `a < ALL (SELECT a FROM t)` over t, that condition would compare the
 //! column with itself; so the subquery's gets a name that no other column has.
 
-use super::rewrite_expressions;
 use crate::semantics::align::widened;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema, Result};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Subquery};
 use std::sync::Arc;
@@ -15,22 +14,20 @@ use std::sync::Arc;
 /// The control character keeps it from any user's name.
 const COMPARED: &str = "\u{1f}compared";
 
-/// Names the subqueries' columns in all comparisons of `plan`; of a bigint and a numeric the bigint
+/// Names the subquery's column if `expr` compares with one; of a bigint and a numeric the bigint
 /// becomes a numeric.
-pub(super) fn name_comparands(plan: LogicalPlan) -> Result<LogicalPlan> {
-    rewrite_expressions(plan, |expr, schema| {
-        expr.transform_up(|expr| match expr {
-            Expr::SetComparison(mut comparison) => {
-                let name = Some(COMPARED.to_string());
-                project(&mut comparison.expr, &mut comparison.subquery, name, schema)?;
-                Ok(Transformed::yes(Expr::SetComparison(comparison)))
-            }
-            Expr::InSubquery(mut membership) => {
-                project(&mut membership.expr, &mut membership.subquery, None, schema)?;
-                Ok(Transformed::yes(Expr::InSubquery(membership)))
-            }
-            other => Ok(Transformed::no(other)),
-        })
+pub(super) fn name_comparand(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    Ok(match expr {
+        Expr::SetComparison(mut comparison) => {
+            let name = Some(COMPARED.to_string());
+            project(&mut comparison.expr, &mut comparison.subquery, name, schema)?;
+            Expr::SetComparison(comparison)
+        }
+        Expr::InSubquery(mut membership) => {
+            project(&mut membership.expr, &mut membership.subquery, None, schema)?;
+            Expr::InSubquery(membership)
+        }
+        other => other,
     })
 }
 

@@ -2,7 +2,7 @@
 //! DataFusion's type coercion would settle the operands' types its own way.
 
 use super::alternatives::takes_alternatives;
-use super::comparands::{name_comparands, widen_keys};
+use super::comparands::{name_comparand, widen_keys};
 use super::multisets::count_duplicates;
 use super::recursion::check_recursion;
 use super::rewrite_expressions;
@@ -15,7 +15,7 @@ use crate::semantics::functions::trim_blanks;
 use crate::semantics::types::{sql_name, sql_type_of};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::{Case, InList, ScalarFunction};
 use datafusion::logical_expr::{Between, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
@@ -36,7 +36,10 @@ impl AnalyzerRule for ResolveLiterals {
         let plan = rewrite_expressions(plan, |expr, schema| {
             expr.transform_up(|e| rewrite(e, schema))
         })?;
-        count_duplicates(align_unions(widen_keys(name_comparands(plan)?)?)?)
+        if !combines(&plan)? {
+            return Ok(plan);
+        }
+        count_duplicates(align_unions(widen_keys(plan)?)?)
     }
 }
 
@@ -57,8 +60,22 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         Expr::ScalarFunction(call) if !keeps_blanks(call.name()) => {
             return without_blanks(call, schema);
         }
+        Expr::SetComparison(_) | Expr::InSubquery(_) => name_comparand(expr, schema)?,
         other => return Ok(Transformed::no(other)),
     }))
+}
+
+/// Whether the plan has joins or set operations, whose inputs' types must agree.
+fn combines(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|plan| {
+        found |= matches!(plan, LogicalPlan::Join(_) | LogicalPlan::Union(_));
+        Ok(match found {
+            true => TreeNodeRecursion::Stop,
+            false => TreeNodeRecursion::Continue,
+        })
+    })?;
+    Ok(found)
 }
 
 /// Functions that take char(n) as it is, with its padding.
