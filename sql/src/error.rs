@@ -44,7 +44,10 @@ fn from_ref(error: &DataFusionError) -> Error {
         DataFusionError::IoError(inner) => Error::io("reading or writing a file", inner),
         DataFusionError::SQL(inner, _) => from_parser(inner),
         DataFusionError::SchemaError(inner, _) => from_schema(inner),
-        DataFusionError::NotImplemented(text) => Error::unsupported(clean(text).0),
+        DataFusionError::NotImplemented(text) => {
+            let text = clean(text).0;
+            known::unimplemented(&text).unwrap_or_else(|| Error::unsupported(text))
+        }
         DataFusionError::Plan(text) | DataFusionError::Configuration(text) => from_plan(text),
         DataFusionError::Execution(text) => from_execution(text),
         DataFusionError::ResourcesExhausted(text) => out_of_memory(text),

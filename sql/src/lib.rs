@@ -26,34 +26,34 @@
 //! * [`Connection::appender`] loads in bulk.
 //! * Results are Arrow batches ([`QueryResult::batches`]) and typed rows ([`Row::get`]).
 //!
-//! Inside: [`session`] dispatches statements, [`context`] is what one running statement has in
-//! hand, [`provider`] is the database as DataFusion sees it, [`ddl`] and [`dml`] change it,
-//! [`semantics`] makes DataFusion compute as PostgreSQL does. See ARCHITECTURE.md.
+//! Inside: `session` dispatches statements, `context` is what one running statement has in hand,
+//! `provider` is the database as DataFusion sees it, `ddl` and `dml` change it, `semantics` makes
+//! DataFusion compute as PostgreSQL does. See ARCHITECTURE.md.
 
 mod appender;
 mod connection;
-pub mod context;
-pub mod copy;
+mod context;
+mod copy;
 mod database;
-pub mod ddl;
+mod ddl;
 mod deep;
-pub mod dml;
-pub mod error;
-pub mod explain;
-pub mod information_schema;
-pub mod names;
-pub mod params;
-pub mod parse;
+mod dml;
+mod error;
+mod explain;
+mod information_schema;
+mod names;
+mod params;
+mod parse;
 mod planner;
 mod point;
-pub mod provider;
-pub mod references;
-pub mod result;
-pub mod semantics;
-pub mod session;
-pub mod single_row;
-pub mod text;
-pub mod value;
+mod provider;
+mod references;
+mod result;
+mod semantics;
+mod session;
+mod single_row;
+mod text;
+mod value;
 
 pub use appender::Appender;
 pub use connection::{Connection, Outcome, Prepared, QueryStream};
@@ -67,3 +67,4 @@ pub use session::cancel::CancelHandle;
 pub use session::outcome::{Summary, TransactionStatus};
 pub use strandline_base::{ColumnId, Error, ErrorKind, Interval, Result, SqlState, SqlType, Value};
 pub use strandline_engine::{CheckpointReport, Inspection, InspectionSection, Settings, catalog};
+pub use text::cell;

@@ -5,6 +5,7 @@
 
 pub mod column_names;
 mod identity_options;
+mod spellings;
 
 use crate::dml::rewrite_tokens;
 use crate::error::from_parser;
@@ -209,6 +210,7 @@ fn with_parser<T>(
     parse: impl FnOnce(&mut Parser<'_>) -> Result<T, ParserError>,
 ) -> Result<T> {
     let mut tokens = tokenize(sql)?;
+    spellings::rewrite(&mut tokens);
     identity_options::put_in_order(&mut tokens);
     column_names::add_types(&mut tokens);
     let versions = mentions_system_time(&tokens);

@@ -19,7 +19,6 @@ use sqllogictest::{DB, DBOutput, DefaultColumnType};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
-use strandline::semantics::text::temporal::parse_timestamptz;
 use strandline::{Connection, Database, Error, Outcome, QueryResult};
 use strandline_base::ManualClock;
 
@@ -91,7 +90,7 @@ impl Session {
             }
             other => match other.strip_prefix("@clock ") {
                 Some(moment) => {
-                    self.clock.set(parse_timestamptz(moment)? as u64);
+                    self.clock.set(microseconds(moment)?);
                     Ok(())
                 }
                 None => Err(Error::internal(format!("there is no control line {other}"))),
@@ -198,4 +197,14 @@ impl DB for SltConnection {
     fn error_sql_state(error: &SltError) -> Option<String> {
         Some(error.0.sqlstate().0.to_string())
     }
+}
+
+/// The moment that a timestamp names, in microseconds since the epoch.
+fn microseconds(moment: &str) -> Result<u64, Error> {
+    let sql = "SELECT (extract(epoch FROM $1::timestamptz) * 1000000)::bigint";
+    let found: i64 = Database::in_memory()?
+        .connect()
+        .query(sql, (moment,))?
+        .single()?;
+    Ok(found as u64)
 }

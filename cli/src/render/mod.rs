@@ -18,7 +18,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
 use clap::ValueEnum;
 use std::io::{self, Write};
-use strandline::text::cell;
+use strandline::cell;
 
 /// How results are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -3,7 +3,7 @@
 //! FROM is an INSERT whose source is a file read as a stream, block by block, in bounded memory
 //! ([`source`], [`parquet`]); one bad line loads nothing, because the statement is one unit. TO is
 //! a SELECT whose rows are written beside the target and renamed over it at the end ([`to`]).
-//! Standard input and output belong to the client: the shell's `\copy` reads and writes them.
+//! Standard input and output are files too: `/dev/stdin`, `/dev/stdout`.
 
 mod builder;
 mod csv;
@@ -44,9 +44,13 @@ pub async fn execute(context: &StatementContext, statement: &ast::Statement) -> 
     let path = match target {
         ast::CopyTarget::File { filename } => Path::new(filename),
         ast::CopyTarget::Stdin | ast::CopyTarget::Stdout => {
+            let named = match to {
+                true => "TO '/dev/stdout' (FORMAT csv)",
+                false => "FROM '/dev/stdin' (FORMAT csv)",
+            };
             return Err(
                 Error::unsupported(format!("COPY with {target} is not supported"))
-                    .with_hint("Name a file: COPY t FROM 'file.csv'."),
+                    .with_hint(format!("Name a file; {named} is the process's own stream.")),
             );
         }
         ast::CopyTarget::Program { .. } => {
@@ -68,9 +72,4 @@ pub async fn execute(context: &StatementContext, statement: &ast::Statement) -> 
             "COPY … FROM needs the name of a table, not a query",
         )),
     }
-}
-
-/// Whether a COPY changes rows (FROM) rather than reads them (TO).
-pub fn is_load(statement: &ast::Statement) -> bool {
-    matches!(statement, ast::Statement::Copy { to: false, .. })
 }

@@ -5,11 +5,12 @@ use super::types;
 use crate::context::StatementContext;
 use crate::error::convert;
 use crate::names;
+use crate::semantics::cast::{Mode, cast_array};
 use datafusion::common::DFSchema;
-use datafusion::logical_expr::ExprSchemable;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::{Expr as Plan, ExprSchemable};
 use datafusion::sql::sqlparser::ast::{
-    self, ColumnOption, DataType, Expr, GeneratedAs, Ident, SequenceOptions, UnaryOperator,
-    visit_expressions,
+    self, ColumnOption, Expr, GeneratedAs, SequenceOptions, UnaryOperator, visit_expressions,
 };
 use std::ops::ControlFlow;
 use strandline_base::{ColumnId, Error, Result, SqlState, SqlType, Value};
@@ -263,6 +264,8 @@ pub fn default_text(
             error
         }
     })?;
+    refuse_aggregates(&planned, "DEFAULT expressions")?;
+    check_literal(&planned, sql_type)?;
     let found = planned.get_type(&empty).map_err(convert)?;
     let wanted = strandline_engine::types::arrow_type(sql_type);
     if !datafusion::arrow::compute::can_cast_types(&found, &wanted)
@@ -275,6 +278,37 @@ pub fn default_text(
         ));
     }
     Ok(Some(expr.to_string()))
+}
+
+/// A quoted string is a value of the column's type; how long it may be is seen when it is stored.
+fn check_literal(planned: &Plan, sql_type: SqlType) -> Result<()> {
+    let Plan::Literal(value, _) = planned else {
+        return Ok(());
+    };
+    if !is_text(&value.data_type()) || matches!(sql_type, SqlType::Varchar(_) | SqlType::Char(_)) {
+        return Ok(());
+    }
+    let value = value.to_array().map_err(convert)?;
+    cast_array(&value, sql_type, Mode::Assignment).map_err(convert)?;
+    Ok(())
+}
+
+/// Conditions and defaults are about one row.
+pub fn refuse_aggregates(planned: &Plan, place: &str) -> Result<()> {
+    let mut found = Ok(());
+    planned
+        .apply(|expr| {
+            let (state, what) = match expr {
+                Plan::AggregateFunction(_) => ("42803", "aggregate"),
+                Plan::WindowFunction(_) => ("42P20", "window"),
+                _ => return Ok(TreeNodeRecursion::Continue),
+            };
+            let message = format!("{what} functions are not allowed in {place}");
+            found = Err(Error::invalid(SqlState(state), message));
+            Ok(TreeNodeRecursion::Stop)
+        })
+        .map_err(convert)?;
+    found
 }
 
 fn is_text(t: &datafusion::arrow::datatypes::DataType) -> bool {
@@ -294,22 +328,4 @@ pub fn refuse_subqueries(expr: &Expr, what: &str) -> Result<()> {
         )));
     }
     Ok(())
-}
-
-/// Whether a column may be called so when `taken` are its table's.
-pub fn check_new_name(name: &Ident, taken: &[ColumnDef]) -> Result<String> {
-    let name = names::fold(name);
-    names::check(&name)?;
-    if name == names::ROW_ID || taken.iter().any(|c| c.name == name) {
-        return Err(Error::invalid(
-            SqlState::DUPLICATE_COLUMN,
-            format!("column \"{name}\" of the table already exists"),
-        ));
-    }
-    Ok(name)
-}
-
-/// Whether `data_type` names a serial type.
-pub fn is_serial(data_type: &DataType) -> bool {
-    types::serial(data_type).is_some()
 }

@@ -1,7 +1,7 @@
 //! PRIMARY KEY, UNIQUE and CHECK as declared, and as put into a table's definition. Names that are
 //! not given are PostgreSQL's: `t_pkey`, `t_a_b_key`, `t_a_check`.
 
-use super::column::refuse_subqueries;
+use super::column::{refuse_aggregates, refuse_subqueries};
 use crate::context::StatementContext;
 use crate::error::convert;
 use crate::names;
@@ -209,6 +209,7 @@ fn check_condition(context: &StatementContext, table: &TableDef, expr: &Expr) ->
     refuse_subqueries(expr, "CHECK")?;
     let schema = condition_schema(table)?;
     let planned = context.plan_expression(expr, &schema)?;
+    refuse_aggregates(&planned, "check constraints")?;
     let found = planned.get_type(&schema).map_err(convert)?;
     if !matches!(found, DataType::Boolean | DataType::Null) {
         return Err(Error::invalid(

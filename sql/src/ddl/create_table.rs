@@ -6,7 +6,8 @@ use crate::context::StatementContext;
 use crate::names;
 use crate::session::outcome::Summary;
 use datafusion::sql::sqlparser::ast::{
-    CreateTable, CreateTableOptions, Expr, HiveDistributionStyle, HiveIOFormat, SqlOption,
+    CreateTable, CreateTableLikeDefaults, CreateTableLikeKind, CreateTableOptions, Expr,
+    HiveDistributionStyle, HiveIOFormat, SqlOption,
 };
 use strandline_base::{ColumnId, Error, Result, SqlState, StorageId, TableId};
 use strandline_engine::catalog::{Catalog, HistoryPolicy, TableDef};
@@ -101,6 +102,9 @@ fn define(
 ) -> Result<TableDef> {
     let mut table = empty(schema, name);
     table.history = options(create)?;
+    if let Some(like) = &create.like {
+        copy_columns(context, &mut table, like)?;
+    }
     let mut declared = Vec::new();
     for column in &create.columns {
         let DeclaredColumn {
@@ -125,6 +129,24 @@ fn define(
         constraint::add(context, &mut table, constraint)?;
     }
     Ok(table)
+}
+
+/// LIKE: the other table's columns with type and NOT NULL, their defaults if asked for.
+fn copy_columns(
+    context: &StatementContext,
+    table: &mut TableDef,
+    like: &CreateTableLikeKind,
+) -> Result<()> {
+    let (CreateTableLikeKind::Parenthesized(like) | CreateTableLikeKind::Plain(like)) = like;
+    let defaults = matches!(like.defaults, Some(CreateTableLikeDefaults::Including));
+    for from in &context.resolve_table(&like.name)?.columns {
+        let mut column = column::new_column(&from.name, from.sql_type, from.not_null, None);
+        column.default = from.default.clone().filter(|_| defaults);
+        column.id = ColumnId(table.next_column);
+        table.next_column += 1;
+        table.columns.push(column);
+    }
+    Ok(())
 }
 
 /// What WITH (…) says.
@@ -177,9 +199,8 @@ fn refuse_clauses(create: &CreateTable) -> Result<()> {
         return Err(Error::unsupported("external tables are not supported")
             .with_hint("Query a file directly: SELECT * FROM 'file.parquet'."));
     }
-    if create.like.is_some() || create.clone.is_some() {
-        return Err(Error::unsupported("CREATE TABLE … LIKE is not supported")
-            .with_hint("CREATE TABLE … AS SELECT * FROM … LIMIT 0 copies columns and types."));
+    if create.clone.is_some() {
+        return refuse("CREATE TABLE … CLONE");
     }
     if create.inherits.is_some() || create.partition_of.is_some() || create.partition_by.is_some() {
         return refuse("inheritance and partitioning of tables");

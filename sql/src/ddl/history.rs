@@ -23,28 +23,6 @@ pub fn policy(text: &str) -> Result<HistoryPolicy> {
     }
 }
 
-/// A policy as text that [`policy`] reads back.
-pub fn text(policy: HistoryPolicy) -> String {
-    match policy {
-        HistoryPolicy::Forever => "forever".to_string(),
-        HistoryPolicy::None => "none".to_string(),
-        HistoryPolicy::For(us) => {
-            let units = [
-                (86_400_000_000, "day"),
-                (3_600_000_000, "hour"),
-                (60_000_000, "minute"),
-            ];
-            for (unit, name) in units {
-                if us > 0 && us % unit == 0 {
-                    let n = us / unit;
-                    return format!("{n} {name}{}", if n == 1 { "" } else { "s" });
-                }
-            }
-            format!("{} seconds", us as f64 / SECOND_US)
-        }
-    }
-}
-
 /// `2 days 3 hours`, `1 day 12:00:00`, `90 s`; months count 30 days, years 365.25 as when
 /// PostgreSQL brings intervals to seconds.
 fn microseconds(text: &str) -> Option<u64> {

@@ -1,6 +1,6 @@
 //! Types and retention as written. What the statements do is in the integration tests.
 
-use super::history::{policy, text};
+use super::history::policy;
 use super::types::{serial, sql_type};
 use datafusion::sql::sqlparser::ast::{DataType, Expr};
 use strandline_base::{SqlState, SqlType};
@@ -106,11 +106,6 @@ fn retentions_read_and_print() {
     ];
     for (written, expected) in cases {
         assert_eq!(policy(written).expect(written), expected, "{written}");
-        assert_eq!(
-            policy(&text(expected)).expect("reads back"),
-            expected,
-            "{written}"
-        );
     }
     for written in ["", "soon", "5", "-1 day", "5 parsecs", "1:75"] {
         assert!(policy(written).is_err(), "{written}");

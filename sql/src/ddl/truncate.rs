@@ -4,7 +4,7 @@
 use crate::context::StatementContext;
 use crate::session::outcome::Summary;
 use datafusion::sql::sqlparser::ast::{Truncate, TruncateIdentityOption};
-use strandline_base::{Error, Result, SqlState};
+use strandline_base::{ColumnId, Error, Result, SqlState};
 use strandline_engine::catalog::TableDef;
 
 /// Executes TRUNCATE.
@@ -22,16 +22,7 @@ pub fn execute(context: &StatementContext, truncate: &Truncate) -> Result<Summar
             Err(error) => return Err(error),
         }
     }
-    if matches!(truncate.identity, Some(TruncateIdentityOption::Restart))
-        && tables
-            .iter()
-            .any(|t| t.columns.iter().any(|c| c.identity.is_some()))
-    {
-        return Err(
-            Error::unsupported("TRUNCATE … RESTART IDENTITY is not supported")
-                .with_hint("Identity columns go on counting."),
-        );
-    }
+    let restart = matches!(truncate.identity, Some(TruncateIdentityOption::Restart));
     context
         .statement
         .transaction()
@@ -41,13 +32,32 @@ pub fn execute(context: &StatementContext, truncate: &Truncate) -> Result<Summar
                 let Some(current) = catalog.tables.get(&table.id) else {
                     return Err(crate::names::undefined_table(&table.schema, &table.name));
                 };
-                let current = TableDef {
+                let mut current = TableDef {
                     storage,
                     ..TableDef::clone(current)
                 };
+                if restart {
+                    restart_identity(&mut current);
+                }
                 catalog.put_table(current);
             }
             Ok(())
         })?;
     Ok(Summary::tag("TRUNCATE TABLE"))
+}
+
+/// Counters belong to column ids and the storage is new: identity columns that get new ids count
+/// from their start, and go on where they were if the transaction is rolled back.
+fn restart_identity(table: &mut TableDef) {
+    for column in &mut table.columns {
+        if column.identity.is_none() {
+            continue;
+        }
+        let old = std::mem::replace(&mut column.id, ColumnId(table.next_column));
+        table.next_column += 1;
+        let in_keys = table.keys.iter_mut().flat_map(|key| &mut key.columns);
+        for id in in_keys.filter(|id| **id == old) {
+            *id = column.id;
+        }
+    }
 }

@@ -8,6 +8,7 @@
 
 use super::apply::Applier;
 use super::node::Tally;
+use super::one_input::one_input;
 use crate::database::on_callers_thread;
 use crate::error::wrap;
 use datafusion::arrow::array::RecordBatch;
@@ -92,6 +93,16 @@ impl DmlExec {
             metrics: ExecutionPlanMetricsSet::new(),
         }
     }
+
+    fn with_input(&self, input: Arc<dyn ExecutionPlan>) -> Self {
+        Self::over(
+            self.explain.clone(),
+            input,
+            self.applier.clone(),
+            self.tally.clone(),
+            self.ordering.clone(),
+        )
+    }
 }
 
 impl fmt::Debug for DmlExec {
@@ -116,67 +127,7 @@ impl ExecutionPlan for DmlExec {
         "DmlExec"
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
-        InputDistributionRequirements::new(vec![Distribution::SinglePartition])
-    }
-
-    fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
-        vec![self.ordering.clone()]
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-        vec![false]
-    }
-
-    fn cardinality_effect(&self) -> CardinalityEffect {
-        CardinalityEffect::LowerEqual
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn apply_expressions(
-        &self,
-        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let Ok([input]) = <[Arc<dyn ExecutionPlan>; 1]>::try_from(children) else {
-            return internal_err!("a DML node has one input");
-        };
-        Ok(Arc::new(Self::over(
-            self.explain.clone(),
-            input,
-            self.applier.clone(),
-            self.tally.clone(),
-            self.ordering.clone(),
-        )))
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.replace_children(
-            children,
-            ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute),
-        )
-    }
+    one_input!(CardinalityEffect::LowerEqual);
 
     fn metrics(&self) -> Option<MetricsSet> {
         Some(self.metrics.clone_inner())

@@ -31,6 +31,7 @@ mod insert;
 mod keys;
 mod merge;
 mod node;
+mod one_input;
 mod pipeline;
 mod probe;
 mod query;
@@ -66,12 +67,6 @@ pub struct DmlOutcome {
     pub rows: u64,
     /// RETURNING's result
     pub returning: Option<(SchemaRef, Vec<RecordBatch>)>,
-}
-
-/// Whether [`execute`] takes this statement: INSERT, UPDATE, DELETE or MERGE, with or without WITH
-/// before it.
-pub fn is_dml(statement: &ast::Statement) -> bool {
-    parts(statement).is_some()
 }
 
 /// The DML statement itself and the WITH before it.

@@ -8,6 +8,7 @@
 //! of the statement's own node, whose columns carry the same qualified names.
 
 use crate::context::StatementContext;
+use crate::names::ROW_ID;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::sql::sqlparser::ast;
 use std::sync::Arc;
@@ -97,6 +98,7 @@ pub(super) async fn plan_select(
         Box::pin(context.plan_query(query))
             .await
             .map_err(|error| match error.sqlstate() {
+                GROUPING_ERROR if error.message().contains(ROW_ID) => aggregates_in(place),
                 GROUPING_ERROR => aggregates_in(place).with_detail(error.message()),
                 _ => error,
             })?;

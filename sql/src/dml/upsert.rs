@@ -138,7 +138,6 @@ fn arbiters(target: &Target, named: Option<&ast::ConflictTarget>) -> Result<Vec<
 }
 
 /// Plans everything between the proposed rows and the DML node.
-#[allow(clippy::too_many_arguments)]
 pub(super) async fn plan(
     context: &StatementContext,
     target: &Target,

@@ -50,6 +50,8 @@ fn next_list(tokens: &[TokenWithSpan], from: usize) -> Option<usize> {
             (_, Some(Keyword::CREATE)) => (in_create, in_name) = (true, false),
             (_, Some(Keyword::TABLE)) if in_create => in_name = true,
             (Token::LParen, _) if in_name => return Some(at),
+            // From AS on it is the query.
+            (_, Some(Keyword::AS)) => (in_create, in_name) = (false, false),
             // OR REPLACE, TEMPORARY; IF NOT EXISTS, the name's parts.
             (Token::Word(_), _) => {}
             (Token::Period, _) if in_name => {}

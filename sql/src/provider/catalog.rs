@@ -155,6 +155,7 @@ impl StatementCatalog {
         state
             .statement_to_plan(ParsedStatement::Statement(Box::new(statement)))
             .await
+            .and_then(|plan| semantics::rules::settle_types(plan, state))
             .map_err(convert)
     }
 

@@ -53,11 +53,6 @@ impl Table {
             constraints,
         }
     }
-
-    /// The definition this provider reads.
-    pub fn definition(&self) -> &Arc<TableDef> {
-        &self.def
-    }
 }
 
 /// The Arrow schema of a table's rows, in column order.

@@ -8,7 +8,7 @@
 //! Beside a float every number becomes double precision, as in PostgreSQL (DataFusion would make
 //! the float a decimal). Numeric literals beside a numeric column take exactly the column's type
 //! if that loses nothing, so that no cast stands between the column and the scan. Literals beside
-//! char(n) are padded to n.
+//! char(n) are padded to n. A bigint beside a numeric is a numeric.
 
 use super::cast::{Mode, cast_expression};
 use super::decimal::{MAX_DIGITS, Shape, digits, power_of_ten};
@@ -117,7 +117,40 @@ fn unify(operands: &mut [Operand]) -> Result<()> {
             operand.expr = Expr::Literal(exact, None);
         }
     }
+    widen_bigints(operands)?;
     unify_moments(operands)
+}
+
+/// The numeric that holds every bigint.
+const BIGINT_AS_NUMERIC: SqlType = SqlType::Numeric {
+    precision: 19,
+    scale: 0,
+};
+
+/// A bigint beside a numeric of up to 18 digits becomes a numeric; DataFusion would make a bigint
+/// of the numeric, and so take 5 and 5.25 for equal.
+fn widen_bigints(operands: &mut [Operand]) -> Result<()> {
+    if !operands
+        .iter()
+        .any(|o| matches!(o.data_type, DataType::Decimal64(..)))
+    {
+        return Ok(());
+    }
+    operands
+        .iter_mut()
+        .filter(|o| o.data_type == DataType::Int64)
+        .try_for_each(|o| o.cast(BIGINT_AS_NUMERIC))
+}
+
+/// An expression of type `from` as it must be beside one of type `other`: a numeric if that is a
+/// bigint beside a numeric. `None` if it may stay as it is.
+pub fn widened(expr: &Expr, from: &DataType, other: &DataType) -> Result<Option<Expr>> {
+    match (from, other) {
+        (DataType::Int64, DataType::Decimal64(..)) => {
+            cast_expression(expr.clone(), from, BIGINT_AS_NUMERIC, Mode::Explicit).map(Some)
+        }
+        _ => Ok(None),
+    }
 }
 
 /// Dates beside timestamps become timestamps, in microseconds; DataFusion would go to nanoseconds,

@@ -5,6 +5,7 @@
 //! * [`operators`], [`arithmetic`], [`align`]: operators, literals without a type.
 //! * [`functions`], [`aggregates`]: functions that DataFusion lacks or computes differently.
 //! * [`rules`]: analyzer and optimizer rules that hold it together.
+//! * [`set_operations`]: UNION, INTERSECT and EXCEPT get their types where they stand.
 //! * [`error`]: our errors through DataFusion and back.
 //!
 //! Everything but [`sql`] hangs on DataFusion's public hooks, added by [`configure`] to a session
@@ -20,6 +21,7 @@ pub mod error;
 pub mod functions;
 pub mod operators;
 pub mod rules;
+pub mod set_operations;
 pub mod sql;
 pub mod text;
 pub mod types;
@@ -80,6 +82,7 @@ pub fn configure(builder: SessionStateBuilder) -> SessionStateBuilder {
         .insert(before_pushdown.unwrap_or(0), Arc::new(rules::CompareDates));
     optimizer.rules.push(Arc::new(rules::GuardFallible));
     builder
+        .with_relation_planners(vec![Arc::new(set_operations::Typed)])
         .with_expr_planners(std::iter::once(own).chain(planners).collect())
         .with_type_planner(Arc::new(types::SqlTypePlanner))
 }

@@ -4,9 +4,10 @@
 use super::align::{for_comparison, is_unknown, shortest_numeric};
 use super::arithmetic::{self, Operation};
 use super::cast::{Mode, as_cast, cast_expression};
+use super::error::invalid;
 use super::functions::{self, trim_blanks};
 use super::rules::{literal_shape, replacement};
-use super::types::{sql_type_of, sql_type_of_arrow};
+use super::types::{sql_name, sql_type_of, sql_type_of_arrow};
 use datafusion::arrow::datatypes::{DataType, Field, IntervalUnit};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
@@ -14,7 +15,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use std::sync::Arc;
-use strandline_base::SqlType;
+use strandline_base::{SqlState, SqlType};
 
 /// The hook into DataFusion's SQL planner.
 #[derive(Debug)]
@@ -166,16 +167,40 @@ fn typed_by(expr: Expr, other: &DataType, operation: Operation) -> Result<Expr> 
     }
 }
 
-/// `a || b`: text if one side is, whatever storable type the other has.
-fn concatenation(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
-    let left_type = operand_type(&expr.left, schema)?;
-    let right_type = operand_type(&expr.right, schema)?;
+/// `a || b`: text if one side is, whatever storable type the other has. A quoted string beside a
+/// bytea is a bytea.
+fn concatenation(
+    mut expr: RawBinaryExpr,
+    schema: &DFSchema,
+) -> Result<PlannerResult<RawBinaryExpr>> {
+    let mut left_type = operand_type(&expr.left, schema)?;
+    let mut right_type = operand_type(&expr.right, schema)?;
     let is_text = |t: &DataType| t.is_string() || t.is_null();
+    if is_bytea(&left_type) || is_bytea(&right_type) {
+        let operand = |operand: Expr, from: &DataType| match is_unknown(&operand) {
+            true => cast_expression(operand, from, SqlType::Bytea, Mode::Explicit),
+            false => Ok(operand),
+        };
+        expr.left = operand(expr.left, &left_type)?;
+        expr.right = operand(expr.right, &right_type)?;
+        left_type = operand_type(&expr.left, schema)?;
+        right_type = operand_type(&expr.right, schema)?;
+    }
     let storable = |t: &DataType| sql_type_of_arrow(t).is_some();
-    if !(is_text(&left_type) || is_text(&right_type))
-        || !(storable(&left_type) && storable(&right_type))
+    let bytes = |t: &DataType| is_bytea(t) || t.is_null();
+    if !(storable(&left_type) && storable(&right_type)) || (bytes(&left_type) && bytes(&right_type))
     {
         return Ok(PlannerResult::Original(expr));
+    }
+    if !(is_text(&left_type) || is_text(&right_type)) {
+        return Err(invalid(
+            SqlState::UNDEFINED_FUNCTION,
+            format!(
+                "operator does not exist: {} || {}",
+                sql_name(&left_type),
+                sql_name(&right_type)
+            ),
+        ));
     }
     let text = |operand: Expr, from: &DataType| {
         if is_text(from) {
@@ -191,6 +216,10 @@ fn concatenation(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult
     let right = text(expr.right, &right_type)?;
     let binary = BinaryExpr::new(Box::new(left), Operator::StringConcat, Box::new(right));
     Ok(PlannerResult::Planned(Expr::BinaryExpr(binary)))
+}
+
+fn is_bytea(data_type: &DataType) -> bool {
+    sql_type_of_arrow(data_type) == Some(SqlType::Bytea)
 }
 
 fn is_char(expr: &Expr, schema: &DFSchema) -> bool {

@@ -43,7 +43,7 @@ pub struct Session {
     pub(crate) shared: Arc<Shared>,
     /// The database's template with this session's settings in it.
     pub(crate) template: Arc<SessionState>,
-    settings: Settings,
+    settings: Arc<Settings>,
     pub(crate) open: Option<OpenTransaction>,
     prepared: HashMap<String, Arc<PreparedStatement>>,
     parsed: HashMap<String, Arc<Parsed>>,
@@ -54,7 +54,7 @@ pub struct Session {
 
 impl Session {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        let settings = shared.defaults.clone();
+        let settings = Arc::new(shared.defaults.clone());
         Self {
             template: shared.template.clone(),
             shared,
@@ -138,12 +138,15 @@ impl Session {
     async fn run_unfailed(&mut self, statement: &Parsed, params: &[ScalarValue]) -> Result<Output> {
         let summary = match statement {
             Parsed::StartTransaction {
-                modes, statements, ..
+                modes,
+                statements,
+                begin,
+                ..
             } => {
                 if !statements.is_empty() {
                     return Err(Error::unsupported("BEGIN … END blocks are not supported"));
                 }
-                self.begin(modes)?
+                self.begin(modes, *begin)?
             }
             Parsed::Savepoint { name } => self.savepoint(name)?,
             Parsed::ReleaseSavepoint { name } => self.release(name)?,

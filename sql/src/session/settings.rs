@@ -26,8 +26,6 @@ pub struct Settings {
     pub lock_timeout: Option<Duration>,
     /// how long a statement may run; None: for ever
     pub statement_timeout: Option<Duration>,
-    /// the zone in which timestamps without one are read and shown
-    pub time_zone: String,
     /// where unqualified names are created and looked up
     pub search_path: String,
     /// the client's name, kept for it
@@ -42,7 +40,6 @@ impl Default for Settings {
             default_read_only: false,
             lock_timeout: None,
             statement_timeout: None,
-            time_zone: "UTC".to_string(),
             search_path: names::PUBLIC.to_string(),
             application_name: String::new(),
         }
@@ -77,10 +74,7 @@ const CHANGEABLE: &[(&str, &str)] = &[
         "synchronous_commit",
         "whether COMMIT waits until the transaction is durable",
     ),
-    (
-        "timezone",
-        "the zone in which timestamps without one are read",
-    ),
+    ("timezone", "the zone of timestamps; UTC only"),
 ];
 
 /// Settings that can only be shown.
@@ -128,16 +122,15 @@ impl Session {
                 values,
                 ..
             } => {
-                if matches!(scope, Some(ast::ContextModifier::Local)) {
-                    return Err(Error::unsupported("SET LOCAL is not supported"));
-                }
-                self.assign(&name_of(variable)?, Some(&text_of(values)?))?;
+                let local = matches!(scope, Some(ast::ContextModifier::Local));
+                self.assign(&name_of(variable)?, Some(&text_of(values)?), local)?;
             }
-            ast::Set::SetTimeZone { value, .. } => {
-                self.assign("timezone", Some(&text_of(std::slice::from_ref(value))?))?;
+            ast::Set::SetTimeZone { local, value } => {
+                let zone = text_of(std::slice::from_ref(value))?;
+                self.assign("timezone", Some(&zone), *local)?;
             }
             ast::Set::SetNames { charset_name, .. } => {
-                self.assign("client_encoding", Some(&charset_name.value))?;
+                self.assign("client_encoding", Some(&charset_name.value), false)?;
             }
             other => return Err(Error::unsupported(format!("{other} is not supported"))),
         }
@@ -148,81 +141,59 @@ impl Session {
         match reset {
             Reset::ALL => {
                 for (name, _) in CHANGEABLE {
-                    self.assign(name, None)?;
+                    self.assign(name, None, false)?;
                 }
             }
-            Reset::ConfigurationParameter(name) => self.assign(&name_of(name)?, None)?,
+            Reset::ConfigurationParameter(name) => self.assign(&name_of(name)?, None, false)?,
         }
         Ok(Summary::tag("RESET"))
     }
 
-    /// Sets `name`; None: back to the default.
-    fn assign(&mut self, name: &str, value: Option<&str>) -> Result<()> {
+    /// Sets `name`, None: to its default; `local`: until the transaction block ends.
+    fn assign(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<()> {
         let value = value.filter(|v| !v.eq_ignore_ascii_case("default"));
         let defaults = self.shared.defaults.clone();
-        let settings = &mut self.settings;
-        match (name, value) {
-            ("synchronous_commit", None) => {
-                settings.synchronous_commit = defaults.synchronous_commit
-            }
-            ("synchronous_commit", Some(v)) => settings.synchronous_commit = synchronous(v)?,
-            ("default_transaction_isolation", None) => {
-                settings.default_isolation = defaults.default_isolation;
-            }
-            ("default_transaction_isolation", Some(v)) => {
-                settings.default_isolation = isolation_of(v)?;
-            }
-            ("default_transaction_read_only", None) => {
-                settings.default_read_only = defaults.default_read_only;
-            }
-            ("default_transaction_read_only", Some(v)) => {
-                settings.default_read_only = boolean(name, v)?;
-            }
-            ("lock_timeout", None) => settings.lock_timeout = defaults.lock_timeout,
-            ("lock_timeout", Some(v)) => settings.lock_timeout = duration(name, v)?,
-            ("statement_timeout", None) => settings.statement_timeout = defaults.statement_timeout,
-            ("statement_timeout", Some(v)) => settings.statement_timeout = duration(name, v)?,
-            ("timezone", _) => {
-                settings.time_zone = time_zone(value.unwrap_or(&defaults.time_zone))?;
-                self.configure();
-            }
-            ("search_path", _) => {
-                settings.search_path = schema_of(value.unwrap_or(&defaults.search_path))?;
-                self.configure();
-            }
-            ("application_name", _) => {
-                settings.application_name = value.unwrap_or_default().to_string();
-            }
-            ("client_encoding", None | Some("UTF8" | "utf8" | "UTF-8" | "utf-8")) => {}
-            ("client_encoding", Some(v)) => {
-                return Err(
-                    Error::unsupported(format!("encoding \"{v}\" is not supported"))
-                        .with_hint("Text is UTF8."),
+        let mut settings = self.settings.clone();
+        change(Arc::make_mut(&mut settings), &defaults, name, value)?;
+        let Some(open) = &mut self.open else {
+            if local {
+                self.notice(
+                    SqlState::NO_ACTIVE_SQL_TRANSACTION,
+                    "SET LOCAL can only be used in transaction blocks",
                 );
+            } else {
+                self.restore(settings);
             }
-            _ if FIXED.iter().any(|(fixed, _)| *fixed == name) => {
-                return Err(Error::invalid(
-                    SqlState("55P02"),
-                    format!("parameter \"{name}\" cannot be changed"),
-                ));
-            }
-            _ => return Err(unknown(name)),
+            return Ok(());
+        };
+        let fixed = settings.synchronous_commit != self.settings.synchronous_commit
+            || settings.lock_timeout != self.settings.lock_timeout;
+        if fixed && open.used {
+            return Err(Error::invalid(
+                SqlState::ACTIVE_SQL_TRANSACTION,
+                format!("parameter \"{name}\" must be set before any query of the transaction"),
+            ));
+        }
+        if !local {
+            change(Arc::make_mut(&mut open.kept), &defaults, name, value)?;
+        }
+        self.restore(settings);
+        if fixed {
+            self.begin_again()?;
         }
         Ok(())
     }
 
-    /// Puts the settings that DataFusion must know into this session's template.
-    fn configure(&mut self) {
-        let mut state = (*self.template).clone();
-        let options = state.config_mut().options_mut();
-        options.catalog.default_schema = self.settings.search_path.clone();
-        let zone = &self.settings.time_zone;
-        options.execution.time_zone = Some(if zone == "UTC" {
-            "+00:00".to_string()
-        } else {
-            zone.clone()
-        });
-        self.template = Arc::new(state);
+    /// Makes `settings` the ones that hold, and tells DataFusion the one it must know.
+    pub(super) fn restore(&mut self, settings: Arc<Settings>) {
+        let moved = self.settings.search_path != settings.search_path;
+        self.settings = settings;
+        if moved {
+            let mut state = (*self.template).clone();
+            let options = state.config_mut().options_mut();
+            options.catalog.default_schema = self.settings.search_path.clone();
+            self.template = Arc::new(state);
+        }
     }
 
     pub(super) fn show(&mut self, variable: &[Ident]) -> Result<Summary> {
@@ -273,7 +244,7 @@ impl Session {
             "search_path" => settings.search_path.clone(),
             "statement_timeout" => shown_duration(settings.statement_timeout),
             "synchronous_commit" => on_off(settings.synchronous_commit),
-            "timezone" => settings.time_zone.clone(),
+            "timezone" => "UTC".to_string(),
             "checkpoint_wal_bytes" => engine.checkpoint_wal_bytes.to_string(),
             "datestyle" => "ISO, MDY".to_string(),
             "intervalstyle" => "postgres".to_string(),
@@ -288,6 +259,58 @@ impl Session {
             _ => return None,
         })
     }
+}
+
+/// Changes the setting `name` of `settings`; None: to what it is in `defaults`.
+fn change(
+    settings: &mut Settings,
+    defaults: &Settings,
+    name: &str,
+    value: Option<&str>,
+) -> Result<()> {
+    match (name, value) {
+        ("synchronous_commit", None) => settings.synchronous_commit = defaults.synchronous_commit,
+        ("synchronous_commit", Some(v)) => settings.synchronous_commit = synchronous(v)?,
+        ("default_transaction_isolation", None) => {
+            settings.default_isolation = defaults.default_isolation;
+        }
+        ("default_transaction_isolation", Some(v)) => {
+            settings.default_isolation = isolation_of(v)?;
+        }
+        ("default_transaction_read_only", None) => {
+            settings.default_read_only = defaults.default_read_only;
+        }
+        ("default_transaction_read_only", Some(v)) => {
+            settings.default_read_only = boolean(name, v)?;
+        }
+        ("lock_timeout", None) => settings.lock_timeout = defaults.lock_timeout,
+        ("lock_timeout", Some(v)) => settings.lock_timeout = duration(name, v)?,
+        ("statement_timeout", None) => settings.statement_timeout = defaults.statement_timeout,
+        ("statement_timeout", Some(v)) => settings.statement_timeout = duration(name, v)?,
+        ("timezone", None) => {}
+        ("timezone", Some(v)) => require_utc(v)?,
+        ("search_path", _) => {
+            settings.search_path = schema_of(value.unwrap_or(&defaults.search_path))?;
+        }
+        ("application_name", _) => {
+            settings.application_name = value.unwrap_or_default().to_string();
+        }
+        ("client_encoding", None | Some("UTF8" | "utf8" | "UTF-8" | "utf-8")) => {}
+        ("client_encoding", Some(v)) => {
+            return Err(
+                Error::unsupported(format!("encoding \"{v}\" is not supported"))
+                    .with_hint("Text is UTF8."),
+            );
+        }
+        _ if FIXED.iter().any(|(fixed, _)| *fixed == name) => {
+            return Err(Error::invalid(
+                SqlState("55P02"),
+                format!("parameter \"{name}\" cannot be changed"),
+            ));
+        }
+        _ => return Err(unknown(name)),
+    }
+    Ok(())
 }
 
 fn name_of(name: &ObjectName) -> Result<String> {
@@ -398,17 +421,24 @@ fn on_off(on: bool) -> String {
     if on { "on" } else { "off" }.to_string()
 }
 
-fn time_zone(value: &str) -> Result<String> {
-    if matches!(
-        value.to_ascii_lowercase().as_str(),
-        "utc" | "gmt" | "z" | "etc/utc" | "zulu"
-    ) {
-        return Ok("UTC".to_string());
+/// UTC under any of its names: timestamps are read and shown in no other zone.
+fn require_utc(value: &str) -> Result<()> {
+    let name = value.to_ascii_lowercase();
+    let digits = name.trim_start_matches(['+', '-']);
+    let is_zero = digits.starts_with('0') && digits.chars().all(|c| c == '0' || c == ':');
+    if is_zero
+        || matches!(
+            name.as_str(),
+            "utc" | "gmt" | "z" | "etc/utc" | "zulu" | "local"
+        )
+    {
+        return Ok(());
     }
-    value
-        .parse::<datafusion::arrow::array::timezone::Tz>()
-        .map(|_| value.to_string())
-        .map_err(|_| invalid("timezone", value))
+    Err(
+        Error::unsupported(format!("time zone \"{value}\" is not supported")).with_hint(
+            "Timestamps are shown in UTC; AT TIME ZONE '+02:00' shifts them to another offset.",
+        ),
+    )
 }
 
 /// The first schema of a search path; `"$user"` is no schema here.
@@ -472,9 +502,12 @@ mod tests {
     }
 
     #[test]
-    fn time_zones_are_checked() {
-        assert_eq!(time_zone("utc").expect("utc"), "UTC");
-        assert_eq!(time_zone("+02:00").expect("offset"), "+02:00");
-        assert!(time_zone("Mars/Olympus").is_err());
+    fn the_time_zone_is_utc() {
+        for zone in ["utc", "GMT", "+00:00", "0", "Etc/UTC"] {
+            require_utc(zone).expect(zone);
+        }
+        for zone in ["+02:00", "Europe/Berlin", "Mars/Olympus", ""] {
+            assert!(require_utc(zone).is_err(), "{zone}");
+        }
     }
 }

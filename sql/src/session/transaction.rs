@@ -1,6 +1,7 @@
 //! Transaction blocks: BEGIN, COMMIT, ROLLBACK, savepoints, isolation levels.
 
 use super::Session;
+use super::Settings;
 use super::outcome::Summary;
 use crate::names;
 use datafusion::sql::sqlparser::ast::{
@@ -17,9 +18,21 @@ pub struct OpenTransaction {
     pub(crate) failed: bool,
     /// What `now()` returns all through the block, microseconds since the epoch.
     pub(crate) now_us: u64,
-    savepoints: Vec<(String, Savepoint)>,
+    savepoints: Vec<NamedSavepoint>,
     /// Whether a statement has run, after which the isolation level is fixed.
     pub(crate) used: bool,
+    /// The settings at the block's begin, which hold again after ROLLBACK.
+    before: Arc<Settings>,
+    /// The settings that hold after COMMIT: without those of SET LOCAL.
+    pub(super) kept: Arc<Settings>,
+}
+
+/// A savepoint and the settings that held at it.
+struct NamedSavepoint {
+    name: String,
+    savepoint: Savepoint,
+    settings: Arc<Settings>,
+    kept: Arc<Settings>,
 }
 
 /// What BEGIN and SET TRANSACTION may say.
@@ -109,17 +122,19 @@ impl Session {
         self.shared.db.now_us().max(self.shared.db.stable().0)
     }
 
-    pub(super) fn begin(&mut self, modes: &[TransactionMode]) -> Result<Summary> {
+    /// BEGIN, or START TRANSACTION, which is the same under its own tag.
+    pub(super) fn begin(&mut self, modes: &[TransactionMode], begin: bool) -> Result<Summary> {
         let modes = self.default_modes().with(modes)?;
+        let tag = if begin { "BEGIN" } else { "START TRANSACTION" };
         if self.open.is_some() {
             self.notice(
                 SqlState::ACTIVE_SQL_TRANSACTION,
                 "there is already a transaction in progress",
             );
-            return Ok(Summary::tag("BEGIN"));
+            return Ok(Summary::tag(tag));
         }
         self.open_block(modes)?;
-        Ok(Summary::tag("BEGIN"))
+        Ok(Summary::tag(tag))
     }
 
     pub(crate) fn open_block(&mut self, modes: Modes) -> Result<()> {
@@ -130,7 +145,29 @@ impl Session {
             now_us: self.now_us(),
             savepoints: Vec::new(),
             used: false,
+            before: self.settings.clone(),
+            kept: self.settings.clone(),
         });
+        Ok(())
+    }
+
+    /// Gives the open block, of which no statement has run, a transaction with the settings that
+    /// hold now.
+    pub(super) fn begin_again(&mut self) -> Result<()> {
+        match &self.open {
+            Some(open) => self.begin_with(modes_of(&open.transaction)),
+            None => Ok(()),
+        }
+    }
+
+    fn begin_with(&mut self, modes: Modes) -> Result<()> {
+        let transaction = self.begin_engine(modes)?;
+        if let Some(open) = &mut self.open {
+            for savepoint in &mut open.savepoints {
+                savepoint.savepoint = transaction.savepoint();
+            }
+            std::mem::replace(&mut open.transaction, transaction).rollback();
+        }
         Ok(())
     }
 
@@ -142,9 +179,12 @@ impl Session {
         let modes = modes_of(&open.transaction);
         let tag = if open.failed {
             open.transaction.rollback();
+            self.restore(open.before);
             "ROLLBACK"
         } else {
+            self.restore(open.before);
             open.transaction.commit()?;
+            self.restore(open.kept);
             "COMMIT"
         };
         if chain {
@@ -158,6 +198,7 @@ impl Session {
             Some(open) => {
                 let modes = modes_of(&open.transaction);
                 open.transaction.rollback();
+                self.restore(open.before);
                 if chain {
                     self.open_block(modes)?;
                 }
@@ -175,9 +216,14 @@ impl Session {
     }
 
     pub(super) fn savepoint(&mut self, name: &Ident) -> Result<Summary> {
+        let settings = self.settings.clone();
         let open = self.block("SAVEPOINT")?;
-        let savepoint = open.transaction.savepoint();
-        open.savepoints.push((names::fold(name), savepoint));
+        open.savepoints.push(NamedSavepoint {
+            name: names::fold(name),
+            savepoint: open.transaction.savepoint(),
+            settings,
+            kept: open.kept.clone(),
+        });
         Ok(Summary::tag("SAVEPOINT"))
     }
 
@@ -198,9 +244,13 @@ impl Session {
                 return Err(error);
             }
         };
-        open.transaction.rollback_to(&open.savepoints[at].1)?;
+        let target = &open.savepoints[at];
+        open.transaction.rollback_to(&target.savepoint)?;
+        let settings = target.settings.clone();
+        open.kept = target.kept.clone();
         open.savepoints.truncate(at + 1);
         open.failed = false;
+        self.restore(settings);
         Ok(Summary::tag("ROLLBACK"))
     }
 
@@ -211,8 +261,15 @@ impl Session {
     ) -> Result<Summary> {
         if session {
             let modes = self.default_modes().with(modes)?;
-            self.settings.default_isolation = modes.isolation;
-            self.settings.default_read_only = modes.read_only;
+            let set = |settings: &mut Arc<Settings>| {
+                let settings = Arc::make_mut(settings);
+                settings.default_isolation = modes.isolation;
+                settings.default_read_only = modes.read_only;
+            };
+            set(&mut self.settings);
+            if let Some(open) = &mut self.open {
+                set(&mut open.kept);
+            }
             return Ok(Summary::tag("SET"));
         }
         let Some(open) = &self.open else {
@@ -230,11 +287,8 @@ impl Session {
                 "SET TRANSACTION must be called before any query",
             ));
         }
-        if !open.used
-            && let Some(open) = self.open.take()
-        {
-            open.transaction.rollback();
-            self.open_block(new)?;
+        if !open.used {
+            self.begin_with(new)?;
         }
         Ok(Summary::tag("SET"))
     }
@@ -278,7 +332,7 @@ fn position(open: &OpenTransaction, name: &Ident) -> Result<usize> {
     let name = names::fold(name);
     open.savepoints
         .iter()
-        .rposition(|(known, _)| *known == name)
+        .rposition(|known| known.name == name)
         .ok_or_else(|| {
             Error::invalid(
                 SqlState::INVALID_SAVEPOINT,

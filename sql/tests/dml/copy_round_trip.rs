@@ -119,3 +119,22 @@ fn a_failing_query_leaves_the_old_file() {
     );
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "0\n1\n");
 }
+
+#[test]
+fn links_stay_links_and_devices_are_written_to() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut f = Fixture::new("CREATE TABLE t (a int); INSERT INTO t VALUES (1), (2)");
+    let file = directory.path().join("file.csv");
+    std::fs::write(&file, "old").unwrap();
+    for (name, target) in [
+        ("link.csv", file.as_path()),
+        ("null.csv", "/dev/null".as_ref()),
+    ] {
+        let link = directory.path().join(name);
+        std::os::unix::fs::symlink(target, &link).unwrap();
+        f.is(&format!("COPY t TO '{}'", link.display()), "COPY 2");
+        assert!(link.symlink_metadata().unwrap().is_symlink(), "{name}");
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "1\n2\n");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 3);
+}

@@ -78,10 +78,6 @@ impl Argument {
     pub fn data_type(&self) -> &DataType {
         self.array.data_type()
     }
-    /// The array behind it.
-    pub fn array(&self) -> &ArrayRef {
-        &self.array
-    }
     /// Whether it is one constant that is NULL.
     pub fn is_constant_null(&self) -> bool {
         self.constant && self.array.is_null(0)

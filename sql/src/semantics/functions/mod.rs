@@ -17,7 +17,7 @@ mod system;
 mod temporal;
 mod text;
 
-pub use overload::{Call, Function, Overload, Parameter, Returns};
+pub use overload::Function;
 
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Expr, ScalarUDF};

@@ -3,7 +3,7 @@
 use crate::semantics::error::invalid;
 use crate::semantics::types::{arrow_type, field, sql_name, sql_type_of_arrow};
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Int64Array, StringViewArray,
+    Array, ArrayRef, AsArray, Decimal128Array, Int64Array, StringViewArray,
 };
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{
@@ -24,8 +24,6 @@ use strandline_base::{SqlState, SqlType};
 /// What an overload takes at one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parameter {
-    /// boolean
-    Boolean,
     /// bigint; smaller integers are widened
     Bigint,
     /// numeric of the argument's own shape; integers are widened
@@ -46,8 +44,6 @@ pub enum Parameter {
     TimestampTz,
     /// interval
     Interval,
-    /// uuid
-    Uuid,
     /// smallint, integer or bigint as it is
     Integer,
     /// any number as it is
@@ -61,8 +57,8 @@ impl Parameter {
     /// are `Utf8`, texts `Utf8View`.
     fn distance(self, from: &DataType) -> Option<u8> {
         use Parameter::{
-            Any, Bigint, Boolean, Bytea, Date, Double, Integer, Interval, Number, Numeric, Text,
-            Time, Timestamp, TimestampTz, Uuid,
+            Any, Bigint, Bytea, Date, Double, Integer, Interval, Number, Numeric, Text, Time,
+            Timestamp, TimestampTz,
         };
         if self == Any {
             return Some(9);
@@ -73,8 +69,7 @@ impl Parameter {
         }
         let from = sql_type_of_arrow(from)?;
         match (self, from) {
-            (Boolean, SqlType::Boolean)
-            | (Bigint, SqlType::BigInt)
+            (Bigint, SqlType::BigInt)
             | (Numeric, SqlType::Numeric { .. })
             | (Double, SqlType::Double)
             | (Text, SqlType::Text)
@@ -83,8 +78,7 @@ impl Parameter {
             | (Time, SqlType::Time)
             | (Timestamp, SqlType::Timestamp)
             | (TimestampTz, SqlType::TimestampTz)
-            | (Interval, SqlType::Interval)
-            | (Uuid, SqlType::Uuid) => Some(0),
+            | (Interval, SqlType::Interval) => Some(0),
             (Integer | Number, SqlType::SmallInt | SqlType::Integer | SqlType::BigInt)
             | (Number, SqlType::Numeric { .. } | SqlType::Real | SqlType::Double) => Some(0),
             (Bigint, SqlType::SmallInt | SqlType::Integer) | (Double, SqlType::Real) => Some(1),
@@ -102,7 +96,6 @@ impl Parameter {
     /// the function runs, so that a literal that decides the result's type stays a literal.
     fn data_type(self, from: &DataType) -> DataType {
         match self {
-            Parameter::Boolean => DataType::Boolean,
             Parameter::Bigint if from.is_signed_integer() => from.clone(),
             Parameter::Bigint => DataType::Int64,
             Parameter::Numeric => crate::semantics::arithmetic::as_decimal(from)
@@ -116,7 +109,6 @@ impl Parameter {
             Parameter::Timestamp => arrow_type(SqlType::Timestamp),
             Parameter::TimestampTz => arrow_type(SqlType::TimestampTz),
             Parameter::Interval => DataType::Interval(IntervalUnit::MonthDayNano),
-            Parameter::Uuid => DataType::FixedSizeBinary(16),
             Parameter::Integer if from.is_null() || from.is_string() => DataType::Int32,
             Parameter::Number if from.is_null() || from.is_string() => DataType::Float64,
             Parameter::Integer | Parameter::Number | Parameter::Any => {
@@ -170,10 +162,6 @@ impl Call<'_> {
         let known = self.constant[i] && self.rows > 0 && self.text(i).is_valid(0);
         known.then(|| self.text(i).value(0))
     }
-    /// A boolean argument.
-    pub fn boolean(&self, i: usize) -> &BooleanArray {
-        self.arrays[i].as_boolean()
-    }
     /// A bigint argument's value.
     pub fn bigint(&self, i: usize) -> &Int64Array {
         self.arrays[i].as_primitive::<Int64Type>()
@@ -216,7 +204,7 @@ impl Call<'_> {
         self.arrays.iter().any(|a| a.is_null(row))
     }
     /// A text result, NULL where an argument is.
-    pub fn map_text(&self, f: impl Fn(usize) -> Result<Option<String>>) -> Result<ArrayRef> {
+    pub fn map_text(&self, mut f: impl FnMut(usize) -> Result<Option<String>>) -> Result<ArrayRef> {
         let values = (0..self.rows)
             .map(|row| if self.any_null(row) { Ok(None) } else { f(row) })
             .collect::<Result<Vec<Option<String>>>>()?;
@@ -233,13 +221,6 @@ impl Call<'_> {
             builder.append_option(if self.any_null(row) { None } else { f(row)? });
         }
         Ok(Arc::new(builder.finish()))
-    }
-    /// A boolean result, NULL where an argument is.
-    pub fn map_boolean(&self, f: impl Fn(usize) -> Result<Option<bool>>) -> Result<ArrayRef> {
-        let values = (0..self.rows)
-            .map(|row| if self.any_null(row) { Ok(None) } else { f(row) })
-            .collect::<Result<Vec<Option<bool>>>>()?;
-        Ok(Arc::new(BooleanArray::from(values)))
     }
 }
 

@@ -488,7 +488,7 @@ fn moment_of(call: &Call, row: usize) -> Result<Option<i64>> {
 
 fn makers() -> Vec<Function> {
     let moment = |c: &Call| c.map::<TimestampMicrosecondType>(|row| moment_of(c, row));
-    const MOMENT: &[super::Parameter] = &[Bigint, Bigint, Bigint, Bigint, Bigint, Double];
+    const MOMENT: &[super::overload::Parameter] = &[Bigint, Bigint, Bigint, Bigint, Bigint, Double];
     vec![
         Function::new(
             "make_date",

@@ -1,6 +1,6 @@
 //! Functions on text.
 
-use super::overload::Parameter::{Any, Bytea, Integer, Text};
+use super::overload::Parameter::{Any, Bigint, Bytea, Integer, Text};
 use super::overload::{Call, Function, Overload};
 use crate::semantics::error::invalid;
 use crate::semantics::text::ValueWriter;
@@ -12,6 +12,9 @@ use strandline_base::{SqlState, SqlType};
 
 /// invalid_regular_expression
 const BAD_PATTERN: SqlState = SqlState("2201B");
+
+/// program_limit_exceeded
+const PROGRAM_LIMIT: SqlState = SqlState("54000");
 
 /// The functions of this file.
 pub fn functions() -> Vec<Function> {
@@ -27,19 +30,6 @@ pub fn functions() -> Vec<Function> {
             vec![Overload::variadic(&[Text, Any], text, |c| concat(c, 1))],
         )
         .not_strict(),
-        Function::new(
-            "quote_ident",
-            vec![Overload::new(&[Text], text, |c| {
-                c.map_text(|row| Ok(Some(quoted_identifier(c.text(0).value(row)))))
-            })],
-        ),
-        Function::new(
-            "quote_literal",
-            vec![Overload::new(&[Any], text, |c| {
-                let values = write_all(c, 0)?;
-                c.map_text(|row| Ok(Some(quoted_literal(values.value(row)))))
-            })],
-        ),
         Function::new(
             "format",
             vec![Overload::variadic(&[Text, Any], text, format)],
@@ -83,6 +73,120 @@ pub fn functions() -> Vec<Function> {
         Function::new("to_hex", vec![Overload::new(&[Integer], text, to_hex)]),
         trim_blanks(),
     ]
+    .into_iter()
+    .chain(quoting())
+    .chain(lengthening())
+    .collect()
+}
+
+/// Functions that write values as SQL text.
+fn quoting() -> [Function; 2] {
+    let text = SqlType::Text;
+    [
+        Function::new(
+            "quote_ident",
+            vec![Overload::new(&[Text], text, |c| {
+                c.map_text(|row| Ok(Some(quoted_identifier(c.text(0).value(row)))))
+            })],
+        ),
+        Function::new(
+            "quote_literal",
+            vec![Overload::new(&[Any], text, |c| {
+                let values = write_all(c, 0)?;
+                c.map_text(|row| Ok(Some(quoted_literal(values.value(row)))))
+            })],
+        ),
+    ]
+}
+
+/// Functions whose results may be much longer than their arguments; `chr`.
+fn lengthening() -> [Function; 4] {
+    let text = SqlType::Text;
+    [
+        Function::new("repeat", vec![Overload::new(&[Text, Bigint], text, repeat)]),
+        pad("lpad", |c| padded(c, true)),
+        pad("rpad", |c| padded(c, false)),
+        Function::new(
+            "chr",
+            vec![Overload::new(&[Bigint], text, |c| {
+                c.map_text(|row| character(c.bigint(0).value(row)).map(|c| Some(c.to_string())))
+            })],
+        ),
+    ]
+}
+
+/// The most bytes that one call of a function that lengthens texts makes, as in PostgreSQL.
+const MAX_BYTES: usize = 1 << 30;
+
+/// `repeat(text, times)`; none or fewer times is empty.
+fn repeat(call: &Call) -> Result<ArrayRef> {
+    let times = call.bigint(1);
+    let mut total = 0;
+    call.map_text(|row| {
+        let text = call.text(0).value(row);
+        let times = usize::try_from(times.value(row)).unwrap_or(0);
+        reserve(&mut total, text.len().saturating_mul(times))?;
+        Ok(Some(text.repeat(times)))
+    })
+}
+
+/// Counts `bytes` more of a call's result.
+fn reserve(total: &mut usize, bytes: usize) -> Result<()> {
+    *total = total.saturating_add(bytes);
+    if *total < MAX_BYTES {
+        return Ok(());
+    }
+    Err(invalid(PROGRAM_LIMIT, "requested length too large"))
+}
+
+fn pad(name: &'static str, body: fn(&Call) -> Result<ArrayRef>) -> Function {
+    let text = SqlType::Text;
+    Function::new(
+        name,
+        vec![
+            Overload::new(&[Text, Bigint], text, body),
+            Overload::new(&[Text, Bigint, Text], text, body),
+        ],
+    )
+}
+
+/// `lpad(text, length [, fill])`, `rpad`: the text cut, or filled up, to a number of characters.
+fn padded(call: &Call, left: bool) -> Result<ArrayRef> {
+    let lengths = call.bigint(1);
+    let mut total = 0;
+    call.map_text(|row| {
+        let text = call.text(0).value(row);
+        let fill = if call.arrays.len() > 2 {
+            call.text(2).value(row)
+        } else {
+            " "
+        };
+        let length = usize::try_from(lengths.value(row)).unwrap_or(0);
+        let missing = length.saturating_sub(text.chars().count());
+        if missing == 0 || fill.is_empty() {
+            return Ok(Some(text.chars().take(length).collect()));
+        }
+        reserve(&mut total, missing.saturating_add(text.len()))?;
+        let filling: String = fill.chars().cycle().take(missing).collect();
+        Ok(Some(if left {
+            filling + text
+        } else {
+            text.to_string() + &filling
+        }))
+    })
+}
+
+/// `chr(code)`
+fn character(code: i64) -> Result<char> {
+    let found = u32::try_from(code).ok().and_then(char::from_u32);
+    match found {
+        Some('\0') => Err(invalid(PROGRAM_LIMIT, "null character not permitted")),
+        Some(character) => Ok(character),
+        None => Err(invalid(
+            PROGRAM_LIMIT,
+            format!("requested character not valid for encoding: {code}"),
+        )),
+    }
 }
 
 /// char(n) → text.

@@ -1,22 +1,27 @@
 //! Types open literals from their context and makes comparisons and negation PostgreSQL's, before
 //! DataFusion's type coercion would settle the operands' types its own way.
 
+use super::alternatives::takes_alternatives;
+use super::comparands::{name_comparand, widen_keys};
+use super::multisets::count_duplicates;
+use super::recursion::check_recursion;
 use super::rewrite_expressions;
 use super::unions::align_unions;
-use crate::semantics::align::{for_comparison, for_union};
+use crate::semantics::align::{for_comparison, for_union, is_unknown};
 use crate::semantics::arithmetic::{self, Operation};
 use crate::semantics::cast::CAST_AS;
+use crate::semantics::error::invalid;
 use crate::semantics::functions::trim_blanks;
-use crate::semantics::types::sql_type_of;
+use crate::semantics::types::{sql_name, sql_type_of};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::{Case, InList, ScalarFunction};
 use datafusion::logical_expr::{Between, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::scalar::ScalarValue;
-use strandline_base::SqlType;
+use strandline_base::{SqlState, SqlType};
 
 /// The rule.
 #[derive(Debug)]
@@ -27,10 +32,14 @@ impl AnalyzerRule for ResolveLiterals {
         "postgres_literals"
     }
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        check_recursion(&plan)?;
         let plan = rewrite_expressions(plan, |expr, schema| {
             expr.transform_up(|e| rewrite(e, schema))
         })?;
-        align_unions(plan)
+        if !combines(&plan)? {
+            return Ok(plan);
+        }
+        count_duplicates(align_unions(widen_keys(plan)?)?)
     }
 }
 
@@ -51,8 +60,22 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         Expr::ScalarFunction(call) if !keeps_blanks(call.name()) => {
             return without_blanks(call, schema);
         }
+        Expr::SetComparison(_) | Expr::InSubquery(_) => name_comparand(expr, schema)?,
         other => return Ok(Transformed::no(other)),
     }))
+}
+
+/// Whether the plan has joins or set operations, whose inputs' types must agree.
+fn combines(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|plan| {
+        found |= matches!(plan, LogicalPlan::Join(_) | LogicalPlan::Union(_));
+        Ok(match found {
+            true => TreeNodeRecursion::Stop,
+            false => TreeNodeRecursion::Continue,
+        })
+    })?;
+    Ok(found)
 }
 
 /// Functions that take char(n) as it is, with its padding.
@@ -93,10 +116,6 @@ fn is_comparison(op: Operator) -> bool {
         op,
         Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom
     )
-}
-
-fn takes_alternatives(name: &str) -> bool {
-    matches!(name, "coalesce" | "nullif" | "greatest" | "least")
 }
 
 /// Aligns two operands.
@@ -149,7 +168,12 @@ fn align_case(case: Case, schema: &DFSchema) -> Result<Case> {
             let mut aligned = for_comparison(compared, "=", schema)?.into_iter();
             (aligned.next().map(Box::new), aligned.collect())
         }
-        None => (None, whens),
+        None => {
+            for when in &whens {
+                require_boolean(when, schema)?;
+            }
+            (None, whens)
+        }
     };
     let results = thens
         .into_iter()
@@ -161,6 +185,20 @@ fn align_case(case: Case, schema: &DFSchema) -> Result<Case> {
         .map(|when| (Box::new(when), Box::new(results.next().unwrap_or_default())))
         .collect();
     Ok(Case::new(operand, pairs, results.next().map(Box::new)))
+}
+
+fn require_boolean(when: &Expr, schema: &DFSchema) -> Result<()> {
+    let data_type = when.get_type(schema)?;
+    if is_unknown(when) || matches!(data_type, DataType::Boolean | DataType::Null) {
+        return Ok(());
+    }
+    Err(invalid(
+        SqlState::DATATYPE_MISMATCH,
+        format!(
+            "argument of CASE/WHEN must be type boolean, not type {}",
+            sql_name(&data_type)
+        ),
+    ))
 }
 
 /// `-x` as `0 - x` where it can overflow.

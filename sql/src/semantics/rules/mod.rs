@@ -4,16 +4,22 @@
 //! [`Casts`] after it, so that the casts it inserts are covered too. [`CompareDates`] and
 //! [`GuardFallible`] run among the optimizer's rules, the latter last.
 
+mod alternatives;
 mod casts;
+mod comparands;
 mod guards;
 mod literals;
 mod midnight;
+mod multisets;
+mod recursion;
 mod unions;
 
+pub use alternatives::settle_types;
 pub use casts::{Casts, cast_target, literal_shape, replacement};
 pub use guards::GuardFallible;
 pub use literals::ResolveLiterals;
 pub use midnight::CompareDates;
+pub use unions::align_unions;
 
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};

@@ -7,23 +7,28 @@
 //! * Casts become calls of `cast_as`, so that `x` and `x::t` have different names in the plan;
 //!   the analyzer turns them into casts again.
 //! * Comparisons of rows become comparisons of their columns ([`rows`]).
+//! * `x op ANY (array)` becomes the negation of ALL, or a list ([`arrays`]).
 //! * `INTERVAL '…' unit`, `AT TIME ZONE`, `SIMILAR TO` become casts and calls of our functions;
 //!   window functions that number rows give bigint.
+//! * `generate_series` in a SELECT list makes rows ([`series`]).
 //! * A table function without column names gets them as PostgreSQL names them.
 //! * FOR UPDATE, FOR SHARE and TABLESAMPLE, which DataFusion ignores, are refused (0A000).
 //!
 //! [`normalize`] takes a query or a DML statement (or an expression of one), once. Positions in
 //! ORDER BY and GROUP BY, LIMIT, OFFSET and frame bounds stay plain numbers.
 
+mod arrays;
 mod calls;
 mod names;
 mod numbers;
 mod patterns;
 mod rows;
+mod series;
 mod subqueries;
 
 pub use names::{output_name, output_schema, renamed};
 
+use crate::semantics::set_operations;
 use calls::{call, cast, cast_type, function, interval, last_name, named_cast, plain_frame};
 use datafusion::sql::sqlparser::ast::{
     self, AccessExpr, CastKind, Expr, GroupByExpr, Ident, LimitClause, Query, Select, Subscript,
@@ -57,6 +62,12 @@ impl VisitorMut for Normalizer {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         order_by_positions(query);
+        if let Some(name) = writes(&query.body) {
+            return ControlFlow::Break(
+                Error::unsupported(format!("{name} inside of a query is not supported"))
+                    .with_hint("Run it as a statement of its own, in one transaction."),
+            );
+        }
         if query.locks.is_empty() {
             return ControlFlow::Continue(());
         }
@@ -71,10 +82,17 @@ impl VisitorMut for Normalizer {
         if let ast::SetExpr::Values(values) = query.body.as_mut() {
             typed_values(values);
         }
+        set_operations::in_from(query);
+        if let Some(with) = query.with.as_mut().filter(|with| with.recursive) {
+            for table in &mut with.cte_tables {
+                set_operations::as_written(&mut table.query);
+            }
+        }
         ControlFlow::Continue(())
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        check(series::expand(select))?;
         names::name_columns(select);
         for item in &mut select.projection {
             if let ast::SelectItem::UnnamedExpr(expr)
@@ -107,6 +125,17 @@ impl VisitorMut for Normalizer {
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         check(expression(expr))
+    }
+}
+
+/// The statement that a query's body is if it writes, as in WITH x AS (DELETE …).
+fn writes(body: &ast::SetExpr) -> Option<&'static str> {
+    match body {
+        ast::SetExpr::Insert(_) => Some("INSERT"),
+        ast::SetExpr::Update(_) => Some("UPDATE"),
+        ast::SetExpr::Delete(_) => Some("DELETE"),
+        ast::SetExpr::Merge(_) => Some("MERGE"),
+        _ => None,
     }
 }
 
@@ -186,10 +215,12 @@ fn plain_positions(query: &mut Query) {
     }
 }
 
-/// Gives the quoted strings of a VALUES column the type that a cast in the column names.
+/// Gives the quoted strings of a VALUES column the type that a cast in the column names, and makes
+/// numerics of its bigints if there are numerics.
 fn typed_values(values: &mut ast::Values) {
     let columns = values.rows.first().map_or(0, |row| row.content.len());
     for column in 0..columns {
+        widen_values(values, column);
         let cells = || values.rows.iter().filter_map(|row| row.content.get(column));
         let Some(data_type) = cells().find_map(cast_type) else {
             continue;
@@ -201,6 +232,35 @@ fn typed_values(values: &mut ast::Values) {
                 let text = std::mem::replace(cell, numbers::plain("0"));
                 *cell = cast(text, data_type.clone());
             }
+        }
+    }
+}
+
+fn widen_values(values: &mut ast::Values, column: usize) {
+    use ast::DataType::{BigInt, Dec, Decimal, Int8, Numeric};
+    let type_of = |cell: &Expr| match cell {
+        Expr::Cast { data_type, .. } => Some(data_type.clone()),
+        other => cast_type(other),
+    };
+    let types = values
+        .rows
+        .iter()
+        .filter_map(|row| type_of(row.content.get(column)?));
+    if !types
+        .into_iter()
+        .any(|t| matches!(t, Numeric(_) | Decimal(_) | Dec(_)))
+    {
+        return;
+    }
+    for cell in values
+        .rows
+        .iter_mut()
+        .filter_map(|row| row.content.get_mut(column))
+    {
+        if matches!(type_of(cell), Some(BigInt(_) | Int8(_))) {
+            let bigint = std::mem::replace(cell, numbers::plain("0"));
+            let shape = ast::ExactNumberInfo::PrecisionAndScale(19, 0);
+            *cell = cast(bigint, Numeric(shape));
         }
     }
 }
@@ -252,6 +312,37 @@ fn unary(expr: &Expr) -> Option<Expr> {
         } => numbers::negated(operand),
         _ => None,
     }
+}
+
+/// Comparisons with many values: `row IN (row, …)`, `row IN (subquery)`, `x op ANY (array)`.
+fn many(expr: &mut Expr) -> Result<()> {
+    match expr {
+        Expr::InList {
+            expr: operand,
+            list,
+            negated,
+        } => {
+            if let Some(compared) = rows::membership(operand, list, *negated)? {
+                *expr = compared;
+            }
+        }
+        Expr::InSubquery { expr: row, .. } if matches!(row.as_ref(), Expr::Tuple(_)) => {
+            return Err(rows::in_subquery());
+        }
+        Expr::InSubquery { subquery, .. } => set_operations::values_in_from(subquery),
+        Expr::AnyOp {
+            left,
+            compare_op,
+            right,
+            ..
+        } => {
+            if let Some(compared) = arrays::any(left, compare_op, right) {
+                *expr = compared;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 fn expression(expr: &mut Expr) -> Result<()> {
@@ -310,15 +401,7 @@ fn expression(expr: &mut Expr) -> Result<()> {
                 *expr = compared;
             }
         }
-        Expr::InList {
-            expr: operand,
-            list,
-            negated,
-        } => {
-            if let Some(compared) = rows::membership(operand, list, *negated)? {
-                *expr = compared;
-            }
-        }
+        Expr::InList { .. } | Expr::InSubquery { .. } | Expr::AnyOp { .. } => return many(expr),
         Expr::Substring { .. } => {
             if let Some(found) = patterns::substring(expr) {
                 *expr = found;

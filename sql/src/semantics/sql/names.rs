@@ -139,7 +139,7 @@ fn strong_name(expr: &Expr) -> Option<String> {
             Some(TrimWhereField::Trailing) => "rtrim",
             _ => "btrim",
         }),
-        Expr::Exists { .. } => fixed("exists"),
+        Expr::Exists { negated: false, .. } => fixed("exists"),
         Expr::Array(_) => fixed("array"),
         Expr::Tuple(_) => fixed("row"),
         Expr::Subquery(query) => subquery_name(query),

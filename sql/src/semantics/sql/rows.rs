@@ -82,3 +82,9 @@ pub fn membership(operand: &Expr, list: &[Expr], negated: bool) -> Result<Option
         false => any,
     }))
 }
+
+/// The error for `row [NOT] IN (subquery)`.
+pub fn in_subquery() -> Error {
+    Error::unsupported("a row of several columns IN a subquery is not supported")
+        .with_hint("Write EXISTS (SELECT 1 FROM … WHERE a = … AND b = …).")
+}

@@ -1,0 +1,63 @@
+//! What the plan nodes over one input, read in one partition and in order, have in common.
+
+/// The methods of `ExecutionPlan` for a node with the fields `input`, `ordering` and `properties`
+/// and a method `with_input`; `$effect` is the node's `CardinalityEffect`.
+macro_rules! one_input {
+    ($effect:expr) => {
+        fn properties(&self) -> &Arc<PlanProperties> {
+            &self.properties
+        }
+
+        fn input_distribution_requirements(&self) -> InputDistributionRequirements {
+            InputDistributionRequirements::new(vec![Distribution::SinglePartition])
+        }
+
+        fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
+            vec![self.ordering.clone()]
+        }
+
+        fn maintains_input_order(&self) -> Vec<bool> {
+            vec![true]
+        }
+
+        fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+            vec![false]
+        }
+
+        fn cardinality_effect(&self) -> CardinalityEffect {
+            $effect
+        }
+
+        fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+            vec![&self.input]
+        }
+
+        fn apply_expressions(
+            &self,
+            _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+        ) -> Result<TreeNodeRecursion> {
+            Ok(TreeNodeRecursion::Continue)
+        }
+
+        fn replace_children(
+            self: Arc<Self>,
+            children: Vec<Arc<dyn ExecutionPlan>>,
+            _options: ReplaceChildrenOptions,
+        ) -> Result<Arc<dyn ExecutionPlan>> {
+            match <[Arc<dyn ExecutionPlan>; 1]>::try_from(children) {
+                Ok([input]) => Ok(Arc::new(self.with_input(input))),
+                Err(_) => internal_err!("{} has one input", self.name()),
+            }
+        }
+
+        fn with_new_children(
+            self: Arc<Self>,
+            children: Vec<Arc<dyn ExecutionPlan>>,
+        ) -> Result<Arc<dyn ExecutionPlan>> {
+            let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+            self.replace_children(children, options)
+        }
+    };
+}
+
+pub(super) use one_input;
