@@ -12,7 +12,9 @@
 //!    no other.
 //! 2. Of one row, a later record has a greater sequence number (both are appended under the row's
 //!    latch). So records visited in order, each overwriting what came before, leave the newest.
-//! 3. An overlay counts only together with all records from `through` on. A reader loads the
+//! 3. An overlay that says of how many claimed records it is complete needs no look at the records
+//!    while no more are claimed: a record is counted before it is published.
+//! 4. An overlay else counts only together with all records from `through` on. A reader loads the
 //!    overlay before the pages; if the pages then begin after `through` it does without.
 //!
 //! Lock order: publishing takes the tail's lock for growing, with nothing else held.
@@ -39,6 +41,10 @@ const CONSOLIDATED_MIN: usize = if cfg!(any(shuttle, debug_assertions)) {
 /// Part of an overlay's size that must have gathered behind it before it is made again: each value
 /// is copied so many times on average.
 const GROWTH: usize = 4;
+/// Visits of the same few records that cost as much as making an overlay again, and the size of
+/// an overlay that costs as much as another one.
+const VISITS: usize = 2;
+const VISIT_SIZE: usize = 512;
 
 /// New values of rows of an update range, of one column. Applied in order: later ones rule.
 #[derive(Debug, Default)]
@@ -146,6 +152,8 @@ impl Patches {
 pub struct Overlay {
     through: u32,
     newest: CommitTs,
+    /// if nothing is behind it: how many records had been claimed by then
+    complete_at: Option<u32>,
     /// in column order
     columns: Vec<(ColumnId, Patches)>,
     deleted: Vec<u16>,
@@ -183,6 +191,17 @@ pub struct TailView {
 }
 
 impl TailView {
+    /// The overlay alone.
+    fn of(overlay: Arc<Overlay>, columns: &[ColumnId]) -> Self {
+        let patches = columns.iter().filter_map(|&c| overlay.column(c));
+        let records = patches.map(Patches::len).sum::<usize>() + overlay.deleted.len();
+        Self {
+            records: records as u64,
+            overlay: Some(overlay),
+            ..Self::default()
+        }
+    }
+
     /// The patches of `column`, the `at`-th one wanted; each list to be applied after the one
     /// before.
     pub fn patches(&self, at: usize, column: ColumnId) -> impl Iterator<Item = &Patches> {
@@ -211,6 +230,13 @@ impl Tail {
         let overlay = self.overlay();
         // A reader of the past cannot make an overlay that reaches further than this one.
         let is_past = overlay.as_ref().is_some_and(|o| o.newest > visibility.ts);
+        let claims = self.claims();
+        if let Some(overlay) = &overlay
+            && !is_past
+            && overlay.complete_at == Some(claims)
+        {
+            return TailView::of(overlay.clone(), columns);
+        }
         let pages = self.pages();
         let first = pages.first().map_or(0, |page| page.first());
         let overlay = overlay.filter(|o| o.newest <= visibility.ts && o.through >= first);
@@ -247,15 +273,17 @@ impl Tail {
                 }
             }
         }
-        if leaves_overlay && !is_past && visited >= threshold(overlay.as_deref()) {
-            self.consolidate(&pages, overlay.as_deref(), visibility.ts, txns);
+        if leaves_overlay && !is_past && visited > 0 {
+            let visits = self.note_visit() as usize;
+            if pays(overlay.as_deref(), visited, visits) {
+                self.consolidate(&pages, overlay.as_deref(), visibility.ts, txns, claims);
+            }
         }
-        let settled = |o: &Overlay| -> usize {
-            let patches = columns.iter().filter_map(|&c| o.column(c));
-            patches.map(Patches::len).sum::<usize>() + o.deleted.len()
-        };
-        view.records += overlay.as_deref().map_or(0, settled) as u64;
-        view.overlay = overlay;
+        if let Some(overlay) = overlay {
+            let settled = TailView::of(overlay, columns);
+            view.records += settled.records;
+            view.overlay = settled.overlay;
+        }
         view
     }
 
@@ -266,13 +294,14 @@ impl Tail {
         before: Option<&Overlay>,
         ts: CommitTs,
         txns: &TxnManager,
+        claims: u32,
     ) {
         let from = match before {
             Some(overlay) => overlay.through,
             None => pages.first().map_or(0, |page| page.first()),
         };
         let settled = Settled::count(pages, from, ts, txns);
-        if ((settled.through - from) as usize) < threshold(before) {
+        if settled.through == from {
             return;
         }
         let mut newer: BTreeMap<ColumnId, Patches> = BTreeMap::new();
@@ -310,6 +339,8 @@ impl Tail {
         self.bytes().fetch_add(own_bytes, Ordering::Relaxed);
         self.publish_overlay(Overlay {
             through: settled.through,
+            // What had been claimed and counted when the pages were loaded is in them.
+            complete_at: settled.is_all.then_some(claims),
             newest: settled
                 .newest
                 .max(before.map_or(CommitTs::ZERO, |o| o.newest)),
@@ -328,8 +359,10 @@ impl Overlay {
     }
 }
 
-fn threshold(overlay: Option<&Overlay>) -> usize {
-    CONSOLIDATED_MIN.max(overlay.map_or(0, |o| o.size() / GROWTH))
+/// Whether it pays to make an overlay again after so many visits, this one of `records`.
+fn pays(overlay: Option<&Overlay>, records: usize, visits: usize) -> bool {
+    let size = overlay.map_or(0, Overlay::size);
+    records >= CONSOLIDATED_MIN.max(size / GROWTH) || visits >= VISITS + size / VISIT_SIZE
 }
 
 /// How far a tail is settled.
@@ -337,6 +370,8 @@ struct Settled {
     /// every record before it is committed at or before `newest`, or aborted
     through: u32,
     newest: CommitTs,
+    /// no record is behind it
+    is_all: bool,
 }
 
 impl Settled {
@@ -346,6 +381,7 @@ impl Settled {
         let mut settled = Self {
             through: from,
             newest: CommitTs::ZERO,
+            is_all: false,
         };
         for page in pages.iter() {
             let claimed = page.claimed();
@@ -362,9 +398,12 @@ impl Settled {
                 settled.through = page.first() + i + 1;
             }
             if claimed < page.capacity() {
-                return settled; // more may come, whatever pages follow
+                // More may come here, whatever pages follow.
+                settled.is_all = pages.last().is_some_and(|last| Arc::ptr_eq(last, page));
+                return settled;
             }
         }
+        settled.is_all = true;
         settled
     }
 }

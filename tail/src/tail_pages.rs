@@ -61,8 +61,12 @@ pub struct Tail {
     pending: AtomicU32,
     /// every committed record up to this timestamp is in a run
     persisted_through: AtomicU64,
+    /// records ever claimed; moves before a record is published
+    claims: AtomicU32,
     /// what the records at the front come to; see [`crate::overlay`]
     overlay: ArcSwapOption<Overlay>,
+    /// readers that have visited records behind it
+    visits: AtomicU32,
     bytes: PageBytes,
 }
 
@@ -86,7 +90,9 @@ impl Tail {
             appenders: AtomicU32::new(0),
             pending: AtomicU32::new(0),
             persisted_through: AtomicU64::new(0),
+            claims: AtomicU32::new(0),
             overlay: ArcSwapOption::empty(),
+            visits: AtomicU32::new(0),
             bytes: bytes.clone(),
         }
     }
@@ -103,6 +109,14 @@ impl Tail {
     pub(crate) fn overlay(&self) -> Option<Arc<Overlay>> {
         self.overlay.load_full()
     }
+    /// Records ever claimed. Who sees a record, sees it counted.
+    pub(crate) fn claims(&self) -> u32 {
+        self.claims.load(Ordering::Acquire)
+    }
+    /// Notes that a reader visits records behind the overlay; how many have.
+    pub(crate) fn note_visit(&self) -> u32 {
+        self.visits.fetch_add(1, Ordering::Relaxed) + 1
+    }
     /// Puts an overlay in the place of one that reaches less far.
     pub(crate) fn publish_overlay(&self, overlay: Overlay) {
         let _grow = self.grow.lock();
@@ -112,6 +126,7 @@ impl Tail {
             .is_none_or(|o| o.through() < overlay.through())
         {
             self.overlay.store(Some(Arc::new(overlay)));
+            self.visits.store(0, Ordering::Relaxed);
         }
     }
     /// Forgets the overlay: records before its end have changed after all, or are dropped.
@@ -180,6 +195,7 @@ impl Tail {
                     && let Some(i) = page.claim()
                 {
                     self.pending.fetch_add(1, Ordering::Relaxed);
+                    self.claims.fetch_add(1, Ordering::Release);
                     return (page.clone(), i);
                 }
             }
