@@ -22,7 +22,9 @@ pub(super) const SEGMENT_HEADER_BYTES: u64 = 4096;
 const HEADER_USED_BYTES: usize = 56;
 const MAGIC: &[u8; 8] = b"STRDWAL1";
 const NAME_PREFIX: &str = "wal-";
-static ZERO_CHUNK: [u8; 64 << 10] = [0; 64 << 10];
+/// A page: ext4 caches what larger writes fill in large folios, whose many buffers make every
+/// commit's small write and sync slower (measured on Linux 6.18: 97 instead of 84 µs).
+static ZERO_CHUNK: [u8; 4 << 10] = [0; 4 << 10];
 
 /// The file name of segment `number`.
 pub(super) fn segment_name(number: u64) -> String {
