@@ -4,17 +4,18 @@
 
 use super::assignment::assign;
 use super::node::{Action, Repeated};
-use super::pipeline::{DmlPlan, Pipeline, plan_returning, project};
+use super::pipeline::{DmlPlan, Pipeline, all_columns, plan_returning, project};
 use super::query::strip_alias;
 use super::sequence::{Drawn, ORDER, Sequence, identity_field};
 use super::set_list::NewValue;
 use super::syntax::{Overriding, overriding};
 use super::target::Target;
 use super::values::{self, Values};
-use super::widen::WidenNode;
+use super::widen::{SortKey, WidenNode};
 use super::{checks, defaults, upsert};
 use crate::context::StatementContext;
 use crate::names;
+use datafusion::arrow::compute::SortOptions;
 use datafusion::common::{Column, TableReference};
 use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, LogicalPlanBuilder, when};
 use datafusion::sql::sqlparser::ast;
@@ -278,8 +279,7 @@ pub(super) async fn full_rows(
         .partition(|p| table.columns[*p].identity.is_some());
     let ordered = !drawn.is_empty() || is_sorted(&source.plan);
     let plan = if ordered {
-        let sorted = keep_sort_keys(source.plan)?;
-        in_order(context, target, sorted, &drawn, &given)?
+        in_order(context, target, source.plan, &drawn, &given)?
     } else {
         source.plan
     };
@@ -319,23 +319,28 @@ fn is_sorted(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// Appends the keys of an ORDER BY that the select list leaves out, so that the rows can still be
-/// seen to be sorted.
-fn keep_sort_keys(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let LogicalPlan::Projection(projection) = &plan else {
-        return Ok(plan);
+/// Appends the keys of a query's ORDER BY as fields of their own, which the select list may leave
+/// out; also says what they are called.
+fn with_sort_keys(plan: LogicalPlan) -> Result<(LogicalPlan, Vec<SortKey>)> {
+    let (sorted, fields) = match &plan {
+        LogicalPlan::Projection(projection) => (projection.input.as_ref(), projection.expr.clone()),
+        other => (other, all_columns(other.schema())),
     };
-    let mut below = projection.input.as_ref();
+    let mut below = sorted;
     while let LogicalPlan::Limit(limit) = below {
         below = &limit.input;
     }
     let LogicalPlan::Sort(sort) = below else {
-        return Ok(plan);
+        return Ok((plan, Vec::new()));
     };
-    let keys = sort.expr.iter().enumerate();
-    let keys = keys.map(|(i, key)| key.expr.clone().alias(format!("#key{i}")));
-    let exprs = projection.expr.iter().cloned().chain(keys).collect();
-    project(projection.input.as_ref().clone(), exprs)
+    let (mut exprs, mut keys) = (fields, Vec::new());
+    for (i, key) in sort.expr.iter().enumerate() {
+        let field = format!("#key{i}");
+        exprs.push(key.expr.clone().alias(&field));
+        let options = SortOptions::new(!key.asc, key.nulls_first);
+        keys.push(SortKey { field, options });
+    }
+    Ok((project(sorted.clone(), exprs)?, keys))
 }
 
 /// The source's rows, numbered, with identity values for the columns at `drawn`.
@@ -346,6 +351,7 @@ fn in_order(
     drawn: &[usize],
     given: &[Option<SourceValue>],
 ) -> Result<LogicalPlan> {
+    let (plan, sorted) = with_sort_keys(plan)?;
     let schema = plan.schema().clone();
     let drawn = drawn
         .iter()
@@ -368,6 +374,7 @@ fn in_order(
         table: target.table.clone(),
         statement: context.statement.clone(),
         drawn,
+        sorted,
         next: AtomicU64::new(0),
     };
     WidenNode::plan(Arc::new(sequence), plan)

@@ -5,7 +5,7 @@
 //! drawn for.
 
 use super::defaults::identity_values;
-use super::widen::Widening;
+use super::widen::{SortKey, Widening};
 use crate::error::from_arrow;
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array,
@@ -45,6 +45,8 @@ pub(super) struct Sequence {
     pub statement: Arc<Statement>,
     /// what to draw
     pub drawn: Vec<Drawn>,
+    /// what the rows are sorted by
+    pub sorted: Vec<SortKey>,
     /// rows numbered so far
     pub next: AtomicU64,
 }
@@ -98,6 +100,10 @@ impl Widening for Sequence {
             )
         }));
         fields
+    }
+
+    fn input_order(&self) -> &[SortKey] {
+        &self.sorted
     }
 
     fn sorted_by(&self) -> Option<usize> {

@@ -8,6 +8,7 @@ use super::exec::in_place;
 use super::one_input::one_input;
 use crate::error::{convert, wrap};
 use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::compute::SortOptions;
 use datafusion::arrow::datatypes::{Field, SchemaRef};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DFSchema, DFSchemaRef, Result, TableReference, internal_err};
@@ -15,7 +16,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, Extension, LogicalPlan, UserDefinedLogicalNodeCore};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{
-    Distribution, EquivalenceProperties, OrderingRequirements, PhysicalSortExpr,
+    Distribution, EquivalenceProperties, LexOrdering, OrderingRequirements, PhysicalSortExpr,
 };
 use datafusion::physical_plan::execution_plan::{
     CardinalityEffect, ChildrenPropertiesMode, ReplaceChildrenOptions,
@@ -39,6 +40,12 @@ pub(super) trait Widening: Send + Sync {
     fn explain(&self) -> String;
     /// the fields appended, with their qualifiers
     fn fields(&self) -> Vec<(Option<TableReference>, Field)>;
+    /// What the input must be sorted by. Empty: as it happens to be. What it happens to be is not
+    /// enough for an ORDER BY: of a column that is constant in each part of a union, the plan knows
+    /// no order.
+    fn input_order(&self) -> &[SortKey] {
+        &[]
+    }
     /// which of them the rows are sorted by, ascending, if any
     fn sorted_by(&self) -> Option<usize> {
         None
@@ -49,6 +56,14 @@ pub(super) trait Widening: Send + Sync {
         batch: &RecordBatch,
         schema: &SchemaRef,
     ) -> strandline_base::Result<RecordBatch>;
+}
+
+/// A field of the input that it is sorted by.
+pub(super) struct SortKey {
+    /// its name
+    pub field: String,
+    /// direction and place of NULLs
+    pub options: SortOptions,
 }
 
 /// The logical node. Two nodes are equal only if they are the same.
@@ -165,9 +180,14 @@ pub(super) struct WidenExec {
 impl WidenExec {
     /// The node over `input`.
     pub fn new(node: &WidenNode, input: Arc<dyn ExecutionPlan>) -> Self {
-        let ordering = input
-            .output_ordering()
-            .cloned()
+        let schema = input.schema();
+        let keys = node.widening.input_order().iter().filter_map(|key| {
+            let column = Column::new_with_schema(&key.field, &schema).ok()?;
+            Some(PhysicalSortExpr::new(Arc::new(column), key.options))
+        });
+        let asked_for = LexOrdering::new(keys);
+        let ordering = asked_for
+            .or_else(|| input.output_ordering().cloned())
             .map(OrderingRequirements::from);
         Self::over(
             node.widening.clone(),
