@@ -13,6 +13,7 @@
 use crate::chunk::{self, ChunkFooter};
 use crate::data_file::{DataFile, Extent};
 use crate::insert_range::InsertRange;
+use crate::row_block::RowBlocks;
 use crate::row_meta::RowMeta;
 use crate::schema::StorageColumn;
 use crate::tail::Tail;
@@ -117,6 +118,8 @@ pub struct ChunkBase {
     pub deleted: u32,
     /// every commit up to it is in the chunks
     pub merged_through: CommitTs,
+    /// the rows side by side, for point reads
+    pub row_blocks: RowBlocks,
 }
 
 impl ChunkBase {
@@ -368,6 +371,19 @@ impl ChunkColumn {
             Ok((array, bytes))
         })?;
         Ok(value_at(&array, at))
+    }
+
+    /// The type of its values.
+    pub fn sql_type(&self) -> SqlType {
+        self.sql_type
+    }
+
+    /// The values of one block; only that is read if the column is not in memory.
+    pub(crate) fn one_block(&self, block: usize) -> Result<ArrayRef> {
+        if self.is_resident() {
+            return Ok(self.blocks(block..block + 1, None)?.array);
+        }
+        self.block(block)
     }
 
     fn block(&self, block: usize) -> Result<ArrayRef> {

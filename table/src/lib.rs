@@ -13,6 +13,7 @@ pub mod merge;
 pub mod pending;
 pub mod range;
 pub mod read;
+pub mod row_block;
 pub mod row_meta;
 pub mod scan;
 pub mod types;

@@ -17,6 +17,7 @@ use crate::data_file::{DataFile, DataFiles, Extent};
 use crate::insert_range::InsertRange;
 use crate::range::{Range, RangeVersion};
 use crate::record_page::PageBytes;
+use crate::row_block::RowBlocks;
 use crate::schema::StorageSchema;
 use crate::update_run::Run;
 use arc_swap::ArcSwap;
@@ -273,6 +274,7 @@ impl Lineage {
             })
             .collect();
         ChunkBase {
+            row_blocks: RowBlocks::default(),
             rows: based.rows,
             columns,
             start: UniformStart::new(StartWord::committed(based.start), 0),

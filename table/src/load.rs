@@ -4,6 +4,7 @@ use crate::base::{BaseBody, BaseState, ChunkBase, ChunkColumn, UniformStart};
 use crate::chunk::encode_chunk;
 use crate::data_file::{DataFile, DataFileWriter};
 use crate::lineage::{BasedRange, Lineage};
+use crate::row_block::RowBlocks;
 use crate::write::{Writer, Written};
 use arrow_array::ArrayRef;
 use std::sync::Arc;
@@ -34,6 +35,7 @@ impl Lineage {
         let (data, _) = file.finish()?;
         let start = UniformStart::new(writer.word, writer.statement);
         let base = ChunkBase {
+            row_blocks: RowBlocks::default(),
             rows: u32::try_from(rows).map_err(|_| Error::internal("a range is too long"))?,
             columns,
             start: start.clone(),

@@ -22,6 +22,7 @@ use crate::insert_range::InsertRange;
 use crate::lineage::Lineage;
 use crate::range::{Range, RangeVersion};
 use crate::record_page::RecordKind;
+use crate::row_block::RowBlocks;
 use crate::row_meta::{NEVER, RowMeta};
 use crate::visibility::{RecordState, record_state};
 use std::sync::Arc;
@@ -276,6 +277,7 @@ impl Lineage {
         let (file, bytes) = writer.finish()?;
         let start = CommitTs(meta.uniform_start().unwrap_or(meta.start_max()));
         let base = ChunkBase {
+            row_blocks: RowBlocks::default(),
             rows: rows as u32,
             columns: chunks,
             start: UniformStart::new(StartWord::committed(start), 0),
@@ -305,6 +307,7 @@ fn is_empty(meta: &RowMeta) -> bool {
 /// `merged_through`, so that what runs still say of its rows is passed over.
 fn emptied(range: &Arc<Range>, through: CommitTs) -> MergedRange {
     let base = ChunkBase {
+        row_blocks: RowBlocks::default(),
         rows: 0,
         columns: Vec::new(),
         start: UniformStart::new(StartWord::committed(CommitTs::ZERO), 0),

@@ -86,9 +86,18 @@ impl Lineage {
         if wanted.left == 0 {
             return Ok(true);
         }
+        let mut from_row = 0u64;
+        if let BaseBody::Chunks(chunks) = &version.base.body {
+            chunks.read_row(row.slot(), columns, &self.shared.cache, |at, value| {
+                if at < 64 && !wanted.is_found(at) {
+                    wanted.out[at] = value;
+                    from_row |= 1 << at;
+                }
+            })?;
+        }
         let schema = self.schema();
         for (at, &column) in columns.iter().enumerate() {
-            if !wanted.is_found(at) {
+            if !wanted.is_found(at) && (at >= 64 || from_row >> at & 1 == 0) {
                 let spec = schema.column(column);
                 wanted.out[at] = base_value(&version.base, row.slot(), column, spec)?;
             }

@@ -1,0 +1,118 @@
+//! The rows of a block side by side: the decoded form that point reads go by \[L-Store §6.3,
+//! Table 9: reading all columns of a row\].
+//!
+//! Columns decoded one by one cost a cache miss per value. A [`RowBlock`] holds the fixed-width
+//! values of 4,096 rows row by row, so that a row costs one or two. It is made when a point read
+//! asks for a good part of the columns, and lives in the bounded cache like every decoded frame.
+//!
+//! Invariant: a block is made of immutable chunks and never changes.
+
+use crate::base::{ChunkBase, ChunkColumn};
+use crate::types::{Physical, physical, value_of_word, word_at};
+use std::sync::{Arc, OnceLock};
+use strandline_base::{BLOCK_ROWS, ColumnId, RANGE_ROWS, Result, SqlType, Value};
+use strandline_storage::cache::{Cache, Slot};
+
+/// Most columns of a row: NULLs are the bits of one word.
+const COLUMNS_MAX: usize = 64;
+/// A block is made for reads of at least this part of its columns; more would go unused.
+const WORTH: usize = 4;
+
+/// The blocks of a range, made on demand.
+#[derive(Debug, Default)]
+pub struct RowBlocks(OnceLock<Box<Blocks>>);
+
+#[derive(Debug)]
+struct Blocks {
+    /// by column id: place in the row and type, if the column is in it
+    places: Vec<Option<(u8, SqlType)>>,
+    /// values per row
+    width: usize,
+    blocks: [OnceLock<Slot<RowBlock>>; RANGE_ROWS / BLOCK_ROWS],
+}
+
+/// Row by row a word of NULL bits and the values.
+#[derive(Debug)]
+struct RowBlock(Vec<u64>);
+
+impl Blocks {
+    fn of(chunks: &ChunkBase) -> Self {
+        let mut width = 0;
+        let place = |column: &Option<Arc<ChunkColumn>>| {
+            let sql_type = column.as_ref()?.sql_type();
+            (physical(sql_type) == Physical::Word && width < COLUMNS_MAX).then(|| {
+                width += 1;
+                ((width - 1) as u8, sql_type)
+            })
+        };
+        let places = chunks.columns.iter().map(place).collect();
+        Self {
+            places,
+            width,
+            blocks: [const { OnceLock::new() }; RANGE_ROWS / BLOCK_ROWS],
+        }
+    }
+
+    fn read(&self, chunks: &ChunkBase, block: usize) -> Result<RowBlock> {
+        let rows = BLOCK_ROWS.min(chunks.rows as usize - block * BLOCK_ROWS);
+        let stride = self.width + 1;
+        let mut words = vec![0; rows * stride];
+        for (chunk, place) in chunks.columns.iter().zip(&self.places) {
+            let (Some(chunk), Some((place, sql_type))) = (chunk, place) else {
+                continue;
+            };
+            let place = usize::from(*place);
+            let array = chunk.one_block(block)?;
+            for (row, values) in words.chunks_exact_mut(stride).enumerate() {
+                match word_at(*sql_type, &array, row) {
+                    Some(word) => values[1 + place] = word,
+                    None => values[0] |= 1 << place,
+                }
+            }
+        }
+        Ok(RowBlock(words))
+    }
+}
+
+impl ChunkBase {
+    /// Reads the row at `slot`, if that is worth it: `put` gets positions among `columns` and values
+    /// of those that rows hold, perhaps of none.
+    pub fn read_row(
+        &self,
+        slot: usize,
+        columns: &[ColumnId],
+        cache: &Arc<Cache>,
+        mut put: impl FnMut(usize, Value),
+    ) -> Result<()> {
+        let blocks = self.row_blocks.0.get_or_init(|| Box::new(Blocks::of(self)));
+        let is_worth_it = columns.len() >= 2 && columns.len() * WORTH >= blocks.width;
+        if !is_worth_it || slot >= self.rows as usize {
+            return Ok(());
+        }
+        let (block, row) = (slot / BLOCK_ROWS, slot % BLOCK_ROWS);
+        let frame = blocks.blocks[block].get_or_init(|| Slot::new(cache));
+        let mut give = |RowBlock(words): &RowBlock| {
+            let stride = blocks.width + 1;
+            let values = &words[row * stride..(row + 1) * stride];
+            for (at, &column) in columns.iter().enumerate() {
+                let Some(Some((place, sql_type))) = blocks.places.get(column.0 as usize) else {
+                    continue;
+                };
+                let value = match values[0] >> place & 1 {
+                    0 => value_of_word(*sql_type, values[1 + usize::from(*place)]),
+                    _ => Value::Null,
+                };
+                put(at, value);
+            }
+        };
+        if frame.with(&mut give).is_none() {
+            let loaded = frame.get_or_load(|| {
+                let block = blocks.read(self, block)?;
+                let bytes = block.0.capacity() * 8;
+                Ok((block, bytes))
+            })?;
+            give(&loaded);
+        }
+        Ok(())
+    }
+}
