@@ -10,7 +10,7 @@
 //!    both needs to look at `deleted` only.
 //! 3. A range without `meta` has one start word for all rows, and none was updated or deleted.
 
-use crate::chunk::{self, ChunkFooter};
+use crate::chunk::{self, CheckedChunk, ChunkFooter};
 use crate::data_file::{DataFile, Extent};
 use crate::insert_range::InsertRange;
 use crate::row_block::RowBlocks;
@@ -220,7 +220,7 @@ pub struct BlockValues {
 
 #[derive(Debug)]
 struct Frames {
-    encoded: Slot<Vec<u8>>,
+    encoded: Slot<CheckedChunk>,
     whole: Slot<ArrayRef>,
     blocks: [OnceLock<Slot<ArrayRef>>; RANGE_ROWS / BLOCK_ROWS],
 }
@@ -340,11 +340,12 @@ impl ChunkColumn {
         let located = |e: Error| e.context(self.place());
         let encoded = frames.encoded.get_or_load(|| {
             let bytes = self.file.read(self.extent)?;
-            chunk::check_chunk(footer, self.identity(), &bytes).map_err(located)?;
-            let len = bytes.len();
-            Ok((bytes, len))
+            let checked = CheckedChunk::new(self.sql_type, footer, self.identity(), &bytes);
+            let checked = checked.map_err(located)?;
+            let bytes = checked.memory_bytes();
+            Ok((checked, bytes))
         })?;
-        let decoded = chunk::decode_checked(self.sql_type, footer, blocks, &encoded, patches);
+        let decoded = encoded.decode(self.sql_type, footer, blocks, patches);
         let (array, is_patched) = decoded.map_err(located)?;
         Ok(BlockValues {
             array,

@@ -185,14 +185,6 @@ impl ChunkFooter {
         }
     }
 
-    /// What all blocks share, if it is here; else nothing.
-    pub(super) fn inline_shared(&self) -> &[u8] {
-        match &self.shared {
-            Shared::Inline(shared) => shared,
-            Shared::Separate { .. } => &[],
-        }
-    }
-
     /// What all blocks share, given the bytes of [`ChunkFooter::shared_range`].
     pub(super) fn checked_shared<'a>(
         &'a self,

@@ -12,11 +12,11 @@
 //! All arithmetic wraps at 64 bits, so that every range of values can be encoded and damaged
 //! bytes cannot overflow.
 
-use super::vortex::{Values, primitive, serialize, undecodable};
+use super::vortex::{Values, parsed, primitive, serialize, undecodable};
 use strandline_base::bytes::{ByteReader, PutBytes, unzigzag, zigzag};
 use strandline_base::{BLOCK_ROWS, Error, Result};
-use vortex_array::IntoArray;
 use vortex_array::dtype::NativePType;
+use vortex_array::{ArrayRef, IntoArray};
 use vortex_fastlanes::BitPackedData;
 
 const LINE: u8 = 0;
@@ -298,11 +298,35 @@ fn decode_nested<T: Word>(
     }
 }
 
-fn decode_line<T: Word>(
+/// A line read from its bytes, so that decoding it again need not read them again.
+#[derive(Debug)]
+pub(crate) struct ParsedLine {
+    reference: u64,
+    slope: i64,
+    scale: u64,
+    /// None: all residuals are 0
+    residuals: Option<ArrayRef>,
+}
+
+/// Reads a block of `rows` values of the width of `T` that is one line; None for other forms.
+///
+/// # Errors
+/// As [`decode`].
+pub(super) fn parse<T: Word>(
     rows: usize,
     reader: &mut ByteReader<'_>,
-    values: &mut Values<T>,
-) -> Result<()> {
+) -> Result<Option<ParsedLine>> {
+    if reader.u8().ok_or_else(cut_off)? != LINE {
+        return Ok(None);
+    }
+    let line = parse_line::<T>(rows, reader)?;
+    match reader.remaining() {
+        0 => Ok(Some(line)),
+        more => Err(undecodable(format!("{more} bytes too many"))),
+    }
+}
+
+fn parse_line<T: Word>(rows: usize, reader: &mut ByteReader<'_>) -> Result<ParsedLine> {
     let mut head = || {
         Some((
             reader.varint()?,
@@ -312,29 +336,55 @@ fn decode_line<T: Word>(
         ))
     };
     let (reference, slope, scale, array) = head().ok_or_else(cut_off)?;
-    let (reference, slope) = (unzigzag(reference) as u64, unzigzag(slope));
-    if array.is_empty() && slope == 0 {
-        values.append_constant(rows, T::of(reference));
-        return Ok(());
-    }
-    let slice = if array.is_empty() {
-        values.append_constant(rows, T::of(0))
-    } else {
-        values.append_serialized(rows, array)?
+    let residuals = match array.is_empty() {
+        true => None,
+        false => Some(parsed::<T>(rows, array)?),
     };
-    let first = T::of(reference);
-    if slope != 0 {
-        for (v, rise) in slice.iter_mut().zip(rises(slope)) {
-            *v = v.scaled(T::of(scale), T::of(reference.wrapping_add(rise as u64)));
+    Ok(ParsedLine {
+        reference: unzigzag(reference) as u64,
+        slope: unzigzag(slope),
+        scale,
+        residuals,
+    })
+}
+
+fn decode_line<T: Word>(
+    rows: usize,
+    reader: &mut ByteReader<'_>,
+    values: &mut Values<T>,
+) -> Result<()> {
+    parse_line::<T>(rows, reader)?.append(rows, values)
+}
+
+impl ParsedLine {
+    /// Decodes the `rows` values and appends them.
+    ///
+    /// # Errors
+    /// Residuals of another number or type are a corruption error.
+    pub(super) fn append<T: Word>(&self, rows: usize, values: &mut Values<T>) -> Result<()> {
+        let (reference, slope, scale) = (self.reference, self.slope, self.scale);
+        let slice = match &self.residuals {
+            None if slope == 0 => {
+                values.append_constant(rows, T::of(reference));
+                return Ok(());
+            }
+            None => values.append_constant(rows, T::of(0)),
+            Some(array) => values.append_array(rows, array)?,
+        };
+        let first = T::of(reference);
+        if slope != 0 {
+            for (v, rise) in slice.iter_mut().zip(rises(slope)) {
+                *v = v.scaled(T::of(scale), T::of(reference.wrapping_add(rise as u64)));
+            }
+        } else if scale != 1 {
+            T::scale_all(slice, scale, first);
+        } else if reference != 0 {
+            slice
+                .iter_mut()
+                .for_each(|v| *v = v.scaled(T::of(1), first));
         }
-    } else if scale != 1 {
-        T::scale_all(slice, scale, first);
-    } else if reference != 0 {
-        slice
-            .iter_mut()
-            .for_each(|v| *v = v.scaled(T::of(1), first));
+        Ok(())
     }
-    Ok(())
 }
 
 fn decode_runs<T: Word>(

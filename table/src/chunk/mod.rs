@@ -49,6 +49,7 @@ use strandline_base::{BLOCK_ROWS, Error, RANGE_ROWS, Result, SqlType, Value, che
 pub use bounds::MAX_BOUND_BYTES;
 use footer::NewBlock;
 pub use footer::{BlockBounds, BlockEntry, ChunkFooter, TRAILER_BYTES};
+use integers::ParsedLine;
 
 /// Most rows of a chunk.
 pub const MAX_CHUNK_ROWS: usize = RANGE_ROWS;
@@ -71,6 +72,12 @@ pub(crate) trait ChunkCodec: Sync {
     /// Looks at the whole column and prepares to encode its blocks; `None` when another codec
     /// suits the column better.
     fn encoder<'a>(&self, column: Column<'a>) -> Result<Option<Box<dyn BlockEncoder + 'a>>>;
+
+    /// Reads a block without NULLs as far as decoding it again and again need not; None: it is
+    /// decoded from its bytes each time.
+    fn parse(&self, _t: SqlType, _rows: usize, _bytes: &[u8]) -> Result<Option<ParsedLine>> {
+        Ok(None)
+    }
 
     /// Prepares to decode blocks of `rows` rows in all. `shared` is what the encoder shared.
     fn decoder(&self, t: SqlType, shared: &[u8], rows: usize) -> Result<Box<dyn BlockDecoder>>;
@@ -96,6 +103,10 @@ pub(crate) trait BlockEncoder {
 pub(crate) trait BlockDecoder {
     /// Appends one encoded block of `rows` rows.
     fn append(&mut self, rows: usize, reader: &mut ByteReader<'_>) -> Result<()>;
+    /// Appends one block of `rows` rows that the codec has parsed.
+    fn append_parsed(&mut self, _rows: usize, _line: &ParsedLine) -> Result<()> {
+        Err(Error::internal("this codec parses no blocks"))
+    }
     /// Appends `rows` times `value`.
     fn append_constant(&mut self, rows: usize, value: &Value) -> Result<()>;
     /// Appends `rows` slots for NULLs.
@@ -237,7 +248,8 @@ pub fn decode_block(
 ) -> Result<ArrayRef> {
     check_block(footer, identity, block, bytes)?;
     let shared = footer.checked_shared(shared, identity)?;
-    let (array, _) = decode_blocks(t, footer, block..block + 1, |_| Some(bytes), shared, None)?;
+    let source = |_| Some(BlockSource::Bytes(bytes));
+    let (array, _) = decode_blocks(t, footer, block..block + 1, source, shared, None)?;
     Ok(array)
 }
 
@@ -252,48 +264,104 @@ pub fn decode_chunk(
     identity: u64,
     bytes: &[u8],
 ) -> Result<ArrayRef> {
-    check_chunk(footer, identity, bytes)?;
-    let (array, _) = decode_checked(t, footer, 0..footer.block_count(), bytes, None)?;
+    let shared = check_bytes(footer, identity, bytes)?;
+    let source = |block| part(bytes, footer.block_range(block)).map(BlockSource::Bytes);
+    let (array, _) = decode_blocks(t, footer, 0..footer.block_count(), source, shared, None)?;
     Ok(array)
 }
 
-/// Compares every checksum of a whole chunk.
-///
-/// # Errors
-/// One that does not match, or a missing part, is a corruption error.
-pub fn check_chunk(footer: &ChunkFooter, identity: u64, bytes: &[u8]) -> Result<()> {
+/// Compares every checksum of a whole chunk; what its blocks share.
+fn check_bytes<'a>(footer: &'a ChunkFooter, identity: u64, bytes: &'a [u8]) -> Result<&'a [u8]> {
     for block in 0..footer.block_count() {
         let bytes = part(bytes, footer.block_range(block)).ok_or_else(|| cut_off(block))?;
         check_block(footer, identity, block, bytes)?;
     }
     let shared = footer.shared_range().and_then(|range| part(bytes, range));
-    footer.checked_shared(shared, identity).map(drop)
+    footer.checked_shared(shared, identity)
 }
 
-/// Decodes consecutive blocks of a whole chunk that has passed [`check_chunk`]; and whether
-/// `patches` have been applied, which not every codec does.
-///
-/// # Errors
-/// Bytes that cannot be decoded are a corruption error.
-pub fn decode_checked(
-    t: SqlType,
-    footer: &ChunkFooter,
-    blocks: Range<usize>,
-    bytes: &[u8],
-    patches: Option<&WordPatches<'_>>,
-) -> Result<(ArrayRef, bool)> {
-    let shared = match footer.shared_range() {
-        Some(range) => part(bytes, range).unwrap_or_default(),
-        None => footer.inline_shared(),
-    };
-    decode_blocks(
-        t,
-        footer,
-        blocks,
-        |block| part(bytes, footer.block_range(block)),
-        shared,
-        patches,
-    )
+/// A whole chunk in memory, encoded, its checksums compared: to be decoded again and again.
+#[derive(Debug)]
+pub struct CheckedChunk {
+    blocks: Vec<CheckedBlock>,
+    shared: Vec<u8>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+enum CheckedBlock {
+    Bytes(Box<[u8]>),
+    Parsed(ParsedLine),
+}
+
+/// What parsing adds to a block, in bytes; roughly.
+const PARSED_BYTES: usize = 512;
+
+impl CheckedChunk {
+    /// Compares the checksums of a chunk's bytes (with or without the footer).
+    ///
+    /// # Errors
+    /// One that does not match, or a missing part, is a corruption error.
+    pub fn new(t: SqlType, footer: &ChunkFooter, identity: u64, bytes: &[u8]) -> Result<Self> {
+        let shared = check_bytes(footer, identity, bytes)?.to_vec();
+        let codec = codec_of(footer)?;
+        let checked = |block: usize| {
+            let bytes = part(bytes, footer.block_range(block)).ok_or_else(|| cut_off(block))?;
+            let rows = footer.block_rows(block);
+            let is_plain = footer.block_nulls(block) == 0 && !footer.is_constant(block);
+            let line = match is_plain {
+                true => vortex::caught(|| codec.parse(t, rows, bytes))?,
+                false => None,
+            };
+            Ok(line.map_or_else(|| CheckedBlock::Bytes(bytes.into()), CheckedBlock::Parsed))
+        };
+        Ok(Self {
+            blocks: (0..footer.block_count())
+                .map(checked)
+                .collect::<Result<_>>()?,
+            shared,
+            bytes: bytes.len() + footer.block_count() * PARSED_BYTES,
+        })
+    }
+
+    /// Bytes in memory, roughly.
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Decodes consecutive blocks; and whether `patches` have been applied, which not every codec
+    /// does.
+    ///
+    /// # Errors
+    /// Bytes that cannot be decoded are a corruption error.
+    pub fn decode(
+        &self,
+        t: SqlType,
+        footer: &ChunkFooter,
+        blocks: Range<usize>,
+        patches: Option<&WordPatches<'_>>,
+    ) -> Result<(ArrayRef, bool)> {
+        let source = |block: usize| {
+            Some(match self.blocks.get(block)? {
+                CheckedBlock::Bytes(bytes) => BlockSource::Bytes(bytes),
+                CheckedBlock::Parsed(line) => BlockSource::Parsed(line),
+            })
+        };
+        decode_blocks(t, footer, blocks, source, &self.shared, patches)
+    }
+}
+
+/// What a block is decoded from.
+enum BlockSource<'a> {
+    Bytes(&'a [u8]),
+    Parsed(&'a ParsedLine),
+}
+
+fn codec_of(footer: &ChunkFooter) -> Result<&'static dyn ChunkCodec> {
+    let codec = CODECS.iter().find(|c| c.id() == footer.codec());
+    codec
+        .copied()
+        .ok_or_else(|| Error::corrupt("chunk footer", format!("unknown codec {}", footer.codec())))
 }
 
 fn part(bytes: &[u8], range: Range<u64>) -> Option<&[u8]> {
@@ -308,7 +376,7 @@ fn decode_blocks<'a>(
     t: SqlType,
     footer: &ChunkFooter,
     blocks: Range<usize>,
-    bytes_of: impl Fn(usize) -> Option<&'a [u8]>,
+    source: impl Fn(usize) -> Option<BlockSource<'a>>,
     shared: &[u8],
     patches: Option<&WordPatches<'_>>,
 ) -> Result<(ArrayRef, bool)> {
@@ -317,19 +385,22 @@ fn decode_blocks<'a>(
     if nulls == rows {
         return Ok((new_null_array(&arrow_type(t), rows), false));
     }
-    let codec = CODECS
-        .iter()
-        .find(|c| c.id() == footer.codec())
-        .ok_or_else(|| {
-            Error::corrupt("chunk footer", format!("unknown codec {}", footer.codec()))
-        })?;
+    let codec = codec_of(footer)?;
     let decode = || {
         let mut decoder = codec.decoder(t, shared, rows)?;
         let mut valid = (nulls > 0).then(|| BooleanBufferBuilder::new(rows));
         for block in blocks {
-            let bytes = bytes_of(block).ok_or_else(|| cut_off(block))?;
-            append_block(footer, block, bytes, decoder.as_mut(), valid.as_mut())
-                .map_err(|e| e.context(format!("block {block}")))?;
+            let rows = footer.block_rows(block);
+            let appended = match source(block).ok_or_else(|| cut_off(block))? {
+                BlockSource::Bytes(bytes) => {
+                    append_block(footer, block, bytes, decoder.as_mut(), valid.as_mut())
+                }
+                BlockSource::Parsed(line) => {
+                    valid.iter_mut().for_each(|v| v.append_n(rows, true));
+                    decoder.append_parsed(rows, line)
+                }
+            };
+            appended.map_err(|e| e.context(format!("block {block}")))?;
         }
         let is_patched = patches.is_some_and(|patches| decoder.patch(patches));
         if let (Some(valid), Some(patches), true) = (&mut valid, patches, is_patched) {

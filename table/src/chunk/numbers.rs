@@ -4,7 +4,7 @@
 //! type; numerics of more than 18 digits as well when every value of the chunk fits 64 bits.
 //! Floats are ALP-encoded, or plain when that saves nothing.
 
-use super::integers::{self, Word};
+use super::integers::{self, ParsedLine, Word};
 use super::raw::fixed_array;
 use super::vortex::{Values, primitive, serialize, undecodable};
 use super::{BlockDecoder, BlockEncoder, ChunkCodec, Column};
@@ -42,6 +42,16 @@ impl ChunkCodec for Numbers {
             _ if is_words(column.array) => Some(Box::new(WordEncoder { column })),
             _ => None,
         })
+    }
+
+    fn parse(&self, t: SqlType, rows: usize, bytes: &[u8]) -> Result<Option<ParsedLine>> {
+        let mut reader = ByteReader::new(bytes);
+        match arrow_type(t) {
+            DataType::Float32 | DataType::Float64 => Ok(None),
+            DataType::Int16 => integers::parse::<u16>(rows, &mut reader),
+            DataType::Int32 | DataType::Date32 => integers::parse::<u32>(rows, &mut reader),
+            _ => integers::parse::<u64>(rows, &mut reader),
+        }
     }
 
     fn decoder(&self, t: SqlType, _: &[u8], rows: usize) -> Result<Box<dyn BlockDecoder>> {
@@ -161,6 +171,10 @@ impl<T: Word> Words<T> {
 impl<T: Word> BlockDecoder for Words<T> {
     fn append(&mut self, rows: usize, reader: &mut ByteReader<'_>) -> Result<()> {
         integers::decode(rows, reader, &mut self.values)
+    }
+
+    fn append_parsed(&mut self, rows: usize, line: &ParsedLine) -> Result<()> {
+        line.append(rows, &mut self.values)
     }
 
     fn append_constant(&mut self, rows: usize, value: &Value) -> Result<()> {

@@ -92,6 +92,19 @@ pub(super) fn primitive<T: NativePType>(values: &[T]) -> ArrayRef {
     PrimitiveArray::new(Buffer::<T>::copy_from(values), Validity::NonNullable).into_array()
 }
 
+/// The array of `rows` values of type `T` that `bytes` are the serialized form of, not decoded yet.
+///
+/// # Errors
+/// Bytes that are not such an array are a corruption error.
+pub(super) fn parsed<T: NativePType>(rows: usize, bytes: &[u8]) -> Result<ArrayRef> {
+    let vortex = &*VORTEX;
+    let bytes = ByteBuffer::copy_from_aligned(bytes, Alignment::new(ALIGNMENT));
+    let dtype = DType::Primitive(T::PTYPE, Nullability::NonNullable);
+    SerializedArray::try_from(bytes)
+        .and_then(|array| array.decode(&dtype, rows, &vortex.read, &vortex.session))
+        .map_err(|e| undecodable(e.to_string()))
+}
+
 /// The values of one type of consecutive blocks, decoded into one buffer.
 pub(super) struct Values<T> {
     builder: PrimitiveBuilder<T>,
@@ -114,13 +127,17 @@ impl<T: NativePType> Values<T> {
     /// # Errors
     /// Bytes that are not such an array are a corruption error.
     pub fn append_serialized(&mut self, rows: usize, bytes: &[u8]) -> Result<&mut [T]> {
-        let vortex = &*VORTEX;
+        self.append_array(rows, &parsed::<T>(rows, bytes)?)
+    }
+
+    /// Decodes the `rows` values of an array.
+    ///
+    /// # Errors
+    /// An array of other values is a corruption error.
+    pub fn append_array(&mut self, rows: usize, array: &ArrayRef) -> Result<&mut [T]> {
         let start = self.builder.len();
-        let bytes = ByteBuffer::copy_from_aligned(bytes, Alignment::new(ALIGNMENT));
-        let dtype = DType::Primitive(T::PTYPE, Nullability::NonNullable);
-        SerializedArray::try_from(bytes)
-            .and_then(|array| array.decode(&dtype, rows, &vortex.read, &vortex.session))
-            .and_then(|array| array.append_to_builder(&mut self.builder, &mut self.context))
+        array
+            .append_to_builder(&mut self.builder, &mut self.context)
             .map_err(|e| undecodable(e.to_string()))?;
         let got = self.builder.len() - start;
         if got != rows {
