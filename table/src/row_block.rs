@@ -75,8 +75,8 @@ impl Blocks {
 }
 
 impl ChunkBase {
-    /// Reads the row at `slot`, if that is worth it: `put` gets positions among `columns` and values
-    /// of those that rows hold, perhaps of none.
+    /// Reads the row at `slot`, if that is worth it: `put` gets positions among `columns` and
+    /// values of those that rows hold, perhaps of none.
     pub fn read_row(
         &self,
         slot: usize,
