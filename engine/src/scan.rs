@@ -220,7 +220,6 @@ impl TableScan {
             snapshot,
             keep,
             next_block: 0,
-            gathered: Vec::new(),
         })
     }
 
@@ -258,6 +257,48 @@ impl TableScan {
             .position(|c| *c == column)
             .ok_or_else(|| Error::internal("a scan filters by a column it does not read"))
     }
+
+    fn apply(
+        &self,
+        filter: &dyn RowFilter,
+        part: &RangePart<'_>,
+        arrays: &mut [Option<ArrayRef>],
+        selection: &mut Option<BooleanArray>,
+    ) -> Result<()> {
+        let rows = part.span().len();
+        // Which rows to evaluate; None: all.
+        let sparse = selection
+            .as_ref()
+            .filter(|s| filter.is_costly() && s.true_count() * 4 < rows * 3)
+            .cloned();
+        let mut inputs = Vec::with_capacity(filter.columns().len());
+        let mut fields = Vec::with_capacity(filter.columns().len());
+        for &column in filter.columns() {
+            let at = self.position(column)?;
+            let array = match &arrays[at] {
+                Some(array) => array.clone(),
+                None => arrays[at].insert(part.column(at)?).clone(),
+            };
+            fields.push(Field::new(
+                format!("c{column}"),
+                array.data_type().clone(),
+                true,
+            ));
+            inputs.push(array);
+        }
+        let evaluated = select(&mut inputs, rows, sparse.clone())?;
+        let batch = batch_of(Arc::new(Schema::new(fields)), inputs, evaluated)?;
+        let mask = filter.evaluate(&batch)?;
+        let mask = match mask.null_count() {
+            0 => mask,
+            _ => arrow_select::filter::prep_null_mask_filter(&mask),
+        };
+        match sparse {
+            Some(sparse) => *selection = Some(spread(&sparse, &mask)),
+            None => narrow(selection, mask),
+        }
+        Ok(())
+    }
 }
 
 /// One unit of a scan at work.
@@ -268,14 +309,13 @@ pub struct UnitReader {
     /// by block: whether to read it
     keep: Vec<bool>,
     next_block: usize,
-    /// batches too small to be handed out alone
-    gathered: Vec<RecordBatch>,
 }
 
 impl UnitReader {
     /// The next rows, in row-id order; None at the end.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
-        let mut rows: usize = self.gathered.iter().map(RecordBatch::num_rows).sum();
+        // Several, if they are too small to be handed out alone.
+        let (mut batches, mut rows) = (Vec::new(), 0);
         while rows < BATCH_ROWS_MIN {
             let Some(blocks) = self.next_blocks() else {
                 break;
@@ -284,10 +324,9 @@ impl UnitReader {
             let batch = self.read(span)?;
             if batch.num_rows() > 0 {
                 rows += batch.num_rows();
-                self.gathered.push(batch);
+                batches.push(batch);
             }
         }
-        let batches = std::mem::take(&mut self.gathered);
         let batch = match batches.as_slice() {
             [] => return Ok(None),
             [one] => one.clone(),
@@ -342,50 +381,6 @@ impl UnitReader {
         let rows = select(&mut output, span.len(), selection)?;
         // Only now: slots without a visible row may be NULL in a NOT NULL column.
         batch_of(scan.schema.clone(), output, rows)
-    }
-}
-
-impl TableScan {
-    fn apply(
-        &self,
-        filter: &dyn RowFilter,
-        part: &RangePart<'_>,
-        arrays: &mut [Option<ArrayRef>],
-        selection: &mut Option<BooleanArray>,
-    ) -> Result<()> {
-        let rows = part.span().len();
-        // Which rows to evaluate; None: all.
-        let sparse = selection
-            .as_ref()
-            .filter(|s| filter.is_costly() && s.true_count() * 4 < rows * 3)
-            .cloned();
-        let mut inputs = Vec::with_capacity(filter.columns().len());
-        let mut fields = Vec::with_capacity(filter.columns().len());
-        for &column in filter.columns() {
-            let at = self.position(column)?;
-            let array = match &arrays[at] {
-                Some(array) => array.clone(),
-                None => arrays[at].insert(part.column(at)?).clone(),
-            };
-            fields.push(Field::new(
-                format!("c{column}"),
-                array.data_type().clone(),
-                true,
-            ));
-            inputs.push(array);
-        }
-        let evaluated = select(&mut inputs, rows, sparse.clone())?;
-        let batch = batch_of(Arc::new(Schema::new(fields)), inputs, evaluated)?;
-        let mask = filter.evaluate(&batch)?;
-        let mask = match mask.null_count() {
-            0 => mask,
-            _ => arrow_select::filter::prep_null_mask_filter(&mask),
-        };
-        match sparse {
-            Some(sparse) => *selection = Some(spread(&sparse, &mask)),
-            None => narrow(selection, mask),
-        }
-        Ok(())
     }
 }
 

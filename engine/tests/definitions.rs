@@ -4,31 +4,10 @@
 mod common;
 
 use common::*;
-use std::sync::Arc;
-use strandline_base::ManualClock;
-use strandline_device::MemoryDevice;
 use strandline_engine::catalog::{HistoryPolicy, KeyDef, TableDef};
 use strandline_engine::*;
 
-struct World {
-    device: Arc<MemoryDevice>,
-    clock: Arc<ManualClock>,
-    db: Arc<Db>,
-}
-
 impl World {
-    fn new(history: HistoryPolicy) -> Self {
-        let (device, clock) = (Arc::new(MemoryDevice::new()), clock());
-        let db = open(device.clone(), &clock).expect("open");
-        create_table(&db, history);
-        Self { device, clock, db }
-    }
-    fn reopen(self) -> Self {
-        let Self { device, clock, db } = self;
-        drop(db);
-        let db = open(device.clone(), &clock).expect("reopen");
-        Self { device, clock, db }
-    }
     fn check(&self) {
         let damage = self.db.check().expect("check");
         assert!(damage.is_empty(), "{damage:?}");

@@ -4,33 +4,12 @@
 mod common;
 
 use common::*;
-use std::sync::Arc;
-use strandline_base::ManualClock;
-use strandline_device::MemoryDevice;
 use strandline_engine::catalog::HistoryPolicy;
 use strandline_engine::*;
 
 const MINUTE: u64 = 60_000_000;
 
-struct World {
-    device: Arc<MemoryDevice>,
-    clock: Arc<ManualClock>,
-    db: Arc<Db>,
-}
-
 impl World {
-    fn new(history: HistoryPolicy) -> Self {
-        let (device, clock) = (Arc::new(MemoryDevice::new()), clock());
-        let db = open(device.clone(), &clock).expect("open");
-        create_table(&db, history);
-        Self { device, clock, db }
-    }
-    fn reopen(self) -> Self {
-        let Self { device, clock, db } = self;
-        drop(db);
-        let db = open(device.clone(), &clock).expect("reopen");
-        Self { device, clock, db }
-    }
     fn set(&self, a: i64) -> CommitTs {
         let t = table(&self.db);
         let set = [(ColumnId(1), Value::BigInt(a))];

@@ -53,6 +53,10 @@ impl Blocks {
         }
     }
 
+    fn place(&self, column: ColumnId) -> Option<(u8, SqlType)> {
+        *self.places.get(column.0 as usize)?
+    }
+
     fn read(&self, chunks: &ChunkBase, block: usize) -> Result<RowBlock> {
         let rows = BLOCK_ROWS.min(chunks.rows as usize - block * BLOCK_ROWS);
         let stride = self.width + 1;
@@ -85,7 +89,11 @@ impl ChunkBase {
         mut put: impl FnMut(usize, Value),
     ) -> Result<()> {
         let blocks = self.row_blocks.0.get_or_init(|| Box::new(Blocks::of(self)));
-        let is_worth_it = columns.len() >= 2 && columns.len() * WORTH >= blocks.width;
+        let held = columns
+            .iter()
+            .filter(|c| blocks.place(**c).is_some())
+            .count();
+        let is_worth_it = held >= 2 && held * WORTH >= blocks.width;
         if !is_worth_it || slot >= self.rows as usize {
             return Ok(());
         }
@@ -95,11 +103,11 @@ impl ChunkBase {
             let stride = blocks.width + 1;
             let values = &words[row * stride..(row + 1) * stride];
             for (at, &column) in columns.iter().enumerate() {
-                let Some(Some((place, sql_type))) = blocks.places.get(column.0 as usize) else {
+                let Some((place, sql_type)) = blocks.place(column) else {
                     continue;
                 };
                 let value = match values[0] >> place & 1 {
-                    0 => value_of_word(*sql_type, values[1 + usize::from(*place)]),
+                    0 => value_of_word(sql_type, values[1 + usize::from(place)]),
                     _ => Value::Null,
                 };
                 put(at, value);

@@ -335,7 +335,7 @@ impl RangePart<'_> {
 }
 
 /// Bits as an Arrow buffer of `rows` bits.
-pub fn boolean_buffer(bits: &RowBits, rows: usize) -> BooleanBuffer {
+fn boolean_buffer(bits: &RowBits, rows: usize) -> BooleanBuffer {
     let words: Vec<u8> = bits.words().iter().flat_map(|w| w.to_le_bytes()).collect();
     BooleanBuffer::new(Buffer::from_vec(words), 0, rows)
 }

@@ -7,6 +7,7 @@ use arrow_schema::{DataType, Field, Schema};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use strandline_base::ManualClock;
+use strandline_device::MemoryDevice;
 use strandline_engine::catalog::{ColumnDef, HistoryPolicy, KeyDef, TableDef};
 use strandline_engine::*;
 
@@ -220,4 +221,26 @@ pub fn rows_of(scan: &Arc<TableScan>, table: &TableDef) -> Vec<Vec<Value>> {
 /// A row of table `t` as created by [`create_table`].
 pub fn row(k: i64, a: i64, b: &str) -> [Value; 3] {
     [Value::BigInt(k), Value::BigInt(a), Value::from(b)]
+}
+
+/// A database in memory with the table, which can be opened again.
+pub struct World {
+    pub device: Arc<MemoryDevice>,
+    pub clock: Arc<ManualClock>,
+    pub db: Arc<Db>,
+}
+
+impl World {
+    pub fn new(history: HistoryPolicy) -> Self {
+        let (device, clock) = (Arc::new(MemoryDevice::new()), clock());
+        let db = open(device.clone(), &clock).expect("open");
+        create_table(&db, history);
+        Self { device, clock, db }
+    }
+    pub fn reopen(self) -> Self {
+        let Self { device, clock, db } = self;
+        drop(db);
+        let db = open(device.clone(), &clock).expect("reopen");
+        Self { device, clock, db }
+    }
 }

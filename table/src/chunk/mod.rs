@@ -42,7 +42,6 @@ use crate::word_patches::WordPatches;
 use arrow_array::{Array, ArrayRef, new_null_array};
 use arrow_buffer::{BooleanBufferBuilder, NullBuffer};
 use std::ops::Range;
-use std::sync::Arc;
 use strandline_base::bytes::ByteReader;
 use strandline_base::{BLOCK_ROWS, Error, RANGE_ROWS, Result, SqlType, Value, checksum};
 
@@ -53,9 +52,6 @@ use integers::ParsedLine;
 
 /// Most rows of a chunk.
 pub const MAX_CHUNK_ROWS: usize = RANGE_ROWS;
-
-/// A footer as the parts of a range share it.
-pub type SharedFooter = Arc<ChunkFooter>;
 
 /// A column to encode.
 #[derive(Clone, Copy)]
