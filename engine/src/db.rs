@@ -5,6 +5,7 @@
 
 use crate::catalog::{Catalog, TableDef};
 use crate::catalog_versions::{CatalogVersions, history_from, too_old};
+use crate::commit_watch::CommitWatches;
 use crate::identity::Identities;
 use crate::manifest_state::ManifestState;
 use crate::settings::{Settings, TxnOptions};
@@ -35,6 +36,7 @@ pub struct Db {
     pub(crate) catalogs: CatalogVersions,
     pub(crate) stores: RwLock<BTreeMap<StorageId, Arc<Store>>>,
     pub(crate) identities: Identities,
+    pub(crate) commit_watches: CommitWatches,
     /// held (shared) by commits of bulk loads until they have stamped the ranges
     pub(crate) completing: RwLock<()>,
     pub(crate) ddl: Mutex<Option<StartWord>>,

@@ -105,6 +105,7 @@ fn index_former_keys(store: &Store, key: &KeyColumns, range: &Range) -> Result<(
     let lineage = &store.lineage;
     let mut others = Vec::new();
     for row in lineage.rows_with_updates_of(range, &key.columns)? {
+        key.note_moved();
         for ts in lineage.version_times(row)? {
             let visibility = Visibility {
                 ts,

@@ -7,6 +7,7 @@ mod bulk;
 pub mod catalog;
 mod catalog_versions;
 mod check;
+mod commit_watch;
 mod compaction;
 mod db;
 pub mod display;
@@ -18,22 +19,28 @@ mod maintenance;
 mod manifest_state;
 mod open;
 mod point;
+mod point_table;
+mod read_set;
 mod redo;
+mod row_locks;
 mod scan;
 mod settings;
 mod statement;
 mod statistics;
 mod store;
 mod transaction;
+mod validation;
 
 pub use bulk::BulkInsert;
 pub use db::Db;
 pub use inspect::{Inspection, InspectionSection};
 pub use maintenance::CheckpointReport;
+pub use point_table::PointTable;
+pub use row_locks::LockWait;
 pub use scan::{
     ColumnPredicate, CompareOp, RowFilter, ScanMetrics, ScanRequest, TableScan, UnitReader,
 };
-pub use settings::{DbOptions, Settings, TxnOptions};
+pub use settings::{ConflictPolicy, DbOptions, Settings, TxnOptions};
 pub use statement::{OnInvisibleDuplicate, Statement};
 pub use statistics::{ColumnStatistics, TableStatistics};
 pub use transaction::{Savepoint, Transaction};
@@ -44,4 +51,5 @@ pub use strandline_base::{
 };
 pub use strandline_device::Device;
 pub use strandline_table::types;
+pub use strandline_table::write::RowLock;
 pub use strandline_txn::Isolation;

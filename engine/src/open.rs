@@ -10,6 +10,7 @@
 
 use crate::catalog::Catalog;
 use crate::catalog_versions::CatalogVersions;
+use crate::commit_watch::CommitWatches;
 use crate::db::{Counters, Db, Maintenance};
 use crate::identity::Identities;
 use crate::manifest_state::{ManifestState, RangeEntry, to_json};
@@ -140,6 +141,7 @@ fn assemble(
         checkpoint: Mutex::new(recovered.state),
         stores: RwLock::new(recovered.stores),
         identities: recovered.identities,
+        commit_watches: CommitWatches::default(),
         completing: RwLock::new(()),
         ddl: Mutex::new(None),
         finished_lsn: AtomicU64::new(finished),
@@ -457,6 +459,7 @@ fn redo_change(
         word: StartWord::committed(ts),
         statement: 0,
         snapshot: ts,
+        speculative: false,
     };
     match lineage.write(row, change, &writer, &mut Vec::new())? {
         WriteOutcome::Done => Ok(()),

@@ -4,6 +4,7 @@
 //! version looks again and applies to that one, as PostgreSQL does.
 
 use crate::catalog::TableDef;
+use crate::settings::ConflictPolicy;
 use crate::statement::{OnInvisibleDuplicate, Statement, find_key, forget_expired, key_index};
 use crate::store::Store;
 use std::sync::Arc;
@@ -32,6 +33,8 @@ impl Statement {
         key_index(&store, key_columns)?
             .index
             .lookup(hash, &mut rows);
+        self.transaction()
+            .note_key(table, &store, key_columns, key_values);
         // One walk reads the key, to compare, and what was asked for.
         let (from, parts) = (out.len(), key_columns.len());
         let mut wanted = Vec::with_capacity(parts + columns.len());
@@ -95,6 +98,12 @@ impl Statement {
         })
     }
 
+    /// Whether a write that meets a newer committed version applies to that one.
+    fn looks_again(&self) -> bool {
+        let options = self.transaction().options();
+        options.isolation == Isolation::ReadCommitted && options.conflicts == ConflictPolicy::Wait
+    }
+
     /// Runs `write` on the row with this key; again on its newer version if one committed
     /// meanwhile and the isolation level allows it.
     fn on_newest(
@@ -106,6 +115,8 @@ impl Statement {
     ) -> Result<bool> {
         let (store, mut writer) = self.writable(table)?;
         let key_columns = &table.keys[key].columns;
+        self.transaction()
+            .note_key(table, &store, key_columns, key_values);
         let mut visibility = Visibility {
             own: writer.word,
             ..*self.visibility()
@@ -115,12 +126,9 @@ impl Statement {
                 return Ok(false);
             };
             match write(&store, &writer, row) {
-                Err(e)
-                    if e.sqlstate() == SqlState::SERIALIZATION_FAILURE
-                        && self.transaction().options().isolation == Isolation::ReadCommitted =>
-                {
+                Err(e) if e.sqlstate() == SqlState::SERIALIZATION_FAILURE && self.looks_again() => {
                     self.transaction().check_cancelled()?;
-                    visibility.ts = self.transaction().db().stable();
+                    visibility.ts = self.transaction().newest_moment();
                     writer.snapshot = visibility.ts;
                 }
                 outcome => return outcome,

@@ -8,6 +8,7 @@ use strandline_base::bytes::{ByteReader, PutBytes, unzigzag, zigzag};
 use strandline_base::{
     ColumnId, CommitTs, Error, Interval, Result, RowId, StorageId, TableId, Value,
 };
+use strandline_table::write::Change;
 
 const VERSION: u8 = 1;
 const TS_AT: std::ops::Range<usize> = 1..9;
@@ -83,6 +84,18 @@ pub fn put_insert<'a>(
 ) {
     put_row(out, 1, storage, row);
     put_values(out, values);
+}
+
+/// Appends a change of a row; nothing for a lock.
+pub fn put_change(out: &mut Vec<u8>, storage: StorageId, row: RowId, change: Change<'_>) {
+    match change {
+        Change::Update(set) => {
+            let set = set.iter().map(|(column, value)| (*column, value));
+            put_update(out, storage, row, set);
+        }
+        Change::Delete => put_delete(out, storage, row),
+        Change::Lock(_) => {}
+    }
 }
 
 /// Appends an update.

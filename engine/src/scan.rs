@@ -70,6 +70,11 @@ pub trait RowFilter: Send + Sync {
     fn is_costly(&self) -> bool {
         false
     }
+    /// Whether it selects the same rows whenever it is asked: not so if it depends on what a query
+    /// has found elsewhere.
+    fn is_fixed(&self) -> bool {
+        true
+    }
 }
 
 /// What a scan did, for EXPLAIN ANALYZE.
@@ -107,6 +112,7 @@ impl Statement {
     /// A scan at this statement's snapshot.
     pub fn scan(&self, table: &Arc<TableDef>, request: ScanRequest) -> Result<Arc<TableScan>> {
         let snapshot = self.snapshot_guard().clone();
+        self.transaction().note_scan(table, &request)?;
         self.scan_at(table, snapshot, *self.visibility(), request)
     }
 

@@ -79,15 +79,30 @@ pub struct DbOptions {
     pub settings: Settings,
 }
 
+/// What a writer does that meets another transaction's uncommitted change of a row, or its lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ConflictPolicy {
+    /// waits for the other one to end
+    #[default]
+    Wait,
+    /// fails with 40001 at once, as the paper has it \[L-Store §5.1.1\]
+    Abort,
+}
+
 /// How a transaction runs.
 #[derive(Clone, Debug)]
 pub struct TxnOptions {
-    /// read committed or snapshot
+    /// read committed, snapshot or serializable
     pub isolation: Isolation,
     /// writes are errors (25006)
     pub read_only: bool,
     /// false: commit returns before the log is on the device
     pub synchronous_commit: bool,
+    /// Whether writers wait for each other.
+    pub conflicts: ConflictPolicy,
+    /// Reads, and writes on top of, what others have committed but is not durable yet. Nothing of
+    /// it is acknowledged before it is: the commit waits, and fails if the log does.
+    pub speculative: bool,
     /// None: wait for ever
     pub lock_timeout: Option<Duration>,
     /// Set to true by another thread to cancel the running statement (57014).
@@ -100,6 +115,8 @@ impl Default for TxnOptions {
             isolation: Isolation::ReadCommitted,
             read_only: false,
             synchronous_commit: true,
+            conflicts: ConflictPolicy::Wait,
+            speculative: false,
             lock_timeout: None,
             cancel: Arc::default(),
         }

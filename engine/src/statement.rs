@@ -8,7 +8,7 @@
 //! were under the key's hash before; the check at the end of the statement looks at those. So of
 //! two concurrent writers of one key exactly the later one sees, and waits for, the other.
 
-use crate::catalog::TableDef;
+use crate::catalog::{KeyDef, TableDef};
 use crate::redo;
 use crate::store::{KeyColumns, Store};
 use crate::transaction::Transaction;
@@ -22,7 +22,7 @@ use strandline_base::{
 use strandline_index::is_same_key;
 use strandline_table::types::{array_of, arrow_type, value_at};
 use strandline_table::write::{Change, WriteOutcome, Writer};
-use strandline_txn::{SnapshotGuard, StartWord, Visibility};
+use strandline_txn::{Isolation, SnapshotGuard, StartWord, Visibility};
 
 /// What a duplicate key of a row that the statement does not see means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +103,7 @@ impl Statement {
             word,
             statement: self.visibility.statement,
             snapshot: self.visibility.ts,
+            speculative: self.txn.options().speculative,
         };
         Ok((store, writer))
     }
@@ -280,15 +281,19 @@ impl Statement {
                 return Err(not_null_violation(table, &column.name));
             }
         }
+        let sets = |key: &KeyDef| {
+            key.columns
+                .iter()
+                .any(|c| set.iter().any(|(id, _)| id == c))
+        };
+        for key in table.keys.iter().filter(|key| sets(key)) {
+            key_index(store, &key.columns)?.note_moved();
+        }
         if !self.write(table, store, writer, row, Change::Update(set))? {
             return Ok(false);
         }
         for (at, key) in table.keys.iter().enumerate() {
-            if key
-                .columns
-                .iter()
-                .any(|c| set.iter().any(|(id, _)| id == c))
-            {
+            if sets(key) {
                 let mut values = vec![Value::Null; key.columns.len()];
                 store
                     .lineage
@@ -328,7 +333,7 @@ impl Statement {
         }
     }
 
-    fn try_write(
+    pub(crate) fn try_write(
         &self,
         table: &TableDef,
         store: &Store,
@@ -343,13 +348,7 @@ impl Statement {
             .lineage
             .write(row, change, writer, &mut state.written)?;
         if matches!(outcome, WriteOutcome::Done) {
-            match change {
-                Change::Update(set) => {
-                    let set = set.iter().map(|(c, v)| (*c, v));
-                    redo::put_update(&mut state.redo, table.storage, row, set);
-                }
-                Change::Delete => redo::put_delete(&mut state.redo, table.storage, row),
-            }
+            redo::put_change(&mut state.redo, table.storage, row, change);
         }
         Ok(outcome)
     }
@@ -371,6 +370,7 @@ impl Statement {
             ..self.visibility
         };
         let types = key_types(table, key)?;
+        let columns = &table.keys[key].columns;
         (0..keys.num_rows())
             .map(|row| {
                 let values: Vec<Value> = types
@@ -378,7 +378,8 @@ impl Statement {
                     .enumerate()
                     .map(|(i, t)| value_at(*t, keys.column(i), row))
                     .collect();
-                find_key(&store, &table.keys[key].columns, &values, &visibility)
+                self.txn.note_key(table, &store, columns, &values);
+                find_key(&store, columns, &values, &visibility)
             })
             .collect()
     }
@@ -478,7 +479,10 @@ impl Statement {
         let lineage = &check.store.lineage;
         let is_visible =
             lineage.read(other, &visibility, columns, &mut seen)? && is_same_key(&seen, key);
-        if !is_visible && check.on_invisible == OnInvisibleDuplicate::Conflict {
+        // A serializable transaction would have seen the row, had it run after the other one.
+        let is_serializable = self.txn.options().isolation == Isolation::Serializable;
+        let is_conflict = check.on_invisible == OnInvisibleDuplicate::Conflict || is_serializable;
+        if !is_visible && is_conflict {
             return Ok(write_conflict(&check.table));
         }
         unique_violation(&check.table, check.key, key)
@@ -556,7 +560,7 @@ pub(crate) fn record_batch(
         .map_err(|e| Error::internal(format!("building a batch: {e}")))
 }
 
-fn write_conflict(table: &TableDef) -> Error {
+pub(crate) fn write_conflict(table: &TableDef) -> Error {
     Error::new(
         ErrorKind::Conflict,
         SqlState::SERIALIZATION_FAILURE,

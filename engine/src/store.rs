@@ -12,7 +12,7 @@ use crate::catalog::TableDef;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use strandline_base::{ColumnId, CommitTs, RangeNo, Result, StorageId, Value};
 use strandline_index::{HashIndex, KeyIndex, hash_key};
@@ -26,6 +26,19 @@ pub struct KeyColumns {
     pub columns: Vec<ColumnId>,
     /// hash of the key → rows that have or had it
     pub index: Arc<dyn KeyIndex>,
+    /// a row may have, or have had, another key than that of an entry
+    moved: AtomicBool,
+}
+
+impl KeyColumns {
+    /// Whether some row may have changed its key since it was inserted.
+    pub fn rows_may_have_moved(&self) -> bool {
+        self.moved.load(Ordering::Acquire)
+    }
+    /// A row is about to change its key, or has done so before the index was made.
+    pub fn note_moved(&self) {
+        self.moved.store(true, Ordering::Release);
+    }
 }
 
 /// One storage as the engine keeps it.
@@ -120,6 +133,7 @@ impl Store {
         Arc::new(KeyColumns {
             columns,
             index: Arc::new(HashIndex::new()),
+            moved: AtomicBool::new(false),
         })
     }
 
@@ -213,6 +227,11 @@ impl Store {
     pub fn is_held(&self) -> bool {
         let holders = self.holders.lock();
         holders.exclusive.is_some() || !holders.writers.is_empty()
+    }
+
+    /// Whether `word` has changed the definition, or has made the storage.
+    pub fn is_exclusive_to(&self, word: StartWord) -> bool {
+        self.holders.lock().exclusive == Some(word)
     }
 
     /// Whether a definition change waits for the writers.

@@ -11,23 +11,30 @@
 //! Lock order: `state` of the transaction → log → catalog versions → commit queue. Waiting for
 //! others happens with `state` released.
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, TableDef};
 use crate::db::{Adopted, Db};
 use crate::key_build::forget_loaded;
 use crate::manifest_state::to_json;
+use crate::read_set::{ReadSet, ScanRead};
 use crate::redo;
-use crate::settings::TxnOptions;
-use crate::statement::Statement;
+use crate::scan::ScanRequest;
+use crate::settings::{ConflictPolicy, TxnOptions};
+use crate::statement::{Statement, column_of};
 use crate::store::{KeyColumns, Store, Waiting};
+use crate::validation::Validation;
 use parking_lot::{Mutex, RwLockReadGuard};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use strandline_base::{CommitTs, Error, ErrorKind, RangeNo, Result, RowId, SqlState};
+use strandline_base::{
+    ColumnId, CommitTs, Error, ErrorKind, RangeNo, Result, RowId, SqlState, Value,
+};
 use strandline_storage::wal::Lsn;
 use strandline_table::data_file::DataFile;
 use strandline_table::schema::StorageSchema;
 use strandline_table::write::Written;
-use strandline_txn::{Durability, Isolation, SnapshotGuard, StartWord, TxnSlot, Visibility};
+use strandline_txn::{
+    Durability, Isolation, SnapshotGuard, StartWord, TxnSlot, TxnStatus, Visibility,
+};
 
 /// A transaction. Shared by the plan nodes of its statements; one statement at a time writes.
 /// Dropping the last reference without commit rolls back.
@@ -35,6 +42,8 @@ pub struct Transaction {
     db: Arc<Db>,
     options: TxnOptions,
     pub(crate) state: Mutex<TxnState>,
+    /// what a serializable transaction has read
+    reads: Option<Mutex<ReadSet>>,
 }
 
 /// What a transaction has done so far.
@@ -55,8 +64,10 @@ pub(crate) struct TxnState {
     pub(crate) loads: Vec<Load>,
     catalog: Arc<Catalog>,
     catalog_changed: bool,
-    /// the snapshot of the whole transaction under snapshot isolation
+    /// the snapshot of the whole transaction, unless it is read committed
     snapshot: Option<SnapshotGuard>,
+    /// the newest speculative snapshot: what it sees must be durable before this ends well
+    depends_on: CommitTs,
     ended: bool,
 }
 
@@ -67,6 +78,16 @@ impl TxnState {
             return Err(ended());
         }
         Ok(())
+    }
+
+    /// The transaction's word, or 0 if it has written nothing.
+    pub(crate) fn own_word(&self) -> StartWord {
+        self.slot.as_ref().map_or(StartWord(0), TxnSlot::word)
+    }
+
+    /// The catalog that the last statement went by.
+    pub(crate) fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
     }
 }
 
@@ -102,13 +123,14 @@ impl Transaction {
     pub(crate) fn new(db: Arc<Db>, options: TxnOptions) -> Result<Arc<Self>> {
         let snapshot = match options.isolation {
             Isolation::ReadCommitted => None,
-            _ => Some(db.txns().snapshot(None)?),
+            _ => Some(take_snapshot(&db, &options)?),
         };
         let catalog = match &snapshot {
             Some(snapshot) => db.catalog_at(snapshot.ts())?,
             // Each statement looks again.
             None => db.catalog(),
         };
+        let reads = (options.isolation == Isolation::Serializable).then(Mutex::default);
         let state = TxnState {
             slot: None,
             statement: 0,
@@ -121,12 +143,14 @@ impl Transaction {
             catalog,
             catalog_changed: false,
             snapshot,
+            depends_on: CommitTs::ZERO,
             ended: false,
         };
         Ok(Arc::new(Self {
             db,
             options,
             state: Mutex::new(state),
+            reads,
         }))
     }
 
@@ -168,10 +192,71 @@ impl Transaction {
         Ok(())
     }
 
-    /// Waits for the transaction behind `holder`.
+    /// Waits for the transaction behind `holder`; a speculative one only until that is
+    /// pre-committed. 40001 at once if this one never waits.
     pub(crate) fn wait_for(&self, holder: StartWord) -> Result<()> {
         let word = self.word()?;
-        self.waiting(&|| self.is_cancelled()).wait(word, holder)
+        if self.options.conflicts == ConflictPolicy::Abort {
+            return Err(never_waits());
+        }
+        let txns = self.db.txns();
+        let speculative = self.options.speculative;
+        let in_the_way = || !speculative || txns.status(holder) == TxnStatus::InProgress;
+        self.waiting(&|| self.is_cancelled())
+            .wait_while(word, holder, &in_the_way)
+    }
+
+    /// What a new statement would see under read committed.
+    pub(crate) fn newest_moment(&self) -> CommitTs {
+        if !self.options.speculative {
+            return self.db.stable();
+        }
+        let newest = self.db.txns().queued();
+        self.depend_on(&mut self.state.lock(), newest);
+        newest
+    }
+
+    fn depend_on(&self, state: &mut TxnState, moment: CommitTs) {
+        if moment > self.db.stable() {
+            state.depends_on = state.depends_on.max(moment);
+        }
+    }
+
+    /// Notes that a serializable transaction has looked up a key.
+    pub(crate) fn note_key(
+        &self,
+        table: &TableDef,
+        store: &Arc<Store>,
+        columns: &[ColumnId],
+        values: &[Value],
+    ) {
+        if let Some(reads) = &self.reads {
+            reads.lock().note_key(table.id, store, columns, values);
+        }
+    }
+
+    /// Notes that a serializable transaction scans a table.
+    pub(crate) fn note_scan(&self, table: &TableDef, request: &ScanRequest) -> Result<()> {
+        let Some(reads) = &self.reads else {
+            return Ok(());
+        };
+        let filters = request.filters.iter().filter(|filter| filter.is_fixed());
+        let filters: Vec<_> = filters.cloned().collect();
+        let mut columns = request.columns.clone();
+        columns.extend(filters.iter().flat_map(|filter| filter.columns()));
+        columns.extend(request.prune.iter().map(|bound| bound.column));
+        columns.sort_unstable();
+        columns.dedup();
+        let typed = |id| Ok((id, column_of(table, id)?.sql_type));
+        let scan = ScanRead {
+            table: table.id,
+            store: self.db.store(table.storage)?,
+            columns: columns.into_iter().map(typed).collect::<Result<_>>()?,
+            bounds: request.prune.clone(),
+            filters,
+        };
+        reads.lock().scans.push(scan);
+        Ok(())
     }
 
     fn waiting<'a>(&'a self, cancelled: &'a dyn Fn() -> bool) -> Waiting<'a> {
@@ -282,12 +367,15 @@ impl Transaction {
         let snapshot = match &state.snapshot {
             Some(snapshot) => snapshot.clone(),
             // It ends with the statement: an idle transaction keeps nothing from being merged.
-            None => self.db.txns().snapshot(None)?,
+            None => take_snapshot(&self.db, &self.options)?,
         };
+        if self.options.speculative {
+            self.depend_on(&mut state, snapshot.ts());
+        }
         if state.snapshot.is_none() && !state.catalog_changed {
             state.catalog = self.db.catalog_at(snapshot.ts())?;
         }
-        let own = state.slot.as_ref().map_or(StartWord(0), TxnSlot::word);
+        let own = state.own_word();
         let visibility = Visibility {
             ts: snapshot.ts(),
             own,
@@ -338,16 +426,13 @@ impl Transaction {
     pub fn commit(&self) -> Result<CommitTs> {
         let mut state = self.state.lock();
         state.check_open()?;
-        let Some(slot) = state.slot.take() else {
-            self.finish(&mut state, None);
-            return Ok(self.db.stable());
-        };
-        if state.redo.len() <= redo::HEADER_BYTES && !state.catalog_changed {
-            // Everything was rolled back to savepoints.
-            slot.abort();
-            self.finish(&mut state, Some(slot));
-            return Ok(self.db.stable());
+        let has_changes = state.redo.len() > redo::HEADER_BYTES || state.catalog_changed;
+        if !has_changes || state.slot.is_none() {
+            return self.commit_nothing(&mut state);
         }
+        let Some(slot) = state.slot.take() else {
+            return Err(Error::internal("a transaction without a slot has changes"));
+        };
         match self.append(&mut state, &slot) {
             Ok(appended) => self.complete(&mut state, slot, appended),
             Err(error) => {
@@ -359,7 +444,44 @@ impl Transaction {
         }
     }
 
+    /// Commits a transaction that has changed nothing, or has taken everything back.
+    fn commit_nothing(&self, state: &mut TxnState) -> Result<CommitTs> {
+        let settled = self.settle_dependencies(state);
+        let slot = state.slot.take();
+        if let Some(slot) = &slot {
+            slot.abort();
+        }
+        // Row locks end.
+        undo(state, 0, 0, 0, 0);
+        self.finish(state, slot);
+        settled.map(|()| self.db.stable())
+    }
+
+    /// Waits until all that speculative snapshots of this transaction have seen is durable.
+    fn settle_dependencies(&self, state: &TxnState) -> Result<()> {
+        if self.db.stable() >= state.depends_on {
+            return Ok(());
+        }
+        let end = self.db.wal().end_lsn();
+        let durable = self.db.wal().wait_durable(end);
+        durable.map_err(|error| {
+            error.context("a transaction whose changes were read could not be committed")
+        })?;
+        self.db.txns().finish_through(end.0);
+        Ok(())
+    }
+
     fn append(&self, state: &mut TxnState, slot: &TxnSlot) -> Result<Appended<'_>> {
+        let reads = self.reads.as_ref().map(Mutex::lock);
+        let validation = match (&reads, &state.snapshot) {
+            (Some(reads), Some(snapshot)) if !reads.is_empty() => Some(Validation::begin(
+                &self.db,
+                reads,
+                snapshot.ts(),
+                slot.word(),
+            )?),
+            _ => None,
+        };
         // A checkpoint that covers this commit must find its loaded ranges stamped.
         let completing = (!state.loads.is_empty()).then(|| self.db.completing.read());
         if state.catalog_changed {
@@ -370,7 +492,9 @@ impl Transaction {
             self.db.device().sync_directory()?;
         }
         let txns = self.db.txns();
-        let durability = match self.options.synchronous_commit {
+        // What depends on a commit that is not durable yet must not finish without it.
+        let depends = state.depends_on > self.db.stable();
+        let durability = match self.options.synchronous_commit || depends {
             true => Durability::Logged,
             false => Durability::Relaxed,
         };
@@ -379,6 +503,9 @@ impl Transaction {
         let mut record = std::mem::take(&mut state.redo);
         let appended = self.db.identities.log_with(&mut record, |record| {
             self.db.wal().append(record, &mut |bytes, end| {
+                if let Some(validation) = &validation {
+                    validation.finish()?;
+                }
                 ts = txns.tick();
                 redo::set_commit_ts(bytes, ts);
                 if let Some(catalog) = &catalog {
@@ -386,6 +513,8 @@ impl Transaction {
                     self.db.catalogs.add(ts, catalog.clone());
                 }
                 txns.enqueue(slot, ts, end.0, durability);
+                self.db.commit_watches.note(bytes);
+                Ok(())
             })
         });
         state.redo = record;
@@ -404,6 +533,7 @@ impl Transaction {
     ) -> Result<CommitTs> {
         let (ts, end) = (appended.ts, appended.end);
         let txns = self.db.txns();
+        slot.announce();
         if !self.options.synchronous_commit {
             txns.finish_through(0);
         }
@@ -469,6 +599,23 @@ impl Drop for Transaction {
     fn drop(&mut self) {
         self.rollback();
     }
+}
+
+fn take_snapshot(db: &Arc<Db>, options: &TxnOptions) -> Result<SnapshotGuard> {
+    match options.speculative {
+        true => Ok(db.txns().speculative_snapshot()),
+        false => db.txns().snapshot(None),
+    }
+}
+
+fn never_waits() -> Error {
+    Error::new(
+        ErrorKind::Conflict,
+        SqlState::SERIALIZATION_FAILURE,
+        "could not serialize access: another transaction has an uncommitted change or lock in the \
+         way",
+    )
+    .with_hint("Retry the transaction, or let it wait: SET strandline.conflict_policy = 'wait'.")
 }
 
 /// Turns everything from the given positions on into nothing.

@@ -7,7 +7,7 @@
 //!
 //! Lock order: one table at a time, nothing is called while its lock is held.
 
-use crate::KeyIndex;
+use crate::{Found, KeyIndex};
 use hashbrown::HashTable;
 use strandline_base::RowId;
 use strandline_base::sync::RwLock;
@@ -78,6 +78,16 @@ impl KeyIndex for HashIndex {
         }
         if !present {
             table.insert_unique(hash, entry, |entry| entry.hash);
+        }
+    }
+
+    fn find(&self, hash: u64) -> Found {
+        let table = self.shard(hash).read();
+        let mut found = table.iter_hash(hash).filter(|found| found.hash == hash);
+        match (found.next(), found.next()) {
+            (None, _) => Found::None,
+            (Some(one), None) => Found::One(one.row),
+            (Some(_), Some(_)) => Found::Several,
         }
     }
 

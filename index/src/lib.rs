@@ -10,12 +10,25 @@ pub use hash_index::HashIndex;
 pub use key_hash::{hash_integer, hash_key, is_same_key};
 use strandline_base::RowId;
 
+/// What is under a hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// nothing
+    None,
+    /// one row
+    One(RowId),
+    /// more than one
+    Several,
+}
+
 /// A multimap from key hashes to row ids, shared by all threads. An entry is a pair; the same pair
 /// is held once.
 pub trait KeyIndex: Send + Sync {
     /// Adds an entry unless it is there, and appends to `others` the other rows under this hash
     /// that were there before, atomically: of two concurrent adders at least one sees the other.
     fn insert(&self, hash: u64, row: RowId, others: &mut Vec<RowId>);
+    /// The row under this hash, if it is the only one.
+    fn find(&self, hash: u64) -> Found;
     /// Appends all rows under this hash.
     fn lookup(&self, hash: u64, rows: &mut Vec<RowId>);
     /// Removes an entry if it is there.

@@ -300,7 +300,7 @@ impl<'c> Transaction<'c> {
             return Ok(reader.clone());
         }
         let reader = self.transaction.begin_statement()?;
-        if self.transaction.options().isolation == Isolation::Snapshot {
+        if self.transaction.options().isolation != Isolation::ReadCommitted {
             self.reader = Some(reader.clone());
         }
         Ok(reader)

@@ -212,7 +212,8 @@ impl Wal {
 
     /// Appends one record to the in-memory buffer. `stamp` runs under the log lock, receives the
     /// payload so that it can patch the commit timestamp into it, and the record's end; it runs
-    /// exactly if the append succeeds.
+    /// exactly if the append is going to succeed, and can still refuse it: then nothing is
+    /// appended.
     ///
     /// # Errors
     /// 53100 or 58030 if the log needs another segment and cannot get it (the log stays usable),
@@ -220,7 +221,7 @@ impl Wal {
     pub fn append(
         &self,
         payload: &mut [u8],
-        stamp: &mut dyn FnMut(&mut [u8], Lsn),
+        stamp: &mut dyn FnMut(&mut [u8], Lsn) -> Result<()>,
     ) -> Result<Appended> {
         if payload.len() > PAYLOAD_BYTES_MAX {
             return Err(Error::unsupported(format!(
@@ -247,7 +248,7 @@ impl Wal {
         }
         let start = state.end;
         let end = start + needed;
-        stamp(payload, Lsn(end));
+        stamp(payload, Lsn(end))?;
         let durable = self.durable.load(Ordering::Acquire);
         put_frame(&mut state.active, self.stream, start, durable, payload);
         state.end = end;

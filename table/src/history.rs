@@ -105,7 +105,8 @@ impl Lineage {
                     break;
                 };
                 next = page.back(i);
-                if page.slot_kind(i).1 != RecordKind::OldValue {
+                let kind = page.slot_kind(i).1;
+                if kind != RecordKind::OldValue && !kind.is_lock() {
                     self.add_commit(page, i, &mut times);
                 }
             }

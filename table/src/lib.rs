@@ -2,6 +2,7 @@
 //! Arrow \[L-Store §2–§4\]. See ARCHITECTURE.md for the picture.
 
 pub mod base;
+pub mod changes;
 pub mod chunk;
 pub mod column_buffer;
 pub mod data_file;

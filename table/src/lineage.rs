@@ -20,7 +20,7 @@ use crate::record_page::PageBytes;
 use crate::row_block::RowBlocks;
 use crate::schema::StorageSchema;
 use crate::update_run::Run;
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -138,6 +138,14 @@ impl Lineage {
     /// All ranges.
     pub fn ranges(&self) -> Arc<Vec<Arc<Range>>> {
         self.ranges.load_full()
+    }
+    /// All ranges, for short looks.
+    pub(crate) fn load_ranges(&self) -> Guard<Arc<Vec<Arc<Range>>>> {
+        self.ranges.load()
+    }
+    /// The current columns, for short looks.
+    pub(crate) fn load_schema(&self) -> Guard<Arc<StorageSchema>> {
+        self.schema.load()
     }
     /// Range `no`, if it exists.
     pub fn range(&self, no: RangeNo) -> Option<Arc<Range>> {

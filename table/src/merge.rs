@@ -67,7 +67,9 @@ impl Lineage {
             match record_state(page, i, StartWord(0), &self.shared.txns) {
                 RecordState::Committed(ts) => ts <= through,
                 RecordState::Nothing => true,
-                RecordState::Own | RecordState::InProgress(_) => false,
+                RecordState::Own | RecordState::InProgress(_) | RecordState::PreCommitted(..) => {
+                    false
+                }
             }
         })
     }
@@ -171,7 +173,7 @@ impl Lineage {
                 return;
             }
             match kind {
-                RecordKind::OldValue => {}
+                RecordKind::OldValue | RecordKind::Lock | RecordKind::ShareLock => {}
                 RecordKind::Delete => {
                     meta.touch(slot, ts.0);
                     meta.deleted.set(slot);

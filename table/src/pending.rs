@@ -89,7 +89,10 @@ impl Lineage {
                             records.push(record(kind)?);
                         }
                     }
-                    RecordKind::Update | RecordKind::Delete => {}
+                    RecordKind::Update
+                    | RecordKind::Delete
+                    | RecordKind::Lock
+                    | RecordKind::ShareLock => {}
                 }
             }
         }

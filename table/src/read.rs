@@ -19,7 +19,10 @@ use strandline_txn::Visibility;
 struct Wanted<'a> {
     columns: &'a [ColumnId],
     out: &'a mut [Value],
-    found: Vec<bool>,
+    /// by position, the first 64
+    found: u64,
+    /// the others
+    more_found: Vec<bool>,
     left: usize,
 }
 
@@ -28,21 +31,41 @@ impl<'a> Wanted<'a> {
         Self {
             columns,
             out,
-            found: Vec::new(),
+            found: 0,
+            more_found: Vec::new(),
             left: columns.len(),
         }
     }
     fn is_found(&self, at: usize) -> bool {
-        self.found.get(at).copied().unwrap_or(false)
+        match at {
+            0..64 => self.found >> at & 1 == 1,
+            _ => self.more_found.get(at - 64) == Some(&true),
+        }
     }
     fn put(&mut self, at: usize, value: Value) {
-        if self.found.is_empty() {
-            self.found = vec![false; self.columns.len()];
-        }
-        self.found[at] = true;
+        self.mark(at);
         self.out[at] = value;
         self.left -= 1;
     }
+    fn mark(&mut self, at: usize) {
+        if at < 64 {
+            self.found |= 1 << at;
+            return;
+        }
+        if self.more_found.is_empty() {
+            self.more_found = vec![false; self.columns.len() - 64];
+        }
+        self.more_found[at - 64] = true;
+    }
+}
+
+/// What [`Lineage::read_newest`] has found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NewestRow {
+    /// the row
+    Found,
+    /// no row, or one that only a registered snapshot can tell about
+    Unknown,
 }
 
 /// What base knows of a row at a snapshot.
@@ -67,7 +90,7 @@ impl Lineage {
         out: &mut [Value],
     ) -> Result<bool> {
         debug_assert_eq!(columns.len(), out.len());
-        let ranges = self.ranges();
+        let ranges = self.load_ranges();
         let Some(range) = ranges.get(row.range().0 as usize) else {
             return Ok(false);
         };
@@ -83,26 +106,59 @@ impl Lineage {
             }
             BaseRow::Newer | BaseRow::Current => {}
         }
-        if wanted.left == 0 {
-            return Ok(true);
+        self.read_base(&version, row, wanted)?;
+        Ok(true)
+    }
+
+    /// As [`Lineage::read`], by a moment that is not registered: what is needed of the row may not
+    /// be there any more, and a row that is not visible may have been so just before.
+    pub fn read_newest(
+        &self,
+        row: RowId,
+        visibility: &Visibility,
+        columns: &[ColumnId],
+        out: &mut [Value],
+    ) -> Result<NewestRow> {
+        debug_assert_eq!(columns.len(), out.len());
+        let ranges = self.load_ranges();
+        let Some(range) = ranges.get(row.range().0 as usize) else {
+            return Ok(NewestRow::Unknown);
+        };
+        let version = range.load();
+        let mut wanted = Wanted::new(columns, out);
+        if !self.read_chain(&version, row, visibility, &mut wanted)?
+            || self.base_row(&version, row.slot(), visibility)? != BaseRow::Current
+        {
+            return Ok(NewestRow::Unknown);
         }
-        let mut from_row = 0u64;
+        self.read_base(&version, row, wanted)?;
+        Ok(NewestRow::Found)
+    }
+
+    /// Fills what is still wanted from base, which has it as the reader sees it.
+    fn read_base(&self, version: &RangeVersion, row: RowId, mut wanted: Wanted<'_>) -> Result<()> {
+        if wanted.left == 0 {
+            return Ok(());
+        }
+        let columns = wanted.columns;
         if let BaseBody::Chunks(chunks) = &version.base.body {
             chunks.read_row(row.slot(), columns, &self.shared.cache, |at, value| {
-                if at < 64 && !wanted.is_found(at) {
-                    wanted.out[at] = value;
-                    from_row |= 1 << at;
+                if !wanted.is_found(at) {
+                    wanted.put(at, value);
                 }
             })?;
         }
-        let schema = self.schema();
+        if wanted.left == 0 {
+            return Ok(());
+        }
+        let schema = self.load_schema();
         for (at, &column) in columns.iter().enumerate() {
-            if !wanted.is_found(at) && (at >= 64 || from_row >> at & 1 == 0) {
+            if !wanted.is_found(at) {
                 let spec = schema.column(column);
                 wanted.out[at] = base_value(&version.base, row.slot(), column, spec)?;
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Whether no snapshot that may still be asked for sees any version of `row`: it was deleted
@@ -137,7 +193,7 @@ impl Lineage {
         if next == 0 {
             return Ok(true);
         }
-        let schema = self.schema();
+        let schema = self.load_schema();
         let pages = tail.pages();
         while next != 0 {
             let Some((page, i)) = locate(&pages, next - 1) else {

@@ -79,7 +79,7 @@ impl Blocks {
 }
 
 impl ChunkBase {
-    /// Reads the row at `slot`, if that is worth it: `put` gets positions among `columns` and
+    /// Reads the row at `slot`, if that is worth it or has been: `put` gets positions among `columns` and
     /// values of those that rows hold, perhaps of none.
     pub fn read_row(
         &self,
@@ -93,11 +93,14 @@ impl ChunkBase {
             .iter()
             .filter(|c| blocks.place(**c).is_some())
             .count();
-        let is_worth_it = held >= 2 && held * WORTH >= blocks.width;
-        if !is_worth_it || slot >= self.rows as usize {
+        if held == 0 || slot >= self.rows as usize {
             return Ok(());
         }
+        let is_worth_it = held >= 2 && held * WORTH >= blocks.width;
         let (block, row) = (slot / BLOCK_ROWS, slot % BLOCK_ROWS);
+        if !is_worth_it && blocks.blocks[block].get().is_none() {
+            return Ok(()); // nobody has wanted more of it
+        }
         let frame = blocks.blocks[block].get_or_init(|| Slot::new(cache));
         let mut give = |RowBlock(words): &RowBlock| {
             let stride = blocks.width + 1;
@@ -113,7 +116,7 @@ impl ChunkBase {
                 put(at, value);
             }
         };
-        if frame.with(&mut give).is_none() {
+        if frame.with(&mut give).is_none() && is_worth_it {
             let loaded = frame.get_or_load(|| {
                 let block = blocks.read(self, block)?;
                 let bytes = block.0.capacity() * 8;

@@ -4,8 +4,18 @@
 //! newest version for a conflict, append an old-value record for columns updated for the first
 //! time, append the record, publish it as the row's head, release.
 //!
+//! A row lock is a record as well: it stands in the chain under its transaction's word, so that
+//! whoever comes to write meets it where it meets uncommitted versions, and becomes a tombstone
+//! when the transaction ends. Nothing else has to be looked at on the way to a write. Share locks
+//! of several transactions stand one behind the other.
+//!
+//! Invariants:
+//! 1. Of the unfinished records of a row either all are of one transaction, or all are share locks.
+//! 2. Chains lead past tombstones: a record's back pointer names the newest record before it that
+//!    was not one. So locks and aborted writers do not lengthen them.
+//!
 //! Differences from the paper: a writer that meets an uncommitted version reports whom to wait for
-//! instead of aborting; the caller decides.
+//! instead of aborting; the caller decides. Locks are ours.
 
 use crate::base::{BaseBody, BaseState, UniformStart, base_value};
 use crate::lineage::Lineage;
@@ -28,6 +38,8 @@ pub struct Writer {
     pub statement: u32,
     /// versions committed after it are conflicts
     pub snapshot: CommitTs,
+    /// the snapshot may reach pre-committed versions: those after it are conflicts already
+    pub speculative: bool,
 }
 
 /// What to do to a row.
@@ -37,6 +49,17 @@ pub enum Change<'a> {
     Update(&'a [(ColumnId, Value)]),
     /// end the row
     Delete,
+    /// keep others from changing it until the transaction ends
+    Lock(RowLock),
+}
+
+/// What others may still do to a locked row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowLock {
+    /// read it
+    Exclusive,
+    /// read it and lock it in the same way
+    Shared,
 }
 
 /// A record whose start word its transaction will stamp.
@@ -44,6 +67,8 @@ pub enum Change<'a> {
 pub enum Written {
     /// record(s) `from..to` of a page
     Records(Arc<RecordPage>, u32, u32),
+    /// a row lock, which ends as a tombstone whatever becomes of the transaction
+    Lock(Arc<RecordPage>, u32),
     /// a bulk-loaded range
     Range(Arc<UniformStart>),
 }
@@ -53,6 +78,7 @@ impl Written {
     pub fn stamp(&self, word: StartWord) {
         match self {
             Written::Records(page, from, to) => (*from..*to).for_each(|i| page.set_start(i, word)),
+            Written::Lock(page, i) => page.set_start(*i, StartWord::ABORTED),
             Written::Range(start) => start.store(word),
         }
     }
@@ -78,8 +104,30 @@ enum Newest {
     Blocked(WriteOutcome),
 }
 
+/// What somebody wants of a row's newest version.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Intent {
+    /// put a version or an exclusive lock on top
+    Change,
+    /// put a share lock on top
+    Share,
+    /// know whether it is finished
+    Look,
+}
+
+impl Intent {
+    /// Whether another transaction's lock of this kind is in the way.
+    fn minds(self, lock: RecordKind) -> bool {
+        match self {
+            Self::Change => true,
+            Self::Share => lock == RecordKind::Lock,
+            Self::Look => false,
+        }
+    }
+}
+
 impl Lineage {
-    /// Updates or deletes `row`. Appends what must be stamped to `written`.
+    /// Updates, deletes or locks `row`. Appends what must be stamped to `written`.
     pub fn write(
         &self,
         row: RowId,
@@ -87,7 +135,7 @@ impl Lineage {
         writer: &Writer,
         written: &mut Vec<Written>,
     ) -> Result<WriteOutcome> {
-        let ranges = self.ranges();
+        let ranges = self.load_ranges();
         let Some(range) = ranges.get(row.range().0 as usize) else {
             return Ok(WriteOutcome::Gone);
         };
@@ -109,10 +157,20 @@ impl Lineage {
         let slot = row.slot() % UPDATE_ROWS;
         let latch = tail.row_map().latch(slot);
         let pages = Arc::clone(&tail.pages());
-        let newest = match self.newest(version, &pages, latch.head(), row, writer)? {
+        let head = past_tombstones(&pages, latch.head());
+        let intent = match change {
+            Change::Lock(RowLock::Shared) => Intent::Share,
+            _ => Intent::Change,
+        };
+        let newest = match self.newest(version, &pages, head, row, (writer, intent))? {
             Newest::Free(newest) => newest,
             Newest::Blocked(outcome) => return Ok(outcome),
         };
+        if let Change::Lock(lock) = change
+            && is_held(&pages, head, lock, writer.word)
+        {
+            return Ok(WriteOutcome::Done);
+        }
         let schema = self.schema();
         let mut append = Append {
             lineage: self,
@@ -122,7 +180,7 @@ impl Lineage {
             writer,
             written,
         };
-        let mut head = latch.head();
+        let mut head = head;
         if let Change::Update(set) = change {
             let first_time = self.first_updates(version, &pages, head, row, set)?;
             if !first_time.is_empty() {
@@ -151,11 +209,12 @@ impl Lineage {
             word: own,
             statement: u32::MAX,
             snapshot: CommitTs::MAX,
+            speculative: false,
         };
         let newest = match &version.tails[row.slot() / UPDATE_ROWS] {
             Some(tail) => {
                 let head = tail.row_map().head(row.slot() % UPDATE_ROWS);
-                self.newest(&version, &tail.pages(), head, row, &anybody)?
+                self.newest(&version, &tail.pages(), head, row, (&anybody, Intent::Look))?
             }
             None => self.newest_in_base(&version, row, &anybody)?,
         };
@@ -165,14 +224,14 @@ impl Lineage {
         }
     }
 
-    /// Finds the newest version and says whether the writer may put another on top.
+    /// Finds the newest version and says whether the writer may do what it intends.
     fn newest(
         &self,
         version: &RangeVersion,
         pages: &TailPages,
         head: u32,
         row: RowId,
-        writer: &Writer,
+        (writer, intent): (&Writer, Intent),
     ) -> Result<Newest> {
         let mut next = head;
         while next != 0 {
@@ -185,6 +244,15 @@ impl Lineage {
                 continue;
             }
             let state = record_state(page, i, writer.word, &self.shared.txns);
+            if kind.is_lock() {
+                // That of a finished transaction is about to become a tombstone.
+                match blocked(state, writer) {
+                    Some(outcome @ WriteOutcome::Wait(_)) if intent.minds(kind) => {
+                        return Ok(Newest::Blocked(outcome));
+                    }
+                    _ => continue,
+                }
+            }
             if state == RecordState::Nothing {
                 continue;
             }
@@ -336,6 +404,7 @@ impl Lineage {
             word: StartWord::committed(ts),
             statement: 0,
             snapshot: CommitTs::MAX,
+            speculative: false,
         };
         let mut append = Append {
             lineage: self,
@@ -354,9 +423,41 @@ impl Lineage {
 fn blocked(state: RecordState, writer: &Writer) -> Option<WriteOutcome> {
     match state {
         RecordState::InProgress(word) => Some(WriteOutcome::Wait(word)),
+        RecordState::PreCommitted(_, ts) if ts <= writer.snapshot => None,
+        RecordState::PreCommitted(_, ts) if writer.speculative => Some(WriteOutcome::Conflict(ts)),
+        RecordState::PreCommitted(word, _) => Some(WriteOutcome::Wait(word)),
         RecordState::Committed(ts) if ts > writer.snapshot => Some(WriteOutcome::Conflict(ts)),
         RecordState::Committed(_) | RecordState::Own | RecordState::Nothing => None,
     }
+}
+
+/// The newest record from `head` on that is not a tombstone: sequence number + 1, or 0.
+fn past_tombstones(pages: &TailPages, mut head: u32) -> u32 {
+    while head != 0
+        && let Some((page, i)) = locate(pages, head - 1)
+        && page.start(i) == StartWord::ABORTED
+    {
+        head = page.back(i);
+    }
+    head
+}
+
+/// Whether the transaction of `own` keeps others from a row at least as `lock` does.
+fn is_held(pages: &TailPages, mut head: u32, lock: RowLock, own: StartWord) -> bool {
+    while head != 0
+        && let Some((page, i)) = locate(pages, head - 1)
+    {
+        let kind = page.slot_kind(i).1;
+        let is_enough = lock == RowLock::Shared || kind != RecordKind::ShareLock;
+        if page.start(i) == own && kind != RecordKind::OldValue && is_enough {
+            return true;
+        }
+        if !kind.is_lock() {
+            return false;
+        }
+        head = page.back(i);
+    }
+    false
 }
 
 /// Appends the records of one change; the row's latch is held.
@@ -409,7 +510,9 @@ impl Append<'_> {
         }
         let load = || base_start(base, row.slot()).map_or(StartWord::ABORTED, |(word, _)| word);
         match resolve(load, self.writer.word, &self.lineage.shared.txns) {
-            RecordState::Committed(ts) => StartWord::committed(ts),
+            RecordState::Committed(ts) | RecordState::PreCommitted(_, ts) => {
+                StartWord::committed(ts)
+            }
             RecordState::Own | RecordState::Nothing | RecordState::InProgress(_) => {
                 StartWord::ABORTED
             }
@@ -425,6 +528,8 @@ impl Append<'_> {
         let (kind, set) = match change {
             Change::Update(set) => (RecordKind::Update, set),
             Change::Delete => (RecordKind::Delete, &[][..]),
+            Change::Lock(RowLock::Exclusive) => (RecordKind::Lock, &[][..]),
+            Change::Lock(RowLock::Shared) => (RecordKind::ShareLock, &[][..]),
         };
         let header = RecordHeader {
             slot: self.slot,
@@ -448,7 +553,10 @@ impl Append<'_> {
         };
         let (page, i) = self.tail.append(&self.schema, &header, fill)?;
         let seq = page.first() + i;
-        self.written.push(Written::Records(page, i, i + 1));
+        self.written.push(match change {
+            Change::Lock(_) => Written::Lock(page, i),
+            Change::Update(_) | Change::Delete => Written::Records(page, i, i + 1),
+        });
         Ok(seq)
     }
 }

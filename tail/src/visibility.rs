@@ -12,8 +12,10 @@ pub enum RecordState {
     Nothing,
     /// of the asking transaction itself
     Own,
-    /// of another transaction that has not finished
+    /// of another transaction that runs
     InProgress(StartWord),
+    /// of another transaction that commits at this timestamp unless the log fails
+    PreCommitted(StartWord, CommitTs),
     /// committed
     Committed(CommitTs),
 }
@@ -34,6 +36,7 @@ pub fn resolve(load: impl Fn() -> StartWord, own: StartWord, txns: &TxnManager) 
         }
         match txns.status(word) {
             TxnStatus::InProgress => return RecordState::InProgress(word),
+            TxnStatus::PreCommitted(ts) => return RecordState::PreCommitted(word, ts),
             TxnStatus::Committed(ts) => return RecordState::Committed(ts),
             TxnStatus::Aborted => return RecordState::Nothing,
             TxnStatus::Stale => spin_loop(),
@@ -49,7 +52,8 @@ pub fn sees(
     txns: &TxnManager,
 ) -> bool {
     match resolve(load, visibility.own, txns) {
-        RecordState::Committed(ts) => ts <= visibility.ts,
+        // Only a speculative snapshot reaches a pre-committed one.
+        RecordState::Committed(ts) | RecordState::PreCommitted(_, ts) => ts <= visibility.ts,
         RecordState::Own => statement() < visibility.statement,
         RecordState::Nothing | RecordState::InProgress(_) => false,
     }

@@ -577,7 +577,9 @@ impl Table {
             if newest.is_none() && page.slot_kind(i).1 == RecordKind::Update {
                 newest = match record_state(page, i, word, &self.manager) {
                     RecordState::Committed(_) => Some(value(page, i)),
-                    RecordState::InProgress(holder) => return Err(holder),
+                    RecordState::InProgress(holder) | RecordState::PreCommitted(holder, _) => {
+                        return Err(holder);
+                    }
                     RecordState::Own | RecordState::Nothing => None,
                 };
             }

@@ -8,6 +8,9 @@
 //! 3. Entries leave at the front as committed, or from anywhere as aborted.
 //! 4. `stable` is stored under the lock, after every commit at or below it was marked; outside the
 //!    lock nothing marked is above stable.
+//! 5. `queued` is the newest timestamp that was ever queued; it is stored after its transaction was
+//!    marked pre-committed, so that whoever loads it finds all commits at or below it at least
+//!    pre-committed.
 //!
 //! A snapshot at a moment later than stable is complete once the clock can give out no timestamp
 //! at or below it any more and nothing at or below it is drawn or queued: by 2 all its commits
@@ -56,12 +59,13 @@ impl Pending {
 pub(crate) struct CommitQueue {
     pending: Mutex<Pending>,
     finished: Condvar,
-    stable: Stable,
+    stable: Moment,
+    queued: Moment,
 }
 
 /// Alone on its cache lines: every reader loads it.
 #[repr(align(128))]
-struct Stable(AtomicU64);
+struct Moment(AtomicU64);
 
 impl CommitQueue {
     /// An empty queue; everything up to `last` is finished.
@@ -74,8 +78,14 @@ impl CommitQueue {
                 snapshots_waiting: 0,
             }),
             finished: Condvar::new(),
-            stable: Stable(AtomicU64::new(last.0)),
+            stable: Moment(AtomicU64::new(last.0)),
+            queued: Moment(AtomicU64::new(last.0)),
         }
+    }
+
+    /// Every commit up to it is pre-committed or finished.
+    pub fn queued(&self) -> CommitTs {
+        CommitTs(self.queued.0.load(Ordering::SeqCst))
     }
 
     /// Every commit up to it is marked.
@@ -91,8 +101,14 @@ impl CommitQueue {
         ts
     }
 
-    /// Queues the commit that drew `ts` with the last tick.
-    pub fn enqueue(&self, word: StartWord, ts: CommitTs, log_end: u64, durability: Durability) {
+    /// Marks the transaction that drew `ts` with the last tick pre-committed, and queues it.
+    pub fn enqueue(
+        &self,
+        (word, table): (StartWord, &TransactionTable),
+        ts: CommitTs,
+        log_end: u64,
+        durability: Durability,
+    ) {
         let mut pending = self.pending.lock();
         assert_eq!(
             pending.drawn,
@@ -109,6 +125,8 @@ impl CommitQueue {
             log_end,
             durability,
         });
+        table.pre_commit(word, ts);
+        self.queued.0.store(ts.0, Ordering::SeqCst);
     }
 
     /// Marks the commits logged before `log_end`, and relaxed ones next in line, and moves stable.
@@ -172,6 +190,7 @@ impl CommitQueue {
         pending.clock.observe(ts);
         if ts > self.stable() {
             self.stable.0.store(ts.0, Ordering::Release);
+            self.queued.0.store(ts.0, Ordering::SeqCst);
         }
     }
 

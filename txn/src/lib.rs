@@ -11,10 +11,10 @@
 //! ([`TxnSlot::stamped`]); the next owner gets a new generation.
 //!
 //! ```text
-//!              enqueue_commit            finish_through            stamped
-//! in progress ───────────────▶ (queued) ───────────────▶ committed ───────▶ free
-//!      │        abort              │ abort (failed log)                      ▲
-//!      └──────────────▶ aborted ◀──┘ ────────────────────────────────────────┘
+//!              enqueue_commit                 finish_through            stamped
+//! in progress ───────────────▶ pre-committed ───────────────▶ committed ───────▶ free
+//!      │        abort              │ abort (failed log)                           ▲
+//!      └──────────────▶ aborted ◀──┘ ─────────────────────────────────────────────┘
 //! ```
 //!
 //! # Invariants
@@ -33,7 +33,7 @@
 //!
 //! Let a reader have snapshot s and meet a word of transaction T whose commit timestamp is c ≤ s.
 //! The snapshot was taken by loading stable (acquire) with value ≥ s, or by waiting in the commit
-//! queue until everything ≤ s had finished. By 2 T's mark precedes, in the finisher's program
+//! queue until everything ≤ s had finished (of speculative snapshots see below). By 2 T's mark precedes, in the finisher's program
 //! order, the release store of stable (or the unlock of the queue) that the snapshot observed; so
 //! T's mark happens before the reader's load of the slot's state, which therefore yields
 //! `Committed(c)`, or a later generation. It can not yield `InProgress`: a record that is seen as
@@ -41,6 +41,18 @@
 //! reported as [`TxnStatus::Stale`]: by 3 the record has its final start word by then, and the
 //! chain stamp → push on the free list (release) → pop (acquire) → new generation (release) →
 //! status (acquire) makes that word visible to the load that follows.
+//!
+//! The same holds for pre-committed transactions: a word seen as `PreCommitted(c)` has c > s. So
+//! "visible if c ≤ s" is right for both phases, and costs other readers nothing.
+//!
+//! # Speculative reads
+//!
+//! A speculative snapshot is taken at the newest *queued* timestamp instead of stable, and thus
+//! sees pre-committed transactions: these were marked before the timestamp was published. Its
+//! owner depends on everything it can see. If it writes, its own log record comes after theirs:
+//! it can only become durable, and finish, after them. If it does not, it waits for stable before
+//! it ends. Pre-committed transactions abort only when the log has failed for good, and then
+//! neither can succeed: the abort cascades.
 //!
 //! # Lock order
 //!
@@ -51,8 +63,8 @@
 //!
 //! * The paper's commit time is drawn before validation and log write; ours under the log's lock,
 //!   which makes commit order, log order and the order of becoming visible one order.
-//! * "Pre-commit" is being in the commit queue; there are no speculative reads: a queued commit is
-//!   in progress to everyone else.
+//! * "Pre-commit" is being in the commit queue. Commit dependencies are not counted per
+//!   transaction: a speculative reader depends on all that its snapshot can see.
 //! * The committer stamps its records itself, at once, instead of leaving it to future readers, so
 //!   slots can be reused soon and the table stays small: an array instead of a hash table.
 //! * A writer that meets a competing uncommitted record waits instead of aborting.

@@ -85,6 +85,20 @@ impl TxnManager {
         Ok(guard)
     }
 
+    /// Registers a snapshot that sees commits which are in the log and may not be durable yet. Who
+    /// reads by it depends on them: it must not acknowledge anything before stable has reached the
+    /// snapshot's timestamp, and fail if the log does \[L-Store §5.1.1: speculative reads\].
+    pub fn speculative_snapshot(self: &Arc<Self>) -> SnapshotGuard {
+        let entered = self.snapshots.enter(|| self.queued());
+        SnapshotGuard::entered(self.clone(), entered)
+    }
+
+    /// The newest timestamp that a commit has been queued with: every commit up to it is
+    /// pre-committed or finished. In one total order with the caller's other SeqCst operations.
+    pub fn queued(&self) -> CommitTs {
+        self.commits.queued()
+    }
+
     /// The oldest registered snapshot, or stable if there is none: versions superseded at or
     /// before it are invisible to every snapshot. Possibly lower than necessary, never higher.
     pub fn oldest_snapshot(&self) -> CommitTs {
@@ -146,7 +160,8 @@ impl TxnManager {
     pub fn enqueue(&self, slot: &TxnSlot, ts: CommitTs, log_end: u64, durability: Durability) {
         let queued_before = slot.queued.swap(true, Ordering::Relaxed);
         assert!(!queued_before, "transaction {} commits twice", slot.word);
-        self.commits.enqueue(slot.word, ts, log_end, durability);
+        let marked = (slot.word, &self.table);
+        self.commits.enqueue(marked, ts, log_end, durability);
     }
 
     /// Everything logged before `log_end` is durable: marks the queued commits up to there
@@ -206,11 +221,18 @@ impl TxnSlot {
         }
     }
 
+    /// After the commit was queued: wakes those who wait no longer than that.
+    pub fn announce(&self) {
+        if self.manager.table.is_waited(self.word) {
+            self.manager.waits.wake(self.word);
+        }
+    }
+
     /// All records carry their final start word: the slot may be reused with a new generation.
     /// A transaction that wrote nothing comes here without commit or abort. Panics if its commit
     /// is still queued.
     pub fn stamped(mut self) {
-        if self.status() == TxnStatus::InProgress {
+        if !matches!(self.status(), TxnStatus::Committed(_) | TxnStatus::Aborted) {
             assert!(
                 !self.is_queued(),
                 "transaction {} is stamped before it commits",

@@ -66,8 +66,11 @@ impl fmt::Display for StartWord {
 /// What a transaction's word means now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TxnStatus {
-    /// Running, or waiting for its log record to be durable: invisible to every snapshot there is.
+    /// Running: invisible to everybody else.
     InProgress,
+    /// In the commit queue: it commits at this timestamp unless the log fails. Later than every
+    /// snapshot but speculative ones.
+    PreCommitted(CommitTs),
     /// Committed at this timestamp, its record not stamped yet.
     Committed(CommitTs),
     /// Rolled back, its record not turned into a tombstone yet.
@@ -85,6 +88,8 @@ pub enum Isolation {
     ReadCommitted,
     /// One snapshot for the transaction; PostgreSQL's repeatable read.
     Snapshot,
+    /// As [`Isolation::Snapshot`], and what it has read is validated before it commits a write.
+    Serializable,
 }
 
 /// What a statement sees. Cheap to copy. `statement`: records of the transaction itself are

@@ -7,8 +7,9 @@
 //! # Invariants
 //!
 //! 1. The state word changes: generation + 1 by the slot's new owner, who is alone with it; the
-//!    waited bit and the phase only away from *in progress*. A finished state never changes until
-//!    the next generation.
+//!    waited bit only before the transaction has finished; the phase only forward, from *in
+//!    progress* to *pre-committed*, and from either to *committed* or *aborted*. A finished state
+//!    never changes until the next generation.
 //! 2. A slot is on the free list, or owned by one transaction, or leaked; never two of them.
 //! 3. The word of a finished transaction keeps its meaning until the slot's next `begin`.
 //!
@@ -17,7 +18,8 @@
 //! `TransactionTable::status` is a sequence lock's read side: state, timestamp, state again. The
 //! timestamp of a later generation is stored (release) after that generation's state; a reader who
 //! loads it (acquire) therefore finds the new state in its second load and reports *stale*. The
-//! first load (acquire) of *committed* sees the timestamp stored before it.
+//! first load (acquire) of *pre-committed* or *committed* sees the timestamp stored before it; both
+//! have the same.
 //!
 //! The free list is a Treiber stack of slot numbers. Every change of its head is a
 //! read-modify-write, so the pushes' release sequences are never broken and a pop sees everything
@@ -39,6 +41,7 @@ const PHASE_MASK: u64 = (1 << PHASE_BITS) - 1;
 const IN_PROGRESS: u64 = 0;
 const COMMITTED: u64 = 1;
 const ABORTED: u64 = 2;
+const PRE_COMMITTED: u64 = 3;
 const WAITED: u64 = 1 << PHASE_BITS;
 const GENERATION_SHIFT: u32 = PHASE_BITS + 1;
 
@@ -115,15 +118,32 @@ impl TransactionTable {
         match state & PHASE_MASK {
             IN_PROGRESS => TxnStatus::InProgress,
             ABORTED => TxnStatus::Aborted,
-            _ => {
+            phase => {
                 let ts = CommitTs(slot.commit_ts.load(Ordering::Acquire));
-                if slot.state.load(Ordering::Acquire) == state {
-                    TxnStatus::Committed(ts)
-                } else {
+                let now = slot.state.load(Ordering::Acquire);
+                if now >> GENERATION_SHIFT != state >> GENERATION_SHIFT {
                     TxnStatus::Stale
+                } else if phase == PRE_COMMITTED {
+                    TxnStatus::PreCommitted(ts)
+                } else {
+                    TxnStatus::Committed(ts)
                 }
             }
         }
+    }
+
+    /// Whether somebody waits for the unfinished transaction.
+    pub fn is_waited(&self, word: StartWord) -> bool {
+        self.slot(word.slot()).state.load(Ordering::Acquire) & WAITED != 0
+    }
+
+    /// Marks a transaction in progress pre-committed: if it commits, then at `ts`.
+    pub fn pre_commit(&self, word: StartWord, ts: CommitTs) {
+        let slot = self.slot(word.slot());
+        slot.commit_ts.store(ts.0, Ordering::Release);
+        Self::change(slot, word, |state| {
+            (state & PHASE_MASK == IN_PROGRESS).then_some(state | PRE_COMMITTED)
+        });
     }
 
     /// Marks an unfinished transaction committed at `ts`.
@@ -139,34 +159,39 @@ impl TransactionTable {
     }
 
     fn finish(slot: &Slot, word: StartWord, phase: u64) -> Finish {
-        let unfinished = word.generation() << GENERATION_SHIFT;
-        let mut state = unfinished;
-        loop {
-            let finished = state | phase;
-            match slot
-                .state
-                .compare_exchange(state, finished, Ordering::AcqRel, Ordering::Acquire)
-            {
-                Ok(_) if state & WAITED != 0 => return Finish::Waited,
-                Ok(_) => return Finish::Quiet,
-                Err(now) if now == unfinished | WAITED => state = now,
-                Err(_) => return Finish::Already,
-            }
+        let before = Self::change(slot, word, |state| {
+            is_unfinished(state).then_some((state & !PHASE_MASK) | phase)
+        });
+        match before {
+            Some(state) if state & WAITED != 0 => Finish::Waited,
+            Some(_) => Finish::Quiet,
+            None => Finish::Already,
         }
     }
 
     /// Asks for [`Finish::Waited`] when the transaction finishes; false if it already has.
     pub fn mark_waited(&self, word: StartWord) -> bool {
-        let slot = self.slot(word.slot());
-        let unfinished = word.generation() << GENERATION_SHIFT;
-        match slot.state.compare_exchange(
-            unfinished,
-            unfinished | WAITED,
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        ) {
-            Ok(_) => true,
-            Err(now) => now == unfinished | WAITED,
+        Self::change(self.slot(word.slot()), word, |state| {
+            is_unfinished(state).then_some(state | WAITED)
+        })
+        .is_some()
+    }
+
+    /// Changes the state of the transaction of `word` as `next` says and returns the state before;
+    /// None if `next` declines, or the slot has moved on.
+    fn change(slot: &Slot, word: StartWord, next: impl Fn(u64) -> Option<u64>) -> Option<u64> {
+        let is_same = |state: u64| state >> GENERATION_SHIFT == word.generation();
+        let mut state = word.generation() << GENERATION_SHIFT;
+        loop {
+            let new = next(state)?;
+            match slot
+                .state
+                .compare_exchange(state, new, Ordering::AcqRel, Ordering::Acquire)
+            {
+                Ok(_) => return Some(state),
+                Err(now) if is_same(now) => state = now,
+                Err(_) => return None,
+            }
         }
     }
 
@@ -240,6 +265,10 @@ impl TransactionTable {
         &block.expect("transaction words come from begin, which allocates the block")
             [index % BLOCK_SLOTS]
     }
+}
+
+fn is_unfinished(state: u64) -> bool {
+    matches!(state & PHASE_MASK, IN_PROGRESS | PRE_COMMITTED)
 }
 
 /// The tag of the next head, in place.

@@ -84,7 +84,7 @@ impl WaitGraph {
         let mut path = Vec::new();
         let mut at = holder;
         while at != waiter {
-            if table.status(at) != TxnStatus::InProgress {
+            if !is_unfinished(table, at) {
                 return None;
             }
             path.push(at);
@@ -121,7 +121,7 @@ impl Waits {
             )));
         }
         let finished = graph.enter(waiter, holder);
-        let in_the_way = || table.status(holder) == TxnStatus::InProgress && (limits.in_the_way)();
+        let in_the_way = || is_unfinished(table, holder) && (limits.in_the_way)();
         let limits = WaitLimits {
             in_the_way: &in_the_way,
             ..*limits
@@ -142,6 +142,13 @@ impl Waits {
             queue.finished.notify_all();
         }
     }
+}
+
+fn is_unfinished(table: &TransactionTable, word: StartWord) -> bool {
+    matches!(
+        table.status(word),
+        TxnStatus::InProgress | TxnStatus::PreCommitted(_)
+    )
 }
 
 /// Sleeps until the holder is out of the way, the time is up or the statement is cancelled.

@@ -123,6 +123,7 @@ fn a_definition_change_whose_commit_fails_is_nobodys() {
         .append(&mut [0; 16], &mut |_, end| {
             let ts = db.txns().tick();
             db.txns().enqueue(&relaxed, ts, end.0, Durability::Relaxed);
+            Ok(())
         })
         .expect("appended");
     disk.fail_sync(1);

@@ -16,7 +16,7 @@ use datafusion::arrow::array::RecordBatch;
 use futures::StreamExt;
 use std::sync::Arc;
 use strandline_base::{Error, ErrorKind, Result, SqlState};
-use strandline_engine::{Isolation, Transaction};
+use strandline_engine::{ConflictPolicy, Isolation, Transaction};
 
 /// How often a statement runs under read committed before its conflict is reported.
 const MAX_TRIES: usize = 1_000;
@@ -60,6 +60,8 @@ impl Session {
             return Err(read_only(work));
         }
         modes.read_only = reads;
+        // Rows are handed out as they come, before the commit could wait for what they depend on.
+        modes.speculative &= !reads;
         Ok((self.begin_engine(modes)?, self.now_us(), true))
     }
 
@@ -73,7 +75,9 @@ impl Session {
         cancel.start();
         let timeout = self.settings.statement_timeout;
         let _timer = timeout.map(|t| Timer::start(&self.shared, cancel.clone(), t));
-        let again = transaction.options().isolation == Isolation::ReadCommitted;
+        let options = transaction.options();
+        let again = options.isolation == Isolation::ReadCommitted
+            && options.conflicts == ConflictPolicy::Wait;
         let mut tries = 1;
         loop {
             let savepoint = transaction.savepoint();

@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{self, Expr, Ident, ObjectName, Reset, Unar
 use std::sync::Arc;
 use std::time::Duration;
 use strandline_base::{Error, Result, SqlState};
-use strandline_engine::Isolation;
+use strandline_engine::{ConflictPolicy, Isolation};
 
 /// A connection's settings and their defaults.
 #[derive(Clone, Debug)]
@@ -22,6 +22,10 @@ pub struct Settings {
     pub default_isolation: Isolation,
     /// whether transactions that do not say are read-only
     pub default_read_only: bool,
+    /// whether writers wait for each other
+    pub conflict_policy: ConflictPolicy,
+    /// whether transaction blocks read what is committed and not durable yet
+    pub speculative_reads: bool,
     /// how long a statement waits for another transaction's row; None: for ever
     pub lock_timeout: Option<Duration>,
     /// how long a statement may run; None: for ever
@@ -38,6 +42,8 @@ impl Default for Settings {
             synchronous_commit: true,
             default_isolation: Isolation::ReadCommitted,
             default_read_only: false,
+            conflict_policy: ConflictPolicy::Wait,
+            speculative_reads: false,
             lock_timeout: None,
             statement_timeout: None,
             search_path: names::PUBLIC.to_string(),
@@ -69,6 +75,14 @@ const CHANGEABLE: &[(&str, &str)] = &[
     (
         "statement_timeout",
         "how long a statement may run; 0: for ever",
+    ),
+    (
+        "strandline.conflict_policy",
+        "what a writer does about another transaction's uncommitted change: wait or abort",
+    ),
+    (
+        "strandline.speculative_reads",
+        "whether transaction blocks read what is committed and not durable yet",
     ),
     (
         "synchronous_commit",
@@ -167,6 +181,8 @@ impl Session {
             return Ok(());
         };
         let fixed = settings.synchronous_commit != self.settings.synchronous_commit
+            || settings.speculative_reads != self.settings.speculative_reads
+            || settings.conflict_policy != self.settings.conflict_policy
             || settings.lock_timeout != self.settings.lock_timeout;
         if fixed && open.used {
             return Err(Error::invalid(
@@ -243,6 +259,8 @@ impl Session {
             "lock_timeout" => shown_duration(settings.lock_timeout),
             "search_path" => settings.search_path.clone(),
             "statement_timeout" => shown_duration(settings.statement_timeout),
+            "strandline.conflict_policy" => policy_name(settings.conflict_policy).to_string(),
+            "strandline.speculative_reads" => on_off(settings.speculative_reads),
             "synchronous_commit" => on_off(settings.synchronous_commit),
             "timezone" => "UTC".to_string(),
             "checkpoint_wal_bytes" => engine.checkpoint_wal_bytes.to_string(),
@@ -271,6 +289,14 @@ fn change(
     match (name, value) {
         ("synchronous_commit", None) => settings.synchronous_commit = defaults.synchronous_commit,
         ("synchronous_commit", Some(v)) => settings.synchronous_commit = synchronous(v)?,
+        ("strandline.conflict_policy", None) => settings.conflict_policy = defaults.conflict_policy,
+        ("strandline.conflict_policy", Some(v)) => settings.conflict_policy = policy(name, v)?,
+        ("strandline.speculative_reads", None) => {
+            settings.speculative_reads = defaults.speculative_reads;
+        }
+        ("strandline.speculative_reads", Some(v)) => {
+            settings.speculative_reads = boolean(name, v)?;
+        }
         ("default_transaction_isolation", None) => {
             settings.default_isolation = defaults.default_isolation;
         }
@@ -311,6 +337,25 @@ fn change(
         _ => return Err(unknown(name)),
     }
     Ok(())
+}
+
+fn policy(name: &str, value: &str) -> Result<ConflictPolicy> {
+    match value.to_ascii_lowercase().as_str() {
+        "wait" => Ok(ConflictPolicy::Wait),
+        "abort" => Ok(ConflictPolicy::Abort),
+        _ => Err(Error::invalid(
+            SqlState::INVALID_PARAMETER_VALUE,
+            format!("invalid value for parameter \"{name}\": \"{value}\""),
+        )
+        .with_hint("Available values: wait, abort.")),
+    }
+}
+
+fn policy_name(policy: ConflictPolicy) -> &'static str {
+    match policy {
+        ConflictPolicy::Wait => "wait",
+        ConflictPolicy::Abort => "abort",
+    }
 }
 
 fn name_of(name: &ObjectName) -> Result<String> {

@@ -42,6 +42,8 @@ pub struct Modes {
     pub isolation: Isolation,
     /// whether writing is an error
     pub read_only: bool,
+    /// whether it reads what is committed and not durable yet
+    pub speculative: bool,
 }
 
 impl Modes {
@@ -65,13 +67,8 @@ fn isolation(level: TransactionIsolationLevel) -> Result<Isolation> {
         // As in PostgreSQL, READ UNCOMMITTED is read committed: stronger, never weaker.
         L::ReadUncommitted | L::ReadCommitted => Ok(Isolation::ReadCommitted),
         L::RepeatableRead | L::Snapshot => Ok(Isolation::Snapshot),
-        L::Serializable => Err(serializable()),
+        L::Serializable => Ok(Isolation::Serializable),
     }
-}
-
-fn serializable() -> Error {
-    Error::unsupported("ISOLATION LEVEL SERIALIZABLE is not supported")
-        .with_hint("REPEATABLE READ gives a consistent snapshot and detects write conflicts.")
 }
 
 /// The isolation level that a setting names.
@@ -79,12 +76,12 @@ pub fn isolation_of(name: &str) -> Result<Isolation> {
     match name.to_ascii_lowercase().as_str() {
         "read uncommitted" | "read committed" => Ok(Isolation::ReadCommitted),
         "repeatable read" | "snapshot" => Ok(Isolation::Snapshot),
-        "serializable" => Err(serializable()),
+        "serializable" => Ok(Isolation::Serializable),
         other => Err(Error::invalid(
             SqlState::INVALID_PARAMETER_VALUE,
             format!("\"{other}\" is not an isolation level"),
         )
-        .with_hint("Available: read committed, repeatable read.")),
+        .with_hint("Available: read committed, repeatable read, serializable.")),
     }
 }
 
@@ -93,6 +90,7 @@ pub fn isolation_name(isolation: Isolation) -> &'static str {
     match isolation {
         Isolation::ReadCommitted => "read committed",
         Isolation::Snapshot => "repeatable read",
+        Isolation::Serializable => "serializable",
     }
 }
 
@@ -102,6 +100,7 @@ impl Session {
         Modes {
             isolation: self.settings.default_isolation,
             read_only: self.settings.default_read_only,
+            speculative: self.settings.speculative_reads,
         }
     }
 
@@ -111,6 +110,8 @@ impl Session {
             isolation: modes.isolation,
             read_only: modes.read_only,
             synchronous_commit: self.settings.synchronous_commit,
+            conflicts: self.settings.conflict_policy,
+            speculative: modes.speculative,
             lock_timeout: self.settings.lock_timeout,
             cancel: self.cancel.flag().clone(),
         })
@@ -155,7 +156,10 @@ impl Session {
     /// hold now.
     pub(super) fn begin_again(&mut self) -> Result<()> {
         match &self.open {
-            Some(open) => self.begin_with(modes_of(&open.transaction)),
+            Some(open) => self.begin_with(Modes {
+                speculative: self.settings.speculative_reads,
+                ..modes_of(&open.transaction)
+            }),
             None => Ok(()),
         }
     }
@@ -325,6 +329,7 @@ pub(crate) fn modes_of(transaction: &Transaction) -> Modes {
     Modes {
         isolation: options.isolation,
         read_only: options.read_only,
+        speculative: options.speculative,
     }
 }
 

@@ -44,7 +44,7 @@ fn open(disk: &SimDisk) -> Result<(Wal, Records)> {
 }
 
 fn append(log: &Wal, payload: &[u8]) -> Result<Lsn> {
-    Ok(log.append(&mut payload.to_vec(), &mut |_, _| {})?.end)
+    Ok(log.append(&mut payload.to_vec(), &mut |_, _| Ok(()))?.end)
 }
 
 fn commit(log: &Wal, payload: &[u8]) -> Result<Lsn> {
@@ -170,7 +170,8 @@ fn stamp_changes_what_is_stored() {
     let mut bytes = vec![0; 8];
     let appended = log
         .append(&mut bytes, &mut |payload, end| {
-            payload.copy_from_slice(&end.0.to_le_bytes())
+            payload.copy_from_slice(&end.0.to_le_bytes());
+            Ok(())
         })
         .unwrap();
     log.wait_durable(appended.end).unwrap();
@@ -516,6 +517,7 @@ fn many_threads_commit_in_groups() {
                         .append(&mut bytes, &mut |payload, _| {
                             let stamp = stamps.fetch_add(1, Ordering::Relaxed);
                             payload[..8].copy_from_slice(&stamp.to_le_bytes());
+                            Ok(())
                         })
                         .unwrap();
                     log.wait_durable(appended.end).unwrap();

@@ -46,7 +46,7 @@ pub struct ScanFilter {
     schema: SchemaRef,
     expression: Arc<dyn PhysicalExpr>,
     text: String,
-    is_costly: bool,
+    is_dynamic: bool,
 }
 
 impl ScanFilter {
@@ -62,7 +62,7 @@ impl ScanFilter {
             schema,
             expression,
             text,
-            is_costly: false,
+            is_dynamic: false,
         }
     }
     /// `expression` over the scan's output, if it is a dynamic filter of stored columns as they
@@ -97,8 +97,7 @@ impl ScanFilter {
         let expression = reassign_expr_columns(expression.clone(), &schema)?;
         let text = "dynamic".to_string();
         Ok(Some(Self {
-            // It may look every row up in a join's hash table.
-            is_costly: true,
+            is_dynamic: true,
             ..Self::new(columns, schema, expression, text)
         }))
     }
@@ -118,7 +117,12 @@ impl RowFilter for ScanFilter {
     }
 
     fn is_costly(&self) -> bool {
-        self.is_costly
+        // It may look every row up in a join's hash table.
+        self.is_dynamic
+    }
+
+    fn is_fixed(&self) -> bool {
+        !self.is_dynamic
     }
 
     fn evaluate(&self, batch: &RecordBatch) -> Result<BooleanArray> {

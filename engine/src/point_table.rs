@@ -1,0 +1,235 @@
+//! Point operations without a statement: the shortest path to a row of a table by its key.
+//!
+//! Under read committed every operation sees the newest committed version, so it needs no
+//! registered snapshot and no catalog of its own, only the stable timestamp: one load. What could
+//! need more is left to [`Statement`](crate::Statement), whose answer is the same:
+//! * a key that several rows have or had, or that rows may have changed;
+//! * a row that is not visible at that moment, or whose version has to come from history;
+//! * a definition that has changed since the table was prepared.
+//!
+//! # Why no registration
+//!
+//! Registering a snapshot keeps versions from being dropped. Of a row that is found, the version
+//! visible at stable is in the range version that the read holds: base and tails are complete
+//! from base's `merged_through` on, and if base is newer than the moment (a merge came between)
+//! the read says so and is done again in the other way.
+//!
+//! # Why a key need not be compared
+//!
+//! The hash of an integer is a bijection, so a row under the hash has or had exactly this key. While
+//! no row has ever changed its key ([`KeyColumns::rows_may_have_moved`]) it has it still. The flag
+//! is loaded after the stable timestamp: a change of a key sets it before it commits, so whoever
+//! could see the change sees the flag.
+
+use crate::catalog::{Catalog, TableDef};
+use crate::db::Db;
+use crate::redo;
+use crate::settings::ConflictPolicy;
+use crate::statement::key_index;
+use crate::store::{KeyColumns, Store};
+use crate::transaction::Transaction;
+use std::sync::Arc;
+use strandline_base::{ColumnId, Result, RowId, SqlType, Value};
+use strandline_index::Found;
+use strandline_table::read::NewestRow;
+use strandline_table::write::{Change, WriteOutcome, Writer};
+use strandline_txn::{Isolation, Visibility};
+
+/// A table and one of its keys, prepared for point operations in one version of the catalog.
+pub struct PointTable {
+    catalog: Arc<Catalog>,
+    table: Arc<TableDef>,
+    key: usize,
+    store: Arc<Store>,
+    index: Arc<KeyColumns>,
+    /// equal hashes are equal keys
+    is_exact: bool,
+}
+
+impl std::fmt::Debug for PointTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PointTable({})", self.table.name)
+    }
+}
+
+impl PointTable {
+    /// Prepares `table`, which is in `catalog`; `key` indexes `TableDef::keys`.
+    pub fn new(db: &Db, catalog: &Arc<Catalog>, table: &Arc<TableDef>, key: usize) -> Result<Self> {
+        let store = db.store(table.storage)?;
+        let columns = &table.keys[key].columns;
+        let index = key_index(&store, columns)?;
+        let is_integer = |id: &ColumnId| {
+            let column = table.column_by_id(*id);
+            column.is_some_and(|c| {
+                matches!(
+                    c.sql_type,
+                    SqlType::SmallInt | SqlType::Integer | SqlType::BigInt
+                )
+            })
+        };
+        let is_exact = columns.len() == 1 && columns.iter().all(is_integer);
+        Ok(Self {
+            catalog: catalog.clone(),
+            table: table.clone(),
+            key,
+            store,
+            index,
+            is_exact,
+        })
+    }
+
+    /// The definition it was prepared with.
+    pub fn table(&self) -> &Arc<TableDef> {
+        &self.table
+    }
+    /// The key's place in `TableDef::keys`.
+    pub fn key(&self) -> usize {
+        self.key
+    }
+
+    /// The one row that has or had this key, if that is certain: see the module documentation.
+    fn certain_row(&self, key: &[Value]) -> Option<RowId> {
+        if !self.is_exact || self.index.rows_may_have_moved() {
+            return None;
+        }
+        match self.index.index.find(Store::key_hash(key)?) {
+            Found::One(row) => Some(row),
+            Found::None | Found::Several => None,
+        }
+    }
+}
+
+impl Transaction {
+    /// Appends the values of `columns` of the row with this key to `out`, newest committed version
+    /// or the transaction's own; false if there is no such row. As `Statement::point_get` of a new
+    /// statement.
+    pub fn point_get(
+        self: &Arc<Self>,
+        point: &PointTable,
+        key: &[Value],
+        columns: &[ColumnId],
+        out: &mut Vec<Value>,
+    ) -> Result<bool> {
+        if self.sees_newest()
+            && let Some(visibility) = self.newest_for(point)?
+            && let Some(row) = point.certain_row(key)
+        {
+            let from = out.len();
+            out.resize(from + columns.len(), Value::Null);
+            let lineage = &point.store.lineage;
+            match lineage.read_newest(row, &visibility, columns, &mut out[from..])? {
+                NewestRow::Found => return Ok(true),
+                NewestRow::Unknown => out.truncate(from),
+            }
+        }
+        let statement = self.begin_statement()?;
+        statement.point_get(&point.table, point.key, key, columns, out)
+    }
+
+    /// Sets columns of the row with this key; false if there is no such row. As
+    /// `Statement::point_update` of a new statement.
+    pub fn point_update(
+        self: &Arc<Self>,
+        point: &PointTable,
+        key: &[Value],
+        set: &[(ColumnId, Value)],
+    ) -> Result<bool> {
+        let keys = &point.table.keys;
+        let sets_key = |id: &ColumnId| keys.iter().any(|k| k.columns.contains(id));
+        if self.sees_newest() && !set.iter().any(|(id, _)| sets_key(id)) {
+            let change = Change::Update(set);
+            if let Some(true) = self.write_newest(point, key, change)? {
+                return Ok(true);
+            }
+        }
+        let statement = self.begin_statement()?;
+        statement.point_update(&point.table, point.key, key, set)
+    }
+
+    /// Deletes the row with this key; false if there is no such row. As
+    /// `Statement::point_delete` of a new statement.
+    pub fn point_delete(self: &Arc<Self>, point: &PointTable, key: &[Value]) -> Result<bool> {
+        if self.sees_newest()
+            && let Some(true) = self.write_newest(point, key, Change::Delete)?
+        {
+            return Ok(true);
+        }
+        let statement = self.begin_statement()?;
+        statement.point_delete(&point.table, point.key, key)
+    }
+
+    /// Whether each operation sees the newest committed versions.
+    fn sees_newest(&self) -> bool {
+        let options = self.options();
+        options.isolation == Isolation::ReadCommitted && !options.speculative
+    }
+
+    /// What an operation sees now; None if `point` is not of the transaction's catalog.
+    fn newest_for(&self, point: &PointTable) -> Result<Option<Visibility>> {
+        let state = self.state.lock();
+        state.check_open()?;
+        let is_same = Arc::ptr_eq(&point.catalog, state.catalog());
+        Ok(is_same.then(|| Visibility {
+            ts: self.db().stable(),
+            own: state.own_word(),
+            statement: u32::MAX,
+        }))
+    }
+
+    /// Writes the newest version of the row with this key; None (or false: there is no such row)
+    /// if a statement has to look.
+    fn write_newest(
+        self: &Arc<Self>,
+        point: &PointTable,
+        key: &[Value],
+        change: Change<'_>,
+    ) -> Result<Option<bool>> {
+        let store = &point.store;
+        let word = self.lock_store(store)?;
+        if !Arc::ptr_eq(&point.catalog, &self.db().catalog()) {
+            return Ok(None);
+        }
+        self.db().wait_for_tail_memory(&|| self.is_cancelled())?;
+        loop {
+            let snapshot = self.db().stable();
+            let Some(row) = point.certain_row(key) else {
+                return Ok(None);
+            };
+            let holder = {
+                let mut state = self.state.lock();
+                state.check_open()?;
+                if !Arc::ptr_eq(&point.catalog, state.catalog()) {
+                    return Ok(None);
+                }
+                state.statement += 1;
+                let writer = Writer {
+                    word,
+                    statement: state.statement,
+                    snapshot,
+                    speculative: false,
+                };
+                let state = &mut *state;
+                let written = &mut state.written;
+                match store.lineage.write(row, change, &writer, written)? {
+                    WriteOutcome::Done => {
+                        redo::put_change(&mut state.redo, point.table.storage, row, change);
+                        return Ok(Some(true));
+                    }
+                    WriteOutcome::Gone => return Ok(Some(false)),
+                    WriteOutcome::Conflict(_)
+                        if self.options().conflicts == ConflictPolicy::Wait =>
+                    {
+                        None
+                    }
+                    // The statement says what is wrong.
+                    WriteOutcome::Conflict(_) => return Ok(None),
+                    WriteOutcome::Wait(holder) => Some(holder),
+                }
+            };
+            match holder {
+                Some(holder) => self.wait_for(holder)?,
+                None => self.check_cancelled()?,
+            }
+        }
+    }
+}
