@@ -605,3 +605,27 @@ fn a_damaged_footer_behind_a_right_checksum_never_panics() {
         }
     }
 }
+
+#[test]
+fn another_version_is_refused_by_both_versions() {
+    let mut bytes = Vec::new();
+    let array = column(1, SqlType::Integer, "narrow", 10);
+    let footer = encode_chunk(SqlType::Integer, &array, IDENTITY, &mut bytes).unwrap();
+    let encoded = footer.encode(IDENTITY);
+    for version in [footer::VERSION - 1, footer::VERSION + 1] {
+        let mut body = encoded[..encoded.len() - TRAILER_BYTES].to_vec();
+        body[0] = version;
+        let sealed = ChunkFooter::sealed(body, IDENTITY);
+        let error = ChunkFooter::decode(SqlType::Integer, IDENTITY, &sealed).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        let (found, known) = (
+            format!("version {version},"),
+            format!("version {} only", footer::VERSION),
+        );
+        let message = error.message();
+        assert!(
+            message.contains(&found) && message.contains(&known),
+            "{message}"
+        );
+    }
+}
