@@ -21,6 +21,8 @@ use strandline_base::bytes::ByteReader;
 /// Bytes of a row of lanes.
 const ROW_BYTES: usize = 128;
 
+/// Most lanes of a row: of 16 bits.
+const LANES_MAX: usize = ROW_BYTES / 2;
 /// How far ahead packed bits are fetched into the processor's cache, in bytes: perhaps of the next
 /// block, which lies behind this one. Columns are larger than caches, and what processors fetch by
 /// themselves does not keep up with unpacking: without this, scans take twice the time.
@@ -140,19 +142,27 @@ impl<'a, L: Lane> Packed<'a, L> {
     }
 
     /// Appends what `map` makes of each value.
-    pub fn append<T>(self, map: impl Fn(L) -> T + Copy, out: &mut Vec<T>) {
+    pub fn append<T: Copy + Default>(self, map: impl Fn(L) -> T + Copy, out: &mut Vec<T>) {
         self.append_at(*INSTRUCTIONS, map, out);
     }
 
-    fn append_at<T>(self, instructions: Level, map: impl Fn(L) -> T + Copy, out: &mut Vec<T>) {
+    fn append_at<T: Copy + Default>(
+        self,
+        instructions: Level,
+        map: impl Fn(L) -> T + Copy,
+        out: &mut Vec<T>,
+    ) {
         dispatch!(instructions, _ => self.append_rows(map, out));
     }
 
-    /// Always part of its caller, so as to be compiled for the caller's instruction set.
+    /// Always part of its caller, so as to be compiled for the caller's instructions. The same must
+    /// hold for its loops over lanes, so they are plain ones over slices.
     #[inline(always)]
-    fn append_rows<T>(self, map: impl Fn(L) -> T + Copy, out: &mut Vec<T>) {
+    fn append_rows<T: Copy + Default>(self, map: impl Fn(L) -> T + Copy, out: &mut Vec<T>) {
         let (bits, end) = (self.bits, out.len() + self.count);
         out.reserve(self.count.next_multiple_of(L::COUNT));
+        let mut values = [T::default(); LANES_MAX];
+        let values = &mut values[..L::COUNT];
         for at in 0..self.count.div_ceil(L::COUNT) {
             let (row, shift) = place::<L>(at, bits);
             let low = &self.rows[row];
@@ -162,12 +172,17 @@ impl<'a, L: Lane> Packed<'a, L> {
                 prefetch_index(low, PREFETCH_BYTES + ROW_BYTES / 2);
             }
             if shift + bits <= L::BITS {
-                out.extend((0..L::COUNT).map(|i| map(L::get(low, i).cut(shift, bits))));
+                for (lane, value) in values.iter_mut().enumerate() {
+                    *value = map(L::get(low, lane).cut(shift, bits));
+                }
             } else {
                 let high = &self.rows[row + 1];
-                let joined = |i| L::join(L::get(low, i), L::get(high, i), shift, bits);
-                out.extend((0..L::COUNT).map(|i| map(joined(i))));
+                for (lane, value) in values.iter_mut().enumerate() {
+                    let (low, high) = (L::get(low, lane), L::get(high, lane));
+                    *value = map(L::join(low, high, shift, bits));
+                }
             }
+            out.extend_from_slice(values);
         }
         out.truncate(end);
     }
