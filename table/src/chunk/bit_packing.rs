@@ -20,7 +20,6 @@ use strandline_base::bytes::ByteReader;
 
 /// Bytes of a row of lanes.
 const ROW_BYTES: usize = 128;
-
 /// Most lanes of a row: of 16 bits.
 const LANES_MAX: usize = ROW_BYTES / 2;
 /// How far ahead packed bits are fetched into the processor's cache, in bytes: perhaps of the next
@@ -141,31 +140,31 @@ impl<'a, L: Lane> Packed<'a, L> {
         })
     }
 
-    /// Appends what `map` makes of each value.
-    pub fn append<T: Copy + Default>(self, map: impl Fn(L) -> T + Copy, out: &mut Vec<T>) {
+    /// Appends what `map` makes of each value and its number.
+    pub fn append<T: Copy + Default>(self, map: impl Fn(usize, L) -> T + Copy, out: &mut Vec<T>) {
         self.append_at(*INSTRUCTIONS, map, out);
     }
 
     fn append_at<T: Copy + Default>(
         self,
         instructions: Level,
-        map: impl Fn(L) -> T + Copy,
+        map: impl Fn(usize, L) -> T + Copy,
         out: &mut Vec<T>,
     ) {
         dispatch!(instructions, _ => self.append_rows(map, out));
     }
 
     /// Always part of its caller, so as to be compiled for the caller's instructions. The same must
-    /// hold for its loops over lanes, so they are plain ones over slices.
+    /// hold for the loops over lanes, so they are plain ones: `Vec::extend` may stay out of line.
     #[inline(always)]
-    fn append_rows<T: Copy + Default>(self, map: impl Fn(L) -> T + Copy, out: &mut Vec<T>) {
+    fn append_rows<T: Copy + Default>(self, map: impl Fn(usize, L) -> T + Copy, out: &mut Vec<T>) {
         let (bits, end) = (self.bits, out.len() + self.count);
         out.reserve(self.count.next_multiple_of(L::COUNT));
         let mut values = [T::default(); LANES_MAX];
         let values = &mut values[..L::COUNT];
         for at in 0..self.count.div_ceil(L::COUNT) {
             let (row, shift) = place::<L>(at, bits);
-            let low = &self.rows[row];
+            let (low, first) = (&self.rows[row], at * L::COUNT);
             let is_first_of_row = shift < bits;
             if is_first_of_row {
                 prefetch_index(low, PREFETCH_BYTES);
@@ -173,13 +172,13 @@ impl<'a, L: Lane> Packed<'a, L> {
             }
             if shift + bits <= L::BITS {
                 for (lane, value) in values.iter_mut().enumerate() {
-                    *value = map(L::get(low, lane).cut(shift, bits));
+                    *value = map(first + lane, L::get(low, lane).cut(shift, bits));
                 }
             } else {
                 let high = &self.rows[row + 1];
                 for (lane, value) in values.iter_mut().enumerate() {
                     let (low, high) = (L::get(low, lane), L::get(high, lane));
-                    *value = map(L::join(low, high, shift, bits));
+                    *value = map(first + lane, L::join(low, high, shift, bits));
                 }
             }
             out.extend_from_slice(values);

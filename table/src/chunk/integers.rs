@@ -120,12 +120,13 @@ impl Line {
     }
 }
 
-/// How far a line has risen at each row, rounded down. The offset keeps the sum positive, so that
-/// the shift is one that processors have for vectors.
 fn rises(slope: i64) -> impl Iterator<Item = i64> {
     (0u64..).map(move |row| rise(slope, row))
 }
 
+/// How far a line has risen at a row, rounded down. The offset keeps the sum positive, so that the
+/// shift is one that processors have for vectors.
+#[inline(always)]
 fn rise(slope: i64, row: u64) -> i64 {
     const OFFSET: u64 = 1 << 62;
     let rise = OFFSET.wrapping_add(row.wrapping_mul(slope as u64)) >> SLOPE_BITS;
@@ -309,24 +310,18 @@ fn decode_line<T: Word>(
         return Err(undecodable(format!("residuals of {} bits", head.bits)));
     }
     let start = values.len();
-    // What a slope adds differs from row to row.
-    let added = if head.slope == 0 { head.reference } else { 0 };
-    if head.bits == 0 {
-        values.resize(start + rows, T::of(added));
+    if head.bits == 0 && head.slope == 0 {
+        values.resize(start + rows, T::of(head.reference));
+    } else if head.bits == 0 {
+        values.extend((0..rows as u64).map(|row| T::of(head.value(row, 0))));
     } else if head.bits <= T::Narrow::BITS {
-        let packed = Packed::read(reader, rows, head.bits).ok_or_else(cut_off)?;
-        append_scaled::<T::Narrow, T>(packed, head.scale, added, values);
+        let packed = Packed::<T::Narrow>::read(reader, rows, head.bits);
+        head.append(packed.ok_or_else(cut_off)?, values);
     } else {
-        let packed = Packed::read(reader, rows, head.bits).ok_or_else(cut_off)?;
-        append_scaled::<T::Wide, T>(packed, head.scale, added, values);
+        let packed = Packed::<T::Wide>::read(reader, rows, head.bits);
+        head.append(packed.ok_or_else(cut_off)?, values);
     }
     let values = &mut values[start..];
-    if head.slope != 0 {
-        for (v, rise) in values.iter_mut().zip(rises(head.slope)) {
-            let base = head.reference.wrapping_add(rise as u64);
-            *v = T::of(v.word().wrapping_add(base));
-        }
-    }
     for patch in head.patches.chunks_exact(patch_bytes::<T>()) {
         let (row, residual) = patch.split_at(2);
         let row = u16::from_le_bytes([row[0], row[1]]);
@@ -364,30 +359,24 @@ impl<'a> Head<'a> {
         })
     }
 
+    #[inline(always)]
     fn value(&self, row: u64, residual: u64) -> u64 {
         let base = self.reference.wrapping_add(rise(self.slope, row) as u64);
         residual.wrapping_mul(self.scale).wrapping_add(base)
     }
-}
 
-/// Appends `scale × residual + added`.
-fn append_scaled<L: Lane, T: Word>(
-    packed: Packed<'_, L>,
-    scale: u64,
-    added: u64,
-    values: &mut Vec<T>,
-) {
-    // Processors multiply vectors of 32-bit numbers to 64 bits, but few of 64-bit ones.
-    match (scale, u32::try_from(scale)) {
-        (1, _) => packed.append(|v: L| T::of(v.word().wrapping_add(added)), values),
-        (_, Ok(scale)) => packed.append(
-            |v: L| T::of(v.word().wrapping_mul(u64::from(scale)).wrapping_add(added)),
-            values,
-        ),
-        _ => packed.append(
-            |v: L| T::of(v.word().wrapping_mul(scale).wrapping_add(added)),
-            values,
-        ),
+    /// Appends the values of packed residuals.
+    fn append<L: Lane, T: Word>(&self, packed: Packed<'_, L>, values: &mut Vec<T>) {
+        let (reference, scale) = (self.reference, self.scale);
+        match (self.slope, u32::try_from(scale)) {
+            (0, Ok(1)) => packed.append(|_, v| T::of(v.word().wrapping_add(reference)), values),
+            // Processors multiply vectors of 32-bit numbers to 64 bits, but few of 64-bit ones.
+            (0, Ok(scale)) => packed.append(
+                |_, v| T::of(v.word().wrapping_mul(scale.into()).wrapping_add(reference)),
+                values,
+            ),
+            _ => packed.append(|row, v| T::of(self.value(row as u64, v.word())), values),
+        }
     }
 }
 

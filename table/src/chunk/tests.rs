@@ -176,6 +176,13 @@ fn check(t: SqlType, array: &ArrayRef, what: &str) -> ChunkFooter {
     let whole = decode_chunk(t, &footer, IDENTITY, bytes).unwrap();
     assert_eq!(&whole, array, "{what}");
     let shared = shared_of(&footer, bytes);
+    let checked = CheckedChunk::new(&footer, IDENTITY, bytes.to_vec()).unwrap();
+    for first in 0..footer.block_count() {
+        let blocks = first..footer.block_count();
+        let (decoded, _) = checked.decode(t, &footer, blocks, None).unwrap();
+        let expected = array.slice(first * BLOCK_ROWS, array.len() - first * BLOCK_ROWS);
+        assert_eq!(&decoded, &expected, "{what} from block {first}");
+    }
     for block in 0..footer.block_count() {
         let range = footer.block_range(block);
         let stored = &bytes[range.start as usize..range.end as usize];
@@ -507,6 +514,7 @@ fn every_flipped_bit_is_found() {
         for bit in (0..bytes.len() * 8).step_by(step) {
             bytes[bit / 8] ^= 1 << (bit % 8);
             let result = if bit / 8 < blocks {
+                assert!(CheckedChunk::new(&footer, IDENTITY, bytes.clone()).is_err());
                 decode_chunk(t, &footer, IDENTITY, &bytes).map(drop)
             } else {
                 ChunkFooter::decode(t, IDENTITY, &bytes).map(drop)

@@ -1,9 +1,9 @@
 //! The one place that talks to Vortex.
 //!
-//! Blocks carry Vortex arrays in their serialized form. Only four encodings are allowed, at write
-//! and at read, all members of Vortex's frozen `core` edition 2025.05, which every later release
-//! promises to read: [`ENCODINGS`]. An array's tree names its encodings by their position in that
-//! list, so the list may grow at its end and never change otherwise.
+//! Blocks of floats carry Vortex arrays in their serialized form. Only four encodings are allowed,
+//! at write and at read, all members of Vortex's frozen `core` edition 2025.05, which every later
+//! release promises to read: [`ENCODINGS`]. An array's tree names its encodings by their position
+//! in that list, so the list may grow at its end and never change otherwise.
 //!
 //! Vortex checks less than we need: a damaged tree can make it panic. Callers verify the
 //! checksum first, and [`caught`] turns what is left of panics into corruption errors.
