@@ -340,7 +340,7 @@ impl ChunkColumn {
         let located = |e: Error| e.context(self.place());
         let encoded = frames.encoded.get_or_load(|| {
             let bytes = self.file.read(self.extent)?;
-            let checked = CheckedChunk::new(self.sql_type, footer, self.identity(), &bytes);
+            let checked = CheckedChunk::new(footer, self.identity(), bytes);
             let checked = checked.map_err(located)?;
             let bytes = checked.memory_bytes();
             Ok((checked, bytes))

@@ -6,7 +6,7 @@
 use super::integers;
 use super::numbers::{fill_nulls, is_words, words_of};
 use super::raw::{self, Raw};
-use super::vortex::{Values, undecodable};
+use super::vortex::undecodable;
 use super::{BlockDecoder, BlockEncoder, ChunkCodec, Column};
 use crate::types::{Physical, bytes_at, physical, wide_at, word_at};
 use arrow_array::types::UInt16Type;
@@ -77,7 +77,7 @@ impl ChunkCodec for Dictionary {
         values.append(entries, &mut reader)?;
         Ok(Box::new(DictionaryDecoder {
             dictionary: values.finish(None)?,
-            codes: Values::with_capacity(rows),
+            codes: integers::room(rows),
         }))
     }
 }
@@ -167,7 +167,8 @@ impl BlockEncoder for DictionaryEncoder {
         let nulls: NullBuffer = block.iter().map(Option::is_some).collect();
         let mut codes: Vec<i64> = block.iter().map(|c| i64::from(c.unwrap_or(0))).collect();
         fill_nulls(&mut codes, Some(&nulls));
-        integers::encode::<u16>(&codes, out)
+        integers::encode::<u16>(&codes, out);
+        Ok(())
     }
 
     fn shared(&self) -> &[u8] {
@@ -181,7 +182,7 @@ impl BlockEncoder for DictionaryEncoder {
 
 struct DictionaryDecoder {
     dictionary: ArrayRef,
-    codes: Values<u16>,
+    codes: Vec<u16>,
 }
 
 impl BlockDecoder for DictionaryDecoder {
@@ -196,20 +197,18 @@ impl BlockDecoder for DictionaryDecoder {
     }
 
     fn append_nulls(&mut self, rows: usize) {
-        self.codes.append_constant(rows, 0);
+        self.codes.resize(self.codes.len() + rows, 0);
     }
 
     fn finish(self: Box<Self>, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
-        let greatest = self.codes.values().iter().copied().max().unwrap_or(0);
+        let greatest = self.codes.iter().copied().max().unwrap_or(0);
         if usize::from(greatest) >= self.dictionary.len() {
             let entries = self.dictionary.len();
             return Err(undecodable(format!(
                 "value {greatest} of a dictionary of {entries}"
             )));
         }
-        let rows = self.codes.values().len();
-        let codes = ScalarBuffer::<u16>::new(self.codes.finish(), 0, rows);
-        let codes = PrimitiveArray::<UInt16Type>::new(codes, nulls);
+        let codes = PrimitiveArray::<UInt16Type>::new(ScalarBuffer::from(self.codes), nulls);
         take(&self.dictionary, &codes, None).map_err(|e| undecodable(e.to_string()))
     }
 }

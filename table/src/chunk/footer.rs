@@ -29,8 +29,8 @@ pub const TRAILER_BYTES: usize = 12;
 pub type BlockBounds = (Option<Value>, Option<Value>);
 /// The last four bytes of a chunk.
 const MAGIC: u32 = u32::from_le_bytes(*b"SLCK");
-/// Version of the footer's layout.
-const VERSION: u8 = 2;
+/// Version of the layout of footers and blocks; others are not read.
+pub(super) const VERSION: u8 = 3;
 /// Second identity words of the checksums of footer and shared part; blocks have their number
 /// there.
 const FOOTER_IDENTITY: u64 = u64::MAX;
@@ -391,8 +391,8 @@ impl ChunkFooter {
     /// [`ChunkFooter::encoded_len`] of them, at most the whole chunk).
     ///
     /// # Errors
-    /// A checksum that does not match, a layout or codec this version does not know and a type
-    /// stored differently from `t` are corruption errors.
+    /// A checksum that does not match, a malformed footer and a type stored differently from `t`
+    /// are corruption errors; another version of the layout is not supported.
     pub fn decode(t: SqlType, identity: u64, tail: &[u8]) -> Result<Self> {
         let (len, crc) = trailer_of(tail)?;
         let end = tail.len() - TRAILER_BYTES;
@@ -405,9 +405,13 @@ impl ChunkFooter {
             return Err(Error::checksum_mismatch("chunk footer", crc, got));
         }
         let mut reader = ByteReader::new(bytes);
-        let version = reader.u8();
-        if version != Some(VERSION) {
-            return Err(damaged(format!("unknown footer version {version:?}")));
+        let version = reader.u8().ok_or_else(|| damaged("malformed footer"))?;
+        if version != VERSION {
+            let what = format!("a chunk has format version {version}");
+            return Err(Error::unsupported(format!(
+                "{what}, but this Strandline reads version {VERSION} only"
+            ))
+            .with_hint("Open the database with the Strandline version that wrote it."));
         }
         let footer = Self::read(t, &mut reader).ok_or_else(|| damaged("malformed footer"))??;
         if reader.remaining() != 0 {

@@ -6,80 +6,77 @@
 //! residuals), frame of reference (slope 0) and linear frame of reference (sorted keys); the scale
 //! is the greatest common divisor of the differences (amounts in whole units, timestamps in whole
 //! seconds). Runs hold their lengths and values as integers of this same form. The scheme is
-//! chosen per block by its exact size. Residuals are one Vortex array: bit-packed with patches for
-//! outliers, or plain when no bits are saved.
+//! chosen per block by its exact size. Residuals are [bit-packed](bit_packing) to one width;
+//! outliers that are wider are patches: they are kept apart in full, and put in place afterwards.
 //!
 //! All arithmetic wraps at 64 bits, so that every range of values can be encoded and damaged
 //! bytes cannot overflow.
 
-use super::vortex::{Values, parsed, primitive, serialize, undecodable};
+use super::bit_packing::{Lane, Packed, pack, packed_bytes};
+use super::vortex::undecodable;
+use arrow_buffer::ArrowNativeType;
 use strandline_base::bytes::{ByteReader, PutBytes, unzigzag, zigzag};
 use strandline_base::{BLOCK_ROWS, Error, Result};
-use vortex_array::dtype::NativePType;
-use vortex_array::{ArrayRef, IntoArray};
-use vortex_fastlanes::BitPackedData;
 
 const LINE: u8 = 0;
 const RUNS: u8 = 1;
 
 /// Fraction bits of the slope.
 const SLOPE_BITS: u32 = 12;
-/// Size of a serialized Vortex array beyond its packed bits, in bytes; measured.
-const ARRAY_OVERHEAD: usize = 170;
-/// What patches add to it.
-const PATCH_OVERHEAD: usize = 250;
+/// Bytes of a line beyond its residuals; roughly.
+const LINE_OVERHEAD: usize = 12;
 /// Runs up to this length are written without looking at their length.
 const SHORT_RUN: usize = 8;
 /// Runs may be nested this deep when decoding: the values of runs are never runs themselves.
 const MAX_DEPTH: usize = 1;
 
-/// The unsigned integers that residuals are packed as: the width of the column's values.
-pub(super) trait Word: NativePType {
+/// The unsigned integers that values are decoded to: the width of the column's values.
+pub(super) trait Word: ArrowNativeType {
     /// Bits of the type.
     const BITS: u32;
+    /// What residuals are packed in if they have no more bits.
+    type Narrow: Lane;
+    /// What wider residuals are packed in.
+    type Wide: Lane;
     /// The low bits of a word.
     fn of(word: u64) -> Self;
     /// Zero-extended.
     fn word(self) -> u64;
-    /// `self × scale + reference`, wrapping.
-    fn scaled(self, scale: Self, reference: Self) -> Self;
-    /// [`Word::scaled`] for all.
-    fn scale_all(values: &mut [Self], scale: u64, reference: Self) {
-        let low = u64::from(u32::MAX);
-        let all = values.iter().fold(scale, |all, v| all | v.word());
-        if all <= low {
-            // Processors multiply vectors of 32-bit numbers to 64 bits, but not of 64-bit ones.
-            values.iter_mut().for_each(|v| {
-                let product = (v.word() & low) * (scale & low);
-                *v = Self::of(product.wrapping_add(reference.word()));
-            });
-        } else {
-            values
-                .iter_mut()
-                .for_each(|v| *v = v.scaled(Self::of(scale), reference));
-        }
-    }
 }
 
 macro_rules! word {
-    ($t:ty) => {
+    ($t:ty, $narrow:ty, $wide:ty) => {
         impl Word for $t {
             const BITS: u32 = <$t>::BITS;
+            type Narrow = $narrow;
+            type Wide = $wide;
+            #[inline(always)]
             fn of(word: u64) -> Self {
                 word as $t
             }
+            #[inline(always)]
             fn word(self) -> u64 {
                 u64::from(self)
-            }
-            fn scaled(self, scale: Self, reference: Self) -> Self {
-                self.wrapping_mul(scale).wrapping_add(reference)
             }
         }
     };
 }
-word!(u16);
-word!(u32);
-word!(u64);
+word!(u16, u16, u16);
+word!(u32, u32, u32);
+word!(u64, u32, u64);
+
+fn residual_bytes<T: Word>(count: usize, bits: u32) -> usize {
+    if bits <= T::Narrow::BITS {
+        packed_bytes::<T::Narrow>(count, bits)
+    } else {
+        packed_bytes::<T::Wide>(count, bits)
+    }
+}
+
+/// Bytes of a patch: the row's number and the residual.
+const fn patch_bytes<T: Word>() -> usize {
+    2 + T::BITS as usize / 8
+}
 
 /// A line through a block's values, and how the residuals are packed.
 #[derive(Clone, Debug)]
@@ -88,9 +85,9 @@ struct Line {
     slope: i64,
     scale: u64,
     residuals: Vec<u64>,
-    /// Bits per packed residual; 0: they are all 0.
+    /// Bits per packed residual; wider ones are patches.
     bits: u32,
-    /// Estimated size in bytes.
+    /// Bytes of the residuals.
     size: usize,
 }
 
@@ -98,13 +95,17 @@ impl Line {
     fn new<T: Word>(values: &[i64], reference: i64, slope: i64, scale: u64) -> Self {
         let distance =
             |(value, rise): (&i64, i64)| value.wrapping_sub(reference).wrapping_sub(rise) as u64;
+        let cut = |residual| T::of(residual).word();
         let residuals: Vec<u64> = match (slope, scale) {
-            (0, 1) => values.iter().map(|v| distance((v, 0))).collect(),
-            (0, _) => values.iter().map(|v| distance((v, 0)) / scale).collect(),
+            (0, 1) => values.iter().map(|v| cut(distance((v, 0)))).collect(),
+            (0, _) => values
+                .iter()
+                .map(|v| cut(distance((v, 0)) / scale))
+                .collect(),
             _ => values
                 .iter()
                 .zip(rises(slope))
-                .map(|v| distance(v) / scale)
+                .map(|v| cut(distance(v) / scale))
                 .collect(),
         };
         let (bits, size) = packed_size::<T>(&residuals);
@@ -119,33 +120,36 @@ impl Line {
     }
 }
 
-/// How far a line has risen at each row, rounded down. The offset keeps the sum positive, so that
-/// the shift is one that processors have for vectors.
 fn rises(slope: i64) -> impl Iterator<Item = i64> {
+    (0u64..).map(move |row| rise(slope, row))
+}
+
+/// How far a line has risen at a row, rounded down. The offset keeps the sum positive, so that the
+/// shift is one that processors have for vectors.
+#[inline(always)]
+fn rise(slope: i64, row: u64) -> i64 {
     const OFFSET: u64 = 1 << 62;
-    (0u64..).map(move |i| {
-        let rise = OFFSET.wrapping_add(i.wrapping_mul(slope as u64)) >> SLOPE_BITS;
-        rise.wrapping_sub(OFFSET >> SLOPE_BITS) as i64
-    })
+    let rise = OFFSET.wrapping_add(row.wrapping_mul(slope as u64)) >> SLOPE_BITS;
+    rise.wrapping_sub(OFFSET >> SLOPE_BITS) as i64
 }
 
 /// Appends at most [`BLOCK_ROWS`] values, each sign- or zero-extended from the width of `T`.
-///
-/// # Errors
-/// Only when Vortex fails.
-pub(super) fn encode<T: Word>(values: &[i64], out: &mut Vec<u8>) -> Result<()> {
+pub(super) fn encode<T: Word>(values: &[i64], out: &mut Vec<u8>) {
     debug_assert!(values.len() <= BLOCK_ROWS);
     let line = best_line::<T>(values);
     let runs = 1 + values.windows(2).filter(|w| w[0] != w[1]).count();
-    // Upper estimate: values at the line's width, lengths at 12 bits.
-    let runs_size = runs * (line.bits as usize + 12) / 8 + 2 * ARRAY_OVERHEAD;
-    if line.bits > 0 && runs_size < line.size {
-        return encode_runs::<T>(values, out);
+    // Upper estimate: values at the line's width and with all its patches, lengths at 12 bits.
+    let patches = line.size - residual_bytes::<T>(values.len(), line.bits);
+    let heads = residual_bytes::<T>(runs, line.bits) + patches;
+    let runs_size = heads + residual_bytes::<u16>(runs, 12) + LINE_OVERHEAD;
+    if runs_size < line.size {
+        encode_runs::<T>(values, out);
+    } else {
+        encode_line::<T>(&line, out);
     }
-    encode_line::<T>(&line, out)
 }
 
-fn encode_runs<T: Word>(values: &[i64], out: &mut Vec<u8>) -> Result<()> {
+fn encode_runs<T: Word>(values: &[i64], out: &mut Vec<u8>) {
     let (mut heads, mut lengths) = (Vec::new(), Vec::new());
     for run in values.chunk_by(|a, b| a == b) {
         heads.push(run[0]);
@@ -153,28 +157,32 @@ fn encode_runs<T: Word>(values: &[i64], out: &mut Vec<u8>) -> Result<()> {
     }
     out.put_u8(RUNS);
     out.put_varint(heads.len() as u64);
-    encode_line::<u16>(&best_line::<u16>(&lengths), out)?;
-    encode_line::<T>(&best_line::<T>(&heads), out)
+    encode_line::<u16>(&best_line::<u16>(&lengths), out);
+    encode_line::<T>(&best_line::<T>(&heads), out);
 }
 
-fn encode_line<T: Word>(line: &Line, out: &mut Vec<u8>) -> Result<()> {
+fn encode_line<T: Word>(line: &Line, out: &mut Vec<u8>) {
     out.put_u8(LINE);
     out.put_varint(zigzag(line.reference));
     out.put_varint(zigzag(line.slope));
     out.put_varint(line.scale);
-    let mut array = Vec::new();
-    if line.bits > 0 {
-        let residuals: Vec<T> = line.residuals.iter().map(|&r| T::of(r)).collect();
-        serialize(&mut array, |context| {
-            let plain = primitive(&residuals);
-            if line.bits >= T::BITS {
-                return Ok(plain);
-            }
-            Ok(BitPackedData::encode(&plain, line.bits as u8, context)?.into_array())
-        })?;
+    out.put_u8(line.bits as u8);
+    let rows = line.residuals.iter().enumerate();
+    let patches: Vec<_> = rows.filter(|(_, r)| bits_of(**r) > line.bits).collect();
+    out.put_varint(patches.len() as u64);
+    for (row, residual) in patches {
+        out.put_u16(row as u16);
+        out.extend_from_slice(&residual.to_le_bytes()[..T::BITS as usize / 8]);
     }
-    out.put_bytes(&array);
-    Ok(())
+    if (1..=T::Narrow::BITS).contains(&line.bits) {
+        pack::<T::Narrow>(&line.residuals, line.bits, out);
+    } else if line.bits > 0 {
+        pack::<T::Wide>(&line.residuals, line.bits, out);
+    }
+}
+
+fn bits_of(residual: u64) -> u32 {
+    u64::BITS - residual.leading_zeros()
 }
 
 /// The smallest line for `values`.
@@ -197,7 +205,7 @@ fn best_line<T: Word>(values: &[i64]) -> Line {
 
 /// Roughly the bits per value that [`encode`] needs for values like these.
 pub(super) fn packed_bits(values: &[i64]) -> usize {
-    best_line::<u64>(values).bits as usize
+    best_line::<u64>(values).size * 8 / values.len().max(1)
 }
 
 /// The line from the first to the last value, moved below all values; `None` when the values
@@ -241,32 +249,26 @@ fn common_divisor(values: &[i64], min: i64) -> u64 {
 fn packed_size<T: Word>(residuals: &[u64]) -> (u32, usize) {
     let mut of_width = [0usize; 65];
     for residual in residuals {
-        of_width[(64 - residual.leading_zeros()) as usize] += 1;
+        of_width[bits_of(*residual) as usize] += 1;
     }
     let widest = of_width.iter().rposition(|&n| n > 0).unwrap_or(0) as u32;
-    if widest == 0 {
-        return (0, 0);
-    }
-    // The kernels pack whole vectors of 1,024 values.
-    let padded = residuals.len().next_multiple_of(1024);
-    let size = |bits: u32| ARRAY_OVERHEAD + padded * bits as usize / 8;
+    let size = |bits: u32| residual_bytes::<T>(residuals.len(), bits);
     let mut best = (widest, size(widest));
-    if widest >= T::BITS {
-        best = (
-            T::BITS,
-            ARRAY_OVERHEAD + residuals.len() * T::BITS as usize / 8,
-        );
-    }
     let mut patches = 0;
-    for bits in (1..widest.min(T::BITS)).rev() {
+    for bits in (0..widest).rev() {
         patches += of_width[bits as usize + 1];
-        let patched = size(bits) + PATCH_OVERHEAD + patches * (T::BITS as usize / 8 + 2);
+        let patched = size(bits) + patches * patch_bytes::<T>();
         // Patches cost time when decoding: they must save a tenth.
         if patched * 10 < size(widest) * 9 && patched < best.1 {
             best = (bits, patched);
         }
     }
     best
+}
+
+/// An empty vector that `rows` values are decoded into without moving.
+pub(super) fn room<T: Word>(rows: usize) -> Vec<T> {
+    Vec::with_capacity(rows.next_multiple_of(T::Narrow::COUNT))
 }
 
 /// Decodes `rows` values that [`encode`] wrote and appends them.
@@ -276,7 +278,7 @@ fn packed_size<T: Word>(residuals: &[u64]) -> (u32, usize) {
 pub(super) fn decode<T: Word>(
     rows: usize,
     reader: &mut ByteReader<'_>,
-    values: &mut Values<T>,
+    values: &mut Vec<T>,
 ) -> Result<()> {
     decode_nested(rows, reader, values, MAX_DEPTH)
 }
@@ -288,7 +290,7 @@ fn cut_off() -> Error {
 fn decode_nested<T: Word>(
     rows: usize,
     reader: &mut ByteReader<'_>,
-    values: &mut Values<T>,
+    values: &mut Vec<T>,
     depth: usize,
 ) -> Result<()> {
     match reader.u8().ok_or_else(cut_off)? {
@@ -298,118 +300,108 @@ fn decode_nested<T: Word>(
     }
 }
 
-/// A line read from its bytes, so that decoding it again need not read them again.
-#[derive(Debug)]
-pub(crate) struct ParsedLine {
-    reference: u64,
-    slope: i64,
-    scale: u64,
-    /// None: all residuals are 0
-    residuals: Option<ArrayRef>,
-}
-
-/// Reads a block of `rows` values of the width of `T` that is one line; None for other forms.
-///
-/// # Errors
-/// As [`decode`].
-pub(super) fn parse<T: Word>(
-    rows: usize,
-    reader: &mut ByteReader<'_>,
-) -> Result<Option<ParsedLine>> {
-    if reader.u8().ok_or_else(cut_off)? != LINE {
-        return Ok(None);
-    }
-    let line = parse_line::<T>(rows, reader)?;
-    match reader.remaining() {
-        0 => Ok(Some(line)),
-        more => Err(undecodable(format!("{more} bytes too many"))),
-    }
-}
-
-fn parse_line<T: Word>(rows: usize, reader: &mut ByteReader<'_>) -> Result<ParsedLine> {
-    let mut head = || {
-        Some((
-            reader.varint()?,
-            reader.varint()?,
-            reader.varint()?,
-            reader.bytes()?,
-        ))
-    };
-    let (reference, slope, scale, array) = head().ok_or_else(cut_off)?;
-    let residuals = match array.is_empty() {
-        true => None,
-        false => Some(parsed::<T>(rows, array)?),
-    };
-    Ok(ParsedLine {
-        reference: unzigzag(reference) as u64,
-        slope: unzigzag(slope),
-        scale,
-        residuals,
-    })
-}
-
 fn decode_line<T: Word>(
     rows: usize,
     reader: &mut ByteReader<'_>,
-    values: &mut Values<T>,
+    values: &mut Vec<T>,
 ) -> Result<()> {
-    parse_line::<T>(rows, reader)?.append(rows, values)
+    let head = Head::read::<T>(rows, reader).ok_or_else(cut_off)?;
+    if head.bits > T::BITS {
+        return Err(undecodable(format!("residuals of {} bits", head.bits)));
+    }
+    let start = values.len();
+    if head.bits == 0 && head.slope == 0 {
+        values.resize(start + rows, T::of(head.reference));
+    } else if head.bits == 0 {
+        values.extend((0..rows as u64).map(|row| T::of(head.value(row, 0))));
+    } else if head.bits <= T::Narrow::BITS {
+        let packed = Packed::<T::Narrow>::read(reader, rows, head.bits);
+        head.append(packed.ok_or_else(cut_off)?, values);
+    } else {
+        let packed = Packed::<T::Wide>::read(reader, rows, head.bits);
+        head.append(packed.ok_or_else(cut_off)?, values);
+    }
+    let values = &mut values[start..];
+    for patch in head.patches.chunks_exact(patch_bytes::<T>()) {
+        let (row, residual) = patch.split_at(2);
+        let row = u16::from_le_bytes([row[0], row[1]]);
+        let value = values.get_mut(usize::from(row));
+        let value = value.ok_or_else(|| undecodable(format!("a patch of row {row}")))?;
+        let mut word = [0; 8];
+        word[..residual.len()].copy_from_slice(residual);
+        *value = T::of(head.value(u64::from(row), u64::from_le_bytes(word)));
+    }
+    Ok(())
 }
 
-impl ParsedLine {
-    /// Decodes the `rows` values and appends them.
-    ///
-    /// # Errors
-    /// Residuals of another number or type are a corruption error.
-    pub(super) fn append<T: Word>(&self, rows: usize, values: &mut Values<T>) -> Result<()> {
-        let (reference, slope, scale) = (self.reference, self.slope, self.scale);
-        let slice = match &self.residuals {
-            None if slope == 0 => {
-                values.append_constant(rows, T::of(reference));
-                return Ok(());
-            }
-            None => values.append_constant(rows, T::of(0)),
-            Some(array) => values.append_array(rows, array)?,
-        };
-        let first = T::of(reference);
-        if slope != 0 {
-            for (v, rise) in slice.iter_mut().zip(rises(slope)) {
-                *v = v.scaled(T::of(scale), T::of(reference.wrapping_add(rise as u64)));
-            }
-        } else if scale != 1 {
-            T::scale_all(slice, scale, first);
-        } else if reference != 0 {
-            slice
-                .iter_mut()
-                .for_each(|v| *v = v.scaled(T::of(1), first));
+/// What [`encode_line`] writes before packed residuals.
+struct Head<'a> {
+    reference: u64,
+    slope: i64,
+    scale: u64,
+    bits: u32,
+    /// [`patch_bytes`] each
+    patches: &'a [u8],
+}
+
+impl<'a> Head<'a> {
+    fn read<T: Word>(rows: usize, reader: &mut ByteReader<'a>) -> Option<Self> {
+        let (reference, slope) = (unzigzag(reader.varint()?), unzigzag(reader.varint()?));
+        let (scale, bits) = (reader.varint()?, reader.u8()?);
+        let patches = usize::try_from(reader.varint()?).ok();
+        let patches = patches.filter(|&n| n <= rows)?;
+        Some(Self {
+            reference: reference as u64,
+            slope,
+            scale,
+            bits: u32::from(bits),
+            patches: reader.take(patches * patch_bytes::<T>())?,
+        })
+    }
+
+    #[inline(always)]
+    fn value(&self, row: u64, residual: u64) -> u64 {
+        let base = self.reference.wrapping_add(rise(self.slope, row) as u64);
+        residual.wrapping_mul(self.scale).wrapping_add(base)
+    }
+
+    /// Appends the values of packed residuals.
+    fn append<L: Lane, T: Word>(&self, packed: Packed<'_, L>, values: &mut Vec<T>) {
+        let (reference, scale) = (self.reference, self.scale);
+        match (self.slope, u32::try_from(scale)) {
+            (0, Ok(1)) => packed.append(|_, v| T::of(v.word().wrapping_add(reference)), values),
+            // Processors multiply vectors of 32-bit numbers to 64 bits, but few of 64-bit ones.
+            (0, Ok(scale)) => packed.append(
+                |_, v| T::of(v.word().wrapping_mul(scale.into()).wrapping_add(reference)),
+                values,
+            ),
+            _ => packed.append(|row, v| T::of(self.value(row as u64, v.word())), values),
         }
-        Ok(())
     }
 }
 
 fn decode_runs<T: Word>(
     rows: usize,
     reader: &mut ByteReader<'_>,
-    values: &mut Values<T>,
+    values: &mut Vec<T>,
     depth: usize,
 ) -> Result<()> {
     let runs = reader.varint().ok_or_else(cut_off)?;
     let runs = usize::try_from(runs).ok().filter(|&n| n <= rows);
     let runs = runs.ok_or_else(|| undecodable("more runs than rows".to_owned()))?;
-    let (mut lengths, mut heads) = (
-        Values::<u16>::with_capacity(runs),
-        Values::with_capacity(runs),
-    );
+    let (mut lengths, mut heads) = (room::<u16>(runs), room(runs));
     decode_nested(runs, reader, &mut lengths, depth)?;
     decode_nested(runs, reader, &mut heads, depth)?;
-    let total: usize = lengths.values().iter().map(|&n| usize::from(n)).sum();
+    let total: usize = lengths.iter().map(|&n| usize::from(n)).sum();
     if total != rows {
         return Err(undecodable(format!(
             "runs of {total} rows in all, expected {rows}"
         )));
     }
-    let mut rest = values.append_constant(rows, T::of(0));
-    for (&length, &head) in lengths.values().iter().zip(heads.values()) {
+    let start = values.len();
+    values.resize(start + rows, T::of(0));
+    let mut rest = &mut values[start..];
+    for (&length, &head) in lengths.iter().zip(&heads) {
         let length = usize::from(length);
         // Most runs are short: what is written too far, the next run overwrites.
         match rest.first_chunk_mut::<SHORT_RUN>() {
@@ -420,3 +412,6 @@ fn decode_runs<T: Word>(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

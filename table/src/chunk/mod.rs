@@ -8,7 +8,7 @@
 //! | id | codec | for |
 //! |---|---|---|
 //! | 0 | [`raw`] | the exit, and types that need none of the others |
-//! | 1 | [`numbers`] | integers, dates, times, numerics, floats: Vortex arrays |
+//! | 1 | [`numbers`] | integers, dates, times, numerics: bit-packed; floats: Vortex arrays |
 //! | 2 | [`dictionary`] | few distinct values of any type |
 //! | 3 | [`text`] | all other text and bytea |
 //!
@@ -24,6 +24,7 @@
 //!
 //! The byte layout is in docs/format.md, section "Chunks".
 
+mod bit_packing;
 mod bounds;
 mod dictionary;
 mod footer;
@@ -48,7 +49,6 @@ use strandline_base::{BLOCK_ROWS, Error, RANGE_ROWS, Result, SqlType, Value, che
 pub use bounds::MAX_BOUND_BYTES;
 use footer::NewBlock;
 pub use footer::{BlockBounds, BlockEntry, ChunkFooter, TRAILER_BYTES};
-use integers::ParsedLine;
 
 /// Most rows of a chunk.
 pub const MAX_CHUNK_ROWS: usize = RANGE_ROWS;
@@ -68,12 +68,6 @@ pub(crate) trait ChunkCodec: Sync {
     /// Looks at the whole column and prepares to encode its blocks; `None` when another codec
     /// suits the column better.
     fn encoder<'a>(&self, column: Column<'a>) -> Result<Option<Box<dyn BlockEncoder + 'a>>>;
-
-    /// Reads a block without NULLs as far as decoding it again and again need not; None: it is
-    /// decoded from its bytes each time.
-    fn parse(&self, _t: SqlType, _rows: usize, _bytes: &[u8]) -> Result<Option<ParsedLine>> {
-        Ok(None)
-    }
 
     /// Prepares to decode blocks of `rows` rows in all. `shared` is what the encoder shared.
     fn decoder(&self, t: SqlType, shared: &[u8], rows: usize) -> Result<Box<dyn BlockDecoder>>;
@@ -99,10 +93,6 @@ pub(crate) trait BlockEncoder {
 pub(crate) trait BlockDecoder {
     /// Appends one encoded block of `rows` rows.
     fn append(&mut self, rows: usize, reader: &mut ByteReader<'_>) -> Result<()>;
-    /// Appends one block of `rows` rows that the codec has parsed.
-    fn append_parsed(&mut self, _rows: usize, _line: &ParsedLine) -> Result<()> {
-        Err(Error::internal("this codec parses no blocks"))
-    }
     /// Appends `rows` times `value`.
     fn append_constant(&mut self, rows: usize, value: &Value) -> Result<()>;
     /// Appends `rows` slots for NULLs.
@@ -244,7 +234,7 @@ pub fn decode_block(
 ) -> Result<ArrayRef> {
     check_block(footer, identity, block, bytes)?;
     let shared = footer.checked_shared(shared, identity)?;
-    let source = |_| Some(BlockSource::Bytes(bytes));
+    let source = |_| Some(bytes);
     let (array, _) = decode_blocks(t, footer, block..block + 1, source, shared, None)?;
     Ok(array)
 }
@@ -261,7 +251,7 @@ pub fn decode_chunk(
     bytes: &[u8],
 ) -> Result<ArrayRef> {
     let shared = check_bytes(footer, identity, bytes)?;
-    let source = |block| part(bytes, footer.block_range(block)).map(BlockSource::Bytes);
+    let source = |block| part(bytes, footer.block_range(block));
     let (array, _) = decode_blocks(t, footer, 0..footer.block_count(), source, shared, None)?;
     Ok(array)
 }
@@ -279,54 +269,27 @@ fn check_bytes<'a>(footer: &'a ChunkFooter, identity: u64, bytes: &'a [u8]) -> R
 /// A whole chunk in memory, encoded, its checksums compared: to be decoded again and again.
 #[derive(Debug)]
 pub struct CheckedChunk {
-    blocks: Vec<CheckedBlock>,
+    bytes: Vec<u8>,
     shared: Vec<u8>,
-    bytes: usize,
 }
-
-#[derive(Debug)]
-enum CheckedBlock {
-    Bytes(Box<[u8]>),
-    Parsed(ParsedLine),
-}
-
-/// What parsing adds to a block, in bytes; roughly.
-const PARSED_BYTES: usize = 512;
 
 impl CheckedChunk {
     /// Compares the checksums of a chunk's bytes (with or without the footer).
     ///
     /// # Errors
     /// One that does not match, or a missing part, is a corruption error.
-    pub fn new(t: SqlType, footer: &ChunkFooter, identity: u64, bytes: &[u8]) -> Result<Self> {
-        let shared = check_bytes(footer, identity, bytes)?.to_vec();
-        let codec = codec_of(footer)?;
-        let checked = |block: usize| {
-            let bytes = part(bytes, footer.block_range(block)).ok_or_else(|| cut_off(block))?;
-            let rows = footer.block_rows(block);
-            let is_plain = footer.block_nulls(block) == 0 && !footer.is_constant(block);
-            let line = match is_plain {
-                true => vortex::caught(|| codec.parse(t, rows, bytes))?,
-                false => None,
-            };
-            Ok(line.map_or_else(|| CheckedBlock::Bytes(bytes.into()), CheckedBlock::Parsed))
-        };
-        Ok(Self {
-            blocks: (0..footer.block_count())
-                .map(checked)
-                .collect::<Result<_>>()?,
-            shared,
-            bytes: bytes.len() + footer.block_count() * PARSED_BYTES,
-        })
+    pub fn new(footer: &ChunkFooter, identity: u64, bytes: Vec<u8>) -> Result<Self> {
+        let shared = check_bytes(footer, identity, &bytes)?.to_vec();
+        Ok(Self { bytes, shared })
     }
 
-    /// Bytes in memory, roughly.
+    /// Bytes in memory.
     pub fn memory_bytes(&self) -> usize {
-        self.bytes
+        self.bytes.capacity() + self.shared.capacity()
     }
 
     /// Decodes consecutive blocks; and whether `patches` have been applied, which not every codec
-    /// does.
+    /// does. `footer` is the one that the chunk was checked by.
     ///
     /// # Errors
     /// Bytes that cannot be decoded are a corruption error.
@@ -337,20 +300,9 @@ impl CheckedChunk {
         blocks: Range<usize>,
         patches: Option<&WordPatches<'_>>,
     ) -> Result<(ArrayRef, bool)> {
-        let source = |block: usize| {
-            Some(match self.blocks.get(block)? {
-                CheckedBlock::Bytes(bytes) => BlockSource::Bytes(bytes),
-                CheckedBlock::Parsed(line) => BlockSource::Parsed(line),
-            })
-        };
+        let source = |block| part(&self.bytes, footer.block_range(block));
         decode_blocks(t, footer, blocks, source, &self.shared, patches)
     }
-}
-
-/// What a block is decoded from.
-enum BlockSource<'a> {
-    Bytes(&'a [u8]),
-    Parsed(&'a ParsedLine),
 }
 
 fn codec_of(footer: &ChunkFooter) -> Result<&'static dyn ChunkCodec> {
@@ -372,7 +324,7 @@ fn decode_blocks<'a>(
     t: SqlType,
     footer: &ChunkFooter,
     blocks: Range<usize>,
-    source: impl Fn(usize) -> Option<BlockSource<'a>>,
+    source: impl Fn(usize) -> Option<&'a [u8]>,
     shared: &[u8],
     patches: Option<&WordPatches<'_>>,
 ) -> Result<(ArrayRef, bool)> {
@@ -386,17 +338,9 @@ fn decode_blocks<'a>(
         let mut decoder = codec.decoder(t, shared, rows)?;
         let mut valid = (nulls > 0).then(|| BooleanBufferBuilder::new(rows));
         for block in blocks {
-            let rows = footer.block_rows(block);
-            let appended = match source(block).ok_or_else(|| cut_off(block))? {
-                BlockSource::Bytes(bytes) => {
-                    append_block(footer, block, bytes, decoder.as_mut(), valid.as_mut())
-                }
-                BlockSource::Parsed(line) => {
-                    valid.iter_mut().for_each(|v| v.append_n(rows, true));
-                    decoder.append_parsed(rows, line)
-                }
-            };
-            appended.map_err(|e| e.context(format!("block {block}")))?;
+            let bytes = source(block).ok_or_else(|| cut_off(block))?;
+            append_block(footer, block, bytes, decoder.as_mut(), valid.as_mut())
+                .map_err(|e| e.context(format!("block {block}")))?;
         }
         let is_patched = patches.is_some_and(|patches| decoder.patch(patches));
         if let (Some(valid), Some(patches), true) = (&mut valid, patches, is_patched) {

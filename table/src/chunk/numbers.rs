@@ -1,10 +1,10 @@
-//! Codec 1, numbers: blocks of Vortex arrays.
+//! Codec 1, numbers.
 //!
 //! Integers, dates, times, timestamps and numerics are [`integers`] of the width of their Arrow
 //! type; numerics of more than 18 digits as well when every value of the chunk fits 64 bits.
-//! Floats are ALP-encoded, or plain when that saves nothing.
+//! Floats are Vortex arrays: ALP-encoded, or plain when that saves nothing.
 
-use super::integers::{self, ParsedLine, Word};
+use super::integers::{self, Word};
 use super::raw::fixed_array;
 use super::vortex::{Values, primitive, serialize, undecodable};
 use super::{BlockDecoder, BlockEncoder, ChunkCodec, Column};
@@ -42,16 +42,6 @@ impl ChunkCodec for Numbers {
             _ if is_words(column.array) => Some(Box::new(WordEncoder { column })),
             _ => None,
         })
-    }
-
-    fn parse(&self, t: SqlType, rows: usize, bytes: &[u8]) -> Result<Option<ParsedLine>> {
-        let mut reader = ByteReader::new(bytes);
-        match arrow_type(t) {
-            DataType::Float32 | DataType::Float64 => Ok(None),
-            DataType::Int16 => integers::parse::<u16>(rows, &mut reader),
-            DataType::Int32 | DataType::Date32 => integers::parse::<u32>(rows, &mut reader),
-            _ => integers::parse::<u64>(rows, &mut reader),
-        }
     }
 
     fn decoder(&self, t: SqlType, _: &[u8], rows: usize) -> Result<Box<dyn BlockDecoder>> {
@@ -151,19 +141,20 @@ impl BlockEncoder for WordEncoder<'_> {
             Some(4) => integers::encode::<u32>(&words, out),
             _ => integers::encode::<u64>(&words, out),
         }
+        Ok(())
     }
 }
 
 struct Words<T> {
     t: SqlType,
-    values: Values<T>,
+    values: Vec<T>,
 }
 
 impl<T: Word> Words<T> {
     fn new(t: SqlType, rows: usize) -> Self {
         Self {
             t,
-            values: Values::with_capacity(rows),
+            values: integers::room(rows),
         }
     }
 }
@@ -173,33 +164,28 @@ impl<T: Word> BlockDecoder for Words<T> {
         integers::decode(rows, reader, &mut self.values)
     }
 
-    fn append_parsed(&mut self, rows: usize, line: &ParsedLine) -> Result<()> {
-        line.append(rows, &mut self.values)
-    }
-
     fn append_constant(&mut self, rows: usize, value: &Value) -> Result<()> {
         let word = word_of(value).ok_or_else(|| undecodable(format!("constant {value:?}")))?;
-        self.values.append_constant(rows, T::of(word));
+        self.values.resize(self.values.len() + rows, T::of(word));
         Ok(())
     }
 
     fn append_nulls(&mut self, rows: usize) {
-        self.values.append_constant(rows, T::of(0));
+        self.values.resize(self.values.len() + rows, T::of(0));
     }
 
     fn patch(&mut self, patches: &WordPatches<'_>) -> bool {
-        let values = self.values.values_mut();
-        patches.for_each(|row, word| values[row] = T::of(word));
+        patches.for_each(|row, word| self.values[row] = T::of(word));
         true
     }
 
     fn finish(self: Box<Self>, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
-        let rows = self.values.values().len();
+        let rows = self.values.len();
         let buffer = if matches!(arrow_type(self.t), DataType::Decimal128(..)) {
             let wide = |v: &T| i128::from(v.word() as i64);
-            Buffer::from_vec(self.values.values().iter().map(wide).collect::<Vec<i128>>())
+            Buffer::from_vec(self.values.iter().map(wide).collect::<Vec<i128>>())
         } else {
-            self.values.finish()
+            Buffer::from_vec(self.values)
         };
         Ok(fixed_array(self.t, buffer, rows, nulls))
     }
@@ -312,8 +298,7 @@ impl<T: NativePType + FromWord> BlockDecoder for Floats<T> {
     fn append(&mut self, rows: usize, reader: &mut ByteReader<'_>) -> Result<()> {
         let array = reader.bytes();
         let array = array.ok_or_else(|| undecodable("the bytes end early".to_owned()))?;
-        self.values.append_serialized(rows, array)?;
-        Ok(())
+        self.values.append_serialized(rows, array)
     }
 
     fn append_constant(&mut self, rows: usize, value: &Value) -> Result<()> {

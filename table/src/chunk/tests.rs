@@ -176,6 +176,13 @@ fn check(t: SqlType, array: &ArrayRef, what: &str) -> ChunkFooter {
     let whole = decode_chunk(t, &footer, IDENTITY, bytes).unwrap();
     assert_eq!(&whole, array, "{what}");
     let shared = shared_of(&footer, bytes);
+    let checked = CheckedChunk::new(&footer, IDENTITY, bytes.to_vec()).unwrap();
+    for first in 0..footer.block_count() {
+        let blocks = first..footer.block_count();
+        let (decoded, _) = checked.decode(t, &footer, blocks, None).unwrap();
+        let expected = array.slice(first * BLOCK_ROWS, array.len() - first * BLOCK_ROWS);
+        assert_eq!(&decoded, &expected, "{what} from block {first}");
+    }
     for block in 0..footer.block_count() {
         let range = footer.block_range(block);
         let stored = &bytes[range.start as usize..range.end as usize];
@@ -507,6 +514,7 @@ fn every_flipped_bit_is_found() {
         for bit in (0..bytes.len() * 8).step_by(step) {
             bytes[bit / 8] ^= 1 << (bit % 8);
             let result = if bit / 8 < blocks {
+                assert!(CheckedChunk::new(&footer, IDENTITY, bytes.clone()).is_err());
                 decode_chunk(t, &footer, IDENTITY, &bytes).map(drop)
             } else {
                 ChunkFooter::decode(t, IDENTITY, &bytes).map(drop)
@@ -603,5 +611,29 @@ fn a_damaged_footer_behind_a_right_checksum_never_panics() {
                 drop((footer.min(), footer.max()));
             }
         }
+    }
+}
+
+#[test]
+fn another_version_is_refused_by_both_versions() {
+    let mut bytes = Vec::new();
+    let array = column(1, SqlType::Integer, "narrow", 10);
+    let footer = encode_chunk(SqlType::Integer, &array, IDENTITY, &mut bytes).unwrap();
+    let encoded = footer.encode(IDENTITY);
+    for version in [footer::VERSION - 1, footer::VERSION + 1] {
+        let mut body = encoded[..encoded.len() - TRAILER_BYTES].to_vec();
+        body[0] = version;
+        let sealed = ChunkFooter::sealed(body, IDENTITY);
+        let error = ChunkFooter::decode(SqlType::Integer, IDENTITY, &sealed).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        let (found, known) = (
+            format!("version {version},"),
+            format!("version {} only", footer::VERSION),
+        );
+        let message = error.message();
+        assert!(
+            message.contains(&found) && message.contains(&known),
+            "{message}"
+        );
     }
 }

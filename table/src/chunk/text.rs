@@ -13,7 +13,7 @@
 
 use super::integers;
 use super::strings::Strings;
-use super::vortex::{Values, undecodable};
+use super::vortex::undecodable;
 use super::{BlockDecoder, BlockEncoder, ChunkCodec, Column};
 use crate::types::{Physical, bytes_at, physical};
 use arrow_array::{Array, ArrayRef};
@@ -137,7 +137,7 @@ impl BlockEncoder for TextEncoder<'_> {
         let strings: Vec<&[u8]> = rows.map(bytes).collect();
         let lengths: Vec<i64> = strings.iter().map(|s| s.len() as i64).collect();
         let total: usize = strings.iter().map(|s| s.len()).sum();
-        integers::encode::<u32>(&lengths, out)?;
+        integers::encode::<u32>(&lengths, out);
         if let Some(parser) = &self.parser {
             parser.parse_rows_into(&strings[..], &mut self.codes, &mut Vec::<u64>::new());
             if packed_len(self.codes.len()) < total {
@@ -250,11 +250,9 @@ impl TextDecoder {
 
 impl BlockDecoder for TextDecoder {
     fn append(&mut self, rows: usize, reader: &mut ByteReader<'_>) -> Result<()> {
-        let mut lengths = Values::<u32>::with_capacity(rows);
+        let mut lengths = integers::room::<u32>(rows);
         integers::decode(rows, reader, &mut lengths)?;
-        let total = self
-            .strings
-            .append_lengths(lengths.values().iter().copied())?;
+        let total = self.strings.append_lengths(lengths.iter().copied())?;
         match reader.u8() {
             Some(TOKENS) => self.append_tokens(total, reader),
             Some(PLAIN) => {

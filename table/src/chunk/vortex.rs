@@ -1,9 +1,9 @@
 //! The one place that talks to Vortex.
 //!
-//! Blocks carry Vortex arrays in their serialized form. Only four encodings are allowed, at write
-//! and at read, all members of Vortex's frozen `core` edition 2025.05, which every later release
-//! promises to read: [`ENCODINGS`]. An array's tree names its encodings by their position in that
-//! list, so the list may grow at its end and never change otherwise.
+//! Blocks of floats carry Vortex arrays in their serialized form. Only four encodings are allowed,
+//! at write and at read, all members of Vortex's frozen `core` edition 2025.05, which every later
+//! release promises to read: [`ENCODINGS`]. An array's tree names its encodings by their position
+//! in that list, so the list may grow at its end and never change otherwise.
 //!
 //! Vortex checks less than we need: a damaged tree can make it panic. Callers verify the
 //! checksum first, and [`caught`] turns what is left of panics into corruption errors.
@@ -92,19 +92,6 @@ pub(super) fn primitive<T: NativePType>(values: &[T]) -> ArrayRef {
     PrimitiveArray::new(Buffer::<T>::copy_from(values), Validity::NonNullable).into_array()
 }
 
-/// The array of `rows` values of type `T` that `bytes` are the serialized form of, not decoded yet.
-///
-/// # Errors
-/// Bytes that are not such an array are a corruption error.
-pub(super) fn parsed<T: NativePType>(rows: usize, bytes: &[u8]) -> Result<ArrayRef> {
-    let vortex = &*VORTEX;
-    let bytes = ByteBuffer::copy_from_aligned(bytes, Alignment::new(ALIGNMENT));
-    let dtype = DType::Primitive(T::PTYPE, Nullability::NonNullable);
-    SerializedArray::try_from(bytes)
-        .and_then(|array| array.decode(&dtype, rows, &vortex.read, &vortex.session))
-        .map_err(|e| undecodable(e.to_string()))
-}
-
 /// The values of one type of consecutive blocks, decoded into one buffer.
 pub(super) struct Values<T> {
     builder: PrimitiveBuilder<T>,
@@ -126,15 +113,13 @@ impl<T: NativePType> Values<T> {
     ///
     /// # Errors
     /// Bytes that are not such an array are a corruption error.
-    pub fn append_serialized(&mut self, rows: usize, bytes: &[u8]) -> Result<&mut [T]> {
-        self.append_array(rows, &parsed::<T>(rows, bytes)?)
-    }
-
-    /// Decodes the `rows` values of an array.
-    ///
-    /// # Errors
-    /// An array of other values is a corruption error.
-    pub fn append_array(&mut self, rows: usize, array: &ArrayRef) -> Result<&mut [T]> {
+    pub fn append_serialized(&mut self, rows: usize, bytes: &[u8]) -> Result<()> {
+        let vortex = &*VORTEX;
+        let bytes = ByteBuffer::copy_from_aligned(bytes, Alignment::new(ALIGNMENT));
+        let dtype = DType::Primitive(T::PTYPE, Nullability::NonNullable);
+        let array = SerializedArray::try_from(bytes)
+            .and_then(|array| array.decode(&dtype, rows, &vortex.read, &vortex.session))
+            .map_err(|e| undecodable(e.to_string()))?;
         let start = self.builder.len();
         array
             .append_to_builder(&mut self.builder, &mut self.context)
@@ -143,14 +128,12 @@ impl<T: NativePType> Values<T> {
         if got != rows {
             return Err(undecodable(format!("expected {rows} values, got {got}")));
         }
-        Ok(&mut self.builder.values_mut()[start..])
+        Ok(())
     }
 
     /// Appends `rows` times `value`.
-    pub fn append_constant(&mut self, rows: usize, value: T) -> &mut [T] {
-        let start = self.builder.len();
+    pub fn append_constant(&mut self, rows: usize, value: T) {
         self.builder.append_n_values(value, rows);
-        &mut self.builder.values_mut()[start..]
     }
 
     /// The values decoded so far, to be changed.
