@@ -15,7 +15,7 @@ use crate::value;
 use std::sync::Arc;
 use strandline_base::{ColumnId, Error, ErrorKind, Result, SqlState, SqlType, Value};
 use strandline_engine::catalog::{Catalog, ColumnDef, TableDef};
-use strandline_engine::{Isolation, Statement, Transaction as EngineTransaction};
+use strandline_engine::{Isolation, PointTable, Statement, Transaction as EngineTransaction};
 
 /// A table whose names are resolved; made by [`Connection::table`](crate::Connection::table).
 /// Columns are known by id, so it stays good when columns are added or renamed.
@@ -23,6 +23,8 @@ use strandline_engine::{Isolation, Statement, Transaction as EngineTransaction};
 pub struct TableHandle {
     catalog: Arc<Catalog>,
     table: Arc<TableDef>,
+    /// prepared for the primary key, if there is one
+    point: Option<Arc<PointTable>>,
 }
 
 impl TableHandle {
@@ -36,7 +38,14 @@ impl TableHandle {
         };
         let found = catalog.table(&schema, &table).cloned();
         let table = found.ok_or_else(|| names::undefined_table(&schema, &table))?;
-        Ok(Self { catalog, table })
+        let primary = table.keys.iter().position(|key| key.primary);
+        let prepare = |key| PointTable::new(&session.shared.db, &catalog, &table, key);
+        let point = primary.map(prepare).transpose()?.map(Arc::new);
+        Ok(Self {
+            catalog,
+            table,
+            point,
+        })
     }
 
     /// The column called `name`.
@@ -119,7 +128,10 @@ impl<'c> Transaction<'c> {
         for id in columns {
             require(&def, *id)?;
         }
-        self.reader()?.point_get(&def, index, key, columns, values)
+        match self.prepared(table) {
+            Some(point) => self.transaction.point_get(&point, key, columns, values),
+            None => self.reader()?.point_get(&def, index, key, columns, values),
+        }
     }
 
     /// Inserts one row: the values of all columns in order. A NULL in an identity column takes the
@@ -169,13 +181,14 @@ impl<'c> Transaction<'c> {
     ) -> Result<bool> {
         self.refuse_if_failed()?;
         let def = self.resolve(table)?;
-        let result = self.update_in(&def, key, set);
+        let point = self.prepared(table);
+        let result = self.update_in((&def, point), key, set);
         self.written(result)
     }
 
     fn update_in(
         &mut self,
-        def: &Arc<TableDef>,
+        (def, point): (&Arc<TableDef>, Option<Arc<PointTable>>),
         key: &[Value],
         set: &[(ColumnId, Value)],
     ) -> Result<bool> {
@@ -187,10 +200,13 @@ impl<'c> Transaction<'c> {
                 return Err(not_null(def, column));
             }
         }
-        let updated = self
-            .transaction
-            .begin_statement()?
-            .point_update(def, index, key, set)?;
+        let updated = match point {
+            Some(point) => self.transaction.point_update(&point, key, set)?,
+            None => {
+                let statement = self.transaction.begin_statement()?;
+                statement.point_update(def, index, key, set)?
+            }
+        };
         if updated && !def.checks.is_empty() {
             self.check_updated(def, index, key, set)?;
         }
@@ -225,10 +241,13 @@ impl<'c> Transaction<'c> {
     pub fn delete(&mut self, table: &TableHandle, key: &[Value]) -> Result<bool> {
         self.refuse_if_failed()?;
         let def = self.resolve(table)?;
-        let result = check_key(&def, key).and_then(|index| {
-            self.transaction
-                .begin_statement()?
-                .point_delete(&def, index, key)
+        let point = self.prepared(table);
+        let result = check_key(&def, key).and_then(|index| match point {
+            Some(point) => self.transaction.point_delete(&point, key),
+            None => {
+                let statement = self.transaction.begin_statement()?;
+                statement.point_delete(&def, index, key)
+            }
         });
         self.written(result)
     }
@@ -291,6 +310,14 @@ impl<'c> Transaction<'c> {
         found
             .cloned()
             .ok_or_else(|| names::undefined_table(&handle.table.schema, &handle.table.name))
+    }
+
+    /// What is prepared for `handle`, if that is good in this transaction and each operation is
+    /// to see what has been committed before it.
+    fn prepared(&self, handle: &TableHandle) -> Option<Arc<PointTable>> {
+        let is_same = Arc::ptr_eq(&handle.catalog, &self.catalog)
+            && self.transaction.options().isolation == Isolation::ReadCommitted;
+        handle.point.clone().filter(|_| is_same)
     }
 
     /// A statement that sees all that a new one would see. Under read committed it is a new one,

@@ -46,6 +46,7 @@ pub struct ScanFilter {
     schema: SchemaRef,
     expression: Arc<dyn PhysicalExpr>,
     text: String,
+    is_costly: bool,
     is_dynamic: bool,
 }
 
@@ -62,6 +63,7 @@ impl ScanFilter {
             schema,
             expression,
             text,
+            is_costly: false,
             is_dynamic: false,
         }
     }
@@ -97,6 +99,8 @@ impl ScanFilter {
         let expression = reassign_expr_columns(expression.clone(), &schema)?;
         let text = "dynamic".to_string();
         Ok(Some(Self {
+            // It may look every row up in a join's hash table.
+            is_costly: true,
             is_dynamic: true,
             ..Self::new(columns, schema, expression, text)
         }))
@@ -117,8 +121,7 @@ impl RowFilter for ScanFilter {
     }
 
     fn is_costly(&self) -> bool {
-        // It may look every row up in a join's hash table.
-        self.is_dynamic
+        self.is_costly
     }
 
     fn is_fixed(&self) -> bool {
