@@ -34,18 +34,19 @@ fn a_commit_becomes_visible_in_order() {
     manager.enqueue_commit(&a, ts_a, 100);
     let ts_b = manager.tick();
     manager.enqueue_commit(&b, ts_b, 200);
-    assert_eq!(manager.status(a.word()), TxnStatus::InProgress);
+    assert_eq!(manager.status(a.word()), TxnStatus::PreCommitted(ts_a));
+    assert_eq!((manager.queued(), manager.stable()), (ts_b, CommitTs(10)));
     manager.finish_through(99);
     assert_eq!(
         (a.status(), manager.stable()),
-        (TxnStatus::InProgress, CommitTs(10))
+        (TxnStatus::PreCommitted(ts_a), CommitTs(10))
     );
     manager.finish_through(199);
     assert_eq!(
         (a.status(), manager.stable()),
         (TxnStatus::Committed(ts_a), ts_a)
     );
-    assert_eq!(b.status(), TxnStatus::InProgress);
+    assert_eq!(b.status(), TxnStatus::PreCommitted(ts_b));
     manager.finish_through(200);
     assert_eq!(
         (b.status(), manager.stable()),
@@ -130,7 +131,7 @@ fn a_dropped_commit_finishes_in_its_turn_and_an_aborted_one_leaves_the_queue() {
     let word = dropped.word();
     let ts = enqueue(&manager, &dropped, Durability::Logged);
     drop(dropped);
-    assert_eq!(manager.status(word), TxnStatus::InProgress);
+    assert_eq!(manager.status(word), TxnStatus::PreCommitted(ts));
     manager.finish_through(ts.0);
     assert_eq!(manager.status(word), TxnStatus::Committed(ts));
 
@@ -367,7 +368,11 @@ impl Model {
     fn check(&self, manager: &TxnManager) {
         assert_eq!(manager.stable(), self.stable);
         for txn in &self.running {
-            assert_eq!(txn.slot.status(), txn.status, "{:?}", txn.slot);
+            let status = match (txn.status, txn.ts) {
+                (TxnStatus::InProgress, Some(ts)) => TxnStatus::PreCommitted(ts),
+                (status, _) => status,
+            };
+            assert_eq!(txn.slot.status(), status, "{:?}", txn.slot);
             let unfinished = txn.ts.filter(|_| txn.status == TxnStatus::InProgress);
             assert!(
                 unfinished.is_none_or(|ts| ts > manager.stable()),
