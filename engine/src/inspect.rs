@@ -4,8 +4,10 @@ use crate::catalog::TableDef;
 use crate::db::Db;
 use crate::display::timestamp_text;
 use std::sync::Arc;
-use strandline_base::Result;
+use strandline_base::{CommitTs, Result, RowId};
 use strandline_table::base::BaseBody;
+use strandline_table::image::RangeImage;
+use strandline_table::update_run::RunRecord;
 
 /// Sections of tables of text.
 #[derive(Clone, Debug, Default)]
@@ -46,6 +48,19 @@ impl Db {
             sections.push(self.inspect_columns(table)?);
         }
         Ok(Inspection { sections })
+    }
+
+    /// The ranges of a table laid open: what base, row map and tails hold. Reads all of it.
+    pub fn lineage_of(&self, table: &TableDef) -> Result<Vec<RangeImage>> {
+        let lineage = &self.store(table.storage)?.lineage;
+        let ranges = lineage.ranges();
+        ranges.iter().map(|range| lineage.image(range)).collect()
+    }
+
+    /// All records of a table's update runs: by row, newest first, old values last.
+    pub fn run_records_of(&self, table: &TableDef) -> Result<Vec<RunRecord>> {
+        let lineage = &self.store(table.storage)?.lineage;
+        lineage.history_records(RowId(0), RowId(u64::MAX), CommitTs::MAX)
     }
 
     fn inspect_database(&self) -> InspectionSection {

@@ -50,6 +50,6 @@ pub use strandline_base::{
     StorageId, SystemClock, TableId, Value,
 };
 pub use strandline_device::Device;
-pub use strandline_table::types;
 pub use strandline_table::write::RowLock;
+pub use strandline_table::{image, types, update_run};
 pub use strandline_txn::Isolation;
