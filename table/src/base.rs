@@ -1,8 +1,9 @@
 //! The base of a range: an insert range, or one immutable chunk per column \[L-Store §2.2, §3.2\].
 //!
-//! A [`BaseState`] is replaced as a whole by a merge; readers keep the one they loaded. When the
-//! last reader of a state and of all earlier ones has let go, the tail pages that its successor
-//! has merged are dropped (see `strandline_tail::succession`).
+//! A [`BaseState`] is replaced as a whole by a merge; whoever goes by live tails keeps the one it
+//! loaded. When the last reader of a state and of all earlier ones has let go, the tail pages that
+//! its successor has merged are dropped (see `strandline_tail::succession`). Scans, which may stay
+//! long, keep the rows and the pages they need and let go of the state.
 //!
 //! Invariants:
 //! 1. Chunks hold the state of the range as of `merged_through`.
@@ -36,13 +37,13 @@ pub struct BaseState {
     successor: Successor<BaseState>,
 }
 
-/// The two forms of a base.
-#[derive(Debug)]
+/// The two forms of a base. A clone keeps the rows, and nothing that is retired after them.
+#[derive(Clone, Debug)]
 pub enum BaseBody {
     /// rows that have not been merged into chunks yet
     Insert(Arc<InsertRange>),
     /// chunks
-    Chunks(ChunkBase),
+    Chunks(Arc<ChunkBase>),
 }
 
 impl BaseState {

@@ -303,7 +303,7 @@ impl Lineage {
         file: &mut dyn FnMut(u64) -> Arc<DataFile>,
     ) -> Result<()> {
         let range = self.ensure_range(based.no);
-        let base = BaseState::new(BaseBody::Chunks(self.chunk_base(based, file)));
+        let base = BaseState::new(BaseBody::Chunks(Arc::new(self.chunk_base(based, file))));
         let right = range.lock();
         let mut version = (*range.load_full()).clone();
         version.base = base;

@@ -50,7 +50,7 @@ impl Lineage {
         based.start = CommitTs::ZERO; // the commit decides
         let right = range.lock();
         let mut version = (*range.load_full()).clone();
-        version.base = BaseState::new(BaseBody::Chunks(base));
+        version.base = BaseState::new(BaseBody::Chunks(Arc::new(base)));
         range.publish(&right, version);
         Ok((based, data, Written::Range(start)))
     }

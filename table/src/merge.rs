@@ -113,7 +113,7 @@ impl Lineage {
             return Ok(None);
         }
         let (file, bytes, base) = self.write_base(range, &version, meta, columns, through)?;
-        let base = BaseState::new(BaseBody::Chunks(base));
+        let base = BaseState::new(BaseBody::Chunks(Arc::new(base)));
         Ok(Some(MergedRange {
             range: range.clone(),
             base,
@@ -321,7 +321,7 @@ fn emptied(range: &Arc<Range>, through: CommitTs) -> MergedRange {
     };
     MergedRange {
         range: range.clone(),
-        base: BaseState::new(BaseBody::Chunks(base)),
+        base: BaseState::new(BaseBody::Chunks(Arc::new(base))),
         file: None,
         bytes: 0,
         through,

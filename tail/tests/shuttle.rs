@@ -667,7 +667,8 @@ impl Table {
         let mut values = version.base.values;
         for (at, tail) in version.tails.iter().enumerate() {
             let Some(tail) = tail else { continue };
-            let view = tail.view(&visibility(ts), &[VALUE], &self.manager, true);
+            let reader = tail.reader();
+            let view = reader.view(&visibility(ts), &[VALUE], &self.manager, true);
             for patches in view.patches(0, VALUE) {
                 for (slot, value) in patches.words().expect("numbers") {
                     values[at * PER_TAIL + usize::from(slot)] = value as i64;
