@@ -25,7 +25,8 @@ use strandline_device::Device;
 use strandline_storage::wal::Lsn;
 use strandline_table::base::BaseBody;
 use strandline_table::data_file::{DataFile, data_file_name};
-use strandline_table::history::unite;
+use strandline_table::history::{Reduction, unite};
+use strandline_table::horizon::Horizon;
 use strandline_table::insert_range::InsertRange;
 use strandline_table::merge::MergedRange;
 use strandline_table::range::RangeVersion;
@@ -205,7 +206,7 @@ impl Db {
         let kept_from = CommitTs(history_from(policy, self.now_us())).min(through);
         // In this order: who registers a snapshot too late to be seen here sees this.
         store.raise_kept_from(kept_from);
-        let horizon = kept_from.min(self.txns().oldest_snapshot());
+        let horizon = Horizon::new(kept_from, self.txns().registered_snapshots());
         let lineage = &store.lineage;
         let mut part = StoragePart::new(store);
         // What an open transaction adds may still be taken back.
@@ -214,15 +215,21 @@ impl Db {
         for range in lineage.ranges().iter() {
             let version = range.load_full();
             let mut merged = None;
-            if self.is_due(&version, merge_all) || is_dead(&version, horizon) {
-                merged = lineage.merge_range(range, through, horizon, columns_max)?;
+            if self.is_due(&version, merge_all) || is_dead(&version, &horizon)? {
+                merged = lineage.merge_range(range, through, &horizon, columns_max)?;
                 let file = merged.iter().flat_map(|m| &m.file);
                 files.extend(file.map(|file| data_file_name(file.id())));
             }
             let with_inserts = merged.is_none();
             let no = range.no();
-            let records =
-                lineage.pending_records(no, &version, through, with_inserts, columns_max)?;
+            let records = lineage.pending_records(
+                no,
+                &version,
+                through,
+                with_inserts,
+                columns_max,
+                &horizon,
+            )?;
             for record in &records {
                 let run = match &mut writer {
                     Some(run) => run,
@@ -249,13 +256,13 @@ impl Db {
             part.runs = Some(runs.clone());
         }
         let merged = part.merged_through();
-        if let Some(group) = compaction::choose(&runs, horizon, &merged, merge_all) {
-            let has_oldest = group.end == runs.len();
-            let horizon = |no: RangeNo| match merged.get(&no) {
-                Some(through) if has_oldest => horizon.min(*through),
-                _ => CommitTs::ZERO,
+        if let Some(group) = compaction::choose(&runs, horizon.oldest(), &merged, merge_all) {
+            let reduction = Reduction {
+                horizon: &horizon,
+                merged_through: &merged,
+                has_oldest: group.end == runs.len(),
             };
-            let united = self.unite_runs(store, &runs[group.clone()], horizon, files)?;
+            let united = self.unite_runs(store, &runs[group.clone()], &reduction, files)?;
             report.bytes_written += united.as_ref().map_or(0, |run| run.bytes());
             part.replaced = runs.splice(group, united).collect();
             part.runs = Some(runs);
@@ -320,11 +327,11 @@ impl Db {
         &self,
         store: &Store,
         runs: &[Arc<Run>],
-        horizon: impl Fn(RangeNo) -> CommitTs,
+        reduction: &Reduction<'_>,
         files: &mut NewFiles,
     ) -> Result<Option<Arc<Run>>> {
         let mut writer: Option<RunWriter> = None;
-        unite(runs, horizon, |record| {
+        unite(runs, reduction, |record| {
             let run = match &mut writer {
                 Some(run) => run,
                 None => writer.insert(self.new_run(store, files)?),
@@ -570,11 +577,11 @@ impl Drop for Db {
 }
 
 /// Whether nothing but deleted rows is in a range that nobody may ask for any more.
-fn is_dead(version: &RangeVersion, horizon: CommitTs) -> bool {
-    let BaseBody::Chunks(chunks) = &version.base.body else {
-        return false;
-    };
-    version.has_no_tail() && chunks.is_dead_at(horizon)
+fn is_dead(version: &RangeVersion, horizon: &Horizon) -> Result<bool> {
+    match &version.base.body {
+        BaseBody::Chunks(chunks) if version.has_no_tail() => chunks.is_dead_at(horizon),
+        _ => Ok(false),
+    }
 }
 
 /// The newest definition of the table that a storage belongs (or belonged) to.

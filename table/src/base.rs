@@ -13,6 +13,7 @@
 
 use crate::chunk::{self, CheckedChunk, ChunkFooter};
 use crate::data_file::{DataFile, Extent};
+use crate::horizon::Horizon;
 use crate::insert_range::InsertRange;
 use crate::row_block::RowBlocks;
 use crate::row_meta::RowMeta;
@@ -139,9 +140,18 @@ impl ChunkBase {
         };
         started && self.last_updated_max <= ts.0
     }
-    /// Whether all rows were deleted at or before `horizon` and still take space.
-    pub fn is_dead_at(&self, horizon: CommitTs) -> bool {
-        self.rows > 0 && self.deleted == self.rows && self.last_updated_max <= horizon.0
+    /// Whether rows take space that were all deleted and that nobody may ask for any more.
+    pub fn is_dead_at(&self, horizon: &Horizon) -> Result<bool> {
+        if self.rows == 0 || self.deleted < self.rows {
+            return Ok(false);
+        }
+        match &self.meta {
+            Some(meta) if self.last_updated_max > horizon.oldest().0 => {
+                let meta = meta.load()?;
+                Ok(meta.deleted.iter().all(|row| !meta.is_seen(row, horizon)))
+            }
+            _ => Ok(true),
+        }
     }
     /// The chunk of `column`.
     pub fn column(&self, column: ColumnId) -> Option<&Arc<ChunkColumn>> {

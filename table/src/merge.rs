@@ -18,6 +18,7 @@
 use crate::base::{BaseBody, BaseState, ChunkBase, ChunkColumn, MetaBlob, UniformStart};
 use crate::chunk::encode_chunk;
 use crate::data_file::{DataFile, DataFileWriter};
+use crate::horizon::Horizon;
 use crate::insert_range::InsertRange;
 use crate::lineage::Lineage;
 use crate::range::{Range, RangeVersion};
@@ -75,14 +76,14 @@ impl Lineage {
     }
 
     /// Merges everything committed at or before `through` into a new base and writes it. None if
-    /// there is nothing to do, or an insert range is not finished yet. Rows deleted at or before
-    /// `horizon` lose their values. `columns_max`: how many columns the table has by committed
+    /// there is nothing to do, or an insert range is not finished yet. Deleted rows that nobody
+    /// may ask for by `horizon` lose their values. `columns_max`: how many columns the table has by committed
     /// definitions; what an open transaction adds may still be taken back.
     pub fn merge_range(
         self: &Arc<Self>,
         range: &Arc<Range>,
         through: CommitTs,
-        horizon: CommitTs,
+        horizon: &Horizon,
         columns_max: usize,
     ) -> Result<Option<MergedRange>> {
         let version = range.load_full();
@@ -328,12 +329,12 @@ fn emptied(range: &Arc<Range>, through: CommitTs) -> MergedRange {
     }
 }
 
-/// Marks rows deleted at or before `horizon` as never there; whether there were any.
-fn expire_rows(meta: &mut RowMeta, horizon: CommitTs) -> bool {
+/// Marks deleted rows that nobody may ask for any more as never there; whether there were any.
+fn expire_rows(meta: &mut RowMeta, horizon: &Horizon) -> bool {
     let expired: Vec<usize> = meta
         .deleted
         .iter()
-        .filter(|&row| meta.starts[row] != NEVER && meta.last_updated(row) <= horizon.0)
+        .filter(|&row| meta.starts[row] != NEVER && !meta.is_seen(row, horizon))
         .collect();
     for &row in &expired {
         meta.starts[row] = NEVER;
