@@ -273,7 +273,7 @@ pub fn locate(pages: &TailPages, seq: u32) -> Option<(&Arc<RecordPage>, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use strandline_base::{CommitTs, SqlType, Value};
+    use strandline_base::{ColumnId, CommitTs, SqlType, Value};
 
     #[test]
     fn pages_grow_and_old_ones_go() {
