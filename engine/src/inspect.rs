@@ -3,6 +3,7 @@
 use crate::catalog::TableDef;
 use crate::db::Db;
 use crate::display::timestamp_text;
+use crate::recovery_report::RecoveryReport;
 use std::sync::Arc;
 use strandline_base::{CommitTs, Result, RowId};
 use strandline_table::base::BaseBody;
@@ -73,6 +74,7 @@ impl Db {
             timestamp_text(state.checkpoint_ts.0 as i64),
         );
         put("newest commit", timestamp_text(self.stable().0 as i64));
+        put("recovery", recovery_text(&self.recovery));
         put("log replay starts at", state.log_from.to_string());
         put("log ends at", self.wal.end_lsn().0.to_string());
         put(
@@ -214,4 +216,17 @@ impl Db {
         }
         Ok(section)
     }
+}
+
+fn recovery_text(report: &RecoveryReport) -> String {
+    format!(
+        "{} ms: {} log records ({} bytes), {} row operations, {} run records, {} ranges, {} threads",
+        report.micros.div_ceil(1000),
+        report.log_records,
+        report.log_bytes,
+        report.row_operations,
+        report.run_records,
+        report.ranges,
+        report.threads,
+    )
 }

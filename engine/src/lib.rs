@@ -21,6 +21,7 @@ mod open;
 mod point;
 mod point_table;
 mod read_set;
+mod recovery_report;
 mod redo;
 mod row_locks;
 mod scan;
@@ -36,6 +37,7 @@ pub use db::Db;
 pub use inspect::{Inspection, InspectionSection};
 pub use maintenance::CheckpointReport;
 pub use point_table::PointTable;
+pub use recovery_report::RecoveryReport;
 pub use row_locks::LockWait;
 pub use scan::{
     ColumnPredicate, CompareOp, RowFilter, ScanMetrics, ScanRequest, TableScan, UnitReader,

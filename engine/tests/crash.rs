@@ -23,6 +23,7 @@ fn open(disk: &SimDisk, clock: &Arc<ManualClock>) -> Result<Arc<Db>> {
     let settings = Settings {
         wal_segment_bytes: 1 << 14,
         background_maintenance: false,
+        recovery_threads: 1,
         ..Settings::default()
     };
     Db::open(DbOptions {

@@ -119,6 +119,7 @@ pub fn open(device: Arc<dyn Device>, clock: &Arc<ManualClock>) -> Result<Arc<Db>
     let settings = Settings {
         wal_segment_bytes: 1 << 16,
         background_maintenance: false,
+        recovery_threads: 1,
         ..Settings::default()
     };
     let clock = clock.clone();
