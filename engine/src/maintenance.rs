@@ -80,7 +80,8 @@ impl StoragePart {
             .iter()
             .map(|range| (range.no(), range.load().base.merged_through()))
             .collect();
-        let merged = self.merged.iter().map(|m| (m.range.no(), m.through));
+        let merged = self.merged.iter();
+        let merged = merged.map(|m| (m.range.no(), m.chunks().merged.all()));
         merged_through.extend(merged);
         merged_through
     }
@@ -212,11 +213,12 @@ impl Db {
         // What an open transaction adds may still be taken back.
         let columns_max = table.map_or(lineage.schema().len(), |t| t.next_column as usize);
         let mut writer: Option<RunWriter> = None;
+        let all = merge_all || self.is_short_of_memory();
         for range in lineage.ranges().iter() {
             let version = range.load_full();
             let mut merged = None;
             if self.is_due(&version, merge_all) || is_dead(&version, &horizon)? {
-                merged = lineage.merge_range(range, through, &horizon, columns_max)?;
+                merged = lineage.merge_range(range, through, &horizon, columns_max, all)?;
                 let file = merged.iter().flat_map(|m| &m.file);
                 files.extend(file.map(|file| data_file_name(file.id())));
             }

@@ -258,7 +258,7 @@ impl Example {
 
     /// The lineage of a range: the time of the last commit that its base contains.
     fn tps(&self, range: usize) -> String {
-        time(self.ranges()[range].merged_through)
+        time(self.ranges()[range].merged.all())
     }
 
     /// The records of the runs.

@@ -6,7 +6,7 @@
 //! long, keep the rows and the pages they need and let go of the state.
 //!
 //! Invariants:
-//! 1. Chunks hold the state of the range as of `merged_through`.
+//! 1. The rows' metadata and each chunk hold the state of the range as of their own time (`merged`).
 //! 2. `start_max` and `last_updated_max` bound the rows' times from above; a snapshot at or after
 //!    both needs to look at `deleted` only.
 //! 3. A range without `meta` has one start word for all rows, and none was updated or deleted.
@@ -27,6 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use strandline_base::{BLOCK_ROWS, ColumnId, CommitTs, Error, RANGE_ROWS, Result, SqlType, Value};
 use strandline_storage::cache::{Cache, Slot};
+use strandline_tail::merged_through::MergedThrough;
 use strandline_tail::succession::{Succeeded, Successor};
 use strandline_txn::StartWord;
 
@@ -59,7 +60,14 @@ impl BaseState {
     pub fn merged_through(&self) -> CommitTs {
         match &self.body {
             BaseBody::Insert(_) => CommitTs::ZERO,
-            BaseBody::Chunks(chunks) => chunks.merged_through,
+            BaseBody::Chunks(chunks) => chunks.merged.all(),
+        }
+    }
+    /// Which commits are in the base, column by column.
+    pub fn merged(&self) -> MergedThrough {
+        match &self.body {
+            BaseBody::Insert(_) => MergedThrough::default(),
+            BaseBody::Chunks(chunks) => chunks.merged.clone(),
         }
     }
 }
@@ -118,8 +126,8 @@ pub struct ChunkBase {
     pub last_updated_max: u64,
     /// rows marked deleted, slots without a row included
     pub deleted: u32,
-    /// every commit up to it is in the chunks
-    pub merged_through: CommitTs,
+    /// which commits are in the rows' metadata and in the chunks
+    pub merged: MergedThrough,
     /// the rows side by side, for point reads
     pub row_blocks: RowBlocks,
 }

@@ -13,6 +13,7 @@ pub use crate::record_page::RecordKind;
 use crate::row_meta::{NEVER, RowMeta};
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, RangeNo, Result, RowId, UPDATE_ROWS, Value};
+pub use strandline_tail::merged_through::MergedThrough;
 use strandline_txn::StartWord;
 
 /// A range as of one load of its version.
@@ -22,8 +23,8 @@ pub struct RangeImage {
     pub no: RangeNo,
     /// whether its rows are still record pages (the paper's table-level tail pages)
     pub is_insert: bool,
-    /// every commit up to it is in the base (the paper's TPS)
-    pub merged_through: CommitTs,
+    /// which commits are in the base, column by column (the paper's TPS)
+    pub merged: MergedThrough,
     /// the base's rows in slot order
     pub rows: Vec<RowImage>,
     /// the records of its tails that are in memory, by update range and number
@@ -84,7 +85,7 @@ impl Lineage {
         Ok(RangeImage {
             no: range.no(),
             is_insert,
-            merged_through: version.base.merged_through(),
+            merged: version.base.merged(),
             rows,
             records: self.record_images(range.no(), &version)?,
         })

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use strandline_base::sync::{AtomicBool, Mutex, Ordering};
 use strandline_base::{ColumnId, CommitTs, ManualClock, RangeNo, SqlType, Value};
 use strandline_tail::insert_range::InsertRange;
+use strandline_tail::merged_through::MergedThrough;
 use strandline_tail::overlay::TailReader;
 use strandline_tail::range::{Range, RangeVersion};
 use strandline_tail::record_page::{PageBytes, RecordKind, RecordPage};
@@ -261,7 +262,7 @@ fn a_tail_with_unmerged_records_is_not_given_up() {
                 }
             })
         });
-        let keep_from = tail.retire_merged(CommitTs(10));
+        let keep_from = tail.retire_merged(&MergedThrough::at(CommitTs(10)));
         is_gone.store(keep_from.is_none(), Ordering::SeqCst);
         let appended = join(appenders.into());
         let Some(keep_from) = keep_from else {
@@ -653,7 +654,8 @@ impl Table {
             merged_through: through,
             successor: Successor::default(),
         };
-        self.range.publish_merge(Arc::new(base), through);
+        let merged = MergedThrough::at(through);
+        self.range.publish_merge(Arc::new(base), &merged);
     }
 
     /// Reads `row` at `ts`: chain, base, history.
