@@ -11,18 +11,8 @@ use strandline_engine::catalog::HistoryPolicy;
 use strandline_engine::image::RangeImage;
 use strandline_engine::*;
 
-fn open_eager(device: &Arc<MemoryDevice>) -> Arc<Db> {
-    let settings = Settings {
-        merge_pending_records: 16,
-        background_maintenance: false,
-        ..Settings::default()
-    };
-    Db::open(DbOptions {
-        device: device.clone(),
-        clock: clock(),
-        settings,
-    })
-    .expect("open")
+fn database(device: &Arc<MemoryDevice>) -> Arc<Db> {
+    open_eager(device.clone(), &clock(), 16).expect("open")
 }
 
 fn set(db: &Arc<Db>, k: i64, column: u32, value: Value) -> CommitTs {
@@ -40,7 +30,7 @@ fn range(db: &Db) -> RangeImage {
 
 /// 20 rows in base, `b` of row 3 updated at `cold`, `a` of all rows after it: the merge takes `a`.
 fn merged_apart(device: &Arc<MemoryDevice>) -> (Arc<Db>, CommitTs) {
-    let db = open_eager(device);
+    let db = database(device);
     create_table(&db, HistoryPolicy::Forever);
     (0..20).for_each(|k| insert(&db, &row(k, 0, "first")));
     db.checkpoint(true).expect("merge");
@@ -87,7 +77,7 @@ fn a_column_with_few_updates_waits_and_is_read_from_the_tail() {
     // What is merged is not due again, nor does a restart forget who is behind.
     assert_eq!(db.checkpoint(false).expect("checkpoint").merged_ranges, 0);
     drop(db);
-    let db = open_eager(&device);
+    let db = database(&device);
     assert_eq!(range(&db).merged, image.merged);
     check(&db, cold);
     // The next merge takes it along, and nothing is left of the tail.
