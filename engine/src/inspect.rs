@@ -220,7 +220,8 @@ impl Db {
 
 fn recovery_text(report: &RecoveryReport) -> String {
     format!(
-        "{} ms: {} log records ({} bytes), {} row operations, {} run records, {} ranges, {} threads",
+        "{} ms: {} log records ({} bytes), {} row operations, {} run records, {} ranges, \
+         {} threads",
         report.micros.div_ceil(1000),
         report.log_records,
         report.log_bytes,

@@ -23,6 +23,7 @@ mod point_table;
 mod read_set;
 mod recovery_report;
 mod redo;
+mod replay;
 mod row_locks;
 mod scan;
 mod settings;

@@ -250,26 +250,40 @@ impl Db {
             }
         }
         self.list_loaded(store, through, &mut part);
-        let mut runs = Vec::clone(&lineage.runs());
         if let Some(writer) = writer {
             let run = Arc::new(writer.finish()?);
             report.bytes_written += run.bytes();
-            runs.insert(0, run);
-            part.runs = Some(runs.clone());
+            let before = lineage.runs();
+            part.runs = Some([run].into_iter().chain(before.iter().cloned()).collect());
         }
-        let merged = part.merged_through();
-        if let Some(group) = compaction::choose(&runs, horizon.oldest(), &merged, merge_all) {
-            let reduction = Reduction {
-                horizon: &horizon,
-                merged_through: &merged,
-                has_oldest: group.end == runs.len(),
-            };
-            let united = self.unite_runs(store, &runs[group.clone()], &reduction, files)?;
-            report.bytes_written += united.as_ref().map_or(0, |run| run.bytes());
-            part.replaced = runs.splice(group, united).collect();
-            part.runs = Some(runs);
-        }
+        report.bytes_written += self.compact(&mut part, &horizon, merge_all, files)?;
         Ok(part.finish(columns_max))
+    }
+
+    /// Rewrites neighbouring runs into one if that pays; the bytes written.
+    fn compact(
+        &self,
+        part: &mut StoragePart,
+        horizon: &Horizon,
+        all: bool,
+        files: &mut NewFiles,
+    ) -> Result<u64> {
+        let listed = part.store.lineage.runs();
+        let mut runs = part.runs.clone().unwrap_or_else(|| Vec::clone(&listed));
+        let merged = part.merged_through();
+        let Some(group) = compaction::choose(&runs, horizon.oldest(), &merged, all) else {
+            return Ok(0);
+        };
+        let reduction = Reduction {
+            horizon,
+            merged_through: &merged,
+            has_oldest: group.end == runs.len(),
+        };
+        let united = self.unite_runs(&part.store, &runs[group.clone()], &reduction, files)?;
+        let bytes = united.as_ref().map_or(0, |run| run.bytes());
+        part.replaced = runs.splice(group, united).collect();
+        part.runs = Some(runs);
+        Ok(bytes)
     }
 
     fn new_run(&self, store: &Store, files: &mut NewFiles) -> Result<RunWriter> {

@@ -2,10 +2,10 @@
 //!
 //! Recovery: the manifest gives ranges, runs and catalogs as of the last checkpoint; records of
 //! runs newer than their range's chunks go back into tails (runs without any are not read); the log
-//! is replayed from the checkpoint's position, skipping what the checkpoint already covers; row maps
-//! come into being on the way, key indexes afterwards. Both are done by several threads, each range
-//! by one of them, so that the records of one row stay in order and the result is the same for any
-//! number of threads; catalog changes are barriers.
+//! is replayed from the checkpoint's position, skipping what the checkpoint already covers; row
+//! maps come into being on the way, key indexes afterwards. Both are done by several threads, each
+//! range by one of them, so that the records of one row stay in order and the result is the same
+//! for any number of threads; catalog changes are barriers.
 //!
 //! Every step is idempotent: a crash during recovery changes nothing.
 
@@ -17,13 +17,14 @@ use crate::identity::Identities;
 use crate::manifest_state::{ManifestState, RangeEntry, to_json};
 use crate::recovery_report::{RecoveryReport, Restored};
 use crate::redo::{self, Redo};
+use crate::replay::{apply_row, in_parallel, place_of, restore_range};
 use crate::settings::DbOptions;
 use crate::store::Store;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use strandline_base::{CommitTs, Error, RANGE_ROWS, RangeNo, Result, RowId, StorageId};
+use strandline_base::{CommitTs, Error, RangeNo, Result, StorageId};
 use strandline_device::Device;
 use strandline_storage::cache::Cache;
 use strandline_storage::manifest::Manifest;
@@ -32,8 +33,7 @@ use strandline_table::data_file::{DataFile, DataFiles, data_file_id};
 use strandline_table::lineage::{Lineage, Shared};
 use strandline_table::range::Range;
 use strandline_table::schema::StorageSchema;
-use strandline_table::update_run::{Run, RunRecord, RunRecordKind, run_file_id, run_file_name};
-use strandline_table::write::{Change, WriteOutcome, Writer};
+use strandline_table::update_run::{Run, run_file_id, run_file_name};
 use strandline_txn::{StartWord, TxnManager};
 
 /// Row operations collected before they are applied in parallel.
@@ -332,7 +332,7 @@ impl Recovery {
         let (next, restored) = (AtomicUsize::new(0), Restored::default());
         in_parallel(self.threads.min(ranges.len()), |_| {
             while let Some((lineage, range)) = ranges.get(next.fetch_add(1, Ordering::Relaxed)) {
-                restored.add(restore_range_of_runs(lineage, range)?);
+                restored.add(restore_range(lineage, range)?);
                 lineage.note_persisted(&range.load_full(), self.checkpoint_ts);
             }
             Ok(())
@@ -450,111 +450,4 @@ impl Recovery {
         }
         Ok(())
     }
-}
-
-/// Does the work of threads 0 to `threads` − 1, that of thread 0 on the calling one; the first
-/// error in their order.
-fn in_parallel(threads: usize, work: impl Fn(u64) -> Result<()> + Sync) -> Result<()> {
-    std::thread::scope(|scope| {
-        let work = &work;
-        let others: Vec<_> = (1..threads as u64)
-            .map(|thread| scope.spawn(move || work(thread)))
-            .collect();
-        let mut outcome = work(0);
-        for other in others {
-            let panicked = |_| Err(Error::internal("a recovery thread panicked"));
-            outcome = outcome.and(other.join().unwrap_or_else(panicked));
-        }
-        outcome
-    })
-}
-
-/// Puts the records of a range that runs have and base has not back, oldest run first; how many.
-fn restore_range_of_runs(lineage: &Lineage, range: &Range) -> Result<u64> {
-    let merged_through = range.load().base.merged_through();
-    let first = RowId::new(range.no(), 0);
-    let end = RowId(first.0 + RANGE_ROWS as u64);
-    let mut restored = 0;
-    for run in lineage.runs().iter().rev() {
-        if run.max_ts() <= merged_through || run.max_row() < first || run.min_row() >= end {
-            continue;
-        }
-        let mut rows: Vec<RunRecord> = Vec::new();
-        run.records(first, end, &mut |record| {
-            if rows.last().is_some_and(|r| r.row != record.row) {
-                restored += restore_row(lineage, &mut rows)?;
-            }
-            rows.push(record);
-            Ok(())
-        })?;
-        restored += restore_row(lineage, &mut rows)?;
-    }
-    Ok(restored)
-}
-
-fn place_of(operation: &Redo) -> Option<(StorageId, RowId)> {
-    match operation {
-        Redo::Insert { storage, row, .. }
-        | Redo::Update { storage, row, .. }
-        | Redo::Delete { storage, row } => Some((*storage, *row)),
-        Redo::Bulk { .. } | Redo::Catalog(_) | Redo::Identity { .. } => None,
-    }
-}
-
-fn apply_row(store: &Store, ts: CommitTs, operation: &Redo) -> Result<()> {
-    let lineage = &store.lineage;
-    match operation {
-        Redo::Insert { row, values, .. } => lineage.restore_insert(*row, values, ts),
-        Redo::Update { row, values, .. } => redo_change(lineage, *row, Change::Update(values), ts),
-        Redo::Delete { row, .. } => redo_change(lineage, *row, Change::Delete, ts),
-        Redo::Bulk { .. } | Redo::Catalog(_) | Redo::Identity { .. } => Ok(()),
-    }
-}
-
-fn redo_change(
-    lineage: &Lineage,
-    row: RowId,
-    change: Change<'_>,
-    ts: CommitTs,
-) -> Result<()> {
-    let writer = Writer {
-        word: StartWord::committed(ts),
-        statement: 0,
-        snapshot: ts,
-        speculative: false,
-    };
-    match lineage.write(row, change, &writer, &mut Vec::new())? {
-        WriteOutcome::Done => Ok(()),
-        outcome => Err(Error::corrupt(
-            format!("storage {}, {row:?}", lineage.id()),
-            format!("the log changes a row that cannot be changed ({outcome:?})"),
-        )),
-    }
-}
-
-/// Puts the records of one row, newest first, back; those that base has already are passed over.
-/// How many were put back.
-fn restore_row(lineage: &Lineage, records: &mut Vec<RunRecord>) -> Result<u64> {
-    let mut restored = 0;
-    for record in std::mem::take(records).into_iter().rev() {
-        if record.kind == RunRecordKind::OldValue {
-            continue; // stays in the run
-        }
-        if record.kind == RunRecordKind::Insert {
-            lineage.restore_insert(record.row, &record.columns, record.ts)?;
-            restored += 1;
-            continue;
-        }
-        let range = lineage.ensure_range(record.row.range());
-        if record.ts <= range.load().base.merged_through() {
-            continue;
-        }
-        let change = match record.kind {
-            RunRecordKind::Delete => Change::Delete,
-            _ => Change::Update(&record.columns),
-        };
-        lineage.restore_change(record.row, change, record.ts)?;
-        restored += 1;
-    }
-    Ok(restored)
 }

@@ -71,8 +71,16 @@ fn a_column_with_few_updates_waits_and_is_read_from_the_tail() {
     assert_eq!(through(&image)[0], db.stable());
     assert!(through(&image)[1] < cold, "b is behind");
     assert_eq!(image.rows[3].values[2], Value::from("first"), "in base");
-    assert_eq!(image.rows[3].last_updated, cold, "known to base all the same");
-    assert!(image.records.iter().any(|r| r.start.commit_ts() == Some(cold)));
+    assert_eq!(
+        image.rows[3].last_updated, cold,
+        "known to base all the same"
+    );
+    assert!(
+        image
+            .records
+            .iter()
+            .any(|r| r.start.commit_ts() == Some(cold))
+    );
     check(&db, cold);
     // What is merged is not due again, nor does a restart forget who is behind.
     assert_eq!(db.checkpoint(false).expect("checkpoint").merged_ranges, 0);

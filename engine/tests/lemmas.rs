@@ -509,7 +509,10 @@ fn merges_between_any_two_steps_keep_the_lemmas() {
         lagging += run_seed(seed);
     }
     println!("{lagging} merges left columns of different lineage");
-    assert!(lagging > 0 || seeds.end - seeds.start < 10, "columns are merged apart");
+    assert!(
+        lagging > 0 || seeds.end - seeds.start < 10,
+        "columns are merged apart"
+    );
 }
 
 /// A filter over column `a` that lets everything through, and has the table updated and merged

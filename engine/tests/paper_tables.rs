@@ -243,13 +243,13 @@ impl Example {
                 bits(record.columns.iter().map(|(c, _)| *c)),
                 match record.kind {
                     RecordKind::OldValue => "*",
-                    RecordKind::Update | RecordKind::Delete => "",
+                    _ => "",
                 },
                 record.start.commit_ts().map_or("open".into(), time),
                 cells(&record.columns),
                 match record.kind {
                     RecordKind::Delete => " deletion",
-                    RecordKind::Update | RecordKind::OldValue => "",
+                    _ => "",
                 },
             )
         };

@@ -152,7 +152,10 @@ fn old_snapshots_keep_their_versions_and_none_between() {
     }
     assert_bounded("run records", &records);
     assert_bounded("bytes of files", &files);
-    assert!(reads.iter().all(|n| *n <= 2), "one version to find: {reads:?}");
+    assert!(
+        reads.iter().all(|n| *n <= 2),
+        "one version to find: {reads:?}"
+    );
     held.clear();
     world.set(7, 0);
     world.checkpoint();
@@ -160,7 +163,10 @@ fn old_snapshots_keep_their_versions_and_none_between() {
     world.checkpoint();
     assert!(world.run_records() <= 2, "{:?}", world.run_records());
     let world = world.reopen();
-    assert_eq!(get(&world.db, 7), Some(row(7, -7, "at the beginning").to_vec()));
+    assert_eq!(
+        get(&world.db, 7),
+        Some(row(7, -7, "at the beginning").to_vec())
+    );
     assert!(world.db.check().expect("check").is_empty());
 }
 

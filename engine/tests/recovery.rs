@@ -48,7 +48,11 @@ fn opening_takes_what_came_since_the_last_checkpoint_and_was_not_merged() {
     // Of a long history nothing is read, and no log.
     let world = world.reopen();
     let report = *world.db.recovery();
-    let counts = (report.log_records, report.row_operations, report.run_records);
+    let counts = (
+        report.log_records,
+        report.row_operations,
+        report.run_records,
+    );
     assert_eq!((counts, report.ranges), ((0, 0, 0), 1), "{report:?}");
     // In runs but not in base; in the log only.
     (0..20).for_each(|k| set(&world.db, k, 77));
@@ -56,9 +60,16 @@ fn opening_takes_what_came_since_the_last_checkpoint_and_was_not_merged() {
     (0..7).for_each(|k| set(&world.db, k, 78));
     let world = world.reopen();
     let report = *world.db.recovery();
-    let counts = (report.log_records, report.row_operations, report.run_records);
+    let counts = (
+        report.log_records,
+        report.row_operations,
+        report.run_records,
+    );
     assert_eq!(counts, (7, 7, 20), "{report:?}");
-    assert!(report.log_bytes > 0 && report.log_bytes < 7 * 200, "{report:?}");
+    assert!(
+        report.log_bytes > 0 && report.log_bytes < 7 * 200,
+        "{report:?}"
+    );
     assert_eq!(get(&world.db, 3), Some(row(3, 78, "").to_vec()));
     assert_eq!(get(&world.db, 19), Some(row(19, 77, "").to_vec()));
     let inspection = world.db.inspect().expect("inspect");
@@ -80,13 +91,21 @@ fn the_number_of_threads_changes_nothing() {
             keys += 1;
         }
         for _ in 0..200 {
-            set(&world.db, rng.below(keys as u64) as i64, rng.below(1000) as i64);
+            set(
+                &world.db,
+                rng.below(keys as u64) as i64,
+                rng.below(1000) as i64,
+            );
         }
         // A merge ends the insert range: the next rows go to another one.
         world.db.checkpoint(round < 7).expect("checkpoint");
     }
     for _ in 0..300 {
-        set(&world.db, rng.below(keys as u64) as i64, rng.below(1000) as i64);
+        set(
+            &world.db,
+            rng.below(keys as u64) as i64,
+            rng.below(1000) as i64,
+        );
     }
     let World { device, clock, db } = world;
     let rows_of = |db: &Arc<Db>| run(db, |s| Ok(scan_values(s, &table(db)))).expect("scan");

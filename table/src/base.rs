@@ -6,7 +6,8 @@
 //! long, keep the rows and the pages they need and let go of the state.
 //!
 //! Invariants:
-//! 1. The rows' metadata and each chunk hold the state of the range as of their own time (`merged`).
+//! 1. The rows' metadata and each chunk hold the state of the range as of their own time
+//!    (`merged`).
 //! 2. `start_max` and `last_updated_max` bound the rows' times from above; a snapshot at or after
 //!    both needs to look at `deleted` only.
 //! 3. A range without `meta` has one start word for all rows, and none was updated or deleted.

@@ -249,8 +249,8 @@ pub(crate) fn thinned(
     out
 }
 
-/// `newer` takes on the values of an update that it does not set itself. The columns of an insertion
-/// it does not need: base and old-value records have them.
+/// `newer` takes on the values of an update that it does not set itself. The columns of an
+/// insertion it does not need: base and old-value records have them.
 fn fold(newer: &mut RunRecord, older: RunRecord) {
     if newer.kind != RunRecordKind::Update || older.kind != RunRecordKind::Update {
         return;
@@ -291,7 +291,9 @@ mod tests {
             row: RowId(5),
             ts: CommitTs(ts),
             kind,
-            columns: columns.map(|(c, v)| (ColumnId(c), Value::BigInt(v))).collect(),
+            columns: columns
+                .map(|(c, v)| (ColumnId(c), Value::BigInt(v)))
+                .collect(),
         }
     }
 
@@ -329,7 +331,13 @@ mod tests {
     }
 
     /// What a reader at `ts` finds, whose base has everything.
-    fn read(records: &[RunRecord], base: &[i64], last: u64, ends: bool, ts: u64) -> Option<Vec<i64>> {
+    fn read(
+        records: &[RunRecord],
+        base: &[i64],
+        last: u64,
+        ends: bool,
+        ts: u64,
+    ) -> Option<Vec<i64>> {
         if ts >= last {
             return (!ends).then(|| base.to_vec());
         }
@@ -345,7 +353,13 @@ mod tests {
                 }
             }
         }
-        Some(found.iter().zip(base).map(|(f, b)| f.unwrap_or(*b)).collect())
+        Some(
+            found
+                .iter()
+                .zip(base)
+                .map(|(f, b)| f.unwrap_or(*b))
+                .collect(),
+        )
     }
 
     #[test]
@@ -356,7 +370,9 @@ mod tests {
             let (records, base) = random_row(&mut rng);
             let versions = records.iter().filter(|r| r.kind != RunRecordKind::OldValue);
             let last = versions.clone().map(|r| r.ts.0).max().unwrap_or(0);
-            let ends = records.first().is_some_and(|r| r.kind == RunRecordKind::Delete);
+            let ends = records
+                .first()
+                .is_some_and(|r| r.kind == RunRecordKind::Delete);
             let kept_from = 10 + rng.below(90);
             let mut snapshots: Vec<u64> = (0..rng.below(4)).map(|_| 10 + rng.below(80)).collect();
             snapshots.sort_unstable();

@@ -3,8 +3,8 @@
 //!
 //! A version is visible from its commit to the next one's. It is kept if a moment lies between that
 //! may still be asked for: any moment from `kept_from` on (the history policy's), or that of a
-//! registered snapshot before. So one old snapshot keeps one version of a row, however often the row
-//! is updated after it.
+//! registered snapshot before. So one old snapshot keeps one version of a row, however often the
+//! row is updated after it.
 
 use strandline_base::CommitTs;
 

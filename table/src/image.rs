@@ -8,8 +8,8 @@
 use crate::base::{BaseBody, BaseState, base_value};
 use crate::lineage::Lineage;
 use crate::range::{Range, RangeVersion};
-use crate::record_page::RecordPage;
 pub use crate::record_page::RecordKind;
+use crate::record_page::RecordPage;
 use crate::row_meta::{NEVER, RowMeta};
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, RangeNo, Result, RowId, UPDATE_ROWS, Value};

@@ -86,9 +86,9 @@ impl Lineage {
 
     /// Merges everything committed at or before `through` into a new base and writes it. None if
     /// there is nothing to do, or an insert range is not finished yet. Deleted rows that nobody
-    /// may ask for by `horizon` lose their values. `columns_max`: how many columns the table has by committed
-    /// definitions; what an open transaction adds may still be taken back. `all_columns`: not only
-    /// those that are due.
+    /// may ask for by `horizon` lose their values. `columns_max`: how many columns the table has
+    /// by committed definitions; what an open transaction adds may still be taken back.
+    /// `all_columns`: not only those that are due.
     pub fn merge_range(
         self: &Arc<Self>,
         range: &Arc<Range>,

@@ -124,7 +124,10 @@ impl Lineage {
         Ok(RangeSnapshot {
             lineage: self.clone(),
             base: version.base.body.clone(),
-            tails: version.tails.each_ref().map(|t| t.as_ref().map(Tail::reader)),
+            tails: version
+                .tails
+                .each_ref()
+                .map(|t| t.as_ref().map(Tail::reader)),
             visibility: *visibility,
             columns: columns.clone(),
             rows: if matches!(body, Body::Nothing) {

@@ -326,13 +326,7 @@ impl TailReader {
     }
 
     /// Publishes an overlay of `before` and the settled records behind it, if these are many.
-    fn consolidate(
-        &self,
-        tail: &Tail,
-        before: Option<&Overlay>,
-        ts: CommitTs,
-        txns: &TxnManager,
-    ) {
+    fn consolidate(&self, tail: &Tail, before: Option<&Overlay>, ts: CommitTs, txns: &TxnManager) {
         let pages = &self.pages;
         let from = match before {
             Some(overlay) => overlay.through,
@@ -490,7 +484,12 @@ mod tests {
         (rows, deleted)
     }
 
-    fn viewed(tail: &Arc<Tail>, ts: u64, txns: &TxnManager, schema: &StorageSchema) -> (Rows, Vec<u16>) {
+    fn viewed(
+        tail: &Arc<Tail>,
+        ts: u64,
+        txns: &TxnManager,
+        schema: &StorageSchema,
+    ) -> (Rows, Vec<u16>) {
         let visibility = Visibility {
             ts: CommitTs(ts),
             own: StartWord(0),

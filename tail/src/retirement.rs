@@ -1,8 +1,8 @@
 //! What of a tail a merge leaves behind \[L-Store §4.1.1 steps 4 and 5\].
 //!
-//! A merge has folded commits into base, as far as `through` says of each column. Records of other transactions may
-//! stand between those it took, so the tail is done with up to its first unmerged record. A tail
-//! without any is sealed and leaves the range.
+//! A merge has folded commits into base, as far as `through` says of each column. Records of other
+//! transactions may stand between those it took, or such as some column's chunk lacks, so the tail
+//! is done with up to its first unmerged record. A tail without any is sealed and leaves the range.
 //!
 //! Invariants:
 //! 1. A record is done with if it is aborted, or stamped with a commit that is merged in all its
@@ -27,9 +27,9 @@ struct Unmerged {
 }
 
 impl Tail {
-    /// A base that is merged as far as `through` is about to be published: seals the tail for good if
-    /// nothing else is in it (None), else returns the first sequence number that must stay when
-    /// the last reader of earlier versions has gone.
+    /// A base that is merged as far as `through` is about to be published: seals the tail for good
+    /// if nothing else is in it (None), else returns the first sequence number that must stay
+    /// when the last reader of earlier versions has gone.
     pub fn retire_merged(&self, through: &MergedThrough) -> Option<u32> {
         let before = self.pending();
         let unmerged = self.unmerged(through);

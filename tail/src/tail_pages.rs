@@ -23,8 +23,8 @@ use crate::row_map::RowMap;
 use crate::schema::StorageSchema;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use std::sync::Arc;
-use strandline_base::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
 use strandline_base::Result;
+use strandline_base::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
 use strandline_txn::StartWord;
 
 /// Models need pages that fill.

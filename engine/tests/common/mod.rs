@@ -119,7 +119,8 @@ pub fn open(device: Arc<dyn Device>, clock: &Arc<ManualClock>) -> Result<Arc<Db>
     open_eager(device, clock, Settings::default().merge_pending_records)
 }
 
-/// The same; a range is due for a merge when it has so many pending records, if not all its columns.
+/// The same; a range is due for a merge, if not in all its columns, when it has so many pending
+/// records.
 pub fn open_eager(
     device: Arc<dyn Device>,
     clock: &Arc<ManualClock>,
