@@ -74,12 +74,7 @@ pub(crate) fn apply_row(store: &Store, ts: CommitTs, operation: &Redo) -> Result
     }
 }
 
-fn redo_change(
-    lineage: &Lineage,
-    row: RowId,
-    change: Change<'_>,
-    ts: CommitTs,
-) -> Result<()> {
+fn redo_change(lineage: &Lineage, row: RowId, change: Change<'_>, ts: CommitTs) -> Result<()> {
     let writer = Writer {
         word: StartWord::committed(ts),
         statement: 0,
