@@ -8,6 +8,7 @@ use crate::catalog_versions::{CatalogVersions, history_from, too_old};
 use crate::commit_watch::CommitWatches;
 use crate::identity::Identities;
 use crate::manifest_state::ManifestState;
+use crate::recovery_report::RecoveryReport;
 use crate::settings::{Settings, TxnOptions};
 use crate::store::{Store, Waiting};
 use crate::transaction::Transaction;
@@ -43,6 +44,7 @@ pub struct Db {
     /// end of the newest commit that has finished
     pub(crate) finished_lsn: AtomicU64,
     pub(crate) counters: Counters,
+    pub(crate) recovery: RecoveryReport,
     pub(crate) maintenance: Arc<Maintenance>,
     /// held while the database is open
     pub(crate) lock: Mutex<Option<Box<dyn Send + Sync>>>,
@@ -93,6 +95,10 @@ impl Db {
     /// The settings it was opened with.
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+    /// What opening it took.
+    pub fn recovery(&self) -> &RecoveryReport {
+        &self.recovery
     }
     /// The wall clock in microseconds since the epoch.
     pub fn now_us(&self) -> u64 {

@@ -3,9 +3,12 @@
 use crate::catalog::TableDef;
 use crate::db::Db;
 use crate::display::timestamp_text;
+use crate::recovery_report::RecoveryReport;
 use std::sync::Arc;
-use strandline_base::Result;
+use strandline_base::{CommitTs, Result, RowId};
 use strandline_table::base::BaseBody;
+use strandline_table::image::RangeImage;
+use strandline_table::update_run::RunRecord;
 
 /// Sections of tables of text.
 #[derive(Clone, Debug, Default)]
@@ -48,6 +51,19 @@ impl Db {
         Ok(Inspection { sections })
     }
 
+    /// The ranges of a table laid open: what base, row map and tails hold. Reads all of it.
+    pub fn lineage_of(&self, table: &TableDef) -> Result<Vec<RangeImage>> {
+        let lineage = &self.store(table.storage)?.lineage;
+        let ranges = lineage.ranges();
+        ranges.iter().map(|range| lineage.image(range)).collect()
+    }
+
+    /// All records of a table's update runs: by row, newest first, old values last.
+    pub fn run_records_of(&self, table: &TableDef) -> Result<Vec<RunRecord>> {
+        let lineage = &self.store(table.storage)?.lineage;
+        lineage.history_records(RowId(0), RowId(u64::MAX), CommitTs::MAX)
+    }
+
     fn inspect_database(&self) -> InspectionSection {
         let mut section = InspectionSection::new("Database", &["property", "value"]);
         let mut put = |name: &str, value: String| section.rows.push(vec![name.into(), value]);
@@ -58,6 +74,7 @@ impl Db {
             timestamp_text(state.checkpoint_ts.0 as i64),
         );
         put("newest commit", timestamp_text(self.stable().0 as i64));
+        put("recovery", recovery_text(&self.recovery));
         put("log replay starts at", state.log_from.to_string());
         put("log ends at", self.wal.end_lsn().0.to_string());
         put(
@@ -199,4 +216,18 @@ impl Db {
         }
         Ok(section)
     }
+}
+
+fn recovery_text(report: &RecoveryReport) -> String {
+    format!(
+        "{} ms: {} log records ({} bytes), {} row operations, {} run records, {} ranges, \
+         {} threads",
+        report.micros.div_ceil(1000),
+        report.log_records,
+        report.log_bytes,
+        report.row_operations,
+        report.run_records,
+        report.ranges,
+        report.threads,
+    )
 }

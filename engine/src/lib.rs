@@ -21,7 +21,9 @@ mod open;
 mod point;
 mod point_table;
 mod read_set;
+mod recovery_report;
 mod redo;
+mod replay;
 mod row_locks;
 mod scan;
 mod settings;
@@ -36,6 +38,7 @@ pub use db::Db;
 pub use inspect::{Inspection, InspectionSection};
 pub use maintenance::CheckpointReport;
 pub use point_table::PointTable;
+pub use recovery_report::RecoveryReport;
 pub use row_locks::LockWait;
 pub use scan::{
     ColumnPredicate, CompareOp, RowFilter, ScanMetrics, ScanRequest, TableScan, UnitReader,
@@ -50,6 +53,6 @@ pub use strandline_base::{
     StorageId, SystemClock, TableId, Value,
 };
 pub use strandline_device::Device;
-pub use strandline_table::types;
 pub use strandline_table::write::RowLock;
+pub use strandline_table::{image, types, update_run};
 pub use strandline_txn::Isolation;

@@ -25,7 +25,8 @@ use strandline_device::Device;
 use strandline_storage::wal::Lsn;
 use strandline_table::base::BaseBody;
 use strandline_table::data_file::{DataFile, data_file_name};
-use strandline_table::history::unite;
+use strandline_table::history::{Reduction, unite};
+use strandline_table::horizon::Horizon;
 use strandline_table::insert_range::InsertRange;
 use strandline_table::merge::MergedRange;
 use strandline_table::range::RangeVersion;
@@ -79,7 +80,8 @@ impl StoragePart {
             .iter()
             .map(|range| (range.no(), range.load().base.merged_through()))
             .collect();
-        let merged = self.merged.iter().map(|m| (m.range.no(), m.through));
+        let merged = self.merged.iter();
+        let merged = merged.map(|m| (m.range.no(), m.chunks().merged.all()));
         merged_through.extend(merged);
         merged_through
     }
@@ -205,24 +207,31 @@ impl Db {
         let kept_from = CommitTs(history_from(policy, self.now_us())).min(through);
         // In this order: who registers a snapshot too late to be seen here sees this.
         store.raise_kept_from(kept_from);
-        let horizon = kept_from.min(self.txns().oldest_snapshot());
+        let horizon = Horizon::new(kept_from, self.txns().registered_snapshots());
         let lineage = &store.lineage;
         let mut part = StoragePart::new(store);
         // What an open transaction adds may still be taken back.
         let columns_max = table.map_or(lineage.schema().len(), |t| t.next_column as usize);
         let mut writer: Option<RunWriter> = None;
+        let all = merge_all || self.is_short_of_memory();
         for range in lineage.ranges().iter() {
             let version = range.load_full();
             let mut merged = None;
-            if self.is_due(&version, merge_all) || is_dead(&version, horizon) {
-                merged = lineage.merge_range(range, through, horizon, columns_max)?;
+            if self.is_due(&version, merge_all) || is_dead(&version, &horizon)? {
+                merged = lineage.merge_range(range, through, &horizon, columns_max, all)?;
                 let file = merged.iter().flat_map(|m| &m.file);
                 files.extend(file.map(|file| data_file_name(file.id())));
             }
             let with_inserts = merged.is_none();
             let no = range.no();
-            let records =
-                lineage.pending_records(no, &version, through, with_inserts, columns_max)?;
+            let records = lineage.pending_records(
+                no,
+                &version,
+                through,
+                with_inserts,
+                columns_max,
+                &horizon,
+            )?;
             for record in &records {
                 let run = match &mut writer {
                     Some(run) => run,
@@ -241,26 +250,40 @@ impl Db {
             }
         }
         self.list_loaded(store, through, &mut part);
-        let mut runs = Vec::clone(&lineage.runs());
         if let Some(writer) = writer {
             let run = Arc::new(writer.finish()?);
             report.bytes_written += run.bytes();
-            runs.insert(0, run);
-            part.runs = Some(runs.clone());
+            let before = lineage.runs();
+            part.runs = Some([run].into_iter().chain(before.iter().cloned()).collect());
         }
-        let merged = part.merged_through();
-        if let Some(group) = compaction::choose(&runs, horizon, &merged, merge_all) {
-            let has_oldest = group.end == runs.len();
-            let horizon = |no: RangeNo| match merged.get(&no) {
-                Some(through) if has_oldest => horizon.min(*through),
-                _ => CommitTs::ZERO,
-            };
-            let united = self.unite_runs(store, &runs[group.clone()], horizon, files)?;
-            report.bytes_written += united.as_ref().map_or(0, |run| run.bytes());
-            part.replaced = runs.splice(group, united).collect();
-            part.runs = Some(runs);
-        }
+        report.bytes_written += self.compact(&mut part, &horizon, merge_all, files)?;
         Ok(part.finish(columns_max))
+    }
+
+    /// Rewrites neighbouring runs into one if that pays; the bytes written.
+    fn compact(
+        &self,
+        part: &mut StoragePart,
+        horizon: &Horizon,
+        all: bool,
+        files: &mut NewFiles,
+    ) -> Result<u64> {
+        let listed = part.store.lineage.runs();
+        let mut runs = part.runs.clone().unwrap_or_else(|| Vec::clone(&listed));
+        let merged = part.merged_through();
+        let Some(group) = compaction::choose(&runs, horizon.oldest(), &merged, all) else {
+            return Ok(0);
+        };
+        let reduction = Reduction {
+            horizon,
+            merged_through: &merged,
+            has_oldest: group.end == runs.len(),
+        };
+        let united = self.unite_runs(&part.store, &runs[group.clone()], &reduction, files)?;
+        let bytes = united.as_ref().map_or(0, |run| run.bytes());
+        part.replaced = runs.splice(group, united).collect();
+        part.runs = Some(runs);
+        Ok(bytes)
     }
 
     fn new_run(&self, store: &Store, files: &mut NewFiles) -> Result<RunWriter> {
@@ -320,11 +343,11 @@ impl Db {
         &self,
         store: &Store,
         runs: &[Arc<Run>],
-        horizon: impl Fn(RangeNo) -> CommitTs,
+        reduction: &Reduction<'_>,
         files: &mut NewFiles,
     ) -> Result<Option<Arc<Run>>> {
         let mut writer: Option<RunWriter> = None;
-        unite(runs, horizon, |record| {
+        unite(runs, reduction, |record| {
             let run = match &mut writer {
                 Some(run) => run,
                 None => writer.insert(self.new_run(store, files)?),
@@ -570,11 +593,11 @@ impl Drop for Db {
 }
 
 /// Whether nothing but deleted rows is in a range that nobody may ask for any more.
-fn is_dead(version: &RangeVersion, horizon: CommitTs) -> bool {
-    let BaseBody::Chunks(chunks) = &version.base.body else {
-        return false;
-    };
-    version.has_no_tail() && chunks.is_dead_at(horizon)
+fn is_dead(version: &RangeVersion, horizon: &Horizon) -> Result<bool> {
+    match &version.base.body {
+        BaseBody::Chunks(chunks) if version.has_no_tail() => chunks.is_dead_at(horizon),
+        _ => Ok(false),
+    }
 }
 
 /// The newest definition of the table that a storage belongs (or belonged) to.

@@ -14,6 +14,7 @@ use strandline_base::{
     ColumnId, CommitTs, Error, RangeNo, Result, SqlType, StorageId, TableId, Value,
 };
 use strandline_table::data_file::Extent;
+use strandline_table::image::MergedThrough;
 use strandline_table::lineage::BasedRange;
 
 /// The state of a database at its last checkpoint.
@@ -55,6 +56,12 @@ pub struct RangeEntry {
     pub rows: u32,
     /// every commit up to it is in the chunks
     pub merged_through: u64,
+    /// every commit up to it is in the rows' metadata; absent: as `merged_through`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows_merged_through: Option<u64>,
+    /// columns that are behind the rows' metadata, and which commits are in theirs
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub lagging: BTreeMap<u32, u64>,
     /// the start of all rows if there is no metadata blob
     pub start: u64,
     /// no row starts later
@@ -116,7 +123,10 @@ impl RangeEntry {
     pub fn of(range: &BasedRange) -> Self {
         Self {
             rows: range.rows,
-            merged_through: range.merged_through.0,
+            merged_through: range.merged.all().0,
+            rows_merged_through: (range.merged.rows() > range.merged.all())
+                .then_some(range.merged.rows().0),
+            lagging: range.merged.lagging().map(|(c, ts)| (c.0, ts.0)).collect(),
             start: range.start.0,
             start_max: range.start_max,
             last_updated_max: range.last_updated_max,
@@ -127,10 +137,15 @@ impl RangeEntry {
     }
     /// The based range of an entry.
     pub fn based(&self, no: RangeNo) -> BasedRange {
+        let lagging = self.lagging.iter();
+        let lagging = lagging.map(|(column, ts)| (ColumnId(*column), CommitTs(*ts)));
         BasedRange {
             no,
             rows: self.rows,
-            merged_through: CommitTs(self.merged_through),
+            merged: MergedThrough::with_lagging(
+                CommitTs(self.rows_merged_through.unwrap_or(self.merged_through)),
+                lagging,
+            ),
             start: CommitTs(self.start),
             start_max: self.start_max,
             last_updated_max: self.last_updated_max,

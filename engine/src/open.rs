@@ -1,10 +1,11 @@
 //! Creating and recovering a database \[L-Store §5.1.3\].
 //!
 //! Recovery: the manifest gives ranges, runs and catalogs as of the last checkpoint; records of
-//! runs newer than their range's chunks go back into tails; the log is replayed from the
-//! checkpoint's position, skipping what the checkpoint already covers; row maps come into being on
-//! the way, key indexes afterwards. Row operations are replayed in parallel, partitioned by range,
-//! so that the operations of one row stay in order; catalog changes are barriers.
+//! runs newer than their range's chunks go back into tails (runs without any are not read); the log
+//! is replayed from the checkpoint's position, skipping what the checkpoint already covers; row
+//! maps come into being on the way, key indexes afterwards. Both are done by several threads, each
+//! range by one of them, so that the records of one row stay in order and the result is the same
+//! for any number of threads; catalog changes are barriers.
 //!
 //! Every step is idempotent: a crash during recovery changes nothing.
 
@@ -14,23 +15,25 @@ use crate::commit_watch::CommitWatches;
 use crate::db::{Counters, Db, Maintenance};
 use crate::identity::Identities;
 use crate::manifest_state::{ManifestState, RangeEntry, to_json};
+use crate::recovery_report::{RecoveryReport, Restored};
 use crate::redo::{self, Redo};
+use crate::replay::{apply_row, in_parallel, place_of, restore_range};
 use crate::settings::DbOptions;
 use crate::store::Store;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use strandline_base::{CommitTs, Error, RangeNo, Result, RowId, StorageId};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use strandline_base::{CommitTs, Error, RangeNo, Result, StorageId};
 use strandline_device::Device;
 use strandline_storage::cache::Cache;
 use strandline_storage::manifest::Manifest;
 use strandline_storage::wal::{Lsn, Wal, WalSettings};
 use strandline_table::data_file::{DataFile, DataFiles, data_file_id};
-use strandline_table::lineage::Shared;
+use strandline_table::lineage::{Lineage, Shared};
+use strandline_table::range::Range;
 use strandline_table::schema::StorageSchema;
-use strandline_table::update_run::{Run, RunRecord, RunRecordKind, run_file_id, run_file_name};
-use strandline_table::write::{Change, WriteOutcome, Writer};
+use strandline_table::update_run::{Run, run_file_id, run_file_name};
 use strandline_txn::{StartWord, TxnManager};
 
 /// Row operations collected before they are applied in parallel.
@@ -88,6 +91,7 @@ fn create(options: DbOptions) -> Result<Arc<Db>> {
         state,
         stores: BTreeMap::new(),
         identities: Identities::default(),
+        report: RecoveryReport::default(),
     };
     Ok(assemble(options, shared, wal, manifest, recovered))
 }
@@ -120,6 +124,7 @@ struct Recovered {
     catalogs: Vec<(CommitTs, Arc<Catalog>)>,
     stores: BTreeMap<StorageId, Arc<Store>>,
     identities: Identities,
+    report: RecoveryReport,
 }
 
 fn assemble(
@@ -146,19 +151,21 @@ fn assemble(
         ddl: Mutex::new(None),
         finished_lsn: AtomicU64::new(finished),
         counters: Counters::default(),
+        recovery: recovered.report,
         maintenance: Arc::new(Maintenance::default()),
         lock: Mutex::new(None),
     })
 }
 
 fn recover(options: DbOptions) -> Result<Arc<Db>> {
+    let began_us = options.clock.now_us();
     let device = options.device.clone();
     let (manifest, records) = Manifest::open(device.clone())?;
     let place = format!("\"{}\": {}", device.location(), manifest.file().0);
     let state = ManifestState::decode(&records, &place)?;
     let next_file = next_file(&state, &*device)?;
     let shared = shared(&options, state.checkpoint_ts, next_file);
-    let mut recovery = Recovery::new(shared.clone(), &state)?;
+    let mut recovery = Recovery::new(shared.clone(), &state, options.settings.recovery_threads)?;
     let wal = Wal::open(
         device.clone(),
         wal_settings(&options),
@@ -169,11 +176,14 @@ fn recover(options: DbOptions) -> Result<Arc<Db>> {
     )?;
     recovery.apply()?;
     recovery.finish(&*device)?;
+    recovery.report.log_bytes = wal.end_lsn().0.saturating_sub(state.log_from);
+    recovery.report.micros = options.clock.now_us().saturating_sub(began_us);
     let Recovery {
         stores,
         identities,
         catalogs,
         last,
+        report,
         ..
     } = recovery;
     shared.txns.observe(last);
@@ -182,6 +192,7 @@ fn recover(options: DbOptions) -> Result<Arc<Db>> {
         catalogs,
         stores,
         identities,
+        report,
     };
     Ok(assemble(options, shared, wal, manifest, recovered))
 }
@@ -207,10 +218,12 @@ struct Recovery {
     checkpoint_ts: CommitTs,
     last: CommitTs,
     batch: Vec<(CommitTs, Redo)>,
+    threads: usize,
+    report: RecoveryReport,
 }
 
 impl Recovery {
-    fn new(shared: Shared, state: &ManifestState) -> Result<Self> {
+    fn new(shared: Shared, state: &ManifestState, threads: usize) -> Result<Self> {
         let mut recovery = Self {
             shared,
             stores: BTreeMap::new(),
@@ -226,7 +239,10 @@ impl Recovery {
             checkpoint_ts: state.checkpoint_ts,
             last: state.checkpoint_ts,
             batch: Vec::new(),
+            threads: threads.max(1),
+            report: RecoveryReport::default(),
         };
+        recovery.report.threads = recovery.threads as u64;
         for (_, catalog) in &state.catalogs {
             recovery.adopt(catalog);
         }
@@ -237,9 +253,11 @@ impl Recovery {
             for (no, entry) in &storage.ranges {
                 recovery.restore_range(&store, *no, entry)?;
             }
-            recovery.restore_runs(&store, &storage.runs)?;
+            recovery.report.ranges += storage.ranges.len() as u64;
+            recovery.open_runs(&store, &storage.runs)?;
             store.raise_kept_from(storage.kept_from);
         }
+        recovery.restore_runs()?;
         Ok(recovery)
     }
 
@@ -283,8 +301,8 @@ impl Recovery {
             .restore_base(&entry.based(no), &mut |id| self.file(id))
     }
 
-    /// Opens the runs and puts their pending records back into tails, oldest run first.
-    fn restore_runs(&mut self, store: &Store, ids: &[u64]) -> Result<()> {
+    /// Opens the runs, and makes the ranges that have rows in them but no chunks yet.
+    fn open_runs(&mut self, store: &Store, ids: &[u64]) -> Result<()> {
         let lineage = &store.lineage;
         let types: Vec<_> = lineage
             .schema()
@@ -297,21 +315,29 @@ impl Recovery {
             runs.push(Arc::new(run));
             self.runs.insert(id);
         }
-        lineage.set_runs(runs.clone());
-        for run in runs.iter().rev() {
-            let mut rows: Vec<RunRecord> = Vec::new();
-            run.records(RowId(0), RowId(u64::MAX), &mut |record| {
-                if rows.last().is_some_and(|r| r.row != record.row) {
-                    restore_row(lineage, &mut rows)?;
-                }
-                rows.push(record);
-                Ok(())
-            })?;
-            restore_row(lineage, &mut rows)?;
+        if let Some(last) = runs.iter().map(|run| run.max_row().range()).max() {
+            lineage.ensure_range(last);
         }
-        for range in lineage.ranges().iter() {
-            lineage.note_persisted(&range.load_full(), self.checkpoint_ts);
+        lineage.set_runs(runs);
+        Ok(())
+    }
+
+    /// Puts the pending records of all runs back into tails, range by range.
+    fn restore_runs(&mut self) -> Result<()> {
+        let mut ranges: Vec<(&Lineage, Arc<Range>)> = Vec::new();
+        for store in self.stores.values() {
+            let all = store.lineage.ranges();
+            ranges.extend(all.iter().map(|range| (&*store.lineage, range.clone())));
         }
+        let (next, restored) = (AtomicUsize::new(0), Restored::default());
+        in_parallel(self.threads.min(ranges.len()), |_| {
+            while let Some((lineage, range)) = ranges.get(next.fetch_add(1, Ordering::Relaxed)) {
+                restored.add(restore_range(lineage, range)?);
+                lineage.note_persisted(&range.load_full(), self.checkpoint_ts);
+            }
+            Ok(())
+        })?;
+        self.report.run_records = restored.count();
         Ok(())
     }
 
@@ -319,6 +345,7 @@ impl Recovery {
         let place = format!("log record that ends at position {}", end.0);
         let (ts, operations) = redo::decode(payload, &place)?;
         self.last = self.last.max(ts);
+        self.report.log_records += 1;
         if ts <= self.checkpoint_ts {
             return Ok(());
         }
@@ -375,7 +402,7 @@ impl Recovery {
         Ok(())
     }
 
-    /// Applies the collected row operations, half the ranges on each of two threads.
+    /// Applies the collected row operations, each thread those of its ranges.
     fn apply(&mut self) -> Result<()> {
         let batch = std::mem::take(&mut self.batch);
         let stores = &self.stores;
@@ -387,23 +414,18 @@ impl Recovery {
                 store.lineage.ensure_range(row.range());
             }
         }
-        let half = |odd: u64| {
+        self.report.row_operations += batch.len() as u64;
+        let threads = self.threads as u64;
+        in_parallel(self.threads, |thread| {
             for (ts, operation) in &batch {
                 if let Some((storage, row)) = place_of(operation)
-                    && (u64::from(row.range().0) + u64::from(storage.0)) % 2 == odd
+                    && (u64::from(row.range().0) + u64::from(storage.0)) % threads == thread
                     && let Some(store) = stores.get(&storage)
                 {
                     apply_row(store, *ts, operation)?;
                 }
             }
             Ok(())
-        };
-        std::thread::scope(|scope| {
-            let other = scope.spawn(|| half(1));
-            half(0)?;
-            other
-                .join()
-                .map_err(|_| Error::internal("a recovery thread panicked"))?
         })
     }
 
@@ -428,70 +450,4 @@ impl Recovery {
         }
         Ok(())
     }
-}
-
-fn place_of(operation: &Redo) -> Option<(StorageId, RowId)> {
-    match operation {
-        Redo::Insert { storage, row, .. }
-        | Redo::Update { storage, row, .. }
-        | Redo::Delete { storage, row } => Some((*storage, *row)),
-        Redo::Bulk { .. } | Redo::Catalog(_) | Redo::Identity { .. } => None,
-    }
-}
-
-fn apply_row(store: &Store, ts: CommitTs, operation: &Redo) -> Result<()> {
-    let lineage = &store.lineage;
-    match operation {
-        Redo::Insert { row, values, .. } => lineage.restore_insert(*row, values, ts),
-        Redo::Update { row, values, .. } => redo_change(lineage, *row, Change::Update(values), ts),
-        Redo::Delete { row, .. } => redo_change(lineage, *row, Change::Delete, ts),
-        Redo::Bulk { .. } | Redo::Catalog(_) | Redo::Identity { .. } => Ok(()),
-    }
-}
-
-fn redo_change(
-    lineage: &strandline_table::lineage::Lineage,
-    row: RowId,
-    change: Change<'_>,
-    ts: CommitTs,
-) -> Result<()> {
-    let writer = Writer {
-        word: StartWord::committed(ts),
-        statement: 0,
-        snapshot: ts,
-        speculative: false,
-    };
-    match lineage.write(row, change, &writer, &mut Vec::new())? {
-        WriteOutcome::Done => Ok(()),
-        outcome => Err(Error::corrupt(
-            format!("storage {}, {row:?}", lineage.id()),
-            format!("the log changes a row that cannot be changed ({outcome:?})"),
-        )),
-    }
-}
-
-/// Puts the records of one row, newest first, back; those that base has already are passed over.
-fn restore_row(
-    lineage: &strandline_table::lineage::Lineage,
-    records: &mut Vec<RunRecord>,
-) -> Result<()> {
-    for record in std::mem::take(records).into_iter().rev() {
-        if record.kind == RunRecordKind::OldValue {
-            continue; // stays in the run
-        }
-        if record.kind == RunRecordKind::Insert {
-            lineage.restore_insert(record.row, &record.columns, record.ts)?;
-            continue;
-        }
-        let range = lineage.ensure_range(record.row.range());
-        if record.ts <= range.load().base.merged_through() {
-            continue;
-        }
-        let change = match record.kind {
-            RunRecordKind::Delete => Change::Delete,
-            _ => Change::Update(&record.columns),
-        };
-        lineage.restore_change(record.row, change, record.ts)?;
-    }
-    Ok(())
 }

@@ -21,6 +21,10 @@ pub struct Settings {
     /// A range is merged by a checkpoint when it has this many pending records. Default: 2^15, half
     /// a range, which the paper finds best \[L-Store §4.4\]; until then overlays keep scans fast.
     pub merge_pending_records: u32,
+    /// Threads that rebuild row maps and tails when a database is opened; what they rebuild does
+    /// not depend on their number. 1: everything in order on the opening thread, so that device
+    /// operations come in order as well. Default: as many as there are processors, at most 8.
+    pub recovery_threads: usize,
     /// Whether a background thread merges and checkpoints. Tests turn it off and force both.
     pub background_maintenance: bool,
 }
@@ -32,6 +36,7 @@ impl Default for Settings {
             wal_segment_bytes: 16 << 20,
             checkpoint_wal_bytes: 256 << 20,
             merge_pending_records: 1 << 15,
+            recovery_threads: std::thread::available_parallelism().map_or(1, |n| n.get().min(8)),
             background_maintenance: true,
         }
     }

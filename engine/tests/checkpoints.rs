@@ -261,6 +261,7 @@ fn what_expires_is_reduced_without_being_asked() {
         merge_pending_records: 1,
         wal_segment_bytes: 1 << 16,
         background_maintenance: false,
+        recovery_threads: 1,
         ..Settings::default()
     };
     let db = Db::open(DbOptions {

@@ -22,7 +22,9 @@ fn number(name: &str) -> Option<u64> {
 fn open(disk: &SimDisk, clock: &Arc<ManualClock>) -> Result<Arc<Db>> {
     let settings = Settings {
         wal_segment_bytes: 1 << 14,
+        merge_pending_records: 6,
         background_maintenance: false,
+        recovery_threads: 1,
         ..Settings::default()
     };
     Db::open(DbOptions {

@@ -28,6 +28,7 @@ struct World {
 fn open(device: &Arc<MemoryDevice>, clock: &Arc<ManualClock>) -> Arc<Db> {
     let settings = Settings {
         wal_segment_bytes: 1 << 16,
+        merge_pending_records: 8,
         background_maintenance: false,
         ..Settings::default()
     };

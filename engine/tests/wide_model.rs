@@ -7,7 +7,7 @@
 mod common;
 
 use arrow_array::{ArrayRef, RecordBatch, UInt64Array};
-use common::{add_column, alter_in, clock, column, open};
+use common::{add_column, alter_in, clock, column, open_eager};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use strandline_base::ManualClock;
@@ -46,6 +46,8 @@ const TYPES: [SqlType; 19] = [
 /// How long the past is kept, and how far the clock moves per step at most.
 const RETENTION_US: u64 = 40_000_000;
 const STEP_US: u64 = 2_000_000;
+/// Records that make a range due: few, so that columns are often merged apart.
+const DUE: u32 = 12;
 
 type Rows = BTreeMap<i64, Vec<Value>>;
 
@@ -152,7 +154,7 @@ fn types_of(table: &TableDef) -> Vec<SqlType> {
 impl World {
     fn new(rng: &mut Rng) -> Self {
         let (device, clock) = (Arc::new(MemoryDevice::new()), clock());
-        let db = open(device.clone(), &clock).expect("open");
+        let db = open_eager(device.clone(), &clock, DUE).expect("open");
         let history = match rng.below(4) {
             0 => HistoryPolicy::Forever,
             1 => HistoryPolicy::None,
@@ -219,8 +221,8 @@ impl World {
 
     fn reopen(&mut self) {
         let other = Arc::new(MemoryDevice::new());
-        self.db = open(other, &self.clock).expect("placeholder");
-        self.db = open(self.device.clone(), &self.clock).expect("reopen");
+        self.db = open_eager(other, &self.clock, DUE).expect("placeholder");
+        self.db = open_eager(self.device.clone(), &self.clock, DUE).expect("reopen");
     }
 
     fn now(&self) -> Vec<Oracle> {

@@ -1,17 +1,20 @@
 //! The base of a range: an insert range, or one immutable chunk per column \[L-Store §2.2, §3.2\].
 //!
-//! A [`BaseState`] is replaced as a whole by a merge; readers keep the one they loaded. When the
-//! last reader of a state and of all earlier ones has let go, the tail pages that its successor
-//! has merged are dropped (see `strandline_tail::succession`).
+//! A [`BaseState`] is replaced as a whole by a merge; whoever goes by live tails keeps the one it
+//! loaded. When the last reader of a state and of all earlier ones has let go, the tail pages that
+//! its successor has merged are dropped (see `strandline_tail::succession`). Scans, which may stay
+//! long, keep the rows and the pages they need and let go of the state.
 //!
 //! Invariants:
-//! 1. Chunks hold the state of the range as of `merged_through`.
+//! 1. The rows' metadata and each chunk hold the state of the range as of their own time
+//!    (`merged`).
 //! 2. `start_max` and `last_updated_max` bound the rows' times from above; a snapshot at or after
 //!    both needs to look at `deleted` only.
 //! 3. A range without `meta` has one start word for all rows, and none was updated or deleted.
 
 use crate::chunk::{self, CheckedChunk, ChunkFooter};
 use crate::data_file::{DataFile, Extent};
+use crate::horizon::Horizon;
 use crate::insert_range::InsertRange;
 use crate::row_block::RowBlocks;
 use crate::row_meta::RowMeta;
@@ -25,6 +28,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use strandline_base::{BLOCK_ROWS, ColumnId, CommitTs, Error, RANGE_ROWS, Result, SqlType, Value};
 use strandline_storage::cache::{Cache, Slot};
+use strandline_tail::merged_through::MergedThrough;
 use strandline_tail::succession::{Succeeded, Successor};
 use strandline_txn::StartWord;
 
@@ -36,13 +40,13 @@ pub struct BaseState {
     successor: Successor<BaseState>,
 }
 
-/// The two forms of a base.
-#[derive(Debug)]
+/// The two forms of a base. A clone keeps the rows, and nothing that is retired after them.
+#[derive(Clone, Debug)]
 pub enum BaseBody {
     /// rows that have not been merged into chunks yet
     Insert(Arc<InsertRange>),
     /// chunks
-    Chunks(ChunkBase),
+    Chunks(Arc<ChunkBase>),
 }
 
 impl BaseState {
@@ -57,7 +61,14 @@ impl BaseState {
     pub fn merged_through(&self) -> CommitTs {
         match &self.body {
             BaseBody::Insert(_) => CommitTs::ZERO,
-            BaseBody::Chunks(chunks) => chunks.merged_through,
+            BaseBody::Chunks(chunks) => chunks.merged.all(),
+        }
+    }
+    /// Which commits are in the base, column by column.
+    pub fn merged(&self) -> MergedThrough {
+        match &self.body {
+            BaseBody::Insert(_) => MergedThrough::default(),
+            BaseBody::Chunks(chunks) => chunks.merged.clone(),
         }
     }
 }
@@ -116,8 +127,8 @@ pub struct ChunkBase {
     pub last_updated_max: u64,
     /// rows marked deleted, slots without a row included
     pub deleted: u32,
-    /// every commit up to it is in the chunks
-    pub merged_through: CommitTs,
+    /// which commits are in the rows' metadata and in the chunks
+    pub merged: MergedThrough,
     /// the rows side by side, for point reads
     pub row_blocks: RowBlocks,
 }
@@ -138,9 +149,18 @@ impl ChunkBase {
         };
         started && self.last_updated_max <= ts.0
     }
-    /// Whether all rows were deleted at or before `horizon` and still take space.
-    pub fn is_dead_at(&self, horizon: CommitTs) -> bool {
-        self.rows > 0 && self.deleted == self.rows && self.last_updated_max <= horizon.0
+    /// Whether rows take space that were all deleted and that nobody may ask for any more.
+    pub fn is_dead_at(&self, horizon: &Horizon) -> Result<bool> {
+        if self.rows == 0 || self.deleted < self.rows {
+            return Ok(false);
+        }
+        match &self.meta {
+            Some(meta) if self.last_updated_max > horizon.oldest().0 => {
+                let meta = meta.load()?;
+                Ok(meta.deleted.iter().all(|row| !meta.is_seen(row, horizon)))
+            }
+            _ => Ok(true),
+        }
     }
     /// The chunk of `column`.
     pub fn column(&self, column: ColumnId) -> Option<&Arc<ChunkColumn>> {

@@ -3,8 +3,14 @@
 //! Differences from the paper: historic tail records are not a separate structure. The runs that
 //! checkpoints write anyway are sorted by row and hold every committed record, old-value records
 //! included; those at or below a range's `merged_through` are its history.
+//!
+//! What nobody may ask for any more (see [`Horizon`]) leaves the runs in two ways. Versions at or
+//! before the oldest moment are *reduced* to the values it sees, when the oldest run is rewritten.
+//! A version between two moments is *thinned out*, whenever a run that has it is written: the next
+//! newer record takes on its values, and so is as right for recovery as both were.
 
 use crate::base::BaseBody;
+use crate::horizon::Horizon;
 use crate::lineage::Lineage;
 use crate::range::Range;
 use crate::record_page::{RecordKind, RecordPage};
@@ -12,7 +18,7 @@ use crate::row_meta::NEVER;
 use crate::tail::locate;
 use crate::update_run::{Run, RunCursor, RunRecord, RunRecordKind};
 use crate::visibility::{RecordState, record_state};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, RangeNo, Result, RowId, UPDATE_ROWS, Value};
 use strandline_txn::StartWord;
@@ -125,12 +131,49 @@ impl Lineage {
     }
 }
 
-/// Visits the records of neighbouring `runs`, united in run order, without what no snapshot at or
-/// after the `horizon` of its range can see. A range's horizon is at most its `merged_through`, and
-/// zero unless the storage's oldest run is among `runs`.
+/// What to leave out of united runs.
+pub struct Reduction<'a> {
+    /// who may ask for what
+    pub horizon: &'a Horizon,
+    /// how far each range has been merged
+    pub merged_through: &'a BTreeMap<RangeNo, CommitTs>,
+    /// whether the storage's oldest run is among those united
+    pub has_oldest: bool,
+}
+
+impl Reduction<'_> {
+    /// The records of one row without what nobody may ask for.
+    fn of(&self, row: &[RunRecord], no: RangeNo) -> Vec<RunRecord> {
+        let through = self.merged_through.get(&no).copied().unwrap_or_default();
+        if !self.has_oldest {
+            return thinned(row.to_vec(), self.horizon, through);
+        }
+        let reduced = reduced(row, self.horizon.oldest().min(through));
+        let records = thinned(reduced, self.horizon, through);
+        if self.is_over(&records, through) {
+            return Vec::new();
+        }
+        records
+    }
+
+    /// Whether all there is of a row is a deletion that base knows of, and versions before it that
+    /// nobody sees.
+    fn is_over(&self, records: &[RunRecord], through: CommitTs) -> bool {
+        let Some((deletion, before)) = records.split_first() else {
+            return false;
+        };
+        let is_seen = |r: &RunRecord| self.horizon.sees(r.ts, deletion.ts);
+        deletion.kind == RunRecordKind::Delete
+            && deletion.ts <= through
+            && !before.iter().any(is_seen)
+    }
+}
+
+/// Visits the records of neighbouring `runs`, united in run order, without what `reduction` leaves
+/// out.
 pub fn unite(
     runs: &[Arc<Run>],
-    horizon: impl Fn(RangeNo) -> CommitTs,
+    reduction: &Reduction<'_>,
     mut visit: impl FnMut(&RunRecord) -> Result<()>,
 ) -> Result<()> {
     let mut cursors: Vec<RunCursor<'_>> = runs.iter().map(|run| run.cursor()).collect();
@@ -146,8 +189,8 @@ pub fn unite(
             cursor.take_row(row, &mut records)?;
         }
         sort_newest_first(&mut records);
-        let reduced = reduced(&records, horizon(row.range()));
-        reduced.iter().try_for_each(&mut visit)?;
+        let kept = reduction.of(&records, row.range());
+        kept.iter().try_for_each(&mut visit)?;
     }
 }
 
@@ -183,6 +226,42 @@ fn reduced(row: &[RunRecord], horizon: CommitTs) -> Vec<RunRecord> {
     out
 }
 
+/// Folds versions that nobody may ask for into the next newer ones among the `records` of one row.
+/// Its newest record stays, since what supersedes it may be elsewhere; old values stay as well, and
+/// its insertion until it is merged into base.
+pub(crate) fn thinned(
+    records: Vec<RunRecord>,
+    horizon: &Horizon,
+    merged_through: CommitTs,
+) -> Vec<RunRecord> {
+    let mut out: Vec<RunRecord> = Vec::with_capacity(records.len());
+    for record in records {
+        let may_go = match record.kind {
+            RunRecordKind::Update => true,
+            RunRecordKind::Insert => record.ts <= merged_through,
+            RunRecordKind::OldValue | RunRecordKind::Delete => false,
+        };
+        match out.last_mut() {
+            Some(newer) if may_go && !horizon.sees(record.ts, newer.ts) => fold(newer, record),
+            _ => out.push(record),
+        }
+    }
+    out
+}
+
+/// `newer` takes on the values of an update that it does not set itself. The columns of an
+/// insertion it does not need: base and old-value records have them.
+fn fold(newer: &mut RunRecord, older: RunRecord) {
+    if newer.kind != RunRecordKind::Update || older.kind != RunRecordKind::Update {
+        return;
+    }
+    for (column, value) in older.columns {
+        if newer.columns.iter().all(|(c, _)| *c != column) {
+            newer.columns.push((column, value));
+        }
+    }
+}
+
 /// By row, newest first, old values last; records that several runs hold once.
 fn sort_newest_first(records: &mut Vec<RunRecord>) {
     records.sort_by_key(|r| {
@@ -193,4 +272,127 @@ fn sort_newest_first(records: &mut Vec<RunRecord>) {
         )
     });
     records.dedup();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strandline_base::rng::Rng;
+
+    const COLUMNS: u32 = 3;
+
+    fn record(
+        ts: u64,
+        kind: RunRecordKind,
+        columns: impl IntoIterator<Item = (u32, i64)>,
+    ) -> RunRecord {
+        let columns = columns.into_iter();
+        RunRecord {
+            row: RowId(5),
+            ts: CommitTs(ts),
+            kind,
+            columns: columns
+                .map(|(c, v)| (ColumnId(c), Value::BigInt(v)))
+                .collect(),
+        }
+    }
+
+    /// A row's records, newest first, and its columns as base has them at the end.
+    fn random_row(rng: &mut Rng) -> (Vec<RunRecord>, Vec<i64>) {
+        let mut values: Vec<i64> = (0..i64::from(COLUMNS)).collect();
+        let mut records = Vec::new();
+        let mut old_values = Vec::new();
+        if rng.one_in(2) {
+            let all = (0..COLUMNS).zip(values.iter().copied());
+            records.push(record(10, RunRecordKind::Insert, all));
+        }
+        let mut updated = [false; COLUMNS as usize];
+        let end = 20 + rng.below(60);
+        for ts in (11..end).filter(|_| rng.one_in(3)).collect::<Vec<_>>() {
+            let mut set = Vec::new();
+            for c in (0..COLUMNS).filter(|_| rng.one_in(2)) {
+                if !std::mem::replace(&mut updated[c as usize], true) {
+                    let old = [(c, values[c as usize])];
+                    old_values.push(record(10, RunRecordKind::OldValue, old));
+                }
+                values[c as usize] = ts as i64 * 10 + i64::from(c);
+                set.push((c, values[c as usize]));
+            }
+            if !set.is_empty() {
+                records.push(record(ts, RunRecordKind::Update, set));
+            }
+        }
+        if rng.one_in(3) {
+            records.push(record(end, RunRecordKind::Delete, []));
+        }
+        records.reverse();
+        records.extend(old_values);
+        (records, values)
+    }
+
+    /// What a reader at `ts` finds, whose base has everything.
+    fn read(
+        records: &[RunRecord],
+        base: &[i64],
+        last: u64,
+        ends: bool,
+        ts: u64,
+    ) -> Option<Vec<i64>> {
+        if ts >= last {
+            return (!ends).then(|| base.to_vec());
+        }
+        let mut found: Vec<Option<i64>> = vec![None; base.len()];
+        let is_old = |r: &RunRecord| r.kind == RunRecordKind::OldValue;
+        for r in records.iter().filter(|r| r.ts.0 <= ts || is_old(r)) {
+            if r.kind == RunRecordKind::Delete {
+                return None;
+            }
+            for (column, value) in &r.columns {
+                if let Value::BigInt(value) = value {
+                    found[column.0 as usize].get_or_insert(*value);
+                }
+            }
+        }
+        Some(
+            found
+                .iter()
+                .zip(base)
+                .map(|(f, b)| f.unwrap_or(*b))
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn every_moment_that_may_be_asked_for_reads_as_before() {
+        let (mut before, mut after) = (0, 0);
+        for seed in 0..4000 {
+            let mut rng = Rng::new(seed);
+            let (records, base) = random_row(&mut rng);
+            let versions = records.iter().filter(|r| r.kind != RunRecordKind::OldValue);
+            let last = versions.clone().map(|r| r.ts.0).max().unwrap_or(0);
+            let ends = records
+                .first()
+                .is_some_and(|r| r.kind == RunRecordKind::Delete);
+            let kept_from = 10 + rng.below(90);
+            let mut snapshots: Vec<u64> = (0..rng.below(4)).map(|_| 10 + rng.below(80)).collect();
+            snapshots.sort_unstable();
+            let moments = snapshots.iter().map(|ts| CommitTs(*ts)).collect();
+            let horizon = Horizon::new(CommitTs(kept_from), moments);
+            let reduction = Reduction {
+                horizon: &horizon,
+                merged_through: &BTreeMap::from([(RangeNo(0), CommitTs(last))]),
+                has_oldest: rng.one_in(2),
+            };
+            let kept = reduction.of(&records, RangeNo(0));
+            (before, after) = (before + records.len(), after + kept.len());
+            for ts in snapshots.into_iter().chain(kept_from..100) {
+                let (was, is) = (
+                    read(&records, &base, last, ends, ts),
+                    read(&kept, &base, last, ends, ts),
+                );
+                assert_eq!(is, was, "seed {seed} at {ts}: {records:?} became {kept:?}");
+            }
+        }
+        assert!(after * 2 < before, "{after} of {before} records are left");
+    }
 }

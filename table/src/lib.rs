@@ -8,6 +8,8 @@ pub mod column_buffer;
 pub mod data_file;
 pub mod fold;
 pub mod history;
+pub mod horizon;
+pub mod image;
 pub mod lineage;
 pub mod load;
 pub mod merge;

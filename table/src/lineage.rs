@@ -27,6 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use strandline_base::{CommitTs, RangeNo, Result, StorageId};
 use strandline_device::Device;
 use strandline_storage::cache::Cache;
+use strandline_tail::merged_through::MergedThrough;
 use strandline_txn::{StartWord, TxnManager};
 
 /// What all storages of a database share.
@@ -79,8 +80,8 @@ pub struct BasedRange {
     pub no: RangeNo,
     /// slots in use
     pub rows: u32,
-    /// every commit up to it is in the chunks
-    pub merged_through: CommitTs,
+    /// which commits are in the rows' metadata and in the chunks
+    pub merged: MergedThrough,
     /// the start of all rows if there is no metadata blob
     pub start: CommitTs,
     /// bounds of the rows' times
@@ -292,7 +293,7 @@ impl Lineage {
             start_max: based.start_max,
             last_updated_max: based.last_updated_max,
             deleted: based.deleted,
-            merged_through: based.merged_through,
+            merged: based.merged.clone(),
         }
     }
 
@@ -303,7 +304,7 @@ impl Lineage {
         file: &mut dyn FnMut(u64) -> Arc<DataFile>,
     ) -> Result<()> {
         let range = self.ensure_range(based.no);
-        let base = BaseState::new(BaseBody::Chunks(self.chunk_base(based, file)));
+        let base = BaseState::new(BaseBody::Chunks(Arc::new(self.chunk_base(based, file))));
         let right = range.lock();
         let mut version = (*range.load_full()).clone();
         version.base = base;
@@ -318,7 +319,7 @@ impl ChunkBase {
         BasedRange {
             no,
             rows: self.rows,
-            merged_through: self.merged_through,
+            merged: self.merged.clone(),
             start: CommitTs(self.start.load().0),
             start_max: self.start_max,
             last_updated_max: self.last_updated_max,

@@ -9,6 +9,7 @@ use crate::write::{Writer, Written};
 use arrow_array::ArrayRef;
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Error, Result};
+use strandline_tail::merged_through::MergedThrough;
 
 impl Lineage {
     /// Makes a range of `rows` rows whose columns `ids` are `arrays`. The file is written and
@@ -43,14 +44,14 @@ impl Lineage {
             start_max: 0,
             last_updated_max: 0,
             deleted: 0,
-            merged_through: CommitTs::ZERO,
+            merged: MergedThrough::default(),
         };
         let range = self.reserve_range();
         let mut based = base.describe(range.no());
         based.start = CommitTs::ZERO; // the commit decides
         let right = range.lock();
         let mut version = (*range.load_full()).clone();
-        version.base = BaseState::new(BaseBody::Chunks(base));
+        version.base = BaseState::new(BaseBody::Chunks(Arc::new(base)));
         range.publish(&right, version);
         Ok((based, data, Written::Range(start)))
     }

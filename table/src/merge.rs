@@ -1,7 +1,8 @@
 //! The merge: pending records and base into new base, in the background \[L-Store §4.1\].
 //!
 //! The five steps: (1) the commits in (`merged_through`, new] with new ≤ stable are taken from the
-//! tail, open transactions are passed over; (2) only updated columns are loaded; (3) the fold
+//! tail, open transactions are passed over; (2) only updated columns are loaded, and of these those
+//! that are due; (3) the fold
 //! patches them, newest record first, first hit wins, original start times are kept, last-updated
 //! times and updated-column bits filled; (4) one swap of the range version publishes the result;
 //! (5) outdated states and pages go when their last reader does.
@@ -11,6 +12,11 @@
 //! 2. Neither readers nor writers wait: the merge takes no latch, and `publish` only to swap.
 //! 3. What a merge folds is in a run before it is published.
 //!
+//! Columns are merged independently of each other: a column is due when it has a good part of the
+//! updates of the most updated one, or is behind already. The rows' metadata is filled for all
+//! updates, so that a reader knows of rows that some column's chunk is behind, and finds in their
+//! tails what it lacks (see `strandline_tail::merged_through`).
+//!
 //! Publishing, and what becomes of the tails, is in `strandline_tail::range` and `retirement`.
 //!
 //! Lock order: `publish` while swapping (see there).
@@ -18,6 +24,7 @@
 use crate::base::{BaseBody, BaseState, ChunkBase, ChunkColumn, MetaBlob, UniformStart};
 use crate::chunk::encode_chunk;
 use crate::data_file::{DataFile, DataFileWriter};
+use crate::horizon::Horizon;
 use crate::insert_range::InsertRange;
 use crate::lineage::Lineage;
 use crate::range::{Range, RangeVersion};
@@ -25,9 +32,14 @@ use crate::record_page::RecordKind;
 use crate::row_block::RowBlocks;
 use crate::row_meta::{NEVER, RowMeta};
 use crate::visibility::{RecordState, record_state};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Result, UPDATE_ROWS};
+use strandline_tail::merged_through::MergedThrough;
 use strandline_txn::{StartWord, Visibility};
+
+/// A column with fewer updates than this part of the most updated one's waits for another merge.
+const DUE_PART: usize = 4;
 
 /// A merged range, written and synced, not yet published.
 pub struct MergedRange {
@@ -39,8 +51,6 @@ pub struct MergedRange {
     pub file: Option<Arc<DataFile>>,
     /// bytes of the new file
     pub bytes: u64,
-    /// every commit up to it is in the new base
-    pub through: CommitTs,
 }
 
 impl MergedRange {
@@ -75,15 +85,17 @@ impl Lineage {
     }
 
     /// Merges everything committed at or before `through` into a new base and writes it. None if
-    /// there is nothing to do, or an insert range is not finished yet. Rows deleted at or before
-    /// `horizon` lose their values. `columns_max`: how many columns the table has by committed
-    /// definitions; what an open transaction adds may still be taken back.
+    /// there is nothing to do, or an insert range is not finished yet. Deleted rows that nobody
+    /// may ask for by `horizon` lose their values. `columns_max`: how many columns the table has
+    /// by committed definitions; what an open transaction adds may still be taken back.
+    /// `all_columns`: not only those that are due.
     pub fn merge_range(
         self: &Arc<Self>,
         range: &Arc<Range>,
         through: CommitTs,
-        horizon: CommitTs,
+        horizon: &Horizon,
         columns_max: usize,
+        all_columns: bool,
     ) -> Result<Option<MergedRange>> {
         let version = range.load_full();
         let (mut meta, mut rewrite) = match &version.base.body {
@@ -101,7 +113,9 @@ impl Lineage {
                 (meta, false)
             }
         };
-        let mut columns = self.note_updates(&version, through, &mut meta);
+        let pending = self.note_updates(&version, through, &mut meta);
+        let merged = version.base.merged();
+        let mut columns = due_columns(&pending, &merged, all_columns);
         let expired = expire_rows(&mut meta, horizon);
         if version.has_no_tail() && is_empty(&meta) {
             return Ok(Some(emptied(range, through)));
@@ -112,14 +126,16 @@ impl Lineage {
         } else if columns.is_empty() && !self.has_merged_deletes(&version, through) {
             return Ok(None);
         }
-        let (file, bytes, base) = self.write_base(range, &version, meta, columns, through)?;
-        let base = BaseState::new(BaseBody::Chunks(base));
+        let behind = pending.keys().filter(|column| !columns.contains(column));
+        let behind = behind.map(|&column| (column, merged.column(column)));
+        let merged = MergedThrough::with_lagging(through, behind);
+        let (file, bytes, base) = self.write_base(range, &version, meta, columns, merged)?;
+        let base = BaseState::new(BaseBody::Chunks(Arc::new(base)));
         Ok(Some(MergedRange {
             range: range.clone(),
             base,
             file: Some(file),
             bytes,
-            through,
         }))
     }
 
@@ -155,43 +171,44 @@ impl Lineage {
         Ok(Some(RowMeta::uniform(chunks.rows as usize, word.0)))
     }
 
-    /// Step 1: fills times and bits from the records to merge; returns the updated columns.
+    /// Step 1: fills times and bits from the records to merge; returns how many updates each column
+    /// has that its chunk does not have yet.
     fn note_updates(
         &self,
         version: &RangeVersion,
         through: CommitTs,
         meta: &mut RowMeta,
-    ) -> Vec<ColumnId> {
-        let mut columns = std::collections::BTreeSet::new();
-        let merged = version.base.merged_through();
+    ) -> BTreeMap<ColumnId, usize> {
+        let mut pending = BTreeMap::new();
+        let merged = version.base.merged();
         self.each_merged(version, through, |slot, kind, ts, page, i| {
             if slot >= meta.starts.len() {
                 return;
             }
             // What base has already needs no second merge.
-            if ts <= merged && kind != RecordKind::OldValue {
-                return;
-            }
+            let is_new = ts > merged.rows();
             match kind {
                 RecordKind::OldValue | RecordKind::Lock | RecordKind::ShareLock => {}
-                RecordKind::Delete => {
+                RecordKind::Delete if is_new => {
                     meta.touch(slot, ts.0);
                     meta.deleted.set(slot);
                 }
+                RecordKind::Delete => {}
                 RecordKind::Update => {
-                    meta.touch(slot, ts.0);
-                    for column in page.columns_of(i) {
-                        meta.set_updated(slot, column);
-                        columns.insert(column);
+                    if is_new {
+                        meta.touch(slot, ts.0);
+                        page.columns_of(i).for_each(|c| meta.set_updated(slot, c));
                     }
+                    let unmerged = page.columns_of(i).filter(|c| ts > merged.column(*c));
+                    unmerged.for_each(|column| *pending.entry(column).or_default() += 1);
                 }
             }
         });
-        columns.into_iter().collect()
+        pending
     }
 
     fn has_merged_deletes(&self, version: &RangeVersion, through: CommitTs) -> bool {
-        let merged = version.base.merged_through();
+        let merged = version.base.merged().rows();
         let mut any = false;
         self.each_merged(version, through, |_, kind, ts, _, _| {
             any |= kind == RecordKind::Delete && ts > merged;
@@ -229,12 +246,12 @@ impl Lineage {
         version: &Arc<RangeVersion>,
         meta: RowMeta,
         columns: Vec<ColumnId>,
-        through: CommitTs,
+        merged: MergedThrough,
     ) -> Result<(Arc<DataFile>, u64, ChunkBase)> {
         let schema = self.schema();
         let rows = meta.starts.len();
         let at_through = Visibility {
-            ts: through,
+            ts: merged.rows(),
             own: StartWord(0),
             statement: 0,
         };
@@ -287,7 +304,7 @@ impl Lineage {
             start_max: meta.start_max(),
             last_updated_max: meta.last_updated_max(),
             deleted: meta.deleted.count() as u32,
-            merged_through: through,
+            merged,
         };
         Ok((file, bytes, base))
     }
@@ -296,8 +313,22 @@ impl Lineage {
     pub fn publish_merge(&self, merged: &MergedRange) {
         merged
             .range
-            .publish_merge(merged.base.clone(), merged.through);
+            .publish_merge(merged.base.clone(), &merged.chunks().merged);
     }
+}
+
+/// Of the columns with `pending` updates those to merge now.
+fn due_columns(
+    pending: &BTreeMap<ColumnId, usize>,
+    merged: &MergedThrough,
+    all: bool,
+) -> Vec<ColumnId> {
+    let most = pending.values().copied().max().unwrap_or(0);
+    let is_behind = |column: ColumnId| merged.column(column) < merged.rows();
+    let due = |(column, updates): (&ColumnId, &usize)| {
+        (all || updates * DUE_PART >= most || is_behind(*column)).then_some(*column)
+    };
+    pending.iter().filter_map(due).collect()
 }
 
 /// Whether there are slots but nobody can ever see a row in one.
@@ -317,23 +348,22 @@ fn emptied(range: &Arc<Range>, through: CommitTs) -> MergedRange {
         start_max: 0,
         last_updated_max: 0,
         deleted: 0,
-        merged_through: through,
+        merged: MergedThrough::at(through),
     };
     MergedRange {
         range: range.clone(),
-        base: BaseState::new(BaseBody::Chunks(base)),
+        base: BaseState::new(BaseBody::Chunks(Arc::new(base))),
         file: None,
         bytes: 0,
-        through,
     }
 }
 
-/// Marks rows deleted at or before `horizon` as never there; whether there were any.
-fn expire_rows(meta: &mut RowMeta, horizon: CommitTs) -> bool {
+/// Marks deleted rows that nobody may ask for any more as never there; whether there were any.
+fn expire_rows(meta: &mut RowMeta, horizon: &Horizon) -> bool {
     let expired: Vec<usize> = meta
         .deleted
         .iter()
-        .filter(|&row| meta.starts[row] != NEVER && meta.last_updated(row) <= horizon.0)
+        .filter(|&row| meta.starts[row] != NEVER && !meta.is_seen(row, horizon))
         .collect();
     for &row in &expired {
         meta.starts[row] = NEVER;

@@ -2,9 +2,12 @@
 //!
 //! A row's old-value records go along with the first of its updates that is written (again with
 //! later ones: a duplicate is harmless, a missing one would lose history). Of several records of
-//! one transaction for one row only the newest is written: it is cumulative.
+//! one transaction for one row only the newest is written: it is cumulative. Versions that were
+//! superseded before anybody could ask for them are folded into the next (see `history`).
 
 use crate::base::BaseBody;
+use crate::history::thinned;
+use crate::horizon::Horizon;
 use crate::insert_range::InsertRange;
 use crate::lineage::Lineage;
 use crate::range::RangeVersion;
@@ -20,7 +23,8 @@ use strandline_txn::StartWord;
 impl Lineage {
     /// The records of range `no` committed at or before `through` that are in no run, in run
     /// order. `with_inserts`: also inserted rows of an insert range. `columns_max`: as for
-    /// [`Lineage::merge_range`]; old values of columns beyond it are left out.
+    /// [`Lineage::merge_range`]; old values of columns beyond it are left out. Versions that
+    /// nobody may ask for by `horizon` are folded into the next ones.
     pub fn pending_records(
         &self,
         no: RangeNo,
@@ -28,6 +32,7 @@ impl Lineage {
         through: CommitTs,
         with_inserts: bool,
         columns_max: usize,
+        horizon: &Horizon,
     ) -> Result<Vec<RunRecord>> {
         let mut rows: BTreeMap<RowId, Vec<RunRecord>> = BTreeMap::new();
         for (at, tail) in version.tails.iter().enumerate() {
@@ -39,7 +44,9 @@ impl Lineage {
         if with_inserts && let BaseBody::Insert(inserted) = &version.base.body {
             self.pending_inserts(no, inserted, through, &mut rows)?;
         }
-        Ok(rows.into_values().flatten().collect())
+        let merged = version.base.merged_through();
+        let thin = |records| thinned(records, horizon, merged);
+        Ok(rows.into_values().flat_map(thin).collect())
     }
 
     fn pending_of_tail(

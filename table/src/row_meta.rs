@@ -4,9 +4,10 @@
 //! A range that was loaded in one piece and never touched has none of this (see `base`). The rest
 //! is one blob per range, decoded through the cache and byte-exact in `docs/format.md`.
 
+use crate::horizon::Horizon;
 use std::collections::BTreeMap;
 use strandline_base::bytes::{ByteReader, PutBytes};
-use strandline_base::{ColumnId, Error, Result, checksum};
+use strandline_base::{ColumnId, CommitTs, Error, Result, checksum};
 
 /// The start time of a slot that never held a committed row.
 pub const NEVER: u64 = u64::MAX;
@@ -117,6 +118,11 @@ impl RowMeta {
         }
         let at = &mut self.last_updated[row];
         *at = (*at).max(ts);
+    }
+    /// Whether a deleted row may still be asked for.
+    pub fn is_seen(&self, row: usize, horizon: &Horizon) -> bool {
+        let (start, end) = (self.starts[row], self.last_updated(row));
+        start != NEVER && horizon.sees(CommitTs(start), CommitTs(end))
     }
     /// Whether `column` of `row` was updated since the row's insertion.
     pub fn was_updated(&self, row: usize, column: ColumnId) -> bool {

@@ -15,6 +15,7 @@ use crate::lineage::Lineage;
 use crate::range::{Range, RangeVersion};
 use crate::record_page::Cell;
 use crate::row_meta::RowBits;
+use crate::tail::Tail;
 use crate::visibility::{sees, sees_record};
 use crate::word_patches::WordPatches;
 use arrow_array::{ArrayRef, BooleanArray};
@@ -22,8 +23,8 @@ use arrow_buffer::{BooleanBuffer, Buffer};
 use std::ops::Range as Span;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use strandline_base::{BLOCK_ROWS, ColumnId, Result, SqlType, UPDATE_ROWS};
-use strandline_tail::overlay::TailView;
+use strandline_base::{BLOCK_ROWS, ColumnId, Result, SqlType, UPDATE_RANGES, UPDATE_ROWS};
+use strandline_tail::overlay::{TailReader, TailView};
 use strandline_tail::value_words::Physical;
 use strandline_txn::Visibility;
 
@@ -38,10 +39,13 @@ pub struct ScanCounters {
     pub history_records_read: AtomicU64,
 }
 
-/// One range at one snapshot, ready to give parts.
+/// One range at one snapshot, ready to give parts. It holds no version of the range: while it
+/// stays, what later merges replace and retire goes as if it were not there.
 pub struct RangeSnapshot {
     lineage: Arc<Lineage>,
-    version: Arc<RangeVersion>,
+    base: BaseBody,
+    /// of the update ranges that had a tail
+    tails: [Option<TailReader>; UPDATE_RANGES],
     visibility: Visibility,
     columns: Arc<[ColumnId]>,
     rows: usize,
@@ -119,7 +123,11 @@ impl Lineage {
         };
         Ok(RangeSnapshot {
             lineage: self.clone(),
-            version: version.clone(),
+            base: version.base.body.clone(),
+            tails: version
+                .tails
+                .each_ref()
+                .map(|t| t.as_ref().map(Tail::reader)),
             visibility: *visibility,
             columns: columns.clone(),
             rows: if matches!(body, Body::Nothing) {
@@ -178,7 +186,7 @@ impl RangeSnapshot {
             Body::Nothing => true,
             Body::Folded(fold) => !fold.is_unpatched(at),
             Body::Settled { .. } => {
-                let tail = &self.version.tails[block * BLOCK_ROWS / UPDATE_ROWS];
+                let tail = &self.tails[block * BLOCK_ROWS / UPDATE_ROWS];
                 tail.as_ref().is_some_and(|tail| tail.has_cells(column))
             }
         };
@@ -189,7 +197,7 @@ impl RangeSnapshot {
     }
 
     fn chunk(&self, column: ColumnId) -> Option<&Arc<ChunkColumn>> {
-        match &self.version.base.body {
+        match &self.base {
             BaseBody::Chunks(chunks) => chunks.column(column),
             BaseBody::Insert(_) => None,
         }
@@ -206,7 +214,7 @@ impl RangeSnapshot {
         let mut tails = Vec::new();
         if let Body::Settled { .. } = self.body {
             for first in span.clone().step_by(UPDATE_ROWS) {
-                let Some(tail) = &self.version.tails[first / UPDATE_ROWS] else {
+                let Some(tail) = &self.tails[first / UPDATE_ROWS] else {
                     continue;
                 };
                 let txns = &self.lineage.shared.txns;
@@ -305,7 +313,7 @@ impl RangePart<'_> {
         let snapshot = self.snapshot;
         let column = snapshot.columns[at];
         let span = self.span.clone();
-        let gathered = match &snapshot.version.base.body {
+        let gathered = match &snapshot.base {
             BaseBody::Insert(inserted) => {
                 // A rolled-back change of the table may have used the id for another type.
                 let known = inserted.schema().get(column);

@@ -3,6 +3,7 @@
 //! neither Arrow nor devices, so that a controlled scheduler can explore its interleavings.
 
 pub mod insert_range;
+pub mod merged_through;
 pub mod overlay;
 pub mod range;
 pub mod record_page;

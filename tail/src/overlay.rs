@@ -16,6 +16,8 @@
 //!    while no more are claimed: a record is counted before it is published.
 //! 4. An overlay else counts only together with all records from `through` on. A reader loads the
 //!    overlay before the pages; if the pages then begin after `through` it does without.
+//! 5. A reader that stayed publishes only in the place of the overlay that it came upon: what was
+//!    dropped since, because records had changed after all, does not come back.
 //!
 //! Lock order: publishing takes the tail's lock for growing, with nothing else held.
 //!
@@ -27,7 +29,7 @@ use crate::tail_pages::{Tail, TailPages};
 use crate::value_words::Physical;
 use crate::visibility::{RecordState, record_state, sees_record};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use strandline_base::sync::Ordering;
 use strandline_base::{ColumnId, CommitTs};
 use strandline_txn::{StartWord, TxnManager, Visibility};
@@ -217,9 +219,42 @@ impl TailView {
     }
 }
 
+/// What a snapshot needs of a tail, whatever becomes of the tail: the pages it had when the reader
+/// came. Whoever has one needs no range version any more, so a reader that stays long keeps no
+/// page that came after it and nothing that later merges retire \[L-Store §4.1.1 step 5\].
+#[derive(Debug)]
+pub struct TailReader {
+    /// takes the overlays that the reader leaves, while it lives
+    tail: Weak<Tail>,
+    overlay: Option<Arc<Overlay>>,
+    claims: u32,
+    pages: Arc<TailPages>,
+}
+
 impl Tail {
-    /// What the tail says at `visibility` about `columns`. The caller holds the range version that
-    /// the tail is from. `leaves_overlay`: whether to spare later readers the visit.
+    /// What a snapshot taken before needs of the tail. The caller holds the range version that the
+    /// tail is from; it may let go of it afterwards.
+    pub fn reader(self: &Arc<Self>) -> TailReader {
+        // In this order: see invariants 3 and 4.
+        let overlay = self.overlay();
+        let claims = self.claims();
+        TailReader {
+            tail: Arc::downgrade(self),
+            overlay,
+            claims,
+            pages: Arc::clone(&self.pages()),
+        }
+    }
+}
+
+impl TailReader {
+    /// Whether a page has a value of `column`.
+    pub fn has_cells(&self, column: ColumnId) -> bool {
+        self.pages.iter().any(|page| page.has_cells(column))
+    }
+
+    /// What the tail says at `visibility` about `columns`. `leaves_overlay`: whether to spare
+    /// later readers the visit.
     pub fn view(
         &self,
         visibility: &Visibility,
@@ -227,17 +262,16 @@ impl Tail {
         txns: &TxnManager,
         leaves_overlay: bool,
     ) -> TailView {
-        let overlay = self.overlay();
+        let overlay = self.overlay.clone();
         // A reader of the past cannot make an overlay that reaches further than this one.
         let is_past = overlay.as_ref().is_some_and(|o| o.newest > visibility.ts);
-        let claims = self.claims();
         if let Some(overlay) = &overlay
             && !is_past
-            && overlay.complete_at == Some(claims)
+            && overlay.complete_at == Some(self.claims)
         {
             return TailView::of(overlay.clone(), columns);
         }
-        let pages = self.pages();
+        let pages = &self.pages;
         let first = pages.first().map_or(0, |page| page.first());
         let overlay = overlay.filter(|o| o.newest <= visibility.ts && o.through >= first);
         let from = overlay.as_ref().map_or(first, |o| o.through);
@@ -273,10 +307,14 @@ impl Tail {
                 }
             }
         }
-        if leaves_overlay && !is_past && visited > 0 {
-            let visits = self.note_visit() as usize;
+        if leaves_overlay
+            && !is_past
+            && visited > 0
+            && let Some(tail) = self.tail.upgrade()
+        {
+            let visits = tail.note_visit() as usize;
             if pays(overlay.as_deref(), visited, visits) {
-                self.consolidate(&pages, overlay.as_deref(), visibility.ts, txns, claims);
+                self.consolidate(&tail, overlay.as_deref(), visibility.ts, txns);
             }
         }
         if let Some(overlay) = overlay {
@@ -288,14 +326,8 @@ impl Tail {
     }
 
     /// Publishes an overlay of `before` and the settled records behind it, if these are many.
-    fn consolidate(
-        &self,
-        pages: &TailPages,
-        before: Option<&Overlay>,
-        ts: CommitTs,
-        txns: &TxnManager,
-        claims: u32,
-    ) {
+    fn consolidate(&self, tail: &Tail, before: Option<&Overlay>, ts: CommitTs, txns: &TxnManager) {
+        let pages = &self.pages;
         let from = match before {
             Some(overlay) => overlay.through,
             None => pages.first().map_or(0, |page| page.first()),
@@ -336,26 +368,20 @@ impl Tail {
             + columns.capacity() * size_of::<(ColumnId, Patches)>()
             + columns.iter().map(|(_, p)| p.memory_bytes()).sum::<usize>()
             + deleted.capacity() * 2;
-        self.bytes().fetch_add(own_bytes, Ordering::Relaxed);
-        self.publish_overlay(Overlay {
+        tail.bytes().fetch_add(own_bytes, Ordering::Relaxed);
+        let overlay = Overlay {
             through: settled.through,
             // What had been claimed and counted when the pages were loaded is in them.
-            complete_at: settled.is_all.then_some(claims),
+            complete_at: settled.is_all.then_some(self.claims),
             newest: settled
                 .newest
                 .max(before.map_or(CommitTs::ZERO, |o| o.newest)),
             columns,
             deleted,
-            bytes: self.bytes().clone(),
+            bytes: tail.bytes().clone(),
             own_bytes,
-        });
-    }
-}
-
-impl Overlay {
-    /// Up to which sequence number it consolidates.
-    pub(crate) fn through(&self) -> u32 {
-        self.through
+        };
+        tail.publish_overlay(overlay, self.overlay.as_ref());
     }
 }
 
@@ -458,13 +484,18 @@ mod tests {
         (rows, deleted)
     }
 
-    fn viewed(tail: &Tail, ts: u64, txns: &TxnManager, schema: &StorageSchema) -> (Rows, Vec<u16>) {
+    fn viewed(
+        tail: &Arc<Tail>,
+        ts: u64,
+        txns: &TxnManager,
+        schema: &StorageSchema,
+    ) -> (Rows, Vec<u16>) {
         let visibility = Visibility {
             ts: CommitTs(ts),
             own: StartWord(0),
             statement: 0,
         };
-        let view = tail.view(&visibility, &COLUMNS, txns, true);
+        let view = tail.reader().view(&visibility, &COLUMNS, txns, true);
         let mut rows = Rows::new();
         for (at, &column) in COLUMNS.iter().enumerate() {
             for patches in view.patches(at, column) {
@@ -504,7 +535,7 @@ mod tests {
         for seed in 0..60 {
             let mut rng = Rng::new(seed);
             let bytes = PageBytes::default();
-            let tail = Tail::new(&bytes);
+            let tail = Arc::new(Tail::new(&bytes));
             let mut records: Vec<Known> = Vec::new();
             let mut open: Vec<usize> = Vec::new();
             let mut now = 20;

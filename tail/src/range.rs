@@ -33,13 +33,14 @@
 //! Lock order: `publish` is taken before any row latch, never under one; under it, a tail's lock
 //! for growing.
 
+use crate::merged_through::MergedThrough;
 use crate::record_page::PageBytes;
 use crate::succession::Succeeded;
 use crate::tail_pages::Tail;
 use arc_swap::{ArcSwap, Guard};
 use std::sync::Arc;
 use strandline_base::sync::{Mutex, MutexGuard, spin_loop};
-use strandline_base::{CommitTs, RangeNo, UPDATE_RANGES};
+use strandline_base::{RangeNo, UPDATE_RANGES};
 
 /// What readers of a range see. `B` is the base: rows as of the last merge.
 #[derive(Debug)]
@@ -151,9 +152,9 @@ impl<B> Range<B> {
 }
 
 impl<B: Succeeded<Release = (Arc<Tail>, u32)>> Range<B> {
-    /// Publishes `base`, which contains every commit up to `through`: steps 4 and 5 of the merge.
+    /// Publishes `base`, which is merged as far as `through` says: steps 4 and 5 of the merge.
     /// Tails without anything else go, the others' merged pages when no reader needs them.
-    pub fn publish_merge(&self, base: Arc<B>, through: CommitTs) {
+    pub fn publish_merge(&self, base: Arc<B>, through: &MergedThrough) {
         let right = self.lock();
         let old = self.load_full();
         let mut next = RangeVersion {

@@ -1,21 +1,21 @@
 //! What of a tail a merge leaves behind \[L-Store §4.1.1 steps 4 and 5\].
 //!
-//! A merge has folded all commits up to `through` into base. Records of other transactions may
-//! stand between those it took, so the tail is done with up to its first unmerged record. A tail
-//! without any is sealed and leaves the range.
+//! A merge has folded commits into base, as far as `through` says of each column. Records of other
+//! transactions may stand between those it took, or such as some column's chunk lacks, so the tail
+//! is done with up to its first unmerged record. A tail without any is sealed and leaves the range.
 //!
 //! Invariants:
-//! 1. A record is done with if it is aborted, or stamped with a commit up to `through`, or the old
-//!    value of an update that is done with (and therefore in a run).
+//! 1. A record is done with if it is aborted, or stamped with a commit that is merged in all its
+//!    columns, or the old value of an update that is done with (and therefore in a run).
 //! 2. A record that is claimed but not published is not: nobody knows yet what it will be.
 //! 3. A tail is given up only if it is found done with while it is sealed: between a first look and
 //!    the seal an appender may have come and gone.
 //! 4. `pending` never falls below the number of unmerged records.
 
+use crate::merged_through::MergedThrough;
 use crate::record_page::RecordKind;
 use crate::tail_pages::Tail;
 use std::collections::HashMap;
-use strandline_base::CommitTs;
 use strandline_txn::StartWord;
 
 /// What a merge leaves in a tail.
@@ -27,10 +27,10 @@ struct Unmerged {
 }
 
 impl Tail {
-    /// A base with everything up to `through` is about to be published: seals the tail for good if
-    /// nothing else is in it (None), else returns the first sequence number that must stay when
-    /// the last reader of earlier versions has gone.
-    pub fn retire_merged(&self, through: CommitTs) -> Option<u32> {
+    /// A base that is merged as far as `through` is about to be published: seals the tail for good
+    /// if nothing else is in it (None), else returns the first sequence number that must stay
+    /// when the last reader of earlier versions has gone.
+    pub fn retire_merged(&self, through: &MergedThrough) -> Option<u32> {
         let before = self.pending();
         let unmerged = self.unmerged(through);
         self.set_pending(before, unmerged.records);
@@ -43,7 +43,7 @@ impl Tail {
         Some(unmerged.first)
     }
 
-    fn unmerged(&self, through: CommitTs) -> Unmerged {
+    fn unmerged(&self, through: &MergedThrough) -> Unmerged {
         let mut open_old_values: HashMap<u16, u32> = HashMap::new();
         let (mut first, mut end, mut records) = (None, 0, 0);
         let pages = self.pages();
@@ -59,7 +59,10 @@ impl Tail {
                 let is_published = word != StartWord::UNPUBLISHED;
                 if is_published && kind == RecordKind::OldValue {
                     open_old_values.entry(slot).or_insert(seq);
-                } else if word.commit_ts().is_some_and(|ts| ts <= through) {
+                } else if word
+                    .commit_ts()
+                    .is_some_and(|ts| through.has(ts, page.columns_of(i)))
+                {
                     open_old_values.remove(&slot);
                 } else {
                     records += 1;

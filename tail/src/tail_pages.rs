@@ -23,8 +23,8 @@ use crate::row_map::RowMap;
 use crate::schema::StorageSchema;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use std::sync::Arc;
+use strandline_base::Result;
 use strandline_base::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
-use strandline_base::{ColumnId, Result};
 use strandline_txn::StartWord;
 
 /// Models need pages that fill.
@@ -117,14 +117,11 @@ impl Tail {
     pub(crate) fn note_visit(&self) -> u32 {
         self.visits.fetch_add(1, Ordering::Relaxed) + 1
     }
-    /// Puts an overlay in the place of one that reaches less far.
-    pub(crate) fn publish_overlay(&self, overlay: Overlay) {
+    /// Puts an overlay in the place of `before`, if that is still there.
+    pub(crate) fn publish_overlay(&self, overlay: Overlay, before: Option<&Arc<Overlay>>) {
         let _grow = self.grow.lock();
         let present = self.overlay.load();
-        if present
-            .as_ref()
-            .is_none_or(|o| o.through() < overlay.through())
-        {
+        if present.as_ref().map(Arc::as_ptr) == before.map(Arc::as_ptr) {
             self.overlay.store(Some(Arc::new(overlay)));
             self.visits.store(0, Ordering::Relaxed);
         }
@@ -132,10 +129,6 @@ impl Tail {
     /// Forgets the overlay: records before its end have changed after all, or are dropped.
     pub fn drop_overlay(&self) {
         self.overlay.store(None);
-    }
-    /// Whether a live page has a value of `column`.
-    pub fn has_cells(&self, column: ColumnId) -> bool {
-        self.pages().iter().any(|page| page.has_cells(column))
     }
     /// Where the tail's bytes are counted.
     pub(crate) fn bytes(&self) -> &PageBytes {
@@ -280,7 +273,7 @@ pub fn locate(pages: &TailPages, seq: u32) -> Option<(&Arc<RecordPage>, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use strandline_base::{CommitTs, SqlType, Value};
+    use strandline_base::{ColumnId, CommitTs, SqlType, Value};
 
     #[test]
     fn pages_grow_and_old_ones_go() {

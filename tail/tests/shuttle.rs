@@ -14,6 +14,8 @@ use std::sync::Arc;
 use strandline_base::sync::{AtomicBool, Mutex, Ordering};
 use strandline_base::{ColumnId, CommitTs, ManualClock, RangeNo, SqlType, Value};
 use strandline_tail::insert_range::InsertRange;
+use strandline_tail::merged_through::MergedThrough;
+use strandline_tail::overlay::TailReader;
 use strandline_tail::range::{Range, RangeVersion};
 use strandline_tail::record_page::{PageBytes, RecordKind, RecordPage};
 use strandline_tail::schema::StorageSchema;
@@ -260,7 +262,7 @@ fn a_tail_with_unmerged_records_is_not_given_up() {
                 }
             })
         });
-        let keep_from = tail.retire_merged(CommitTs(10));
+        let keep_from = tail.retire_merged(&MergedThrough::at(CommitTs(10)));
         is_gone.store(keep_from.is_none(), Ordering::SeqCst);
         let appended = join(appenders.into());
         let Some(keep_from) = keep_from else {
@@ -518,6 +520,13 @@ struct Table {
     history: Log,
 }
 
+/// A scan that has let go of the version.
+struct Stay {
+    values: [i64; ROWS],
+    updated: [CommitTs; ROWS],
+    tails: Vec<(usize, TailReader)>,
+}
+
 impl Table {
     fn new() -> Arc<Self> {
         let base = Base {
@@ -645,7 +654,8 @@ impl Table {
             merged_through: through,
             successor: Successor::default(),
         };
-        self.range.publish_merge(Arc::new(base), through);
+        let merged = MergedThrough::at(through);
+        self.range.publish_merge(Arc::new(base), &merged);
     }
 
     /// Reads `row` at `ts`: chain, base, history.
@@ -662,12 +672,22 @@ impl Table {
         base.values[row]
     }
 
+    /// What a scan needs that stays, without the version.
+    fn stay(version: &RangeVersion<Base>) -> Stay {
+        let tails = version.tails.iter().enumerate();
+        let reader = |(at, tail): (usize, &Option<Arc<Tail>>)| Some((at, tail.as_ref()?.reader()));
+        Stay {
+            values: version.base.values,
+            updated: version.base.updated,
+            tails: tails.filter_map(reader).collect(),
+        }
+    }
+
     /// Reads all rows as scans do whose base is settled at `ts`: base changed by the tails' views.
-    fn scan(&self, version: &RangeVersion<Base>, ts: CommitTs) -> [i64; ROWS] {
-        let mut values = version.base.values;
-        for (at, tail) in version.tails.iter().enumerate() {
-            let Some(tail) = tail else { continue };
-            let view = tail.view(&visibility(ts), &[VALUE], &self.manager, true);
+    fn scan(&self, stay: &Stay, ts: CommitTs) -> [i64; ROWS] {
+        let mut values = stay.values;
+        for (at, reader) in &stay.tails {
+            let view = reader.view(&visibility(ts), &[VALUE], &self.manager, true);
             for patches in view.patches(0, VALUE) {
                 for (slot, value) in patches.words().expect("numbers") {
                     values[at * PER_TAIL + usize::from(slot)] = value as i64;
@@ -682,8 +702,13 @@ impl Table {
         for (row, &expected) in expected.iter().enumerate() {
             assert_eq!(self.read(version, row, ts), expected, "row {row} at {ts:?}");
         }
-        if version.base.updated.iter().all(|&updated| updated <= ts) {
-            assert_eq!(self.scan(version, ts), expected, "at {ts:?}");
+        self.check_stay(&Self::stay(version), ts);
+    }
+
+    fn check_stay(&self, stay: &Stay, ts: CommitTs) {
+        let expected: [i64; ROWS] = std::array::from_fn(|row| self.log.value_at(row, ts));
+        if stay.updated.iter().all(|&updated| updated <= ts) {
+            assert_eq!(self.scan(stay, ts), expected, "at {ts:?}");
         }
     }
 
@@ -731,6 +756,7 @@ fn merges_neither_lose_nor_double_updates() {
         let threads = threads(&table, jobs);
         let first = table.manager.snapshot(None).expect("now");
         let kept = table.range.load_full();
+        let stay = Table::stay(&kept);
         for _ in 0..2 {
             let snapshot = table.manager.snapshot(None).expect("now");
             table.check(&table.range.load(), snapshot.ts());
@@ -740,7 +766,10 @@ fn merges_neither_lose_nor_double_updates() {
         table.check(&kept, first.ts());
         table.check(&table.range.load(), first.ts());
         drop(kept);
+        table.check_stay(&stay, first.ts());
         table.check_end([3, 0, 1]);
+        table.check_stay(&stay, first.ts());
+        drop(stay);
         let bytes = table.bytes.clone();
         drop(table);
         assert_eq!(
@@ -760,6 +789,7 @@ fn pages_go_with_the_last_old_version() {
         (0..3).for_each(|_| table.increment(0));
         let snapshot = table.manager.snapshot(None).expect("now");
         let first = table.range.load_full();
+        let stay = Table::stay(&first);
         table.increment(0);
         let blocker = table.manager.begin().expect("a slot");
         let mut written = Vec::new();
@@ -783,13 +813,14 @@ fn pages_go_with_the_last_old_version() {
         drop(second);
         reader.join().expect("the reader does not panic");
         assert!(tail.pages()[0].first() > 0, "nobody needs the first page");
+        table.check_stay(&stay, ts);
         table.check(&table.range.load(), ts);
         blocker.abort();
         for (page, i) in &written {
             page.set_start(*i, StartWord::ABORTED);
         }
         blocker.stamped();
-        drop((snapshot, tail));
+        drop((snapshot, tail, stay));
         table.increment(1);
         table.check_end([5, 1, 0]);
         assert!(table.range.load().has_no_tail());

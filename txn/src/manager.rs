@@ -106,6 +106,13 @@ impl TxnManager {
         self.snapshots.oldest(stable)
     }
 
+    /// The registered snapshots, ascending. Of those below a stable timestamp loaded before this
+    /// call none is missing: what is superseded at or before that timestamp, and visible to none
+    /// of them, is invisible to every snapshot there will be.
+    pub fn registered_snapshots(&self) -> Vec<CommitTs> {
+        self.snapshots.registered()
+    }
+
     /// Blocks `waiter` until the transaction behind `holder` has finished. 40P01 if that closes a
     /// cycle (the waiter is the victim), 55P03 after `timeout` (None: for ever), 57014 if
     /// `cancelled` turns true (looked at every 50 ms, with the wait-for graph locked: it must only

@@ -83,6 +83,18 @@ impl Snapshots {
         self.stripes[stripe].0.lock().leave(ts);
     }
 
+    /// All registered snapshots, ascending, each once. None below a `stable` loaded before this
+    /// call is missing, by the same two cases as for [`Snapshots::oldest`].
+    pub fn registered(&self) -> Vec<CommitTs> {
+        let mut all = Vec::new();
+        for stripe in &self.stripes {
+            all.extend(stripe.0.lock().0.iter().map(|entry| entry.0));
+        }
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
     /// The least of `stable`, loaded before this call, and the registered snapshots.
     pub fn oldest(&self, stable: CommitTs) -> CommitTs {
         self.stripes.iter().fold(stable, |oldest, stripe| {

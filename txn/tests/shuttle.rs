@@ -311,6 +311,37 @@ fn the_oldest_snapshot_is_never_too_high() {
     });
 }
 
+/// Whatever a live snapshot sees was either registered when the collector looked, or is not below
+/// the stable timestamp that it had loaded before.
+#[test]
+fn no_registered_snapshot_is_missed() {
+    explore(|| {
+        let (manager, log) = (manager(8), Arc::new(Log::default()));
+        let mut threads = committers(&manager, &log, &MIXED[..2]);
+        let seen = Arc::new(Mutex::new((CommitTs::ZERO, Vec::new())));
+        let collector = {
+            let (manager, seen) = (manager.clone(), seen.clone());
+            thread::spawn(move || {
+                for _ in 0..3 {
+                    let stable = manager.stable();
+                    *seen.lock() = (stable, manager.registered_snapshots());
+                }
+            })
+        };
+        threads.push(collector);
+        for _ in 0..2 {
+            let snapshot = manager.snapshot(None).expect("now");
+            let (stable, registered) = seen.lock().clone();
+            assert!(snapshot.ts() >= stable || registered.contains(&snapshot.ts()));
+            assert!(manager.registered_snapshots().contains(&snapshot.ts()));
+        }
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().expect("no thread panics"));
+        assert_eq!(manager.registered_snapshots(), []);
+    });
+}
+
 /// Two wait for a holder that finishes meanwhile. A wait never times out here: a lost wake-up is a
 /// deadlock, which the scheduler reports.
 #[test]

@@ -14,6 +14,7 @@ fn open(disk: &SimDisk) -> Arc<Db> {
     let settings = Settings {
         wal_segment_bytes: 1 << 16,
         background_maintenance: false,
+        recovery_threads: 1,
         ..Settings::default()
     };
     let options = DbOptions {

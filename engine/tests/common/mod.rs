@@ -116,9 +116,21 @@ pub fn request() -> ScanRequest {
 
 /// Opens or recovers the database on `device`, without background work.
 pub fn open(device: Arc<dyn Device>, clock: &Arc<ManualClock>) -> Result<Arc<Db>> {
+    open_eager(device, clock, Settings::default().merge_pending_records)
+}
+
+/// The same; a range is due for a merge, if not in all its columns, when it has so many pending
+/// records.
+pub fn open_eager(
+    device: Arc<dyn Device>,
+    clock: &Arc<ManualClock>,
+    merge_pending_records: u32,
+) -> Result<Arc<Db>> {
     let settings = Settings {
+        merge_pending_records,
         wal_segment_bytes: 1 << 16,
         background_maintenance: false,
+        recovery_threads: 1,
         ..Settings::default()
     };
     let clock = clock.clone();

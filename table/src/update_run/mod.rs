@@ -20,8 +20,9 @@
 //! The byte layout is in docs/format.md, section "Update runs".
 //!
 //! Differences from the papers: a record carries columns of one row at one commit, not a blind
-//! update to be merged; runs keep every version rather than one combined update per key; versions
-//! of a row are not delta-encoded against each other (yet), only row ids and timestamps are.
+//! update to be merged; runs keep every version that may be asked for rather than one combined
+//! update per key; versions of a row are not delta-encoded against each other (yet), only row ids
+//! and timestamps are.
 
 mod reader;
 mod record;

@@ -118,8 +118,8 @@ pub const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         path: "thread::scope",
-        place: "engine/src/open.rs",
-        reason: "halves of one recovery, joined in place",
+        place: "engine/src/replay.rs",
+        reason: "parts of one recovery, joined in place",
     },
     Exception {
         path: "spawn_blocking",
