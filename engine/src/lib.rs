@@ -30,6 +30,7 @@ mod statistics;
 mod store;
 mod transaction;
 mod validation;
+mod versions;
 
 pub use bulk::BulkInsert;
 pub use db::Db;
@@ -44,6 +45,7 @@ pub use settings::{ConflictPolicy, DbOptions, Settings, TxnOptions};
 pub use statement::{OnInvisibleDuplicate, Statement};
 pub use statistics::{ColumnStatistics, TableStatistics};
 pub use transaction::{Savepoint, Transaction};
+pub use versions::{VersionColumn, VersionReader, VersionScan};
 
 pub use strandline_base::{
     Clock, ColumnId, CommitTs, Error, ErrorKind, Interval, Result, RowId, SqlState, SqlType,

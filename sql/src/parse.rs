@@ -1,4 +1,4 @@
-//! SQL text → statements. The dialect is PostgreSQL's plus `FOR SYSTEM_TIME AS OF` and
+//! SQL text → statements. The dialect is PostgreSQL's plus `FOR SYSTEM_TIME` and
 //! `CREATE TABLE … USING`. Table versions are switched on only for a statement that contains the
 //! word SYSTEM_TIME, because the parser then also takes `AT`, `BEFORE` and `CHANGES` after a
 //! table's name for itself.
@@ -6,6 +6,7 @@
 pub mod column_names;
 mod identity_options;
 mod spellings;
+pub mod system_time;
 
 use crate::dml::rewrite_tokens;
 use crate::error::from_parser;
@@ -214,6 +215,9 @@ fn with_parser<T>(
     identity_options::put_in_order(&mut tokens);
     column_names::add_types(&mut tokens);
     let versions = mentions_system_time(&tokens);
+    if versions {
+        system_time::rewrite(&mut tokens);
+    }
     let dialect = OurDialect {
         postgres: PostgreSqlDialect {},
         versions,

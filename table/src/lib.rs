@@ -19,6 +19,7 @@ pub mod row_meta;
 pub mod scan;
 pub mod types;
 pub mod update_run;
+pub mod versions;
 pub mod word_patches;
 pub mod write;
 

@@ -10,6 +10,7 @@ use crate::deep::DeepFuture;
 use crate::error::{convert, wrap};
 use crate::provider::history::HistoryFunction;
 use crate::provider::table::Table;
+use crate::provider::versions::Versions;
 use crate::{information_schema, names, params, parse, references, semantics};
 use async_trait::async_trait;
 use datafusion::arrow::temporal_conversions::timestamp_us_to_datetime;
@@ -97,15 +98,8 @@ impl StatementCatalog {
         if let Some(known) = self.moments.lock().get(&ts) {
             return Ok(known.clone());
         }
-        let db = self.statement.transaction().db();
-        if ts.0 > self.now_us.max(db.stable().0) {
-            return Err(Error::invalid(
-                SqlState::INVALID_PARAMETER_VALUE,
-                "FOR SYSTEM_TIME AS OF names a moment in the future",
-            )
-            .with_hint("Use a timestamp that is not later than now()."));
-        }
-        let catalog = db.catalog_at(ts)?;
+        self.check_not_in_future(ts, "FOR SYSTEM_TIME AS OF names a moment in the future")?;
+        let catalog = self.statement.transaction().db().catalog_at(ts)?;
         let moment = Self::create(
             self.template.clone(),
             self.statement.clone(),
@@ -116,6 +110,38 @@ impl StatementCatalog {
         );
         self.moments.lock().insert(ts, moment.clone());
         Ok(moment)
+    }
+
+    fn check_not_in_future(&self, ts: CommitTs, what: &str) -> Result<()> {
+        let stable = self.statement.transaction().db().stable();
+        if ts.0 <= self.now_us.max(stable.0) {
+            return Ok(());
+        }
+        Err(Error::invalid(SqlState::INVALID_PARAMETER_VALUE, what)
+            .with_hint("Use a timestamp that is not later than now()."))
+    }
+
+    /// The versions of the rows of table `schema.name` in an interval with inclusive bounds. One
+    /// that ends before it begins has none.
+    pub fn versions(
+        &self,
+        (schema, name): (&str, &str),
+        interval: (CommitTs, CommitTs),
+    ) -> Result<Arc<dyn TableProvider>> {
+        let Some(table) = self.catalog.table(schema, name) else {
+            if self.catalog.view(schema, name).is_none() {
+                return Err(self.undefined(schema, name));
+            }
+            return Err(Error::invalid(
+                SqlState::WRONG_OBJECT_TYPE,
+                format!("view \"{name}\" has no versions of its own"),
+            )
+            .with_hint("Name the interval at the tables in a query; AS OF applies to views."));
+        };
+        self.check_not_in_future(interval.0, "FOR SYSTEM_TIME begins in the future")?;
+        let statement = self.statement.clone();
+        let versions = Versions::new(table.clone(), statement, self.as_of, interval)?;
+        Ok(Arc::new(versions))
     }
 
     /// A state whose names resolve here, unqualified ones in `default_schema`.
