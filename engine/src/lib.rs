@@ -23,6 +23,7 @@ mod point_table;
 mod read_set;
 mod redo;
 mod row_locks;
+mod relaxed;
 mod scan;
 mod settings;
 mod statement;
@@ -38,6 +39,7 @@ pub use inspect::{Inspection, InspectionSection};
 pub use maintenance::CheckpointReport;
 pub use point_table::PointTable;
 pub use row_locks::LockWait;
+pub use relaxed::Relaxed;
 pub use scan::{
     ColumnPredicate, CompareOp, RowFilter, ScanMetrics, ScanRequest, TableScan, UnitReader,
 };

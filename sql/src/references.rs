@@ -93,13 +93,13 @@ struct Reference {
 #[derive(Debug)]
 enum SystemTime {
     AsOf(Expr),
-    Interval(SystemTimeInterval),
+    Interval(Box<SystemTimeInterval>),
 }
 
 impl SystemTime {
     fn of(version: &TableVersion) -> Option<Self> {
         if let Some(interval) = SystemTimeInterval::of(version) {
-            return Some(Self::Interval(interval));
+            return Some(Self::Interval(Box::new(interval)));
         }
         match version {
             TableVersion::ForSystemTimeAsOf(moment) => Some(Self::AsOf(moment.clone())),

@@ -11,6 +11,7 @@ pub mod history;
 pub mod lineage;
 pub mod load;
 pub mod merge;
+pub mod merged;
 pub mod pending;
 pub mod range;
 pub mod read;

@@ -28,7 +28,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use strandline_base::{CommitTs, Error, Result, SqlState};
 use strandline_engine::Statement;
-use strandline_engine::catalog::{Catalog, ViewDef};
+use strandline_engine::catalog::{Catalog, TableDef, ViewDef};
 
 /// How deeply views may be built on views.
 const MAX_VIEW_DEPTH: usize = 64;
@@ -36,6 +36,8 @@ const MAX_VIEW_DEPTH: usize = 64;
 const INFINITE_RECURSION: SqlState = SqlState("42P17");
 /// The schema of prepared references; the control character keeps users out.
 pub const REFERENCES: &str = "\u{1}references";
+
+type Present = Arc<Mutex<Vec<Arc<TableDef>>>>;
 
 /// What a statement's names mean at its snapshot or at one moment of the past.
 pub struct StatementCatalog {
@@ -48,6 +50,8 @@ pub struct StatementCatalog {
     expanding: Vec<(String, String)>,
     references: Mutex<Vec<Arc<dyn TableProvider>>>,
     moments: Mutex<HashMap<CommitTs, Arc<StatementCatalog>>>,
+    /// the tables that were named as they are now, also by views
+    present: Present,
     this: Weak<StatementCatalog>,
 }
 
@@ -59,12 +63,26 @@ impl StatementCatalog {
         catalog: Arc<Catalog>,
         now_us: u64,
     ) -> Arc<Self> {
-        Self::create(template, statement, catalog, None, now_us, Vec::new())
+        let present = Present::default();
+        Self::create(
+            template,
+            statement,
+            catalog,
+            None,
+            now_us,
+            Vec::new(),
+            present,
+        )
     }
 
     /// The session's state that statements' states are cloned from.
     pub fn template(&self) -> &Arc<SessionState> {
         &self.template
+    }
+
+    /// The tables that queries planned so far read as of the statement's snapshot.
+    pub fn present_tables(&self) -> Vec<Arc<TableDef>> {
+        self.present.lock().clone()
     }
 
     /// What `now()` returns, in microseconds since the epoch.
@@ -79,6 +97,7 @@ impl StatementCatalog {
         as_of: Option<CommitTs>,
         now_us: u64,
         expanding: Vec<(String, String)>,
+        present: Present,
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             template,
@@ -89,6 +108,7 @@ impl StatementCatalog {
             expanding,
             references: Mutex::new(Vec::new()),
             moments: Mutex::new(HashMap::new()),
+            present,
             this: this.clone(),
         })
     }
@@ -107,6 +127,7 @@ impl StatementCatalog {
             Some(ts),
             self.now_us,
             self.expanding.clone(),
+            Present::default(),
         );
         self.moments.lock().insert(ts, moment.clone());
         Ok(moment)
@@ -201,6 +222,9 @@ impl StatementCatalog {
         row_id: bool,
     ) -> Result<Option<Arc<dyn TableProvider>>> {
         if let Some(table) = self.catalog.table(schema, name) {
+            if self.as_of.is_none() {
+                self.present.lock().push(table.clone());
+            }
             let table = Table::new(table.clone(), self.statement.clone(), self.as_of, row_id);
             return Ok(Some(Arc::new(table)));
         }
@@ -253,6 +277,7 @@ impl StatementCatalog {
                 self.as_of,
                 self.now_us,
                 self.expanding.iter().cloned().chain([name]).collect(),
+                self.present.clone(),
             );
             let state = inner.bind(&view.schema);
             let query = parse::query(&view.query)?;

@@ -32,7 +32,7 @@ impl Session {
             }
             Ok(done) => {
                 if implicit {
-                    transaction.commit()?;
+                    self.commit_engine(&transaction)?;
                 }
                 Ok(done)
             }
@@ -103,7 +103,13 @@ impl Session {
         context.progress = self.progress.clone();
         let summary = match work {
             Work::Query(query) => {
-                let plan = context.plan_query(query).await?;
+                let mut plan = context.plan_query(query).await?;
+                if let Some(choice) = self.choose_moment(&context)?
+                    && let Some(older) = choice.older
+                {
+                    context = context.again(older);
+                    plan = context.plan_query(query).await?;
+                }
                 let (schema, stream) = context.run(plan).await?;
                 let running = RunningQuery {
                     schema,
@@ -119,7 +125,18 @@ impl Session {
                 Summary::rows(format!("COPY {rows}"), rows)
             }
             Work::Ddl(parsed) => ddl::execute(&context, parsed).await?,
-            Work::Explain(parsed) => explain::execute(&context, parsed).await?,
+            Work::Explain(parsed) => {
+                let choice = match work.analyzed_query()? {
+                    Some(query) => {
+                        context.plan_query(query).await?;
+                        self.choose_moment(&context)?
+                    }
+                    None => None,
+                };
+                let (older, note) = choice.map_or((None, None), |c| (c.older, Some(c.text)));
+                let older = older.map(|older| context.again(older));
+                explain::execute(older.as_ref().unwrap_or(&context), parsed, note).await?
+            }
         };
         statement.finish()?;
         Ok(Output::Done(summary))
@@ -137,7 +154,7 @@ impl Session {
             Ok(None) => {
                 let finished = query.context.statement.finish();
                 let ended = match query.implicit.take() {
-                    Some(transaction) => finished.and_then(|()| transaction.commit().map(|_| ())),
+                    Some(transaction) => finished.and_then(|()| self.commit_engine(&transaction)),
                     None => finished,
                 };
                 ended.err().map(Err)

@@ -50,6 +50,21 @@ impl<'a> Work<'a> {
         }
     }
 
+    /// The query that an EXPLAIN ANALYZE runs.
+    pub fn analyzed_query(&self) -> Result<Option<&'a Query>> {
+        match self {
+            Self::Explain(explain @ Parsed::Explain { statement, .. })
+                if crate::explain::analyzes(explain) =>
+            {
+                match Self::of(statement)? {
+                    Self::Query(query) => Ok(Some(query)),
+                    _ => Ok(None),
+                }
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// Whether it only reads.
     pub fn is_read_only(&self) -> bool {
         match self {

@@ -14,6 +14,7 @@ mod queries;
 mod row_id;
 mod scripts;
 mod settings;
+mod staleness;
 mod statistics;
 mod transactions;
 mod views;
