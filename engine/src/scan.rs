@@ -94,6 +94,9 @@ pub struct ScanMetrics {
     pub rows_returned: AtomicU64,
 }
 
+/// A range and its version to read; None: the newest.
+type ScanRange = (Arc<Range>, Option<Arc<RangeVersion>>);
+
 /// A running scan: a list of work units (ranges) that any thread may take.
 pub struct TableScan {
     store: Arc<Store>,
@@ -103,8 +106,7 @@ pub struct TableScan {
     /// output columns, then those only filters or pruning read
     columns: Arc<[ColumnId]>,
     schema: SchemaRef,
-    /// each with the version to read; None: the newest
-    ranges: Vec<(Arc<Range>, Option<Arc<RangeVersion>>)>,
+    ranges: Vec<ScanRange>,
     metrics: ScanMetrics,
     statement: Arc<crate::transaction::Transaction>,
 }
@@ -148,7 +150,7 @@ impl Statement {
         snapshot: SnapshotGuard,
         visibility: Visibility,
         request: ScanRequest,
-        ranges: Option<Vec<(Arc<Range>, Option<Arc<RangeVersion>>)>>,
+        ranges: Option<Vec<ScanRange>>,
     ) -> Result<Arc<TableScan>> {
         let store = self.transaction().db().store(table.storage)?;
         let mut fields = Vec::with_capacity(request.columns.len() + 1);

@@ -92,7 +92,7 @@ struct Reference {
 /// What FOR SYSTEM_TIME says.
 #[derive(Debug)]
 enum SystemTime {
-    AsOf(Expr),
+    AsOf(Box<Expr>),
     Interval(Box<SystemTimeInterval>),
 }
 
@@ -102,7 +102,7 @@ impl SystemTime {
             return Some(Self::Interval(Box::new(interval)));
         }
         match version {
-            TableVersion::ForSystemTimeAsOf(moment) => Some(Self::AsOf(moment.clone())),
+            TableVersion::ForSystemTimeAsOf(moment) => Some(Self::AsOf(Box::new(moment.clone()))),
             _ => None,
         }
     }

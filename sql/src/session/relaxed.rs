@@ -1,10 +1,10 @@
 //! `strandline.max_staleness`: queries that may read an older moment, to be spared what is not
 //! merged yet.
 //!
-//! A query is planned as usual, which tells its tables. If there is a moment that will do, the query
-//! is planned once more and run by a statement that reads there. It never is before this session's
-//! own last commit. A transaction that has written reads its own writes, one under snapshot
-//! isolation keeps its snapshot: both read as ever.
+//! A query is planned as usual, which tells its tables. If there is a moment that will do, the
+//! query is planned once more and run by a statement that reads there. It never is before this
+//! session's own last commit. A transaction that has written reads its own writes, one that keeps
+//! a snapshot keeps it: both read as ever.
 
 use super::Session;
 use crate::context::StatementContext;
