@@ -5,6 +5,7 @@
 
 pub mod column_names;
 mod identity_options;
+pub mod locking_clauses;
 mod spellings;
 pub mod system_time;
 
@@ -212,6 +213,7 @@ fn with_parser<T>(
 ) -> Result<T> {
     let mut tokens = tokenize(sql)?;
     spellings::rewrite(&mut tokens);
+    locking_clauses::rewrite(&mut tokens);
     identity_options::put_in_order(&mut tokens);
     column_names::add_types(&mut tokens);
     let versions = mentions_system_time(&tokens);

@@ -103,6 +103,7 @@ SELECT [DISTINCT] expression [AS name], …
                 BETWEEN timestamp AND timestamp}] [AS alias], …
     [WHERE …] [GROUP BY …] [HAVING …] [WINDOW …]
     [UNION | INTERSECT | EXCEPT …] [ORDER BY …] [LIMIT n] [OFFSET n]
+    [FOR {UPDATE | NO KEY UPDATE | SHARE | KEY SHARE} [OF alias, …] [NOWAIT | SKIP LOCKED]]
 SELECT * FROM strandline_history('table', key)   -- all versions of a row
 SELECT * FROM 'file.parquet'",
     ),

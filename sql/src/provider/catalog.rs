@@ -11,7 +11,7 @@ use crate::error::{convert, wrap};
 use crate::provider::history::HistoryFunction;
 use crate::provider::table::Table;
 use crate::provider::versions::Versions;
-use crate::{information_schema, names, params, parse, references, semantics};
+use crate::{information_schema, locking, names, params, parse, references, semantics};
 use async_trait::async_trait;
 use datafusion::arrow::temporal_conversions::timestamp_us_to_datetime;
 use datafusion::catalog::view::ViewTable;
@@ -195,15 +195,21 @@ impl StatementCatalog {
         parameters: &[ScalarValue],
     ) -> Result<LogicalPlan> {
         let mut query = query.clone();
+        let locks = locking::take(&mut query)?;
+        if let Some(locks) = locks.first().filter(|_| !self.expanding.is_empty()) {
+            let message = format!("{} in a view is not supported", locks.clause);
+            return Err(Error::unsupported(message));
+        }
         params::substitute(&mut query, parameters)?;
         semantics::sql::normalize(&mut query)?;
         references::prepare(&mut query, self, state).await?;
         let statement = ast::Statement::Query(Box::new(query));
-        state
+        let plan = state
             .statement_to_plan(ParsedStatement::Statement(Box::new(statement)))
             .await
             .and_then(|plan| semantics::rules::settle_types(plan, state))
-            .map_err(convert)
+            .map_err(convert)?;
+        locking::plan::apply(plan, &locks, &self.statement)
     }
 
     /// Keeps a prepared reference; the name it is found under.

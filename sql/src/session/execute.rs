@@ -13,7 +13,9 @@ use crate::error::convert;
 use crate::result::QueryResult;
 use crate::{copy, ddl, dml, explain};
 use datafusion::arrow::array::RecordBatch;
-use futures::StreamExt;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use futures::{StreamExt, TryStreamExt};
 use std::sync::Arc;
 use strandline_base::{Error, ErrorKind, Result, SqlState};
 use strandline_engine::{ConflictPolicy, Isolation, Transaction};
@@ -104,6 +106,9 @@ impl Session {
         let summary = match work {
             Work::Query(query) => {
                 let mut plan = context.plan_query(query).await?;
+                if !work.is_read_only() {
+                    return Ok(Output::Rows(locked_rows(context, plan).await?));
+                }
                 if let Some(choice) = self.choose_moment(&context)?
                     && let Some(older) = choice.older
                 {
@@ -127,11 +132,11 @@ impl Session {
             Work::Ddl(parsed) => ddl::execute(&context, parsed).await?,
             Work::Explain(parsed) => {
                 let choice = match work.analyzed_query()? {
-                    Some(query) => {
+                    Some(query) if work.is_read_only() => {
                         context.plan_query(query).await?;
                         self.choose_moment(&context)?
                     }
-                    None => None,
+                    _ => None,
                 };
                 let (older, note) = choice.map_or((None, None), |c| (c.older, Some(c.text)));
                 let older = older.map(|older| context.again(older));
@@ -184,6 +189,19 @@ impl Session {
         }
         Ok(QueryResult::new(query.schema, batches))
     }
+}
+
+/// Runs a query that locks to its end: a conflict is noticed while it can still run again.
+async fn locked_rows(context: StatementContext, plan: LogicalPlan) -> Result<Box<RunningQuery>> {
+    let (schema, stream) = context.run(plan).await?;
+    let batches: Vec<RecordBatch> = stream.try_collect().await.map_err(convert)?;
+    let rows = futures::stream::iter(batches.into_iter().map(Ok));
+    Ok(Box::new(RunningQuery {
+        schema: schema.clone(),
+        stream: Box::pin(RecordBatchStreamAdapter::new(schema, rows)),
+        implicit: None,
+        context,
+    }))
 }
 
 fn is_conflict(error: &Error) -> bool {

@@ -1,6 +1,6 @@
 //! Statements that read or write data or definitions, told apart by what they may do.
 
-use crate::ddl;
+use crate::{ddl, locking};
 use datafusion::sql::sqlparser::ast::{DescribeAlias, Query, SetExpr, Statement as Parsed};
 use strandline_base::{Error, Result};
 
@@ -45,7 +45,10 @@ impl<'a> Work<'a> {
     /// The statement's name, for messages.
     pub fn name(&self) -> String {
         match self {
-            Self::Query(_) => "SELECT".to_string(),
+            Self::Query(query) => match locking::clause_in(query) {
+                Some(clause) => format!("SELECT {clause}"),
+                None => "SELECT".to_string(),
+            },
             Self::Dml(s) | Self::Copy(s) | Self::Ddl(s) | Self::Explain(s) => first_words(s),
         }
     }
@@ -68,11 +71,11 @@ impl<'a> Work<'a> {
     /// Whether it only reads.
     pub fn is_read_only(&self) -> bool {
         match self {
-            Self::Query(_) => true,
+            Self::Query(query) => locking::clause_in(query).is_none(),
             Self::Copy(Parsed::Copy { to, .. }) => *to,
             Self::Explain(explain @ Parsed::Explain { statement, .. }) => {
                 !crate::explain::analyzes(explain)
-                    || matches!(Self::of(statement), Ok(Self::Query(_)))
+                    || matches!(Self::of(statement), Ok(query @ Self::Query(_)) if query.is_read_only())
             }
             _ => false,
         }

@@ -8,6 +8,7 @@ mod ddl;
 mod errors;
 mod explain;
 mod files;
+mod locking;
 mod point;
 mod prepared;
 mod queries;
