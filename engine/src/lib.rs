@@ -22,8 +22,8 @@ mod point;
 mod point_table;
 mod read_set;
 mod redo;
-mod row_locks;
 mod relaxed;
+mod row_locks;
 mod scan;
 mod settings;
 mod statement;
@@ -38,8 +38,8 @@ pub use db::Db;
 pub use inspect::{Inspection, InspectionSection};
 pub use maintenance::CheckpointReport;
 pub use point_table::PointTable;
-pub use row_locks::LockWait;
 pub use relaxed::Relaxed;
+pub use row_locks::LockWait;
 pub use scan::{
     ColumnPredicate, CompareOp, RowFilter, ScanMetrics, ScanRequest, TableScan, UnitReader,
 };

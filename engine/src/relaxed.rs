@@ -40,7 +40,9 @@ impl Statement {
     pub fn relaxed(&self, tables: &[Arc<TableDef>], floor: CommitTs) -> Result<Relaxed> {
         let db = self.transaction().db();
         let mut ranges = MergedRanges::new();
-        let (mut from, mut newest) = (floor, self.snapshot_ts());
+        // A speculative snapshot is ahead of what has finished.
+        let finished = db.stable().min(self.snapshot_ts());
+        let (mut from, mut newest) = (floor, finished);
         for table in tables {
             if ranges.contains_key(&table.storage) {
                 continue;
@@ -63,7 +65,7 @@ impl Statement {
             }
             ranges.insert(table.storage, found);
         }
-        if newest == self.snapshot_ts() {
+        if newest == finished {
             return Ok(Relaxed::Newest);
         }
         self.at_merged(tables, newest, ranges)

@@ -6,7 +6,7 @@
 
 use crate::catalog::{ColumnDef, TableDef};
 use crate::catalog_versions::Version;
-use crate::scan::batch_of;
+use crate::scan::{ScanRequest, batch_of};
 use crate::statement::{Statement, column_of};
 use crate::store::Store;
 use crate::transaction::Transaction;
@@ -78,6 +78,11 @@ impl Statement {
         columns: &[VersionColumn],
     ) -> Result<Arc<VersionScan>> {
         let db = self.transaction().db();
+        let request = ScanRequest {
+            columns: table.columns.iter().map(|column| column.id).collect(),
+            ..ScanRequest::default()
+        };
+        self.transaction().note_scan(table, &request)?;
         let seen = as_of.unwrap_or(CommitTs::MAX).min(self.snapshot_ts());
         let is_empty = from > through;
         let from = from.min(seen);

@@ -147,7 +147,15 @@ fn random_moments_are_right_whatever_is_merged() {
                 }
                 2 if next_key > 20_000 => set(&db, next_key, rng.below(100) as i64),
                 3..=5 => set(&db, 10_000 + rng.below(50) as i64, rng.below(100) as i64),
-                6 | 7 => set(&db, rng.below(50) as i64, rng.below(100) as i64),
+                6 => {
+                    let key = rng.below(50) as i64;
+                    run(&db, |s| {
+                        lock(s, &t, key);
+                        Ok(())
+                    })
+                    .expect("lock");
+                }
+                7 => set(&db, rng.below(50) as i64, rng.below(100) as i64),
                 8 => {
                     let key = [Value::BigInt(100 + rng.below(4000) as i64)];
                     run(&db, |s| s.point_delete(&t, 0, &key)).expect("delete");

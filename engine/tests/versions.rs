@@ -240,6 +240,9 @@ impl Model {
                         _ => self.rng.below(30) as i64,
                     };
                     step(&txn, &view, &mut writes, key, &mut self.rng);
+                    let statement = txn.begin_statement().expect("statement");
+                    let other = self.rng.below(30) as i64;
+                    lock(&statement, &table(&self.world.db), other);
                 }
                 if self.rng.one_in(6) {
                     return txn.rollback();

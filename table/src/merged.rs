@@ -75,8 +75,9 @@ impl Lineage {
                 let RecordState::Committed(ts) = state else {
                     continue;
                 };
-                if ts > merged_through && ts < first && page.slot_kind(i).1 != RecordKind::OldValue
-                {
+                let kind = page.slot_kind(i).1;
+                let is_change = matches!(kind, RecordKind::Update | RecordKind::Delete);
+                if is_change && ts > merged_through && ts < first {
                     first = ts;
                     if first <= enough {
                         return first;

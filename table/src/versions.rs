@@ -231,7 +231,10 @@ impl RangeVersions {
     fn committed(&self, page: &RecordPage, i: u32) -> Option<CommitTs> {
         match record_state(page, i, StartWord(0), &self.lineage.shared.txns) {
             RecordState::Committed(ts) => Some(ts),
-            RecordState::Nothing | RecordState::Own | RecordState::InProgress(_) => None,
+            RecordState::Nothing
+            | RecordState::Own
+            | RecordState::InProgress(_)
+            | RecordState::PreCommitted(..) => None,
         }
     }
 
@@ -338,7 +341,8 @@ impl RangeVersions {
                 continue;
             };
             let kind = page.slot_kind(i).1;
-            if kind == RecordKind::OldValue || ts > self.interval.seen {
+            let is_change = matches!(kind, RecordKind::Update | RecordKind::Delete);
+            if !is_change || ts > self.interval.seen {
                 continue;
             }
             if ts <= merged_through {

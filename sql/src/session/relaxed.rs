@@ -38,7 +38,12 @@ impl Session {
         if transaction.has_written() {
             return newest("the transaction has written");
         }
-        if self.open.is_some() && transaction.options().isolation != Isolation::ReadCommitted {
+        let keeps_snapshot = match transaction.options().isolation {
+            Isolation::ReadCommitted => false,
+            Isolation::Snapshot => self.open.is_some(),
+            Isolation::Serializable => true,
+        };
+        if keeps_snapshot {
             return newest("the transaction keeps one snapshot");
         }
         let now_us = transaction.db().now_us();

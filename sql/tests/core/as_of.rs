@@ -217,6 +217,25 @@ fn intervals_are_tables_like_any() {
 }
 
 #[test]
+fn a_serializable_transaction_has_read_what_an_interval_shows() {
+    let (database, _clock) = database_with_clock();
+    let (mut a, mut b) = (database.connect(), database.connect());
+    run(
+        &mut a,
+        &[
+            "CREATE TABLE t (a int)",
+            "INSERT INTO t VALUES (1)",
+            "CREATE TABLE seen (n bigint)",
+            "BEGIN ISOLATION LEVEL SERIALIZABLE",
+            "INSERT INTO seen SELECT count(*) FROM t
+             FOR SYSTEM_TIME BETWEEN now() AND now()",
+        ],
+    );
+    run(&mut b, &["INSERT INTO t VALUES (2)"]);
+    fails(&mut a, "COMMIT", SqlState::SERIALIZATION_FAILURE);
+}
+
+#[test]
 fn retention_is_a_table_option() {
     let (database, _clock) = database_with_clock();
     let mut c = database.connect();
