@@ -2,9 +2,9 @@
 //!
 //! Locking clauses are taken out of a query before DataFusion plans it ([`take`]) and put into the
 //! plan afterwards ([`plan`]): the scans of the tables to lock give row ids as well, these go along
-//! up to above ORDER BY, and there a node of our own ([`node`]) locks the rows, in their order, below
-//! LIMIT and OFFSET. A query with clauses that stands inside another one is wrapped into a derived
-//! table with a name that no user can write, by which its plan is found.
+//! up to above ORDER BY, and there a node of our own ([`node`]) locks the rows, in their order,
+//! below LIMIT and OFFSET. A query with clauses that stands inside another one is wrapped into a
+//! derived table with a name that no user can write, by which its plan is found.
 //!
 //! NO KEY UPDATE locks as UPDATE does, KEY SHARE as SHARE: stronger than in PostgreSQL, which has
 //! foreign keys to spare.

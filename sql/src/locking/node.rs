@@ -1,8 +1,8 @@
 //! The plan node that locks rows.
 //!
-//! One partition in, one out: rows are locked in the order in which they come, and not one more than
-//! LIMIT asks for. A row that has gone, or that SKIP LOCKED passes over, goes no further. As for
-//! DML, no optimizer rule moves anything through the node.
+//! One partition in, one out: rows are locked in the order in which they come, and not one more
+//! than LIMIT asks for. A row that has gone, or that SKIP LOCKED passes over, goes no further. As
+//! for DML, no optimizer rule moves anything through the node.
 
 use super::Lock;
 use crate::dml::{in_place, one_input};

@@ -1,4 +1,5 @@
-//! Locks put into a plan: scans that give row ids, nodes that pass them on, and the node that locks.
+//! Locks put into a plan: scans that give row ids, nodes that pass them on, and the node that
+//! locks.
 
 use super::node::{LockNode, LockTarget};
 use super::{Lock, Locks, not_allowed};

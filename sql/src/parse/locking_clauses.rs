@@ -120,7 +120,7 @@ pub(super) fn rewrite(tokens: &mut Vec<TokenWithSpan>) {
             while tokens.get(next).is_some_and(is_blank) {
                 next += 1;
             }
-            if !tokens.get(next).is_some_and(|t| t.token == Token::Comma) {
+            if tokens.get(next).is_none_or(|t| t.token != Token::Comma) {
                 break;
             }
             of = next + 1;

@@ -1,7 +1,9 @@
 //! Statements that read or write data or definitions, told apart by what they may do.
 
 use crate::{ddl, locking};
-use datafusion::sql::sqlparser::ast::{DescribeAlias, Query, SetExpr, Statement as Parsed};
+use datafusion::sql::sqlparser::ast::{
+    CopySource, DescribeAlias, Query, SetExpr, Statement as Parsed,
+};
 use strandline_base::{Error, Result};
 
 /// One statement as work to run in a transaction.
@@ -72,10 +74,16 @@ impl<'a> Work<'a> {
     pub fn is_read_only(&self) -> bool {
         match self {
             Self::Query(query) => locking::clause_in(query).is_none(),
-            Self::Copy(Parsed::Copy { to, .. }) => *to,
+            Self::Copy(Parsed::Copy { to, source, .. }) => match source {
+                CopySource::Query(query) => locking::clause_in(query).is_none(),
+                CopySource::Table { .. } => *to,
+            },
             Self::Explain(explain @ Parsed::Explain { statement, .. }) => {
                 !crate::explain::analyzes(explain)
-                    || matches!(Self::of(statement), Ok(query @ Self::Query(_)) if query.is_read_only())
+                    || match Self::of(statement) {
+                        Ok(query @ Self::Query(_)) => query.is_read_only(),
+                        _ => false,
+                    }
             }
             _ => false,
         }
