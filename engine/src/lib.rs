@@ -23,6 +23,7 @@ mod point_table;
 mod read_set;
 mod recovery_report;
 mod redo;
+mod relaxed;
 mod replay;
 mod row_locks;
 mod scan;
@@ -32,6 +33,7 @@ mod statistics;
 mod store;
 mod transaction;
 mod validation;
+mod versions;
 
 pub use bulk::BulkInsert;
 pub use db::Db;
@@ -39,6 +41,7 @@ pub use inspect::{Inspection, InspectionSection};
 pub use maintenance::CheckpointReport;
 pub use point_table::PointTable;
 pub use recovery_report::RecoveryReport;
+pub use relaxed::Relaxed;
 pub use row_locks::LockWait;
 pub use scan::{
     ColumnPredicate, CompareOp, RowFilter, ScanMetrics, ScanRequest, TableScan, UnitReader,
@@ -47,6 +50,7 @@ pub use settings::{ConflictPolicy, DbOptions, Settings, TxnOptions};
 pub use statement::{OnInvisibleDuplicate, Statement};
 pub use statistics::{ColumnStatistics, TableStatistics};
 pub use transaction::{Savepoint, Transaction};
+pub use versions::{VersionColumn, VersionReader, VersionScan};
 
 pub use strandline_base::{
     Clock, ColumnId, CommitTs, Error, ErrorKind, Interval, Result, RowId, SqlState, SqlType,

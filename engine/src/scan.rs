@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use strandline_base::{BLOCK_ROWS, ColumnId, CommitTs, Error, Result, RowId, SqlState, Value};
 use strandline_table::base::BaseBody;
-use strandline_table::range::Range;
+use strandline_table::range::{Range, RangeVersion};
 use strandline_table::scan::{RangePart, RangeSnapshot, ScanCounters};
 use strandline_table::types::arrow_type;
 use strandline_txn::{SnapshotGuard, StartWord, Visibility};
@@ -94,6 +94,9 @@ pub struct ScanMetrics {
     pub rows_returned: AtomicU64,
 }
 
+/// A range and its version to read; None: the newest.
+type ScanRange = (Arc<Range>, Option<Arc<RangeVersion>>);
+
 /// A running scan: a list of work units (ranges) that any thread may take.
 pub struct TableScan {
     store: Arc<Store>,
@@ -103,7 +106,7 @@ pub struct TableScan {
     /// output columns, then those only filters or pruning read
     columns: Arc<[ColumnId]>,
     schema: SchemaRef,
-    ranges: Vec<Arc<Range>>,
+    ranges: Vec<ScanRange>,
     metrics: ScanMetrics,
     statement: Arc<crate::transaction::Transaction>,
 }
@@ -113,7 +116,12 @@ impl Statement {
     pub fn scan(&self, table: &Arc<TableDef>, request: ScanRequest) -> Result<Arc<TableScan>> {
         let snapshot = self.snapshot_guard().clone();
         self.transaction().note_scan(table, &request)?;
-        self.scan_at(table, snapshot, *self.visibility(), request)
+        let merged = self.merged().get(&table.storage);
+        let ranges = merged.map(|ranges| {
+            let ranges = ranges.iter();
+            ranges.map(|(r, v)| (r.clone(), Some(v.clone()))).collect()
+        });
+        self.scan_at(table, snapshot, *self.visibility(), request, ranges)
     }
 
     /// A scan AS OF `ts`, which is at most the stable timestamp (later waits; in the future is an
@@ -133,7 +141,7 @@ impl Statement {
             own: StartWord(0),
             statement: 0,
         };
-        self.scan_at(table, snapshot, visibility, request)
+        self.scan_at(table, snapshot, visibility, request, None)
     }
 
     fn scan_at(
@@ -142,6 +150,7 @@ impl Statement {
         snapshot: SnapshotGuard,
         visibility: Visibility,
         request: ScanRequest,
+        ranges: Option<Vec<ScanRange>>,
     ) -> Result<Arc<TableScan>> {
         let store = self.transaction().db().store(table.storage)?;
         let mut fields = Vec::with_capacity(request.columns.len() + 1);
@@ -164,7 +173,7 @@ impl Statement {
         metrics
             .ranges_total
             .store(all.len() as u64, Ordering::Relaxed);
-        let ranges = all.iter().cloned().collect();
+        let ranges = ranges.unwrap_or_else(|| all.iter().map(|r| (r.clone(), None)).collect());
         Ok(Arc::new(TableScan {
             store,
             _snapshot: snapshot,
@@ -194,11 +203,12 @@ impl TableScan {
     }
     /// An estimate of the rows that will come, for the optimizer and progress bars.
     pub fn estimated_rows(&self) -> u64 {
-        self.ranges.iter().map(|r| slots_of(r)).sum()
+        self.ranges.iter().map(|(r, _)| slots_of(r)).sum()
     }
     /// Whether reading unit `unit` stays in memory.
     pub fn is_resident(&self, unit: usize) -> bool {
-        let version = self.ranges[unit].load();
+        let (range, version) = &self.ranges[unit];
+        let version = version.clone().unwrap_or_else(|| range.load_full());
         match &version.base.body {
             BaseBody::Insert(_) => true,
             BaseBody::Chunks(chunks) => self
@@ -211,10 +221,16 @@ impl TableScan {
     /// Opens unit `unit` (below `units()`).
     pub fn open_unit(self: &Arc<Self>, unit: usize) -> Result<UnitReader> {
         self.statement.check_cancelled()?;
-        let range = &self.ranges[unit];
+        let (range, version) = &self.ranges[unit];
         let lineage = &self.store.lineage;
-        let counters = &self.metrics.columns;
-        let snapshot = lineage.range_snapshot(range, &self.visibility, &self.columns, counters)?;
+        let (columns, counters) = (&self.columns, &self.metrics.columns);
+        let snapshot = match version {
+            None => lineage.range_snapshot(range, &self.visibility, columns, counters)?,
+            Some(version) => {
+                let visibility = &self.visibility;
+                lineage.range_snapshot_of(range, version, visibility, columns, counters)?
+            }
+        };
         let keep = self.blocks_to_read(&snapshot)?;
         let rows: usize = keep.iter().filter(|keep| **keep).count() * BLOCK_ROWS;
         self.metrics
@@ -438,7 +454,11 @@ fn narrow(selection: &mut Option<BooleanArray>, mask: BooleanArray) {
     });
 }
 
-fn batch_of(schema: SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+pub(crate) fn batch_of(
+    schema: SchemaRef,
+    columns: Vec<ArrayRef>,
+    rows: usize,
+) -> Result<RecordBatch> {
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     RecordBatch::try_new_with_options(schema, columns, &options).map_err(|e| {
         Error::invalid(

@@ -10,6 +10,7 @@
 
 use crate::catalog::{KeyDef, TableDef};
 use crate::redo;
+use crate::relaxed::MergedRanges;
 use crate::store::{KeyColumns, Store};
 use crate::transaction::Transaction;
 use arrow_array::{ArrayRef, RecordBatch};
@@ -51,6 +52,8 @@ pub struct Statement {
     snapshot: SnapshotGuard,
     visibility: Visibility,
     checks: Mutex<Vec<KeyCheck>>,
+    /// what scans read instead of the ranges, see `relaxed`
+    merged: MergedRanges,
 }
 
 /// Sees everything committed, and everything of `own`.
@@ -73,7 +76,16 @@ impl Statement {
             snapshot,
             visibility,
             checks: Mutex::default(),
+            merged: MergedRanges::new(),
         }
+    }
+
+    /// The same reading `ranges`, which its snapshot sees as they are.
+    pub(crate) fn over_merged(self, merged: MergedRanges) -> Self {
+        Self { merged, ..self }
+    }
+    pub(crate) fn merged(&self) -> &MergedRanges {
+        &self.merged
     }
 
     /// Its transaction.

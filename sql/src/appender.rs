@@ -129,7 +129,7 @@ impl<'c> Appender<'c> {
         {
             Ok(rows) => {
                 if !self.joined {
-                    self.transaction.commit()?;
+                    self.session.commit_engine(&self.transaction)?;
                 }
                 Ok(rows)
             }

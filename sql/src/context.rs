@@ -147,6 +147,11 @@ impl StatementContext {
         self.names.plan(&self.state, query, &self.parameters).await
     }
 
+    /// The tables that the queries planned so far read as of the statement's snapshot.
+    pub fn present_tables(&self) -> Vec<Arc<TableDef>> {
+        self.names.present_tables()
+    }
+
     /// Plans the query of a view, under the names that the view gives its columns.
     pub async fn plan_view(&self, view: &ViewDef) -> Result<LogicalPlan> {
         self.names.plan_view(view).await

@@ -5,7 +5,6 @@
 //! statement clones: rules and functions in it are shared, not copied.
 
 use crate::connection::Connection;
-use crate::dml;
 use crate::error::convert;
 use crate::names;
 use crate::planner::QueryPlanner;
@@ -13,6 +12,7 @@ use crate::point::PointChecks;
 use crate::semantics;
 use crate::session::Settings as SessionSettings;
 use crate::single_row::SingleRowSubqueries;
+use crate::{dml, locking};
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
@@ -219,7 +219,10 @@ fn template(
         .with_config(config(target_partitions))
         .with_runtime_env(environment);
     Ok(semantics::configure(builder)
-        .with_query_planner(Arc::new(QueryPlanner::new(dml::extension_planner())))
+        .with_query_planner(Arc::new(QueryPlanner::new(vec![
+            dml::extension_planner(),
+            locking::node::extension_planner(),
+        ])))
         .with_analyzer_rule(Arc::new(SingleRowSubqueries))
         .build())
 }

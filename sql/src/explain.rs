@@ -32,8 +32,12 @@ struct Options {
     format: Format,
 }
 
-/// Executes EXPLAIN.
-pub async fn execute(context: &StatementContext, statement: &Parsed) -> Result<Summary> {
+/// Executes EXPLAIN. `note`: a line about the snapshot, shown with ANALYZE.
+pub async fn execute(
+    context: &StatementContext,
+    statement: &Parsed,
+    note: Option<String>,
+) -> Result<Summary> {
     let Parsed::Explain {
         analyze,
         verbose,
@@ -63,7 +67,11 @@ pub async fn execute(context: &StatementContext, statement: &Parsed) -> Result<S
         .await
         .map_err(convert)?;
     let text = if wanted.analyze {
-        analyze_plan(context, physical, wanted.verbose).await?
+        let shown = analyze_plan(context, physical, wanted.verbose).await?;
+        match note {
+            Some(note) => format!("{shown}\n{note}"),
+            None => shown,
+        }
     } else {
         let shown = DisplayableExecutionPlan::new(physical.as_ref());
         match wanted.format {

@@ -41,6 +41,7 @@ mod dml;
 mod error;
 mod explain;
 mod information_schema;
+mod locking;
 mod names;
 mod params;
 mod parse;

@@ -1,11 +1,13 @@
-//! SQL text → statements. The dialect is PostgreSQL's plus `FOR SYSTEM_TIME AS OF` and
+//! SQL text → statements. The dialect is PostgreSQL's plus `FOR SYSTEM_TIME` and
 //! `CREATE TABLE … USING`. Table versions are switched on only for a statement that contains the
 //! word SYSTEM_TIME, because the parser then also takes `AT`, `BEFORE` and `CHANGES` after a
 //! table's name for itself.
 
 pub mod column_names;
 mod identity_options;
+pub mod locking_clauses;
 mod spellings;
+pub mod system_time;
 
 use crate::dml::rewrite_tokens;
 use crate::error::from_parser;
@@ -211,9 +213,13 @@ fn with_parser<T>(
 ) -> Result<T> {
     let mut tokens = tokenize(sql)?;
     spellings::rewrite(&mut tokens);
+    locking_clauses::rewrite(&mut tokens);
     identity_options::put_in_order(&mut tokens);
     column_names::add_types(&mut tokens);
     let versions = mentions_system_time(&tokens);
+    if versions {
+        system_time::rewrite(&mut tokens);
+    }
     let dialect = OurDialect {
         postgres: PostgreSqlDialect {},
         versions,

@@ -17,9 +17,9 @@ pub(crate) struct QueryPlanner {
 
 impl QueryPlanner {
     /// A planner whose own nodes are those of `own`.
-    pub fn new(own: Arc<dyn ExtensionPlanner + Send + Sync>) -> Self {
+    pub fn new(own: Vec<Arc<dyn ExtensionPlanner + Send + Sync>>) -> Self {
         Self {
-            planner: DefaultPhysicalPlanner::with_extension_planners(vec![own]),
+            planner: DefaultPhysicalPlanner::with_extension_planners(own),
         }
     }
 }

@@ -264,7 +264,7 @@ impl<'c> Transaction<'c> {
             return Err(aborted());
         }
         if !self.joined {
-            self.transaction.commit()?;
+            self.session.commit_engine(&self.transaction)?;
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
 //! Table references that DataFusion's SQL planner has no words for are prepared here, before it
-//! sees the query: `t FOR SYSTEM_TIME AS OF …`, tables whose hidden column `_rowid` is named, and
+//! sees the query: `t FOR SYSTEM_TIME …`, tables whose hidden column `_rowid` is named, and
 //! files. Each becomes a table of its own in the statement's catalog, found under a number; an
 //! alias keeps the name the user knows. What would be silently ignored (`FOR UPDATE`,
 //! `TABLESAMPLE`, hints) is refused.
@@ -9,6 +9,7 @@ mod row_id;
 
 use crate::error::convert;
 use crate::names;
+use crate::parse::system_time::SystemTimeInterval;
 use crate::provider::catalog::StatementCatalog;
 use crate::provider::files;
 use crate::semantics;
@@ -84,8 +85,27 @@ impl VisitorMut for Functions {
 #[derive(Debug)]
 struct Reference {
     name: ObjectName,
-    as_of: Option<Expr>,
+    time: Option<SystemTime>,
     row_id: bool,
+}
+
+/// What FOR SYSTEM_TIME says.
+#[derive(Debug)]
+enum SystemTime {
+    AsOf(Box<Expr>),
+    Interval(Box<SystemTimeInterval>),
+}
+
+impl SystemTime {
+    fn of(version: &TableVersion) -> Option<Self> {
+        if let Some(interval) = SystemTimeInterval::of(version) {
+            return Some(Self::Interval(Box::new(interval)));
+        }
+        match version {
+            TableVersion::ForSystemTimeAsOf(moment) => Some(Self::AsOf(Box::new(moment.clone()))),
+            _ => None,
+        }
+    }
 }
 
 /// The words for it in a table factor; None: DataFusion handles it.
@@ -100,14 +120,11 @@ fn special(factor: &TableFactor) -> Option<Reference> {
     else {
         return None;
     };
-    let as_of = match version {
-        Some(TableVersion::ForSystemTimeAsOf(moment)) => Some(moment.clone()),
-        _ => None,
-    };
+    let time = version.as_ref().and_then(SystemTime::of);
     let row_id = partitions.iter().any(|p| p.value == row_id::MARK);
-    (as_of.is_some() || row_id || file_path(name).is_some()).then(|| Reference {
+    (time.is_some() || row_id || file_path(name).is_some()).then(|| Reference {
         name: name.clone(),
-        as_of,
+        time,
         row_id,
     })
 }
@@ -205,7 +222,7 @@ async fn resolve(
     state: &SessionState,
 ) -> Result<ObjectName> {
     if let Some(path) = file_path(&reference.name) {
-        if reference.as_of.is_some() {
+        if reference.time.is_some() {
             return Err(Error::invalid(
                 SqlState::WRONG_OBJECT_TYPE,
                 format!("\"{path}\" is a file and has no history"),
@@ -216,8 +233,17 @@ async fn resolve(
     let default_schema = &state.config_options().catalog.default_schema;
     let (schema, table) = names::qualified(&reference.name, default_schema)?;
     let moment: Arc<StatementCatalog>;
-    let names_then = match &reference.as_of {
-        Some(expression) => {
+    let names_then = match &reference.time {
+        Some(SystemTime::Interval(interval)) => {
+            if reference.row_id {
+                return Err(Error::unsupported(
+                    "_rowid of a table FOR SYSTEM_TIME with an interval is not supported",
+                ));
+            }
+            let interval = bounds(interval, state).await?;
+            return Ok(names.keep(names.versions((&schema, &table), interval)?));
+        }
+        Some(SystemTime::AsOf(expression)) => {
             moment = names.at(evaluate(expression, state).await?)?;
             moment.as_ref()
         }
@@ -228,7 +254,23 @@ async fn resolve(
     Ok(names.keep(found))
 }
 
-/// The moment that the expression of `FOR SYSTEM_TIME AS OF` names.
+/// The first and the last moment of an interval; the last is before the first if there is none.
+async fn bounds(
+    interval: &SystemTimeInterval,
+    state: &SessionState,
+) -> Result<(CommitTs, CommitTs)> {
+    let low = evaluate(&interval.low, state).await?;
+    let high = evaluate(&interval.high, state).await?;
+    if interval.is_closed {
+        return Ok((low, high));
+    }
+    Ok(match high.0.checked_sub(1) {
+        Some(last) => (low, CommitTs(last)),
+        None => (low.max(CommitTs(1)), CommitTs::ZERO),
+    })
+}
+
+/// The moment that an expression of `FOR SYSTEM_TIME` names.
 async fn evaluate(expression: &Expr, state: &SessionState) -> Result<CommitTs> {
     let sql = format!("SELECT CAST({expression} AS TIMESTAMP WITH TIME ZONE)");
     let mut statement = crate::parse::statement(&sql)?;
@@ -239,7 +281,7 @@ async fn evaluate(expression: &Expr, state: &SessionState) -> Result<CommitTs> {
         .map_err(|error| {
             let error = convert(error);
             if error.sqlstate() == SqlState::UNDEFINED_COLUMN {
-                error.with_hint("FOR SYSTEM_TIME AS OF takes an expression without columns.")
+                error.with_hint("FOR SYSTEM_TIME takes expressions without columns.")
             } else {
                 error
             }
@@ -259,11 +301,11 @@ async fn evaluate(expression: &Expr, state: &SessionState) -> Result<CommitTs> {
         Some(Ok(us)) => Ok(CommitTs(us)),
         Some(Err(_)) => Err(Error::invalid(
             SqlState::INVALID_PARAMETER_VALUE,
-            "FOR SYSTEM_TIME AS OF names a moment before 1970",
+            "FOR SYSTEM_TIME names a moment before 1970",
         )),
         None => Err(Error::invalid(
             SqlState::INVALID_PARAMETER_VALUE,
-            "the timestamp of FOR SYSTEM_TIME AS OF is NULL",
+            "the timestamp of FOR SYSTEM_TIME is NULL",
         )),
     }
 }

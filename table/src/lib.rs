@@ -13,6 +13,7 @@ pub mod image;
 pub mod lineage;
 pub mod load;
 pub mod merge;
+pub mod merged;
 pub mod pending;
 pub mod range;
 pub mod read;
@@ -21,6 +22,7 @@ pub mod row_meta;
 pub mod scan;
 pub mod types;
 pub mod update_run;
+pub mod versions;
 pub mod word_patches;
 pub mod write;
 

@@ -99,9 +99,11 @@ CREATE TABLE [IF NOT EXISTS] name AS query",
         "SELECT",
         "[WITH name AS (query), …]
 SELECT [DISTINCT] expression [AS name], …
-    FROM table [FOR SYSTEM_TIME AS OF timestamp] [AS alias], …
+    FROM table [FOR SYSTEM_TIME {AS OF timestamp | FROM timestamp TO timestamp |
+                BETWEEN timestamp AND timestamp}] [AS alias], …
     [WHERE …] [GROUP BY …] [HAVING …] [WINDOW …]
     [UNION | INTERSECT | EXCEPT …] [ORDER BY …] [LIMIT n] [OFFSET n]
+    [FOR {UPDATE | NO KEY UPDATE | SHARE | KEY SHARE} [OF alias, …] [NOWAIT | SKIP LOCKED]]
 SELECT * FROM strandline_history('table', key)   -- all versions of a row
 SELECT * FROM 'file.parquet'",
     ),

@@ -193,6 +193,16 @@ pub fn insert(db: &Arc<Db>, row: &[Value]) {
     run(db, |s| s.point_insert(&table, row)).expect("insert");
 }
 
+/// Locks the row with key `k`, if there is one.
+pub fn lock(statement: &Statement, table: &Arc<TableDef>, k: i64) {
+    let keys = batch(&[(k, None, String::new())]);
+    let keys = keys.project(&[0]).expect("the key");
+    let found = statement.find_by_key(table, 0, &keys).expect("find");
+    let rows: Vec<RowId> = found.into_iter().flatten().collect();
+    let locked = statement.lock_rows(table, &rows, RowLock::Exclusive, LockWait::NoWait);
+    assert_eq!(locked.expect("lock"), vec![true; rows.len()]);
+}
+
 /// All columns of the row with key `k`, newest state.
 pub fn get(db: &Arc<Db>, k: i64) -> Option<Vec<Value>> {
     let table = table(db);

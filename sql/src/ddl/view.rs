@@ -4,6 +4,7 @@
 use super::{create_table, dependents};
 use crate::context::StatementContext;
 use crate::names;
+use crate::parse::system_time;
 use crate::semantics::sql::output_name;
 use crate::session::outcome::Summary;
 use datafusion::logical_expr::LogicalPlan;
@@ -143,6 +144,8 @@ fn check_replacement(old: &ViewDef, columns: &[String]) -> Result<()> {
 
 /// The query's text; a `*` in its outermost SELECT is pinned by selecting the columns by name.
 fn pinned(query: &Query, plan: &LogicalPlan) -> String {
+    let mut query = query.clone();
+    system_time::as_written(&mut query);
     if !has_wildcard(&query.body) {
         return query.to_string();
     }

@@ -194,7 +194,7 @@ impl Run {
 
 /// Runs `work`, which may wait, on this thread. A caller's thread may simply wait, whatever runtime
 /// it belongs to; a query thread hands its other tasks on.
-pub(super) fn in_place<T>(work: impl FnOnce() -> T) -> T {
+pub(crate) fn in_place<T>(work: impl FnOnce() -> T) -> T {
     let flavor = Handle::try_current().map(|handle| handle.runtime_flavor());
     match flavor {
         Ok(RuntimeFlavor::MultiThread) if !on_callers_thread() => tokio::task::block_in_place(work),

@@ -60,4 +60,4 @@ macro_rules! one_input {
     };
 }
 
-pub(super) use one_input;
+pub(crate) use one_input;

@@ -10,7 +10,8 @@ use crate::deep::DeepFuture;
 use crate::error::{convert, wrap};
 use crate::provider::history::HistoryFunction;
 use crate::provider::table::Table;
-use crate::{information_schema, names, params, parse, references, semantics};
+use crate::provider::versions::Versions;
+use crate::{information_schema, locking, names, params, parse, references, semantics};
 use async_trait::async_trait;
 use datafusion::arrow::temporal_conversions::timestamp_us_to_datetime;
 use datafusion::catalog::view::ViewTable;
@@ -27,7 +28,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use strandline_base::{CommitTs, Error, Result, SqlState};
 use strandline_engine::Statement;
-use strandline_engine::catalog::{Catalog, ViewDef};
+use strandline_engine::catalog::{Catalog, TableDef, ViewDef};
 
 /// How deeply views may be built on views.
 const MAX_VIEW_DEPTH: usize = 64;
@@ -35,6 +36,8 @@ const MAX_VIEW_DEPTH: usize = 64;
 const INFINITE_RECURSION: SqlState = SqlState("42P17");
 /// The schema of prepared references; the control character keeps users out.
 pub const REFERENCES: &str = "\u{1}references";
+
+type Present = Arc<Mutex<Vec<Arc<TableDef>>>>;
 
 /// What a statement's names mean at its snapshot or at one moment of the past.
 pub struct StatementCatalog {
@@ -47,6 +50,8 @@ pub struct StatementCatalog {
     expanding: Vec<(String, String)>,
     references: Mutex<Vec<Arc<dyn TableProvider>>>,
     moments: Mutex<HashMap<CommitTs, Arc<StatementCatalog>>>,
+    /// the tables that were named as they are now, also by views
+    present: Present,
     this: Weak<StatementCatalog>,
 }
 
@@ -58,12 +63,26 @@ impl StatementCatalog {
         catalog: Arc<Catalog>,
         now_us: u64,
     ) -> Arc<Self> {
-        Self::create(template, statement, catalog, None, now_us, Vec::new())
+        let present = Present::default();
+        Self::create(
+            template,
+            statement,
+            catalog,
+            None,
+            now_us,
+            Vec::new(),
+            present,
+        )
     }
 
     /// The session's state that statements' states are cloned from.
     pub fn template(&self) -> &Arc<SessionState> {
         &self.template
+    }
+
+    /// The tables that queries planned so far read as of the statement's snapshot.
+    pub fn present_tables(&self) -> Vec<Arc<TableDef>> {
+        self.present.lock().clone()
     }
 
     /// What `now()` returns, in microseconds since the epoch.
@@ -78,6 +97,7 @@ impl StatementCatalog {
         as_of: Option<CommitTs>,
         now_us: u64,
         expanding: Vec<(String, String)>,
+        present: Present,
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             template,
@@ -88,6 +108,7 @@ impl StatementCatalog {
             expanding,
             references: Mutex::new(Vec::new()),
             moments: Mutex::new(HashMap::new()),
+            present,
             this: this.clone(),
         })
     }
@@ -97,15 +118,8 @@ impl StatementCatalog {
         if let Some(known) = self.moments.lock().get(&ts) {
             return Ok(known.clone());
         }
-        let db = self.statement.transaction().db();
-        if ts.0 > self.now_us.max(db.stable().0) {
-            return Err(Error::invalid(
-                SqlState::INVALID_PARAMETER_VALUE,
-                "FOR SYSTEM_TIME AS OF names a moment in the future",
-            )
-            .with_hint("Use a timestamp that is not later than now()."));
-        }
-        let catalog = db.catalog_at(ts)?;
+        self.check_not_in_future(ts, "FOR SYSTEM_TIME AS OF names a moment in the future")?;
+        let catalog = self.statement.transaction().db().catalog_at(ts)?;
         let moment = Self::create(
             self.template.clone(),
             self.statement.clone(),
@@ -113,9 +127,42 @@ impl StatementCatalog {
             Some(ts),
             self.now_us,
             self.expanding.clone(),
+            Present::default(),
         );
         self.moments.lock().insert(ts, moment.clone());
         Ok(moment)
+    }
+
+    fn check_not_in_future(&self, ts: CommitTs, what: &str) -> Result<()> {
+        let stable = self.statement.transaction().db().stable();
+        if ts.0 <= self.now_us.max(stable.0) {
+            return Ok(());
+        }
+        Err(Error::invalid(SqlState::INVALID_PARAMETER_VALUE, what)
+            .with_hint("Use a timestamp that is not later than now()."))
+    }
+
+    /// The versions of the rows of table `schema.name` in an interval with inclusive bounds. One
+    /// that ends before it begins has none.
+    pub fn versions(
+        &self,
+        (schema, name): (&str, &str),
+        interval: (CommitTs, CommitTs),
+    ) -> Result<Arc<dyn TableProvider>> {
+        let Some(table) = self.catalog.table(schema, name) else {
+            if self.catalog.view(schema, name).is_none() {
+                return Err(self.undefined(schema, name));
+            }
+            return Err(Error::invalid(
+                SqlState::WRONG_OBJECT_TYPE,
+                format!("view \"{name}\" has no versions of its own"),
+            )
+            .with_hint("Name the interval at the tables in a query; AS OF applies to views."));
+        };
+        self.check_not_in_future(interval.0, "FOR SYSTEM_TIME begins in the future")?;
+        let statement = self.statement.clone();
+        let versions = Versions::new(table.clone(), statement, self.as_of, interval)?;
+        Ok(Arc::new(versions))
     }
 
     /// A state whose names resolve here, unqualified ones in `default_schema`.
@@ -148,15 +195,21 @@ impl StatementCatalog {
         parameters: &[ScalarValue],
     ) -> Result<LogicalPlan> {
         let mut query = query.clone();
+        let locks = locking::take(&mut query)?;
+        if let Some(locks) = locks.first().filter(|_| !self.expanding.is_empty()) {
+            let message = format!("{} in a view is not supported", locks.clause);
+            return Err(Error::unsupported(message));
+        }
         params::substitute(&mut query, parameters)?;
         semantics::sql::normalize(&mut query)?;
         references::prepare(&mut query, self, state).await?;
         let statement = ast::Statement::Query(Box::new(query));
-        state
+        let plan = state
             .statement_to_plan(ParsedStatement::Statement(Box::new(statement)))
             .await
             .and_then(|plan| semantics::rules::settle_types(plan, state))
-            .map_err(convert)
+            .map_err(convert)?;
+        locking::plan::apply(plan, &locks, &self.statement)
     }
 
     /// Keeps a prepared reference; the name it is found under.
@@ -175,6 +228,9 @@ impl StatementCatalog {
         row_id: bool,
     ) -> Result<Option<Arc<dyn TableProvider>>> {
         if let Some(table) = self.catalog.table(schema, name) {
+            if self.as_of.is_none() {
+                self.present.lock().push(table.clone());
+            }
             let table = Table::new(table.clone(), self.statement.clone(), self.as_of, row_id);
             return Ok(Some(Arc::new(table)));
         }
@@ -227,6 +283,7 @@ impl StatementCatalog {
                 self.as_of,
                 self.now_us,
                 self.expanding.iter().cloned().chain([name]).collect(),
+                self.present.clone(),
             );
             let state = inner.bind(&view.schema);
             let query = parse::query(&view.query)?;

@@ -1,5 +1,5 @@
 //! The database as DataFusion sees it: a catalog bound to one statement's snapshot, tables that
-//! scan the engine, views, files, and a row's history.
+//! scan the engine, the versions of their rows, views, files, and a row's history.
 
 pub mod catalog;
 pub mod files;
@@ -9,3 +9,4 @@ pub mod scan;
 pub mod selectivity;
 pub mod statistics;
 pub mod table;
+pub mod versions;

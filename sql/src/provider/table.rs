@@ -55,6 +55,18 @@ impl Table {
     }
 }
 
+impl Table {
+    /// Its definition.
+    pub fn definition(&self) -> &Arc<TableDef> {
+        &self.def
+    }
+
+    /// The same table with its hidden column, read by `statement`.
+    pub fn with_row_ids(&self, statement: Arc<Statement>) -> Self {
+        Self::new(self.def.clone(), statement, self.as_of, true)
+    }
+}
+
 /// The Arrow schema of a table's rows, in column order.
 pub fn arrow_schema(def: &TableDef) -> SchemaRef {
     Arc::new(Schema::new(fields(def)))

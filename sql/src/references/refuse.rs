@@ -114,7 +114,7 @@ impl VisitorMut for Refusal {
                     }
                     Some(TableVersion::ForSystemTimeAsOf(_)) => ControlFlow::Break(Error::invalid(
                         SqlState::WRONG_OBJECT_TYPE,
-                        "FOR SYSTEM_TIME AS OF applies to tables and views, not to functions",
+                        "FOR SYSTEM_TIME applies to tables and views, not to functions",
                     )),
                     Some(other) => refuse(&other.to_string()),
                 }

@@ -13,7 +13,9 @@ use crate::error::convert;
 use crate::result::QueryResult;
 use crate::{copy, ddl, dml, explain};
 use datafusion::arrow::array::RecordBatch;
-use futures::StreamExt;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use futures::{StreamExt, TryStreamExt};
 use std::sync::Arc;
 use strandline_base::{Error, ErrorKind, Result, SqlState};
 use strandline_engine::{ConflictPolicy, Isolation, Transaction};
@@ -32,7 +34,7 @@ impl Session {
             }
             Ok(done) => {
                 if implicit {
-                    transaction.commit()?;
+                    self.commit_engine(&transaction)?;
                 }
                 Ok(done)
             }
@@ -103,7 +105,16 @@ impl Session {
         context.progress = self.progress.clone();
         let summary = match work {
             Work::Query(query) => {
-                let plan = context.plan_query(query).await?;
+                let mut plan = context.plan_query(query).await?;
+                if !work.is_read_only() {
+                    return Ok(Output::Rows(locked_rows(context, plan).await?));
+                }
+                if let Some(choice) = self.choose_moment(&context)?
+                    && let Some(older) = choice.older
+                {
+                    context = context.again(older);
+                    plan = context.plan_query(query).await?;
+                }
                 let (schema, stream) = context.run(plan).await?;
                 let running = RunningQuery {
                     schema,
@@ -119,7 +130,18 @@ impl Session {
                 Summary::rows(format!("COPY {rows}"), rows)
             }
             Work::Ddl(parsed) => ddl::execute(&context, parsed).await?,
-            Work::Explain(parsed) => explain::execute(&context, parsed).await?,
+            Work::Explain(parsed) => {
+                let choice = match work.analyzed_query()? {
+                    Some(query) if work.is_read_only() => {
+                        context.plan_query(query).await?;
+                        self.choose_moment(&context)?
+                    }
+                    _ => None,
+                };
+                let (older, note) = choice.map_or((None, None), |c| (c.older, Some(c.text)));
+                let older = older.map(|older| context.again(older));
+                explain::execute(older.as_ref().unwrap_or(&context), parsed, note).await?
+            }
         };
         statement.finish()?;
         Ok(Output::Done(summary))
@@ -137,7 +159,7 @@ impl Session {
             Ok(None) => {
                 let finished = query.context.statement.finish();
                 let ended = match query.implicit.take() {
-                    Some(transaction) => finished.and_then(|()| transaction.commit().map(|_| ())),
+                    Some(transaction) => finished.and_then(|()| self.commit_engine(&transaction)),
                     None => finished,
                 };
                 ended.err().map(Err)
@@ -167,6 +189,19 @@ impl Session {
         }
         Ok(QueryResult::new(query.schema, batches))
     }
+}
+
+/// Runs a query that locks to its end: a conflict is noticed while it can still run again.
+async fn locked_rows(context: StatementContext, plan: LogicalPlan) -> Result<Box<RunningQuery>> {
+    let (schema, stream) = context.run(plan).await?;
+    let batches: Vec<RecordBatch> = stream.try_collect().await.map_err(convert)?;
+    let rows = futures::stream::iter(batches.into_iter().map(Ok));
+    Ok(Box::new(RunningQuery {
+        schema: schema.clone(),
+        stream: Box::pin(RecordBatchStreamAdapter::new(schema, rows)),
+        implicit: None,
+        context,
+    }))
 }
 
 fn is_conflict(error: &Error) -> bool {

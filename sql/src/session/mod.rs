@@ -13,6 +13,7 @@ pub mod cancel;
 pub mod execute;
 pub mod outcome;
 pub mod prepared;
+mod relaxed;
 pub mod settings;
 pub mod transaction;
 pub mod work;
@@ -30,7 +31,8 @@ use prepared::PreparedStatement;
 pub use settings::Settings;
 use std::collections::HashMap;
 use std::sync::Arc;
-use strandline_base::{Error, Result, SqlState};
+use strandline_base::{CommitTs, Error, Result, SqlState};
+use strandline_engine::Transaction;
 use strandline_engine::catalog::TableDef;
 use transaction::OpenTransaction;
 use work::Work;
@@ -49,6 +51,8 @@ pub struct Session {
     parsed: HashMap<String, Arc<Parsed>>,
     pub(crate) cancel: Arc<CancelState>,
     pub(crate) progress: Option<ProgressHook>,
+    /// this session's newest commit that changed something
+    committed: CommitTs,
     notices: Vec<Error>,
 }
 
@@ -64,8 +68,19 @@ impl Session {
             parsed: HashMap::new(),
             cancel: Arc::default(),
             progress: None,
+            committed: CommitTs::ZERO,
             notices: Vec::new(),
         }
+    }
+
+    /// Commits a transaction of this session.
+    pub(crate) fn commit_engine(&mut self, transaction: &Transaction) -> Result<()> {
+        let has_written = transaction.has_written();
+        let ts = transaction.commit()?;
+        if has_written {
+            self.committed = ts;
+        }
+        Ok(())
     }
 
     /// The one statement that `sql` is, parsed; repeated texts are parsed once.

@@ -30,6 +30,8 @@ pub struct Settings {
     pub lock_timeout: Option<Duration>,
     /// how long a statement may run; None: for ever
     pub statement_timeout: Option<Duration>,
+    /// how old a moment queries may read to be spared what is not merged yet; None: not at all
+    pub max_staleness: Option<Duration>,
     /// where unqualified names are created and looked up
     pub search_path: String,
     /// the client's name, kept for it
@@ -46,6 +48,7 @@ impl Default for Settings {
             speculative_reads: false,
             lock_timeout: None,
             statement_timeout: None,
+            max_staleness: None,
             search_path: names::PUBLIC.to_string(),
             application_name: String::new(),
         }
@@ -79,6 +82,10 @@ const CHANGEABLE: &[(&str, &str)] = &[
     (
         "strandline.conflict_policy",
         "what a writer does about another transaction's uncommitted change: wait or abort",
+    ),
+    (
+        "strandline.max_staleness",
+        "how old a moment queries may read; 0: the newest only",
     ),
     (
         "strandline.speculative_reads",
@@ -261,6 +268,7 @@ impl Session {
             "statement_timeout" => shown_duration(settings.statement_timeout),
             "strandline.conflict_policy" => policy_name(settings.conflict_policy).to_string(),
             "strandline.speculative_reads" => on_off(settings.speculative_reads),
+            "strandline.max_staleness" => shown_duration(settings.max_staleness),
             "synchronous_commit" => on_off(settings.synchronous_commit),
             "timezone" => "UTC".to_string(),
             "checkpoint_wal_bytes" => engine.checkpoint_wal_bytes.to_string(),
@@ -313,6 +321,8 @@ fn change(
         ("lock_timeout", Some(v)) => settings.lock_timeout = duration(name, v)?,
         ("statement_timeout", None) => settings.statement_timeout = defaults.statement_timeout,
         ("statement_timeout", Some(v)) => settings.statement_timeout = duration(name, v)?,
+        ("strandline.max_staleness", None) => settings.max_staleness = defaults.max_staleness,
+        ("strandline.max_staleness", Some(v)) => settings.max_staleness = duration(name, v)?,
         ("timezone", None) => {}
         ("timezone", Some(v)) => require_utc(v)?,
         ("search_path", _) => {

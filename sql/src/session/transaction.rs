@@ -187,7 +187,7 @@ impl Session {
             "ROLLBACK"
         } else {
             self.restore(open.before);
-            open.transaction.commit()?;
+            self.commit_engine(&open.transaction)?;
             self.restore(open.kept);
             "COMMIT"
         };

@@ -1,7 +1,9 @@
 //! Statements that read or write data or definitions, told apart by what they may do.
 
-use crate::ddl;
-use datafusion::sql::sqlparser::ast::{DescribeAlias, Query, SetExpr, Statement as Parsed};
+use crate::{ddl, locking};
+use datafusion::sql::sqlparser::ast::{
+    CopySource, DescribeAlias, Query, SetExpr, Statement as Parsed,
+};
 use strandline_base::{Error, Result};
 
 /// One statement as work to run in a transaction.
@@ -45,19 +47,43 @@ impl<'a> Work<'a> {
     /// The statement's name, for messages.
     pub fn name(&self) -> String {
         match self {
-            Self::Query(_) => "SELECT".to_string(),
+            Self::Query(query) => match locking::clause_in(query) {
+                Some(clause) => format!("SELECT {clause}"),
+                None => "SELECT".to_string(),
+            },
             Self::Dml(s) | Self::Copy(s) | Self::Ddl(s) | Self::Explain(s) => first_words(s),
+        }
+    }
+
+    /// The query that an EXPLAIN ANALYZE runs.
+    pub fn analyzed_query(&self) -> Result<Option<&'a Query>> {
+        match self {
+            Self::Explain(explain @ Parsed::Explain { statement, .. })
+                if crate::explain::analyzes(explain) =>
+            {
+                match Self::of(statement)? {
+                    Self::Query(query) => Ok(Some(query)),
+                    _ => Ok(None),
+                }
+            }
+            _ => Ok(None),
         }
     }
 
     /// Whether it only reads.
     pub fn is_read_only(&self) -> bool {
         match self {
-            Self::Query(_) => true,
-            Self::Copy(Parsed::Copy { to, .. }) => *to,
+            Self::Query(query) => locking::clause_in(query).is_none(),
+            Self::Copy(Parsed::Copy { to, source, .. }) => match source {
+                CopySource::Query(query) => locking::clause_in(query).is_none(),
+                CopySource::Table { .. } => *to,
+            },
             Self::Explain(explain @ Parsed::Explain { statement, .. }) => {
                 !crate::explain::analyzes(explain)
-                    || matches!(Self::of(statement), Ok(Self::Query(_)))
+                    || match Self::of(statement) {
+                        Ok(query @ Self::Query(_)) => query.is_read_only(),
+                        _ => false,
+                    }
             }
             _ => false,
         }

@@ -107,7 +107,9 @@ fn views_reach_the_past_of_their_tables() {
     assert_eq!(rows(&mut c, &format!("SELECT s FROM total {then}")), ["1"]);
     run(
         &mut c,
-        &[&format!("CREATE VIEW past AS SELECT a FROM t {then}")],
+        &[&format!(
+            "CREATE VIEW past AS SELECT x.a FROM t {then} AS x"
+        )],
     );
     assert_eq!(rows(&mut c, "SELECT a FROM past"), ["1"]);
 }
@@ -163,6 +165,74 @@ fn histories_list_every_version() {
         "SELECT * FROM strandline_history()",
         SqlState::UNDEFINED_FUNCTION,
     );
+}
+
+#[test]
+fn intervals_are_tables_like_any() {
+    let (database, clock) = database_with_clock();
+    let mut c = database.connect();
+    run(
+        &mut c,
+        &[
+            "CREATE TABLE t (a int PRIMARY KEY, v int)",
+            "INSERT INTO t VALUES (1, 10), (2, 20)",
+        ],
+    );
+    clock.advance(10 * SECOND);
+    run(&mut c, &["UPDATE t SET v = v + 1 WHERE a = 1"]);
+    clock.advance(10 * SECOND);
+    run(&mut c, &["DELETE FROM t WHERE a = 2"]);
+    let moments = (
+        Value::TimestampTz(1_704_067_205_000_000),
+        Value::TimestampTz(1_704_067_215_000_000),
+    );
+    let sum = "SELECT sum(v) FROM t FOR SYSTEM_TIME FROM $1 TO $2";
+    let result = c.query(sum, moments).expect("parameters");
+    assert_eq!(result.single::<i64>().expect("sum"), 41);
+    run(
+        &mut c,
+        &[
+            "PREPARE p AS SELECT a, v FROM t FOR SYSTEM_TIME BETWEEN $1 AND $2 ORDER BY a, v",
+            "CREATE TABLE versions AS SELECT * FROM t FOR SYSTEM_TIME BETWEEN '2024-01-01' AND now()",
+        ],
+    );
+    let executed = rows(
+        &mut c,
+        "EXECUTE p('2024-01-01 00:00:12', timestamp '2024-01-01 00:00:19')",
+    );
+    assert_eq!(executed, ["1|11", "2|20"]);
+    let cte = "WITH h AS (SELECT * FROM t FOR SYSTEM_TIME FROM '2024-01-01' TO now())
+        SELECT a FROM h WHERE valid_to IS NOT NULL EXCEPT SELECT a FROM t";
+    assert_eq!(rows(&mut c, cte), ["2"]);
+    assert_eq!(rows(&mut c, "SELECT count(*) FROM versions"), ["3"]);
+    let plan = rows(
+        &mut c,
+        "EXPLAIN SELECT v FROM t FOR SYSTEM_TIME FROM '2024-01-01' TO now() WHERE a = 1",
+    );
+    let scan = plan.iter().any(|line| {
+        line.contains("TableVersions: t, from=1704067200000000, through=")
+            && line.contains("columns=[a, v]")
+    });
+    assert!(scan, "{plan:?}");
+}
+
+#[test]
+fn a_serializable_transaction_has_read_what_an_interval_shows() {
+    let (database, _clock) = database_with_clock();
+    let (mut a, mut b) = (database.connect(), database.connect());
+    run(
+        &mut a,
+        &[
+            "CREATE TABLE t (a int)",
+            "INSERT INTO t VALUES (1)",
+            "CREATE TABLE seen (n bigint)",
+            "BEGIN ISOLATION LEVEL SERIALIZABLE",
+            "INSERT INTO seen SELECT count(*) FROM t
+             FOR SYSTEM_TIME BETWEEN now() AND now()",
+        ],
+    );
+    run(&mut b, &["INSERT INTO t VALUES (2)"]);
+    fails(&mut a, "COMMIT", SqlState::SERIALIZATION_FAILURE);
 }
 
 #[test]

@@ -104,21 +104,13 @@ fn isolation_levels() {
 }
 
 #[test]
-fn stronger_levels_and_locks_are_refused_not_downgraded() {
+fn samples_are_refused_not_ignored() {
     let database = database();
     let mut c = database.connect();
     run(&mut c, &["CREATE TABLE t (a int)"]);
-    for sql in [
-        "BEGIN ISOLATION LEVEL SERIALIZABLE",
-        "SET default_transaction_isolation = 'serializable'",
-        "SELECT * FROM t FOR UPDATE",
-        "SELECT * FROM t FOR SHARE NOWAIT",
-        "SELECT * FROM t TABLESAMPLE SYSTEM (10)",
-        "START TRANSACTION ISOLATION LEVEL SERIALIZABLE, READ ONLY",
-    ] {
-        fails(&mut c, sql, SqlState::FEATURE_NOT_SUPPORTED);
-        assert_eq!(c.transaction_status(), TransactionStatus::Idle, "{sql}");
-    }
+    let sample = "SELECT * FROM t TABLESAMPLE SYSTEM (10)";
+    fails(&mut c, sample, SqlState::FEATURE_NOT_SUPPORTED);
+    assert_eq!(c.transaction_status(), TransactionStatus::Idle);
 }
 
 #[test]

@@ -37,6 +37,7 @@ use datafusion::physical_plan::{
 };
 use parking_lot::Mutex;
 use reader::Reader;
+pub(super) use reader::off_thread;
 use source::Source;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

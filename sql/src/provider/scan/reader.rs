@@ -68,12 +68,19 @@ impl Reader {
         if stays_in_memory {
             return work().map_err(wrap);
         }
-        match tokio::task::spawn_blocking(work).await {
-            Ok(result) => result.map_err(wrap),
-            Err(error) => Err(wrap(convert(DataFusionError::ExecutionJoin(Box::new(
-                error,
-            ))))),
-        }
+        off_thread(work).await
+    }
+}
+
+/// Runs `work`, which may read files, off the asynchronous threads.
+pub async fn off_thread<T: Send + 'static>(
+    work: impl FnOnce() -> strandline_base::Result<T> + Send + 'static,
+) -> Result<T, DataFusionError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result.map_err(wrap),
+        Err(error) => Err(wrap(convert(DataFusionError::ExecutionJoin(Box::new(
+            error,
+        ))))),
     }
 }
 

@@ -1,0 +1,181 @@
+//! The locking clauses of SELECT that the parser does not know, as ones that it does: it has two
+//! strengths and takes one name after OF.
+//!
+//! | written | parsed as |
+//! |---|---|
+//! | `FOR NO KEY UPDATE` | `FOR UPDATE OF "NO KEY UPDATE"` |
+//! | `FOR SHARE OF a, b` | `FOR SHARE OF "SHARE".a.b` |
+//!
+//! The first part of the name is one that no user can write.
+
+use crate::names;
+use datafusion::sql::sqlparser::ast::{LockClause, LockType, ObjectNamePart};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+
+/// The control character keeps users out.
+const MARK: char = '\u{1}';
+
+/// How a clause locks, in its own words, strongest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Strength {
+    /// FOR UPDATE
+    Update,
+    /// FOR NO KEY UPDATE
+    NoKeyUpdate,
+    /// FOR SHARE
+    Share,
+    /// FOR KEY SHARE
+    KeyShare,
+}
+
+impl Strength {
+    const ALL: [(Self, &'static [&'static str]); 4] = [
+        (Self::Update, &["UPDATE"]),
+        (Self::NoKeyUpdate, &["NO", "KEY", "UPDATE"]),
+        (Self::Share, &["SHARE"]),
+        (Self::KeyShare, &["KEY", "SHARE"]),
+    ];
+
+    /// `FOR UPDATE`, ….
+    pub fn clause(self) -> &'static str {
+        match self {
+            Self::Update => "FOR UPDATE",
+            Self::NoKeyUpdate => "FOR NO KEY UPDATE",
+            Self::Share => "FOR SHARE",
+            Self::KeyShare => "FOR KEY SHARE",
+        }
+    }
+}
+
+/// The strength of a parsed clause and the names after OF.
+pub fn read(clause: &LockClause) -> (Strength, Vec<String>) {
+    let plain = match clause.lock_type {
+        LockType::Update => Strength::Update,
+        LockType::Share => Strength::Share,
+    };
+    let Some(of) = &clause.of else {
+        return (plain, Vec::new());
+    };
+    let mut strength = plain;
+    let mut tables = Vec::new();
+    for part in &of.0 {
+        let ObjectNamePart::Identifier(ident) = part else {
+            continue;
+        };
+        match ident.value.strip_prefix(MARK) {
+            Some(words) => {
+                let known = Strength::ALL.iter().find(|(_, w)| w.join(" ") == words);
+                strength = known.map_or(plain, |(strength, _)| *strength);
+            }
+            None => tables.push(names::fold(ident)),
+        }
+    }
+    (strength, tables)
+}
+
+/// Rewrites the tokens of one or more statements.
+pub(super) fn rewrite(tokens: &mut Vec<TokenWithSpan>) {
+    if !tokens.iter().any(|t| is(t, "UPDATE") || is(t, "SHARE")) {
+        return;
+    }
+    let mut out = Vec::with_capacity(tokens.len());
+    let mut at = 0;
+    while at < tokens.len() {
+        let token = &tokens[at];
+        out.push(token.clone());
+        at += 1;
+        if !is(token, "FOR") {
+            continue;
+        }
+        let found = Strength::ALL
+            .iter()
+            .find_map(|(_, words)| Some((words, after(tokens, at, words)?)));
+        let Some((words, end)) = found else { continue };
+        at = end;
+        let span = token.span;
+        let mut push = |token| out.push(TokenWithSpan { token, span });
+        push(Token::make_keyword(
+            words.last().copied().unwrap_or_default(),
+        ));
+        push(Token::make_keyword("OF"));
+        push(Token::make_word(
+            &format!("{MARK}{}", words.join(" ")),
+            Some('"'),
+        ));
+        let Some(mut of) = after(tokens, at, &["OF"]) else {
+            continue;
+        };
+        // Names and commas: the commas become periods.
+        loop {
+            while tokens.get(of).is_some_and(is_blank) {
+                of += 1;
+            }
+            let Some(name) = tokens.get(of).filter(|t| matches!(t.token, Token::Word(_))) else {
+                break;
+            };
+            push(Token::Period);
+            push(name.token.clone());
+            at = of + 1;
+            let mut next = at;
+            while tokens.get(next).is_some_and(is_blank) {
+                next += 1;
+            }
+            if tokens.get(next).is_none_or(|t| t.token != Token::Comma) {
+                break;
+            }
+            of = next + 1;
+        }
+    }
+    *tokens = out;
+}
+
+/// The index after `words`, if they stand at `at` with only blanks before and between them.
+fn after(tokens: &[TokenWithSpan], mut at: usize, words: &[&str]) -> Option<usize> {
+    for word in words {
+        while tokens.get(at).is_some_and(is_blank) {
+            at += 1;
+        }
+        tokens.get(at).filter(|token| is(token, word))?;
+        at += 1;
+    }
+    Some(at)
+}
+
+fn is_blank(token: &TokenWithSpan) -> bool {
+    matches!(token.token, Token::Whitespace(_))
+}
+
+fn is(token: &TokenWithSpan, word: &str) -> bool {
+    match &token.token {
+        Token::Word(w) => w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clauses_are_read_back() {
+        let read_all = |sql: &str| -> Vec<(Strength, Vec<String>)> {
+            let query = crate::parse::query(sql).expect(sql);
+            query.locks.iter().map(read).collect()
+        };
+        let of = |names: &[&str]| names.iter().map(|n| (*n).to_string()).collect::<Vec<_>>();
+        for (clause, strength) in [
+            ("FOR UPDATE", Strength::Update),
+            ("for no key update", Strength::NoKeyUpdate),
+            ("FOR SHARE", Strength::Share),
+            ("FOR KEY SHARE", Strength::KeyShare),
+        ] {
+            let sql = format!("SELECT * FROM a, b ORDER BY 1 LIMIT 3 {clause}");
+            assert_eq!(read_all(&sql), [(strength, vec![])], "{sql}");
+            let sql = format!("{sql} OF b , \"A\" SKIP LOCKED FOR SHARE OF c NOWAIT");
+            let both = [(strength, of(&["b", "A"])), (Strength::Share, of(&["c"]))];
+            assert_eq!(read_all(&sql), both, "{sql}");
+        }
+        assert!(crate::parse::query("SELECT * FROM a FOR UPDATE OF s.a").is_err());
+        assert!(crate::parse::query("SELECT * FROM a FOR KEY UPDATE").is_err());
+    }
+}
