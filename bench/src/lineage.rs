@@ -15,8 +15,8 @@
 //! | held | memory and reads beside one held snapshot; idle cursors | itself |
 //!
 //! The paper had 24 hardware threads; with more threads than processors every figure is one of an
-//! oversubscribed machine, and says so. Its transaction: 8 reads and 2 updates of 4 of 10 columns at
-//! read committed, with a thread that scans 10 % of the table over and over and one that merges.
+//! oversubscribed machine, and says so. Its transaction: 8 reads and 2 updates of 4 of 10 columns
+//! at read committed, with a thread that scans 10 % of the table over and over and one that merges.
 
 mod contention;
 mod core;

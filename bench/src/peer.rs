@@ -1,8 +1,8 @@
 //! Rival engines in processes of their own, asked over pipes.
 //!
 //! One JSON request per line, one JSON answer per line; an answer with `error` is a failure. The
-//! peers of bench/rivals are built here on first use, so that building the benchmarks does not build
-//! them; RocksDB, which takes minutes, only when it is asked for.
+//! peers of bench/rivals are built here on first use, so that building the benchmarks does not
+//! build them; RocksDB, which takes minutes, only when it is asked for.
 
 use crate::Result;
 use serde_json::{Value, json};

@@ -1,75 +1,64 @@
 //! The point workload on LMDB: a memory-mapped copy-on-write B-tree with one writer at a time.
+//!
+//! Through `lmdb-rkv`, whose API is safe throughout; the newer `heed` opens with unsafe code, of
+//! which this workspace has none.
 
 use crate::Result;
-use crate::row::{self, Bytes, Rows};
+use crate::row::{self, Rows};
 use crate::workload::{Keys, Run, Store, Worker};
-use heed::byteorder::NativeEndian;
-use heed::types::{Bytes as Slice, U64};
-use heed::{Database, Env, EnvFlags, EnvOpenOptions, IntegerComparator, PutFlags, RoTxn, WithTls};
+use lmdb::{Database, DatabaseFlags, Environment, EnvironmentFlags, Transaction, WriteFlags};
+use std::path::Path;
 
 const MAP_BYTES: usize = 8 << 30;
 
-type Point = Database<U64<NativeEndian>, Slice, IntegerComparator>;
-
 /// An open environment.
 pub struct Lmdb {
-    environment: Env<WithTls>,
-    point: Point,
+    environment: Environment,
+    point: Database,
 }
 
 impl Lmdb {
-    #[expect(
-        unsafe_code,
-        reason = "a memory map of a file that no other process changes"
-    )]
     fn at(path: &str, durable: bool) -> Result<Self> {
         std::fs::create_dir_all(path)?;
-        let mut flags = EnvFlags::WRITE_MAP | EnvFlags::NO_READ_AHEAD | EnvFlags::NO_MEM_INIT;
+        let mut flags = EnvironmentFlags::WRITE_MAP
+            | EnvironmentFlags::NO_READAHEAD
+            | EnvironmentFlags::NO_MEM_INIT;
         if !durable {
-            flags |= EnvFlags::NO_SYNC | EnvFlags::MAP_ASYNC;
+            flags |= EnvironmentFlags::NO_SYNC | EnvironmentFlags::MAP_ASYNC;
         }
-        let mut options = EnvOpenOptions::new();
-        options.map_size(MAP_BYTES).max_readers(64);
-        let environment = unsafe { options.flags(flags).open(path)? };
-        let mut transaction = environment.write_txn()?;
-        let point = environment
-            .database_options()
-            .types::<U64<NativeEndian>, Slice>()
-            .key_comparator::<IntegerComparator>()
-            .name("point")
-            .create(&mut transaction)?;
-        transaction.commit()?;
+        let environment = Environment::new()
+            .set_flags(flags)
+            .set_map_size(MAP_BYTES)
+            .open(Path::new(path))?;
+        let point = environment.create_db(None, DatabaseFlags::INTEGER_KEY)?;
         Ok(Self { environment, point })
     }
+}
 
-    fn get<'t>(&self, transaction: &'t RoTxn<'_>, key: u64) -> Result<&'t [u8]> {
-        Ok(self
-            .point
-            .get(transaction, &key)?
-            .ok_or("a row is missing")?)
-    }
+fn read(store: &Lmdb, transaction: &impl Transaction, key: u64) -> Result<()> {
+    let value = transaction.get(store.point, &key.to_ne_bytes())?;
+    std::hint::black_box(row::touched(value));
+    Ok(())
 }
 
 impl Store for Lmdb {
     const SETTINGS: &'static str = "MDB_INTEGERKEY, map of 8 GiB, WRITEMAP, NORDAHEAD, NOMEMINIT; \
-                                    not durable: NOSYNC and MAPASYNC; readers in thread-local slots";
+                                    not durable: NOSYNC and MAPASYNC; readers in slots of their \
+                                    threads";
 
     fn version() -> String {
-        let version = heed::lmdb_version();
-        format!("LMDB {}.{}.{}", version.major, version.minor, version.patch)
+        "LMDB of lmdb-rkv 0.14.0".to_string()
     }
 
     fn fill(path: &str, rows: Rows) -> Result<()> {
         let store = Self::at(path, false)?;
-        let mut transaction = store.environment.write_txn()?;
+        let mut transaction = store.environment.begin_rw_txn()?;
         for (key, row) in rows {
             let value = row::encode(&row);
-            store
-                .point
-                .put_with_flags(&mut transaction, PutFlags::APPEND, &key, &value)?;
+            transaction.put(store.point, &key.to_ne_bytes(), &value, WriteFlags::APPEND)?;
         }
         transaction.commit()?;
-        Ok(store.environment.force_sync()?)
+        Ok(store.environment.sync(true)?)
     }
 
     fn open(run: &Run) -> Result<Self> {
@@ -83,21 +72,22 @@ impl Store for Lmdb {
 
 impl Worker for &Lmdb {
     fn transaction(&mut self, keys: &Keys) -> Result<()> {
-        let mut transaction = self.environment.write_txn()?;
+        let mut transaction = self.environment.begin_rw_txn()?;
         for &key in &keys.reads {
-            std::hint::black_box(row::touched(self.get(&transaction, key)?));
+            read(self, &transaction, key)?;
         }
         for (key, values) in &keys.updates {
-            let new: Bytes = row::updated(self.get(&transaction, *key)?, values);
-            self.point.put(&mut transaction, key, &new)?;
+            let key = key.to_ne_bytes();
+            let new = row::updated(transaction.get(self.point, &key)?, values);
+            transaction.put(self.point, &key, &new, WriteFlags::empty())?;
         }
         Ok(transaction.commit()?)
     }
 
     fn read(&mut self, keys: &[u64]) -> Result<()> {
-        let transaction = self.environment.read_txn()?;
+        let transaction = self.environment.begin_ro_txn()?;
         for &key in keys {
-            std::hint::black_box(row::touched(self.get(&transaction, key)?));
+            read(self, &transaction, key)?;
         }
         Ok(())
     }

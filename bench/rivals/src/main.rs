@@ -1,8 +1,8 @@
 //! Rival engines as peers of the benchmarks: SQLite, RocksDB, redb, fjall, LMDB.
 //!
-//! A process of its own, so that its allocator, threads and page cache are not ours; its argument is
-//! the engine. It reads one JSON request per line from standard input and answers each with one JSON
-//! line, times measured inside. `duckdb_peer.py` speaks the same protocol.
+//! A process of its own, so that its allocator, threads and page cache are not ours; its argument
+//! is the engine. It reads one JSON request per line from standard input and answers each with one
+//! JSON line, times measured inside. `duckdb_peer.py` speaks the same protocol.
 
 mod fjall;
 mod lmdb;

@@ -1,8 +1,8 @@
-//! Table 7: a scan of the whole table beside 16 writers. Fig. 8: our scan by how many records make a
-//! merge due.
+//! Table 7: a scan of the whole table beside 16 writers. Fig. 8: our scan by how many records make
+//! a merge due.
 //!
-//! A scan's figure is its processor time: beside more writers than processors its elapsed time tells
-//! how the system shares them out. `config.elapsed` has it.
+//! A scan's figure is its processor time: beside more writers than processors its elapsed time
+//! tells how the system shares them out. `config.elapsed` has it.
 
 use super::engine::Engine;
 use super::ours::{Strandline, settings};

@@ -31,8 +31,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const ROWS: usize = 4_096;
 /// Versions that make a merge due; half a range, which the paper finds best.
 const MERGE_VERSIONS: u64 = ROWS as u64 / 2;
-/// Room of a delta: 2^19 versions. If the merge does not get to run for so long, writes to the range
-/// are refused as conflicts until it has.
+/// Room of a delta: 2^19 versions. If the merge does not get to run for so long, writes to the
+/// range are refused as conflicts until it has.
 const DELTA_CHUNKS: usize = 1 << 9;
 
 /// How a main lies in memory.
