@@ -144,6 +144,9 @@ impl Bench {
 
 /// Each engine's measurements; the engines take turns.
 fn measure(engines: &[Arc<dyn Engine>], load: &Load) -> Result<Vec<Vec<Measured>>> {
+    for engine in engines {
+        load.warm(&**engine)?;
+    }
     let side = |engine: &Arc<dyn Engine>| -> Side<'_, Measured> {
         let (engine, mut load) = (engine.clone(), load.clone());
         Box::new(move || {

@@ -28,6 +28,8 @@ pub struct Options {
 }
 
 const SIZE: (u32, u32) = (800, 500);
+/// The y axis by the highest point, so that the legend has room.
+const HEADROOM: f64 = 1.4;
 
 /// How a figure looks.
 struct Chart {
@@ -273,7 +275,7 @@ impl Chart {
             .margin(12)
             .x_label_area_size(45)
             .y_label_area_size(90)
-            .build_cartesian_2d(left..right, 0.0..highest * 1.1)?;
+            .build_cartesian_2d(left..right, 0.0..highest * HEADROOM)?;
         let name = |x: &f64| match self.names.get(x.round().max(0.0) as usize) {
             Some(name) if (x - x.round()).abs() < 0.01 => (*name).to_string(),
             Some(_) => String::new(),
@@ -311,6 +313,7 @@ impl Chart {
         }
         chart
             .configure_series_labels()
+            .position(SeriesLabelPosition::UpperRight)
             .background_style(WHITE.mix(0.8))
             .border_style(BLACK.mix(0.3))
             .label_font(("sans-serif", 14))

@@ -15,6 +15,8 @@ use strandline_base::rng::Rng;
 
 /// The name of threads that scan.
 const SCANNER: &str = "bench-scanner";
+/// Every how many rows warming up reads one.
+const WARM_STEP: usize = 256;
 /// How often a merge thread looks for work that it was not given.
 const MERGE_POLL: Duration = Duration::from_millis(1);
 
@@ -83,6 +85,23 @@ struct Shared<'m> {
 struct Padded(Counts);
 
 impl Load {
+    /// Reads rows of every block of the active set, so that caches hold what the rivals have in
+    /// memory anyway.
+    pub fn warm(&self, engine: &dyn Engine) -> Result<()> {
+        let mut session = engine.session(self.columns)?;
+        let mut row = vec![0; self.columns];
+        let keys: Vec<u64> = (0..self.active).step_by(WARM_STEP).collect();
+        for keys in keys.chunks(self.reads.max(1)) {
+            let done = session.transaction(&mut |point| {
+                keys.iter().try_for_each(|&key| point.read(key, &mut row))
+            });
+            if let Err(Failure::Error(error)) = done {
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
     /// Runs all threads, a fifth of the time to warm up.
     pub fn measure(&self, engine: &dyn Engine) -> Result<Measured> {
         let threads = self.writers + self.scanners;
