@@ -6,8 +6,9 @@
 //! sums a page without changes after its snapshot at full speed.
 //!
 //! Differences from the paper's: a page holds all columns of 341 rows, each column in a piece
-//! (PAX), instead of one column of 4,096: a row costs one latch instead of one per column, and fewer rows
-//! share it. Records of redo and undo are written at commit, as pages are never written out.
+//! (PAX), instead of one column of 4,096: a row costs one latch instead of one per column, and
+//! fewer rows share it. Records of redo and undo are written at commit, as pages are never written
+//! out.
 //!
 //! Lock order: a page's latch, then the log's. No thread holds two latches.
 
