@@ -9,26 +9,22 @@
 //! | point | transactions/s by primary key | SQLite |
 
 mod load;
-mod point;
+pub mod point;
 mod queries;
-mod sum;
-mod updates;
+pub mod sum;
+pub mod updates;
 
 use crate::Result;
 use crate::peer::Peer;
-use crate::report::Figure;
-use crate::tpch;
+use crate::{Group, tpch};
 use datafusion::arrow::array::{Int64Array, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use strandline_base::rng::Rng;
 
-/// A group of cases that share data.
-type Group = fn(&mut Bench) -> Result<Vec<Figure>>;
-
 /// Every group, in the order they run.
-pub const GROUPS: [(&str, Group); 5] = [
+pub const GROUPS: [(&str, Group<Bench>); 5] = [
     ("load", load::run),
     ("tpch", queries::run),
     ("sum", sum::run),
@@ -42,16 +38,16 @@ const ROUNDS: usize = 5;
 /// Sizes, places and peers of a run.
 pub struct Bench {
     directory: PathBuf,
-    seed: u64,
+    pub seed: u64,
     /// TPC-H scale factor.
     scale: f64,
     /// Rows of the table that SUM reads.
-    sum_rows: u64,
+    pub sum_rows: u64,
     /// Rows of the table of point transactions.
-    point_rows: u64,
+    pub point_rows: u64,
     /// Seconds that one measurement of a round lasts, for those that are timed by duration.
-    seconds: f64,
-    duckdb: Option<Peer>,
+    pub seconds: f64,
+    pub duckdb: Option<Peer>,
 }
 
 impl Bench {
@@ -86,7 +82,7 @@ impl Bench {
     }
 
     /// A name for a database that does not exist yet.
-    fn fresh(&self, name: &str) -> Result<PathBuf> {
+    pub fn fresh(&self, name: &str) -> Result<PathBuf> {
         let path = self.directory.join(name);
         remove(&path)?;
         Ok(path)
@@ -105,7 +101,7 @@ impl Bench {
     }
 
     /// A Parquet file with columns `id` (0, 1, …) and `v` (random, 30 bits), made on first use.
-    fn numbers(&self) -> Result<PathBuf> {
+    pub fn numbers(&self) -> Result<PathBuf> {
         let path = self.directory.join("numbers.parquet");
         if !path.exists() {
             tpch::write_parquet(&path, number_batches(self.sum_rows, self.seed).map(Ok))?;
@@ -114,7 +110,7 @@ impl Bench {
     }
 
     /// DuckDB's name and settings.
-    fn duckdb_name(&self) -> (String, String) {
+    pub fn duckdb_name(&self) -> (String, String) {
         self.duckdb.as_ref().map_or_else(
             || ("DuckDB".to_string(), "not measured".to_string()),
             |peer| (peer.name.clone(), peer.settings.clone()),

@@ -5,28 +5,32 @@
 
 mod cpu_time;
 mod foundation;
+mod lineage;
 mod machine;
 mod ours;
 mod peer;
+mod plots;
 mod report;
 mod rounds;
 mod tpch;
 
 use clap::{Parser, Subcommand};
-use report::{Figure, Stamp, config};
+use report::{Report, Stamp};
 use serde_json::json;
 use std::fs::File;
-use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Failures end a case, never a suite.
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
+/// Cases of a suite that share data; `B` is the suite's sizes, places and peers.
+pub type Group<B> = fn(&mut B, &mut Report) -> Result<()>;
+
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Benchmarks of Strandline against DuckDB, SQLite and DataFusion.
+/// Benchmarks of Strandline against other databases and against the designs it competes with.
 #[derive(Parser)]
 #[command(name = "strandline-bench", version)]
 struct Arguments {
@@ -42,6 +46,13 @@ enum Suite {
     /// minutes); with --quick SF 0.1, 2 M and 200 K (at most 3 minutes). Databases are made below
     /// STRANDLINE_BENCH_DIR (default: the temporary directory), which must be on a disk.
     Foundation(Options),
+    /// The evaluation of the L-Store paper, point transactions against key-value stores, latency.
+    ///
+    /// Tables of 10 M rows (1 M for the key-value stores), at most 25 minutes, 10 of which one
+    /// snapshot is held open; with --quick 1 M and 200 K rows and 10 seconds, at most 3 minutes.
+    Lineage(Options),
+    /// Draws the figures of a run of `lineage` as SVG and PNG.
+    Plots(plots::Options),
 }
 
 /// Options of every suite.
@@ -62,8 +73,20 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    let Suite::Foundation(options) = Arguments::parse().suite;
-    match run(&options) {
+    let done = match Arguments::parse().suite {
+        Suite::Foundation(options) => {
+            let bench =
+                |directory: &Path| foundation::Bench::new(directory, options.quick, options.seed);
+            run("foundation", &options, &foundation::GROUPS, bench)
+        }
+        Suite::Lineage(options) => {
+            let bench =
+                |directory: &Path| lineage::Bench::new(directory, options.quick, options.seed);
+            run("lineage", &options, &lineage::GROUPS, bench)
+        }
+        Suite::Plots(options) => plots::draw(&options).map(|()| 0),
+    };
+    match done {
         Ok(0) => ExitCode::SUCCESS,
         Ok(failures) => {
             eprintln!("{failures} groups failed");
@@ -76,51 +99,45 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the suite; the number of groups of cases that failed.
-fn run(options: &Options) -> Result<usize> {
+/// Runs a suite; the number of groups of cases that failed.
+fn run<B>(
+    suite: &'static str,
+    options: &Options,
+    groups: &[(&str, Group<B>)],
+    bench: impl FnOnce(&Path) -> B,
+) -> Result<usize> {
     let parent =
         std::env::var_os("STRANDLINE_BENCH_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
     let directory = tempfile::Builder::new()
         .prefix("strandline-bench-")
         .tempdir_in(parent)?;
-    let mut common = machine::describe(directory.path())?;
-    common.extend(config([("quick", json!(options.quick))]));
-    let stamp = Stamp {
-        suite: "foundation",
-        config: common,
-        seed: options.seed,
-    };
-    let mut file = options.json.as_ref().map(File::create).transpose()?;
-    let mut bench = foundation::Bench::new(directory.path(), options.quick, options.seed);
-    let (mut figures, mut failures) = (Vec::new(), 0);
-    for (name, group) in foundation::GROUPS {
-        if options
+    let mut config = machine::describe(directory.path())?;
+    config.extend(report::config([("quick", json!(options.quick))]));
+    let seed = options.seed;
+    let file = options.json.as_ref().map(File::create).transpose()?;
+    let mut report = Report::new(
+        Stamp {
+            suite,
+            config,
+            seed,
+        },
+        file,
+    );
+    let mut bench = bench(directory.path());
+    let mut failures = 0;
+    let chosen = |name: &str| {
+        options
             .only
             .as_ref()
-            .is_some_and(|only| !name.contains(only.as_str()))
-        {
-            continue;
-        }
+            .is_none_or(|only| name.contains(only.as_str()))
+    };
+    for (name, group) in groups.iter().filter(|(name, _)| chosen(name)) {
         eprintln!("{name} …");
-        let found: Vec<Figure> = group(&mut bench).unwrap_or_else(|error| {
+        if let Err(error) = group(&mut bench, &mut report) {
             eprintln!("{name}: {error}");
             failures += 1;
-            Vec::new()
-        });
-        for figure in found {
-            let line = figure.json(&stamp);
-            println!("{line}");
-            if let Some(file) = &mut file {
-                writeln!(file, "{line}")?;
-            }
-            figures.push(figure);
         }
     }
-    println!("{}", report::table(&figures));
-    let (met, goals) = figures
-        .iter()
-        .filter_map(Figure::meets)
-        .fold((0, 0), |(met, goals), m| (met + usize::from(m), goals + 1));
-    println!("{met} of {goals} goals met");
+    println!("{}", report.summary());
     Ok(failures)
 }

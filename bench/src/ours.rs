@@ -4,8 +4,17 @@ use crate::Result;
 use datafusion::arrow::array::RecordBatch;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Mutex;
-use strandline::{ColumnId, Connection, Database, ErrorKind, TableHandle, Transaction, Value};
+use std::sync::{Arc, Mutex};
+use strandline::{
+    ColumnId, Connection, Database, DatabaseBuilder, ErrorKind, Settings, TableHandle, Transaction,
+    Value,
+};
+use strandline_device::MemoryDevice;
+
+/// The name of threads that write beside a measured scan.
+pub const WRITER: &str = "bench-writer";
+/// The name of a rival's merge thread.
+pub const MERGER: &str = "bench-merger";
 
 /// An open database with one connection.
 pub struct Ours {
@@ -17,12 +26,31 @@ impl Ours {
     /// Opens or creates a database at `path` whose queries use `threads` threads. Everything else
     /// is as it comes.
     pub fn open(path: &Path, threads: usize) -> Result<Self> {
-        let database = Database::builder(path).query_threads(threads).build()?;
+        Self::build(Database::builder(path).query_threads(threads))
+    }
+
+    /// Opens or creates a database on a device in memory.
+    pub fn in_memory(
+        device: &Arc<MemoryDevice>,
+        threads: usize,
+        settings: Settings,
+    ) -> Result<Self> {
+        let builder = Database::on_device(device.clone());
+        Self::build(builder.query_threads(threads).settings(settings))
+    }
+
+    fn build(builder: DatabaseBuilder) -> Result<Self> {
+        let database = builder.build()?;
         let connection = Mutex::new(database.connect());
         Ok(Self {
             database,
             connection,
         })
+    }
+
+    /// The database itself, for connections with a life of their own.
+    pub fn database(&self) -> &Database {
+        &self.database
     }
 
     /// Runs one statement.
@@ -92,26 +120,35 @@ pub struct Worker {
 }
 
 impl Worker {
+    /// Makes writes fail at once when they meet another transaction's, instead of waiting for it.
+    pub fn abort_on_conflict(&mut self) -> Result<()> {
+        self.connection
+            .execute("SET strandline.conflict_policy = 'abort'", ())?;
+        Ok(())
+    }
+
     /// Runs `work` in a transaction; again if another transaction was in its way.
     pub fn transaction(
         &mut self,
         work: impl Fn(&mut Point<'_, '_>) -> strandline::Result<()>,
     ) -> Result<()> {
         loop {
-            let transaction = self.connection.transaction()?;
-            let (table, columns) = (&self.table, self.columns.as_slice());
-            let mut point = Point {
-                transaction,
-                table,
-                columns,
-                row: Vec::new(),
-            };
-            let done = work(&mut point).and_then(|()| point.transaction.commit());
-            match done {
+            let mut point = self.begin()?;
+            match work(&mut point).and_then(|()| point.commit()) {
                 Err(error) if error.kind() == ErrorKind::Conflict => {}
                 done => return Ok(done?),
             }
         }
+    }
+
+    /// Begins a transaction; dropped without [`Point::commit`] it is rolled back.
+    pub fn begin(&mut self) -> strandline::Result<Point<'_, '_>> {
+        Ok(Point {
+            transaction: self.connection.transaction()?,
+            table: &self.table,
+            columns: &self.columns,
+            row: Vec::new(),
+        })
     }
 }
 
@@ -124,6 +161,11 @@ pub struct Point<'c, 'w> {
 }
 
 impl Point<'_, '_> {
+    /// Commits.
+    pub fn commit(self) -> strandline::Result<()> {
+        self.transaction.commit()
+    }
+
     /// The worker's columns of the row `key`; empty if there is none.
     pub fn get(&mut self, key: i64) -> strandline::Result<&[Value]> {
         self.row.clear();
@@ -145,10 +187,10 @@ impl Point<'_, '_> {
     }
 }
 
-/// Whether a thread of this name works on queries: all but the writer of the benchmark and the
-/// engine's maintenance and load threads. The system keeps 15 characters of a name.
+/// Whether a thread of this name works on queries: all but the benchmark's writers and mergers and
+/// the engine's maintenance and load threads. The system keeps 15 characters of a name.
 pub fn is_scan_thread(name: &str) -> bool {
-    let others = ["bench-writer", "strandline-maintenance", "strandline-load"];
+    let others = [WRITER, MERGER, "strandline-maintenance", "strandline-load"];
     !others
         .iter()
         .any(|other| &other[..other.len().min(15)] == name)

@@ -1,7 +1,8 @@
 //! Rival engines in processes of their own, asked over pipes.
 //!
 //! One JSON request per line, one JSON answer per line; an answer with `error` is a failure. The
-//! SQLite peer is built here on its first use, so that building the benchmarks does not build it.
+//! peers of bench/rivals are built here on first use, so that building the benchmarks does not
+//! build them; RocksDB, which takes minutes, only when it is asked for.
 
 use crate::Result;
 use serde_json::{Value, json};
@@ -21,8 +22,9 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// SQLite, compiled now if need be with the profile of this binary.
-    pub fn sqlite() -> Result<Self> {
+    /// The engine called `name` in bench/rivals, compiled now if need be with the profile of this
+    /// binary.
+    pub fn rival(name: &str) -> Result<Self> {
         let mut build = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
         build.args(["build", "--quiet", "--package", "strandline-bench-rivals"]);
         build
@@ -31,11 +33,14 @@ impl Peer {
         if !cfg!(debug_assertions) {
             build.arg("--release");
         }
+        if name == "rocksdb" {
+            build.args(["--features", "rocksdb"]);
+        }
         if !build.status()?.success() {
-            return Err("the SQLite peer does not build (see above)".into());
+            return Err(format!("the peer {name} does not build (see above)").into());
         }
         let binary = std::env::current_exe()?.with_file_name("strandline-bench-rivals");
-        Self::start(&mut Command::new(binary))
+        Self::start(Command::new(binary).arg(name))
     }
 
     /// DuckDB in Python.

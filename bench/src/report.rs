@@ -1,8 +1,11 @@
 //! Results: one [`Figure`] per case, as a table for people and JSON lines for machines.
 
+use crate::Result;
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+use std::fs::File;
+use std::io::Write;
 
 /// What a ratio (ours / theirs) should be.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -107,8 +110,61 @@ impl Figure {
     }
 }
 
-/// The table that ends a suite.
-pub fn table(figures: &[Figure]) -> String {
+/// Where a suite's results go: JSON lines as they come, a table at the end.
+pub struct Report {
+    stamp: Stamp,
+    file: Option<File>,
+    figures: Vec<Figure>,
+    verdicts: Vec<String>,
+}
+
+impl Report {
+    /// An empty report, whose lines go to `file` too.
+    pub fn new(stamp: Stamp, file: Option<File>) -> Self {
+        let (figures, verdicts) = (Vec::new(), Vec::new());
+        Self {
+            stamp,
+            file,
+            figures,
+            verdicts,
+        }
+    }
+
+    /// Adds a result.
+    pub fn add(&mut self, figure: Figure) -> Result<()> {
+        self.line(&figure.json(&self.stamp))?;
+        self.figures.push(figure);
+        Ok(())
+    }
+
+    /// Says in one line what several results together show.
+    pub fn verdict(&mut self, case: &str, verdict: &str) -> Result<()> {
+        let line = json!({ "suite": self.stamp.suite, "case": case, "verdict": verdict });
+        self.line(&line.to_string())?;
+        self.verdicts.push(format!("{case}: {verdict}"));
+        Ok(())
+    }
+
+    fn line(&mut self, line: &str) -> Result<()> {
+        println!("{line}");
+        if let Some(file) = &mut self.file {
+            writeln!(file, "{line}")?;
+        }
+        Ok(())
+    }
+
+    /// The table, the verdicts and how many goals are met.
+    pub fn summary(&self) -> String {
+        let meets = self.figures.iter().filter_map(Figure::meets);
+        let (met, goals) = meets.fold((0, 0), |(met, goals), m| (met + usize::from(m), goals + 1));
+        let mut lines = vec![table(&self.figures)];
+        lines.extend(self.verdicts.iter().cloned());
+        lines.push(format!("{met} of {goals} goals met"));
+        lines.join("\n")
+    }
+}
+
+fn table(figures: &[Figure]) -> String {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
     table.set_header([

@@ -4,18 +4,23 @@ use crate::Result;
 use std::time::{Duration, Instant};
 
 /// One contestant: every call measures once.
-pub type Side<'a> = Box<dyn FnMut() -> Result<f64> + 'a>;
+pub type Side<'a, T = f64> = Box<dyn FnMut() -> Result<T> + 'a>;
 
-/// The median of `rounds` interleaved measurements of each side; who begins rotates.
-pub fn interleave(rounds: usize, mut sides: Vec<Side<'_>>) -> Result<Vec<f64>> {
-    let mut figures = vec![Vec::new(); sides.len()];
+/// The median of `rounds` interleaved measurements of each side.
+pub fn interleave(rounds: usize, sides: Vec<Side<'_>>) -> Result<Vec<f64>> {
+    Ok(take_turns(rounds, sides)?.into_iter().map(median).collect())
+}
+
+/// `rounds` interleaved measurements of each side; who begins rotates.
+pub fn take_turns<T>(rounds: usize, mut sides: Vec<Side<'_, T>>) -> Result<Vec<Vec<T>>> {
+    let mut figures: Vec<Vec<T>> = sides.iter().map(|_| Vec::new()).collect();
     for round in 0..rounds {
         for turn in 0..sides.len() {
             let side = (round + turn) % sides.len();
             figures[side].push(sides[side]()?);
         }
     }
-    Ok(figures.into_iter().map(median).collect())
+    Ok(figures)
 }
 
 /// Runs `work` over and over for `seconds`, at least 3 times: the median of the seconds it took.

@@ -1,13 +1,26 @@
-//! SQLite as a peer of the benchmarks.
+//! Rival engines as peers of the benchmarks: SQLite, RocksDB, redb, fjall, LMDB.
 //!
-//! A process of its own, so that its allocator, threads and page cache are not ours. It reads one
-//! JSON request per line from standard input and answers each with one JSON line, times measured
-//! inside. `duckdb_peer.py` speaks the same protocol.
+//! A process of its own, so that its allocator, threads and page cache are not ours; its argument
+//! is the engine. It reads one JSON request per line from standard input and answers each with one
+//! JSON line, times measured inside. `duckdb_peer.py` speaks the same protocol.
 
+mod fjall;
+mod lmdb;
+mod redb;
+#[cfg(feature = "rocksdb")]
+mod rocksdb;
+mod row;
 mod sqlite;
+mod workload;
 
 use serde::Deserialize;
+use serde_json::{Value, json};
 use std::io::{BufRead, Write};
+use std::process::ExitCode;
+use workload::{Run, Store};
+
+/// Failures are answers.
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// What a peer can be asked to do.
 #[derive(Deserialize)]
@@ -18,18 +31,39 @@ enum Request {
     /// Creates the point table with `rows` rows at `path`.
     Fill { path: String, rows: u64, seed: u64 },
     /// Runs point transactions for `seconds`.
-    Run(sqlite::Run),
+    Run(Run),
+    /// Runs transactions of point reads for `seconds`; counts the reads.
+    Reads(Run),
 }
 
-fn main() {
+fn main() -> ExitCode {
+    let engine = std::env::args().nth(1).unwrap_or_default();
+    let answer = match engine.as_str() {
+        "sqlite" => answer::<sqlite::Sqlite>,
+        #[cfg(feature = "rocksdb")]
+        "rocksdb" => answer::<rocksdb::RocksDb>,
+        "redb" => answer::<redb::Redb>,
+        "fjall" => answer::<fjall::Fjall>,
+        "lmdb" => answer::<lmdb::Lmdb>,
+        _ => {
+            eprintln!("usage: strandline-bench-rivals sqlite|rocksdb|redb|fjall|lmdb");
+            return ExitCode::FAILURE;
+        }
+    };
+    serve(answer);
+    ExitCode::SUCCESS
+}
+
+/// Answers requests until there are no more.
+fn serve(answer: fn(&Request) -> Result<Value>) {
     let stdin = std::io::stdin().lock();
     let mut stdout = std::io::stdout().lock();
     for line in stdin.lines() {
         let answer = line
-            .map_err(|error| error.to_string())
-            .and_then(|line| serde_json::from_str(&line).map_err(|error| error.to_string()))
-            .and_then(|request| answer(&request).map_err(|error| error.to_string()))
-            .unwrap_or_else(|error| serde_json::json!({ "error": error }));
+            .map_err(Into::into)
+            .and_then(|line| Ok(serde_json::from_str(&line)?))
+            .and_then(|request| answer(&request))
+            .unwrap_or_else(|error| json!({ "error": error.to_string() }));
         if writeln!(stdout, "{answer}")
             .and_then(|()| stdout.flush())
             .is_err()
@@ -39,19 +73,17 @@ fn main() {
     }
 }
 
-fn answer(request: &Request) -> rusqlite::Result<serde_json::Value> {
-    Ok(match request {
-        Request::Version => serde_json::json!({
-            "version": format!("SQLite {}", rusqlite::version()),
-            "settings": sqlite::SETTINGS,
-        }),
+fn answer<S: Store>(request: &Request) -> Result<Value> {
+    let (done, seconds) = match request {
+        Request::Version => {
+            return Ok(json!({ "version": S::version(), "settings": S::SETTINGS }));
+        }
         Request::Fill { path, rows, seed } => {
-            sqlite::fill(path, *rows, *seed)?;
-            serde_json::json!({ "rows": rows })
+            S::fill(path, row::Rows::new(*rows, *seed))?;
+            return Ok(json!({ "rows": rows }));
         }
-        Request::Run(run) => {
-            let (transactions, seconds) = run.run()?;
-            serde_json::json!({ "transactions": transactions, "seconds": seconds })
-        }
-    })
+        Request::Run(run) => run.transactions::<S>()?,
+        Request::Reads(run) => run.reads::<S>()?,
+    };
+    Ok(json!({ "done": done, "seconds": seconds }))
 }

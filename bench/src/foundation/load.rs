@@ -4,7 +4,7 @@ use super::{Bench, ROUNDS, cores, remove};
 use crate::Result;
 use crate::ours::Ours;
 use crate::peer::Peer;
-use crate::report::{Figure, Goal, config};
+use crate::report::{Figure, Goal, Report, config};
 use crate::rounds::{Side, interleave};
 use crate::tpch;
 use serde_json::json;
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Instant;
 
 /// Two figures: without a key (the goal) and with the primary key (reported).
-pub fn run(bench: &mut Bench) -> Result<Vec<Figure>> {
+pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let plain = tpch::definition("lineitem").to_string();
     let keyed = format!(
         "{}, PRIMARY KEY (l_orderkey, l_linenumber))",
@@ -20,20 +20,14 @@ pub fn run(bench: &mut Bench) -> Result<Vec<Figure>> {
             .strip_suffix(')')
             .expect("a definition ends with its columns")
     );
-    Ok(vec![
-        case(
-            bench,
-            "bulk load of lineitem",
-            &plain,
-            Some(Goal::AtLeast(0.5)),
-        )?,
-        case(
-            bench,
-            "bulk load of lineitem with primary key",
-            &keyed,
-            None,
-        )?,
-    ])
+    let goal = Some(Goal::AtLeast(0.5));
+    report.add(case(bench, "bulk load of lineitem", &plain, goal)?)?;
+    report.add(case(
+        bench,
+        "bulk load of lineitem with primary key",
+        &keyed,
+        None,
+    )?)
 }
 
 fn case(bench: &mut Bench, name: &str, definition: &str, goal: Option<Goal>) -> Result<Figure> {

@@ -3,19 +3,24 @@
 
 use super::{Bench, ROUNDS};
 use crate::Result;
-use crate::ours::Ours;
+use crate::ours::{Ours, Worker};
 use crate::peer::Peer;
-use crate::report::{Figure, Goal, config};
+use crate::report::{Figure, Goal, Report, config};
 use crate::rounds::interleave;
 use serde_json::json;
+use std::path::PathBuf;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 use strandline_base::rng::Rng;
 
 /// Columns read and updated.
-const COLUMNS: [&str; 4] = ["c1", "c2", "c3", "c4"];
+pub const COLUMNS: [&str; 4] = ["c1", "c2", "c3", "c4"];
 const READS: usize = 8;
 const UPDATES: usize = 2;
+/// What that is in the results.
+pub const TRANSACTION: &str = "8 reads and 2 updates of 4 columns, uniform keys";
+/// Reads of a transaction that only reads.
+pub const READS_OF_TRANSACTION: usize = 10;
 
 struct Case {
     name: &'static str,
@@ -46,19 +51,11 @@ const CASES: [Case; 3] = [
 ];
 
 /// One figure per case.
-pub fn run(bench: &mut Bench) -> Result<Vec<Figure>> {
+pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let rows = bench.point_rows;
-    let ours = fill(bench)?;
-    let path = bench.fresh("point.sqlite")?;
-    let mut sqlite = Peer::sqlite()?;
-    sqlite.call(json!({ "op": "fill", "path": path, "rows": rows, "seed": bench.seed }))?;
-    let mut figures = Vec::new();
+    let ours = fill(bench, rows)?;
+    let mut sqlite = Stored::fill("sqlite", bench, rows)?;
     for (case, n) in CASES.iter().zip(1_u64..) {
-        let synchronous = if case.durable { "FULL" } else { "OFF" };
-        let request = json!({
-            "op": "run", "path": path, "rows": rows, "threads": case.threads,
-            "seconds": bench.seconds, "seed": bench.seed + n, "synchronous": synchronous,
-        });
         let run = Run {
             rows,
             seconds: bench.seconds,
@@ -67,48 +64,39 @@ pub fn run(bench: &mut Bench) -> Result<Vec<Figure>> {
         let medians = interleave(
             ROUNDS,
             vec![
-                Box::new(|| run.measure(&ours, case)),
-                Box::new(|| {
-                    let answer = sqlite.call(request.clone())?;
-                    let number = |key: &str| answer[key].as_f64().unwrap_or(f64::NAN);
-                    Ok(number("transactions") / number("seconds"))
-                }),
+                Box::new(|| run.transactions(&ours, case.threads, case.durable)),
+                Box::new(|| sqlite.rate("run", &run, case.threads, case.durable)),
             ],
         )?;
-        figures.push(Figure {
+        report.add(Figure {
             case: format!("point transactions, {}", case.name),
             unit: "tx/s",
             ours: medians[0],
-            peer: sqlite.name.clone(),
+            peer: sqlite.peer.name.clone(),
             theirs: Some(medians[1]),
             goal: Some(case.goal),
             config: config([
                 ("rows", json!(rows)),
-                (
-                    "transaction",
-                    json!("8 reads and 2 updates of 4 columns, uniform keys"),
-                ),
+                ("transaction", json!(TRANSACTION)),
+                ("durable", json!(case.durable)),
                 ("seconds", json!(bench.seconds)),
                 ("rounds", json!(ROUNDS)),
-                (
-                    "theirs",
-                    json!(format!("synchronous={synchronous}, {}", sqlite.settings)),
-                ),
+                ("theirs", json!(sqlite.peer.settings)),
             ]),
-        });
+        })?;
     }
-    Ok(figures)
+    Ok(())
 }
 
-/// Our table with the same contents as SQLite's.
-fn fill(bench: &Bench) -> Result<Ours> {
+/// Our merged table of `rows` rows with the same contents as the peers'.
+pub fn fill(bench: &Bench, rows: u64) -> Result<Ours> {
     let ours = Ours::open(&bench.fresh("point.strandline")?, super::cores())?;
     ours.execute(
         "CREATE TABLE point (id bigint PRIMARY KEY, c1 bigint, c2 bigint, c3 bigint, c4 bigint, \
          c5 bigint, c6 bigint, c7 bigint, c8 bigint, c9 bigint)",
     )?;
     let mut rng = Rng::new(bench.seed);
-    ours.append_bigints("point", 10, bench.point_rows, |id, row| {
+    ours.append_bigints("point", 10, rows, |id, row| {
         row[0] = id as i64;
         row[1..].fill_with(|| rng.below(1 << 30) as i64);
     })?;
@@ -116,60 +104,128 @@ fn fill(bench: &Bench) -> Result<Ours> {
     Ok(ours)
 }
 
-struct Run {
-    rows: u64,
-    seconds: f64,
-    seed: u64,
+/// A peer with the table.
+pub struct Stored {
+    pub peer: Peer,
+    path: PathBuf,
+}
+
+impl Stored {
+    /// Starts the engine called `name` and fills its table.
+    pub fn fill(name: &str, bench: &Bench, rows: u64) -> Result<Self> {
+        let path = bench.fresh(&format!("point.{name}"))?;
+        let mut peer = Peer::rival(name)?;
+        peer.call(json!({ "op": "fill", "path": path, "rows": rows, "seed": bench.seed }))?;
+        Ok(Self { peer, path })
+    }
+
+    /// Runs `op`, which is `run` for transactions or `reads`: how many per second.
+    pub fn rate(&mut self, op: &str, run: &Run, threads: u64, durable: bool) -> Result<f64> {
+        let request = json!({
+            "op": op, "path": self.path, "rows": run.rows, "threads": threads,
+            "seconds": run.seconds, "seed": run.seed, "durable": durable,
+        });
+        let answer = self.peer.call(request)?;
+        let number = |key: &str| answer[key].as_f64().unwrap_or(f64::NAN);
+        Ok(number("done") / number("seconds"))
+    }
+}
+
+/// The rows of one transaction.
+pub struct Keys {
+    reads: [u64; READS],
+    updates: [(u64, [i64; 4]); UPDATES],
+}
+
+impl Keys {
+    /// Rows of a table of `rows`.
+    pub fn draw(rng: &mut Rng, rows: u64) -> Self {
+        Self {
+            reads: std::array::from_fn(|_| rng.below(rows)),
+            updates: std::array::from_fn(|_| {
+                (
+                    rng.below(rows),
+                    std::array::from_fn(|_| rng.below(1 << 30) as i64),
+                )
+            }),
+        }
+    }
+
+    /// Runs the transaction.
+    pub fn run(&self, worker: &mut Worker) -> Result<()> {
+        worker.transaction(|point| {
+            for &key in &self.reads {
+                std::hint::black_box(point.get(key as i64)?);
+            }
+            for &(key, values) in &self.updates {
+                point.update(key as i64, values)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// A measurement on our table.
+pub struct Run {
+    pub rows: u64,
+    pub seconds: f64,
+    pub seed: u64,
 }
 
 impl Run {
-    /// Transactions per second.
-    fn measure(&self, ours: &Ours, case: &Case) -> Result<f64> {
-        let start = Barrier::new(case.threads as usize + 1);
-        std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..case.threads)
-                .map(|thread| {
-                    let start = &start;
-                    let work = move || self.work(ours, case.durable, thread, start);
-                    scope.spawn(move || work().map_err(|error| error.to_string()))
-                })
-                .collect();
-            start.wait();
-            let started = Instant::now();
-            let mut transactions = 0;
-            for worker in workers {
-                transactions += worker.join().expect("a worker does not panic")?;
-            }
-            Ok(transactions as f64 / started.elapsed().as_secs_f64())
+    /// Transactions per second of all threads.
+    pub fn transactions(&self, ours: &Ours, threads: u64, durable: bool) -> Result<f64> {
+        self.measure(ours, threads, durable, |worker, rng| {
+            Keys::draw(rng, self.rows).run(worker)?;
+            Ok(1)
         })
     }
 
-    fn work(&self, ours: &Ours, durable: bool, thread: u64, start: &Barrier) -> Result<u64> {
-        let worker = ours.worker("point", &COLUMNS, durable);
-        start.wait();
-        let mut worker = worker?;
-        let mut rng = Rng::new(self.seed ^ (thread << 32));
-        let deadline = Instant::now() + Duration::from_secs_f64(self.seconds);
-        let mut transactions = 0;
-        while Instant::now() < deadline {
-            let reads: [u64; READS] = std::array::from_fn(|_| rng.below(self.rows));
-            let updates: [(u64, [i64; 4]); UPDATES] = std::array::from_fn(|_| {
-                (
-                    rng.below(self.rows),
-                    std::array::from_fn(|_| rng.below(1 << 30) as i64),
-                )
-            });
+    /// Point reads per second of one thread, [`READS_OF_TRANSACTION`] per transaction.
+    pub fn reads(&self, ours: &Ours) -> Result<f64> {
+        self.measure(ours, 1, false, |worker, rng| {
+            let keys: [u64; READS_OF_TRANSACTION] = std::array::from_fn(|_| rng.below(self.rows));
             worker.transaction(|point| {
-                for key in reads {
+                for key in keys {
                     std::hint::black_box(point.get(key as i64)?);
-                }
-                for (key, values) in updates {
-                    point.update(key as i64, values)?;
                 }
                 Ok(())
             })?;
-            transactions += 1;
-        }
-        Ok(transactions)
+            Ok(READS_OF_TRANSACTION as u64)
+        })
+    }
+
+    /// What all threads did per second; `work` says how much it did.
+    fn measure(
+        &self,
+        ours: &Ours,
+        threads: u64,
+        durable: bool,
+        work: impl Fn(&mut Worker, &mut Rng) -> Result<u64> + Sync,
+    ) -> Result<f64> {
+        let start = Barrier::new(threads as usize + 1);
+        let repeat = |thread: u64| -> Result<u64> {
+            let worker = ours.worker("point", &COLUMNS, durable);
+            start.wait();
+            let (mut worker, mut rng) = (worker?, Rng::new(self.seed ^ (thread << 32)));
+            let deadline = Instant::now() + Duration::from_secs_f64(self.seconds);
+            let mut done = 0;
+            while Instant::now() < deadline {
+                done += work(&mut worker, &mut rng)?;
+            }
+            Ok(done)
+        };
+        let repeat = &|thread| repeat(thread).map_err(|error| error.to_string());
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..threads)
+                .map(|thread| scope.spawn(move || repeat(thread)))
+                .collect();
+            start.wait();
+            let (started, mut done) = (Instant::now(), 0);
+            for worker in workers {
+                done += worker.join().expect("a worker does not panic")?;
+            }
+            Ok(done as f64 / started.elapsed().as_secs_f64())
+        })
     }
 }

@@ -5,7 +5,7 @@ use super::{Bench, ROUNDS, cores};
 use crate::Result;
 use crate::ours::{Ours, size_on_disk};
 use crate::peer::Peer;
-use crate::report::{Figure, Goal, config};
+use crate::report::{Figure, Goal, Report, config};
 use crate::rounds::{Side, interleave, median, repeat};
 use crate::tpch;
 use datafusion::arrow::array::RecordBatch;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use tokio::runtime::Runtime;
 
 /// Size first (checkpointed files), then the queries.
-pub fn run(bench: &mut Bench) -> Result<Vec<Figure>> {
+pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let (folder, _) = bench.tpch()?;
     let path = bench.fresh("tpch.strandline")?;
     let ours = Ours::open(&path, cores())?;
@@ -34,15 +34,17 @@ pub fn run(bench: &mut Bench) -> Result<Vec<Figure>> {
             duckdb.sql(&load)?;
         }
     }
-    let mut figures = vec![size(bench, &ours, &path)?];
+    report.add(size(bench, &ours, &path)?)?;
     let memory = Memory::copy(&ours)?;
     for (name, sql) in tpch::QUERIES {
-        figures.extend(query(bench, &ours, &memory, name, sql)?);
+        for figure in query(bench, &ours, &memory, name, sql)? {
+            report.add(figure)?;
+        }
     }
     if let Some(duckdb) = &mut bench.duckdb {
         duckdb.call(json!({ "op": "close" }))?;
     }
-    Ok(figures)
+    Ok(())
 }
 
 fn size(bench: &mut Bench, ours: &Ours, path: &Path) -> Result<Figure> {

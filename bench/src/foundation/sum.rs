@@ -3,7 +3,8 @@
 use super::{Bench, ROUNDS, cores};
 use crate::Result;
 use crate::ours::Ours;
-use crate::report::{Figure, Goal, config};
+use crate::peer::Peer;
+use crate::report::{Figure, Goal, Report, config};
 use crate::rounds::{Side, interleave, median, repeat};
 use serde_json::json;
 use std::path::Path;
@@ -12,11 +13,11 @@ use std::path::Path;
 pub const SUM: &str = "SELECT SUM(v) FROM numbers";
 
 /// The table. DuckDB gets no key, which it would not use.
-pub const KEYED: &str = "CREATE TABLE numbers (id bigint PRIMARY KEY, v bigint NOT NULL)";
+const KEYED: &str = "CREATE TABLE numbers (id bigint PRIMARY KEY, v bigint NOT NULL)";
 const PLAIN: &str = "CREATE TABLE numbers (id bigint NOT NULL, v bigint NOT NULL)";
 
 /// One figure.
-pub fn run(bench: &mut Bench) -> Result<Vec<Figure>> {
+pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let file = bench.numbers()?;
     let ours = load(&bench.fresh("sum.strandline")?, &file, cores())?;
     let duckdb_path = bench.fresh("sum.duckdb")?;
@@ -24,10 +25,7 @@ pub fn run(bench: &mut Bench) -> Result<Vec<Figure>> {
     let seconds = bench.seconds / 3.0;
     let mut sides: Vec<Side<'_>> = vec![Box::new(|| repeat(seconds, || ours.query(SUM).map(drop)))];
     if let Some(duckdb) = &mut bench.duckdb {
-        duckdb.call(json!({ "op": "open", "path": duckdb_path, "threads": cores() }))?;
-        duckdb.sql(PLAIN)?;
-        duckdb.sql(&copy(&file))?;
-        duckdb.sql("CHECKPOINT")?;
+        load_duckdb(duckdb, &duckdb_path, &file, cores())?;
         let request = json!({ "op": "repeat", "sql": SUM, "seconds": seconds });
         sides.push(Box::new(move || {
             Ok(median(duckdb.numbers(request.clone(), "times")?))
@@ -45,7 +43,7 @@ pub fn run(bench: &mut Bench) -> Result<Vec<Figure>> {
         Some(Goal::AtMost(1.2)),
     );
     let theirs = medians.get(1).copied();
-    Ok(vec![Figure {
+    report.add(Figure {
         case,
         unit: "s",
         ours: medians[0],
@@ -53,7 +51,7 @@ pub fn run(bench: &mut Bench) -> Result<Vec<Figure>> {
         theirs,
         goal,
         config,
-    }])
+    })
 }
 
 /// Our database with the table loaded from `file` and merged.
@@ -63,6 +61,15 @@ pub fn load(path: &Path, file: &Path, threads: usize) -> Result<Ours> {
     ours.execute(&copy(file))?;
     ours.checkpoint()?;
     Ok(ours)
+}
+
+/// The same in DuckDB.
+pub fn load_duckdb(duckdb: &mut Peer, path: &Path, file: &Path, threads: usize) -> Result<()> {
+    duckdb.call(json!({ "op": "open", "path": path, "threads": threads }))?;
+    for statement in [PLAIN, &copy(file), "CHECKPOINT"] {
+        duckdb.sql(statement)?;
+    }
+    Ok(())
 }
 
 fn copy(file: &Path) -> String {

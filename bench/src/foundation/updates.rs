@@ -1,16 +1,15 @@
 //! What updates cost a scan: processor time of one `SUM` while rows are updated at a fixed pace,
 //! against the same `SUM` with nothing pending.
 //!
-//! One scan thread; [`WRITERS`] writers, each with durable transactions of [`BATCH`] point updates
-//! of the summed column at random keys. The writers keep to a timetable; what they do not manage
-//! shows as their pace.
+//! One scan thread; writers with transactions of [`BATCH`] point updates of the summed column at
+//! random keys. The writers keep to a timetable; what they do not manage shows as their pace.
 
 use super::sum::{SUM, load};
 use super::{Bench, ROUNDS};
 use crate::Result;
 use crate::cpu_time::Sample;
-use crate::ours::{Ours, is_scan_thread};
-use crate::report::{Figure, Goal, config};
+use crate::ours::{Ours, WRITER, is_scan_thread};
+use crate::report::{Figure, Goal, Report, config};
 use crate::rounds::median;
 use serde_json::json;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,8 +20,6 @@ use strandline_base::rng::Rng;
 const BATCH: u64 = 100;
 /// Connections that write, so that commits share the device's syncs.
 const WRITERS: u64 = 4;
-/// The writers' thread name.
-pub const WRITER: &str = "bench-writer";
 
 const PACES: [(u64, Option<Goal>); 3] = [
     (10_000, Some(Goal::AtMost(1.15))),
@@ -31,20 +28,52 @@ const PACES: [(u64, Option<Goal>); 3] = [
 ];
 
 /// Two figures per pace: the scan's processor time and the writer's pace.
-pub fn run(bench: &mut Bench) -> Result<Vec<Figure>> {
+pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let ours = load(&bench.fresh("updates.strandline")?, &bench.numbers()?, 1)?;
-    let mut figures = Vec::new();
     for (pace, goal) in PACES {
+        let writers = Writers {
+            threads: WRITERS,
+            durable: true,
+            pace,
+        };
+        writers.case(bench, &ours, goal, report)?;
+    }
+    Ok(())
+}
+
+/// Who updates while we scan.
+pub struct Writers {
+    /// Connections, each with a thread.
+    pub threads: u64,
+    /// Whether their commits wait for the device.
+    pub durable: bool,
+    /// Rows per second of all together.
+    pub pace: u64,
+}
+
+/// A run of [`Writers`]: what keys they draw from, and when they stop.
+struct Run<'r> {
+    rows: u64,
+    seed: u64,
+    stop: &'r AtomicBool,
+    written: &'r AtomicU64,
+}
+
+impl Writers {
+    /// Adds two figures: processor seconds of the scan against those without updates, and the pace
+    /// that the writers kept. Gives the former.
+    pub fn case(
+        &self,
+        bench: &Bench,
+        ours: &Ours,
+        goal: Option<Goal>,
+        report: &mut Report,
+    ) -> Result<f64> {
         let (mut alone, mut beside, mut achieved) = (Vec::new(), Vec::new(), Vec::new());
         for round in 0..ROUNDS {
             ours.checkpoint()?;
-            alone.push(scan(&ours, bench.seconds)?);
-            let writers = Writers {
-                pace,
-                rows: bench.sum_rows,
-                seed: bench.seed + round as u64,
-            };
-            let (cpu, rows_per_second) = writers.run_beside(&ours, bench.seconds)?;
+            alone.push(scan(ours, bench.seconds)?);
+            let (cpu, rows_per_second) = self.run_beside(bench, ours, round as u64)?;
             beside.push(cpu);
             achieved.push(rows_per_second);
         }
@@ -58,73 +87,54 @@ pub fn run(bench: &mut Bench) -> Result<Vec<Figure>> {
             config: config([
                 ("rows", json!(bench.sum_rows)),
                 ("scan_threads", json!(1)),
-                ("writers", json!(WRITERS)),
+                ("writers", json!(self.threads)),
                 ("updates_per_transaction", json!(BATCH)),
-                ("synchronous_commit", json!("on")),
+                (
+                    "synchronous_commit",
+                    json!(if self.durable { "on" } else { "off" }),
+                ),
                 ("rounds", json!(ROUNDS)),
             ]),
         };
-        let case = format!("SUM with {pace} updates/s");
+        let pace = self.pace;
         let (alone, beside) = (median(alone), median(beside));
-        figures.push(figure(
-            case,
-            "CPU s",
-            beside,
-            "itself without updates",
-            alone,
-            goal,
-        ));
+        let peer = "itself without updates";
+        let case = format!("SUM with {pace} updates/s");
+        report.add(figure(case, "CPU s", beside, peer, alone, goal))?;
         let case = format!("pace of {pace} updates/s");
         let goal = goal.map(|_| Goal::AtLeast(0.9));
-        figures.push(figure(
+        let achieved = median(achieved);
+        report.add(figure(
             case,
             "rows/s",
-            median(achieved),
+            achieved,
             "the timetable",
             pace as f64,
             goal,
-        ));
+        ))?;
+        Ok(beside)
     }
-    Ok(figures)
-}
 
-/// Runs the query for `seconds`, at least 3 times: processor seconds per query.
-fn scan(ours: &Ours, seconds: f64) -> Result<f64> {
-    let deadline = Instant::now() + Duration::from_secs_f64(seconds);
-    let before = Sample::take()?;
-    let mut queries = 0;
-    while queries < 3 || Instant::now() < deadline {
-        ours.query(SUM)?;
-        queries += 1;
-    }
-    let cpu = Sample::take()?.seconds_since(&before, is_scan_thread);
-    Ok(cpu / f64::from(queries))
-}
-
-struct Writers {
-    /// rows per second of all together
-    pace: u64,
-    rows: u64,
-    seed: u64,
-}
-
-impl Writers {
-    /// Scans for `seconds` with the writers running (and a fifth of that before, to warm up): the
-    /// scan's processor seconds and the writers' rows/s.
-    fn run_beside(&self, ours: &Ours, seconds: f64) -> Result<(f64, f64)> {
+    /// Scans with the writers running (and a fifth of the time before, to warm up): the scan's
+    /// processor seconds and the writers' rows/s.
+    fn run_beside(&self, bench: &Bench, ours: &Ours, round: u64) -> Result<(f64, f64)> {
         let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
+        let (seconds, rows, seed) = (bench.seconds, bench.sum_rows, bench.seed + round);
+        let (stop, written) = (&stop, &written);
+        let run = &Run {
+            rows,
+            seed,
+            stop,
+            written,
+        };
         std::thread::scope(|scope| {
-            let (stop, written) = (&stop, &written);
             let spawn = |number| {
-                let write = move || {
-                    let done = self.write(number, ours, stop, written);
-                    done.map_err(|e| e.to_string())
-                };
+                let write = move || self.write(number, ours, run).map_err(|e| e.to_string());
                 std::thread::Builder::new()
                     .name(WRITER.to_string())
                     .spawn_scoped(scope, write)
             };
-            let writers = (0..WRITERS)
+            let writers = (0..self.threads)
                 .map(spawn)
                 .collect::<std::io::Result<Vec<_>>>()?;
             std::thread::sleep(Duration::from_secs_f64(seconds / 5.0));
@@ -140,23 +150,17 @@ impl Writers {
         })
     }
 
-    fn write(
-        &self,
-        number: u64,
-        ours: &Ours,
-        stop: &AtomicBool,
-        written: &AtomicU64,
-    ) -> Result<()> {
-        let mut rng = Rng::new(self.seed ^ (number << 32));
-        let pace = self.pace as f64 / WRITERS as f64;
-        let mut worker = ours.worker("numbers", &["v"], true)?;
+    fn write(&self, number: u64, ours: &Ours, run: &Run<'_>) -> Result<()> {
+        let mut rng = Rng::new(run.seed ^ (number << 32));
+        let pace = self.pace as f64 / self.threads as f64;
+        let mut worker = ours.worker("numbers", &["v"], self.durable)?;
         let start = Instant::now();
         let mut transactions = 0;
-        while !stop.load(Ordering::Relaxed) {
+        while !run.stop.load(Ordering::Relaxed) {
             let due = Duration::from_secs_f64((transactions * BATCH) as f64 / pace);
             std::thread::sleep(due.saturating_sub(start.elapsed()));
             let updates: Vec<(i64, i64)> = (0..BATCH)
-                .map(|_| (rng.below(self.rows) as i64, rng.below(1 << 30) as i64))
+                .map(|_| (rng.below(run.rows) as i64, rng.below(1 << 30) as i64))
                 .collect();
             worker.transaction(|point| {
                 updates
@@ -164,8 +168,21 @@ impl Writers {
                     .try_for_each(|&(key, v)| point.update(key, [v]))
             })?;
             transactions += 1;
-            written.fetch_add(BATCH, Ordering::Relaxed);
+            run.written.fetch_add(BATCH, Ordering::Relaxed);
         }
         Ok(())
     }
+}
+
+/// Runs the query for `seconds`, at least 3 times: processor seconds per query.
+fn scan(ours: &Ours, seconds: f64) -> Result<f64> {
+    let deadline = Instant::now() + Duration::from_secs_f64(seconds);
+    let before = Sample::take()?;
+    let mut queries = 0;
+    while queries < 3 || Instant::now() < deadline {
+        ours.query(SUM)?;
+        queries += 1;
+    }
+    let cpu = Sample::take()?.seconds_since(&before, is_scan_thread);
+    Ok(cpu / f64::from(queries))
 }

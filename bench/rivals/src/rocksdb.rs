@@ -1,0 +1,130 @@
+//! The point workload on RocksDB with optimistic transactions.
+//!
+//! As its tuning guide advises for point lookups: a block cache that holds the table, Bloom filters
+//! of whole keys, hash indexes in data blocks, filters and indexes of level 0 pinned. Updated rows
+//! are read for update, as a transaction that finds them changed must not commit; other reads are
+//! not validated, which is our read committed. A transaction that conflicts runs again.
+
+use crate::Result;
+use crate::row::{self, Rows};
+use crate::workload::{Keys, Run, Store, Worker};
+use rocksdb::{
+    BlockBasedOptions, Cache, DBCompressionType, DataBlockIndexType, ErrorKind,
+    OptimisticTransactionDB, OptimisticTransactionOptions, Options, WriteBatchWithTransaction,
+    WriteOptions,
+};
+
+const CACHE_BYTES: usize = 1 << 30;
+const MEMTABLE_BYTES: usize = 128 << 20;
+const FILL_ROWS: usize = 10_000;
+
+/// An open database.
+pub struct RocksDb {
+    database: OptimisticTransactionDB,
+    durable: bool,
+}
+
+fn open(path: &str, durable: bool) -> Result<OptimisticTransactionDB> {
+    let mut blocks = BlockBasedOptions::default();
+    blocks.set_block_cache(&Cache::new_lru_cache(CACHE_BYTES));
+    blocks.set_bloom_filter(10.0, false);
+    blocks.set_whole_key_filtering(true);
+    blocks.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
+    blocks.set_data_block_hash_ratio(0.75);
+    blocks.set_cache_index_and_filter_blocks(true);
+    blocks.set_pin_l0_filter_and_index_blocks_in_cache(true);
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    options.set_block_based_table_factory(&blocks);
+    options.set_write_buffer_size(MEMTABLE_BYTES);
+    options.set_max_write_buffer_number(4);
+    options.set_memtable_whole_key_filtering(true);
+    options.set_memtable_prefix_bloom_ratio(0.02);
+    options.increase_parallelism(2);
+    options.set_level_compaction_dynamic_level_bytes(true);
+    options.set_compression_type(DBCompressionType::None);
+    options.set_manual_wal_flush(!durable);
+    Ok(OptimisticTransactionDB::open(&options, path)?)
+}
+
+impl Store for RocksDb {
+    const SETTINGS: &'static str = "optimistic transactions, cache 1 GiB, Bloom filters 10 bits, \
+                                    hash index in blocks, memtables 4 x 128 MiB, no compression; \
+                                    WAL synced per group of commits, or left in its buffer \
+                                    (manual_wal_flush)";
+
+    fn version() -> String {
+        "RocksDB 11.8.1".to_string()
+    }
+
+    fn fill(path: &str, rows: Rows) -> Result<()> {
+        let database = open(path, false)?;
+        let mut rows = rows.peekable();
+        while rows.peek().is_some() {
+            let mut batch = WriteBatchWithTransaction::<true>::default();
+            for (key, row) in rows.by_ref().take(FILL_ROWS) {
+                batch.put(key.to_be_bytes(), row::encode(&row));
+            }
+            database.write(batch)?;
+        }
+        database.flush()?;
+        database.compact_range::<&[u8], &[u8]>(None, None);
+        Ok(())
+    }
+
+    fn open(run: &Run) -> Result<Self> {
+        Ok(Self {
+            database: open(&run.path, run.durable)?,
+            durable: run.durable,
+        })
+    }
+
+    fn worker(&self) -> Result<impl Worker> {
+        let mut write = WriteOptions::default();
+        write.set_sync(self.durable);
+        let transaction = OptimisticTransactionOptions::default();
+        Ok(RocksDbWorker {
+            database: &self.database,
+            write,
+            transaction,
+        })
+    }
+}
+
+struct RocksDbWorker<'s> {
+    database: &'s OptimisticTransactionDB,
+    write: WriteOptions,
+    transaction: OptimisticTransactionOptions,
+}
+
+impl Worker for RocksDbWorker<'_> {
+    fn transaction(&mut self, keys: &Keys) -> Result<()> {
+        loop {
+            let transaction = self
+                .database
+                .transaction_opt(&self.write, &self.transaction);
+            for &key in &keys.reads {
+                let value = transaction.get_pinned(key.to_be_bytes())?;
+                std::hint::black_box(row::touched(&value.ok_or("a row is missing")?));
+            }
+            for (key, values) in &keys.updates {
+                let key = key.to_be_bytes();
+                let value = transaction.get_pinned_for_update(key, true)?;
+                let new = row::updated(&value.ok_or("a row is missing")?, values);
+                transaction.put(key, new)?;
+            }
+            match transaction.commit() {
+                Err(error) if matches!(error.kind(), ErrorKind::Busy | ErrorKind::TryAgain) => {}
+                done => return Ok(done?),
+            }
+        }
+    }
+
+    fn read(&mut self, keys: &[u64]) -> Result<()> {
+        for key in keys {
+            let value = self.database.get_pinned(key.to_be_bytes())?;
+            std::hint::black_box(row::touched(&value.ok_or("a row is missing")?));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,238 @@
+//! The suite `lineage`: the evaluation of the L-Store paper on this machine, against its two rivals
+//! in the same harness, and what the paper leaves out: other stores, pauses, held snapshots.
+//!
+//! | group | figures | against |
+//! |---|---|---|
+//! | contention | Fig. 7: transactions/s by threads and active set | IUH, DBM |
+//! | mix | Fig. 9: transactions/s by share of updates | IUH, DBM |
+//! | readers | Fig. 10: short transactions beside long readers | IUH, DBM |
+//! | scans | Table 7 and Fig. 8: scans beside 16 and 4 writers | IUH, DBM; sizes of merges |
+//! | layouts | Tables 8 and 9: scans and point reads | a row layout |
+//! | core | transactions/s of one thread | a number |
+//! | peers | the transaction and point reads | SQLite, RocksDB, redb, fjall, LMDB |
+//! | updates | `SUM` of a column that is updated | itself, DuckDB |
+//! | latency | p99.9 beside merges and checkpoints | a number |
+//! | held | memory and reads beside one held snapshot; idle cursors | itself |
+//!
+//! The paper had 24 hardware threads; with more threads than processors every figure is one of an
+//! oversubscribed machine, and says so. Its transaction: 8 reads and 2 updates of 4 of 10 columns
+//! at read committed, with a thread that scans 10 % of the table over and over and one that merges.
+
+mod contention;
+mod core;
+mod engine;
+mod held;
+mod latency;
+mod layouts;
+mod mix;
+mod ours;
+mod paper;
+mod peers;
+mod readers;
+mod rivals;
+mod scans;
+mod updates;
+mod workload;
+
+use crate::foundation;
+use crate::report::{Figure, Goal, Report, config};
+use crate::rounds::{Side, median, take_turns};
+use crate::{Group, Result};
+use engine::Engine;
+use ours::Strandline;
+use rivals::{Dbm, Iuh, Layout};
+use serde_json::{Map, Value, json};
+use std::path::Path;
+use std::sync::Arc;
+use workload::{Load, Measured};
+
+/// Every group, in the order they run.
+pub const GROUPS: [(&str, Group<Bench>); 10] = [
+    ("contention", contention::run),
+    ("mix", mix::run),
+    ("readers", readers::run),
+    ("scans", scans::run),
+    ("layouts", layouts::run),
+    ("core", core::run),
+    ("peers", peers::run),
+    ("updates", updates::run),
+    ("latency", latency::run),
+    ("held", held::run),
+];
+
+/// Rounds of every comparison.
+const ROUNDS: usize = 3;
+
+/// Sizes, places and peers of a run.
+pub struct Bench {
+    /// What the suites share; its `seconds` are those of peers.
+    shared: foundation::Bench,
+    /// Rows of the paper's table; also the active set of low contention.
+    rows: u64,
+    /// Seconds of one measurement in the harness.
+    seconds: f64,
+    /// Seconds that a snapshot is held open.
+    hold: f64,
+    /// Our loaded table, made on first use.
+    ours: Option<Arc<Strandline>>,
+}
+
+impl Bench {
+    /// A run that keeps its files in `directory`.
+    pub fn new(directory: &Path, quick: bool, seed: u64) -> Self {
+        let shared = foundation::Bench::new(directory, quick, seed);
+        let (rows, seconds, hold) = if quick {
+            (1_000_000, 0.1, 10.0)
+        } else {
+            (10_000_000, 0.8, 600.0)
+        };
+        let ours = None;
+        Self {
+            shared,
+            rows,
+            seconds,
+            hold,
+            ours,
+        }
+    }
+
+    /// Our table in memory, merged.
+    fn ours(&mut self) -> Result<Arc<Strandline>> {
+        if self.ours.is_none() {
+            eprintln!("loading {} rows …", self.rows);
+            self.ours = Some(Arc::new(Strandline::in_memory(
+                self.rows,
+                self.shared.seed,
+            )?));
+        }
+        let ours = self.ours.clone().expect("made above");
+        ours.settle()?;
+        Ok(ours)
+    }
+
+    /// Ours and new rivals with the same rows: rivals keep all history, so they do not get old.
+    fn engines(&mut self) -> Result<Vec<Arc<dyn Engine>>> {
+        let (rows, seed) = (self.rows, self.shared.seed);
+        Ok(vec![
+            self.ours()?,
+            Arc::new(Iuh::new(rows, seed)),
+            Arc::new(Dbm::new(Layout::Columns, rows, seed)),
+        ])
+    }
+
+    /// The paper's transactions on the first `active` rows beside one scan and one merge thread.
+    fn load(&self, writers: usize, active: u64) -> Load {
+        Load {
+            writers,
+            reads: 8,
+            updates: 2,
+            columns: engine::UPDATED,
+            active,
+            scanners: 1,
+            scan_rows: self.rows / 10,
+            rows: self.rows,
+            seconds: self.seconds,
+            seed: self.shared.seed,
+        }
+    }
+
+    /// The active sets of the paper with their names; no larger than the table.
+    fn active_sets(&self) -> [(&'static str, u64); 3] {
+        [("low", self.rows), ("medium", 100_000), ("high", 10_000)]
+    }
+}
+
+/// Each engine's measurements; the engines take turns.
+fn measure(engines: &[Arc<dyn Engine>], load: &Load) -> Result<Vec<Vec<Measured>>> {
+    for engine in engines {
+        load.warm(&**engine)?;
+    }
+    let side = |engine: &Arc<dyn Engine>| -> Side<'_, Measured> {
+        let (engine, mut load) = (engine.clone(), load.clone());
+        Box::new(move || {
+            load.seed += 1;
+            load.measure(&*engine)
+        })
+    };
+    take_turns(ROUNDS, engines.iter().map(side).collect())
+}
+
+/// The median of one number for each engine.
+fn medians(measured: &[Vec<Measured>], number: impl Fn(&Measured) -> f64) -> Vec<f64> {
+    let of_engine = |rounds: &Vec<Measured>| median(rounds.iter().map(&number).collect());
+    measured.iter().map(of_engine).collect()
+}
+
+/// A result of several engines, the first of which is ours.
+struct Comparison<'c> {
+    case: String,
+    unit: &'static str,
+    load: &'c Load,
+    /// Which curves it is on, and where: (figure, x).
+    plot: (&'static str, f64),
+    goal: Option<Goal>,
+    /// The paper's ratios over each rival at best, if it gives them.
+    paper: Option<[f64; 2]>,
+}
+
+impl Comparison<'_> {
+    /// Adds a figure per rival and gives the medians of `number`.
+    fn add(
+        &self,
+        engines: &[Arc<dyn Engine>],
+        measured: &[Vec<Measured>],
+        number: fn(&Measured) -> f64,
+        report: &mut Report,
+    ) -> Result<Vec<f64>> {
+        let medians = medians(measured, number);
+        let aborted = self::medians(measured, Measured::aborted_part);
+        let (figure, x) = self.plot;
+        for (n, (rival, theirs)) in engines.iter().zip(&medians).enumerate().skip(1) {
+            let ratio = medians[0] / theirs;
+            let mut points = Map::new();
+            points.insert(engines[0].name().to_string(), json!(medians[0]));
+            points.insert(rival.name().to_string(), json!(theirs));
+            let mut ratios = Map::new();
+            ratios.insert(format!("over {}", rival.name()), json!(ratio));
+            if let Some(paper) = self.paper {
+                let name = format!("paper, at best over {}", rival.name());
+                ratios.insert(name, json!(paper[n - 1]));
+            }
+            let plots = [
+                plot(figure, x, points),
+                plot(&format!("{figure}-ratio"), x, ratios),
+            ];
+            let mut settings = self.load.config();
+            settings.extend(config([
+                ("rounds", json!(ROUNDS)),
+                ("aborted_part", json!([aborted[0], aborted[n]])),
+                ("ours", json!(ours::SETTINGS)),
+                ("theirs", json!(rivals::SETTINGS)),
+                ("plots", json!(plots)),
+            ]));
+            if let Some(paper) = self.paper {
+                settings.insert("paper_ratio_at_best".to_string(), json!(paper[n - 1]));
+            }
+            report.add(Figure {
+                case: self.case.clone(),
+                unit: self.unit,
+                ours: medians[0],
+                peer: rival.name().to_string(),
+                theirs: Some(*theirs),
+                goal: self.goal,
+                config: settings,
+            })?;
+        }
+        Ok(medians)
+    }
+}
+
+/// Points at `x` on the curves of a figure; read by `plots`.
+fn plot(figure: &str, x: f64, points: Map<String, Value>) -> Value {
+    json!({ "figure": figure, "x": x, "points": points })
+}
+
+/// `holds` or `does not hold`.
+fn holds(shape: bool) -> &'static str {
+    if shape { "holds" } else { "does not hold" }
+}

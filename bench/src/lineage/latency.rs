@@ -1,0 +1,88 @@
+//! How long point transactions take at worst while the database merges and checkpoints: one thread
+//! runs them, one checkpoints over and over, which is two busy threads in all.
+
+use super::Bench;
+use crate::Result;
+use crate::foundation::point;
+use crate::report::{Figure, Goal, Report, config};
+use serde_json::json;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use strandline_base::rng::Rng;
+
+/// Microseconds that 99.9 % of the transactions may take.
+const GOAL: f64 = 200.0;
+
+/// One figure.
+pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
+    let rows = bench.shared.point_rows;
+    let ours = point::fill(&bench.shared, rows)?;
+    let seconds = bench.shared.seconds * 4.0;
+    let stop = AtomicBool::new(false);
+    let counters = || -> Vec<u64> { ours.database().counters().iter().map(|c| c.1).collect() };
+    let before = counters();
+    let mut times = std::thread::scope(|scope| {
+        let checkpoints = scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                ours.database()
+                    .checkpoint()
+                    .map_err(|error| error.to_string())?;
+            }
+            Ok::<(), String>(())
+        });
+        let times = transactions(&ours, rows, seconds, bench.shared.seed);
+        stop.store(true, Ordering::Relaxed);
+        checkpoints.join().expect("a checkpoint does not panic")?;
+        times
+    })?;
+    times.sort_unstable();
+    let quantile = |part: f64| times[((times.len() - 1) as f64 * part) as usize] as f64 / 1e3;
+    let since: Vec<u64> = counters()
+        .iter()
+        .zip(before)
+        .map(|(now, then)| now - then)
+        .collect();
+    let names = ours
+        .database()
+        .counters()
+        .into_iter()
+        .map(|counter| counter.0.to_string());
+    let done = names.zip(since.into_iter().map(|n| json!(n)));
+    let done: serde_json::Map<_, _> = done
+        .filter(|(name, _)| ["commits", "checkpoints", "merged_ranges"].contains(&name.as_str()))
+        .collect();
+    report.add(Figure {
+        case: "p99.9 of point transactions beside checkpoints".to_string(),
+        unit: "µs",
+        ours: quantile(0.999),
+        peer: "the goal".to_string(),
+        theirs: Some(GOAL),
+        goal: Some(Goal::AtMost(1.0)),
+        config: config([
+            ("rows", json!(rows)),
+            ("synchronous_commit", json!("off")),
+            ("seconds", json!(seconds)),
+            ("transactions", json!(times.len())),
+            ("median_us", json!(quantile(0.5))),
+            ("p99_us", json!(quantile(0.99))),
+            ("max_us", json!(quantile(1.0))),
+            ("done", json!(done)),
+        ]),
+    })
+}
+
+/// Nanoseconds of every transaction.
+fn transactions(ours: &crate::ours::Ours, rows: u64, seconds: f64, seed: u64) -> Result<Vec<u64>> {
+    let mut worker = ours.worker("point", &point::COLUMNS, false)?;
+    let mut rng = Rng::new(seed);
+    let mut times = Vec::with_capacity((seconds * 500_000.0) as usize);
+    let deadline = Instant::now() + Duration::from_secs_f64(seconds);
+    let mut began = Instant::now();
+    while began < deadline {
+        point::Keys::draw(&mut rng, rows).run(&mut worker)?;
+        let ended = Instant::now();
+        times.push((ended - began).as_nanos() as u64);
+        began = ended;
+    }
+    Ok(times)
+}

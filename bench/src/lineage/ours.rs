@@ -1,0 +1,170 @@
+//! Strandline in the harness, through its public API: point transactions and SQL.
+
+use super::engine::{
+    COLUMNS, Engine, Failure, NAMES, Point, Scanner, Session, Step, UPDATED, first_values,
+};
+use crate::Result;
+use crate::ours::{Ours, Worker};
+use std::ops::Range;
+use std::sync::Arc;
+use strandline::{Connection, ErrorKind, Settings, Value};
+use strandline_device::MemoryDevice;
+
+/// How the harness runs us.
+pub const SETTINGS: &str = "device in memory, synchronous_commit off (the log goes to memory), \
+                            memory_bytes 8 GiB, 1 query thread, merges and checkpoints by the \
+                            engine's own thread";
+
+/// Memory for what the rivals keep in memory altogether.
+const MEMORY_BYTES: usize = 8 << 30;
+
+/// A database with the table `point`.
+pub struct Strandline {
+    ours: Ours,
+    rows: u64,
+}
+
+impl Strandline {
+    /// The loaded table on a device in memory.
+    pub fn in_memory(rows: u64, seed: u64) -> Result<Self> {
+        let device = Arc::new(MemoryDevice::new());
+        let loaded = Self::open(&device, rows, settings())?;
+        loaded.fill(seed)?;
+        Ok(loaded)
+    }
+
+    /// The database of `device`, whose table has `rows` rows once it is filled.
+    pub fn open(device: &Arc<MemoryDevice>, rows: u64, settings: Settings) -> Result<Self> {
+        let ours = Ours::in_memory(device, 1, settings)?;
+        Ok(Self { ours, rows })
+    }
+
+    /// Creates and fills the table.
+    pub fn fill(&self, seed: u64) -> Result<()> {
+        let columns: Vec<String> = NAMES[..COLUMNS - 1]
+            .iter()
+            .map(|c| format!("{c} bigint"))
+            .collect();
+        let columns = columns.join(", ");
+        self.ours.execute(&format!(
+            "CREATE TABLE point ({columns}, id bigint PRIMARY KEY)"
+        ))?;
+        self.ours
+            .append_bigints("point", COLUMNS, self.rows, |key, row| {
+                row.copy_from_slice(&first_values(key, seed));
+            })?;
+        self.settle()
+    }
+
+    /// Merges what other measurements left.
+    pub fn settle(&self) -> Result<()> {
+        self.ours.checkpoint()
+    }
+
+    /// Closes the database, whose device stays.
+    pub fn close(self) -> Result<()> {
+        Ok(self.ours.database().close()?)
+    }
+}
+
+/// The settings of the harness.
+pub fn settings() -> Settings {
+    Settings {
+        memory_bytes: MEMORY_BYTES,
+        ..Settings::default()
+    }
+}
+
+impl Engine for Strandline {
+    fn name(&self) -> &'static str {
+        "Strandline"
+    }
+
+    fn session(&self, columns: usize) -> Result<Box<dyn Session + '_>> {
+        let mut worker = self.ours.worker("point", &NAMES[..columns], false)?;
+        worker.abort_on_conflict()?;
+        Ok(Box::new(StrandlineSession(worker)))
+    }
+
+    fn scanner(&self) -> Result<Box<dyn Scanner + '_>> {
+        let connection = self.ours.database().connect();
+        Ok(Box::new(StrandlineScanner {
+            connection,
+            rows: self.rows,
+        }))
+    }
+
+    fn merge(&self) -> bool {
+        false
+    }
+}
+
+struct StrandlineSession(Worker);
+
+impl Session for StrandlineSession {
+    fn transaction(&mut self, work: &mut dyn FnMut(&mut dyn Point) -> Step<()>) -> Step<()> {
+        let mut point = StrandlinePoint(self.0.begin().map_err(failure)?);
+        work(&mut point)?;
+        point.0.commit().map_err(failure)
+    }
+}
+
+struct StrandlinePoint<'c, 'w>(crate::ours::Point<'c, 'w>);
+
+impl Point for StrandlinePoint<'_, '_> {
+    fn read(&mut self, key: u64, values: &mut [i64]) -> Step<()> {
+        let row = self.0.get(key as i64).map_err(failure)?;
+        for (value, found) in values.iter_mut().zip(row) {
+            let Value::BigInt(found) = found else {
+                return Err(Failure::Error(format!("row {key} has {found:?}")));
+            };
+            *value = *found;
+        }
+        Ok(())
+    }
+
+    fn update(&mut self, key: u64, values: &[i64; UPDATED]) -> Step<()> {
+        self.0.update(key as i64, *values).map_err(failure)
+    }
+}
+
+fn failure(error: strandline::Error) -> Failure {
+    match error.kind() {
+        ErrorKind::Conflict => Failure::Conflict,
+        _ => Failure::Error(error.to_string()),
+    }
+}
+
+struct StrandlineScanner {
+    connection: Connection,
+    rows: u64,
+}
+
+impl Scanner for StrandlineScanner {
+    fn sum(&mut self, rows: Range<u64>) -> Result<i64> {
+        let mut sql = "SELECT SUM(c1) FROM point".to_string();
+        if rows != (0..self.rows) {
+            sql += &format!(" WHERE id >= {} AND id < {}", rows.start, rows.end);
+        }
+        Ok(self
+            .connection
+            .query(&sql, ())?
+            .single::<String>()?
+            .parse()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_that_of_the_rivals() {
+        let ours = Strandline::in_memory(1_000, 3).unwrap();
+        let rival = super::super::rivals::Iuh::new(1_000, 3);
+        for rows in [0..1_000, 10..11, 250..750] {
+            let sum = |engine: &dyn Engine| engine.scanner().unwrap().sum(rows.clone()).unwrap();
+            assert_eq!(sum(&ours), sum(&rival));
+        }
+    }
+}

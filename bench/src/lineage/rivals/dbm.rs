@@ -1,0 +1,392 @@
+//! Delta + blocking merge [L-Store §6.1, after HANA].
+//!
+//! Per range of 4,096 rows a read-only main and a delta of appended versions, found from one entry
+//! per row. When a range's delta has as many versions as half of the range, its merge is due: the
+//! merge drains the transactions to freeze the delta, writes a new main beside them, and drains
+//! again to put it in place. Every merge takes all ranges that are due, so that these share the two
+//! drains.
+//!
+//! A writer locks a row by appending a version with its mark; nothing is latched.
+//!
+//! Differences from the paper's: scans keep the mains and deltas that they began with, so a merge
+//! does not wait for them. `Layout::Rows` lays the main out by rows: with it this is the row store
+//! of Tables 8 and 9, for which the paper changed L-Store itself.
+//!
+//! Lock order: the gate, then the log's or the queue's.
+
+use super::index::HashIndex;
+use super::log::{MemoryLog, Record};
+use super::transactions::{ABORTED, Member, Status, Transactions, View};
+use super::versions::{Version, Versions};
+use crate::Result;
+use crate::lineage::engine::{
+    COLUMNS, Engine, Failure, Point, Scanner, Session, Step, UPDATED, first_values,
+};
+use parking_lot::{Mutex, RwLock};
+use std::ops::Range as Rows;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Rows of a range: 32 KB per column.
+const ROWS: usize = 4_096;
+/// Versions that make a merge due; half a range, which the paper finds best.
+const MERGE_VERSIONS: u64 = ROWS as u64 / 2;
+/// Room of a delta: 2^19 versions. If the merge does not get to run for so long, writes to the
+/// range are refused as conflicts until it has.
+const DELTA_CHUNKS: usize = 1 << 9;
+
+/// How a main lies in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    Columns,
+    Rows,
+}
+
+/// The engine.
+pub struct Dbm {
+    layout: Layout,
+    index: HashIndex,
+    /// The gate: transactions hold it shared, a merge exclusively while it swaps.
+    ranges: RwLock<Vec<Range>>,
+    /// Numbers of ranges to merge.
+    due: Mutex<Vec<usize>>,
+    transactions: Transactions,
+    log: MemoryLog,
+}
+
+#[derive(Clone)]
+struct Range {
+    main: Arc<Main>,
+    delta: Arc<Delta>,
+    /// What is being merged into the main.
+    frozen: Option<Arc<Delta>>,
+}
+
+enum Main {
+    /// A column after the other; a merge writes only the updated ones anew.
+    Columns([Arc<[i64]>; COLUMNS]),
+    /// A row after the other.
+    Rows(Box<[i64]>),
+}
+
+impl Main {
+    fn new(layout: Layout, first: u64, rows: u64, seed: u64) -> Self {
+        let row = |slot: usize| {
+            let key = first + slot as u64;
+            if key < rows {
+                first_values(key, seed)
+            } else {
+                [0; COLUMNS]
+            }
+        };
+        let values: Vec<[i64; COLUMNS]> = (0..ROWS).map(row).collect();
+        match layout {
+            Layout::Columns => Self::Columns(std::array::from_fn(|column| {
+                values.iter().map(|row| row[column]).collect()
+            })),
+            Layout::Rows => Self::Rows(values.into_iter().flatten().collect()),
+        }
+    }
+
+    fn get(&self, slot: usize, column: usize) -> i64 {
+        match self {
+            Self::Columns(columns) => columns[column][slot],
+            Self::Rows(values) => values[slot * COLUMNS + column],
+        }
+    }
+
+    /// The sum of `c1`.
+    fn sum(&self, slots: Rows<usize>) -> i64 {
+        match self {
+            Self::Columns(columns) => columns[0][slots].iter().sum(),
+            Self::Rows(values) => {
+                let rows = &values[slots.start * COLUMNS..slots.end * COLUMNS];
+                rows.chunks_exact(COLUMNS).map(|row| row[0]).sum()
+            }
+        }
+    }
+
+    /// A new main with all that `frozen` has; nothing in it is uncommitted.
+    fn merged(&self, frozen: &Delta) -> Self {
+        match self {
+            Self::Columns(columns) => {
+                let mut new = columns.clone();
+                for (number, column) in new.iter_mut().enumerate().take(UPDATED) {
+                    let value = |slot: usize| match frozen.newest(slot) {
+                        Some(version) => version.value(number),
+                        None => columns[number][slot],
+                    };
+                    *column = (0..ROWS).map(value).collect();
+                }
+                Self::Columns(new)
+            }
+            Self::Rows(values) => {
+                let mut new = values.clone();
+                for (slot, row) in new.chunks_exact_mut(COLUMNS).enumerate() {
+                    if let Some(version) = frozen.newest(slot) {
+                        row[..UPDATED].copy_from_slice(&version.values());
+                    }
+                }
+                Self::Rows(new)
+            }
+        }
+    }
+}
+
+struct Delta {
+    versions: Versions,
+    /// Each row's newest version.
+    newest: Box<[AtomicU64]>,
+}
+
+impl Delta {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            versions: Versions::new(DELTA_CHUNKS),
+            newest: (0..ROWS).map(|_| AtomicU64::new(0)).collect(),
+        })
+    }
+
+    fn newest(&self, slot: usize) -> Option<&Version> {
+        self.older(self.newest[slot].load(Ordering::Acquire))
+    }
+
+    fn older(&self, number: u64) -> Option<&Version> {
+        (number != 0).then(|| self.versions.get(number))
+    }
+}
+
+impl Range {
+    /// The newest version of a row that `view` contains; None: the main's. All versions have the
+    /// same columns, so the newest has all that was updated since the main was written.
+    fn version(&self, slot: usize, transactions: &Transactions, view: View) -> Option<&Version> {
+        [Some(&self.delta), self.frozen.as_ref()]
+            .into_iter()
+            .flatten()
+            .find_map(|delta| {
+                let mut found = delta.newest(slot);
+                while let Some(version) = found {
+                    if transactions.sees(view, || version.start.load(Ordering::SeqCst)) {
+                        break;
+                    }
+                    found = delta.older(version.older());
+                }
+                found
+            })
+    }
+
+    fn sum(&self, slots: Rows<usize>, transactions: &Transactions, view: View) -> i64 {
+        let sum = self.main.sum(slots.clone());
+        if self.frozen.is_none() && self.delta.versions.count() == 0 {
+            return sum;
+        }
+        let change = |slot| match self.version(slot, transactions, view) {
+            Some(version) => version.value(0) - self.main.get(slot, 0),
+            None => 0,
+        };
+        sum + slots.map(change).sum::<i64>()
+    }
+}
+
+impl Dbm {
+    /// A table of `rows` rows.
+    pub fn new(layout: Layout, rows: u64, seed: u64) -> Self {
+        let index = HashIndex::new(rows);
+        (0..rows).for_each(|key| index.insert(key, key));
+        let range = |number: u64| Range {
+            main: Arc::new(Main::new(layout, number * ROWS as u64, rows, seed)),
+            delta: Delta::new(),
+            frozen: None,
+        };
+        let ranges = (0..rows.div_ceil(ROWS as u64)).map(range).collect();
+        Self {
+            layout,
+            index,
+            ranges: RwLock::new(ranges),
+            due: Mutex::new(Vec::new()),
+            transactions: Transactions::new(),
+            log: MemoryLog::new(),
+        }
+    }
+}
+
+impl Engine for Dbm {
+    fn name(&self) -> &'static str {
+        match self.layout {
+            Layout::Columns => "DBM",
+            Layout::Rows => "rows",
+        }
+    }
+
+    fn session(&self, _columns: usize) -> Result<Box<dyn Session + '_>> {
+        Ok(Box::new(DbmSession {
+            engine: self,
+            member: self.transactions.join(),
+            record: Record::new(),
+            written: Vec::new(),
+        }))
+    }
+
+    fn scanner(&self) -> Result<Box<dyn Scanner + '_>> {
+        Ok(Box::new(self))
+    }
+
+    fn merge(&self) -> bool {
+        let due = std::mem::take(&mut *self.due.lock());
+        if due.is_empty() {
+            return false;
+        }
+        let mut fresh: Vec<Arc<Delta>> = due.iter().map(|_| Delta::new()).collect();
+        let mut merging = Vec::new();
+        {
+            let mut ranges = self.ranges.write();
+            for (&number, fresh) in due.iter().zip(&mut fresh) {
+                let range = &mut ranges[number];
+                std::mem::swap(&mut range.delta, fresh);
+                range.frozen = Some(fresh.clone());
+                merging.push((range.main.clone(), fresh.clone()));
+            }
+        }
+        let merged = merging
+            .iter()
+            .map(|(main, frozen)| Arc::new(main.merged(frozen)));
+        let merged: Vec<Arc<Main>> = merged.collect();
+        // What is replaced is freed after the gate is open again.
+        let mut ranges = self.ranges.write();
+        for (&number, main) in due.iter().zip(merged) {
+            ranges[number].main = main;
+            ranges[number].frozen = None;
+        }
+        drop(ranges);
+        true
+    }
+}
+
+impl Scanner for &Dbm {
+    fn sum(&mut self, rows: Rows<u64>) -> Result<i64> {
+        let (first, end) = (rows.start as usize, rows.end as usize);
+        let numbers = first / ROWS..end.div_ceil(ROWS);
+        let (view, ranges) = {
+            let ranges = self.ranges.read();
+            (
+                self.transactions.snapshot(),
+                ranges[numbers.clone()].to_vec(),
+            )
+        };
+        let sum = |(number, range): (usize, &Range)| {
+            let base = number * ROWS;
+            let slots = first.max(base) - base..end.min(base + ROWS) - base;
+            range.sum(slots, &self.transactions, view)
+        };
+        Ok(numbers.zip(&ranges).map(sum).sum())
+    }
+}
+
+struct DbmSession<'e> {
+    engine: &'e Dbm,
+    member: Member<'e>,
+    record: Record,
+    /// Ranges, slots and numbers of versions with this transaction's mark.
+    written: Vec<(usize, usize, u64)>,
+}
+
+impl Session for DbmSession<'_> {
+    fn transaction(&mut self, work: &mut dyn FnMut(&mut dyn Point) -> Step<()>) -> Step<()> {
+        let ranges = self.engine.ranges.read();
+        self.record.clear();
+        self.written.clear();
+        let mark = self.member.begin();
+        let done = work(&mut DbmPoint {
+            engine: self.engine,
+            ranges: &ranges,
+            mark,
+            record: &mut self.record,
+            written: &mut self.written,
+        });
+        let written = self.written.iter().map(|&(range, slot, number)| {
+            let delta = &ranges[range].delta;
+            (delta, slot, delta.versions.get(number))
+        });
+        if done.is_err() {
+            for (delta, slot, version) in written {
+                // In this order: as long as the row leads to it, it keeps others away.
+                delta.newest[slot].store(version.older(), Ordering::Release);
+                version.start.store(ABORTED, Ordering::SeqCst);
+            }
+        } else if !self.written.is_empty() {
+            self.engine.log.append(&mut self.record);
+            let time = self.member.commit();
+            for (_, _, version) in written {
+                version.start.store(time, Ordering::SeqCst);
+            }
+        }
+        done
+    }
+}
+
+struct DbmPoint<'e, 's> {
+    engine: &'e Dbm,
+    ranges: &'s [Range],
+    mark: u64,
+    record: &'s mut Record,
+    written: &'s mut Vec<(usize, usize, u64)>,
+}
+
+impl DbmPoint<'_, '_> {
+    fn find(&self, key: u64) -> Step<(usize, usize)> {
+        let row = self.engine.index.get(key);
+        let row = row.ok_or_else(|| Failure::Error(format!("no row {key}")))? as usize;
+        Ok((row / ROWS, row % ROWS))
+    }
+}
+
+impl Point for DbmPoint<'_, '_> {
+    fn read(&mut self, key: u64, values: &mut [i64]) -> Step<()> {
+        let (range, slot) = self.find(key)?;
+        let range = &self.ranges[range];
+        let view = View::Newest { mark: self.mark };
+        let version = range.version(slot, &self.engine.transactions, view);
+        for (column, value) in values.iter_mut().enumerate() {
+            *value = match version {
+                Some(version) if column < UPDATED => version.value(column),
+                _ => range.main.get(slot, column),
+            };
+        }
+        Ok(())
+    }
+
+    fn update(&mut self, key: u64, values: &[i64; UPDATED]) -> Step<()> {
+        let (number, slot) = self.find(key)?;
+        let delta = &self.ranges[number].delta;
+        self.record.push(&[key as i64]);
+        self.record.push(values);
+        let older = delta.newest[slot].load(Ordering::Acquire);
+        if let Some(version) = delta.older(older) {
+            let start = || version.start.load(Ordering::SeqCst);
+            if start() == self.mark {
+                version.set(values);
+                return Ok(());
+            }
+            if self.engine.transactions.status(false, start) == Status::Active {
+                return Err(Failure::Conflict);
+            }
+        }
+        let new = delta.versions.append(older, self.mark, values);
+        let new = new.ok_or(Failure::Conflict)?;
+        if new == MERGE_VERSIONS {
+            self.engine.due.lock().push(number);
+        }
+        let taken =
+            delta.newest[slot].compare_exchange(older, new, Ordering::AcqRel, Ordering::Acquire);
+        if taken.is_err() {
+            delta
+                .versions
+                .get(new)
+                .start
+                .store(ABORTED, Ordering::SeqCst);
+            return Err(Failure::Conflict);
+        }
+        self.written.push((number, slot, new));
+        Ok(())
+    }
+}

@@ -1,0 +1,92 @@
+//! Append-only versions of rows: the history of [`Iuh`](super::Iuh), the deltas of
+//! [`Dbm`](super::Dbm). A version has only the updated columns, as the paper optimised both.
+//!
+//! Versions are numbered from 1; 0 is none. Fields are set before a version's number is published
+//! (with release) and read after its number was (with acquire); only `start` changes later.
+
+use super::super::engine::UPDATED;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+/// Versions of one chunk, which is allocated when its first version is.
+const CHUNK_VERSIONS: u64 = 1_024;
+
+/// One version of a row.
+pub struct Version {
+    /// when it was made, as in [`transactions`](super::transactions)
+    pub start: AtomicU64,
+    older: AtomicU64,
+    values: [AtomicI64; UPDATED],
+}
+
+impl Version {
+    /// The number of the version before.
+    pub fn older(&self) -> u64 {
+        self.older.load(Ordering::Relaxed)
+    }
+
+    /// The value of one of the updated columns.
+    pub fn value(&self, column: usize) -> i64 {
+        self.values[column].load(Ordering::Relaxed)
+    }
+
+    /// The values of all updated columns.
+    pub fn values(&self) -> [i64; UPDATED] {
+        std::array::from_fn(|column| self.value(column))
+    }
+
+    /// Changes a version that only its maker sees.
+    pub fn set(&self, values: &[i64; UPDATED]) {
+        for (place, value) in self.values.iter().zip(values) {
+            place.store(*value, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Versions in the order in which they were made.
+pub struct Versions {
+    count: AtomicU64,
+    chunks: Box<[OnceLock<Box<[Version]>>]>,
+}
+
+impl Versions {
+    /// Room for `chunks` times 1,024 versions.
+    pub fn new(chunks: usize) -> Self {
+        Self {
+            count: AtomicU64::new(0),
+            chunks: (0..chunks).map(|_| OnceLock::new()).collect(),
+        }
+    }
+
+    /// Appends a version: its number; None if there is no more room.
+    pub fn append(&self, older: u64, start: u64, values: &[i64; UPDATED]) -> Option<u64> {
+        let position = self.count.fetch_add(1, Ordering::Relaxed);
+        let chunk = self.chunks.get((position / CHUNK_VERSIONS) as usize)?;
+        let version = &chunk.get_or_init(empty_chunk)[(position % CHUNK_VERSIONS) as usize];
+        version.older.store(older, Ordering::Relaxed);
+        version.start.store(start, Ordering::Relaxed);
+        version.set(values);
+        Some(position + 1)
+    }
+
+    /// The version with this number, which was appended.
+    pub fn get(&self, number: u64) -> &Version {
+        let position = number - 1;
+        let chunk = self.chunks[(position / CHUNK_VERSIONS) as usize].get();
+        &chunk.expect("its chunk is there")[(position % CHUNK_VERSIONS) as usize]
+    }
+
+    /// How many have been appended.
+    pub fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+}
+
+fn empty_chunk() -> Box<[Version]> {
+    let empty = || Version {
+        start: AtomicU64::new(0),
+        older: AtomicU64::new(0),
+        values: [const { AtomicI64::new(0) }; UPDATED],
+    };
+    (0..CHUNK_VERSIONS).map(|_| empty()).collect()
+}
