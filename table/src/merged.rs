@@ -8,6 +8,7 @@ use crate::record_page::RecordKind;
 use crate::tail::Tail;
 use crate::visibility::{RecordState, record_state};
 use strandline_base::CommitTs;
+use strandline_tail::merged_through::MergedThrough;
 use strandline_txn::StartWord;
 
 /// The moments from `from` up to, but not including, `before`; none if that is not later.
@@ -33,7 +34,7 @@ impl Lineage {
             BaseBody::Chunks(chunks) => {
                 let mut before = CommitTs::MAX;
                 for tail in version.tails.iter().flatten() {
-                    let first = self.first_change(tail, chunks.merged_through, enough);
+                    let first = self.first_change(tail, &chunks.merged, enough);
                     before = before.min(first);
                     if before <= enough {
                         break;
@@ -65,8 +66,8 @@ impl Lineage {
         first
     }
 
-    /// The first change in `tail` committed after `merged_through`.
-    fn first_change(&self, tail: &Tail, merged_through: CommitTs, enough: CommitTs) -> CommitTs {
+    /// The first change in `tail` that is not in a base that is `merged` so far.
+    fn first_change(&self, tail: &Tail, merged: &MergedThrough, enough: CommitTs) -> CommitTs {
         let mut first = CommitTs::MAX;
         for page in tail.pages().iter() {
             for i in 0..page.claimed() {
@@ -77,7 +78,7 @@ impl Lineage {
                 };
                 let kind = page.slot_kind(i).1;
                 let is_change = matches!(kind, RecordKind::Update | RecordKind::Delete);
-                if is_change && ts > merged_through && ts < first {
+                if is_change && ts < first && !merged.has(ts, page.columns_of(i)) {
                     first = ts;
                     if first <= enough {
                         return first;

@@ -3,12 +3,13 @@
 //!
 //! A range is prepared once, as the interval's beginning sees it; most rows have one version, which
 //! is what that snapshot shows. Only a row that changed later is followed further: its records are
-//! applied one after the other, those at or before base's `merged_through` from the runs, later
-//! ones from the tail.
+//! applied one after the other, those that the base's row metadata know from the runs, later ones
+//! from the tail.
 //!
 //! Invariants:
-//! 1. Everything is read from one range version, and the runs are listed after it was loaded, so
-//!    that each record is found in exactly one of the two places.
+//! 1. Everything is read from one range version, and the runs are listed after it was loaded: a
+//!    record up to the lineage of the row metadata is in a run, whatever columns lag, and a later
+//!    one in a tail. So each record is taken from exactly one of the two places.
 //! 2. Memory is bounded by a window of rows, [`GROUP_ROWS`] rows' history, and the versions of one
 //!    row.
 
@@ -329,7 +330,7 @@ impl RangeVersions {
         let Some(tail) = &self.version.tails[slot / UPDATE_ROWS] else {
             return Ok(());
         };
-        let merged_through = self.version.base.merged_through();
+        let merged_through = self.version.base.merged().rows();
         let (first, pages) = (changes.len(), tail.pages());
         let mut next = self.head(slot);
         while next != 0 {
@@ -410,7 +411,7 @@ impl RangeVersions {
         let first = slot / GROUP_ROWS * GROUP_ROWS;
         let from = RowId::new(self.no, first as u16);
         let to = RowId(from.0 + GROUP_ROWS as u64);
-        let known = self.version.base.merged_through().min(self.interval.seen);
+        let known = self.version.base.merged().rows().min(self.interval.seen);
         self.history = self.lineage.history_records(from, to, known)?;
         self.history_of = first..first + GROUP_ROWS;
         Ok(())
