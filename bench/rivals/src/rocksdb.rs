@@ -48,10 +48,10 @@ fn open(path: &str, durable: bool) -> Result<OptimisticTransactionDB> {
 }
 
 impl Store for RocksDb {
-    const SETTINGS: &'static str = "optimistic transactions, clock cache 1 GiB, Bloom filters 10 bits, \
-                                    hash index in blocks, memtables 4 x 128 MiB, no compression; \
-                                    WAL synced per group of commits, or left in its buffer \
-                                    (manual_wal_flush)";
+    const SETTINGS: &'static str = "optimistic transactions, clock cache 1 GiB, Bloom filters 10 \
+                                    bits, hash index in blocks, memtables 4 x 128 MiB, no \
+                                    compression; WAL synced per group of commits, or left in its \
+                                    buffer (manual_wal_flush)";
 
     fn version() -> String {
         "RocksDB 11.8.1".to_string()
