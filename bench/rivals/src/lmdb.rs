@@ -20,11 +20,11 @@ pub struct Lmdb {
 impl Lmdb {
     fn at(path: &str, durable: bool) -> Result<Self> {
         std::fs::create_dir_all(path)?;
-        let mut flags = EnvironmentFlags::WRITE_MAP
-            | EnvironmentFlags::NO_READAHEAD
-            | EnvironmentFlags::NO_MEM_INIT;
+        let mut flags = EnvironmentFlags::NO_READAHEAD | EnvironmentFlags::NO_MEM_INIT;
         if !durable {
-            flags |= EnvironmentFlags::NO_SYNC | EnvironmentFlags::MAP_ASYNC;
+            flags |= EnvironmentFlags::WRITE_MAP
+                | EnvironmentFlags::NO_SYNC
+                | EnvironmentFlags::MAP_ASYNC;
         }
         let environment = Environment::new()
             .set_flags(flags)
@@ -42,9 +42,9 @@ fn read(store: &Lmdb, transaction: &impl Transaction, key: u64) -> Result<()> {
 }
 
 impl Store for Lmdb {
-    const SETTINGS: &'static str = "MDB_INTEGERKEY, map of 8 GiB, WRITEMAP, NORDAHEAD, NOMEMINIT; \
-                                    not durable: NOSYNC and MAPASYNC; readers in slots of their \
-                                    threads";
+    const SETTINGS: &'static str = "MDB_INTEGERKEY, map of 8 GiB, NORDAHEAD, NOMEMINIT; not \
+                                    durable: WRITEMAP, NOSYNC and MAPASYNC (durable, WRITEMAP \
+                                    is the slower); readers in slots of their threads";
 
     fn version() -> String {
         "LMDB of lmdb-rkv 0.14.0".to_string()

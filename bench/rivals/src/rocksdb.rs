@@ -26,7 +26,7 @@ pub struct RocksDb {
 
 fn open(path: &str, durable: bool) -> Result<OptimisticTransactionDB> {
     let mut blocks = BlockBasedOptions::default();
-    blocks.set_block_cache(&Cache::new_lru_cache(CACHE_BYTES));
+    blocks.set_block_cache(&Cache::new_hyper_clock_cache(CACHE_BYTES, 0));
     blocks.set_bloom_filter(10.0, false);
     blocks.set_whole_key_filtering(true);
     blocks.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
@@ -48,10 +48,10 @@ fn open(path: &str, durable: bool) -> Result<OptimisticTransactionDB> {
 }
 
 impl Store for RocksDb {
-    const SETTINGS: &'static str = "optimistic transactions, cache 1 GiB, Bloom filters 10 bits, \
-                                    hash index in blocks, memtables 4 x 128 MiB, no compression; \
-                                    WAL synced per group of commits, or left in its buffer \
-                                    (manual_wal_flush)";
+    const SETTINGS: &'static str = "optimistic transactions, clock cache 1 GiB, Bloom filters 10 \
+                                    bits, hash index in blocks, memtables 4 x 128 MiB, no \
+                                    compression; WAL synced per group of commits, or left in its \
+                                    buffer (manual_wal_flush)";
 
     fn version() -> String {
         "RocksDB 11.8.1".to_string()
