@@ -13,7 +13,7 @@ pub mod node;
 pub mod plan;
 
 use crate::names;
-use crate::parse::locking_clauses::{Strength, read};
+use crate::parse::locking_clauses::{Strength, is_qualified, read};
 use datafusion::sql::sqlparser::ast::{
     Distinct, GroupByExpr, Ident, NonBlock, ObjectNamePart, Query, Select, SetExpr, TableFactor,
     TableWithJoins, Visit, VisitMut, Visitor, VisitorMut,
@@ -178,6 +178,13 @@ impl Taker {
         let mut locks: HashMap<String, Lock> = HashMap::new();
         for clause in &query.locks {
             let (strength, of) = read(clause);
+            if is_qualified(clause) {
+                let words = strength.clause();
+                return Err(Error::invalid(
+                    SqlState::SYNTAX_ERROR,
+                    format!("{words} must specify unqualified relation names"),
+                ));
+            }
             let wait = match clause.nonblock {
                 None => LockWait::Wait,
                 Some(NonBlock::Nowait) => LockWait::NoWait,

@@ -47,6 +47,15 @@ impl Strength {
     }
 }
 
+/// Whether the names after OF are not single names, which the rewriting leaves as they are.
+pub fn is_qualified(clause: &LockClause) -> bool {
+    let first = clause.of.as_ref().and_then(|of| of.0.first());
+    first.is_some_and(|part| match part {
+        ObjectNamePart::Identifier(ident) => !ident.value.starts_with(MARK),
+        ObjectNamePart::Function(_) => true,
+    })
+}
+
 /// The strength of a parsed clause and the names after OF.
 pub fn read(clause: &LockClause) -> (Strength, Vec<String>) {
     let plain = match clause.lock_type {
@@ -91,6 +100,11 @@ pub(super) fn rewrite(tokens: &mut Vec<TokenWithSpan>) {
             .iter()
             .find_map(|(_, words)| Some((words, after(tokens, at, words)?)));
         let Some((words, end)) = found else { continue };
+        let of = after(tokens, end, &["OF"]);
+        let Some((names, end)) = of.map_or(Some((Vec::new(), end)), |at| names_at(tokens, at))
+        else {
+            continue;
+        };
         at = end;
         let span = token.span;
         let mut push = |token| out.push(TokenWithSpan { token, span });
@@ -98,35 +112,36 @@ pub(super) fn rewrite(tokens: &mut Vec<TokenWithSpan>) {
             words.last().copied().unwrap_or_default(),
         ));
         push(Token::make_keyword("OF"));
-        push(Token::make_word(
-            &format!("{MARK}{}", words.join(" ")),
-            Some('"'),
-        ));
-        let Some(mut of) = after(tokens, at, &["OF"]) else {
-            continue;
-        };
-        // Names and commas: the commas become periods.
-        loop {
-            while tokens.get(of).is_some_and(is_blank) {
-                of += 1;
-            }
-            let Some(name) = tokens.get(of).filter(|t| matches!(t.token, Token::Word(_))) else {
-                break;
-            };
+        let mark = format!("{MARK}{}", words.join(" "));
+        push(Token::make_word(&mark, Some('"')));
+        for name in names {
             push(Token::Period);
-            push(name.token.clone());
-            at = of + 1;
-            let mut next = at;
-            while tokens.get(next).is_some_and(is_blank) {
-                next += 1;
-            }
-            if tokens.get(next).is_none_or(|t| t.token != Token::Comma) {
-                break;
-            }
-            of = next + 1;
+            push(name);
         }
     }
     *tokens = out;
+}
+
+/// The names at `at`, between commas, and the index after them; None: not names, or qualified ones.
+fn names_at(tokens: &[TokenWithSpan], mut at: usize) -> Option<(Vec<Token>, usize)> {
+    let solid = |mut at: usize| {
+        while tokens.get(at).is_some_and(is_blank) {
+            at += 1;
+        }
+        at
+    };
+    let mut names = Vec::new();
+    loop {
+        let name = &tokens.get(solid(at))?.token;
+        let Token::Word(_) = name else { return None };
+        names.push(name.clone());
+        at = solid(at) + 1;
+        match tokens.get(solid(at)).map(|next| &next.token) {
+            Some(Token::Comma) => at = solid(at) + 1,
+            Some(Token::Period) => return None,
+            _ => return Some((names, at)),
+        }
+    }
 }
 
 /// The index after `words`, if they stand at `at` with only blanks before and between them.
@@ -175,7 +190,9 @@ mod tests {
             let both = [(strength, of(&["b", "A"])), (Strength::Share, of(&["c"]))];
             assert_eq!(read_all(&sql), both, "{sql}");
         }
-        assert!(crate::parse::query("SELECT * FROM a FOR UPDATE OF s.a").is_err());
+        let qualified = crate::parse::query("SELECT * FROM a FOR UPDATE OF s.a").expect("parses");
+        assert!(is_qualified(&qualified.locks[0]));
+        assert!(crate::parse::query("SELECT * FROM a, b FOR UPDATE OF b, s.a").is_err());
         assert!(crate::parse::query("SELECT * FROM a FOR KEY UPDATE").is_err());
     }
 }

@@ -168,6 +168,22 @@ fn locks_reach_through_views_derived_tables_and_ctes_with_clauses() {
             "SELECT g FROM generate_series(1, 3) s(g) FOR UPDATE",
             "1 2 3 4 5 6 7 8 9",
         ),
+        (
+            "SELECT x.id, y.id FROM job x, job y WHERE x.id = 1 AND y.id = 2 FOR UPDATE OF y",
+            "1 3 4 5 6 7 8 9",
+        ),
+        (
+            "SELECT *, job.id + 1 FROM job JOIN owner USING (id) WHERE job.id = 1 FOR UPDATE",
+            "2 3 4 5 6 7 8 9",
+        ),
+        (
+            "SELECT s.id FROM (SELECT id FROM job ORDER BY id DESC LIMIT 2) s FOR SHARE",
+            "1 2 3 4 5 6 7",
+        ),
+        (
+            "SELECT EXISTS (SELECT 1 FROM job WHERE id = 6 FOR UPDATE)",
+            "1 2 3 4 5 7 8 9",
+        ),
     ] {
         run(&mut a, &["BEGIN"]);
         assert!(!rows(&mut a, query).is_empty(), "{query}");
@@ -309,6 +325,11 @@ fn what_cannot_be_locked_is_refused_in_postgresql_s_words() {
             SqlState::UNDEFINED_TABLE
         ),
         "relation \"job\" in FOR UPDATE clause not found in FROM clause"
+    );
+    let qualified = "SELECT * FROM public.job FOR UPDATE OF public.job";
+    assert_eq!(
+        fails(&mut a, qualified, SqlState::SYNTAX_ERROR),
+        "FOR UPDATE must specify unqualified relation names"
     );
     let read_only = SqlState::READ_ONLY_SQL_TRANSACTION;
     run(&mut a, &["BEGIN READ ONLY"]);
