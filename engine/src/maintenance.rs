@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use strandline_base::{CommitTs, Error, ErrorKind, RangeNo, Result, SqlState, StorageId};
+use strandline_base::{CommitTs, Error, ErrorKind, RangeNo, Result, RowId, SqlState, StorageId};
 use strandline_device::Device;
 use strandline_storage::wal::Lsn;
 use strandline_table::base::BaseBody;
@@ -70,6 +70,16 @@ impl StoragePart {
             replaced: Vec::new(),
             versions: Vec::new(),
             listed: Vec::new(),
+        }
+    }
+
+    /// The base of a range when this part is published.
+    fn base_of(&self, no: RangeNo) -> BaseBody {
+        let merged = self.merged.iter().find(|merged| merged.range.no() == no);
+        match (merged, self.store.lineage.range(no)) {
+            (Some(merged), _) => merged.base.body.clone(),
+            (None, Some(range)) => range.load().base.body.clone(),
+            (None, None) => unreachable!("a run's rows are of ranges that exist"),
         }
     }
 
@@ -274,10 +284,15 @@ impl Db {
         let Some(group) = compaction::choose(&runs, horizon.oldest(), &merged, all) else {
             return Ok(0);
         };
+        let begin = |row: RowId| {
+            part.base_of(row.range())
+                .begin_of_deleted(row.slot(), horizon)
+        };
         let reduction = Reduction {
             horizon,
             merged_through: &merged,
             has_oldest: group.end == runs.len(),
+            begin: &begin,
         };
         let united = self.unite_runs(&part.store, &runs[group.clone()], &reduction, files)?;
         let bytes = united.as_ref().map_or(0, |run| run.bytes());

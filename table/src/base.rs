@@ -49,6 +49,21 @@ pub enum BaseBody {
     Chunks(Arc<ChunkBase>),
 }
 
+impl BaseBody {
+    /// When the deleted row in `slot` began; None if nobody may ask for it by `horizon` any more.
+    pub fn begin_of_deleted(&self, slot: usize, horizon: &Horizon) -> Result<Option<CommitTs>> {
+        let Self::Chunks(chunks) = self else {
+            return Ok(Some(CommitTs::ZERO)); // it is not merged yet
+        };
+        let Some(meta) = &chunks.meta else {
+            return Ok((slot < chunks.rows as usize).then_some(CommitTs::ZERO));
+        };
+        let meta = meta.load()?;
+        let is_seen = slot < meta.starts.len() && meta.is_seen(slot, horizon);
+        Ok(is_seen.then(|| CommitTs(meta.starts[slot])))
+    }
+}
+
 impl BaseState {
     /// A base with nothing to retire yet.
     pub fn new(body: BaseBody) -> Arc<Self> {

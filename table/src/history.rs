@@ -139,33 +139,39 @@ pub struct Reduction<'a> {
     pub merged_through: &'a BTreeMap<RangeNo, CommitTs>,
     /// whether the storage's oldest run is among those united
     pub has_oldest: bool,
+    /// when a deleted row of the base began; None: nobody may ask for it any more
+    pub begin: &'a dyn Fn(RowId) -> Result<Option<CommitTs>>,
 }
 
 impl Reduction<'_> {
     /// The records of one row without what nobody may ask for.
-    fn of(&self, row: &[RunRecord], no: RangeNo) -> Vec<RunRecord> {
+    fn of(&self, row: &[RunRecord], no: RangeNo) -> Result<Vec<RunRecord>> {
         let through = self.merged_through.get(&no).copied().unwrap_or_default();
         if !self.has_oldest {
-            return thinned(row.to_vec(), self.horizon, through);
+            return Ok(thinned(row.to_vec(), self.horizon, through));
         }
         let reduced = reduced(row, self.horizon.oldest().min(through));
         let records = thinned(reduced, self.horizon, through);
-        if self.is_over(&records, through) {
-            return Vec::new();
+        if self.is_over(&records, through)? {
+            return Ok(Vec::new());
         }
-        records
+        Ok(records)
     }
 
     /// Whether all there is of a row is a deletion that base knows of, and versions before it that
     /// nobody sees.
-    fn is_over(&self, records: &[RunRecord], through: CommitTs) -> bool {
+    fn is_over(&self, records: &[RunRecord], through: CommitTs) -> Result<bool> {
         let Some((deletion, before)) = records.split_first() else {
-            return false;
+            return Ok(false);
         };
-        let is_seen = |r: &RunRecord| self.horizon.sees(r.ts, deletion.ts);
-        deletion.kind == RunRecordKind::Delete
-            && deletion.ts <= through
-            && !before.iter().any(is_seen)
+        if deletion.kind != RunRecordKind::Delete || deletion.ts > through {
+            return Ok(false);
+        }
+        let begin = match before.last() {
+            Some(first) if first.kind == RunRecordKind::Insert => Some(first.ts),
+            _ => (self.begin)(deletion.row)?,
+        };
+        Ok(begin.is_none_or(|begin| !self.horizon.sees(begin, deletion.ts)))
     }
 }
 
@@ -189,7 +195,7 @@ pub fn unite(
             cursor.take_row(row, &mut records)?;
         }
         sort_newest_first(&mut records);
-        let kept = reduction.of(&records, row.range());
+        let kept = reduction.of(&records, row.range())?;
         kept.iter().try_for_each(&mut visit)?;
     }
 }
@@ -382,8 +388,9 @@ mod tests {
                 horizon: &horizon,
                 merged_through: &BTreeMap::from([(RangeNo(0), CommitTs(last))]),
                 has_oldest: rng.one_in(2),
+                begin: &|_| Ok(Some(CommitTs::ZERO)),
             };
-            let kept = reduction.of(&records, RangeNo(0));
+            let kept = reduction.of(&records, RangeNo(0)).expect("reduced");
             (before, after) = (before + records.len(), after + kept.len());
             for ts in snapshots.into_iter().chain(kept_from..100) {
                 let (was, is) = (
