@@ -16,10 +16,10 @@
 //!
 //! # Why a key need not be compared
 //!
-//! The hash of an integer is a bijection, so a row under the hash has or had exactly this key. While
-//! no row has ever changed its key ([`KeyColumns::rows_may_have_moved`]) it has it still. The flag
-//! is loaded after the stable timestamp: a change of a key sets it before it commits, so whoever
-//! could see the change sees the flag.
+//! The hash of an integer is a bijection, so a row under the hash has or had exactly this key.
+//! While no row has ever changed its key ([`KeyColumns::rows_may_have_moved`]) it has it still. The
+//! flag is loaded after the stable timestamp: a change of a key sets it before it commits, so
+//! whoever could see the change sees the flag.
 
 use crate::catalog::{Catalog, TableDef};
 use crate::db::Db;

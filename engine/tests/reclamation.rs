@@ -118,6 +118,44 @@ fn an_open_unit_keeps_what_it_reads_and_no_more() {
     }
 }
 
+/// First updates of a column that are taken back, in a tail that a writer is always in: their old
+/// values keep nothing.
+#[test]
+fn old_values_of_aborted_updates_keep_nothing() {
+    let world = world(2_000);
+    let mut bytes = Vec::new();
+    let mut writer: Option<Arc<Transaction>> = None;
+    for round in 0..40 {
+        let aborted = world.open_writer(100 + round);
+        aborted.rollback();
+        for i in 0..600 {
+            world.set(i % HOT, round * 1000 + i);
+        }
+        let next = Some(world.open_writer(40 + round % 2));
+        if let Some(before) = std::mem::replace(&mut writer, next) {
+            before.commit().expect("commit");
+        }
+        world.checkpoint();
+        bytes.push(world.tail_bytes());
+    }
+    assert_bounded("bytes of tails", &bytes);
+    // One of them again, for good: its value before is in the history of those who see it.
+    let old = world.snapshot();
+    world.set(100, 5);
+    world.checkpoint();
+    let mut value = Vec::new();
+    let found = old.point_get(
+        &table(&world.db),
+        0,
+        &[Value::BigInt(100)],
+        &[ColumnId(1)],
+        &mut value,
+    );
+    assert!(found.expect("read"));
+    assert_eq!(value, [Value::BigInt(0)]);
+    assert!(world.db.check().expect("check").is_empty());
+}
+
 /// Old snapshots are held while a row goes on being updated: each keeps its version and nothing
 /// between, what they cost to read stays as it is, and at the end all goes.
 #[test]

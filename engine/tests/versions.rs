@@ -11,6 +11,7 @@ use common::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use strandline_base::rng::Rng;
+use strandline_device::MemoryDevice;
 use strandline_engine::catalog::{HistoryPolicy, TableDef};
 use strandline_engine::*;
 
@@ -207,7 +208,24 @@ struct Model {
 
 impl Model {
     fn new(seed: u64, history: HistoryPolicy) -> Self {
-        let world = World::new(history);
+        let (device, clock) = (Arc::new(MemoryDevice::new()), clock());
+        // With few pending records a merge takes some columns along and leaves others behind.
+        let few = Settings {
+            merge_pending_records: 5,
+            background_maintenance: false,
+            ..Settings::default()
+        };
+        let db = match seed % 2 {
+            0 => open(device.clone(), &clock),
+            _ => Db::open(DbOptions {
+                device: device.clone(),
+                clock: clock.clone(),
+                settings: few,
+            }),
+        };
+        let db = db.expect("open");
+        create_table(&db, history);
+        let world = World { device, clock, db };
         let first_ts = world.db.stable().0;
         Self {
             world,

@@ -79,8 +79,8 @@ impl Blocks {
 }
 
 impl ChunkBase {
-    /// Reads the row at `slot`, if that is worth it or has been: `put` gets positions among `columns` and
-    /// values of those that rows hold, perhaps of none.
+    /// Reads the row at `slot`, if that is worth it or has been: `put` gets positions among
+    /// `columns` and values of those that rows hold, perhaps of none.
     pub fn read_row(
         &self,
         slot: usize,

@@ -10,12 +10,14 @@
 //! 2. A record that is claimed but not published is not: nobody knows yet what it will be.
 //! 3. A tail is given up only if it is found done with while it is sealed: between a first look and
 //!    the seal an appender may have come and gone.
-//! 4. `pending` never falls below the number of unmerged records.
+//! 4. Old values that no update needs any more become tombstones under their row's latch: a writer
+//!    that finds them relies on them, and one that comes later writes its own.
+//! 5. `pending` never falls below the number of unmerged records.
 
 use crate::merged_through::MergedThrough;
 use crate::record_page::RecordKind;
-use crate::tail_pages::Tail;
-use std::collections::HashMap;
+use crate::tail_pages::{Tail, locate};
+use std::collections::{HashMap, HashSet};
 use strandline_txn::StartWord;
 
 /// What a merge leaves in a tail.
@@ -24,6 +26,8 @@ struct Unmerged {
     first: u32,
     /// updates and deletes that are not merged, those included whose outcome is open
     records: u32,
+    /// slots with old values and nothing else that is not aborted
+    abandoned: Vec<u16>,
 }
 
 impl Tail {
@@ -32,7 +36,13 @@ impl Tail {
     /// when the last reader of earlier versions has gone.
     pub fn retire_merged(&self, through: &MergedThrough) -> Option<u32> {
         let before = self.pending();
-        let unmerged = self.unmerged(through);
+        let mut unmerged = self.unmerged(through);
+        if !unmerged.abandoned.is_empty() {
+            for slot in &unmerged.abandoned {
+                self.abandon_old_values(*slot);
+            }
+            unmerged = self.unmerged(through);
+        }
         self.set_pending(before, unmerged.records);
         if unmerged.records == 0 && self.seal() {
             if self.unmerged(through).records == 0 {
@@ -43,8 +53,33 @@ impl Tail {
         Some(unmerged.first)
     }
 
+    /// Turns a row's old values into tombstones if all updates they were written for have been
+    /// aborted. Its latch keeps out the writer that would rely on them.
+    fn abandon_old_values(&self, slot: u16) {
+        let latch = self.row_map().latch(usize::from(slot));
+        let pages = self.pages();
+        let mut old_values = Vec::new();
+        let mut next = latch.head();
+        while next != 0
+            && let Some((page, i)) = locate(&pages, next - 1)
+        {
+            next = page.back(i);
+            if page.start(i) == StartWord::ABORTED {
+                continue;
+            }
+            if page.slot_kind(i).1 != RecordKind::OldValue {
+                return;
+            }
+            old_values.push((page, i));
+        }
+        for (page, i) in old_values {
+            page.set_start(i, StartWord::ABORTED);
+        }
+    }
+
     fn unmerged(&self, through: &MergedThrough) -> Unmerged {
         let mut open_old_values: HashMap<u16, u32> = HashMap::new();
+        let mut with_others = HashSet::new();
         let (mut first, mut end, mut records) = (None, 0, 0);
         let pages = self.pages();
         for page in pages.iter() {
@@ -67,13 +102,19 @@ impl Tail {
                 } else {
                     records += 1;
                     first.get_or_insert(seq);
+                    with_others.insert(slot);
                 }
             }
         }
-        // An old value whose update is not merged may still be needed; if nothing else is left in
-        // the tail its update was aborted, and the next writer writes it again.
+        // An old value whose update is not merged may still be needed; if nothing else is left of
+        // the row its update was aborted, and the next writer writes it again.
         let open = open_old_values.values().copied();
         let first = open.chain(first).min().unwrap_or(end);
-        Unmerged { first, records }
+        let abandoned = |slot: &u16| !with_others.contains(slot);
+        Unmerged {
+            first,
+            records,
+            abandoned: open_old_values.into_keys().filter(abandoned).collect(),
+        }
     }
 }

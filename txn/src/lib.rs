@@ -11,10 +11,10 @@
 //! ([`TxnSlot::stamped`]); the next owner gets a new generation.
 //!
 //! ```text
-//!              enqueue_commit                 finish_through            stamped
-//! in progress ───────────────▶ pre-committed ───────────────▶ committed ───────▶ free
-//!      │        abort              │ abort (failed log)                           ▲
-//!      └──────────────▶ aborted ◀──┘ ─────────────────────────────────────────────┘
+//!              enqueue_commit                 finish_through           stamped
+//! in progress ----------------> pre-committed ----------------> committed ------> free
+//!      |        abort              | abort (failed log)                          ^
+//!      +------------> aborted <----+ --------------------------------------------+
 //! ```
 //!
 //! # Invariants
