@@ -10,13 +10,14 @@
 use crate::catalog::TableDef;
 use crate::manifest_state::{RangeEntry, to_json};
 use crate::redo;
-use crate::statement::{OnInvisibleDuplicate, Statement, not_null_violation};
+use crate::statement::{OnInvisibleDuplicate, Statement, key_index, not_null_violation};
 use crate::store::Store;
 use crate::transaction::Load;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use strandline_base::{ColumnId, Error, RANGE_ROWS, Result, RowId, Value};
+use strandline_index::{KeySequence, integer_key};
 use strandline_table::data_file::DataFile;
 use strandline_table::lineage::BasedRange;
 use strandline_table::types::value_at;
@@ -183,6 +184,7 @@ impl BulkInsert {
                 parts.push((self.table.columns[at].sql_type, &columns[at]));
             }
             let mut values = vec![Value::Null; parts.len()];
+            let mut entries = Vec::with_capacity(rows);
             for row in 0..rows {
                 for (value, (sql_type, array)) in values.iter_mut().zip(&parts) {
                     *value = value_at(*sql_type, array, row);
@@ -190,6 +192,12 @@ impl BulkInsert {
                 let row = RowId::new(based.no, row as u16);
                 self.statement
                     .add_bulk_key(&self.table, &self.store, key, &values, row)?;
+                entries.push((integer_key(&values), row));
+            }
+            if let Some(sequence) = KeySequence::of(entries.into_iter()) {
+                key_index(&self.store, &def.columns)?
+                    .sequences
+                    .add(sequence);
             }
         }
         Ok(())

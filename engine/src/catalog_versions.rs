@@ -48,6 +48,10 @@ impl CatalogVersions {
             None => Err(too_old(ts, versions.first().map(|v| v.0))),
         }
     }
+    /// Whether `catalog` is the last version, visible to all or not yet.
+    pub fn is_last(&self, catalog: &Arc<Catalog>) -> bool {
+        Arc::ptr_eq(&self.last.load().1, catalog)
+    }
     /// Adds the version that the commit at `ts` makes, before the stable timestamp reaches `ts`.
     pub fn add(&self, ts: CommitTs, catalog: Arc<Catalog>) {
         let mut versions = self.versions.lock();

@@ -4,6 +4,7 @@ use crate::statement::newest;
 use crate::store::{KeyColumns, Store};
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Result, RowId, Value};
+use strandline_index::{KeySequence, integer_key};
 use strandline_table::base::BaseBody;
 use strandline_table::range::{Range, RangeVersion};
 use strandline_table::types::value_at;
@@ -33,7 +34,7 @@ pub fn build_key(store: &Arc<Store>, columns: &[ColumnId], own: StartWord) -> Re
 
 /// Enters every key that a row of the range has, or had within the retention.
 fn index_range(store: &Store, key: &KeyColumns, range: &Range, own: StartWord) -> Result<()> {
-    let mut others = Vec::new();
+    let (mut others, mut entries) = (Vec::new(), Vec::new());
     let version = range.load_full();
     // What base has, deleted rows included: AS OF may ask for them.
     visit_keys(
@@ -42,11 +43,15 @@ fn index_range(store: &Store, key: &KeyColumns, range: &Range, own: StartWord) -
         range,
         &version,
         &newest(own),
-        &mut |hash, row| {
+        &mut |values, hash, row| {
             key.index.insert(hash, row, &mut others);
             others.clear();
+            entries.push((integer_key(values), row));
         },
     )?;
+    if let Some(sequence) = KeySequence::of(entries.into_iter()) {
+        key.sequences.add(sequence);
+    }
     index_former_keys(store, key, range)
 }
 
@@ -64,12 +69,12 @@ pub(crate) fn forget_loaded(store: &Store, range: &Range) {
         statement: chunks.start.statement + 1,
     };
     for key in store.keys().iter() {
-        let remove = &mut |hash, row| key.index.remove(hash, row);
+        let remove = &mut |_: &[Value], hash, row| key.index.remove(hash, row);
         let _ = visit_keys(store, key, range, &version, &as_loaded, remove);
     }
 }
 
-/// Visits the hash of the key of every slot of a range whose rows `visibility` sees, those without
+/// Visits the key, and its hash, of every slot of a range whose rows `visibility` sees, those without
 /// a visible row included. NULLs are passed over.
 fn visit_keys(
     store: &Store,
@@ -77,7 +82,7 @@ fn visit_keys(
     range: &Range,
     version: &Arc<RangeVersion>,
     visibility: &Visibility,
-    visit: &mut dyn FnMut(u64, RowId),
+    visit: &mut dyn FnMut(&[Value], u64, RowId),
 ) -> Result<()> {
     let lineage = &store.lineage;
     let schema = lineage.schema();
@@ -94,7 +99,7 @@ fn visit_keys(
             *value = value_at(*sql_type, array, slot);
         }
         if let Some(hash) = Store::key_hash(&values) {
-            visit(hash, RowId::new(range.no(), slot as u16));
+            visit(&values, hash, RowId::new(range.no(), slot as u16));
         }
     }
     Ok(())

@@ -30,7 +30,7 @@ use crate::store::{KeyColumns, Store};
 use crate::transaction::Transaction;
 use std::sync::Arc;
 use strandline_base::{ColumnId, Result, RowId, SqlType, Value};
-use strandline_index::Found;
+use strandline_index::{Found, integer_key};
 use strandline_table::read::NewestRow;
 use strandline_table::write::{Change, WriteOutcome, Writer};
 use strandline_txn::{Isolation, Visibility};
@@ -87,10 +87,14 @@ impl PointTable {
         self.key
     }
 
-    /// The one row that has or had this key, if that is certain: see the module documentation.
+    /// A row that has this key unless it is gone, if that is certain: see the module documentation.
+    /// Others may have it when it is gone.
     fn certain_row(&self, key: &[Value]) -> Option<RowId> {
         if !self.is_exact || self.index.rows_may_have_moved() {
             return None;
+        }
+        if let Some(row) = self.index.sequences.find(integer_key(key)?) {
+            return Some(row);
         }
         match self.index.index.find(Store::key_hash(key)?) {
             Found::One(row) => Some(row),
@@ -186,7 +190,7 @@ impl Transaction {
     ) -> Result<Option<bool>> {
         let store = &point.store;
         let word = self.lock_store(store)?;
-        if !Arc::ptr_eq(&point.catalog, &self.db().catalog()) {
+        if !self.db().catalogs.is_last(&point.catalog) {
             return Ok(None);
         }
         self.db().wait_for_tail_memory(&|| self.is_cancelled())?;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use strandline_base::{ColumnId, CommitTs, RangeNo, Result, StorageId, Value};
-use strandline_index::{HashIndex, KeyIndex, hash_key};
+use strandline_index::{HashIndex, KeyIndex, KeySequences, hash_key};
 use strandline_table::lineage::{Lineage, Shared};
 use strandline_table::schema::StorageSchema;
 use strandline_txn::{StartWord, TxnManager, WaitLimits};
@@ -26,6 +26,8 @@ pub struct KeyColumns {
     pub columns: Vec<ColumnId>,
     /// hash of the key → rows that have or had it
     pub index: Arc<dyn KeyIndex>,
+    /// a short cut for keys that are serial numbers
+    pub sequences: KeySequences,
     /// a row may have, or have had, another key than that of an entry
     moved: AtomicBool,
 }
@@ -133,6 +135,7 @@ impl Store {
         Arc::new(KeyColumns {
             columns,
             index: Arc::new(HashIndex::new()),
+            sequences: KeySequences::default(),
             moved: AtomicBool::new(false),
         })
     }

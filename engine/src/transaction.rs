@@ -290,16 +290,16 @@ impl Transaction {
 
     /// Registers as a writer of `store`, waiting for a definition change of its table to finish.
     pub(crate) fn lock_store(&self, store: &Arc<Store>) -> Result<StartWord> {
-        let word = self.word()?;
-        if self
-            .state
-            .lock()
-            .stores
-            .iter()
-            .any(|s| Arc::ptr_eq(s, store))
         {
-            return Ok(word);
+            let state = self.state.lock();
+            let is_held = |held: &Arc<Store>| Arc::ptr_eq(held, store);
+            if let Some(slot) = &state.slot
+                && state.stores.iter().any(is_held)
+            {
+                return Ok(slot.word());
+            }
         }
+        let word = self.word()?;
         store.lock_shared(word, &self.waiting(&|| self.is_cancelled()))?;
         self.state.lock().stores.push(store.clone());
         Ok(word)

@@ -487,10 +487,20 @@ impl Append<'_> {
             statement,
             word: self.old_value_word(base, row, start),
         };
+        let mut values = vec![None; columns.len()];
+        if let BaseBody::Chunks(chunks) = &base.body {
+            let cache = &self.lineage.shared.cache;
+            chunks.read_row(row.slot(), columns, cache, |at, value| {
+                values[at] = Some(value);
+            })?;
+        }
         let fill = |page: &RecordPage, i: u32| {
-            columns.iter().try_for_each(|&column| {
+            columns.iter().zip(values).try_for_each(|(&column, value)| {
                 let spec = self.schema.column(column);
-                let value = base_value(base, row.slot(), column, spec)?;
+                let value = match value {
+                    Some(value) => value,
+                    None => base_value(base, row.slot(), column, spec)?,
+                };
                 page.put(i, column, spec, &value)
             })
         };

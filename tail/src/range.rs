@@ -96,6 +96,7 @@ impl<B> Range<B> {
         self.no
     }
     /// The current version, for short looks.
+    #[inline]
     pub fn load(&self) -> Guard<Arc<RangeVersion<B>>> {
         self.version.load()
     }

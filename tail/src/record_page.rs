@@ -184,10 +184,12 @@ impl RecordPage {
     }
 
     /// The sequence number or position of the first record.
+    #[inline]
     pub fn first(&self) -> u32 {
         self.first
     }
     /// How many records fit.
+    #[inline]
     pub fn capacity(&self) -> u32 {
         self.capacity
     }
@@ -201,6 +203,7 @@ impl RecordPage {
         self.schema.get(column).map(|spec| spec.physical)
     }
     /// Records claimed so far.
+    #[inline]
     pub fn claimed(&self) -> u32 {
         self.claimed.load(Ordering::Acquire).min(self.capacity)
     }
@@ -214,12 +217,14 @@ impl RecordPage {
         None
     }
 
+    #[inline]
     fn start_word(&self, i: u32) -> &AtomicU64 {
         match &self.records {
             Records::Inserts { start, .. } => &start[i as usize],
             Records::Changes { headers, .. } => &headers[i as usize].start,
         }
     }
+    #[inline]
     fn statement_number(&self, i: u32) -> &AtomicU32 {
         match &self.records {
             Records::Inserts { statement, .. } => &statement[i as usize],
@@ -227,6 +232,7 @@ impl RecordPage {
         }
     }
     /// The header of a tail record; insert pages have none.
+    #[inline]
     fn header(&self, i: u32) -> Option<&Header> {
         match &self.records {
             Records::Inserts { .. } => None,
@@ -234,6 +240,7 @@ impl RecordPage {
         }
     }
     /// A word of updated-column bits of a tail record.
+    #[inline]
     fn bits(&self, i: u32, word: usize) -> Option<&AtomicU64> {
         match &self.records {
             Records::Inserts { .. } => None,
@@ -247,14 +254,17 @@ impl RecordPage {
     }
 
     /// The start word of record `i`.
+    #[inline]
     pub fn start(&self, i: u32) -> StartWord {
         StartWord(self.start_word(i).load(Ordering::Acquire))
     }
     /// Publishes record `i`, or stamps it with its final start word.
+    #[inline]
     pub fn set_start(&self, i: u32, word: StartWord) {
         self.start_word(i).store(word.0, Ordering::Release);
     }
     /// The statement that wrote record `i`.
+    #[inline]
     pub fn statement(&self, i: u32) -> u32 {
         self.statement_number(i).load(Ordering::Relaxed)
     }
@@ -279,12 +289,14 @@ impl RecordPage {
         self.has_deletes.load(Ordering::Relaxed)
     }
     /// Whether some record has a value of `column`, likewise.
+    #[inline]
     pub fn has_cells(&self, column: ColumnId) -> bool {
         self.columns
             .get(column.0 as usize)
             .is_some_and(|cells| cells.get().is_some())
     }
     /// The slot (in the update range) and kind of a tail record.
+    #[inline]
     pub fn slot_kind(&self, i: u32) -> (u16, RecordKind) {
         let header = self.header(i);
         let v = header.map_or(0, |h| h.slot_kind.load(Ordering::Relaxed));
@@ -298,11 +310,13 @@ impl RecordPage {
         (v as u16, kind)
     }
     /// The previous record's sequence number + 1, or 0.
+    #[inline]
     pub fn back(&self, i: u32) -> u32 {
         let header = self.header(i);
         header.map_or(0, |h| h.back.load(Ordering::Relaxed))
     }
     /// Whether tail record `i` has a value of `column`.
+    #[inline]
     pub fn has(&self, i: u32, column: ColumnId) -> bool {
         let (word, bit) = (column.0 as usize / 64, column.0 % 64);
         let bits = self.bits(i, word);
@@ -412,6 +426,7 @@ impl RecordPage {
     }
 
     /// The raw content of a cell.
+    #[inline]
     pub fn cell(&self, i: u32, column: ColumnId) -> Cell<'_> {
         let at = i as usize;
         let Some(cells) = self.columns.get(column.0 as usize).and_then(OnceLock::get) else {

@@ -42,6 +42,7 @@ impl RowMap {
     pub const EMPTY_BYTES: usize = GROUPS * size_of::<OnceLock<Group>>();
 
     /// The newest record of `slot`: sequence number + 1, or 0.
+    #[inline]
     pub fn head(&self, slot: usize) -> u32 {
         match self.groups[slot / GROUP_ROWS].get() {
             Some(group) => group[slot % GROUP_ROWS].load(Ordering::Acquire) & !LATCH,

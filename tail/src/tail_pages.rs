@@ -98,10 +98,12 @@ impl Tail {
     }
 
     /// The row map.
+    #[inline]
     pub fn row_map(&self) -> &RowMap {
         &self.row_map
     }
     /// A view of the live pages.
+    #[inline]
     pub fn pages(&self) -> arc_swap::Guard<Arc<TailPages>> {
         self.pages.load()
     }
@@ -110,6 +112,7 @@ impl Tail {
         self.overlay.load_full()
     }
     /// Records ever claimed. Who sees a record, sees it counted.
+    #[inline]
     pub(crate) fn claims(&self) -> u32 {
         self.claims.load(Ordering::Acquire)
     }
@@ -264,6 +267,7 @@ impl Drop for Tail {
 }
 
 /// The page and index of record `seq`; None if its page has been dropped.
+#[inline]
 pub fn locate(pages: &TailPages, seq: u32) -> Option<(&Arc<RecordPage>, u32)> {
     let at = pages.partition_point(|p| p.first() + p.capacity() <= seq);
     let page = pages.get(at)?;

@@ -22,6 +22,7 @@ pub enum RecordState {
 
 /// Resolves a start word that `load` gives; loads it again when its transaction's slot has been
 /// reused meanwhile (the record has been stamped then).
+#[inline]
 pub fn resolve(load: impl Fn() -> StartWord, own: StartWord, txns: &TxnManager) -> RecordState {
     loop {
         let word = load();
@@ -45,6 +46,7 @@ pub fn resolve(load: impl Fn() -> StartWord, own: StartWord, txns: &TxnManager) 
 }
 
 /// Whether a start word with its statement number is visible; see [`resolve`] for `load`.
+#[inline]
 pub fn sees(
     load: impl Fn() -> StartWord,
     statement: impl Fn() -> u32,
@@ -60,11 +62,13 @@ pub fn sees(
 }
 
 /// Whether record `i` of `page` is visible.
+#[inline]
 pub fn sees_record(page: &RecordPage, i: u32, v: &Visibility, txns: &TxnManager) -> bool {
     sees(|| page.start(i), || page.statement(i), v, txns)
 }
 
 /// What a record of `page` is to transaction `own`.
+#[inline]
 pub fn record_state(page: &RecordPage, i: u32, own: StartWord, txns: &TxnManager) -> RecordState {
     resolve(|| page.start(i), own, txns)
 }

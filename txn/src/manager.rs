@@ -44,6 +44,7 @@ impl TxnManager {
 
     /// Everything up to it is finished (and durable where asked for). It moves with
     /// [`TxnManager::finish_through`] only: it is the timestamp of the last finished commit.
+    #[inline]
     pub fn stable(&self) -> CommitTs {
         self.commits.stable()
     }
@@ -66,6 +67,7 @@ impl TxnManager {
     }
 
     /// Resolves a transaction word (`word.is_txn()`). Lock-free.
+    #[inline]
     pub fn status(&self, word: StartWord) -> TxnStatus {
         debug_assert!(word.is_txn(), "{word} needs no resolving");
         self.table.status(word)

@@ -36,10 +36,12 @@ impl StartWord {
     }
     /// Whether this is the word of a transaction, to be resolved by
     /// [`TxnManager::status`](crate::TxnManager::status).
+    #[inline]
     pub fn is_txn(self) -> bool {
         self.0 >> 63 == 1 && self.0 != u64::MAX
     }
     /// The commit timestamp if the word is final and not a tombstone.
+    #[inline]
     pub fn commit_ts(self) -> Option<CommitTs> {
         (self.0 >> 63 == 0 && self.0 != 0).then_some(CommitTs(self.0))
     }

@@ -1,0 +1,140 @@
+//! Where keys are consecutive integers in consecutive rows, the key tells the row: a few numbers
+//! per range instead of an entry per row, and a lookup without a cache miss.
+//!
+//! Tables that are loaded in the order of a serial number are so all over. The sequences are a
+//! short cut, not the index: every row has its entry there as well. A row found here was inserted
+//! with the key; whether it is visible, and still has it, is for the caller to see.
+//!
+//! Invariant: the list is ordered by first key; it is replaced, never changed.
+
+use arc_swap::ArcSwap;
+use strandline_base::{RowId, Value};
+
+/// Consecutive rows with consecutive keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeySequence {
+    first_key: i64,
+    first_row: RowId,
+    rows: u64,
+}
+
+impl KeySequence {
+    /// The sequence that all of these keys and rows make, if they do; fewer than two do not.
+    pub fn of(entries: impl Iterator<Item = (Option<i64>, RowId)>) -> Option<Self> {
+        let mut sequence: Option<Self> = None;
+        for (key, row) in entries {
+            let key = key?;
+            match &mut sequence {
+                None => {
+                    sequence = Some(Self {
+                        first_key: key,
+                        first_row: row,
+                        rows: 1,
+                    });
+                }
+                Some(s) => {
+                    let offset = i128::from(key) - i128::from(s.first_key);
+                    if offset != i128::from(s.rows) || row.0 - s.first_row.0 != s.rows {
+                        return None;
+                    }
+                    s.rows += 1;
+                }
+            }
+        }
+        sequence.filter(|s| s.rows > 1)
+    }
+
+    #[inline]
+    fn row(&self, key: i64) -> Option<RowId> {
+        let offset = key.checked_sub(self.first_key)?;
+        let offset = u64::try_from(offset).ok().filter(|o| *o < self.rows)?;
+        Some(RowId(self.first_row.0 + offset))
+    }
+}
+
+/// The sequences of one key.
+#[derive(Debug, Default)]
+pub struct KeySequences(ArcSwap<Vec<KeySequence>>);
+
+impl KeySequences {
+    /// Adds a sequence.
+    pub fn add(&self, sequence: KeySequence) {
+        self.0.rcu(|known| {
+            let mut all = Vec::clone(known);
+            let at = all.partition_point(|s| s.first_key <= sequence.first_key);
+            all.insert(at, sequence);
+            all
+        });
+    }
+
+    /// A row that was inserted with this key, if a sequence has it.
+    #[inline]
+    pub fn find(&self, key: i64) -> Option<RowId> {
+        let all = self.0.load();
+        let after = all.partition_point(|s| s.first_key <= key);
+        all.get(after.checked_sub(1)?)?.row(key)
+    }
+}
+
+/// The number behind a key of one integer column.
+#[inline]
+pub fn integer_key(key: &[Value]) -> Option<i64> {
+    match key {
+        [Value::BigInt(v)] => Some(*v),
+        [Value::Integer(v)] => Some(i64::from(*v)),
+        [Value::SmallInt(v)] => Some(i64::from(*v)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entries(
+        keys: impl IntoIterator<Item = i64>,
+        row: u64,
+    ) -> impl Iterator<Item = (Option<i64>, RowId)> {
+        let keys = keys.into_iter().zip(row..);
+        keys.map(|(key, row)| (Some(key), RowId(row)))
+    }
+
+    #[test]
+    fn only_consecutive_keys_in_consecutive_rows_are_a_sequence() {
+        assert!(KeySequence::of(entries(5..9, 100)).is_some());
+        for keys in [
+            vec![],
+            vec![5],
+            vec![5, 7],
+            vec![5, 4],
+            vec![5, 5],
+            vec![5, 6, 8],
+        ] {
+            assert_eq!(KeySequence::of(entries(keys, 0)), None);
+        }
+        let null = [(Some(1), RowId(0)), (None, RowId(1))];
+        assert_eq!(KeySequence::of(null.into_iter()), None);
+        let gap = [(Some(1), RowId(0)), (Some(2), RowId(2))];
+        assert_eq!(KeySequence::of(gap.into_iter()), None);
+        let extremes = [(Some(i64::MAX), RowId(0)), (Some(i64::MIN), RowId(1))];
+        assert_eq!(KeySequence::of(extremes.into_iter()), None);
+    }
+
+    #[test]
+    fn a_key_leads_to_its_row_and_others_nowhere() {
+        let all = KeySequences::default();
+        assert_eq!(all.find(0), None);
+        for (first, row) in [(1_000, 50), (i64::MIN, 900), (0, 0), (i64::MAX - 9, 2_000)] {
+            let keys = first..=first + 9;
+            all.add(KeySequence::of(entries(keys, row)).expect("a sequence"));
+        }
+        assert_eq!(all.find(0), Some(RowId(0)));
+        assert_eq!(all.find(9), Some(RowId(9)));
+        assert_eq!(all.find(1_003), Some(RowId(53)));
+        assert_eq!(all.find(i64::MIN), Some(RowId(900)));
+        assert_eq!(all.find(i64::MAX), Some(RowId(2_009)));
+        for absent in [-1, 10, 999, 1_010, i64::MIN + 10, i64::MAX - 10] {
+            assert_eq!(all.find(absent), None, "{absent}");
+        }
+    }
+}
