@@ -232,9 +232,14 @@ impl TxnSlot {
 
     /// After the commit was queued: wakes those who wait no longer than that.
     pub fn announce(&self) {
-        if self.manager.table.is_waited(self.word) {
+        if self.is_waited_for() {
             self.manager.waits.wake(self.word);
         }
+    }
+
+    /// Whether somebody waits for the transaction.
+    pub fn is_waited_for(&self) -> bool {
+        self.manager.table.is_waited(self.word)
     }
 
     /// All records carry their final start word: the slot may be reused with a new generation.

@@ -356,3 +356,116 @@ fn a_cycle_through_a_waiting_definition_change_is_a_deadlock() {
     assert_eq!(failed.len(), 1, "{failed:?}");
     assert_eq!(failed[0].sqlstate(), SqlState::DEADLOCK_DETECTED);
 }
+
+fn speculative(db: &Arc<Db>) -> Arc<Transaction> {
+    let options = TxnOptions {
+        speculative: true,
+        ..TxnOptions::default()
+    };
+    db.begin(options).expect("begin")
+}
+
+/// Sets the key of the row with key `from` to `to`.
+fn change(txn: &Arc<Transaction>, from: i64, to: i64) -> Result<bool> {
+    let set = [(ColumnId(0), Value::BigInt(to))];
+    let statement = txn.begin_statement()?;
+    statement.point_update(&table(txn.db()), 0, &[Value::BigInt(from)], &set)
+}
+
+fn has(txn: &Arc<Transaction>, key: i64) -> bool {
+    let statement = txn.begin_statement().expect("statement");
+    let key = [Value::BigInt(key)];
+    let found = statement.point_get(&table(txn.db()), 0, &key, &[], &mut Vec::new());
+    found.expect("read")
+}
+
+/// A database with one row, 1, and a transaction that has changed it to 2 and is pre-committed.
+fn pre_committed(db: &Arc<Db>) -> Arc<Transaction> {
+    let first = begin(db);
+    insert(&first, 1..2);
+    first.commit().expect("commit");
+    let txn = begin(db);
+    assert!(change(&txn, 1, 2).expect("change"));
+    txn
+}
+
+#[test]
+fn speculative_transactions_see_and_change_what_is_pre_committed() {
+    let db = with_table(&SimDisk::new(20));
+    let first = pre_committed(&db);
+    let appended = append(&first);
+    let (plain, reader, writer) = (begin(&db), speculative(&db), speculative(&db));
+    assert!(has(&plain, 1) && !has(&plain, 2));
+    assert!(has(&reader, 2) && !has(&reader, 1));
+    assert!(change(&writer, 2, 3).expect("on top of what is pre-committed"));
+    assert!(db.stable() < appended.1.ts);
+    // Each of them makes durable what it depends on.
+    reader
+        .commit()
+        .expect("a reader waits for what it has read");
+    assert!(db.stable() >= appended.1.ts);
+    writer.commit().expect("commit");
+    complete(&first, appended).expect("commit");
+    assert!(has(&begin(&db), 3));
+}
+
+#[test]
+fn an_abort_cascades_to_all_that_depend_on_it() {
+    let disk = SimDisk::new(21);
+    let db = with_table(&disk);
+    let first = pre_committed(&db);
+    let appended = append(&first);
+    let (reader, writer) = (speculative(&db), speculative(&db));
+    let relaxed = db
+        .begin(TxnOptions {
+            speculative: true,
+            synchronous_commit: false,
+            ..TxnOptions::default()
+        })
+        .expect("begin");
+    assert!(has(&reader, 2));
+    assert!(change(&writer, 2, 3).expect("change"));
+    insert(&relaxed, 9..10);
+    let after_relaxed = append(&relaxed);
+    disk.fail_sync(1);
+    complete(&first, appended).expect_err("the sync failed");
+    complete(&relaxed, after_relaxed).expect_err("it depends on what was not durable");
+    reader.commit().expect_err("it has read what was aborted");
+    writer.commit().expect_err("the log is closed");
+    let after = begin(&db);
+    assert!(has(&after, 1), "as before the first of them");
+    assert!(!has(&after, 2) && !has(&after, 3) && !has(&after, 9));
+}
+
+#[test]
+fn a_speculative_writer_waits_no_longer_than_for_the_pre_commit() {
+    let db = with_table(&SimDisk::new(22));
+    let first = pre_committed(&db);
+    let waiting = thread::spawn({
+        let second = speculative(&db);
+        move || {
+            // It began before: the version is newer than its snapshot, so it looks again.
+            let mut changed = change(&second, 1, 5);
+            while changed.is_err() {
+                changed = change(&second, 1, 5);
+            }
+            (
+                changed.expect("done"),
+                change(&second, 2, 5).expect("change"),
+                second,
+            )
+        }
+    });
+    wait_until(|| {
+        let state = first.state.lock();
+        state.slot.as_ref().expect("it has written").is_waited_for()
+    });
+    let appended = append(&first);
+    appended.0.announce();
+    let (old, new, second) = waiting.join().expect("the writer does not panic");
+    assert!(!old && new, "the row has another key now");
+    assert!(db.stable() < appended.1.ts, "nothing is durable yet");
+    complete(&first, appended).expect("commit");
+    second.commit().expect("commit");
+    assert!(has(&begin(&db), 5));
+}
