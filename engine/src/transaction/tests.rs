@@ -469,3 +469,53 @@ fn a_speculative_writer_waits_no_longer_than_for_the_pre_commit() {
     second.commit().expect("commit");
     assert!(has(&begin(&db), 5));
 }
+
+/// What commits between the two looks of a validation is seen by the second, under the log's lock.
+#[test]
+fn a_commit_during_a_validation_is_not_missed() {
+    type Other = fn(&Arc<Transaction>);
+    let others: [(Other, bool); 4] = [
+        (|txn| assert!(change(txn, 1, 2).expect("change")), true),
+        (|txn| insert(txn, 7..8), true), // it came under the scan
+        (|txn| bulk_load(txn, 100..200), true),
+        (|txn| insert(txn, 5_000..5_001), false), // beside it
+    ];
+    for (other, conflicts) in others {
+        let db = with_table(&SimDisk::new(23));
+        let first = begin(&db);
+        insert(&first, 1..2);
+        first.commit().expect("commit");
+        let options = TxnOptions {
+            isolation: Isolation::Serializable,
+            ..TxnOptions::default()
+        };
+        let txn = db.begin(options).expect("begin");
+        assert!(has(&txn, 1));
+        let below = crate::scan::ColumnPredicate {
+            column: ColumnId(0),
+            op: crate::scan::CompareOp::Lt,
+            value: Value::BigInt(1_000),
+        };
+        let request = ScanRequest {
+            columns: vec![ColumnId(0)],
+            prune: vec![below],
+            ..ScanRequest::default()
+        };
+        let statement = txn.begin_statement().expect("statement");
+        statement.scan(&table(&db), request).expect("scan");
+        insert(&txn, 50..51);
+        let word = txn.word().expect("it has written");
+        let reads = txn.reads.as_ref().expect("serializable").lock();
+        let since = statement.snapshot_ts();
+        let validation = Validation::begin(&db, &reads, since, word).expect("nothing yet");
+        validation.finish().expect("nothing yet");
+        let meanwhile = begin(&db);
+        other(&meanwhile);
+        meanwhile.commit().expect("commit");
+        assert_eq!(validation.finish().is_err(), conflicts);
+        // A validation that begins only now sees the same.
+        drop(validation);
+        let again = Validation::begin(&db, &reads, since, word);
+        assert_eq!(again.is_err(), conflicts);
+    }
+}
