@@ -190,6 +190,7 @@ impl TableDef {
         })
     }
     /// The column with `id`.
+    #[inline]
     pub fn column_by_id(&self, id: ColumnId) -> Option<&ColumnDef> {
         self.columns.iter().find(|c| c.id == id)
     }

@@ -44,6 +44,8 @@ pub struct PointTable {
     index: Arc<KeyColumns>,
     /// equal hashes are equal keys
     is_exact: bool,
+    /// by column id: whether the table has it
+    has_column: Vec<bool>,
 }
 
 impl std::fmt::Debug for PointTable {
@@ -67,6 +69,10 @@ impl PointTable {
                 )
             })
         };
+        let mut has_column = vec![false; table.next_column as usize];
+        for column in &table.columns {
+            has_column[column.id.0 as usize] = true;
+        }
         let is_exact = columns.len() == 1 && columns.iter().all(is_integer);
         Ok(Self {
             catalog: catalog.clone(),
@@ -75,12 +81,17 @@ impl PointTable {
             store,
             index,
             is_exact,
+            has_column,
         })
     }
 
     /// The definition it was prepared with.
     pub fn table(&self) -> &Arc<TableDef> {
         &self.table
+    }
+    /// Whether the table has a column with this id.
+    pub fn has_column(&self, id: ColumnId) -> bool {
+        self.has_column.get(id.0 as usize) == Some(&true)
     }
     /// The key's place in `TableDef::keys`.
     pub fn key(&self) -> usize {

@@ -125,10 +125,12 @@ impl<'c> Transaction<'c> {
         self.refuse_if_failed()?;
         let def = self.resolve(table)?;
         let index = check_key(&def, key)?;
-        for id in columns {
+        let point = self.prepared(table);
+        let is_known = |id: &ColumnId| point.as_ref().is_some_and(|point| point.has_column(*id));
+        for id in columns.iter().filter(|id| !is_known(id)) {
             require(&def, *id)?;
         }
-        match self.prepared(table) {
+        match point {
             Some(point) => self.transaction.point_get(&point, key, columns, values),
             None => self.reader()?.point_get(&def, index, key, columns, values),
         }

@@ -36,17 +36,20 @@ impl<'a> Wanted<'a> {
             left: columns.len(),
         }
     }
+    #[inline]
     fn is_found(&self, at: usize) -> bool {
         match at {
             0..64 => self.found >> at & 1 == 1,
             _ => self.more_found.get(at - 64) == Some(&true),
         }
     }
+    #[inline]
     fn put(&mut self, at: usize, value: Value) {
         self.mark(at);
         self.out[at] = value;
         self.left -= 1;
     }
+    #[inline]
     fn mark(&mut self, at: usize) {
         if at < 64 {
             self.found |= 1 << at;

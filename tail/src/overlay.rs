@@ -296,9 +296,11 @@ impl TailReader {
                 }
                 view.records += 1;
                 let (slot, kind) = page.slot_kind(i);
-                if kind == RecordKind::Delete {
-                    view.deleted.push(slot);
-                    continue;
+                match kind {
+                    RecordKind::Delete => view.deleted.push(slot),
+                    // The values that base has.
+                    RecordKind::OldValue => continue,
+                    RecordKind::Update | RecordKind::Lock | RecordKind::ShareLock => {}
                 }
                 for &at in &wanted {
                     if page.has(i, columns[at]) {
@@ -348,8 +350,10 @@ impl TailReader {
                     continue;
                 }
                 let (slot, kind) = page.slot_kind(i);
-                if kind == RecordKind::Delete {
-                    deleted.push(slot);
+                match kind {
+                    RecordKind::Delete => deleted.push(slot),
+                    RecordKind::OldValue => continue,
+                    RecordKind::Update | RecordKind::Lock | RecordKind::ShareLock => {}
                 }
                 for column in page.columns_of(i) {
                     newer.entry(column).or_default().push(slot, page, i, column);

@@ -323,6 +323,7 @@ impl RecordPage {
         bits.is_some_and(|bits| bits.load(Ordering::Relaxed) >> bit & 1 == 1)
     }
     /// The columns tail record `i` has values of.
+    #[inline]
     pub fn columns_of(&self, i: u32) -> impl Iterator<Item = ColumnId> + '_ {
         let words = (0..).map_while(move |w| Some((w, self.bits(i, w)?)));
         words.flat_map(move |(w, bits)| {
@@ -415,6 +416,7 @@ impl RecordPage {
     }
 
     /// The value of a cell; the column's `missing` value where the page never had the column.
+    #[inline]
     pub fn value(&self, i: u32, column: ColumnId, spec: &StorageColumn) -> Result<Value> {
         match self.cell(i, column) {
             Cell::Absent => Ok(spec.missing.clone()),

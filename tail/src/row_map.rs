@@ -51,6 +51,7 @@ impl RowMap {
     }
 
     /// Takes the latch of `slot` and returns its head. Spins: holders never wait for anything.
+    #[inline]
     pub fn latch(&self, slot: usize) -> LatchGuard<'_> {
         let group = self.groups[slot / GROUP_ROWS]
             .get_or_init(|| Box::new(std::array::from_fn(|_| AtomicU32::new(0))));

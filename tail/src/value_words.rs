@@ -39,6 +39,7 @@ pub fn physical(t: SqlType) -> Physical {
 
 /// The word of a value of a [`Physical::Word`] type (integers sign-extended, floats by bits);
 /// `None` for NULL and for values that are not held in one word.
+#[inline]
 pub fn word_of(v: &Value) -> Option<u64> {
     Some(match v {
         Value::Boolean(v) => u64::from(*v),
@@ -60,6 +61,7 @@ pub fn word_of(v: &Value) -> Option<u64> {
 ///
 /// # Panics
 /// If `t` is not a [`Physical::Word`] type.
+#[inline]
 pub fn value_of_word(t: SqlType, word: u64) -> Value {
     match t {
         SqlType::Boolean => Value::Boolean(word != 0),
