@@ -74,8 +74,8 @@ pub(crate) fn forget_loaded(store: &Store, range: &Range) {
     }
 }
 
-/// Visits the key, and its hash, of every slot of a range whose rows `visibility` sees, those without
-/// a visible row included. NULLs are passed over.
+/// Visits the key, and its hash, of every slot of a range whose rows `visibility` sees, those
+/// without a visible row included. NULLs are passed over.
 fn visit_keys(
     store: &Store,
     key: &KeyColumns,

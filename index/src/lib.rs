@@ -1,7 +1,8 @@
 //! Keys → row ids. For now a memory-resident multimap from a key's 64-bit hash to row ids, rebuilt
-//! at open ([`HashIndex`], with [`KeySequences`] as a short cut); an SSD-resident index takes its place behind [`KeyIndex`]. It knows
-//! nothing of versions: it returns every row that has, or within the retention had, the key (or
-//! one whose hash collides); the caller reads the rows and decides.
+//! at open ([`HashIndex`], with [`KeySequences`] as a short cut); an SSD-resident index takes its
+//! place behind [`KeyIndex`]. It knows nothing of versions: it returns every row that has, or
+//! within the retention had, the key (or one whose hash collides); the caller reads the rows and
+//! decides.
 
 mod hash_index;
 mod key_hash;

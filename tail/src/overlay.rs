@@ -296,15 +296,14 @@ impl TailReader {
                 }
                 view.records += 1;
                 let (slot, kind) = page.slot_kind(i);
-                match kind {
-                    RecordKind::Delete => view.deleted.push(slot),
-                    // The values that base has.
-                    RecordKind::OldValue => continue,
-                    RecordKind::Update | RecordKind::Lock | RecordKind::ShareLock => {}
-                }
-                for &at in &wanted {
-                    if page.has(i, columns[at]) {
-                        view.behind[at].push(slot, page, i, columns[at]);
+                if kind == RecordKind::Delete {
+                    view.deleted.push(slot);
+                } else if kind == RecordKind::Update {
+                    // Old values are those that base has.
+                    for &at in &wanted {
+                        if page.has(i, columns[at]) {
+                            view.behind[at].push(slot, page, i, columns[at]);
+                        }
                     }
                 }
             }
@@ -350,10 +349,11 @@ impl TailReader {
                     continue;
                 }
                 let (slot, kind) = page.slot_kind(i);
-                match kind {
-                    RecordKind::Delete => deleted.push(slot),
-                    RecordKind::OldValue => continue,
-                    RecordKind::Update | RecordKind::Lock | RecordKind::ShareLock => {}
+                if kind == RecordKind::Delete {
+                    deleted.push(slot);
+                }
+                if kind != RecordKind::Update {
+                    continue; // old values are those that base has
                 }
                 for column in page.columns_of(i) {
                     newer.entry(column).or_default().push(slot, page, i, column);

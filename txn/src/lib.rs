@@ -33,14 +33,15 @@
 //!
 //! Let a reader have snapshot s and meet a word of transaction T whose commit timestamp is c ≤ s.
 //! The snapshot was taken by loading stable (acquire) with value ≥ s, or by waiting in the commit
-//! queue until everything ≤ s had finished (of speculative snapshots see below). By 2 T's mark precedes, in the finisher's program
-//! order, the release store of stable (or the unlock of the queue) that the snapshot observed; so
-//! T's mark happens before the reader's load of the slot's state, which therefore yields
-//! `Committed(c)`, or a later generation. It can not yield `InProgress`: a record that is seen as
-//! in progress belongs to a transaction that aborts or commits after s. A later generation is
-//! reported as [`TxnStatus::Stale`]: by 3 the record has its final start word by then, and the
-//! chain stamp → push on the free list (release) → pop (acquire) → new generation (release) →
-//! status (acquire) makes that word visible to the load that follows.
+//! queue until everything ≤ s had finished (of speculative snapshots see below). By 2 T's mark
+//! precedes, in the finisher's program order, the release store of stable (or the unlock of the
+//! queue) that the snapshot observed; so T's mark happens before the reader's load of the slot's
+//! state, which therefore yields `Committed(c)`, or a later generation. It can not yield
+//! `InProgress`: a record that is seen as in progress belongs to a transaction that aborts or
+//! commits after s. A later generation is reported as [`TxnStatus::Stale`]: by 3 the record has its
+//! final start word by then, and the chain stamp → push on the free list (release) → pop
+//! (acquire) → new generation (release) → status (acquire) makes that word visible to the load
+//! that follows.
 //!
 //! The same holds for pre-committed transactions: a word seen as `PreCommitted(c)` has c > s. So
 //! "visible if c ≤ s" is right for both phases, and costs other readers nothing.
