@@ -104,6 +104,7 @@ impl Ours {
             connection,
             table,
             columns,
+            row: Vec::new(),
         })
     }
 
@@ -117,6 +118,8 @@ pub struct Worker {
     connection: Connection,
     table: TableHandle,
     columns: Vec<ColumnId>,
+    /// What was read last.
+    row: Vec<Value>,
 }
 
 impl Worker {
@@ -147,7 +150,7 @@ impl Worker {
             transaction: self.connection.transaction()?,
             table: &self.table,
             columns: &self.columns,
-            row: Vec::new(),
+            row: &mut self.row,
         })
     }
 }
@@ -157,7 +160,7 @@ pub struct Point<'c, 'w> {
     transaction: Transaction<'c>,
     table: &'w TableHandle,
     columns: &'w [ColumnId],
-    row: Vec<Value>,
+    row: &'w mut Vec<Value>,
 }
 
 impl Point<'_, '_> {
@@ -171,8 +174,8 @@ impl Point<'_, '_> {
         self.row.clear();
         let key = [Value::BigInt(key)];
         self.transaction
-            .get_into(self.table, &key, self.columns, &mut self.row)?;
-        Ok(&self.row)
+            .get_into(self.table, &key, self.columns, self.row)?;
+        Ok(self.row)
     }
 
     /// Sets the worker's columns of the row `key`.

@@ -6,6 +6,7 @@
 
 use crate::Result;
 use std::ops::Range;
+use strandline_base::ErrorKind;
 
 /// Columns of the table.
 pub const COLUMNS: usize = 10;
@@ -21,6 +22,15 @@ pub enum Failure {
     Conflict,
     /// What should not happen.
     Error(String),
+}
+
+impl From<strandline_base::Error> for Failure {
+    fn from(error: strandline_base::Error) -> Self {
+        match error.kind() {
+            ErrorKind::Conflict => Self::Conflict,
+            _ => Self::Error(error.to_string()),
+        }
+    }
 }
 
 /// What an operation of a transaction gives.

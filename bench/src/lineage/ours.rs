@@ -7,7 +7,7 @@ use crate::Result;
 use crate::ours::{Ours, Worker};
 use std::ops::Range;
 use std::sync::Arc;
-use strandline::{Connection, ErrorKind, Settings, Value};
+use strandline::{Connection, Settings, Value};
 use strandline_device::MemoryDevice;
 
 /// How the harness runs us.
@@ -103,9 +103,9 @@ struct StrandlineSession(Worker);
 
 impl Session for StrandlineSession {
     fn transaction(&mut self, work: &mut dyn FnMut(&mut dyn Point) -> Step<()>) -> Step<()> {
-        let mut point = StrandlinePoint(self.0.begin().map_err(failure)?);
+        let mut point = StrandlinePoint(self.0.begin()?);
         work(&mut point)?;
-        point.0.commit().map_err(failure)
+        Ok(point.0.commit()?)
     }
 }
 
@@ -113,7 +113,7 @@ struct StrandlinePoint<'c, 'w>(crate::ours::Point<'c, 'w>);
 
 impl Point for StrandlinePoint<'_, '_> {
     fn read(&mut self, key: u64, values: &mut [i64]) -> Step<()> {
-        let row = self.0.get(key as i64).map_err(failure)?;
+        let row = self.0.get(key as i64)?;
         for (value, found) in values.iter_mut().zip(row) {
             let Value::BigInt(found) = found else {
                 return Err(Failure::Error(format!("row {key} has {found:?}")));
@@ -124,14 +124,7 @@ impl Point for StrandlinePoint<'_, '_> {
     }
 
     fn update(&mut self, key: u64, values: &[i64; UPDATED]) -> Step<()> {
-        self.0.update(key as i64, *values).map_err(failure)
-    }
-}
-
-fn failure(error: strandline::Error) -> Failure {
-    match error.kind() {
-        ErrorKind::Conflict => Failure::Conflict,
-        _ => Failure::Error(error.to_string()),
+        Ok(self.0.update(key as i64, *values)?)
     }
 }
 

@@ -6,26 +6,29 @@
 //! again to put it in place. Every merge takes all ranges that are due, so that these share the two
 //! drains.
 //!
-//! A writer locks a row by appending a version with its mark; nothing is latched.
+//! A writer locks a row by appending a version with its word; nothing is latched. Mains, deltas,
+//! their merge and the gate are its own; the rest is [shared](super).
 //!
 //! Differences from the paper's: scans keep the mains and deltas that they began with, so a merge
 //! does not wait for them. `Layout::Rows` lays the main out by rows: with it this is the row store
 //! of Tables 8 and 9, for which the paper changed L-Store itself.
 //!
-//! Lock order: the gate, then the log's or the queue's.
+//! Lock order: the gate, then those of log and transactions, or the queue's.
 
-use super::index::HashIndex;
-use super::log::{MemoryLog, Record};
-use super::transactions::{ABORTED, Member, Status, Transactions, View};
+use super::point::{Buffers, Numbers, PointTransaction};
+use super::table::Table;
+use super::transactions::{Transaction, Transactions, View, conflict};
 use super::versions::{Version, Versions};
 use crate::Result;
 use crate::lineage::engine::{
-    COLUMNS, Engine, Failure, Point, Scanner, Session, Step, UPDATED, first_values,
+    COLUMNS, Engine, Point, Scanner, Session, Step, UPDATED, first_values,
 };
 use parking_lot::{Mutex, RwLock};
 use std::ops::Range as Rows;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use strandline_base::{ColumnId, RowId, Value};
+use strandline_txn::StartWord;
 
 /// Rows of a range: 32 KB per column.
 const ROWS: usize = 4_096;
@@ -45,13 +48,12 @@ pub enum Layout {
 /// The engine.
 pub struct Dbm {
     layout: Layout,
-    index: HashIndex,
+    table: Table,
     /// The gate: transactions hold it shared, a merge exclusively while it swaps.
     ranges: RwLock<Vec<Range>>,
     /// Numbers of ranges to merge.
     due: Mutex<Vec<usize>>,
     transactions: Transactions,
-    log: MemoryLog,
 }
 
 #[derive(Clone)]
@@ -166,7 +168,7 @@ impl Range {
             .find_map(|delta| {
                 let mut found = delta.newest(slot);
                 while let Some(version) = found {
-                    if transactions.sees(view, || version.start.load(Ordering::SeqCst)) {
+                    if transactions.sees(view, || version.start()) {
                         break;
                     }
                     found = delta.older(version.older());
@@ -191,8 +193,6 @@ impl Range {
 impl Dbm {
     /// A table of `rows` rows.
     pub fn new(layout: Layout, rows: u64, seed: u64) -> Self {
-        let index = HashIndex::new(rows);
-        (0..rows).for_each(|key| index.insert(key, key));
         let range = |number: u64| Range {
             main: Arc::new(Main::new(layout, number * ROWS as u64, rows, seed)),
             delta: Delta::new(),
@@ -201,11 +201,10 @@ impl Dbm {
         let ranges = (0..rows.div_ceil(ROWS as u64)).map(range).collect();
         Self {
             layout,
-            index,
+            table: Table::new(rows),
             ranges: RwLock::new(ranges),
             due: Mutex::new(Vec::new()),
-            transactions: Transactions::new(),
-            log: MemoryLog::new(),
+            transactions: Transactions::new().expect("memory does not fail"),
         }
     }
 }
@@ -218,11 +217,11 @@ impl Engine for Dbm {
         }
     }
 
-    fn session(&self, _columns: usize) -> Result<Box<dyn Session + '_>> {
+    fn session(&self, columns: usize) -> Result<Box<dyn Session + '_>> {
         Ok(Box::new(DbmSession {
             engine: self,
-            member: self.transactions.join(),
-            record: Record::new(),
+            transaction: self.transactions.session(),
+            buffers: Buffers::new(columns),
             written: Vec::new(),
         }))
     }
@@ -232,6 +231,7 @@ impl Engine for Dbm {
     }
 
     fn merge(&self) -> bool {
+        self.transactions.maintain();
         let due = std::mem::take(&mut *self.due.lock());
         if due.is_empty() {
             return false;
@@ -266,13 +266,12 @@ impl Scanner for &Dbm {
     fn sum(&mut self, rows: Rows<u64>) -> Result<i64> {
         let (first, end) = (rows.start as usize, rows.end as usize);
         let numbers = first / ROWS..end.div_ceil(ROWS);
-        let (view, ranges) = {
+        let (snapshot, ranges) = {
             let ranges = self.ranges.read();
-            (
-                self.transactions.snapshot(),
-                ranges[numbers.clone()].to_vec(),
-            )
+            let snapshot = self.transactions.snapshot()?;
+            (snapshot, ranges[numbers.clone()].to_vec())
         };
+        let view = View::of(&snapshot);
         let sum = |(number, range): (usize, &Range)| {
             let base = number * ROWS;
             let slots = first.max(base) - base..end.min(base + ROWS) - base;
@@ -284,109 +283,143 @@ impl Scanner for &Dbm {
 
 struct DbmSession<'e> {
     engine: &'e Dbm,
-    member: Member<'e>,
-    record: Record,
-    /// Ranges, slots and numbers of versions with this transaction's mark.
-    written: Vec<(usize, usize, u64)>,
+    transaction: Transaction<'e>,
+    buffers: Buffers,
+    written: Vec<Written>,
 }
+
+/// Range, slot and number of a version with the transaction's word.
+struct Written(usize, usize, u64);
 
 impl Session for DbmSession<'_> {
     fn transaction(&mut self, work: &mut dyn FnMut(&mut dyn Point) -> Step<()>) -> Step<()> {
         let ranges = self.engine.ranges.read();
-        self.record.clear();
         self.written.clear();
-        let mark = self.member.begin();
-        let done = work(&mut DbmPoint {
-            engine: self.engine,
-            ranges: &ranges,
-            mark,
-            record: &mut self.record,
-            written: &mut self.written,
+        let done = work(&mut Numbers {
+            transaction: DbmTransaction {
+                engine: self.engine,
+                ranges: &ranges,
+                transaction: &mut self.transaction,
+                written: &mut self.written,
+            },
+            buffers: &mut self.buffers,
         });
-        let written = self.written.iter().map(|&(range, slot, number)| {
-            let delta = &ranges[range].delta;
-            (delta, slot, delta.versions.get(number))
-        });
+        let done = done.and_then(|()| Ok(self.commit(&ranges)?));
         if done.is_err() {
-            for (delta, slot, version) in written {
-                // In this order: as long as the row leads to it, it keeps others away.
-                delta.newest[slot].store(version.older(), Ordering::Release);
-                version.start.store(ABORTED, Ordering::SeqCst);
-            }
-        } else if !self.written.is_empty() {
-            self.engine.log.append(&mut self.record);
-            let time = self.member.commit();
-            for (_, _, version) in written {
-                version.start.store(time, Ordering::SeqCst);
-            }
+            self.roll_back(&ranges);
         }
+        self.transaction.finish();
         done
     }
 }
 
-struct DbmPoint<'e, 's> {
-    engine: &'e Dbm,
-    ranges: &'s [Range],
-    mark: u64,
-    record: &'s mut Record,
-    written: &'s mut Vec<(usize, usize, u64)>,
-}
-
-impl DbmPoint<'_, '_> {
-    fn find(&self, key: u64) -> Step<(usize, usize)> {
-        let row = self.engine.index.get(key);
-        let row = row.ok_or_else(|| Failure::Error(format!("no row {key}")))? as usize;
-        Ok((row / ROWS, row % ROWS))
-    }
-}
-
-impl Point for DbmPoint<'_, '_> {
-    fn read(&mut self, key: u64, values: &mut [i64]) -> Step<()> {
-        let (range, slot) = self.find(key)?;
-        let range = &self.ranges[range];
-        let view = View::Newest { mark: self.mark };
-        let version = range.version(slot, &self.engine.transactions, view);
-        for (column, value) in values.iter_mut().enumerate() {
-            *value = match version {
-                Some(version) if column < UPDATED => version.value(column),
-                _ => range.main.get(slot, column),
-            };
+impl DbmSession<'_> {
+    fn commit(&mut self, ranges: &[Range]) -> strandline_base::Result<()> {
+        if self.written.is_empty() {
+            return Ok(());
+        }
+        let stamp = self.transaction.commit()?;
+        for Written(range, _, number) in &self.written {
+            ranges[*range].delta.versions.get(*number).stamp(stamp);
         }
         Ok(())
     }
 
-    fn update(&mut self, key: u64, values: &[i64; UPDATED]) -> Step<()> {
-        let (number, slot) = self.find(key)?;
+    fn roll_back(&mut self, ranges: &[Range]) {
+        self.transaction.abort();
+        for Written(range, slot, number) in &self.written {
+            let delta = &ranges[*range].delta;
+            let version = delta.versions.get(*number);
+            // In this order: as long as the row leads to it, it keeps others away.
+            delta.newest[*slot].store(version.older(), Ordering::Release);
+            version.stamp(StartWord::ABORTED);
+        }
+    }
+}
+
+struct DbmTransaction<'e, 's> {
+    engine: &'e Dbm,
+    ranges: &'s [Range],
+    transaction: &'s mut Transaction<'e>,
+    written: &'s mut Vec<Written>,
+}
+
+impl DbmTransaction<'_, '_> {
+    /// Writes a version of a row.
+    fn write(
+        &mut self,
+        (number, slot): (usize, usize),
+        values: &[i64; UPDATED],
+    ) -> strandline_base::Result<()> {
+        let word = self.transaction.word()?;
         let delta = &self.ranges[number].delta;
-        self.record.push(&[key as i64]);
-        self.record.push(values);
         let older = delta.newest[slot].load(Ordering::Acquire);
         if let Some(version) = delta.older(older) {
-            let start = || version.start.load(Ordering::SeqCst);
-            if start() == self.mark {
+            if version.start() == word {
                 version.set(values);
                 return Ok(());
             }
-            if self.engine.transactions.status(false, start) == Status::Active {
-                return Err(Failure::Conflict);
-            }
+            // One that is being rolled back is in the way until it is unlinked.
+            let committed = self.engine.transactions.committed(|| version.start());
+            committed.ok_or_else(conflict)?;
         }
-        let new = delta.versions.append(older, self.mark, values);
-        let new = new.ok_or(Failure::Conflict)?;
+        let new = delta.versions.append(older, word, values);
+        let new = new.ok_or_else(conflict)?;
         if new == MERGE_VERSIONS {
             self.engine.due.lock().push(number);
         }
         let taken =
             delta.newest[slot].compare_exchange(older, new, Ordering::AcqRel, Ordering::Acquire);
         if taken.is_err() {
-            delta
-                .versions
-                .get(new)
-                .start
-                .store(ABORTED, Ordering::SeqCst);
-            return Err(Failure::Conflict);
+            delta.versions.get(new).stamp(StartWord::ABORTED);
+            return Err(conflict());
         }
-        self.written.push((number, slot, new));
+        self.written.push(Written(number, slot, new));
         Ok(())
     }
+}
+
+impl PointTransaction for DbmTransaction<'_, '_> {
+    fn get_into(
+        &mut self,
+        key: &[Value],
+        columns: &[ColumnId],
+        values: &mut Vec<Value>,
+    ) -> strandline_base::Result<bool> {
+        self.engine.table.check_columns(columns)?;
+        let Some(row) = self.engine.table.find(key)? else {
+            return Ok(false);
+        };
+        let (number, slot) = place(row);
+        let range = &self.ranges[number];
+        let view = self.transaction.view();
+        let version = range.version(slot, &self.engine.transactions, view);
+        values.extend(columns.iter().map(|column| {
+            let column = column.0 as usize;
+            Value::BigInt(match version {
+                Some(version) if column < UPDATED => version.value(column),
+                _ => range.main.get(slot, column),
+            })
+        }));
+        Ok(true)
+    }
+
+    fn update(
+        &mut self,
+        key: &[Value],
+        set: &[(ColumnId, Value)],
+    ) -> strandline_base::Result<bool> {
+        let values = self.engine.table.updated(set)?;
+        let Some(row) = self.engine.table.find(key)? else {
+            return Ok(false);
+        };
+        self.write(place(row), &values)?;
+        self.transaction.note_update(row, set)?;
+        Ok(true)
+    }
+}
+
+/// The range and the slot of a row.
+fn place(row: RowId) -> (usize, usize) {
+    (row.0 as usize / ROWS, row.0 as usize % ROWS)
 }

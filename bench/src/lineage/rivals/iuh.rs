@@ -7,22 +7,27 @@
 //!
 //! Differences from the paper's: a page holds all columns of 341 rows, each column in a piece
 //! (PAX), instead of one column of 4,096: a row costs one latch instead of one per column, and
-//! fewer rows share it. Records of redo and undo are written at commit, as pages are never written
-//! out.
+//! fewer rows share it. Undo is not logged: pages are never written out, and the history has it.
 //!
-//! Lock order: a page's latch, then the log's. No thread holds two latches.
+//! Its own are pages, latches and history; the rest is [shared](super).
+//!
+//! Invariant: a word in a page is that of a transaction that has not given its slot back: it would
+//! have stamped the page first, under the latch.
+//!
+//! Lock order: a page's latch comes last. No thread holds two latches.
 
-use super::index::HashIndex;
-use super::log::{MemoryLog, Record};
-use super::transactions::{FIRST, Member, Status, Transactions, View};
-use super::versions::Versions;
+use super::point::{Buffers, Numbers, PointTransaction};
+use super::table::Table;
+use super::transactions::{FIRST, Transaction, Transactions, View, conflict};
+use super::versions::{Version, Versions};
 use crate::Result;
 use crate::lineage::engine::{
-    COLUMNS, Engine, Failure, Point, Scanner, Session, Step, UPDATED, first_values,
+    COLUMNS, Engine, Point, Scanner, Session, Step, UPDATED, first_values,
 };
 use parking_lot::RwLock;
 use std::ops::Range;
-use std::sync::atomic::Ordering;
+use strandline_base::{ColumnId, CommitTs, Error, ErrorKind, RowId, SqlState, Value};
+use strandline_txn::StartWord;
 
 /// Bytes of a page as in the paper, in which a row has its columns, its start and its history.
 const PAGE_BYTES: usize = 32 << 10;
@@ -32,41 +37,38 @@ const HISTORY_CHUNKS: usize = 1 << 17;
 
 /// The engine.
 pub struct Iuh {
-    index: HashIndex,
+    table: Table,
     pages: Box<[RwLock<Page>]>,
     history: Versions,
     transactions: Transactions,
-    log: MemoryLog,
 }
 
 struct Page {
     /// Column after column.
     values: Box<[i64]>,
-    start: Box<[u64]>,
+    start: Box<[StartWord]>,
     /// Each row's newest version in the history.
     older: Box<[u64]>,
-    /// Rows that carry a mark.
+    /// Rows that carry a transaction's word.
     marked: u32,
     /// The newest commit that changed a row.
-    newest: u64,
+    newest: CommitTs,
 }
 
 impl Iuh {
     /// A table of `rows` rows.
     pub fn new(rows: u64, seed: u64) -> Self {
-        let index = HashIndex::new(rows);
         let pages = (0..rows.div_ceil(ROWS as u64)).map(|page| {
             let mut values = vec![0; ROWS * COLUMNS].into_boxed_slice();
             for slot in 0..ROWS {
                 let key = page * ROWS as u64 + slot as u64;
                 if key < rows {
-                    index.insert(key, key);
                     for (column, value) in first_values(key, seed).into_iter().enumerate() {
                         values[column * ROWS + slot] = value;
                     }
                 }
             }
-            let start = vec![FIRST; ROWS].into_boxed_slice();
+            let start = vec![StartWord::committed(FIRST); ROWS].into_boxed_slice();
             let older = vec![0; ROWS].into_boxed_slice();
             RwLock::new(Page {
                 values,
@@ -76,37 +78,24 @@ impl Iuh {
                 newest: FIRST,
             })
         });
-        let pages = pages.collect();
-        let (history, log) = (Versions::new(HISTORY_CHUNKS), MemoryLog::new());
         Self {
-            index,
-            pages,
-            history,
-            transactions: Transactions::new(),
-            log,
+            table: Table::new(rows),
+            pages: pages.collect(),
+            history: Versions::new(HISTORY_CHUNKS),
+            transactions: Transactions::new().expect("memory does not fail"),
         }
     }
 
-    /// The page and the slot of `key`.
-    fn find(&self, key: u64) -> Step<(usize, usize)> {
-        let row = self.index.get(key);
-        let row = row.ok_or_else(|| Failure::Error(format!("no row {key}")))? as usize;
-        Ok((row / ROWS, row % ROWS))
-    }
-
     /// The newest version in the history that stands for `slot` in `view`; None: the page's.
-    fn version(&self, page: &Page, slot: usize, view: View) -> Option<u64> {
+    fn version(&self, page: &Page, slot: usize, view: View) -> Option<&Version> {
         if self.transactions.sees(view, || page.start[slot]) {
             return None;
         }
         let mut number = page.older[slot];
         loop {
             let version = self.history.get(number);
-            if self
-                .transactions
-                .sees(view, || version.start.load(Ordering::Relaxed))
-            {
-                return Some(number);
+            if self.transactions.sees(view, || version.start()) {
+                return Some(version);
             }
             number = version.older();
         }
@@ -114,15 +103,12 @@ impl Iuh {
 
     /// The sum of `c1` over slots of a page.
     fn sum_page(&self, page: &Page, slots: Range<usize>, view: View) -> i64 {
-        let View::Snapshot(time) = view else {
-            unreachable!("scans read snapshots")
-        };
         let column = &page.values[..ROWS];
-        if page.marked == 0 && page.newest <= time {
+        if page.marked == 0 && view.contains(page.newest) {
             return column[slots].iter().sum();
         }
         let value = |slot: usize| match self.version(page, slot, view) {
-            Some(number) => self.history.get(number).value(0),
+            Some(version) => version.value(0),
             None => column[slot],
         };
         slots.map(value).sum()
@@ -134,11 +120,11 @@ impl Engine for Iuh {
         "IUH"
     }
 
-    fn session(&self, _columns: usize) -> Result<Box<dyn Session + '_>> {
+    fn session(&self, columns: usize) -> Result<Box<dyn Session + '_>> {
         Ok(Box::new(IuhSession {
             engine: self,
-            member: self.transactions.join(),
-            record: Record::new(),
+            transaction: self.transactions.session(),
+            buffers: Buffers::new(columns),
             written: Vec::new(),
         }))
     }
@@ -148,13 +134,15 @@ impl Engine for Iuh {
     }
 
     fn merge(&self) -> bool {
+        self.transactions.maintain();
         false
     }
 }
 
 impl Scanner for &Iuh {
     fn sum(&mut self, rows: Range<u64>) -> Result<i64> {
-        let view = self.transactions.snapshot();
+        let snapshot = self.transactions.snapshot()?;
+        let view = View::of(&snapshot);
         let (first, end) = (rows.start as usize, rows.end as usize);
         let mut sum = 0;
         for page in first / ROWS..end.div_ceil(ROWS) {
@@ -168,57 +156,59 @@ impl Scanner for &Iuh {
 
 struct IuhSession<'e> {
     engine: &'e Iuh,
-    member: Member<'e>,
-    record: Record,
-    /// Rows with this transaction's mark.
+    transaction: Transaction<'e>,
+    buffers: Buffers,
+    /// Rows with this transaction's word.
     written: Vec<(usize, usize)>,
 }
 
 impl Session for IuhSession<'_> {
     fn transaction(&mut self, work: &mut dyn FnMut(&mut dyn Point) -> Step<()>) -> Step<()> {
-        self.record.clear();
         self.written.clear();
-        let mark = self.member.begin();
-        let (engine, record, written) = (self.engine, &mut self.record, &mut self.written);
-        let done = work(&mut IuhPoint {
-            engine,
-            mark,
-            record,
-            written,
+        let done = work(&mut Numbers {
+            transaction: IuhTransaction {
+                engine: self.engine,
+                transaction: &mut self.transaction,
+                written: &mut self.written,
+            },
+            buffers: &mut self.buffers,
         });
-        match done {
-            Ok(()) => self.commit(mark),
-            Err(_) => self.abort(),
+        let done = done.and_then(|()| Ok(self.commit()?));
+        if done.is_err() {
+            self.roll_back();
         }
+        self.transaction.finish();
         done
     }
 }
 
 impl IuhSession<'_> {
-    fn commit(&mut self, mark: u64) {
+    fn commit(&mut self) -> strandline_base::Result<()> {
         if self.written.is_empty() {
-            return;
+            return Ok(());
         }
-        self.engine.log.append(&mut self.record);
-        let time = self.member.commit();
+        let word = self.transaction.word()?;
+        let stamp = self.transaction.commit()?;
         for &(page, slot) in &self.written {
             let mut page = self.engine.pages[page].write();
-            page.newest = page.newest.max(time);
+            page.newest = page.newest.max(CommitTs(stamp.0));
             // Unless the next writer has taken the row over already.
-            if page.start[slot] == mark {
-                page.start[slot] = time;
+            if page.start[slot] == word {
+                page.start[slot] = stamp;
                 page.marked -= 1;
             }
         }
+        Ok(())
     }
 
     /// Undo: the rows' values before come back from the history.
-    fn abort(&mut self) {
+    fn roll_back(&mut self) {
+        self.transaction.abort();
         for &(page, slot) in &self.written {
             let mut page = self.engine.pages[page].write();
             let version = self.engine.history.get(page.older[slot]);
             page.set(slot, &version.values());
-            page.start[slot] = version.start.load(Ordering::Relaxed);
+            page.start[slot] = version.start();
             page.older[slot] = version.older();
             page.marked -= 1;
         }
@@ -237,53 +227,81 @@ impl Page {
     }
 }
 
-struct IuhPoint<'e, 's> {
+struct IuhTransaction<'e, 's> {
     engine: &'e Iuh,
-    mark: u64,
-    record: &'s mut Record,
+    transaction: &'s mut Transaction<'e>,
     written: &'s mut Vec<(usize, usize)>,
 }
 
-impl Point for IuhPoint<'_, '_> {
-    fn read(&mut self, key: u64, values: &mut [i64]) -> Step<()> {
-        let (page, slot) = self.engine.find(key)?;
+impl PointTransaction for IuhTransaction<'_, '_> {
+    fn get_into(
+        &mut self,
+        key: &[Value],
+        columns: &[ColumnId],
+        values: &mut Vec<Value>,
+    ) -> strandline_base::Result<bool> {
+        self.engine.table.check_columns(columns)?;
+        let Some(row) = self.engine.table.find(key)? else {
+            return Ok(false);
+        };
+        let (page, slot) = place(row);
         let page = self.engine.pages[page].read();
-        for (column, value) in values.iter_mut().enumerate() {
-            *value = page.values[column * ROWS + slot];
-        }
-        let view = View::Newest { mark: self.mark };
-        if let Some(number) = self.engine.version(&page, slot, view) {
-            let old = self.engine.history.get(number).values();
-            let updated = values.len().min(UPDATED);
-            values[..updated].copy_from_slice(&old[..updated]);
-        }
-        Ok(())
+        let version = self.engine.version(&page, slot, self.transaction.view());
+        values.extend(columns.iter().map(|column| {
+            let column = column.0 as usize;
+            Value::BigInt(match version {
+                Some(version) if column < UPDATED => version.value(column),
+                _ => page.values[column * ROWS + slot],
+            })
+        }));
+        Ok(true)
     }
 
-    fn update(&mut self, key: u64, values: &[i64; UPDATED]) -> Step<()> {
-        let (number, slot) = self.engine.find(key)?;
+    fn update(
+        &mut self,
+        key: &[Value],
+        set: &[(ColumnId, Value)],
+    ) -> strandline_base::Result<bool> {
+        let values = self.engine.table.updated(set)?;
+        let Some(row) = self.engine.table.find(key)? else {
+            return Ok(false);
+        };
+        let word = self.transaction.word()?;
+        let (number, slot) = place(row);
         let mut page = self.engine.pages[number].write();
-        self.record.push(&[key as i64]);
-        self.record.push(values);
         // A second update of the row overwrites the first: what was before is in the history.
-        if page.start[slot] != self.mark {
+        if page.start[slot] != word {
             let start = page.start[slot];
-            let Status::Committed(time) = self.engine.transactions.status(false, || start) else {
-                return Err(Failure::Conflict);
-            };
-            let old = page.get(slot);
-            self.record.push(&old);
-            let version = self.engine.history.append(page.older[slot], time, &old);
-            page.older[slot] = version.ok_or_else(|| Failure::Error("history is full".into()))?;
-            page.start[slot] = self.mark;
+            let committed = self.engine.transactions.committed(|| start);
+            let time = committed.ok_or_else(conflict)?;
+            let (older, old) = (page.older[slot], page.get(slot));
+            let start_of_old = StartWord::committed(time);
+            let version = self.engine.history.append(older, start_of_old, &old);
+            page.older[slot] = version.ok_or_else(history_is_full)?;
+            page.start[slot] = word;
             // A committed row that is not stamped yet was counted by its writer.
-            if start == time {
+            if start == start_of_old {
                 page.marked += 1;
             }
             page.newest = page.newest.max(time);
             self.written.push((number, slot));
         }
-        page.set(slot, values);
-        Ok(())
+        page.set(slot, &values);
+        drop(page);
+        self.transaction.note_update(row, set)?;
+        Ok(true)
     }
+}
+
+/// The page and the slot of a row.
+fn place(row: RowId) -> (usize, usize) {
+    (row.0 as usize / ROWS, row.0 as usize % ROWS)
+}
+
+fn history_is_full() -> Error {
+    Error::new(
+        ErrorKind::Unavailable,
+        SqlState::OUT_OF_MEMORY,
+        "the history is full",
+    )
 }

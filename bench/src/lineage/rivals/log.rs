@@ -1,39 +1,60 @@
-//! The rivals' log: checksummed records, copied into one segment of memory that is used over and
-//! over, as a log device recycles its segments.
+//! The rivals' log: the product's write-ahead log on a device in memory, with redo records of its
+//! format (`docs/format.md`).
+//!
+//! Commits are relaxed: nobody waits for the device. The merge thread writes and cuts the log, as
+//! the product's maintenance thread and its checkpoints do; a cut segment is used again, so that
+//! the memory does not grow.
 
-use parking_lot::Mutex;
+use std::sync::Arc;
+use strandline_base::bytes::{PutBytes, zigzag};
+use strandline_base::{ColumnId, CommitTs, Error, Result, RowId, StorageId, Value};
+use strandline_device::MemoryDevice;
+use strandline_storage::wal::{Lsn, Wal, WalSettings};
 
-/// Bytes of the segment, as many as one of ours has.
-const SEGMENT_BYTES: usize = 16 << 20;
-/// Length and checksum in front of a record.
-const HEADER_BYTES: usize = 8;
+/// The table's storage.
+const STORAGE: StorageId = StorageId(1);
+const DATABASE: u128 = 1;
+/// Bytes that wait before the merge thread writes them; an appender would at 8 MiB.
+const WRITE_BYTES: u64 = 2 << 20;
+
+const VERSION: u8 = 1;
+const UPDATE: u8 = 2;
+const BIGINT: u8 = 5;
+/// Where a record has its timestamp.
+const TS_AT: std::ops::Range<usize> = 1..9;
 
 /// The log of one engine.
-pub struct MemoryLog(Mutex<Segment>);
+pub struct Log(Wal);
 
-struct Segment {
-    bytes: Box<[u8]>,
-    at: usize,
-}
-
-impl MemoryLog {
+impl Log {
     /// An empty log.
-    pub fn new() -> Self {
-        let bytes = vec![0; SEGMENT_BYTES].into_boxed_slice();
-        Self(Mutex::new(Segment { bytes, at: 0 }))
+    pub fn new() -> Result<Self> {
+        let device = Arc::new(MemoryDevice::new());
+        Wal::create(device, WalSettings::default(), DATABASE).map(Self)
     }
 
-    /// Appends what `record` holds.
-    pub fn append(&self, record: &mut Record) {
-        record.seal();
-        let bytes = record.0.as_slice();
-        let mut segment = self.0.lock();
-        if segment.at + bytes.len() > SEGMENT_BYTES {
-            segment.at = 0;
+    /// Appends a record. `queue` runs under the log's lock with the record's end, and gives the
+    /// timestamp that the record gets.
+    pub fn append(
+        &self,
+        record: &mut Record,
+        queue: &mut dyn FnMut(Lsn) -> CommitTs,
+    ) -> Result<()> {
+        let appended = self.0.append(&mut record.0, &mut |bytes, end| {
+            bytes[TS_AT].copy_from_slice(&queue(end).0.to_le_bytes());
+            Ok(())
+        });
+        appended.map(drop)
+    }
+
+    /// Keeps a segment ready; once there is enough, writes the log and cuts it.
+    pub fn maintain(&self) -> Result<()> {
+        self.0.prepare_next_segment()?;
+        if self.0.end_lsn().0 - self.0.durable_lsn().0 >= WRITE_BYTES {
+            self.0.sync_all()?;
+            self.0.cut_before(self.0.durable_lsn())?;
         }
-        let at = segment.at;
-        segment.bytes[at..at + bytes.len()].copy_from_slice(bytes);
-        segment.at += bytes.len();
+        Ok(())
     }
 }
 
@@ -41,28 +62,36 @@ impl MemoryLog {
 pub struct Record(Vec<u8>);
 
 impl Record {
-    /// An empty record.
+    /// A record without changes.
     pub fn new() -> Self {
-        Self(vec![0; HEADER_BYTES])
+        let mut record = Self(Vec::new());
+        record.begin();
+        record
     }
 
-    /// Forgets what it holds.
-    pub fn clear(&mut self) {
-        self.0.truncate(HEADER_BYTES);
+    /// Starts over.
+    pub fn begin(&mut self) {
+        self.0.clear();
+        self.0.put_u8(VERSION);
+        self.0.put_u64(0);
     }
 
-    /// Adds numbers.
-    pub fn push(&mut self, numbers: &[i64]) {
-        for number in numbers {
-            self.0.extend_from_slice(&number.to_le_bytes());
+    /// Adds an update of a row. The table has bigint columns only.
+    pub fn put_update(&mut self, row: RowId, set: &[(ColumnId, Value)]) -> Result<()> {
+        let out = &mut self.0;
+        out.put_u8(UPDATE);
+        out.put_varint(u64::from(STORAGE.0));
+        out.put_varint(row.0);
+        out.put_varint(set.len() as u64);
+        for (column, value) in set {
+            let Value::BigInt(value) = value else {
+                return Err(Error::internal("a value was not checked"));
+            };
+            out.put_varint(u64::from(column.0));
+            out.put_u8(BIGINT);
+            out.put_varint(zigzag(*value));
         }
-    }
-
-    fn seal(&mut self) {
-        let length = self.0.len() as u32;
-        let checksum = crc32c::crc32c(&self.0[HEADER_BYTES..]);
-        self.0[..4].copy_from_slice(&length.to_le_bytes());
-        self.0[4..HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
+        Ok(())
     }
 }
 
@@ -71,15 +100,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_segment_begins_again() {
-        let (log, mut record) = (MemoryLog::new(), Record::new());
-        record.push(&[7; 1_000]);
-        let fit = SEGMENT_BYTES / record.0.len();
-        for _ in 0..=fit {
-            log.append(&mut record);
+    fn a_maintained_log_keeps_few_segments() {
+        let (log, mut record) = (Log::new().unwrap(), Record::new());
+        let set = vec![(ColumnId(0), Value::BigInt(i64::MIN)); 1_000];
+        record.put_update(RowId(1 << 40), &set).unwrap();
+        let segment = WalSettings::default().segment_bytes;
+        while log.0.end_lsn().0 < 8 * segment {
+            log.append(&mut record, &mut |_| CommitTs(7)).unwrap();
+            log.maintain().unwrap();
         }
-        let segment = log.0.lock();
-        assert_eq!(segment.at, record.0.len());
-        assert_eq!(segment.bytes[..record.0.len()], record.0[..]);
+        assert!(log.0.segments().len() <= 4);
+    }
+
+    #[test]
+    fn records_are_those_of_the_format() {
+        let (log, mut record) = (Log::new().unwrap(), Record::new());
+        let set = [
+            (ColumnId(0), Value::BigInt(-1)),
+            (ColumnId(3), Value::BigInt(64)),
+        ];
+        record.put_update(RowId(300), &set).unwrap();
+        log.append(&mut record, &mut |_| CommitTs(7)).unwrap();
+        let expected = [
+            &[1, 7, 0, 0, 0, 0, 0, 0, 0][..], // version and timestamp
+            &[2, 1, 0xac, 2, 2],              // update, storage, row, columns
+            &[0, 5, 1],
+            &[3, 5, 0x80, 1],
+        ];
+        assert_eq!(record.0, expected.concat());
     }
 }

@@ -1,158 +1,190 @@
-//! The rivals' transactions: a clock of commits and, per session, the state of its transaction.
+//! The rivals' transactions: the product's transaction manager and log behind what a storage of
+//! rows needs. See `strandline_txn` for the protocol and `engine/src/transaction.rs` for its use.
 //!
-//! A version's *start* is the time of the commit that made it, or the *mark* of the transaction
-//! that is making it. A commit becomes visible by one store into the state of its session; its
-//! versions are stamped with the time afterwards, and only then may the session begin again. So
-//! whoever finds a mark twice, before and after reading the state, has read the state of just that
-//! transaction.
-//!
-//! A transaction says that it is about to commit before it takes its time. A snapshot that finds it
-//! so waits for its decision: its time may be older than the snapshot.
+//! A version's *start* is a [`StartWord`]: the word of the transaction that makes it, until that
+//! has committed and stamps it with its timestamp. A session gives its slot back only after it has
+//! stamped everything, so a start whose transaction is unknown has been stamped: it is loaded
+//! again.
 
-use parking_lot::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use super::log::{Log, Record};
+use std::sync::Arc;
+use strandline_base::{
+    ColumnId, CommitTs, Error, ErrorKind, Result, RowId, SqlState, SystemClock, Value,
+};
+use strandline_txn::{Durability, SnapshotGuard, StartWord, TxnManager, TxnSlot, TxnStatus};
 
-/// The start of what is there from the beginning.
-pub const FIRST: u64 = 2;
-/// The start of what was rolled back.
-pub const ABORTED: u64 = u64::MAX;
-/// Marks have this bit.
-const MARK: u64 = 1 << 63;
-/// Low bits of a mark: the session.
-const SESSION_BITS: u32 = 8;
-const SESSIONS: usize = 1 << SESSION_BITS;
+/// The timestamp of what is there from the beginning.
+pub const FIRST: CommitTs = CommitTs(1);
 
-const ACTIVE: u64 = 0;
-const COMMITTING: u64 = 1;
-
-/// The clock and all sessions' states.
+/// All transactions of an engine.
 pub struct Transactions {
-    newest: AtomicU64,
-    states: Box<[State]>,
-    free: Mutex<Vec<usize>>,
+    manager: Arc<TxnManager>,
+    log: Log,
 }
 
-/// [`ACTIVE`], [`COMMITTING`] or the time of the commit; a cache line of its own.
-#[repr(align(64))]
-struct State(AtomicU64);
-
-/// What became of the transaction that made a version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    Committed(u64),
-    Active,
-    Aborted,
-}
-
-/// What a reader sees.
+/// What a reader sees: commits up to a moment, and what the transaction with this word did.
 #[derive(Clone, Copy)]
-pub enum View {
-    /// All that is committed, and what the transaction with this mark did.
-    Newest { mark: u64 },
-    /// What was committed at this time.
-    Snapshot(u64),
+pub struct View {
+    until: CommitTs,
+    own: StartWord,
 }
 
-impl Transactions {
-    /// A clock at [`FIRST`].
-    pub fn new() -> Self {
+impl View {
+    /// All that is committed, and what `own` did (0: nothing).
+    pub fn newest(own: StartWord) -> Self {
+        let until = CommitTs::MAX;
+        Self { until, own }
+    }
+
+    /// What was committed at the moment of a snapshot.
+    pub fn of(snapshot: &SnapshotGuard) -> Self {
         Self {
-            newest: AtomicU64::new(FIRST),
-            states: (0..SESSIONS)
-                .map(|_| State(AtomicU64::new(ACTIVE)))
-                .collect(),
-            free: Mutex::new((0..SESSIONS).collect()),
+            until: snapshot.ts(),
+            own: StartWord::UNPUBLISHED,
         }
     }
 
-    /// A session's place; at most 256 at a time.
-    pub fn join(&self) -> Member<'_> {
-        let session = self.free.lock().pop().expect("at most 256 sessions");
-        Member {
+    /// Whether it contains what was committed at `ts`.
+    pub fn contains(self, ts: CommitTs) -> bool {
+        ts <= self.until
+    }
+}
+
+impl Transactions {
+    /// None yet; everything is of [`FIRST`].
+    pub fn new() -> Result<Self> {
+        Ok(Self {
+            manager: TxnManager::new(Arc::new(SystemClock), FIRST),
+            log: Log::new()?,
+        })
+    }
+
+    /// A session's transaction, not begun.
+    pub fn session(&self) -> Transaction<'_> {
+        Transaction {
             transactions: self,
-            session,
-            sequence: 0,
+            slot: None,
+            record: Record::new(),
         }
     }
 
     /// A snapshot of now.
-    pub fn snapshot(&self) -> View {
-        View::Snapshot(self.newest.load(Ordering::SeqCst))
+    pub fn snapshot(&self) -> Result<SnapshotGuard> {
+        self.manager.snapshot(None)
     }
 
-    /// Whether `view` contains the version whose start is read by `start`.
-    pub fn sees(&self, view: View, start: impl Fn() -> u64) -> bool {
-        match view {
-            View::Newest { mark } => {
-                let now = start();
-                now < MARK
-                    || now == mark
-                    || matches!(self.status(false, start), Status::Committed(_))
-            }
-            View::Snapshot(time) => match self.status(true, start) {
-                Status::Committed(start) => start <= time,
-                Status::Active | Status::Aborted => false,
-            },
+    /// Whether `view` contains the version whose start is loaded by `start`.
+    pub fn sees(&self, view: View, start: impl Fn() -> StartWord) -> bool {
+        let word = start();
+        if let Some(ts) = word.commit_ts() {
+            return view.contains(ts);
         }
+        let is_own = word == view.own;
+        is_own
+            || self
+                .resolve(word, start)
+                .is_some_and(|ts| view.contains(ts))
     }
 
-    /// What became of the maker of a version; with `wait`, one that is committing is waited for,
-    /// else it counts as active.
-    pub fn status(&self, wait: bool, start: impl Fn() -> u64) -> Status {
-        loop {
-            let found = start();
-            if found == ABORTED {
-                return Status::Aborted;
-            }
-            if found < MARK {
-                return Status::Committed(found);
-            }
-            let session = (found & (SESSIONS as u64 - 1)) as usize;
-            let state = self.states[session].0.load(Ordering::SeqCst);
-            if start() != found {
-                continue; // stamped meanwhile: the state may be the next transaction's
-            }
-            match state {
-                COMMITTING if wait => std::thread::yield_now(),
-                ACTIVE | COMMITTING => return Status::Active,
-                time => return Status::Committed(time),
+    /// When the version whose start is loaded by `start` was committed, if it was.
+    pub fn committed(&self, start: impl Fn() -> StartWord) -> Option<CommitTs> {
+        self.resolve(start(), start)
+    }
+
+    /// What `word` says, which `start` has loaded and loads again.
+    fn resolve(&self, mut word: StartWord, start: impl Fn() -> StartWord) -> Option<CommitTs> {
+        while word.is_txn() {
+            match self.manager.status(word) {
+                TxnStatus::Committed(ts) => return Some(ts),
+                TxnStatus::Stale => word = start(),
+                TxnStatus::InProgress | TxnStatus::PreCommitted(_) | TxnStatus::Aborted => {
+                    return None;
+                }
             }
         }
+        word.commit_ts()
+    }
+
+    /// What the merge thread does for the log.
+    pub fn maintain(&self) {
+        let maintained = self.log.maintain();
+        maintained.expect("memory does not fail");
     }
 }
 
-/// A session among the others.
-pub struct Member<'t> {
+/// The transaction of a session, one after the other. Dropped in the middle of one, its versions
+/// stay uncommitted for ever.
+pub struct Transaction<'t> {
     transactions: &'t Transactions,
-    session: usize,
-    sequence: u64,
+    /// claimed by the first write
+    slot: Option<TxnSlot>,
+    record: Record,
 }
 
-impl Member<'_> {
-    /// Begins a transaction: its mark. All versions of the one before are stamped.
-    pub fn begin(&mut self) -> u64 {
-        self.sequence += 1;
-        self.state().store(ACTIVE, Ordering::SeqCst);
-        MARK | self.sequence << SESSION_BITS | self.session as u64
+impl Transaction<'_> {
+    /// What its operations see under read committed.
+    pub fn view(&self) -> View {
+        let own = self.slot.as_ref().map(TxnSlot::word);
+        View::newest(own.unwrap_or(StartWord::UNPUBLISHED))
     }
 
-    /// Makes all versions with the mark visible: the time to stamp them with.
-    pub fn commit(&self) -> u64 {
-        self.state().store(COMMITTING, Ordering::SeqCst);
-        let time = self.transactions.newest.fetch_add(1, Ordering::SeqCst) + 1;
-        self.state().store(time, Ordering::SeqCst);
-        time
+    /// Its word, claimed now if this is its first write.
+    pub fn word(&mut self) -> Result<StartWord> {
+        if let Some(slot) = &self.slot {
+            return Ok(slot.word());
+        }
+        let slot = self.transactions.manager.begin()?;
+        let word = slot.word();
+        self.slot = Some(slot);
+        self.record.begin();
+        Ok(word)
     }
 
-    fn state(&self) -> &AtomicU64 {
-        &self.transactions.states[self.session].0
+    /// Adds an update, which has been made, to its redo record.
+    pub fn note_update(&mut self, row: RowId, set: &[(ColumnId, Value)]) -> Result<()> {
+        self.record.put_update(row, set)
+    }
+
+    /// Logs and commits: the word to stamp its versions with. Only after a write.
+    pub fn commit(&mut self) -> Result<StartWord> {
+        let Some(slot) = &self.slot else {
+            return Err(Error::internal("a transaction without a slot has changes"));
+        };
+        let (manager, mut ts) = (&self.transactions.manager, CommitTs::ZERO);
+        self.transactions.log.append(&mut self.record, &mut |end| {
+            ts = manager.tick();
+            manager.enqueue(slot, ts, end.0, Durability::Relaxed);
+            ts
+        })?;
+        slot.announce();
+        manager.finish_through(0);
+        debug_assert!(manager.stable() >= ts, "every commit is relaxed");
+        Ok(StartWord::committed(ts))
+    }
+
+    /// Says that it has failed, before its versions are undone.
+    pub fn abort(&self) {
+        if let Some(slot) = &self.slot {
+            slot.abort();
+        }
+    }
+
+    /// Its versions are stamped or undone, if there are any.
+    pub fn finish(&mut self) {
+        if let Some(slot) = self.slot.take() {
+            slot.stamped();
+        }
     }
 }
 
-impl Drop for Member<'_> {
-    fn drop(&mut self) {
-        self.transactions.free.lock().push(self.session);
-    }
+/// Another transaction has written the row.
+pub fn conflict() -> Error {
+    Error::new(
+        ErrorKind::Conflict,
+        SqlState::SERIALIZATION_FAILURE,
+        "could not serialize access: another transaction has an uncommitted change in the way",
+    )
+    .with_hint("Retry the transaction.")
 }
 
 #[cfg(test)]
@@ -161,18 +193,33 @@ mod tests {
 
     #[test]
     fn a_commit_is_seen_by_later_snapshots_only() {
-        let transactions = Transactions::new();
-        let (mut writer, mut other) = (transactions.join(), transactions.join());
-        let (mark, other) = (writer.begin(), other.begin());
-        let sees = |view| transactions.sees(view, || mark);
-        let before = transactions.snapshot();
-        assert!(sees(View::Newest { mark }));
-        assert!(!sees(View::Newest { mark: other }));
-        let time = writer.commit();
-        assert!(sees(View::Newest { mark: other }));
-        assert!(!sees(before));
-        assert!(sees(transactions.snapshot()));
-        assert_eq!(transactions.status(true, || mark), Status::Committed(time));
-        assert_eq!(transactions.status(true, || ABORTED), Status::Aborted);
+        let transactions = Transactions::new().unwrap();
+        let (mut writer, mut other) = (transactions.session(), transactions.session());
+        let (word, other) = (writer.word().unwrap(), other.word().unwrap());
+        let sees = |view| transactions.sees(view, || word);
+        let before = transactions.snapshot().unwrap();
+        assert!(sees(writer.view()));
+        assert!(!sees(View::newest(other)));
+        assert_eq!(transactions.committed(|| word), None);
+        let stamp = writer.commit().unwrap();
+        assert!(sees(View::newest(other)));
+        assert!(!sees(View::of(&before)));
+        assert!(sees(View::of(&transactions.snapshot().unwrap())));
+        assert_eq!(transactions.committed(|| word), stamp.commit_ts());
+        assert_eq!(transactions.committed(|| StartWord::ABORTED), None);
+    }
+
+    #[test]
+    fn a_slot_is_used_again() {
+        let transactions = Transactions::new().unwrap();
+        let mut session = transactions.session();
+        let first = session.word().unwrap();
+        session.abort();
+        session.finish();
+        let second = session.word().unwrap();
+        assert_ne!(first, second);
+        let stamped = std::cell::Cell::new(first);
+        let start = || stamped.replace(StartWord::committed(FIRST));
+        assert_eq!(transactions.committed(start), Some(FIRST), "loaded again");
     }
 }

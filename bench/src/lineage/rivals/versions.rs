@@ -7,19 +7,29 @@
 use super::super::engine::UPDATED;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use strandline_txn::StartWord;
 
 /// Versions of one chunk, which is allocated when its first version is.
 const CHUNK_VERSIONS: u64 = 1_024;
 
 /// One version of a row.
 pub struct Version {
-    /// when it was made, as in [`transactions`](super::transactions)
-    pub start: AtomicU64,
+    start: AtomicU64,
     older: AtomicU64,
     values: [AtomicI64; UPDATED],
 }
 
 impl Version {
+    /// When it was made, as in [`transactions`](super::transactions).
+    pub fn start(&self) -> StartWord {
+        StartWord(self.start.load(Ordering::Acquire))
+    }
+
+    /// Changes the start to the final one.
+    pub fn stamp(&self, start: StartWord) {
+        self.start.store(start.0, Ordering::Release);
+    }
+
     /// The number of the version before.
     pub fn older(&self) -> u64 {
         self.older.load(Ordering::Relaxed)
@@ -59,12 +69,12 @@ impl Versions {
     }
 
     /// Appends a version: its number; None if there is no more room.
-    pub fn append(&self, older: u64, start: u64, values: &[i64; UPDATED]) -> Option<u64> {
+    pub fn append(&self, older: u64, start: StartWord, values: &[i64; UPDATED]) -> Option<u64> {
         let position = self.count.fetch_add(1, Ordering::Relaxed);
         let chunk = self.chunks.get((position / CHUNK_VERSIONS) as usize)?;
         let version = &chunk.get_or_init(empty_chunk)[(position % CHUNK_VERSIONS) as usize];
         version.older.store(older, Ordering::Relaxed);
-        version.start.store(start, Ordering::Relaxed);
+        version.start.store(start.0, Ordering::Relaxed);
         version.set(values);
         Some(position + 1)
     }
