@@ -41,6 +41,10 @@ impl Statement {
             ));
         }
         let store = self.transaction().db().store(table.storage)?;
+        let db = self.transaction().db();
+        let hold = db.txns().hold_history(db.horizon(table, &store));
+        // What was given up before the hold is not asked for.
+        let oldest = db.horizon(table, &store);
         let mut versions = Vec::new();
         if let Some(hash) = Store::key_hash(key) {
             let mut rows = Vec::new();
@@ -48,9 +52,11 @@ impl Statement {
                 .index
                 .lookup(hash, &mut rows);
             for row in rows {
-                self.versions_of(table, &store, row, &primary.columns, key, &mut versions)?;
+                let at = (row, oldest);
+                self.versions_of(table, &store, at, &primary.columns, key, &mut versions)?;
             }
         }
+        drop(hold);
         versions.sort_by_key(|v| v.from);
         history_batch(table, &versions)
     }
@@ -59,14 +65,13 @@ impl Statement {
         &self,
         table: &TableDef,
         store: &Store,
-        row: RowId,
+        (row, oldest): (RowId, CommitTs),
         key_columns: &[ColumnId],
         key: &[Value],
         out: &mut Vec<RowVersion>,
     ) -> Result<()> {
         let columns: Vec<ColumnId> = table.columns.iter().map(|c| c.id).collect();
         let times = store.lineage.version_times(row)?;
-        let oldest = self.transaction().db().horizon(table, store);
         for (i, &from) in times.iter().enumerate() {
             let to = times.get(i + 1).copied();
             if from > self.snapshot_ts() || to.is_some_and(|to| to <= oldest) {

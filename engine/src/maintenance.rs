@@ -217,7 +217,8 @@ impl Db {
         let kept_from = CommitTs(history_from(policy, self.now_us())).min(through);
         // In this order: who registers a snapshot too late to be seen here sees this.
         store.raise_kept_from(kept_from);
-        let horizon = Horizon::new(kept_from, self.txns().registered_snapshots());
+        let held = self.txns().oldest_hold().unwrap_or(kept_from);
+        let horizon = Horizon::new(kept_from.min(held), self.txns().registered_snapshots());
         let lineage = &store.lineage;
         let mut part = StoragePart::new(store);
         // What an open transaction adds may still be taken back.

@@ -18,8 +18,9 @@
 //!
 //! The hash of an integer is a bijection, so a row under the hash has or had exactly this key.
 //! While no row has ever changed its key ([`KeyColumns::rows_may_have_moved`]) it has it still. The
-//! flag is loaded after the stable timestamp: a change of a key sets it before it commits, so
-//! whoever could see the change sees the flag.
+//! flag is loaded after the stable timestamp and after the entry: a change of a key sets it before
+//! it enters the new key and commits, so whoever could see either sees the flag. An index that
+//! another one replaces is flagged, because changes do not reach it any more.
 
 use crate::catalog::{Catalog, TableDef};
 use crate::db::Db;
@@ -101,14 +102,16 @@ impl PointTable {
     /// A row that has this key unless it is gone, if that is certain: see the module documentation.
     /// Others may have it when it is gone.
     fn certain_row(&self, key: &[Value]) -> Option<RowId> {
-        if !self.is_exact || self.index.rows_may_have_moved() {
+        if !self.is_exact {
             return None;
         }
-        if let Some(row) = self.index.sequences.find(integer_key(key)?) {
-            return Some(row);
-        }
-        match self.index.index.find(Store::key_hash(key)?) {
-            Found::One(row) => Some(row),
+        let found = match self.index.sequences.find(integer_key(key)?) {
+            Some(row) => Found::One(row),
+            None => self.index.index.find(Store::key_hash(key)?),
+        };
+        match found {
+            // Asked last: an entry that a change of a key has made comes after the flag.
+            Found::One(row) => (!self.index.rows_may_have_moved()).then_some(row),
             Found::None | Found::Several => None,
         }
     }
@@ -183,12 +186,15 @@ impl Transaction {
     fn newest_for(&self, point: &PointTable) -> Result<Option<Visibility>> {
         let state = self.state.lock();
         state.check_open()?;
-        let is_same = Arc::ptr_eq(&point.catalog, state.catalog());
-        Ok(is_same.then(|| Visibility {
+        let visibility = Visibility {
             ts: self.db().stable(),
             own: state.own_word(),
             statement: u32::MAX,
-        }))
+        };
+        // Of a key that the newest catalog does not have nobody says when a row changes it.
+        let is_newest = self.db().catalogs.is_last(&point.catalog);
+        let is_same = is_newest && Arc::ptr_eq(&point.catalog, state.catalog());
+        Ok(is_same.then_some(visibility))
     }
 
     /// Writes the newest version of the row with this key; None (or false: there is no such row)

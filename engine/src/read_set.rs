@@ -33,6 +33,8 @@ pub struct ScanRead {
     pub bounds: Vec<ColumnPredicate>,
     /// the predicate, second part
     pub filters: Vec<Arc<dyn RowFilter>>,
+    /// whether every version was read, so that each change of a row makes a difference
+    pub every_version: bool,
 }
 
 /// All reads of a transaction.

@@ -115,7 +115,7 @@ impl Statement {
     /// A scan at this statement's snapshot.
     pub fn scan(&self, table: &Arc<TableDef>, request: ScanRequest) -> Result<Arc<TableScan>> {
         let snapshot = self.snapshot_guard().clone();
-        self.transaction().note_scan(table, &request)?;
+        self.transaction().note_scan(table, &request, false)?;
         let merged = self.merged().get(&table.storage);
         let ranges = merged.map(|ranges| {
             let ranges = ranges.iter();

@@ -456,7 +456,8 @@ impl Statement {
             }
             let mut waited = false;
             for &other in &check.others {
-                if let Some(holder) = lineage.unfinished_writer(other, own)? {
+                let speculative = self.txn.options().speculative;
+                if let Some(holder) = lineage.unfinished_writer(other, own, speculative)? {
                     self.txn.wait_for(holder)?;
                     waited = true;
                     break;
@@ -497,6 +498,8 @@ impl Statement {
         if !is_visible && is_conflict {
             return Ok(write_conflict(&check.table));
         }
+        // That the key is there is something the transaction has read.
+        self.txn.note_key(&check.table, &check.store, columns, key);
         unique_violation(&check.table, check.key, key)
     }
 }

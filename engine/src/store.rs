@@ -168,7 +168,10 @@ impl Store {
     /// Adds an index, filled.
     pub fn put_key(&self, key: Arc<KeyColumns>) {
         let mut keys = Vec::clone(&self.keys.load());
-        keys.retain(|k| k.columns != key.columns);
+        // Whoever still holds one that is replaced is not told any more when a key changes.
+        for replaced in keys.extract_if(.., |k| k.columns == key.columns) {
+            replaced.note_moved();
+        }
         keys.push(key);
         self.keys.store(Arc::new(keys));
     }

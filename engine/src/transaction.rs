@@ -235,8 +235,13 @@ impl Transaction {
         }
     }
 
-    /// Notes that a serializable transaction scans a table.
-    pub(crate) fn note_scan(&self, table: &TableDef, request: &ScanRequest) -> Result<()> {
+    /// Notes that a serializable transaction scans a table, or all versions of its rows.
+    pub(crate) fn note_scan(
+        &self,
+        table: &TableDef,
+        request: &ScanRequest,
+        every_version: bool,
+    ) -> Result<()> {
         let Some(reads) = &self.reads else {
             return Ok(());
         };
@@ -254,6 +259,7 @@ impl Transaction {
             columns: columns.into_iter().map(typed).collect::<Result<_>>()?,
             bounds: request.prune.clone(),
             filters,
+            every_version,
         };
         reads.lock().scans.push(scan);
         Ok(())
@@ -459,16 +465,20 @@ impl Transaction {
 
     /// Waits until all that speculative snapshots of this transaction have seen is durable.
     fn settle_dependencies(&self, state: &TxnState) -> Result<()> {
-        if self.db.stable() >= state.depends_on {
+        if state.depends_on == CommitTs::ZERO {
             return Ok(());
         }
-        let end = self.db.wal().end_lsn();
-        let durable = self.db.wal().wait_durable(end);
-        durable.map_err(|error| {
+        let failed = |error: Error| {
             error.context("a transaction whose changes were read could not be committed")
-        })?;
-        self.db.txns().finish_through(end.0);
-        Ok(())
+        };
+        let wal = self.db.wal();
+        if self.db.stable() < state.depends_on {
+            let end = wal.end_lsn();
+            wal.wait_durable(end).map_err(failed)?;
+            self.db.txns().finish_through(end.0);
+        }
+        // Stable may have passed one that was aborted.
+        wal.check_usable().map_err(failed)
     }
 
     fn append(&self, state: &mut TxnState, slot: &TxnSlot) -> Result<Appended<'_>> {

@@ -70,6 +70,8 @@ impl<'a> Validation<'a> {
             own,
             watch: db.commit_watches.watch(),
         };
+        // Orders what follows after every commit that was queued before the watch began.
+        db.txns().queued();
         validation.check_definitions()?;
         for key in &reads.keys {
             validation.check_key(key)?;
@@ -169,6 +171,9 @@ impl<'a> Validation<'a> {
     }
 
     fn check_scan(&self, scan: &ScanRead, rows: &[RowId]) -> Result<()> {
+        if scan.every_version && !rows.is_empty() {
+            return Err(self.conflict(&scan.store));
+        }
         let columns: Vec<_> = scan.columns.iter().map(|(id, _)| *id).collect();
         let lineage = &scan.store.lineage;
         for rows in rows.chunks(BATCH_ROWS) {

@@ -17,7 +17,7 @@ use strandline_base::{ColumnId, CommitTs, Result, SqlType, Value};
 use strandline_table::range::Range;
 use strandline_table::types::{array_of, arrow_type};
 use strandline_table::versions::{RangeVersions, VersionInterval, VersionRows};
-use strandline_txn::SnapshotGuard;
+use strandline_txn::{HistoryHold, SnapshotGuard};
 
 /// A column of a scan of versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +59,7 @@ struct Segment {
 pub struct VersionScan {
     transaction: Arc<Transaction>,
     _snapshots: [SnapshotGuard; 2],
+    _hold: HistoryHold,
     segments: Vec<Segment>,
     /// segment and range
     units: Vec<(usize, Arc<Range>)>,
@@ -82,7 +83,8 @@ impl Statement {
             columns: table.columns.iter().map(|column| column.id).collect(),
             ..ScanRequest::default()
         };
-        self.transaction().note_scan(table, &request)?;
+        // Versions that end by the snapshot do not change, but later ones may come.
+        self.transaction().note_scan(table, &request, true)?;
         let seen = as_of.unwrap_or(CommitTs::MAX).min(self.snapshot_ts());
         let is_empty = from > through;
         let from = from.min(seen);
@@ -90,7 +92,8 @@ impl Statement {
             db.txns().snapshot(Some(from))?,
             db.txns().snapshot(Some(seen))?,
         ];
-        // Only from here on nothing of that moment is dropped any more.
+        let hold = db.txns().hold_history(from);
+        // Only from here on nothing since that moment is dropped any more.
         db.check_retained(table, from)?;
         let interval = VersionInterval {
             from,
@@ -115,6 +118,7 @@ impl Statement {
         Ok(Arc::new(VersionScan {
             transaction: self.transaction().clone(),
             _snapshots: snapshots,
+            _hold: hold,
             segments,
             units,
             schema: Arc::new(schema_of(table, columns)?),

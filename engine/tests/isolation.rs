@@ -611,3 +611,117 @@ fn a_history_has_no_versions_for_locks() {
     let history = t.statement().history(&world.table, &[Value::BigInt(1)]);
     assert_eq!(history.expect("history").num_rows(), 1);
 }
+
+/// A prepared table must not go by an index that key changes do not reach any more.
+#[test]
+fn a_replaced_key_index_misleads_nobody() {
+    let world = World::new();
+    let catalog = world.db.catalog();
+    let point = PointTable::new(&world.db, &catalog, &world.table, 0).expect("prepared");
+    let ddl = world.begin(ReadCommitted);
+    for keys in [Vec::new(), world.table.keys.clone()] {
+        ddl.txn
+            .change_catalog(&mut |catalog| {
+                let mut table = TableDef::clone(&world.table);
+                table.keys.clone_from(&keys);
+                catalog.put_table(table);
+                Ok(())
+            })
+            .expect("definition");
+    }
+    ddl.txn.rollback();
+    let mover = world.begin(ReadCommitted);
+    let set = [(ColumnId(0), Value::BigInt(7))];
+    let moved = mover
+        .statement()
+        .point_update(&world.table, 0, &[Value::BigInt(1)], &set);
+    assert!(moved.expect("update"));
+    mover.commit().expect("commit");
+    let reader = world.begin(ReadCommitted);
+    let get = |key: i64| {
+        let mut out = Vec::new();
+        let found = reader
+            .txn
+            .point_get(&point, &[Value::BigInt(key)], &[ColumnId(1)], &mut out);
+        found.expect("get").then(|| out[0].clone())
+    };
+    assert_eq!(get(1), None);
+    assert_eq!(get(7), Some(Value::BigInt(10)));
+    let set = [(ColumnId(1), Value::BigInt(0))];
+    let updated = reader.txn.point_update(&point, &[Value::BigInt(1)], &set);
+    assert!(!updated.expect("update"), "there is no such row");
+    let deleted = reader.txn.point_delete(&point, &[Value::BigInt(1)]);
+    assert!(!deleted.expect("delete"), "there is no such row");
+    reader.commit().expect("commit");
+    assert_eq!(world.now(), [(2, 20), (7, 10)]);
+}
+
+/// Prepared point operations are what statements are, whatever happened to a key before.
+#[test]
+fn point_tables_agree_with_statements() {
+    let world = World::new();
+    let catalog = world.db.catalog();
+    let point = PointTable::new(&world.db, &catalog, &world.table, 0).expect("prepared");
+    let get = |txn: &Arc<Transaction>, key: i64| {
+        let mut out = Vec::new();
+        let key = [Value::BigInt(key)];
+        let found = txn.point_get(&point, &key, &[ColumnId(1)], &mut out);
+        found.expect("get").then(|| out[0].clone())
+    };
+    for merged in [false, true] {
+        if merged {
+            world.db.checkpoint(true).expect("merge");
+        }
+        let t = world.begin(ReadCommitted);
+        let key = [Value::BigInt(1)];
+        assert!(t.txn.point_delete(&point, &key).expect("delete"));
+        assert_eq!(get(&t.txn, 1), None, "its own deletion");
+        let outside = world.begin(ReadCommitted);
+        assert_eq!(get(&outside.txn, 1), Some(Value::BigInt(10)));
+        t.insert(1, 10).expect("again, as another row");
+        let set = [(ColumnId(1), Value::BigInt(11))];
+        assert!(t.txn.point_update(&point, &key, &set).expect("update"));
+        assert_eq!(get(&t.txn, 1), Some(Value::BigInt(11)), "its own update");
+        t.txn.rollback();
+        assert_eq!(get(&outside.txn, 1), Some(Value::BigInt(10)));
+        assert_eq!(get(&outside.txn, 99), None);
+        let waiting = outside.txn.point_update(&point, &[Value::BigInt(99)], &set);
+        assert!(!waiting.expect("no such row"));
+    }
+    let (first, second) = (world.begin(ReadCommitted), world.begin(ReadCommitted));
+    let set = |v: i64| [(ColumnId(1), Value::BigInt(v))];
+    let key = [Value::BigInt(2)];
+    assert!(
+        first
+            .txn
+            .point_update(&point, &key, &set(21))
+            .expect("update")
+    );
+    let waits = second.txn.point_update(&point, &key, &set(22));
+    assert!(is_lock_timeout(&waits.expect_err("waits")));
+    first.commit().expect("commit");
+    assert!(
+        second
+            .txn
+            .point_update(&point, &key, &set(22))
+            .expect("the newest version")
+    );
+    second.commit().expect("commit");
+    assert_eq!(world.now(), [(1, 10), (2, 22)]);
+}
+
+/// That a key is taken is something that a refused insertion has read.
+#[test]
+fn a_unique_violation_is_a_read() {
+    let world = World::new();
+    let (t1, t2) = (world.begin(Serializable), world.begin(Serializable));
+    let savepoint = t1.txn.savepoint();
+    let error = t1.insert(1, 0).expect_err("taken");
+    assert_eq!(error.sqlstate(), SqlState::UNIQUE_VIOLATION);
+    t1.txn.rollback_to(&savepoint).expect("rollback to");
+    t1.insert(50, 1).expect("because 1 was there");
+    assert_eq!(t2.get(50), None);
+    assert!(t2.delete(1).expect("delete"));
+    t2.commit().expect("the first");
+    assert!(is_conflict(&t1.commit().expect_err("1 is not there")));
+}

@@ -90,9 +90,13 @@ fn time(batch: &RecordBatch, at: usize, row: usize) -> Option<u64> {
 fn read(statement: &Statement, from: CommitTs, through: CommitTs) -> Vec<Version> {
     let t = table(statement.transaction().db());
     let scan = statement.scan_versions(&t, (from, through), None, &columns(&t));
+    versions_of(&scan.expect("scan"), &t)
+}
+
+fn versions_of(scan: &Arc<VersionScan>, t: &TableDef) -> Vec<Version> {
     let mut found = Vec::new();
     let mut last = (None, 0);
-    for batch in batches(&scan.expect("scan")) {
+    for batch in batches(scan) {
         for row in 0..batch.num_rows() {
             let value = |at: usize| types::value_at(t.columns[at].sql_type, batch.column(at), row);
             let (Value::BigInt(k), Value::Text(b)) = (value(0), value(2)) else {
@@ -520,4 +524,65 @@ fn values_in(txn: &Arc<Transaction>, from: CommitTs, through: CommitTs) -> Vec<V
         }
     }
     rows
+}
+
+/// An interval is read piece by piece: what its retention gives up meanwhile is kept for it.
+#[test]
+fn an_interval_that_is_being_read_stays_whole() {
+    let world = World::new(HistoryPolicy::For(1_000_000));
+    let insert = |k: i64, a: i64| {
+        run(&world.db, |s| {
+            let row = [
+                Value::BigInt(k),
+                Value::BigInt(a),
+                Value::from(String::new()),
+            ];
+            s.point_insert(&table(&world.db), &row)
+        })
+        .expect("insert");
+    };
+    let set = |k: i64, a: i64| {
+        run(&world.db, |s| {
+            let set = [(ColumnId(1), Value::BigInt(a))];
+            s.point_update(&table(&world.db), 0, &[Value::BigInt(k)], &set)
+        })
+        .expect("update");
+    };
+    insert(1, 0);
+    world.db.checkpoint(true).expect("checkpoint");
+    let first = world.db.stable();
+    for a in 1..=5 {
+        set(1, a);
+        insert(100 + a, a);
+        run(&world.db, |s| {
+            s.point_delete(&table(&world.db), 0, &[Value::BigInt(100 + a)])
+        })
+        .expect("delete");
+        world.db.checkpoint(a % 2 == 0).expect("checkpoint");
+    }
+    let txn = world.db.begin(TxnOptions::default()).expect("begin");
+    let statement = txn.begin_statement().expect("statement");
+    let expected = read(&statement, first, END);
+    assert_eq!(
+        expected.len(),
+        6 + 5,
+        "all versions of the row, and those that went again"
+    );
+    let t = table(&world.db);
+    let scan = statement.scan_versions(&t, (first, END), None, &columns(&t));
+    let scan = scan.expect("scan");
+    world.clock.advance(3_000_000);
+    set(1, 6);
+    for _ in 0..3 {
+        world.db.checkpoint(true).expect("checkpoint");
+    }
+    assert_eq!(versions_of(&scan, &t), expected);
+    drop((scan, statement, txn));
+    set(1, 7);
+    world.db.checkpoint(true).expect("checkpoint");
+    let txn = world.db.begin(TxnOptions::default()).expect("begin");
+    let statement = txn.begin_statement().expect("statement");
+    let late = statement.scan_versions(&t, (first, END), None, &columns(&t));
+    let error = late.err().expect("given up");
+    assert_eq!(error.sqlstate(), SqlState::SNAPSHOT_TOO_OLD);
 }

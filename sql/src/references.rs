@@ -4,6 +4,7 @@
 //! alias keeps the name the user knows. What would be silently ignored (`FOR UPDATE`,
 //! `TABLESAMPLE`, hints) is refused.
 
+pub(crate) mod cte_scopes;
 mod refuse;
 mod row_id;
 

@@ -198,18 +198,24 @@ impl Lineage {
     }
 
     /// The transaction behind the newest version of `row`, if it is another one than `own` and has
-    /// not finished.
-    pub fn unfinished_writer(&self, row: RowId, own: StartWord) -> Result<Option<StartWord>> {
+    /// not finished; for a `speculative` one, if it is not pre-committed either.
+    pub fn unfinished_writer(
+        &self,
+        row: RowId,
+        own: StartWord,
+        speculative: bool,
+    ) -> Result<Option<StartWord>> {
         let ranges = self.ranges();
         let Some(range) = ranges.get(row.range().0 as usize) else {
             return Ok(None);
         };
         let version = range.load_full();
+        // By this snapshot everything finished is a conflict, and nothing pre-committed is seen.
         let anybody = Writer {
             word: own,
             statement: u32::MAX,
-            snapshot: CommitTs::MAX,
-            speculative: false,
+            snapshot: CommitTs::ZERO,
+            speculative,
         };
         let newest = match &version.tails[row.slot() / UPDATE_ROWS] {
             Some(tail) => {

@@ -39,7 +39,7 @@ impl Tail {
         let mut unmerged = self.unmerged(through);
         if !unmerged.abandoned.is_empty() {
             for slot in &unmerged.abandoned {
-                self.abandon_old_values(*slot);
+                self.abandon_old_values(*slot, through);
             }
             unmerged = self.unmerged(through);
         }
@@ -55,7 +55,7 @@ impl Tail {
 
     /// Turns a row's old values into tombstones if all updates they were written for have been
     /// aborted. Its latch keeps out the writer that would rely on them.
-    fn abandon_old_values(&self, slot: u16) {
+    fn abandon_old_values(&self, slot: u16, through: &MergedThrough) {
         let latch = self.row_map().latch(usize::from(slot));
         let pages = self.pages();
         let mut old_values = Vec::new();
@@ -68,6 +68,10 @@ impl Tail {
                 continue;
             }
             if page.slot_kind(i).1 != RecordKind::OldValue {
+                let ts = page.start(i).commit_ts();
+                if ts.is_some_and(|ts| through.has(ts, page.columns_of(i))) {
+                    break; // merged, and with it what is older
+                }
                 return;
             }
             old_values.push((page, i));

@@ -80,6 +80,6 @@ mod waits;
 
 pub use commit_queue::Durability;
 pub use manager::{TxnManager, TxnSlot};
-pub use snapshots::SnapshotGuard;
+pub use snapshots::{HistoryHold, SnapshotGuard};
 pub use start_word::{Isolation, StartWord, TxnStatus, Visibility};
 pub use waits::WaitLimits;

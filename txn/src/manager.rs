@@ -2,7 +2,7 @@
 //! writers; [`TxnSlot`] is a running transaction's claim on its slot.
 
 use crate::commit_queue::{CommitQueue, Durability};
-use crate::snapshots::{SnapshotGuard, Snapshots};
+use crate::snapshots::{HistoryHold, SnapshotGuard, Snapshots};
 use crate::start_word::{StartWord, TxnStatus};
 use crate::transaction_table::{Finish, SLOTS, TransactionTable};
 use crate::waits::{WaitLimits, Waits};
@@ -93,6 +93,17 @@ impl TxnManager {
     pub fn speculative_snapshot(self: &Arc<Self>) -> SnapshotGuard {
         let entered = self.snapshots.enter(|| self.queued());
         SnapshotGuard::entered(self.clone(), entered)
+    }
+
+    /// From now on all versions since `from` are kept, until this is dropped. As with a snapshot at
+    /// an old moment: check the retention *after* this call.
+    pub fn hold_history(self: &Arc<Self>, from: CommitTs) -> HistoryHold {
+        HistoryHold::new(self.clone(), from)
+    }
+
+    /// The oldest moment from which on all versions are held, if any are.
+    pub fn oldest_hold(&self) -> Option<CommitTs> {
+        self.snapshots.oldest_hold()
     }
 
     /// The newest timestamp that a commit has been queued with: every commit up to it is

@@ -60,6 +60,8 @@ struct Stripe(Mutex<Live>);
 /// All registered snapshots of a database.
 pub(crate) struct Snapshots {
     stripes: Box<[Stripe]>,
+    /// moments from which on everything is held, not only what snapshots see
+    holds: Mutex<Live>,
 }
 
 impl Snapshots {
@@ -67,16 +69,26 @@ impl Snapshots {
     pub fn new() -> Self {
         Self {
             stripes: (0..STRIPES).map(|_| Stripe::default()).collect(),
+            holds: Mutex::default(),
         }
     }
 
     /// Enters the timestamp that `choose` returns under the stripe's lock.
     pub fn enter(&self, choose: impl FnOnce() -> CommitTs) -> (CommitTs, usize) {
-        let stripe = thread_stripe();
+        self.enter_in(thread_stripe(), choose)
+    }
+
+    /// As [`Snapshots::enter`], in a given stripe.
+    fn enter_in(&self, stripe: usize, choose: impl FnOnce() -> CommitTs) -> (CommitTs, usize) {
         let mut live = self.stripes[stripe].0.lock();
         let ts = choose();
         live.enter(ts);
         (ts, stripe)
+    }
+
+    /// The least moment from which on everything is held.
+    pub fn oldest_hold(&self) -> Option<CommitTs> {
+        self.holds.lock().0.first().map(|entry| entry.0)
     }
 
     fn leave(&self, ts: CommitTs, stripe: usize) {
@@ -105,6 +117,25 @@ impl Snapshots {
                 .first()
                 .map_or(oldest, |entry| oldest.min(entry.0))
         })
+    }
+}
+
+/// Keeps all versions since a moment, for readers of an interval of time. Ends when dropped.
+pub struct HistoryHold {
+    manager: Arc<TxnManager>,
+    from: CommitTs,
+}
+
+impl HistoryHold {
+    pub(crate) fn new(manager: Arc<TxnManager>, from: CommitTs) -> Self {
+        manager.snapshots().holds.lock().enter(from);
+        Self { manager, from }
+    }
+}
+
+impl Drop for HistoryHold {
+    fn drop(&mut self) {
+        self.manager.snapshots().holds.lock().leave(self.from);
     }
 }
 
@@ -140,7 +171,8 @@ impl SnapshotGuard {
 
 impl Clone for SnapshotGuard {
     fn clone(&self) -> Self {
-        let entered = self.manager.snapshots().enter(|| self.ts);
+        // In the same stripe: elsewhere a visitor of all stripes could miss both.
+        let entered = self.manager.snapshots().enter_in(self.stripe, || self.ts);
         Self::entered(self.manager.clone(), entered)
     }
 }

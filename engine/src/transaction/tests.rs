@@ -519,3 +519,51 @@ fn a_commit_during_a_validation_is_not_missed() {
         assert_eq!(again.is_err(), conflicts);
     }
 }
+
+/// Who wants a key that a pre-committed transaction has inserted waits until that is durable.
+#[test]
+fn uniqueness_waits_for_pre_committed_transactions() {
+    let db = with_table(&SimDisk::new(24));
+    let first = begin(&db);
+    insert(&first, 1..2);
+    let appended = append(&first);
+    let second = begin_with_timeout(&db, 1);
+    let statement = second.begin_statement().expect("statement");
+    let row = [Value::BigInt(1)];
+    let error = statement
+        .point_insert(&table(&db), &row)
+        .expect_err("it waits");
+    assert_eq!(error.sqlstate(), SqlState::LOCK_NOT_AVAILABLE);
+    complete(&first, appended).expect("commit");
+    let third = begin(&db);
+    let statement = third.begin_statement().expect("statement");
+    let error = statement
+        .point_insert(&table(&db), &row)
+        .expect_err("taken");
+    assert_eq!(error.sqlstate(), SqlState::UNIQUE_VIOLATION);
+}
+
+/// Stable passes an aborted commit with a relaxed one behind it: that is no proof for a reader.
+#[test]
+fn a_speculative_reader_falls_with_what_stable_has_passed() {
+    let disk = SimDisk::new(25);
+    let db = with_table(&disk);
+    let first = pre_committed(&db);
+    let appended = append(&first);
+    let reader = speculative(&db);
+    assert!(has(&reader, 2));
+    let relaxed = db
+        .begin(TxnOptions {
+            synchronous_commit: false,
+            ..TxnOptions::default()
+        })
+        .expect("begin");
+    insert(&relaxed, 9..10);
+    let (slot, _behind) = append(&relaxed);
+    disk.fail_sync(1);
+    let ts = appended.1.ts;
+    complete(&first, appended).expect_err("the sync failed");
+    assert!(db.stable() > ts, "stable has passed it");
+    reader.commit().expect_err("it has read what was aborted");
+    slot.stamped();
+}

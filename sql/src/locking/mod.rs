@@ -14,11 +14,12 @@ pub mod plan;
 
 use crate::names;
 use crate::parse::locking_clauses::{Strength, is_qualified, read};
+use crate::references::cte_scopes::CteScopes;
 use datafusion::sql::sqlparser::ast::{
     Distinct, GroupByExpr, Ident, NonBlock, ObjectNamePart, Query, Select, SetExpr, TableFactor,
     TableWithJoins, Visit, VisitMut, Visitor, VisitorMut,
 };
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use strandline_base::{Error, Result, SqlState};
 use strandline_engine::{LockWait, RowLock};
@@ -95,7 +96,7 @@ pub fn take(query: &mut Query) -> Result<Vec<Locks>> {
         return Ok(Vec::new());
     }
     let mut taker = Taker {
-        ctes: HashSet::new(),
+        ctes: CteScopes::default(),
         depth: 0,
         found: Vec::new(),
     };
@@ -106,7 +107,7 @@ pub fn take(query: &mut Query) -> Result<Vec<Locks>> {
 }
 
 struct Taker {
-    ctes: HashSet<String>,
+    ctes: CteScopes,
     depth: usize,
     found: Vec<Locks>,
 }
@@ -116,22 +117,18 @@ impl VisitorMut for Taker {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         self.depth += 1;
-        if let Some(with) = &query.with {
-            let names = with
-                .cte_tables
-                .iter()
-                .map(|cte| names::fold(&cte.alias.name));
-            self.ctes.extend(names);
-        }
+        self.ctes.enter(query);
         ControlFlow::Continue(())
     }
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         self.depth -= 1;
-        if query.locks.is_empty() {
+        let locks = (!query.locks.is_empty()).then(|| self.locks_of(query));
+        self.ctes.leave();
+        let Some(locks) = locks else {
             return ControlFlow::Continue(());
-        }
-        match self.locks_of(query) {
+        };
+        match locks {
             Err(error) => return ControlFlow::Break(error),
             Ok(mut locks) => {
                 query.locks.clear();
@@ -223,7 +220,7 @@ impl Taker {
                     let Some(ObjectNamePart::Identifier(last)) = name.0.last() else {
                         continue;
                     };
-                    let is_cte = name.0.len() == 1 && self.ctes.contains(&names::fold(last));
+                    let is_cte = name.0.len() == 1 && self.ctes.has(&names::fold(last));
                     let kind = match version {
                         _ if args.is_some() => Kind::Other("a function"),
                         _ if last.quote_style == Some('\'') => Kind::Other("a file"),

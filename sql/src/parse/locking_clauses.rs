@@ -89,11 +89,23 @@ pub(super) fn rewrite(tokens: &mut Vec<TokenWithSpan>) {
     }
     let mut out = Vec::with_capacity(tokens.len());
     let mut at = 0;
+    // Of the open parentheses: whether FOR is an argument's name in them.
+    let mut open = Vec::new();
     while at < tokens.len() {
         let token = &tokens[at];
+        match token.token {
+            Token::LParen => {
+                let word = out.iter().rev().find(|t| !is_blank(t));
+                open.push(word.is_some_and(|w| is(w, "SUBSTRING") || is(w, "OVERLAY")));
+            }
+            Token::RParen => {
+                open.pop();
+            }
+            _ => {}
+        }
         out.push(token.clone());
         at += 1;
-        if !is(token, "FOR") {
+        if !is(token, "FOR") || open.last() == Some(&true) {
             continue;
         }
         let found = Strength::ALL
@@ -190,6 +202,8 @@ mod tests {
             let both = [(strength, of(&["b", "A"])), (Strength::Share, of(&["c"]))];
             assert_eq!(read_all(&sql), both, "{sql}");
         }
+        let named = "SELECT substring(a from 1 for share), overlay(a placing b from 1 for update)";
+        assert!(read_all(&format!("{named} FROM t")).is_empty());
         let qualified = crate::parse::query("SELECT * FROM a FOR UPDATE OF s.a").expect("parses");
         assert!(is_qualified(&qualified.locks[0]));
         assert!(crate::parse::query("SELECT * FROM a, b FOR UPDATE OF b, s.a").is_err());

@@ -5,6 +5,7 @@
 //! The mark is put where PostgreSQL's grammar has nothing, in the factor's list of partitions,
 //! and taken away when the reference is replaced.
 
+use super::cte_scopes::CteScopes;
 use crate::names::{ROW_ID, fold};
 use datafusion::sql::sqlparser::ast::{
     ExcludeSelectItem, Expr, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem,
@@ -24,7 +25,7 @@ pub fn mark(query: &mut Query) -> Result<()> {
         return Ok(());
     }
     let mut marker = Marker {
-        ctes: HashSet::new(),
+        ctes: CteScopes::default(),
     };
     match query.visit(&mut marker) {
         ControlFlow::Continue(()) => Ok(()),
@@ -55,23 +56,25 @@ fn mentions(query: &Query) -> HashSet<Option<String>> {
 }
 
 struct Marker {
-    ctes: HashSet<String>,
+    ctes: CteScopes,
 }
 
 impl VisitorMut for Marker {
     type Break = Error;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
-        if let Some(with) = &query.with {
-            self.ctes
-                .extend(with.cte_tables.iter().map(|cte| fold(&cte.alias.name)));
-        }
+        self.ctes.enter(query);
         let wanted = mentions(query);
         if !wanted.is_empty()
             && let Err(error) = self.mark_body(&mut query.body, &wanted)
         {
             return ControlFlow::Break(error);
         }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
+        self.ctes.leave();
         ControlFlow::Continue(())
     }
 }
@@ -136,7 +139,7 @@ impl Marker {
                 let Some(ObjectNamePart::Identifier(last)) = name.0.last() else {
                     return;
                 };
-                if name.0.len() == 1 && self.ctes.contains(&fold(last)) {
+                if name.0.len() == 1 && self.ctes.has(&fold(last)) {
                     return;
                 }
                 if last.quote_style == Some('\'') {

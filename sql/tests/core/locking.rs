@@ -146,6 +146,16 @@ fn locks_reach_through_views_derived_tables_and_ctes_with_clauses() {
             "3 4 5 6 7 8 9",
         ),
         (
+            "WITH job AS (SELECT id FROM job WHERE id > 6 FOR UPDATE)
+             SELECT count(*) FROM job",
+            "1 2 3 4 5 6",
+        ),
+        (
+            "SELECT id FROM job
+             WHERE id IN (WITH job AS (SELECT 4 AS id) SELECT id FROM job) FOR UPDATE",
+            "1 2 3 5 6 7 8 9",
+        ),
+        (
             "WITH c AS (SELECT id FROM job WHERE id > 7 FOR UPDATE)
              SELECT count(*) FROM c",
             "1 2 3 4 5 6 7",
