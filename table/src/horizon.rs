@@ -4,7 +4,7 @@
 //! A version is visible from its commit to the next one's. It is kept if a moment lies between that
 //! may still be asked for: any moment from `kept_from` on (the history policy's), or that of a
 //! registered snapshot before. So one old snapshot keeps one version of a row, however often the
-//! row is updated after it.
+//! row is updated after it. Who reads an interval of time holds `kept_from` back instead.
 
 use strandline_base::CommitTs;
 
