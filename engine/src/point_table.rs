@@ -86,17 +86,9 @@ impl PointTable {
         })
     }
 
-    /// The definition it was prepared with.
-    pub fn table(&self) -> &Arc<TableDef> {
-        &self.table
-    }
     /// Whether the table has a column with this id.
     pub fn has_column(&self, id: ColumnId) -> bool {
         self.has_column.get(id.0 as usize) == Some(&true)
-    }
-    /// The key's place in `TableDef::keys`.
-    pub fn key(&self) -> usize {
-        self.key
     }
 
     /// A row that has this key unless it is gone, if that is certain: see the module documentation.
@@ -156,7 +148,7 @@ impl Transaction {
         let sets_key = |id: &ColumnId| keys.iter().any(|k| k.columns.contains(id));
         if self.sees_newest() && !set.iter().any(|(id, _)| sets_key(id)) {
             let change = Change::Update(set);
-            if let Some(true) = self.write_newest(point, key, change)? {
+            if self.write_newest(point, key, change)? {
                 return Ok(true);
             }
         }
@@ -167,9 +159,7 @@ impl Transaction {
     /// Deletes the row with this key; false if there is no such row. As
     /// `Statement::point_delete` of a new statement.
     pub fn point_delete(self: &Arc<Self>, point: &PointTable, key: &[Value]) -> Result<bool> {
-        if self.sees_newest()
-            && let Some(true) = self.write_newest(point, key, Change::Delete)?
-        {
+        if self.sees_newest() && self.write_newest(point, key, Change::Delete)? {
             return Ok(true);
         }
         let statement = self.begin_statement()?;
@@ -197,30 +187,29 @@ impl Transaction {
         Ok(is_same.then_some(visibility))
     }
 
-    /// Writes the newest version of the row with this key; None (or false: there is no such row)
-    /// if a statement has to look.
+    /// Writes the newest version of the row with this key; false if a statement has to look.
     fn write_newest(
         self: &Arc<Self>,
         point: &PointTable,
         key: &[Value],
         change: Change<'_>,
-    ) -> Result<Option<bool>> {
+    ) -> Result<bool> {
         let store = &point.store;
         let word = self.lock_store(store)?;
         if !self.db().catalogs.is_last(&point.catalog) {
-            return Ok(None);
+            return Ok(false);
         }
         self.db().wait_for_tail_memory(&|| self.is_cancelled())?;
         loop {
             let snapshot = self.db().stable();
             let Some(row) = point.certain_row(key) else {
-                return Ok(None);
+                return Ok(false);
             };
             let holder = {
                 let mut state = self.state.lock();
                 state.check_open()?;
                 if !Arc::ptr_eq(&point.catalog, state.catalog()) {
-                    return Ok(None);
+                    return Ok(false);
                 }
                 state.statement += 1;
                 let writer = Writer {
@@ -234,16 +223,15 @@ impl Transaction {
                 match store.lineage.write(row, change, &writer, written)? {
                     WriteOutcome::Done => {
                         redo::put_change(&mut state.redo, point.table.storage, row, change);
-                        return Ok(Some(true));
+                        return Ok(true);
                     }
-                    WriteOutcome::Gone => return Ok(Some(false)),
                     WriteOutcome::Conflict(_)
                         if self.options().conflicts == ConflictPolicy::Wait =>
                     {
                         None
                     }
-                    // The statement says what is wrong.
-                    WriteOutcome::Conflict(_) => return Ok(None),
+                    // The statement says what is wrong, or finds another row.
+                    WriteOutcome::Conflict(_) | WriteOutcome::Gone => return Ok(false),
                     WriteOutcome::Wait(holder) => Some(holder),
                 }
             };

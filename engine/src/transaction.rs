@@ -433,11 +433,8 @@ impl Transaction {
         let mut state = self.state.lock();
         state.check_open()?;
         let has_changes = state.redo.len() > redo::HEADER_BYTES || state.catalog_changed;
-        if !has_changes || state.slot.is_none() {
+        let Some(slot) = state.slot.take_if(|_| has_changes) else {
             return self.commit_nothing(&mut state);
-        }
-        let Some(slot) = state.slot.take() else {
-            return Err(Error::internal("a transaction without a slot has changes"));
         };
         match self.append(&mut state, &slot) {
             Ok(appended) => self.complete(&mut state, slot, appended),
