@@ -8,22 +8,22 @@
 
 use super::apply::Applier;
 use super::node::Tally;
-use super::one_input::one_input;
+use super::one_input::{as_its_input, one_input};
 use crate::database::on_callers_thread;
 use crate::error::wrap;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{Distribution, EquivalenceProperties, OrderingRequirements};
+use datafusion::physical_expr::{Distribution, OrderingRequirements};
 use datafusion::physical_plan::execution_plan::{
-    CardinalityEffect, ChildrenPropertiesMode, EvaluationType, ReplaceChildrenOptions,
+    CardinalityEffect, ChildrenPropertiesMode, ReplaceChildrenOptions,
 };
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
-    InputDistributionRequirements, Partitioning, PhysicalExpr, PlanProperties,
+    InputDistributionRequirements, PhysicalExpr, PlanProperties,
 };
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
@@ -72,24 +72,14 @@ impl DmlExec {
         tally: Arc<Tally>,
         ordering: Option<OrderingRequirements>,
     ) -> Self {
-        let mut equivalences = EquivalenceProperties::new(input.schema());
-        if let Some(known) = input.output_ordering() {
-            equivalences.add_ordering(known.iter().cloned());
-        }
-        let properties = PlanProperties::new(
-            equivalences,
-            Partitioning::UnknownPartitioning(1),
-            input.pipeline_behavior(),
-            input.boundedness(),
-        )
-        .with_evaluation_type(EvaluationType::Lazy);
+        let properties = as_its_input(&input);
         Self {
             explain,
             input,
             applier,
             tally,
             ordering,
-            properties: Arc::new(properties),
+            properties,
             metrics: ExecutionPlanMetricsSet::new(),
         }
     }

@@ -55,7 +55,7 @@ use datafusion::sql::sqlparser::ast;
 pub(crate) use exec::in_place;
 use futures::TryStreamExt;
 pub use node::extension_planner;
-pub(crate) use one_input::one_input;
+pub(crate) use one_input::{as_its_input, one_input};
 use pipeline::DmlPlan;
 use std::sync::atomic::Ordering;
 use strandline_base::{Error, Result};

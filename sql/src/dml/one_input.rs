@@ -1,5 +1,12 @@
 //! What the plan nodes over one input, read in one partition and in order, have in common.
 
+use datafusion::physical_expr::EquivalenceProperties;
+use datafusion::physical_plan::execution_plan::EvaluationType;
+use datafusion::physical_plan::{
+    ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
+};
+use std::sync::Arc;
+
 /// The methods of `ExecutionPlan` for a node with the fields `input`, `ordering` and `properties`
 /// and a method `with_input`; `$effect` is the node's `CardinalityEffect`.
 macro_rules! one_input {
@@ -61,3 +68,18 @@ macro_rules! one_input {
 }
 
 pub(crate) use one_input;
+
+/// The properties of a node that hands its input's rows on in their order, in one partition.
+pub(crate) fn as_its_input(input: &Arc<dyn ExecutionPlan>) -> Arc<PlanProperties> {
+    let mut equivalences = EquivalenceProperties::new(input.schema());
+    if let Some(known) = input.output_ordering() {
+        equivalences.add_ordering(known.iter().cloned());
+    }
+    let properties = PlanProperties::new(
+        equivalences,
+        Partitioning::UnknownPartitioning(1),
+        input.pipeline_behavior(),
+        input.boundedness(),
+    );
+    Arc::new(properties.with_evaluation_type(EvaluationType::Lazy))
+}

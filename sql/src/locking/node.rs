@@ -5,7 +5,7 @@
 //! for DML, no optimizer rule moves anything through the node.
 
 use super::Lock;
-use crate::dml::{in_place, one_input};
+use crate::dml::{as_its_input, in_place, one_input};
 use crate::error::wrap;
 use async_trait::async_trait;
 use datafusion::arrow::array::{AsArray, BooleanArray, RecordBatch};
@@ -19,14 +19,14 @@ use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext
 use datafusion::logical_expr::{
     Expr, LogicalPlan, UserDefinedLogicalNode, UserDefinedLogicalNodeCore,
 };
-use datafusion::physical_expr::{Distribution, EquivalenceProperties, OrderingRequirements};
+use datafusion::physical_expr::{Distribution, OrderingRequirements};
 use datafusion::physical_plan::execution_plan::{
-    CardinalityEffect, ChildrenPropertiesMode, EvaluationType, ReplaceChildrenOptions,
+    CardinalityEffect, ChildrenPropertiesMode, ReplaceChildrenOptions,
 };
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
-    InputDistributionRequirements, Partitioning, PhysicalExpr, PlanProperties,
+    InputDistributionRequirements, PhysicalExpr, PlanProperties,
 };
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 use futures::{StreamExt, TryStreamExt};
@@ -229,22 +229,12 @@ impl LockRowsExec {
         input: Arc<dyn ExecutionPlan>,
         ordering: Option<OrderingRequirements>,
     ) -> Self {
-        let mut equivalences = EquivalenceProperties::new(input.schema());
-        if let Some(known) = input.output_ordering() {
-            equivalences.add_ordering(known.iter().cloned());
-        }
-        let properties = PlanProperties::new(
-            equivalences,
-            Partitioning::UnknownPartitioning(1),
-            input.pipeline_behavior(),
-            input.boundedness(),
-        )
-        .with_evaluation_type(EvaluationType::Lazy);
+        let properties = as_its_input(&input);
         Self {
             work,
             input,
             ordering,
-            properties: Arc::new(properties),
+            properties,
         }
     }
 
