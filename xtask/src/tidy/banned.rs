@@ -33,6 +33,8 @@ const ALL: &[&str] = &[
     "table",
     "engine",
     "sql",
+    "server",
+    "python",
     "cli",
     "sim",
     "tests",

@@ -13,10 +13,14 @@ const CONFINED: &[(&str, &[&str], &str)] = &[
     ("vortex-", &["table"], "encodings hide behind `ChunkCodec`"),
     (
         "arrow",
-        &["table", "engine", "sql", "cli"],
+        &["table", "engine", "sql", "server", "python", "cli"],
         "below scans, data is pages and bytes",
     ),
-    ("tokio", &["sql", "cli"], "the engine has no async code"),
+    (
+        "tokio",
+        &["sql", "server", "cli"],
+        "the engine has no async code",
+    ),
 ];
 
 /// The allowed order.

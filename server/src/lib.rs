@@ -1,0 +1,1 @@
+//! The PostgreSQL wire protocol in front of the engine.
