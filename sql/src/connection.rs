@@ -31,13 +31,13 @@ use strandline_engine::catalog::Catalog;
 /// # Ok::<(), strandline::Error>(())
 /// ```
 pub struct Connection {
-    session: Session,
+    pub(crate) session: Session,
 }
 
 /// A statement with parameters, parsed once; made by [`Connection::prepare`], usable on every
 /// connection of any database.
 #[derive(Clone, Debug)]
-pub struct Prepared(Arc<PreparedStatement>);
+pub struct Prepared(pub(crate) Arc<PreparedStatement>);
 
 impl Prepared {
     /// How many parameters it takes.

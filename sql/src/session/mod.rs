@@ -11,6 +11,7 @@
 
 pub mod cancel;
 pub mod execute;
+mod implicit;
 pub mod outcome;
 pub mod prepared;
 mod relaxed;
@@ -219,6 +220,7 @@ impl Session {
     pub(crate) fn transaction_status(&self) -> TransactionStatus {
         match &self.open {
             None => TransactionStatus::Idle,
+            Some(open) if open.implicit => TransactionStatus::Idle,
             Some(open) if open.failed => TransactionStatus::Failed,
             Some(_) => TransactionStatus::Open,
         }
