@@ -6,6 +6,7 @@
 //! for (`FOR SYSTEM_TIME AS OF`, `_rowid`, files; see [`crate::references`]), hand the rest to
 //! DataFusion's SQL planner.
 
+use crate::copy::SharedCopyClient;
 use crate::error::convert;
 use crate::names;
 use crate::provider::catalog::StatementCatalog;
@@ -37,6 +38,8 @@ pub struct StatementContext {
     pub parameters: Vec<ScalarValue>,
     /// Told how far a COPY is.
     pub progress: Option<ProgressHook>,
+    /// The other end of COPY … FROM STDIN and TO STDOUT.
+    pub copy_client: Option<SharedCopyClient>,
     names: Arc<StatementCatalog>,
 }
 
@@ -90,6 +93,7 @@ impl StatementContext {
             default_schema,
             parameters,
             progress: None,
+            copy_client: None,
             names,
         }
     }

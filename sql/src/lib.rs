@@ -61,6 +61,7 @@ pub mod wire_format;
 pub use appender::Appender;
 pub use connection::{Connection, Outcome, Prepared, QueryStream};
 pub use context::{Progress, ProgressHook};
+pub use copy::{CopyClient, SharedCopyClient};
 pub use cursor::{Cursor, Execution};
 pub use database::{Database, DatabaseBuilder};
 pub use params::{Parameter, Params};

@@ -6,6 +6,7 @@
 //! Standard input and output are files too: `/dev/stdin`, `/dev/stdout`.
 
 mod builder;
+mod client;
 mod csv;
 mod from;
 mod json;
@@ -18,6 +19,7 @@ mod write;
 
 use crate::context::StatementContext;
 pub(crate) use builder::ColumnBuilder;
+pub use client::{CopyClient, SharedCopyClient};
 use datafusion::sql::sqlparser::ast;
 use options::Options;
 use std::path::Path;

@@ -103,6 +103,7 @@ impl Session {
         let mut context =
             StatementContext::new(&self.template, statement.clone(), Vec::new(), now_us);
         context.progress = self.progress.clone();
+        context.copy_client = self.copy_client.clone();
         let summary = match work {
             Work::Query(query) => {
                 let mut plan = context.plan_query(query).await?;

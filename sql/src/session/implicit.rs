@@ -21,6 +21,11 @@ impl Session {
         Ok(())
     }
 
+    /// Whether an implicit block is open.
+    pub(crate) fn is_implicit(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.implicit)
+    }
+
     /// Commits an implicit block if one is open.
     pub(crate) fn commit_implicit(&mut self) -> Result<()> {
         if self.leave_implicit() {
@@ -50,7 +55,7 @@ impl Session {
 
     /// COMMIT and ROLLBACK in an implicit block.
     pub(super) fn warn_if_implicit(&mut self, chain: bool) -> Result<()> {
-        if !self.open.as_ref().is_some_and(|open| open.implicit) {
+        if !self.is_implicit() {
             return Ok(());
         }
         if chain {

@@ -10,6 +10,7 @@
 //!   every statement is 25P02.
 
 pub mod cancel;
+mod compatible;
 pub mod execute;
 mod implicit;
 pub mod outcome;
@@ -20,6 +21,7 @@ pub mod transaction;
 pub mod work;
 
 use crate::context::ProgressHook;
+use crate::copy::SharedCopyClient;
 use crate::database::Shared;
 use crate::params;
 use crate::point::CheckSet;
@@ -52,6 +54,8 @@ pub struct Session {
     parsed: HashMap<String, Arc<Parsed>>,
     pub(crate) cancel: Arc<CancelState>,
     pub(crate) progress: Option<ProgressHook>,
+    /// the other end of COPY … FROM STDIN and TO STDOUT
+    pub(crate) copy_client: Option<SharedCopyClient>,
     /// this session's newest commit that changed something
     committed: CommitTs,
     notices: Vec<Error>,
@@ -69,6 +73,7 @@ impl Session {
             parsed: HashMap::new(),
             cancel: Arc::default(),
             progress: None,
+            copy_client: None,
             committed: CommitTs::ZERO,
             notices: Vec::new(),
         }
@@ -100,6 +105,11 @@ impl Session {
     /// Warnings and notices since the last call.
     pub(crate) fn take_notices(&mut self) -> Vec<Error> {
         std::mem::take(&mut self.notices)
+    }
+
+    /// The settings that hold.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     fn notice(&mut self, state: SqlState, message: impl Into<String>) {

@@ -87,7 +87,9 @@ pub(crate) fn read_numeric(bytes: &[u8]) -> Result<(i128, u8)> {
         }
         let exponent = (i32::from(weight) - i as i32) * 4 + i32::from(scale);
         let part = match exponent {
-            0..=38 => group.checked_mul(power(exponent as u32)).ok_or_else(too_long)?,
+            0..=38 => group
+                .checked_mul(power(exponent as u32))
+                .ok_or_else(too_long)?,
             -3..=-1 => group / power(-exponent as u32),
             _ if group == 0 || exponent < 0 => 0,
             _ => return Err(too_long()),
@@ -98,5 +100,12 @@ pub(crate) fn read_numeric(bytes: &[u8]) -> Result<(i128, u8)> {
         return Err(too_long());
     }
     let unscaled = unscaled as i128;
-    Ok((if sign == NEGATIVE { -unscaled } else { unscaled }, scale))
+    Ok((
+        if sign == NEGATIVE {
+            -unscaled
+        } else {
+            unscaled
+        },
+        scale,
+    ))
 }

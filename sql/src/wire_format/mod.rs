@@ -10,6 +10,7 @@ mod types;
 mod write;
 
 pub(crate) use binary::read_numeric;
+pub use datafusion::scalar::ScalarValue as Scalar;
 pub use read::read_parameter;
 pub(crate) use read::utf8;
 pub use types::{ColumnType, sql_type_of_oid};

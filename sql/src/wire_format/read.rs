@@ -26,10 +26,17 @@ pub fn read_parameter(t: Option<SqlType>, format: Format, bytes: &[u8]) -> Resul
 /// UTF-8 without NUL.
 pub(crate) fn utf8(bytes: &[u8]) -> Result<&str> {
     let bad = |at: usize| {
-        let shown: Vec<String> = bytes[at..].iter().take(4).map(|b| format!("0x{b:02x}")).collect();
+        let shown: Vec<String> = bytes[at..]
+            .iter()
+            .take(4)
+            .map(|b| format!("0x{b:02x}"))
+            .collect();
         Error::invalid(
             SqlState::CHARACTER_NOT_IN_REPERTOIRE,
-            format!("invalid byte sequence for encoding \"UTF8\": {}", shown.join(" ")),
+            format!(
+                "invalid byte sequence for encoding \"UTF8\": {}",
+                shown.join(" ")
+            ),
         )
     };
     let text = std::str::from_utf8(bytes).map_err(|e| bad(e.valid_up_to()))?;
@@ -55,9 +62,11 @@ fn from_binary(t: SqlType, bytes: &[u8]) -> Result<ScalarValue> {
         (SqlType::Integer, &[a, b, c, d]) => {
             Ok(ScalarValue::Int32(Some(i32::from_be_bytes([a, b, c, d]))))
         }
-        (SqlType::BigInt, &[a, b, c, d, e, f, g, h]) => Ok(ScalarValue::Int64(Some(
-            i64::from_be_bytes([a, b, c, d, e, f, g, h]),
-        ))),
+        (SqlType::BigInt, &[a, b, c, d, e, f, g, h]) => {
+            Ok(ScalarValue::Int64(Some(i64::from_be_bytes([
+                a, b, c, d, e, f, g, h,
+            ]))))
+        }
         // An oid, which is read as a bigint.
         (SqlType::BigInt, &[a, b, c, d]) => {
             let oid = u32::from_be_bytes([a, b, c, d]);

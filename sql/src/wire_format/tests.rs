@@ -15,7 +15,10 @@ fn hex(bytes: &[u8]) -> String {
 fn written(array: &ArrayRef, format: Format) -> Vec<u8> {
     let array = storable_form(array).unwrap();
     let mut out = Vec::new();
-    ColumnWriter::new(&array, format).unwrap().write(0, &mut out).unwrap();
+    ColumnWriter::new(&array, format)
+        .unwrap()
+        .write(0, &mut out)
+        .unwrap();
     out
 }
 
@@ -39,7 +42,11 @@ const FORMS: &[(SqlType, &str, &str)] = &[
     (numeric(12, 2), "0.00", "0000000000000002"),
     (numeric(12, 2), "12345.60", "0003000100000002000109291770"),
     (numeric(12, 2), "-0.05", "0001ffff4000000201f4"),
-    (numeric(38, 10), "10000.0000000001", "000500010000000a00010000000000000064"),
+    (
+        numeric(38, 10),
+        "10000.0000000001",
+        "000500010000000a00010000000000000064",
+    ),
     (numeric(9, 0), "100000000", "00010002000000000001"),
     (SqlType::Text, "aé", "61c3a9"),
     (SqlType::Json, "{\"a\": 1}", "7b2261223a20317d"),
@@ -47,9 +54,21 @@ const FORMS: &[(SqlType, &str, &str)] = &[
     (SqlType::Date, "2000-01-02", "00000001"),
     (SqlType::Date, "1999-12-31", "ffffffff"),
     (SqlType::Time, "00:00:01", "00000000000f4240"),
-    (SqlType::Timestamp, "2000-01-01 00:00:00.000001", "0000000000000001"),
-    (SqlType::TimestampTz, "1999-12-31 23:59:59+00", "fffffffffff0bdc0"),
-    (SqlType::Interval, "1 mon 2 days 00:00:03", "00000000002dc6c00000000200000001"),
+    (
+        SqlType::Timestamp,
+        "2000-01-01 00:00:00.000001",
+        "0000000000000001",
+    ),
+    (
+        SqlType::TimestampTz,
+        "1999-12-31 23:59:59+00",
+        "fffffffffff0bdc0",
+    ),
+    (
+        SqlType::Interval,
+        "1 mon 2 days 00:00:03",
+        "00000000002dc6c00000000200000001",
+    ),
     (
         SqlType::Uuid,
         "00112233-4455-6677-8899-aabbccddeeff",
@@ -66,7 +85,11 @@ fn binary_forms_are_postgresqls() {
         let mut builder = ColumnBuilder::new(*t);
         builder.receive(&binary).unwrap();
         let back = builder.finish();
-        assert_eq!(String::from_utf8(written(&back, Format::Text)).unwrap(), *text, "{t}");
+        assert_eq!(
+            String::from_utf8(written(&back, Format::Text)).unwrap(),
+            *text,
+            "{t}"
+        );
     }
 }
 
@@ -89,7 +112,10 @@ fn parameters_of_wrong_length_are_refused() {
             continue;
         }
         for bytes in [&b""[..], b"abc", &[0xff; 17]] {
-            assert!(read_parameter(Some(*t), Format::Binary, bytes).is_err(), "{t} {bytes:?}");
+            assert!(
+                read_parameter(Some(*t), Format::Binary, bytes).is_err(),
+                "{t} {bytes:?}"
+            );
         }
     }
     let bad = read_parameter(None, Format::Text, b"a\xff").unwrap_err();

@@ -257,7 +257,9 @@ impl<'a> Kind<'a> {
 
 fn no_binary_form(t: &DataType) -> Error {
     let name = crate::semantics::types::sql_name(t);
-    Error::unsupported(format!("no binary output function available for type {name}"))
+    Error::unsupported(format!(
+        "no binary output function available for type {name}"
+    ))
 }
 
 impl List<'_> {

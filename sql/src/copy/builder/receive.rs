@@ -80,7 +80,10 @@ fn invalid(t: SqlType) -> Error {
 
 /// Infinities among them, which do not exist here.
 fn no_moment(t: SqlType) -> Error {
-    Error::invalid(SqlState::DATETIME_FIELD_OVERFLOW, format!("{t} out of range"))
+    Error::invalid(
+        SqlState::DATETIME_FIELD_OVERFLOW,
+        format!("{t} out of range"),
+    )
 }
 
 fn shaped(bytes: &[u8], shape: Shape) -> Result<i128> {
@@ -90,7 +93,9 @@ fn shaped(bytes: &[u8], shape: Shape) -> Result<i128> {
         scale: scale.into(),
         inexact: false,
     };
-    decimal.at(shape).ok_or_else(|| number::field_overflow(shape))
+    decimal
+        .at(shape)
+        .ok_or_else(|| number::field_overflow(shape))
 }
 
 fn interval(bytes: [u8; 16]) -> Result<IntervalMonthDayNano> {
