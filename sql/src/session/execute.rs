@@ -79,7 +79,8 @@ impl Session {
         let _timer = timeout.map(|t| Timer::start(&self.shared, cancel.clone(), t));
         let options = transaction.options();
         let again = options.isolation == Isolation::ReadCommitted
-            && options.conflicts == ConflictPolicy::Wait;
+            && options.conflicts == ConflictPolicy::Wait
+            && !matches!(work, Work::Copy(parsed) if copy::takes_from_client(parsed));
         let mut tries = 1;
         loop {
             let savepoint = transaction.savepoint();
