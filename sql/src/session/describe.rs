@@ -43,7 +43,7 @@ pub struct Description {
 
 /// A description and what it holds for.
 #[derive(Debug)]
-pub(super) struct Described {
+pub(crate) struct Described {
     catalog: Arc<Catalog>,
     template: Arc<SessionState>,
     /// per parameter its type, where it is known
