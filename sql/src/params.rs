@@ -9,8 +9,8 @@
 use crate::{parse, text, value};
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
-    Expr, LimitClause, Query, Statement, UnaryOperator, Value as Literal, ValueWithSpan, VisitMut,
-    VisitorMut,
+    Expr, FunctionArg, FunctionArgExpr, LimitClause, Query, Select, SelectItem, Statement,
+    TableFactor, UnaryOperator, Value as Literal, ValueWithSpan, VisitMut, VisitorMut,
 };
 use std::ops::ControlFlow;
 use strandline_base::{Error, Result, SqlState, SqlType, Value};
@@ -144,19 +144,65 @@ pub fn bind(
             None => literal(value)?,
         });
     }
-    let mut counts = Counts { values: &plain };
-    if let ControlFlow::Break(error) = tree.visit(&mut counts) {
+    let mut constants = Constants { values: &plain };
+    if let ControlFlow::Break(error) = tree.visit(&mut constants) {
         return Err(error);
     }
     substitute_expressions(tree, &typed)
 }
 
-/// Puts plain numbers where only a number may stand: LIMIT, OFFSET and FETCH.
-struct Counts<'a> {
+/// Puts plain literals where only a constant may stand: LIMIT, OFFSET, FETCH and the arguments of
+/// table functions. Also names what a cast would rename.
+struct Constants<'a> {
     values: &'a [Expr],
 }
 
-impl VisitorMut for Counts<'_> {
+impl Constants<'_> {
+    fn put(&self, place: &mut Expr) -> ControlFlow<Error> {
+        match is_parameter(place) {
+            true => (Substitution { values: self.values }).pre_visit_expr(place),
+            false => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// Whether an expression is a parameter and nothing else.
+fn is_parameter(expr: &Expr) -> bool {
+    matches!(
+        expr,
+        Expr::Value(ValueWithSpan {
+            value: Literal::Placeholder(_),
+            ..
+        })
+    )
+}
+
+/// The arguments of a table function.
+pub fn function_arguments(factor: &mut TableFactor) -> &mut [FunctionArg] {
+    match factor {
+        TableFactor::Table {
+            args: Some(args), ..
+        } => &mut args.args,
+        TableFactor::Function { args, .. } => args,
+        _ => &mut [],
+    }
+}
+
+/// Keeps the name that a parameter has as a column of a result: a cast would give it another.
+pub fn name_parameters(select: &mut Select) {
+    for item in &mut select.projection {
+        if let SelectItem::UnnamedExpr(expr) = item
+            && is_parameter(expr)
+        {
+            *item = SelectItem::ExprWithAlias {
+                expr: expr.clone(),
+                alias: crate::names::ident("?column?"),
+            };
+        }
+    }
+}
+
+impl VisitorMut for Constants<'_> {
     type Break = Error;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
@@ -173,11 +219,20 @@ impl VisitorMut for Counts<'_> {
             places.extend(&mut fetch.quantity);
         }
         for place in places {
-            if matches!(place, Expr::Value(_))
-                && let ControlFlow::Break(error) =
-                    (Substitution { values: self.values }).pre_visit_expr(place)
-            {
-                return ControlFlow::Break(error);
+            self.put(place)?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        name_parameters(select);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
+        for arg in function_arguments(factor) {
+            if let FunctionArg::Unnamed(FunctionArgExpr::Expr(place)) = arg {
+                self.put(place)?;
             }
         }
         ControlFlow::Continue(())
@@ -273,8 +328,7 @@ pub fn type_name(sql_type: SqlType) -> String {
 fn literal_of(value: &ScalarValue, t: SqlType) -> Result<Expr> {
     let exact = match (value, t) {
         (ScalarValue::Boolean(Some(_)), SqlType::Boolean) => true,
-        (ScalarValue::Int32(Some(_)), SqlType::Integer) => true,
-        (ScalarValue::Binary(Some(_)) | ScalarValue::BinaryView(Some(_)), SqlType::Bytea) => true,
+        (ScalarValue::Int32(Some(v)), SqlType::Integer) => *v != i32::MIN,
         _ => false,
     };
     if exact {

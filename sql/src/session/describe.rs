@@ -23,7 +23,7 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::{Expr as Planned, LogicalPlan};
 use datafusion::sql::sqlparser::ast::{
-    CastKind, Expr, FunctionArg, FunctionArgExpr, Statement as Parsed, TableFactor,
+    CastKind, Expr, FunctionArg, FunctionArgExpr, Select, Statement as Parsed, TableFactor,
     Value as Literal, ValueWithSpan, VisitMut, VisitorMut,
 };
 use std::ops::ControlFlow;
@@ -157,12 +157,13 @@ impl Session {
             (None, Some(transaction)) => (transaction.clone(), self.now_us()),
             (None, None) => return Err(Error::internal("no transaction to describe in")),
         };
-        let context = StatementContext::new(
+        let mut context = StatementContext::new(
             &self.template,
             transaction.begin_statement()?,
             Vec::new(),
             now_us,
         );
+        context.open_parameters = true;
         let described = types_and_result(&context, statement, declared).await;
         if let Some(transaction) = implicit {
             transaction.rollback();
@@ -252,33 +253,33 @@ impl Placing<'_> {
         }
     }
 
-    /// A typed NULL in the place of a parameter that a constant must stand for.
-    fn fix(&mut self, expr: &mut Expr, t: SqlType) -> Result<()> {
-        if let Some(number) = Self::is_parameter(expr) {
-            let t = *self.types[number - 1].get_or_insert(t);
-            *expr = parse::expression(&format!("CAST(NULL AS {})", params::type_name(t)))?;
-        }
+    /// A value of its type in the place of a parameter that a constant must stand for.
+    fn fix(&mut self, expr: &mut Expr) -> Result<()> {
+        let Some(number) = Self::is_parameter(expr) else {
+            return Ok(());
+        };
+        let sample = match *self.types[number - 1].get_or_insert(SqlType::Integer) {
+            SqlType::SmallInt | SqlType::Integer => "1",
+            SqlType::BigInt => "9223372036854775807",
+            SqlType::Numeric { .. } | SqlType::Double | SqlType::Real => "1.0",
+            SqlType::Date | SqlType::Timestamp | SqlType::TimestampTz => "'2000-01-01'",
+            _ => "''",
+        };
+        *expr = parse::expression(sample)?;
         Ok(())
     }
 
     fn place(&mut self, factor: &mut TableFactor) -> Result<()> {
-        let args = match factor {
-            TableFactor::Table {
-                version: Some(version),
-                ..
-            } => {
-                let _ = version.visit(&mut Moments(self.types));
-                return Ok(());
-            }
-            TableFactor::Table {
-                args: Some(args), ..
-            } => &mut args.args,
-            TableFactor::Function { args, .. } => args,
-            _ => return Ok(()),
-        };
-        for arg in args {
+        if let TableFactor::Table {
+            version: Some(version),
+            ..
+        } = factor
+        {
+            let _ = version.visit(&mut Moments(self.types));
+        }
+        for arg in params::function_arguments(factor) {
             if let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = arg {
-                self.fix(expr, SqlType::Integer)?;
+                self.fix(expr)?;
             }
         }
         Ok(())
@@ -287,6 +288,11 @@ impl Placing<'_> {
 
 impl VisitorMut for Placing<'_> {
     type Break = Error;
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        params::name_parameters(select);
+        ControlFlow::Continue(())
+    }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
         match self.place(factor) {

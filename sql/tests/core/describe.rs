@@ -249,6 +249,10 @@ fn started_results_wait_for_their_owner() {
     assert!(c.next_batch(&mut running).expect("ended").is_none());
     drop(running);
     run(&mut c, &["COMMIT"]);
+    let series = c.prepare_typed("SELECT * FROM generate_series(1, $1)", &[Some(BigInt)]);
+    let series = series.expect("prepares");
+    let done = c.run_prepared(&series, &[scalar(&Value::BigInt(3))]).expect("runs");
+    assert_eq!(done.rows_affected(), 3);
     let script = c.prepare_script("SELECT 1; BEGIN; SELECT i FROM t; COMMIT").expect("parses");
     assert_eq!(script.len(), 4);
     let Started::Rows(running) = c.start(&script[0], &[]).expect("starts") else {
