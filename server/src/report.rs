@@ -1,7 +1,7 @@
 //! Errors and notices as messages: severity, SQLSTATE, text, detail, hint, position.
 
 use crate::reply;
-use strandline::{Error, ErrorKind, SqlState};
+use strandline::{Error, SqlState};
 
 /// What an error does to the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,20 +17,14 @@ pub(crate) fn protocol_violation(message: impl Into<String>) -> Error {
     Error::invalid(SqlState("08P01"), message)
 }
 
-/// Appends an ErrorResponse. `sql` is the text whose line and column the error may name, and
-/// where it begins in the client's query, in characters.
-pub(crate) fn error(
-    out: &mut Vec<u8>,
-    severity: Severity,
-    error: &Error,
-    sql: Option<(&str, usize)>,
-) {
+/// Appends an ErrorResponse. `sql` is the text whose line and column the error may name.
+pub(crate) fn error(out: &mut Vec<u8>, severity: Severity, error: &Error, sql: Option<&str>) {
     let severity = match severity {
         Severity::Error => "ERROR",
         Severity::Fatal => "FATAL",
     };
     let (message, position) = match sql {
-        Some((sql, before)) => located(error.message(), sql, before),
+        Some(sql) => located(error.message(), sql),
         None => (error.message(), None),
     };
     let position = position.map(|p| p.to_string());
@@ -54,15 +48,10 @@ pub(crate) fn notice(out: &mut Vec<u8>, notice: &Error) {
         "01" | "25" => "WARNING",
         _ => "NOTICE",
     };
-    // A notice about a fault that is none carries PostgreSQL's code for success.
-    let code = match severity {
-        "NOTICE" if notice.kind() == ErrorKind::Internal => "00000",
-        _ => state,
-    };
     let mut fields = vec![
         (b'S', severity),
         (b'V', severity),
-        (b'C', code),
+        (b'C', state),
         (b'M', notice.message()),
     ];
     fields.extend(notice.detail().map(|d| (b'D', d)));
@@ -72,14 +61,14 @@ pub(crate) fn notice(out: &mut Vec<u8>, notice: &Error) {
 
 /// The message without the parser's ` at Line: 1, Column: 8`, and that place as a position in the
 /// query, in characters from 1.
-fn located<'a>(message: &'a str, sql: &str, before: usize) -> (&'a str, Option<usize>) {
+fn located<'a>(message: &'a str, sql: &str) -> (&'a str, Option<usize>) {
     let split = || {
         let (start, place) = message.rsplit_once(" at Line: ")?;
         let (line, column) = place.split_once(", Column: ")?;
         let (line, column): (usize, usize) = (line.parse().ok()?, column.parse().ok()?);
         let lines = sql.split_inclusive('\n').take(line.checked_sub(1)?);
         let above: usize = lines.map(|l| l.chars().count()).sum();
-        Some((start, before + above + column))
+        Some((start, above + column))
     };
     split().map_or((message, None), |(start, position)| (start, Some(position)))
 }
@@ -91,10 +80,10 @@ mod tests {
     #[test]
     fn places_become_positions() {
         let message = "syntax error: Expected: x, found: y at Line: 2, Column: 3";
-        let (text, position) = located(message, "é;\nab y", 10);
+        let (text, position) = located(message, "é;\nab y");
         assert_eq!(text, "syntax error: Expected: x, found: y");
-        assert_eq!(position, Some(10 + 3 + 3));
-        assert_eq!(located("plain", "", 0), ("plain", None));
-        assert_eq!(located("a at Line: x, Column: 1", "", 0).1, None);
+        assert_eq!(position, Some(3 + 3));
+        assert_eq!(located("plain", ""), ("plain", None));
+        assert_eq!(located("a at Line: x, Column: 1", "").1, None);
     }
 }

@@ -9,7 +9,7 @@ use crate::report::protocol_violation;
 use parking_lot::MutexGuard;
 use std::sync::Arc;
 use strandline::wire_format::Scalar;
-use strandline::{Error, Execution, Result, SqlState, TransactionStatus};
+use strandline::{Error, Result, SqlState, Started, TransactionStatus};
 
 /// A statement with its values.
 pub(super) struct Portal {
@@ -166,14 +166,13 @@ impl Session {
             }
             let connection = &mut self.connection;
             let values = std::mem::take(&mut portal.values);
-            let started =
-                MutexGuard::unlocked(wire, || connection.start_prepared(prepared, &values))?;
+            let started = MutexGuard::unlocked(wire, || connection.start(prepared, &values))?;
             let formats = portal.formats.clone();
             portal.state = match started {
-                Execution::Rows(cursor) => {
-                    State::Rows(RowSource::of_cursor(cursor, formats), String::new())
+                Started::Rows(query) => {
+                    State::Rows(RowSource::of_query(query, formats), String::new())
                 }
-                Execution::Done(summary) => {
+                Started::Done(summary) => {
                     let tag = summary.command_tag().to_string();
                     match summary.into_result() {
                         Some(result) => State::Rows(RowSource::of_result(result, formats), tag),

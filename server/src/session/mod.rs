@@ -32,9 +32,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use strandline::{Connection, Error, Result, SqlState, TransactionStatus};
 
-/// Where a statement's text is, for errors that name a place in it.
-type Place<'a> = Option<(&'a str, usize)>;
-
 /// Why a message could not be answered as it should be.
 #[derive(Debug)]
 enum Fault {
@@ -217,11 +214,12 @@ impl Session {
         }
     }
 
-    /// Reports an error and undoes what belongs to the failed request.
-    fn fail(&mut self, wire: &mut Held<'_>, error: &Error, place: Place<'_>) -> Answer {
+    /// Reports an error and undoes what belongs to the failed request. `sql` is the text that the
+    /// error may name a place in.
+    fn fail(&mut self, wire: &mut Held<'_>, error: &Error, sql: Option<&str>) -> Answer {
         tracing::debug!(pid = self.backend.pid, %error, "statement failed");
         self.send_notices(wire);
-        report::error(&mut wire.output, Severity::Error, error, place);
+        report::error(&mut wire.output, Severity::Error, error, sql);
         self.connection.fail_request()?;
         Ok(())
     }

@@ -6,7 +6,7 @@ use crate::reply;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use strandline::wire_format::{ColumnWriter, storable_form};
-use strandline::{Connection, Cursor, QueryResult, Result};
+use strandline::{Connection, QueryResult, Result, Running};
 
 /// Rows that are sent portion by portion.
 pub(super) struct RowSource {
@@ -20,7 +20,7 @@ pub(super) struct RowSource {
 }
 
 enum Source {
-    Cursor(Cursor),
+    Query(Running),
     Batches(std::vec::IntoIter<RecordBatch>),
 }
 
@@ -35,9 +35,9 @@ pub(super) enum Portion {
 
 impl RowSource {
     /// The rows of a query, computed as they are sent.
-    pub fn of_cursor(cursor: Cursor, formats: Formats) -> Self {
-        let schema = cursor.schema().clone();
-        Self::new(Source::Cursor(cursor), schema, formats)
+    pub fn of_query(query: Running, formats: Formats) -> Self {
+        let schema = query.schema().clone();
+        Self::new(Source::Query(query), schema, formats)
     }
 
     /// Rows that are there.
@@ -91,7 +91,7 @@ impl RowSource {
     /// Takes the next batch; false: there is none.
     fn advance(&mut self, connection: &mut Connection) -> Result<bool> {
         let batch = match &mut self.source {
-            Source::Cursor(cursor) => connection.fetch(cursor).transpose()?,
+            Source::Query(query) => connection.next_batch(query)?,
             Source::Batches(batches) => batches.next(),
         };
         let Some(batch) = batch else {

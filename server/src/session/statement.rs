@@ -11,12 +11,11 @@ use strandline::{Connection, Prepared, Result, SqlType};
 pub(super) struct Statement {
     /// None: the text was empty
     pub prepared: Option<Prepared>,
+    /// the types of its parameters
+    types: Vec<SqlType>,
     /// per parameter the type that the client has declared, by number; 0: none
     declared: Vec<u32>,
 }
-
-/// A parameter that nothing is known of is a text.
-const TEXT: u32 = 25;
 
 /// What Describe answers.
 pub(super) struct Described {
@@ -30,11 +29,25 @@ impl Statement {
     /// Parses `sql`; `declared` are types by number.
     pub fn prepare(connection: &mut Connection, sql: &str, declared: Vec<u32>) -> Result<Self> {
         let is_empty = strandline::split_script(sql)?.is_empty();
-        let prepared = match is_empty {
-            true => None,
-            false => Some(connection.prepare(sql)?),
+        if is_empty {
+            return Ok(Self {
+                prepared: None,
+                types: Vec::new(),
+                declared,
+            });
+        }
+        let known: Vec<_> = declared.iter().map(|oid| sql_type_of_oid(*oid)).collect();
+        let prepared = connection.prepare_typed(sql, &known)?;
+        // Only statements with parameters have to be described to be run.
+        let types = match prepared.parameter_count() {
+            0 => Vec::new(),
+            _ => connection.describe(&prepared)?.parameters,
         };
-        Ok(Self { prepared, declared })
+        Ok(Self {
+            prepared: Some(prepared),
+            types,
+            declared,
+        })
     }
 
     /// How many values it takes.
@@ -43,17 +56,22 @@ impl Statement {
         needed.max(self.declared.len())
     }
 
-    fn type_of(&self, index: usize) -> Option<SqlType> {
-        sql_type_of_oid(*self.declared.get(index)?)
-    }
-
     /// What it takes and gives.
     pub fn describe(&self, connection: &mut Connection) -> Result<Described> {
         let declared = |i| self.declared.get(i).copied().filter(|oid| *oid != 0);
-        let parameters = (0..self.parameter_count()).map(|i| declared(i).unwrap_or(TEXT));
+        let found = |i| {
+            self.types
+                .get(i)
+                .map_or(TEXT, |t| ColumnType::of_sql(*t).oid)
+        };
+        let parameters =
+            (0..self.parameter_count()).map(|i| declared(i).unwrap_or_else(|| found(i)));
         Ok(Described {
             parameters: parameters.collect(),
-            result: None,
+            result: match &self.prepared {
+                Some(prepared) => connection.describe(prepared)?.result,
+                None => None,
+            },
         })
     }
 
@@ -62,11 +80,14 @@ impl Statement {
         let formats = Formats::read(formats, values.len())?;
         let scalars = values.iter().enumerate().map(|(i, value)| match value {
             None => Ok(Scalar::Null),
-            Some(bytes) => read_parameter(self.type_of(i), formats.at(i), bytes),
+            Some(bytes) => read_parameter(self.types.get(i).copied(), formats.at(i), bytes),
         });
         scalars.collect()
     }
 }
+
+/// A parameter that nothing is known of is a text.
+const TEXT: u32 = 25;
 
 /// The formats of several values.
 #[derive(Clone, Debug, Default)]

@@ -7,7 +7,7 @@ use super::transaction::{isolation_name, isolation_of, modes_of};
 use crate::names;
 use crate::result::QueryResult;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
-use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{self, Expr, Ident, ObjectName, Reset, UnaryOperator};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -236,17 +236,8 @@ impl Session {
     }
 
     pub(super) fn show(&mut self, variable: &[Ident]) -> Result<Summary> {
-        let words: Vec<String> = variable.iter().map(|i| i.value.to_lowercase()).collect();
-        let name = match words
-            .iter()
-            .map(String::as_str)
-            .collect::<Vec<_>>()
-            .as_slice()
-        {
-            ["all"] => return Ok(self.show_all()),
-            ["time", "zone"] => "timezone".to_string(),
-            ["transaction", "isolation", "level"] => "transaction_isolation".to_string(),
-            other => other.join("."),
+        let Some(name) = shown_name(variable) else {
+            return Ok(self.show_all());
         };
         let value = self.value_of(&name).ok_or_else(|| unknown(&name))?;
         Ok(text_result("SHOW", &[&name], vec![vec![value]]))
@@ -260,6 +251,18 @@ impl Session {
     /// As SET with a text.
     pub(crate) fn set_text(&mut self, name: &str, value: &str) -> Result<()> {
         self.assign(&name.to_lowercase(), Some(value), false)
+    }
+
+    /// The columns that SHOW gives.
+    pub(super) fn shown_columns(&self, variable: &[Ident]) -> Result<Option<SchemaRef>> {
+        let shown = match shown_name(variable) {
+            Some(name) => {
+                let value = self.value_of(&name).ok_or_else(|| unknown(&name))?;
+                text_result("SHOW", &[&name], vec![vec![value]])
+            }
+            None => self.show_all(),
+        };
+        Ok(shown.result().map(|result| result.schema().clone()))
     }
 
     fn show_all(&self) -> Summary {
@@ -312,6 +315,18 @@ impl Session {
             "wal_segment_bytes" => engine.wal_segment_bytes.to_string(),
             other => return compatible::value_of(&settings.compatible, other),
         })
+    }
+}
+
+/// The setting that a SHOW names; None: all.
+fn shown_name(variable: &[Ident]) -> Option<String> {
+    let words: Vec<String> = variable.iter().map(|i| i.value.to_lowercase()).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["all"] => None,
+        ["time", "zone"] => Some("timezone".to_string()),
+        ["transaction", "isolation", "level"] => Some("transaction_isolation".to_string()),
+        other => Some(other.join(".")),
     }
 }
 
