@@ -7,14 +7,17 @@ use crate::params::Params;
 use crate::point::{TableHandle, Transaction};
 use crate::result::QueryResult;
 use crate::session::Session;
-use crate::session::cancel::{CancelHandle, Timer};
-use crate::session::outcome::{Output, RunningQuery, Summary, TransactionStatus};
+use crate::session::cancel::CancelHandle;
+use crate::session::describe::Description;
+use crate::session::outcome::{Output, Summary, TransactionStatus};
 use crate::session::prepared::PreparedStatement;
+use crate::session::running::{Running, Started};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast::Statement as Syntax;
 use std::sync::Arc;
-use strandline_base::{Error, Result};
+use strandline_base::{Error, Result, SqlType};
 use strandline_engine::catalog::Catalog;
 
 /// A connection to a [`Database`](crate::Database): one statement at a time, one transaction at a
@@ -31,7 +34,7 @@ use strandline_engine::catalog::Catalog;
 /// # Ok::<(), strandline::Error>(())
 /// ```
 pub struct Connection {
-    session: Session,
+    pub(crate) session: Session,
 }
 
 /// A statement with parameters, parsed once; made by [`Connection::prepare`], usable on every
@@ -43,6 +46,12 @@ impl Prepared {
     /// How many parameters it takes.
     pub fn parameter_count(&self) -> usize {
         self.0.parameter_count()
+    }
+
+    /// The statement's syntax tree.
+    #[doc(hidden)]
+    pub fn syntax(&self) -> &Syntax {
+        &self.0.statement
     }
 }
 
@@ -99,12 +108,14 @@ impl Connection {
         let output = shared.block_on(self.session.run_text(sql, &params.scalars()))?;
         Ok(match output {
             Output::Done(summary) => Outcome::Done(summary),
-            Output::Rows(query) => Outcome::Rows(QueryStream {
-                schema: query.schema.clone(),
-                timer: self.session.timer(),
-                session: &mut self.session,
-                query: Some(query),
-            }),
+            Output::Rows(query) => {
+                let mut running = Running::new(query);
+                running.timer = self.session.timer();
+                Outcome::Rows(QueryStream {
+                    running,
+                    session: &mut self.session,
+                })
+            }
         })
     }
 
@@ -144,10 +155,53 @@ impl Connection {
         )?)))
     }
 
+    /// Parses one statement and says at once what is wrong with it. `types` are those of its
+    /// first parameters, where the caller knows them; the other parameters get the types that
+    /// their places give them, text if none does. Inside a failed transaction block only the
+    /// statements that end it are prepared; an error fails the open block.
+    ///
+    /// ```
+    /// use strandline::SqlType;
+    ///
+    /// let database = strandline::Database::in_memory()?;
+    /// let mut connection = database.connect();
+    /// connection.execute("CREATE TABLE t (id bigint PRIMARY KEY, s text)", ())?;
+    /// let get = connection.prepare_typed("SELECT s FROM t WHERE id = $1", &[])?;
+    /// let description = connection.describe(&get)?;
+    /// assert_eq!(description.parameters, [SqlType::BigInt]);
+    /// assert_eq!(description.result.unwrap().field(0).name(), "s");
+    /// # Ok::<(), strandline::Error>(())
+    /// ```
+    pub fn prepare_typed(&mut self, sql: &str, types: &[Option<SqlType>]) -> Result<Prepared> {
+        let shared = self.session.shared.clone();
+        let prepared = shared.block_on(self.session.prepare_typed(sql, types))?;
+        Ok(Prepared(prepared))
+    }
+
+    /// The statements of a text, parsed: a text with a mistake in it has none. They have no
+    /// parameters.
+    pub fn prepare_script(&mut self, sql: &str) -> Result<Vec<Prepared>> {
+        let parsed = crate::parse::statements(sql).and_then(|statements| {
+            let prepared = statements.into_iter().map(PreparedStatement::plain);
+            prepared.map(|p| Ok(Prepared(Arc::new(p?)))).collect()
+        });
+        if parsed.is_err() {
+            self.session.mark_failed();
+        }
+        parsed
+    }
+
+    /// What a statement takes and gives, by the definitions of now.
+    pub fn describe(&mut self, prepared: &Prepared) -> Result<Description> {
+        let shared = self.session.shared.clone();
+        let described = shared.block_on(self.session.describe(&prepared.0))?;
+        Ok(Description::clone(&described.description))
+    }
+
     /// Runs a prepared statement; as [`Connection::execute`].
     pub fn execute_prepared(&mut self, prepared: &Prepared, params: impl Params) -> Result<u64> {
         Ok(self
-            .run_prepared(prepared, &params.scalars())?
+            .prepared_to_end(prepared, &params.scalars())?
             .rows_affected())
     }
 
@@ -157,14 +211,61 @@ impl Connection {
         prepared: &Prepared,
         params: impl Params,
     ) -> Result<QueryResult> {
-        let summary = self.run_prepared(prepared, &params.scalars())?;
+        let summary = self.prepared_to_end(prepared, &params.scalars())?;
         Ok(rows_of(summary))
     }
 
-    fn run_prepared(&mut self, prepared: &Prepared, params: &[ScalarValue]) -> Result<Summary> {
+    /// Runs a prepared statement to its end, with the rows of a query in its summary.
+    pub fn run_prepared(&mut self, prepared: &Prepared, values: &[ScalarValue]) -> Result<Summary> {
+        self.prepared_to_end(prepared, values)
+    }
+
+    /// Starts a prepared statement. Its rows are pulled with [`Connection::next_batch`]; other
+    /// statements may run between two pulls.
+    ///
+    /// ```
+    /// use strandline::Started;
+    ///
+    /// let database = strandline::Database::in_memory()?;
+    /// let mut connection = database.connect();
+    /// let query = connection.prepare_typed("SELECT * FROM generate_series(1, 20000)", &[])?;
+    /// let Started::Rows(mut running) = connection.start(&query, &[])? else { panic!() };
+    /// let mut rows = 0;
+    /// while let Some(batch) = connection.next_batch(&mut running)? {
+    ///     rows += batch.num_rows();
+    /// }
+    /// assert_eq!(rows, 20_000);
+    /// # Ok::<(), strandline::Error>(())
+    /// ```
+    pub fn start(&mut self, prepared: &Prepared, values: &[ScalarValue]) -> Result<Started> {
+        let shared = self.session.shared.clone();
+        let output = shared.block_on(self.session.run_prepared(&prepared.0, values))?;
+        Ok(match output {
+            Output::Done(summary) => Started::Done(summary),
+            Output::Rows(query) => Started::Rows(Running::new(query)),
+        })
+    }
+
+    /// The next rows of a started query; None at its end. `statement_timeout` bounds each call.
+    pub fn next_batch(&mut self, running: &mut Running) -> Result<Option<RecordBatch>> {
+        let Some(query) = running.query.as_mut() else {
+            return Ok(None);
+        };
+        self.session.cancel.start();
+        let timer = self.session.timer();
+        let shared = self.session.shared.clone();
+        let next = shared.block_on(self.session.next_batch(query));
+        drop(timer);
+        if !matches!(next, Some(Ok(_))) {
+            running.query = None;
+        }
+        next.transpose()
+    }
+
+    fn prepared_to_end(&mut self, prepared: &Prepared, params: &[ScalarValue]) -> Result<Summary> {
         let shared = self.session.shared.clone();
         shared.block_on(async {
-            let output = self.session.run(&prepared.0.statement, params).await?;
+            let output = self.session.run_prepared(&prepared.0, params).await?;
             self.finish(output).await
         })
     }
@@ -288,15 +389,13 @@ fn no_rows(sql: &str) -> Error {
 /// The rows of a query, pulled batch by batch. Dropping it ends the query.
 pub struct QueryStream<'c> {
     session: &'c mut Session,
-    query: Option<Box<RunningQuery>>,
-    schema: SchemaRef,
-    timer: Option<Timer>,
+    running: Running,
 }
 
 impl QueryStream<'_> {
     /// Names and Arrow types of the columns.
     pub fn schema(&self) -> &SchemaRef {
-        &self.schema
+        self.running.schema()
     }
 }
 
@@ -304,24 +403,13 @@ impl Iterator for QueryStream<'_> {
     type Item = Result<RecordBatch>;
 
     fn next(&mut self) -> Option<Result<RecordBatch>> {
-        let query = self.query.as_mut()?;
+        let query = self.running.query.as_mut()?;
         let shared = self.session.shared.clone();
         let next = shared.block_on(self.session.next_batch(query));
         if !matches!(next, Some(Ok(_))) {
-            self.query = None;
-            self.timer = None;
+            self.running.query = None;
+            self.running.timer = None;
         }
         next
-    }
-}
-
-impl Drop for QueryStream<'_> {
-    fn drop(&mut self) {
-        if let Some(mut query) = self.query.take()
-            && let Some(transaction) = query.implicit.take()
-        {
-            drop(query);
-            transaction.rollback();
-        }
     }
 }
