@@ -3,15 +3,18 @@
 use crate::appender::Appender;
 use crate::context::{ProgressHook, StatementContext};
 use crate::database::Shared;
+use crate::names;
 use crate::params::Params;
 use crate::point::{TableHandle, Transaction};
+use crate::portal::Portal;
+use crate::provider::registered::RegisteredTables;
 use crate::result::QueryResult;
 use crate::session::Session;
-use crate::session::cancel::{CancelHandle, Timer};
-use crate::session::outcome::{Output, RunningQuery, Summary, TransactionStatus};
+use crate::session::cancel::CancelHandle;
+use crate::session::outcome::{Output, Summary, TransactionStatus};
 use crate::session::prepared::PreparedStatement;
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
 use strandline_base::{Error, Result};
@@ -100,12 +103,15 @@ impl Connection {
         Ok(match output {
             Output::Done(summary) => Outcome::Done(summary),
             Output::Rows(query) => Outcome::Rows(QueryStream {
-                schema: query.schema.clone(),
-                timer: self.session.timer(),
+                portal: Portal::new(query, self.session.timer()),
                 session: &mut self.session,
-                query: Some(query),
             }),
         })
+    }
+
+    /// The next rows of a query that this connection has begun; None at its end.
+    pub fn fetch(&mut self, portal: &mut Portal) -> Option<Result<RecordBatch>> {
+        portal.next(&mut self.session)
     }
 
     /// Runs the statements of a script one after the other, up to the first that fails. The
@@ -188,6 +194,22 @@ impl Connection {
         }
     }
 
+    /// Runs one statement for each row of `rows`, whose columns are its parameters `$1`, `$2`, …;
+    /// all or nothing. The rows affected. A plain `INSERT … VALUES ($1, …)` is loaded in bulk.
+    ///
+    /// ```
+    /// let database = strandline::Database::in_memory()?;
+    /// let mut connection = database.connect();
+    /// connection.execute("CREATE TABLE t (a bigint PRIMARY KEY, b text)", ())?;
+    /// let rows = connection.query("SELECT n, 'row ' || n FROM generate_series(1, 1000) s(n)", ())?;
+    /// let loaded = connection.execute_many("INSERT INTO t VALUES ($1, $2)", &rows.to_batch()?)?;
+    /// assert_eq!(loaded, 1000);
+    /// # Ok::<(), strandline::Error>(())
+    /// ```
+    pub fn execute_many(&mut self, sql: &str, rows: &RecordBatch) -> Result<u64> {
+        crate::execute_many::run(&mut self.session, sql, rows)
+    }
+
     /// A handle with which other threads cancel what this connection runs.
     pub fn cancel_handle(&self) -> CancelHandle {
         CancelHandle(self.session.cancel.clone())
@@ -254,6 +276,42 @@ impl Connection {
         Appender::begin(&mut self.session, table)
     }
 
+    /// Makes `batches`, which all have `schema`, a table of this connection called `name`: nobody
+    /// else sees it, it cannot be changed, it hides a stored table of that name. It replaces what
+    /// was registered as `name` before.
+    ///
+    /// ```
+    /// let database = strandline::Database::in_memory()?;
+    /// let mut connection = database.connect();
+    /// let rows = connection.query("SELECT 1 AS a UNION ALL SELECT 2", ())?;
+    /// connection.register("numbers", rows.schema(), rows.batches())?;
+    /// let sum = connection.query("SELECT sum(a) FROM numbers", ())?;
+    /// assert_eq!(sum.single::<i64>()?, 3);
+    /// assert!(database.connect().query("SELECT * FROM numbers", ()).is_err());
+    /// # Ok::<(), strandline::Error>(())
+    /// ```
+    pub fn register(&mut self, name: &str, schema: &Schema, batches: &[RecordBatch]) -> Result<()> {
+        let name = names::single(&crate::parse::object_name(name)?)?;
+        names::check(&name)?;
+        let template = &mut self.session.template;
+        let mut tables = RegisteredTables::clone(&RegisteredTables::of(template));
+        tables.add(&name, schema, batches)?;
+        *template = Arc::new(tables.put_into(template));
+        Ok(())
+    }
+
+    /// Takes away what was registered as `name`; 42P01 if there is nothing.
+    pub fn unregister(&mut self, name: &str) -> Result<()> {
+        let name = names::single(&crate::parse::object_name(name)?)?;
+        let template = &mut self.session.template;
+        let mut tables = RegisteredTables::clone(&RegisteredTables::of(template));
+        if !tables.remove(&name) {
+            return Err(names::undefined_table(names::PUBLIC, &name));
+        }
+        *template = Arc::new(tables.put_into(template));
+        Ok(())
+    }
+
     /// Evaluates every CHECK constraint over every row; what is violated, one line each.
     pub(crate) fn check_constraints(&mut self) -> Result<Vec<String>> {
         let shared = self.session.shared.clone();
@@ -288,15 +346,32 @@ fn no_rows(sql: &str) -> Error {
 /// The rows of a query, pulled batch by batch. Dropping it ends the query.
 pub struct QueryStream<'c> {
     session: &'c mut Session,
-    query: Option<Box<RunningQuery>>,
-    schema: SchemaRef,
-    timer: Option<Timer>,
+    portal: Portal,
 }
 
 impl QueryStream<'_> {
     /// Names and Arrow types of the columns.
     pub fn schema(&self) -> &SchemaRef {
-        &self.schema
+        self.portal.schema()
+    }
+
+    /// The same query apart from its connection, to be pulled with [`Connection::fetch`].
+    ///
+    /// ```
+    /// let database = strandline::Database::in_memory()?;
+    /// let mut connection = database.connect();
+    /// let stream = connection.query_stream("SELECT * FROM generate_series(1, 100000)", ())?;
+    /// let mut portal = stream.into_portal();
+    /// connection.execute("CREATE TABLE t (a bigint)", ())?;
+    /// let mut rows = 0;
+    /// while let Some(batch) = connection.fetch(&mut portal) {
+    ///     rows += batch?.num_rows();
+    /// }
+    /// assert_eq!(rows, 100_000);
+    /// # Ok::<(), strandline::Error>(())
+    /// ```
+    pub fn into_portal(self) -> Portal {
+        self.portal
     }
 }
 
@@ -304,24 +379,6 @@ impl Iterator for QueryStream<'_> {
     type Item = Result<RecordBatch>;
 
     fn next(&mut self) -> Option<Result<RecordBatch>> {
-        let query = self.query.as_mut()?;
-        let shared = self.session.shared.clone();
-        let next = shared.block_on(self.session.next_batch(query));
-        if !matches!(next, Some(Ok(_))) {
-            self.query = None;
-            self.timer = None;
-        }
-        next
-    }
-}
-
-impl Drop for QueryStream<'_> {
-    fn drop(&mut self) {
-        if let Some(mut query) = self.query.take()
-            && let Some(transaction) = query.implicit.take()
-        {
-            drop(query);
-            transaction.rollback();
-        }
+        self.portal.next(self.session)
     }
 }
