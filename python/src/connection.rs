@@ -119,8 +119,7 @@ impl Connection {
     /// A new cursor.
     fn cursor<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Cursor>> {
         let this = slf.get();
-        // Whether the connection is open.
-        this.status(slf.py())?;
+        this.link.opened(slf.py())?;
         let cursor = Cursor::new(slf.clone().unbind(), this.link.clone());
         Bound::new(slf.py(), cursor)
     }
@@ -256,9 +255,8 @@ impl Connection {
     ///     >>> con.duplicate().execute("SELECT a FROM t").fetchone()
     ///     (1,)
     fn duplicate(&self, py: Python<'_>) -> PyResult<Self> {
-        let opened = self.link.run(py, |session| Ok(session.opened.clone()))?;
         Ok(Self {
-            link: Link::new(opened),
+            link: Link::new(self.link.opened(py)?),
             autocommit: AtomicBool::new(self.is_autocommit()),
         })
     }
@@ -315,7 +313,7 @@ impl Connection {
     ///     >>> import strandline
     ///     >>> con = strandline.connect(autocommit=True)
     ///     >>> _ = con.execute("CREATE TABLE t AS SELECT 1 AS a")
-    ///     >>> [(before,)] = con.execute("SELECT clock_timestamp()").fetchall()
+    ///     >>> [(before,)] = con.execute("SELECT now()").fetchall()
     ///     >>> _ = con.execute("UPDATE t SET a = 2")
     ///     >>> con.table("t").fetchall(), con.table("t", as_of=before).fetchall()
     ///     ([(2,)], [(1,)])
@@ -339,15 +337,16 @@ impl Connection {
 
     /// Writes a checkpoint: pending updates are merged where that is due, the log is cut.
     fn checkpoint(&self, py: Python<'_>) -> PyResult<()> {
+        let opened = self.link.opened(py)?;
         self.link
-            .run(py, |session| session.opened.database.checkpoint().map(drop))
+            .detached(py, || opened.database.checkpoint().map(drop))
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         if self.link.is_closed() {
             return Ok("<strandline.Connection: closed>".into());
         }
-        let opened = self.link.run(py, |session| Ok(session.opened.clone()))?;
+        let opened = self.link.opened(py)?;
         Ok(format!("<strandline.Connection to {}>", opened.database.location()))
     }
 

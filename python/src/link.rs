@@ -39,7 +39,7 @@ pub fn forked() {
 /// The engine's connection and the database that it keeps open.
 pub struct Session {
     pub connection: Connection,
-    pub opened: Arc<Opened>,
+    opened: Arc<Opened>,
     /// results of the open transaction block that have not been read to their end
     unread: Vec<Weak<Mutex<Rows>>>,
     /// of the last statement
@@ -115,6 +115,7 @@ impl Session {
 /// See the module's header.
 pub struct Link {
     session: Mutex<Option<Box<Session>>>,
+    opened: Weak<Opened>,
     cancel: CancelHandle,
     forks: u32,
     /// the thread that runs a statement, as [`signals::this_thread`] names it; 0: none
@@ -136,6 +137,7 @@ impl Link {
         })));
         let link = Arc::new(Self {
             cancel: connection.cancel_handle(),
+            opened: Arc::downgrade(&opened),
             session: Mutex::new(Some(Box::new(Session {
                 connection,
                 opened,
@@ -209,6 +211,13 @@ impl Link {
         self.running.store(signals::this_thread(), Ordering::Release);
         let _ended = Ended(&self.running);
         work(session)
+    }
+
+    /// The database, while the connection is open; waits for no statement.
+    pub fn opened(&self, py: Python<'_>) -> PyResult<Arc<Opened>> {
+        self.check_process(py)?;
+        let open = self.opened.upgrade().filter(|_| !self.is_closed());
+        open.ok_or_else(|| errors::closed(py, "connection"))
     }
 
     fn check_process(&self, py: Python<'_>) -> PyResult<()> {

@@ -55,8 +55,11 @@ def _run() -> None:
 def step(running: list[tuple[float, int, int, int | None]], shown: int, out: TextIO) -> int:
     """Shows the statement that has run longest over what was shown before; how wide that is.
 
-    >>> _ = step([(3.2, 0, 0, None)], 0, sys.stdout)
-    \rrunning for 3 s (Ctrl-C cancels)
+    >>> import io
+    >>> out = io.StringIO()
+    >>> shown = step([(3.2, 0, 0, None)], 0, out)
+    >>> step([], shown, out), out.getvalue().split("\\r")[1:3]
+    (0, ['running for 3 s (Ctrl-C cancels)', '                                '])
     """
     longest = max(running, default=None)
     line = text(*longest) if longest and longest[0] >= PATIENCE_S else ""

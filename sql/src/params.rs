@@ -6,9 +6,10 @@
 //! does with an untyped literal, and the optimizer sees the value.
 
 use crate::{parse, text, value};
+use datafusion::arrow::array::ArrayRef;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
-    Expr, UnaryOperator, Value as Literal, ValueWithSpan, VisitMut, VisitorMut,
+    Array, Expr, UnaryOperator, Value as Literal, ValueWithSpan, VisitMut, VisitorMut,
 };
 use std::ops::ControlFlow;
 use strandline_base::{Error, Result, SqlState, Value};
@@ -219,6 +220,7 @@ pub fn literal(value: &ScalarValue) -> Result<Expr> {
             let hex = v.iter().map(|byte| format!("{byte:02X}")).collect();
             return Ok(plain(Literal::HexStringLiteral(hex)));
         }
+        ScalarValue::List(list) => return array_literal(&list.value(0)),
         _ => {}
     }
     let array = value.to_array().map_err(crate::error::convert)?;
@@ -229,6 +231,18 @@ pub fn literal(value: &ScalarValue) -> Result<Expr> {
         T::SmallInt | T::Integer | T::BigInt | T::Numeric { .. } => Ok(signed(&text)),
         other => parse::expression(&format!("CAST('{}' AS {other})", text.replace('\'', "''"))),
     }
+}
+
+/// `ARRAY[…]` of `items`.
+fn array_literal(items: &ArrayRef) -> Result<Expr> {
+    let items = (0..items.len()).map(|at| {
+        let item = ScalarValue::try_from_array(items, at).map_err(crate::error::convert)?;
+        literal(&item)
+    });
+    Ok(Expr::Array(Array {
+        elem: items.collect::<Result<_>>()?,
+        named: true,
+    }))
 }
 
 fn plain(literal: Literal) -> Expr {
