@@ -3,6 +3,7 @@
 //! [`Db`] is the database, [`Transaction`] a transaction, [`Statement`] one running statement with
 //! its snapshot. See ARCHITECTURE.md for the protocols.
 
+mod backup;
 mod bulk;
 pub mod catalog;
 mod catalog_versions;
@@ -11,6 +12,7 @@ mod commit_watch;
 mod compaction;
 mod db;
 pub mod display;
+mod events;
 mod history_query;
 mod identity;
 mod inspect;
@@ -25,6 +27,7 @@ mod recovery_report;
 mod redo;
 mod relaxed;
 mod replay;
+mod rewind;
 mod row_locks;
 mod scan;
 mod settings;
@@ -35,6 +38,7 @@ mod transaction;
 mod validation;
 mod versions;
 
+pub use backup::{BackupReport, CopyObserver, CopyProgress, restore};
 pub use bulk::BulkInsert;
 pub use db::Db;
 pub use inspect::{Inspection, InspectionSection};
@@ -42,6 +46,7 @@ pub use maintenance::CheckpointReport;
 pub use point_table::PointTable;
 pub use recovery_report::RecoveryReport;
 pub use relaxed::Relaxed;
+pub use rewind::RewindReport;
 pub use row_locks::LockWait;
 pub use scan::{
     ColumnPredicate, CompareOp, RowFilter, ScanMetrics, ScanRequest, TableScan, UnitReader,

@@ -14,6 +14,7 @@ use crate::catalog::{Catalog, TableDef};
 use crate::catalog_versions::{Version, history_from, storages_of};
 use crate::compaction;
 use crate::db::{Db, Maintenance, closed};
+use crate::events;
 use crate::manifest_state::{ManifestEdit, RangeEntry, StorageEdit, to_json};
 use crate::store::Store;
 use std::collections::{BTreeMap, BTreeSet};
@@ -116,7 +117,7 @@ impl Db {
     /// `merge_all`), cuts the log.
     pub fn checkpoint(&self, merge_all: bool) -> Result<CheckpointReport> {
         let logged = self.maintenance.logged_bytes.swap(0, Ordering::Relaxed);
-        let outcome = self.write_checkpoint(merge_all);
+        let outcome = self.observe_checkpoint(|| self.write_checkpoint(merge_all));
         if outcome.is_err() {
             self.maintenance
                 .logged_bytes
@@ -498,6 +499,7 @@ impl Db {
         }
         let mut state = self.maintenance.state.lock();
         state.rounds += 1;
+        events::background_work(state.failure.as_ref(), result.as_ref().err());
         state.failure = result.err();
         self.maintenance.done.notify_all();
     }
