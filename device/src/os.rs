@@ -68,7 +68,10 @@ impl OsDevice {
         if !self.is_read_only {
             return Ok(());
         }
-        Err(path_error(&self.path, &io::ErrorKind::ReadOnlyFilesystem.into()))
+        Err(path_error(
+            &self.path,
+            &io::ErrorKind::ReadOnlyFilesystem.into(),
+        ))
     }
 
     fn full(&self, name: &str) -> PathBuf {

@@ -4,17 +4,18 @@
 //! Invariants:
 //! 1. `target` does not exist before [`StagedDirectory::publish`], and nothing is ever overwritten.
 //! 2. What an attempt that was killed left under the temporary name is removed by the next one,
-//!    but only while nobody holds its lock.
+//!    but only while nobody holds its lock. That is one on the directory itself: the lock file in
+//!    it is left to a database that is opened there before it is published.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use strandline_base::{Error, ErrorKind, Result, SqlState};
 
 use crate::os::path_error;
-use crate::{Device, LOCK_FILE, OsDevice};
+use crate::{Device, LOCK_FILE, OsDevice, lock_held_error};
 
 /// A directory in the making; dropped before it is published, it is removed.
 pub struct StagedDirectory {
@@ -22,8 +23,8 @@ pub struct StagedDirectory {
     staged: PathBuf,
     target: PathBuf,
     is_published: bool,
-    /// held as long as the directory is filled
-    _lock: Box<dyn Send + Sync>,
+    /// the directory, locked as long as it is filled
+    _lock: fs::File,
 }
 
 impl StagedDirectory {
@@ -39,7 +40,11 @@ impl StagedDirectory {
         staged.push(".tmp");
         let staged = PathBuf::from(staged);
         let device = Arc::new(OsDevice::open(&staged)?);
-        let lock = device.lock()?;
+        let lock = fs::File::open(&staged).map_err(|e| path_error(&staged, &e))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|e| match e {
+            rustix::io::Errno::WOULDBLOCK => lock_held_error(&device.location(), None),
+            e => path_error(&staged, &e.into()),
+        })?;
         remove_files(&device)?;
         Ok(Self {
             device,
@@ -60,19 +65,16 @@ impl StagedDirectory {
     /// # Errors
     /// 58P02 if somebody else has made `target` meanwhile; those of the operating system.
     pub fn publish(mut self) -> Result<()> {
-        self.device.remove(LOCK_FILE)?;
+        if self.device.list()?.iter().any(|name| name == LOCK_FILE) {
+            self.device.remove(LOCK_FILE)?;
+        }
         self.device.sync_directory()?;
-        renameat_with(
-            CWD,
-            &self.staged,
-            CWD,
-            &self.target,
-            RenameFlags::NOREPLACE,
-        )
-        .map_err(|e| match e {
-            rustix::io::Errno::EXIST => exists(&self.target),
-            e => path_error(&self.target, &e.into()),
-        })?;
+        renameat_with(CWD, &self.staged, CWD, &self.target, RenameFlags::NOREPLACE).map_err(
+            |e| match e {
+                rustix::io::Errno::EXIST => exists(&self.target),
+                e => path_error(&self.target, &e.into()),
+            },
+        )?;
         self.is_published = true;
         let parent = match self.target.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -96,9 +98,7 @@ impl Drop for StagedDirectory {
 /// Removes what an earlier attempt has left. A directory with directories in it is no attempt's.
 fn remove_files(device: &OsDevice) -> Result<()> {
     for name in device.list()? {
-        if name != LOCK_FILE {
-            device.remove(&name)?;
-        }
+        device.remove(&name)?;
     }
     Ok(())
 }

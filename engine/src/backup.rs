@@ -176,7 +176,9 @@ fn refused(damage: &str, places: usize) -> Error {
         format!("the backup is refused, since a stored file is damaged: {damage}"),
     );
     error
-        .with_detail(format!("{places} places of this table's files are damaged."))
+        .with_detail(format!(
+            "{places} places of this table's files are damaged."
+        ))
         .with_hint("`strandline check` lists all damage; earlier backups may still be sound.")
 }
 

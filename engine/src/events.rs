@@ -49,7 +49,10 @@ impl RecoveryProgress {
             run_records,
             ..
         } = *report;
-        debug!(ranges, run_records, "recovery: runs restored, log comes next");
+        debug!(
+            ranges,
+            run_records, "recovery: runs restored, log comes next"
+        );
     }
 
     /// The log has been replayed up to `end`.

@@ -10,6 +10,9 @@ use crate::session::Session;
 use crate::session::cancel::{CancelHandle, Timer};
 use crate::session::outcome::{Output, RunningQuery, Summary, TransactionStatus};
 use crate::session::prepared::PreparedStatement;
+use crate::session::settings::ShownParameter;
+use crate::session::settings::origin::Origin;
+use crate::session::slow_log::WatchedStatement;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::scalar::ScalarValue;
@@ -96,12 +99,15 @@ impl Connection {
     /// RETURNING, SHOW or EXPLAIN in it).
     pub fn run(&mut self, sql: &str, params: impl Params) -> Result<Outcome<'_>> {
         let shared = self.session.shared.clone();
-        let output = shared.block_on(self.session.run_text(sql, &params.scalars()))?;
+        let params = params.scalars();
+        let watched = self.session.watch(sql, &params);
+        let output = shared.block_on(self.session.run_text(sql, &params))?;
         Ok(match output {
             Output::Done(summary) => Outcome::Done(summary),
             Output::Rows(query) => Outcome::Rows(QueryStream {
                 schema: query.schema.clone(),
                 timer: self.session.timer(),
+                watched,
                 session: &mut self.session,
                 query: Some(query),
             }),
@@ -163,6 +169,7 @@ impl Connection {
 
     fn run_prepared(&mut self, prepared: &Prepared, params: &[ScalarValue]) -> Result<Summary> {
         let shared = self.session.shared.clone();
+        let _watched = self.session.watch_parsed(&prepared.0.statement, params);
         shared.block_on(async {
             let output = self.session.run(&prepared.0.statement, params).await?;
             self.finish(output).await
@@ -171,6 +178,7 @@ impl Connection {
 
     fn run_to_end(&mut self, sql: &str, params: &[ScalarValue]) -> Result<Summary> {
         let shared = self.session.shared.clone();
+        let _watched = self.session.watch(sql, params);
         shared.block_on(async {
             let output = self.session.run_text(sql, params).await?;
             self.finish(output).await
@@ -201,6 +209,24 @@ impl Connection {
     /// Whether a transaction block is open, and whether it has failed.
     pub fn transaction_status(&self) -> TransactionStatus {
         self.session.transaction_status()
+    }
+
+    /// Sets a parameter as SET does; `origin` is what `SHOW ALL` says of it.
+    ///
+    /// # Errors
+    /// 42704 if there is none, 22023 or 0A000 for a value it cannot have.
+    pub fn set_parameter(&mut self, name: &str, value: &str, origin: &Origin) -> Result<()> {
+        self.session.set_parameter(name, Some(value), false, origin)
+    }
+
+    /// What SHOW says of the parameter `name`; None if there is none.
+    pub fn parameter(&self, name: &str) -> Option<String> {
+        self.session.value_of(name)
+    }
+
+    /// All parameters, by name.
+    pub fn parameters(&self) -> Vec<ShownParameter> {
+        self.session.parameters()
     }
 
     /// Warnings and notices of the statements since the last call, such as "there is no
@@ -291,6 +317,7 @@ pub struct QueryStream<'c> {
     query: Option<Box<RunningQuery>>,
     schema: SchemaRef,
     timer: Option<Timer>,
+    watched: Option<WatchedStatement>,
 }
 
 impl QueryStream<'_> {
@@ -310,6 +337,7 @@ impl Iterator for QueryStream<'_> {
         if !matches!(next, Some(Ok(_))) {
             self.query = None;
             self.timer = None;
+            self.watched = None;
         }
         next
     }

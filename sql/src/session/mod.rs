@@ -9,12 +9,14 @@
 //! * A statement that fails inside a transaction block leaves the block failed; until ROLLBACK
 //!   every statement is 25P02.
 
+pub mod call;
 pub mod cancel;
 pub mod execute;
 pub mod outcome;
 pub mod prepared;
 mod relaxed;
 pub mod settings;
+pub mod slow_log;
 pub mod transaction;
 pub mod work;
 
@@ -101,8 +103,11 @@ impl Session {
         std::mem::take(&mut self.notices)
     }
 
+    /// A warning for the client, unless it wants errors only (`client_min_messages`).
     fn notice(&mut self, state: SqlState, message: impl Into<String>) {
-        self.notices.push(Error::invalid(state, message));
+        if self.settings.client_min_messages != "error" {
+            self.notices.push(Error::invalid(state, message));
+        }
     }
 
     /// Parses and runs one statement. A text that is no statement fails the open block too.
@@ -180,6 +185,7 @@ impl Session {
             Parsed::Set(set) => self.set(set)?,
             Parsed::Reset(reset) => self.reset(&reset.reset)?,
             Parsed::ShowVariable { variable } => self.show(variable)?,
+            Parsed::Call(call) => self.call(call, params).await?,
             Parsed::Discard { object_type } => self.discard(object_type)?,
             Parsed::Prepare {
                 name,
