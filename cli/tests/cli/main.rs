@@ -4,6 +4,7 @@
 mod backup;
 mod commands;
 mod crash;
+mod docs;
 mod errors;
 mod formats;
 mod scripts;
