@@ -9,7 +9,7 @@ use std::path::PathBuf;
 pub mod exit_code {
     /// everything worked
     pub const OK: u8 = 0;
-    /// a statement failed, `check` found damage, or `demo` saw a difference
+    /// a statement or a backup failed, `check` found damage, or `demo` saw a difference
     pub const FAILED: u8 = 1;
     /// the database or an input file cannot be opened
     pub const CANNOT_OPEN: u8 = 3;
@@ -23,11 +23,11 @@ const AFTER_HELP: &str = "\
 Without -c and -f, statements come from standard input: an interactive shell if that is a terminal
 (type \\? there for help), else a script. -c and -f run in the order given; every statement commits
 by itself unless BEGIN says otherwise. A script stops at its first error unless --keep-going.
-A database in a directory called like a command (`inspect`) is opened as `./inspect`.
+A database in a directory called like a command is opened as `./inspect`, say.
 
 Exit codes:
   0  everything worked
-  1  a statement failed; `check` found damage; `demo` saw a difference
+  1  a statement or a backup failed; `check` found damage; `demo` saw a difference
   2  the command line is wrong
   3  the database or an input file cannot be opened";
 
@@ -122,6 +122,29 @@ pub enum Command {
     },
     /// Serve a database to PostgreSQL clients until SIGTERM or SIGINT
     Serve(ServeArgs),
+    /// Write a backup of a database into a new directory: the state of one moment, every checksum
+    /// verified. A database that a server has open is backed up by
+    /// CALL strandline_backup('DEST') in a connection to it
+    Backup {
+        /// Directory of the database
+        path: PathBuf,
+        /// Directory of the backup, which must not exist
+        #[arg(value_name = "DEST")]
+        target: PathBuf,
+    },
+    /// Make a database of a backup, verified as `check` does; with --as-of as it was at an earlier
+    /// moment
+    Restore {
+        /// Directory of the backup, which is only read
+        #[arg(value_name = "BACKUP")]
+        source: PathBuf,
+        /// Directory of the database, which must not exist
+        path: PathBuf,
+        /// The moment whose state becomes the present, within the history that the backup holds,
+        /// such as '2026-11-20 12:00:00' (UTC)
+        #[arg(long, value_name = "TIMESTAMP")]
+        as_of: Option<String>,
+    },
     /// Load TPC-H, run transactions and analytical queries over the same data at the same time,
     /// ask the past, kill a process in mid-transaction, recover, check
     Demo(DemoArgs),

@@ -7,9 +7,14 @@
 //! * `wire` frames messages over a `transport`, `message` reads the client's, `reply` and `report`
 //!   write the server's. Values are encoded by [`strandline::wire_format`].
 //! * `backends` is what other threads know of sessions: cancelling them, ending them, counting.
+//! * [`config`] reads file, environment and flags; [`ServerOptions`] is what a server is started
+//!   with. [`logging`] writes what happens to standard error; [`metrics`] counts, and answers
+//!   Prometheus and health checks.
 
 mod auth;
 mod backends;
+pub mod config;
+pub mod logging;
 mod message;
 mod options;
 mod reply;

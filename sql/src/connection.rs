@@ -14,6 +14,8 @@ use crate::session::cancel::CancelHandle;
 use crate::session::describe::Description;
 use crate::session::outcome::{Output, Summary, TransactionStatus};
 use crate::session::prepared::PreparedStatement;
+use crate::session::settings::ShownParameter;
+use crate::session::settings::origin::Origin;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::scalar::ScalarValue;
@@ -107,11 +109,13 @@ impl Connection {
     /// RETURNING, SHOW or EXPLAIN in it).
     pub fn run(&mut self, sql: &str, params: impl Params) -> Result<Outcome<'_>> {
         let shared = self.session.shared.clone();
-        let output = shared.block_on(self.session.run_text(sql, &params.scalars()))?;
+        let params = params.scalars();
+        let watched = self.session.watch(sql, &params);
+        let output = shared.block_on(self.session.run_text(sql, &params))?;
         Ok(match output {
             Output::Done(summary) => Outcome::Done(summary),
             Output::Rows(query) => Outcome::Rows(QueryStream {
-                portal: Portal::new(query),
+                portal: Portal::new(query, watched),
                 session: &mut self.session,
             }),
         })
@@ -237,10 +241,11 @@ impl Connection {
     /// ```
     pub fn start(&mut self, prepared: &Prepared, values: &[ScalarValue]) -> Result<Started> {
         let shared = self.session.shared.clone();
+        let watched = self.session.watch_parsed(&prepared.0.statement, values);
         let output = shared.block_on(self.session.run_prepared(&prepared.0, values))?;
         Ok(match output {
             Output::Done(summary) => Started::Done(summary),
-            Output::Rows(query) => Started::Rows(Portal::new(query)),
+            Output::Rows(query) => Started::Rows(Portal::new(query, watched)),
         })
     }
 
@@ -251,6 +256,7 @@ impl Connection {
 
     fn prepared_to_end(&mut self, prepared: &Prepared, params: &[ScalarValue]) -> Result<Summary> {
         let shared = self.session.shared.clone();
+        let _watched = self.session.watch_parsed(&prepared.0.statement, params);
         shared.block_on(async {
             let output = self.session.run_prepared(&prepared.0, params).await?;
             self.finish(output).await
@@ -259,6 +265,7 @@ impl Connection {
 
     fn run_to_end(&mut self, sql: &str, params: &[ScalarValue]) -> Result<Summary> {
         let shared = self.session.shared.clone();
+        let _watched = self.session.watch(sql, params);
         shared.block_on(async {
             let output = self.session.run_text(sql, params).await?;
             self.finish(output).await
@@ -305,6 +312,24 @@ impl Connection {
     /// Whether a transaction block is open, and whether it has failed.
     pub fn transaction_status(&self) -> TransactionStatus {
         self.session.transaction_status()
+    }
+
+    /// Sets a parameter as SET does; `origin` is what `SHOW ALL` says of it.
+    ///
+    /// # Errors
+    /// 42704 if there is none, 22023 or 0A000 for a value it cannot have.
+    pub fn set_parameter(&mut self, name: &str, value: &str, origin: &Origin) -> Result<()> {
+        self.session.set_parameter(name, Some(value), false, origin)
+    }
+
+    /// What SHOW says of the parameter `name`; None if there is none.
+    pub fn parameter(&self, name: &str) -> Option<String> {
+        self.session.value_of(name)
+    }
+
+    /// All parameters, by name.
+    pub fn parameters(&self) -> Vec<ShownParameter> {
+        self.session.parameters()
     }
 
     /// Warnings and notices of the statements since the last call, such as "there is no

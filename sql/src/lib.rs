@@ -31,6 +31,7 @@
 //! DataFusion compute as PostgreSQL does. See ARCHITECTURE.md.
 
 mod appender;
+mod backup;
 mod connection;
 mod context;
 mod copy;
@@ -61,6 +62,7 @@ mod value;
 pub mod wire_format;
 
 pub use appender::Appender;
+pub use backup::{RestoreReport, restore};
 pub use connection::{Connection, Outcome, Prepared, QueryStream};
 pub use context::{Progress, ProgressHook};
 pub use copy::{CopyClient, SharedCopyClient};
@@ -73,6 +75,15 @@ pub use result::{ColumnIndex, FromCell, QueryResult, Row};
 pub use session::cancel::CancelHandle;
 pub use session::describe::Description;
 pub use session::outcome::{Summary, TransactionStatus};
+pub use session::settings::origin::Origin;
+pub use session::settings::parameters::{
+    Kind as ParameterKind, PARAMETERS, Parameter as ParameterDefinition, SERVER_VERSION,
+    SERVER_VERSION_NUM,
+};
+pub use session::settings::{ForeignParameter, ShownParameter};
 pub use strandline_base::{ColumnId, Error, ErrorKind, Interval, Result, SqlState, SqlType, Value};
-pub use strandline_engine::{CheckpointReport, Inspection, InspectionSection, Settings, catalog};
+pub use strandline_engine::{
+    BackupReport, CheckpointReport, CopyObserver, CopyProgress, Inspection, InspectionSection,
+    RewindReport, Settings, catalog,
+};
 pub use text::cell;

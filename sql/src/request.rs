@@ -3,6 +3,7 @@
 
 use crate::connection::Connection;
 use crate::copy::SharedCopyClient;
+use crate::session::settings::origin::Origin;
 use std::time::Duration;
 use strandline_base::Result;
 
@@ -33,12 +34,14 @@ impl Connection {
 
     /// The value of a setting; None: there is no such setting.
     pub fn setting(&self, name: &str) -> Option<String> {
-        self.session.setting(name)
+        self.session.value_of(name)
     }
 
     /// Changes a setting, as SET does.
     pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
-        self.session.set_text(name, value)
+        let origin = Origin::Session;
+        self.session
+            .set_parameter(name, Some(value), false, &origin)
     }
 
     /// How long a client may leave a transaction block open without a statement

@@ -9,8 +9,8 @@
 //! * A statement that fails inside a transaction block leaves the block failed; until ROLLBACK
 //!   every statement is 25P02.
 
+pub mod call;
 pub mod cancel;
-mod compatible;
 pub(crate) mod describe;
 pub mod execute;
 mod implicit;
@@ -18,6 +18,7 @@ pub mod outcome;
 pub mod prepared;
 mod relaxed;
 pub mod settings;
+pub mod slow_log;
 mod statement_cache;
 pub mod transaction;
 pub mod work;
@@ -99,8 +100,11 @@ impl Session {
         &self.settings
     }
 
+    /// A warning for the client, unless it wants errors only (`client_min_messages`).
     fn notice(&mut self, state: SqlState, message: impl Into<String>) {
-        self.notices.push(Error::invalid(state, message));
+        if self.settings.client_min_messages != "error" {
+            self.notices.push(Error::invalid(state, message));
+        }
     }
 
     /// Parses and runs one statement. A text that is no statement fails the open block too.
@@ -162,6 +166,7 @@ impl Session {
             Parsed::Set(set) => self.set(set)?,
             Parsed::Reset(reset) => self.reset(&reset.reset)?,
             Parsed::ShowVariable { variable } => self.show(variable)?,
+            Parsed::Call(call) => self.call(call, params).await?,
             Parsed::Discard { object_type } => self.discard(object_type)?,
             Parsed::Prepare {
                 name,
