@@ -7,7 +7,8 @@ use crate::params::Params;
 use crate::point::{TableHandle, Transaction};
 use crate::result::QueryResult;
 use crate::session::Session;
-use crate::session::cancel::{CancelHandle, Timer};
+use crate::session::identity::User;
+use crate::session::cancel::{CancelHandle, Termination, Timer};
 use crate::session::outcome::{Output, RunningQuery, Summary, TransactionStatus};
 use crate::session::prepared::PreparedStatement;
 use datafusion::arrow::array::RecordBatch;
@@ -55,9 +56,9 @@ pub enum Outcome<'c> {
 }
 
 impl Connection {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, user: User) -> Self {
         Self {
-            session: Session::new(shared),
+            session: Session::new(shared, user),
         }
     }
 
@@ -138,10 +139,8 @@ impl Connection {
     /// ```
     pub fn prepare(&mut self, sql: &str) -> Result<Prepared> {
         let statement = crate::parse::statement(sql)?;
-        Ok(Prepared(Arc::new(PreparedStatement::new(
-            statement,
-            Vec::new(),
-        )?)))
+        let prepared = PreparedStatement::new(Arc::from(sql), statement, Vec::new())?;
+        Ok(Prepared(Arc::new(prepared)))
     }
 
     /// Runs a prepared statement; as [`Connection::execute`].
@@ -164,7 +163,10 @@ impl Connection {
     fn run_prepared(&mut self, prepared: &Prepared, params: &[ScalarValue]) -> Result<Summary> {
         let shared = self.session.shared.clone();
         shared.block_on(async {
-            let output = self.session.run(&prepared.0.statement, params).await?;
+            let prepared = &prepared.0;
+            let text = Some(prepared.text.clone());
+            let statement = &prepared.statement;
+            let output = self.session.run_reported(text, statement, params).await?;
             self.finish(output).await
         })
     }
@@ -196,6 +198,32 @@ impl Connection {
     /// Calls `hook` while a COPY runs, to show how far it is; None: no longer.
     pub fn on_progress(&mut self, hook: Option<ProgressHook>) {
         self.session.progress = hook;
+    }
+
+    /// The number by which other sessions name this one: `pg_backend_pid()`.
+    pub fn backend_id(&self) -> i32 {
+        self.session.registered.backend().pid()
+    }
+
+    /// What a request to cancel this session's statement must show beside its number; see
+    /// [`Database::cancel`](crate::Database::cancel).
+    pub fn secret(&self) -> i32 {
+        self.session.registered.backend().secret()
+    }
+
+    /// Tells others where this connection's client is: `host:port`, or a Unix socket's path.
+    pub fn set_client(&mut self, address: &str) {
+        self.session.registered.backend().set_client(address);
+    }
+
+    /// The name of the user the connection was made for.
+    pub fn user(&self) -> Arc<str> {
+        self.session.registered.backend().user()
+    }
+
+    /// With which it is noticed that another session ends this one.
+    pub fn termination(&self) -> Termination {
+        Termination(self.session.cancel.clone())
     }
 
     /// Whether a transaction block is open, and whether it has failed.

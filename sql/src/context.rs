@@ -8,6 +8,7 @@
 
 use crate::error::convert;
 use crate::names;
+use crate::pg_catalog::display;
 use crate::provider::catalog::StatementCatalog;
 use crate::{params, parse, semantics};
 use datafusion::arrow::datatypes::SchemaRef;
@@ -175,6 +176,10 @@ impl StatementContext {
 
     /// Runs a plan. The columns of the result have the names that users see.
     pub async fn run(&self, plan: LogicalPlan) -> Result<(SchemaRef, SendableRecordBatchStream)> {
+        let plan = match display::is_needed(&plan) {
+            true => display::shown(plan, self.names.system())?,
+            false => plan,
+        };
         let schema = semantics::sql::output_schema(plan.schema().inner());
         let physical = self
             .state

@@ -31,6 +31,7 @@
 //! DataFusion compute as PostgreSQL does. See ARCHITECTURE.md.
 
 mod appender;
+mod blocking;
 mod connection;
 mod context;
 mod copy;
@@ -45,14 +46,17 @@ mod locking;
 mod names;
 mod params;
 mod parse;
+mod pg_catalog;
 mod planner;
 mod point;
 mod provider;
 mod references;
 mod result;
+mod roles;
 mod semantics;
 mod session;
 mod single_row;
+mod subplan;
 mod text;
 mod value;
 
@@ -64,7 +68,9 @@ pub use params::{Parameter, Params};
 pub use parse::{StatementText, split_script};
 pub use point::{TableHandle, Transaction};
 pub use result::{ColumnIndex, FromCell, QueryResult, Row};
-pub use session::cancel::CancelHandle;
+pub use roles::RandomSource;
+pub use session::activity::{Activity, BackendState};
+pub use session::cancel::{CancelHandle, Termination};
 pub use session::outcome::{Summary, TransactionStatus};
 pub use strandline_base::{ColumnId, Error, ErrorKind, Interval, Result, SqlState, SqlType, Value};
 pub use strandline_engine::{CheckpointReport, Inspection, InspectionSection, Settings, catalog};

@@ -159,8 +159,8 @@ async fn drop_column(
     dependents::settle(context, &what, cascade).await
 }
 
-/// Whether a condition names a column.
-fn mentions(expr: &Expr, column: &str) -> bool {
+/// Whether a stored condition names the column.
+pub(crate) fn mentions(expr: &Expr, column: &str) -> bool {
     visit_expressions(expr, |e| {
         let named = match e {
             Expr::Identifier(ident) => names::fold(ident) == column,

@@ -11,7 +11,10 @@ use crate::error::{convert, wrap};
 use crate::provider::history::HistoryFunction;
 use crate::provider::table::Table;
 use crate::provider::versions::Versions;
-use crate::{information_schema, locking, names, params, parse, references, semantics};
+use crate::pg_catalog::{self, System, ViewColumns};
+use crate::semantics::types::sql_type_of;
+use crate::session::identity::Identity;
+use crate::{information_schema, locking, names, params, parse, references, semantics, subplan};
 use async_trait::async_trait;
 use datafusion::arrow::temporal_conversions::timestamp_us_to_datetime;
 use datafusion::catalog::view::ViewTable;
@@ -25,7 +28,7 @@ use datafusion::sql::sqlparser::ast;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use strandline_base::{CommitTs, Error, Result, SqlState};
 use strandline_engine::Statement;
 use strandline_engine::catalog::{Catalog, TableDef, ViewDef};
@@ -34,6 +37,8 @@ use strandline_engine::catalog::{Catalog, TableDef, ViewDef};
 const MAX_VIEW_DEPTH: usize = 64;
 /// invalid_object_definition
 const INFINITE_RECURSION: SqlState = SqlState("42P17");
+/// Stands among the views being planned while all views' columns are listed.
+const LISTING: &str = "\u{1}listing";
 /// The schema of prepared references; the control character keeps users out.
 pub const REFERENCES: &str = "\u{1}references";
 
@@ -52,6 +57,8 @@ pub struct StatementCatalog {
     moments: Mutex<HashMap<CommitTs, Arc<StatementCatalog>>>,
     /// the tables that were named as they are now, also by views
     present: Present,
+    /// what system tables and functions look at, once one is named
+    system: OnceLock<Arc<System>>,
     this: Weak<StatementCatalog>,
 }
 
@@ -109,6 +116,7 @@ impl StatementCatalog {
             references: Mutex::new(Vec::new()),
             moments: Mutex::new(HashMap::new()),
             present,
+            system: OnceLock::new(),
             this: this.clone(),
         })
     }
@@ -203,12 +211,22 @@ impl StatementCatalog {
         params::substitute(&mut query, parameters)?;
         semantics::sql::normalize(&mut query)?;
         references::prepare(&mut query, self, state).await?;
+        let used = pg_catalog::functions::Used::by(&query);
+        let with_system;
+        let state = match used.is_empty() {
+            true => state,
+            false => {
+                with_system = used.register(state, self.system()).map_err(convert)?;
+                &with_system
+            }
+        };
         let statement = ast::Statement::Query(Box::new(query));
         let plan = state
             .statement_to_plan(ParsedStatement::Statement(Box::new(statement)))
             .await
-            .and_then(|plan| semantics::rules::settle_types(plan, state))
             .map_err(convert)?;
+        let plan = subplan::extract(plan, state)?;
+        let plan = semantics::rules::settle_types(plan, state).map_err(convert)?;
         locking::plan::apply(plan, &locks, &self.statement)
     }
 
@@ -244,13 +262,69 @@ impl StatementCatalog {
         if information_schema::is_system_schema(schema) {
             return information_schema::table(schema, name, &self.catalog);
         }
+        // As in PostgreSQL, names are looked up among the system's without saying so.
+        let default = &self.template.config_options().catalog.default_schema;
+        if pg_catalog::has(name) && (schema == pg_catalog::PG_CATALOG || schema == default) {
+            let views = match pg_catalog::shows_views(name) {
+                true => self.view_columns().await,
+                false => ViewColumns::new(),
+            };
+            return pg_catalog::table(name, self.system(), &views);
+        }
         Ok(None)
+    }
+
+    /// What system tables and functions look at.
+    pub fn system(&self) -> &Arc<System> {
+        self.system.get_or_init(|| {
+            System::new(
+                self.catalog.clone(),
+                self.statement.clone(),
+                Identity::of(&self.template),
+                &self.template.config_options().catalog.default_schema,
+            )
+        })
+    }
+
+    /// The columns of all views; of one that cannot be planned, none. While columns are listed
+    /// views have none: a view over the list would need itself.
+    async fn view_columns(&self) -> ViewColumns {
+        let mut columns = ViewColumns::new();
+        let listing = (String::new(), LISTING.to_string());
+        if self.expanding.contains(&listing) {
+            return columns;
+        }
+        let inner = Self::create(
+            self.template.clone(),
+            self.statement.clone(),
+            self.catalog.clone(),
+            self.as_of,
+            self.now_us,
+            vec![listing],
+            Present::default(),
+        );
+        for view in &self.catalog.views {
+            let Ok(plan) = inner.plan_view(view).await else {
+                continue;
+            };
+            let schema = semantics::sql::output_schema(plan.schema().inner());
+            let fields = schema.fields().iter().map(|field| {
+                let sql_type = sql_type_of(field);
+                (field.name().clone(), sql_type)
+            });
+            columns.insert(
+                (view.schema.clone(), view.name.clone()),
+                fields.collect(),
+            );
+        }
+        columns
     }
 
     /// The error for a name that [`StatementCatalog::resolve`] does not know.
     pub fn undefined(&self, schema: &str, name: &str) -> Error {
         let known = self.catalog.schemas.contains_key(schema);
-        if !known && !information_schema::is_system_schema(schema) {
+        let system = information_schema::is_system_schema(schema);
+        if !known && !system && schema != pg_catalog::PG_CATALOG {
             return names::undefined_schema(schema);
         }
         let error = names::undefined_table(schema, name);

@@ -121,6 +121,7 @@ impl Session {
                     stream,
                     implicit: None,
                     context,
+                    running: None,
                 };
                 return Ok(Output::Rows(Box::new(running)));
             }
@@ -201,6 +202,7 @@ async fn locked_rows(context: StatementContext, plan: LogicalPlan) -> Result<Box
         stream: Box::pin(RecordBatchStreamAdapter::new(schema, rows)),
         implicit: None,
         context,
+        running: None,
     }))
 }
 

@@ -9,8 +9,10 @@
 //! * A statement that fails inside a transaction block leaves the block failed; until ROLLBACK
 //!   every statement is 25P02.
 
+pub mod activity;
 pub mod cancel;
 pub mod execute;
+pub mod identity;
 pub mod outcome;
 pub mod prepared;
 mod relaxed;
@@ -22,7 +24,9 @@ use crate::context::ProgressHook;
 use crate::database::Shared;
 use crate::params;
 use crate::point::CheckSet;
+use activity::Registered;
 use cancel::CancelState;
+use identity::{Identity, User};
 use datafusion::execution::session_state::SessionState;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, Statement as Parsed};
@@ -48,8 +52,10 @@ pub struct Session {
     settings: Arc<Settings>,
     pub(crate) open: Option<OpenTransaction>,
     prepared: HashMap<String, Arc<PreparedStatement>>,
-    parsed: HashMap<String, Arc<Parsed>>,
+    parsed: HashMap<Arc<str>, Arc<Parsed>>,
     pub(crate) cancel: Arc<CancelState>,
+    /// as others see the session
+    pub(crate) registered: Registered,
     pub(crate) progress: Option<ProgressHook>,
     /// this session's newest commit that changed something
     committed: CommitTs,
@@ -57,16 +63,20 @@ pub struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, user: User) -> Self {
         let settings = Arc::new(shared.defaults.clone());
+        let cancel = Arc::<CancelState>::default();
+        let registered = shared.register(cancel.clone(), &user);
+        let template = Identity::put_into(&shared.template, &registered, user.clone(), user);
         Self {
-            template: shared.template.clone(),
+            template: Arc::new(template),
             shared,
             settings,
+            registered,
             open: None,
             prepared: HashMap::new(),
             parsed: HashMap::new(),
-            cancel: Arc::default(),
+            cancel,
             progress: None,
             committed: CommitTs::ZERO,
             notices: Vec::new(),
@@ -84,16 +94,17 @@ impl Session {
     }
 
     /// The one statement that `sql` is, parsed; repeated texts are parsed once.
-    pub(crate) fn parse(&mut self, sql: &str) -> Result<Arc<Parsed>> {
-        if let Some(known) = self.parsed.get(sql) {
-            return Ok(known.clone());
+    pub(crate) fn parse(&mut self, sql: &str) -> Result<(Arc<str>, Arc<Parsed>)> {
+        if let Some((text, known)) = self.parsed.get_key_value(sql) {
+            return Ok((text.clone(), known.clone()));
         }
         let parsed = Arc::new(crate::parse::statement(sql)?);
         if self.parsed.len() >= PARSED_STATEMENTS {
             self.parsed.clear();
         }
-        self.parsed.insert(sql.to_string(), parsed.clone());
-        Ok(parsed)
+        let text: Arc<str> = Arc::from(sql);
+        self.parsed.insert(text.clone(), parsed.clone());
+        Ok((text, parsed))
     }
 
     /// Warnings and notices since the last call.
@@ -108,12 +119,37 @@ impl Session {
     /// Parses and runs one statement. A text that is no statement fails the open block too.
     pub(crate) async fn run_text(&mut self, sql: &str, params: &[ScalarValue]) -> Result<Output> {
         match self.parse(sql) {
-            Ok(statement) => self.run(&statement, params).await,
+            Ok((text, statement)) => self.run_reported(Some(text), &statement, params).await,
             Err(error) => {
                 self.mark_failed();
                 Err(error)
             }
         }
+    }
+
+    /// Runs one statement and lets others see that it runs; `text` is what they see of it.
+    pub(crate) async fn run_reported(
+        &mut self,
+        text: Option<Arc<str>>,
+        statement: &Parsed,
+        params: &[ScalarValue],
+    ) -> Result<Output> {
+        self.cancel.refuse_if_terminated()?;
+        let backend = self.registered.backend();
+        let running = backend.start(text, self.shared.db.now_us());
+        let mut output = self.run(statement, params).await;
+        if let Ok(Output::Rows(query)) = &mut output {
+            query.running = Some(running);
+        }
+        self.report_block();
+        output
+    }
+
+    /// Lets others see whether a transaction block is open.
+    pub(crate) fn report_block(&self) {
+        let started_us = self.open.as_ref().map_or(0, |open| open.now_us);
+        let status = self.transaction_status();
+        self.registered.backend().set_block(status, started_us);
     }
 
     /// Runs one statement. In a failed transaction block only its end is allowed.

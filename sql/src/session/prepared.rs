@@ -12,13 +12,19 @@ use strandline_base::{Error, Result, SqlState};
 /// A statement with parameters, parsed once.
 #[derive(Debug)]
 pub struct PreparedStatement {
+    /// what others see while it runs
+    pub(crate) text: Arc<str>,
     pub(crate) statement: Parsed,
     types: Vec<DataType>,
     parameters: usize,
 }
 
 impl PreparedStatement {
-    pub(crate) fn new(mut statement: Parsed, types: Vec<DataType>) -> Result<Self> {
+    pub(crate) fn new(
+        text: Arc<str>,
+        mut statement: Parsed,
+        types: Vec<DataType>,
+    ) -> Result<Self> {
         let parameters = params::highest(&mut statement)?.max(types.len());
         match &statement {
             Parsed::Prepare { .. } | Parsed::Execute { .. } | Parsed::Deallocate { .. } => {
@@ -28,6 +34,7 @@ impl PreparedStatement {
                 ))
             }
             _ => Ok(Self {
+                text,
                 statement,
                 types,
                 parameters,
@@ -54,7 +61,9 @@ impl Session {
                 format!("prepared statement \"{name}\" already exists"),
             ));
         }
-        let prepared = PreparedStatement::new(statement.clone(), types.to_vec())?;
+        // Others see the text of the EXECUTE.
+        let text = Arc::from("");
+        let prepared = PreparedStatement::new(text, statement.clone(), types.to_vec())?;
         self.prepared.insert(name, Arc::new(prepared));
         Ok(Summary::tag("PREPARE"))
     }

@@ -11,6 +11,7 @@
 //! * `INTERVAL '…' unit`, `AT TIME ZONE`, `SIMILAR TO` become casts and calls of our functions;
 //!   window functions that number rows give bigint.
 //! * `generate_series` in a SELECT list makes rows ([`series`]).
+//! * What clients write to ask system tables is put in plain words ([`catalog_names`]).
 //! * A table function without column names gets them as PostgreSQL names them.
 //! * FOR UPDATE, FOR SHARE and TABLESAMPLE, which DataFusion ignores, are refused (0A000).
 //!
@@ -19,6 +20,7 @@
 
 mod arrays;
 mod calls;
+mod catalog_names;
 mod names;
 mod numbers;
 mod patterns;
@@ -120,10 +122,12 @@ impl VisitorMut for Normalizer {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
+        catalog_names::table_factor(factor);
         check(table_factor(factor))
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        catalog_names::expression(expr);
         check(expression(expr))
     }
 }
