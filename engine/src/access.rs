@@ -110,6 +110,8 @@ impl Privileges {
     pub const USAGE: Self = Self(128);
     /// create objects in a schema
     pub const CREATE: Self = Self(256);
+    /// all about rows one by one: what a handle for point operations needs
+    pub const ALL_ON_ROWS: Self = Self(1 | 2 | 4 | 8);
     /// all that there are on a table or view
     pub const ALL_ON_TABLE: Self = Self(127);
     /// all that there are on a schema

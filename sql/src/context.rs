@@ -9,6 +9,7 @@
 use crate::error::convert;
 use crate::names;
 use crate::pg_catalog::display;
+use crate::roles::Acting;
 use crate::provider::catalog::StatementCatalog;
 use crate::{params, parse, semantics};
 use datafusion::arrow::datatypes::SchemaRef;
@@ -20,7 +21,7 @@ use datafusion::physical_plan::execute_stream;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast;
 use std::sync::Arc;
-use strandline_base::{Error, Result, SqlState};
+use strandline_base::{Error, Result, SqlState, TableId};
 use strandline_engine::Statement;
 use strandline_engine::catalog::{Catalog, TableDef, ViewDef};
 
@@ -36,6 +37,8 @@ pub struct StatementContext {
     pub default_schema: String,
     /// Values of $1, $2, …
     pub parameters: Vec<ScalarValue>,
+    /// Who is checked; None: a superuser.
+    pub acting: Option<Arc<Acting>>,
     /// Told how far a COPY is.
     pub progress: Option<ProgressHook>,
     names: Arc<StatementCatalog>,
@@ -76,6 +79,7 @@ impl StatementContext {
         parameters: Vec<ScalarValue>,
         now_us: u64,
     ) -> Self {
+        let acting = Acting::of(template, &statement.transaction().catalog());
         let names = StatementCatalog::current(
             Arc::clone(template),
             statement.clone(),
@@ -90,6 +94,7 @@ impl StatementContext {
             catalog,
             default_schema,
             parameters,
+            acting,
             progress: None,
             names,
         }
@@ -140,6 +145,12 @@ impl StatementContext {
         } else {
             Err(names::undefined_schema(&schema))
         }
+    }
+
+    /// From now on the table may be named without the right to read it: the statement changes its
+    /// rows and asks nothing of them.
+    pub fn writes_without_reading(&self, table: Option<TableId>) {
+        self.names.exempt(table);
     }
 
     /// Plans a query (SELECT/VALUES/WITH…), parameters bound. Every table of ours also answers to

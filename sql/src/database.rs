@@ -301,6 +301,10 @@ impl Database {
         Connection::new(self.shared.clone(), User::embedded(&self.catalog()))
     }
 
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     /// Writes pending commits as runs, merges the ranges that are due and cuts the log.
     pub fn checkpoint(&self) -> Result<CheckpointReport> {
         self.shared.db.checkpoint(false)

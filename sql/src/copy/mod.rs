@@ -17,6 +17,7 @@ mod to;
 mod write;
 
 use crate::context::StatementContext;
+use crate::roles;
 pub(crate) use builder::ColumnBuilder;
 use datafusion::sql::sqlparser::ast;
 use options::Options;
@@ -57,6 +58,9 @@ pub async fn execute(context: &StatementContext, statement: &ast::Statement) -> 
             return Err(Error::unsupported("COPY with PROGRAM is not supported"));
         }
     };
+    if context.acting.is_some() {
+        return Err(roles::acting::files_denied("COPY to or from"));
+    }
     let options = Options::read(path, options, legacy_options)?;
     match (to, source) {
         (true, _) => to::unload(context, source, path, options).await,

@@ -2,7 +2,7 @@
 
 use super::cell::Cell;
 use super::oid::{self, BOOTSTRAP_OID, Object, PG_CATALOG_OID};
-use super::relation::{RELATIONS, Rows};
+use super::relation::{self, Rows};
 use super::system::{System, ViewColumns, key_columns};
 use super::{text, types};
 use crate::information_schema::INFORMATION_SCHEMA;
@@ -111,9 +111,7 @@ pub fn pg_class(system: &System, views: &ViewColumns, rows: &mut Rows) {
             },
         );
     }
-    let mut known: Vec<_> = RELATIONS.values().collect();
-    known.sort_by_key(|relation| relation.oid);
-    for relation in known {
+    for relation in relation::listed() {
         class(
             rows,
             Class {
@@ -251,7 +249,7 @@ pub fn pg_attribute(system: &System, views: &ViewColumns, rows: &mut Rows) {
             attribute(rows, column);
         }
     }
-    for relation in RELATIONS.values() {
+    for relation in relation::listed() {
         for (i, (name, pg_type)) in relation.columns.iter().enumerate() {
             let column = Attribute {
                 relation: relation.oid,
@@ -321,7 +319,7 @@ pub fn pg_tables(system: &System, rows: &mut Rows) {
             ("rowsecurity", false.into()),
         ]);
     }
-    for relation in RELATIONS.values().filter(|r| r.kind == "r") {
+    for relation in relation::listed().into_iter().filter(|r| r.kind == "r") {
         let owner = system.catalog.access.role_name(access::BOOTSTRAP);
         rows.add([
             ("schemaname", super::PG_CATALOG.into()),

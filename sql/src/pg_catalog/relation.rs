@@ -16,13 +16,20 @@ pub use crate::semantics::types::PG_TYPE_KEY;
 pub struct Relation {
     /// PostgreSQL's
     pub oid: i32,
-    /// `r` or `v`
+    /// `r` or `v`; `f`: a function without arguments that gives rows
     pub kind: &'static str,
     /// without schema
     pub name: &'static str,
     /// names and types
     pub columns: Vec<(&'static str, &'static str)>,
     schema: SchemaRef,
+}
+
+/// The tables and views, by oid.
+pub fn listed() -> Vec<&'static Relation> {
+    let mut listed: Vec<_> = RELATIONS.values().filter(|r| r.kind != "f").collect();
+    listed.sort_by_key(|relation| relation.oid);
+    listed
 }
 
 /// All of them, by name.

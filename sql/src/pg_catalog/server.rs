@@ -250,3 +250,64 @@ pub fn pg_stat_tables(system: &System, rows: &mut Rows) {
         ]);
     }
 }
+
+/// `pg_settings`.
+pub fn pg_settings(system: &System, rows: &mut Rows) {
+    for setting in system.settings().iter() {
+        rows.add([
+            ("name", setting.name.as_str().into()),
+            ("setting", setting.value.as_str().into()),
+            ("category", "Strandline".into()),
+            ("short_desc", setting.description.into()),
+            ("context", if setting.changeable { "user" } else { "internal" }.into()),
+            ("vartype", "string".into()),
+            ("source", "session".into()),
+            ("pending_restart", false.into()),
+        ]);
+    }
+    for (name, value) in FIXED_SETTINGS {
+        rows.add([
+            ("name", (*name).into()),
+            ("setting", (*value).into()),
+            ("category", "Preset Options".into()),
+            ("context", "internal".into()),
+            ("vartype", "string".into()),
+            ("source", "default".into()),
+            ("pending_restart", false.into()),
+        ]);
+    }
+}
+
+/// Settings of PostgreSQL that clients ask for and that cannot be anything else here.
+const FIXED_SETTINGS: &[(&str, &str)] = &[
+    ("block_size", "8192"),
+    ("default_table_access_method", "heap"),
+    ("integer_datetimes", "on"),
+    ("lc_collate", "C"),
+    ("lc_ctype", "C"),
+    ("max_identifier_length", "255"),
+    ("max_index_keys", "32"),
+    ("password_encryption", "scram-sha-256"),
+    ("server_encoding", "UTF8"),
+    ("server_version_num", "150000"),
+];
+
+/// The value of a setting that is always the same.
+pub fn fixed_setting(name: &str) -> Option<&'static str> {
+    let found = FIXED_SETTINGS.iter().find(|(known, _)| *known == name);
+    found.map(|(_, value)| *value)
+}
+
+/// The words that mean something in SQL.
+pub fn pg_get_keywords(rows: &mut Rows) {
+    for keyword in datafusion::sql::sqlparser::keywords::ALL_KEYWORDS {
+        let word = keyword.to_lowercase();
+        let reserved = names::quote(&word) != word;
+        rows.add([
+            ("word", word.into()),
+            ("catcode", if reserved { "R" } else { "U" }.into()),
+            ("barelabel", (!reserved).into()),
+            ("catdesc", if reserved { "reserved" } else { "unreserved" }.into()),
+        ]);
+    }
+}

@@ -5,6 +5,7 @@ use super::oid::{self, Object, Oids};
 use super::relation::RELATIONS;
 use super::types;
 use crate::names;
+use crate::session::activity::Setting;
 use crate::session::identity::{Identity, User};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -63,6 +64,11 @@ impl System {
             Some(identity) => identity.session_user.clone(),
             None => User::embedded(&self.catalog),
         }
+    }
+    /// The session's settings.
+    pub fn settings(&self) -> Arc<[Setting]> {
+        let settings = self.identity.as_ref().map(|i| i.backend.settings());
+        settings.unwrap_or_default()
     }
     /// The role of an object's owner.
     pub fn owner(&self, object: &access::Object) -> i32 {

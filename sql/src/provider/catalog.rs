@@ -13,6 +13,8 @@ use crate::provider::table::Table;
 use crate::provider::versions::Versions;
 use crate::pg_catalog::{self, System, ViewColumns};
 use crate::semantics::types::sql_type_of;
+use crate::roles::Acting;
+use crate::roles::acting::{Shown, files_denied};
 use crate::session::identity::Identity;
 use crate::{information_schema, locking, names, params, parse, references, semantics, subplan};
 use async_trait::async_trait;
@@ -26,11 +28,13 @@ use datafusion::scalar::ScalarValue;
 use datafusion::sql::parser::Statement as ParsedStatement;
 use datafusion::sql::sqlparser::ast;
 use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
-use strandline_base::{CommitTs, Error, Result, SqlState};
+use strandline_base::{CommitTs, Error, Result, SqlState, TableId};
 use strandline_engine::Statement;
+use strandline_engine::access::{Object, Privileges};
 use strandline_engine::catalog::{Catalog, TableDef, ViewDef};
 
 /// How deeply views may be built on views.
@@ -57,6 +61,12 @@ pub struct StatementCatalog {
     moments: Mutex<HashMap<CommitTs, Arc<StatementCatalog>>>,
     /// the tables that were named as they are now, also by views
     present: Present,
+    /// who is checked; None: a superuser
+    acting: Option<Arc<Acting>>,
+    /// the table that is written without being read
+    exempt: Mutex<Option<TableId>>,
+    /// whether the query being planned locks its rows
+    locking: AtomicBool,
     /// what system tables and functions look at, once one is named
     system: OnceLock<Arc<System>>,
     this: Weak<StatementCatalog>,
@@ -71,6 +81,7 @@ impl StatementCatalog {
         now_us: u64,
     ) -> Arc<Self> {
         let present = Present::default();
+        let acting = Acting::of(&template, &statement.transaction().catalog());
         Self::create(
             template,
             statement,
@@ -78,7 +89,7 @@ impl StatementCatalog {
             None,
             now_us,
             Vec::new(),
-            present,
+            (present, acting),
         )
     }
 
@@ -104,7 +115,7 @@ impl StatementCatalog {
         as_of: Option<CommitTs>,
         now_us: u64,
         expanding: Vec<(String, String)>,
-        present: Present,
+        (present, acting): (Present, Option<Arc<Acting>>),
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             template,
@@ -116,6 +127,9 @@ impl StatementCatalog {
             references: Mutex::new(Vec::new()),
             moments: Mutex::new(HashMap::new()),
             present,
+            acting,
+            exempt: Mutex::new(None),
+            locking: AtomicBool::new(false),
             system: OnceLock::new(),
             this: this.clone(),
         })
@@ -135,7 +149,7 @@ impl StatementCatalog {
             Some(ts),
             self.now_us,
             self.expanding.clone(),
-            Present::default(),
+            (Present::default(), self.acting.clone()),
         );
         self.moments.lock().insert(ts, moment.clone());
         Ok(moment)
@@ -167,6 +181,7 @@ impl StatementCatalog {
             )
             .with_hint("Name the interval at the tables in a query; AS OF applies to views."));
         };
+        self.require_read(table)?;
         self.check_not_in_future(interval.0, "FOR SYSTEM_TIME begins in the future")?;
         let statement = self.statement.clone();
         let versions = Versions::new(table.clone(), statement, self.as_of, interval)?;
@@ -189,6 +204,7 @@ impl StatementCatalog {
             Arc::new(HistoryFunction::new(
                 self.statement.clone(),
                 self.catalog.clone(),
+                self.acting.clone(),
             )),
         );
         state.register_catalog_list(this);
@@ -208,6 +224,7 @@ impl StatementCatalog {
             let message = format!("{} in a view is not supported", locks.clause);
             return Err(Error::unsupported(message));
         }
+        self.locking.store(!locks.is_empty(), Ordering::Relaxed);
         params::substitute(&mut query, parameters)?;
         semantics::sql::normalize(&mut query)?;
         references::prepare(&mut query, self, state).await?;
@@ -246,6 +263,7 @@ impl StatementCatalog {
         row_id: bool,
     ) -> Result<Option<Arc<dyn TableProvider>>> {
         if let Some(table) = self.catalog.table(schema, name) {
+            self.require_read(table)?;
             if self.as_of.is_none() {
                 self.present.lock().push(table.clone());
             }
@@ -253,6 +271,15 @@ impl StatementCatalog {
             return Ok(Some(Arc::new(table)));
         }
         if let Some(view) = self.catalog.view(schema, name) {
+            if let Some(acting) = &self.acting {
+                let object = Object::View(view.schema.clone(), view.name.clone());
+                let shown = Shown {
+                    kind: "view",
+                    name,
+                    schema,
+                };
+                acting.require(&object, &shown, Privileges::SELECT)?;
+            }
             let plan = self.plan_view(view).await?;
             return Ok(Some(Arc::new(ViewTable::new(
                 plan,
@@ -272,6 +299,34 @@ impl StatementCatalog {
             return pg_catalog::table(name, self.system(), &views);
         }
         Ok(None)
+    }
+
+    /// 42501 unless the statement's user may read the table, and lock its rows if it does.
+    fn require_read(&self, table: &TableDef) -> Result<()> {
+        let Some(acting) = &self.acting else {
+            return Ok(());
+        };
+        if *self.exempt.lock() == Some(table.id) {
+            return Ok(());
+        }
+        acting.require_on(table, Privileges::SELECT)?;
+        match self.locking.load(Ordering::Relaxed) {
+            true => acting.require_on(table, Privileges::UPDATE),
+            false => Ok(()),
+        }
+    }
+
+    /// 42501 unless the statement's user may read the server's files.
+    pub fn require_files(&self) -> Result<()> {
+        match self.acting {
+            None => Ok(()),
+            Some(_) => Err(files_denied("read")),
+        }
+    }
+
+    /// The table may be named without the right to read it.
+    pub fn exempt(&self, table: Option<TableId>) {
+        *self.exempt.lock() = table;
     }
 
     /// What system tables and functions look at.
@@ -301,7 +356,7 @@ impl StatementCatalog {
             self.as_of,
             self.now_us,
             vec![listing],
-            Present::default(),
+            (Present::default(), None),
         );
         for view in &self.catalog.views {
             let Ok(plan) = inner.plan_view(view).await else {
@@ -350,6 +405,10 @@ impl StatementCatalog {
                     ),
                 ));
             }
+            let owner = self.acting.as_ref().and_then(|acting| {
+                let view = Object::View(view.schema.clone(), view.name.clone());
+                acting.owner_of(&view)
+            });
             let inner = Self::create(
                 self.template.clone(),
                 self.statement.clone(),
@@ -357,7 +416,7 @@ impl StatementCatalog {
                 self.as_of,
                 self.now_us,
                 self.expanding.iter().cloned().chain([name]).collect(),
-                self.present.clone(),
+                (self.present.clone(), owner),
             );
             let state = inner.bind(&view.schema);
             let query = parse::query(&view.query)?;

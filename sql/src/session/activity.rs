@@ -45,6 +45,19 @@ const IN_BLOCK: u8 = 1;
 const IN_FAILED_BLOCK: u8 = 2;
 const NO_BLOCK: u8 = 0;
 
+/// A setting of a session.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// its name
+    pub name: String,
+    /// what it is
+    pub value: String,
+    /// what it means
+    pub description: &'static str,
+    /// whether SET changes it
+    pub changeable: bool,
+}
+
 /// One session as others see it.
 #[derive(Debug)]
 pub struct Backend {
@@ -57,6 +70,7 @@ pub struct Backend {
     application: Mutex<Arc<str>>,
     client: Mutex<Option<Arc<str>>>,
     query: Mutex<Option<Arc<str>>>,
+    settings: Mutex<Arc<[Setting]>>,
     /// how many statements of it are under way; the rows of a query belong to it
     running: AtomicI32,
     block: AtomicU8,
@@ -117,11 +131,17 @@ impl Backend {
         *self.user.lock() = user;
     }
 
-    /// The client calls itself `name`.
-    pub fn set_application(&self, name: &str) {
-        let mut application = self.application.lock();
-        if &**application != name {
-            *application = Arc::from(name);
+    /// The session's settings.
+    pub fn settings(&self) -> Arc<[Setting]> {
+        self.settings.lock().clone()
+    }
+
+    /// The session's settings are these from now on; the client calls itself `application`.
+    pub fn set_settings(&self, settings: Arc<[Setting]>, application: &str) {
+        *self.settings.lock() = settings;
+        let mut known = self.application.lock();
+        if &**known != application {
+            *known = Arc::from(application);
         }
     }
 
@@ -218,6 +238,7 @@ impl Registry {
             application: Mutex::new(Arc::from("")),
             client: Mutex::new(None),
             query: Mutex::new(None),
+            settings: Mutex::new(Arc::default()),
             running: AtomicI32::new(0),
             block: AtomicU8::new(NO_BLOCK),
             query_started_us: AtomicU64::new(0),

@@ -11,7 +11,7 @@ use super::work::Work;
 use crate::context::StatementContext;
 use crate::error::convert;
 use crate::result::QueryResult;
-use crate::{copy, ddl, dml, explain};
+use crate::{copy, ddl, dml, explain, roles};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -125,7 +125,10 @@ impl Session {
                 };
                 return Ok(Output::Rows(Box::new(running)));
             }
-            Work::Dml(parsed) => dml_summary(dml::execute(&context, parsed).await?),
+            Work::Dml(parsed) => {
+                context.writes_without_reading(roles::check::dml(&context, parsed)?);
+                dml_summary(dml::execute(&context, parsed).await?)
+            }
             Work::Copy(parsed) => {
                 let rows = copy::execute(&context, parsed).await?;
                 Summary::rows(format!("COPY {rows}"), rows)

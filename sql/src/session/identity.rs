@@ -2,6 +2,7 @@
 //! statements that do not ask nothing: the session's template carries it.
 
 use super::activity::{Backend, Registered, Registry};
+use crate::roles::RandomSource;
 use datafusion::execution::session_state::SessionState;
 use std::sync::Arc;
 use strandline_engine::access::{BOOTSTRAP, RoleId};
@@ -37,6 +38,8 @@ pub struct Identity {
     pub backend: Arc<Backend>,
     /// all sessions
     pub registry: Arc<Registry>,
+    /// where salts come from
+    pub random: Arc<dyn RandomSource>,
 }
 
 impl Identity {
@@ -49,6 +52,7 @@ impl Identity {
     pub fn put_into(
         template: &SessionState,
         registered: &Registered,
+        random: &Arc<dyn RandomSource>,
         session_user: User,
         current_user: User,
     ) -> SessionState {
@@ -58,6 +62,7 @@ impl Identity {
             current_user,
             backend: registered.backend().clone(),
             registry: registered.registry().clone(),
+            random: Arc::clone(random),
         }));
         state
     }

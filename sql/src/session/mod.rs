@@ -67,8 +67,9 @@ impl Session {
         let settings = Arc::new(shared.defaults.clone());
         let cancel = Arc::<CancelState>::default();
         let registered = shared.register(cancel.clone(), &user);
-        let template = Identity::put_into(&shared.template, &registered, user.clone(), user);
-        Self {
+        let (template, random) = (&shared.template, &shared.random);
+        let template = Identity::put_into(template, &registered, random, user.clone(), user);
+        let session = Self {
             template: Arc::new(template),
             shared,
             settings,
@@ -80,7 +81,9 @@ impl Session {
             progress: None,
             committed: CommitTs::ZERO,
             notices: Vec::new(),
-        }
+        };
+        session.report_settings();
+        session
     }
 
     /// Commits a transaction of this session.
@@ -102,7 +105,8 @@ impl Session {
         if self.parsed.len() >= PARSED_STATEMENTS {
             self.parsed.clear();
         }
-        let text: Arc<str> = Arc::from(sql);
+        // The text is shown to others.
+        let text: Arc<str> = Arc::from(crate::parse::redacted(sql));
         self.parsed.insert(text.clone(), parsed.clone());
         Ok((text, parsed))
     }
@@ -212,6 +216,10 @@ impl Session {
                     ));
                 }
                 self.set_transaction(modes, *session)?
+            }
+            Parsed::Set(ast::Set::SetRole { role_name, .. }) => {
+                let name = role_name.as_ref();
+                self.set_role(name.filter(|n| !n.value.eq_ignore_ascii_case("none")))?
             }
             Parsed::Set(set) => self.set(set)?,
             Parsed::Reset(reset) => self.reset(&reset.reset)?,

@@ -99,10 +99,17 @@ impl Subplan {
     fn run(&self, values: &[ScalarValue]) -> Result<ScalarValue> {
         let plan = self.plan.clone().transform_up(|node| {
             let node = node.map_expressions(|expr| expr.transform_up(|e| self.bind(e, values)))?;
-            match node.transformed {
-                true => node.map_data(|node| node.recompute_schema()),
-                false => Ok(node),
-            }
+            let node = match node.transformed {
+                true => node.map_data(|node| node.recompute_schema())?,
+                false => node,
+            };
+            // A function of outer columns in FROM stands under a node of its own until it is bound.
+            Ok(match node.data {
+                LogicalPlan::Subquery(inner) => {
+                    Transformed::yes(Arc::unwrap_or_clone(inner.subquery))
+                }
+                data => Transformed::new(data, node.transformed, node.tnr),
+            })
         })?;
         let state = &self.state;
         let batches = blocking::wait(async {

@@ -3,6 +3,7 @@
 use super::{Definition, argument, number, stable};
 use crate::blocking;
 use crate::pg_catalog::cell::Cell;
+use crate::pg_catalog::server;
 use crate::pg_catalog::system::System;
 use crate::session::activity::Backend;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ pub(super) const FUNCTIONS: &[Definition] = &[
         signal(system, args, "terminate", |backend| backend.cancel().terminate())
     })
     .volatile(),
+    stable("current_setting", "text", current_setting),
     stable("pg_is_in_recovery", "bool", |_, _| Ok(false.into())),
     stable("pg_is_wal_replay_paused", "bool", |_, _| Ok(false.into())),
     stable("pg_is_other_temp_schema", "bool", |_, _| Ok(false.into())),
@@ -44,6 +46,25 @@ pub(super) const FUNCTIONS: &[Definition] = &[
 
 fn nothing(_: &System, _: &[Cell]) -> Result<Cell> {
     Ok(Cell::Null)
+}
+
+/// The value of a setting; NULL for an unknown one if the second argument is true.
+fn current_setting(system: &System, args: &[Cell]) -> Result<Cell> {
+    let name = argument(args, 0).as_text().unwrap_or_default().to_lowercase();
+    let settings = system.settings();
+    if let Some(found) = settings.iter().find(|setting| setting.name == name) {
+        return Ok(found.value.as_str().into());
+    }
+    if let Some(value) = server::fixed_setting(&name) {
+        return Ok(value.into());
+    }
+    if argument(args, 1).is_true() {
+        return Ok(Cell::Null);
+    }
+    Err(Error::invalid(
+        SqlState::UNDEFINED_OBJECT,
+        format!("unrecognized configuration parameter \"{name}\""),
+    ))
 }
 
 /// Waits that many seconds, or until the statement is cancelled.

@@ -18,6 +18,8 @@ pub(super) const FUNCTIONS: &[Definition] = &[
         let oid = relation_at(system, args, 0)?;
         Ok(Cell::option(system.view(oid).map(|view| text::view(view))))
     }),
+    stable("pg_tablespace_location", "text", |_, _| Ok("".into())),
+    stable("getdatabaseencoding", "name", |_, _| Ok("UTF8".into())),
     stable("pg_get_ruledef", "text", nothing),
     stable("pg_get_triggerdef", "text", nothing),
     stable("pg_get_functiondef", "text", nothing),

@@ -22,7 +22,7 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
+    TypeSignature, Volatility,
 };
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, Visit, Visitor};
@@ -128,7 +128,10 @@ fn function(name: &str, system: &Arc<System>) -> Option<Arc<ScalarUDF>> {
         definition,
         field: Arc::new(relation::field(definition.name, definition.returns)),
         system: Arc::clone(system),
-        signature: Signature::variadic_any(definition.volatility),
+        signature: Signature::one_of(
+            vec![TypeSignature::VariadicAny, TypeSignature::Nullary],
+            definition.volatility,
+        ),
     })))
 }
 

@@ -5,8 +5,8 @@
 use super::calls::{call, last_name};
 use super::series;
 use datafusion::sql::sqlparser::ast::{
-    ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, FunctionArg, FunctionArgExpr,
-    FunctionArguments, Ident, ObjectName, TableAlias, TableAliasColumnDef, TableFactor, Value,
+    AccessExpr, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, FunctionArg, FunctionArgExpr,
+    FunctionArguments, Ident, ObjectName, ObjectNamePart, TableAlias, TableAliasColumnDef, TableFactor, Value,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -36,6 +36,17 @@ pub(super) fn expression(expr: &mut Expr) {
                     *expr = call("unnest", vec![items]);
                 }
                 _ => {}
+            }
+        }
+        Expr::CompoundFieldAccess { root, access_chain } => {
+            if let [AccessExpr::Dot(Expr::Identifier(field))] = access_chain.as_slice() {
+                let name = match field.quote_style {
+                    Some(_) => field.value.clone(),
+                    None => field.value.to_lowercase(),
+                };
+                let name = Expr::Value(Value::SingleQuotedString(name).into());
+                let root = std::mem::replace(root.as_mut(), Expr::Value(Value::Null.into()));
+                *expr = call("get_field", vec![root, name]);
             }
         }
         Expr::Collate { expr: inner, collation } if is_ours(collation) => {
@@ -178,9 +189,22 @@ fn named_object(expr: &mut Expr) {
     *expr = call(function, vec![operand]);
 }
 
+/// Functions without arguments that give rows of the system: they are tables here.
+const SET_FUNCTIONS: [&str; 1] = ["pg_get_keywords"];
+
 /// A function of a system schema in FROM without the schema; one that makes rows of an array, or
 /// of what is not known before the statement runs, as UNNEST.
 pub(super) fn table_factor(factor: &mut TableFactor) {
+    if let TableFactor::Table { name, args, .. } = factor
+        && args.is_some()
+        && SET_FUNCTIONS.contains(&last_name(name).unwrap_or_default().as_str())
+    {
+        strip_schema(name);
+        let schema = Ident::new(SYSTEM_SCHEMAS[0]);
+        name.0.insert(0, ObjectNamePart::Identifier(schema));
+        *args = None;
+        return;
+    }
     let (name, args, alias) = match factor {
         TableFactor::Table {
             name,

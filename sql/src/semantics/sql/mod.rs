@@ -29,11 +29,12 @@ mod series;
 mod subqueries;
 
 pub use names::{output_name, output_schema, renamed};
+pub use patterns::with_backslashes;
 
 use crate::semantics::set_operations;
 use calls::{call, cast, cast_type, function, interval, last_name, named_cast, plain_frame};
 use datafusion::sql::sqlparser::ast::{
-    self, AccessExpr, CastKind, Expr, GroupByExpr, Ident, LimitClause, Query, Select, Subscript,
+    self, AccessExpr, ArrayElemTypeDef, CastKind, DataType, Expr, GroupByExpr, Ident, LimitClause, Query, Select, Subscript,
     TableAliasColumnDef, TableFactor, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 use std::ops::ControlFlow;
@@ -340,6 +341,9 @@ fn many(expr: &mut Expr) -> Result<()> {
             right,
             ..
         } => {
+            if let Some(array) = arrays::written(right, None)? {
+                **right = array;
+            }
             if let Some(compared) = arrays::any(left, compare_op, right) {
                 *expr = compared;
             }
@@ -366,6 +370,17 @@ fn expression(expr: &mut Expr) -> Result<()> {
             array: false,
             ..
         } => {
+            if let Expr::Cast {
+                expr: text,
+                data_type: DataType::Array(ArrayElemTypeDef::SquareBracket(item, _)),
+                ..
+            } = expr
+                && let Some(array) = arrays::written(text, Some(item))?
+                && !matches!(&array, Expr::Array(a) if a.elem.is_empty())
+            {
+                *expr = array;
+                return Ok(());
+            }
             named_cast(expr);
         }
         Expr::Interval(_) => interval(expr),
