@@ -3,6 +3,7 @@
 //! [`Db`] is the database, [`Transaction`] a transaction, [`Statement`] one running statement with
 //! its snapshot. See ARCHITECTURE.md for the protocols.
 
+pub mod access;
 mod backup;
 mod bulk;
 pub mod catalog;

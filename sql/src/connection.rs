@@ -10,8 +10,9 @@ use crate::portal::{Portal, Started};
 use crate::provider::registered::RegisteredTables;
 use crate::result::QueryResult;
 use crate::session::Session;
-use crate::session::cancel::CancelHandle;
+use crate::session::cancel::{CancelHandle, Termination};
 use crate::session::describe::Description;
+use crate::session::identity::User;
 use crate::session::outcome::{Output, Summary, TransactionStatus};
 use crate::session::prepared::PreparedStatement;
 use crate::session::settings::ShownParameter;
@@ -68,9 +69,9 @@ pub enum Outcome<'c> {
 }
 
 impl Connection {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, user: User) -> Self {
         Self {
-            session: Session::new(shared),
+            session: Session::new(shared, user),
         }
     }
 
@@ -151,10 +152,8 @@ impl Connection {
     /// ```
     pub fn prepare(&mut self, sql: &str) -> Result<Prepared> {
         let statement = crate::parse::statement(sql)?;
-        Ok(Prepared(Arc::new(PreparedStatement::new(
-            statement,
-            Vec::new(),
-        )?)))
+        let prepared = PreparedStatement::new(Arc::from(sql), statement, Vec::new())?;
+        Ok(Prepared(Arc::new(prepared)))
     }
 
     /// Parses one statement and says at once what is wrong with it. `types` are those of its
@@ -184,7 +183,8 @@ impl Connection {
     /// parameters.
     pub fn prepare_script(&mut self, sql: &str) -> Result<Vec<Prepared>> {
         let parsed = crate::parse::statements(sql).and_then(|statements| {
-            let prepared = statements.into_iter().map(PreparedStatement::plain);
+            let prepared = statements.into_iter();
+            let prepared = prepared.map(|one| PreparedStatement::plain(sql, one));
             prepared.map(|p| Ok(Prepared(Arc::new(p?)))).collect()
         });
         if parsed.is_err() {
@@ -307,6 +307,32 @@ impl Connection {
     /// Calls `hook` while a COPY runs, to show how far it is; None: no longer.
     pub fn on_progress(&mut self, hook: Option<ProgressHook>) {
         self.session.progress = hook;
+    }
+
+    /// The number by which other sessions name this one: `pg_backend_pid()`.
+    pub fn backend_id(&self) -> i32 {
+        self.session.registered.backend().pid()
+    }
+
+    /// What a request to cancel this session's statement must show beside its number; see
+    /// [`Database::cancel`](crate::Database::cancel).
+    pub fn secret(&self) -> i32 {
+        self.session.registered.backend().secret()
+    }
+
+    /// Tells others where this connection's client is: `host:port`, or a Unix socket's path.
+    pub fn set_client(&mut self, address: &str) {
+        self.session.registered.backend().set_client(address);
+    }
+
+    /// The name of the user the connection was made for.
+    pub fn user(&self) -> Arc<str> {
+        self.session.registered.backend().user()
+    }
+
+    /// With which it is noticed that another session ends this one.
+    pub fn termination(&self) -> Termination {
+        Termination(self.session.cancel.clone())
     }
 
     /// Whether a transaction block is open, and whether it has failed.
