@@ -31,7 +31,9 @@ pub fn append_frame(
     let mut begun = false;
     let mut loaded = 0;
     let mut each = || loop {
-        let (batches, is_last) = py.detach(|| some(&mut reader)).map_err(PyArrowError::from)?;
+        let (batches, is_last) = py
+            .detach(|| some(&mut reader))
+            .map_err(PyArrowError::from)?;
         loaded += load(py, link, table, &batches, &mut begun)?;
         if is_last {
             return Ok(());
@@ -170,8 +172,13 @@ impl Appender {
     /// Adds one row: the values of the table's columns in order.
     #[pyo3(signature = (*values))]
     fn append(&self, py: Python<'_>, values: &Bound<'_, PyTuple>) -> PyResult<()> {
-        let mut guard = self.load.try_lock().ok_or_else(|| errors::closed(py, "appender"))?;
-        let load = guard.as_mut().ok_or_else(|| errors::closed(py, "appender"))?;
+        let mut guard = self
+            .load
+            .try_lock()
+            .ok_or_else(|| errors::closed(py, "appender"))?;
+        let load = guard
+            .as_mut()
+            .ok_or_else(|| errors::closed(py, "appender"))?;
         let width = load.rows.width();
         if values.len() != width {
             let message = format!(
@@ -238,6 +245,8 @@ impl Appender {
     }
 
     fn __reduce__(&self) -> PyResult<()> {
-        Err(pyo3::exceptions::PyTypeError::new_err("an appender cannot be pickled"))
+        Err(pyo3::exceptions::PyTypeError::new_err(
+            "an appender cannot be pickled",
+        ))
     }
 }

@@ -61,15 +61,21 @@ fn column<'py>(py: Python<'py>, field: &Field, array: &ArrayRef) -> PyResult<Cel
         T::Float64 => numbers::<Float64Type>(py, array),
         T::Utf8 => {
             let values = array.as_string::<i32>();
-            cells(py, array, |row| Ok(PyString::new(py, values.value(row)).into_any()))
+            cells(py, array, |row| {
+                Ok(PyString::new(py, values.value(row)).into_any())
+            })
         }
         T::Utf8View => {
             let values = array.as_string_view();
-            cells(py, array, |row| Ok(PyString::new(py, values.value(row)).into_any()))
+            cells(py, array, |row| {
+                Ok(PyString::new(py, values.value(row)).into_any())
+            })
         }
         T::BinaryView => {
             let values = array.as_binary_view();
-            cells(py, array, |row| Ok(PyBytes::new(py, values.value(row)).into_any()))
+            cells(py, array, |row| {
+                Ok(PyBytes::new(py, values.value(row)).into_any())
+            })
         }
         T::FixedSizeBinary(16) => uuids(py, array),
         T::Decimal32(_, scale) => decimals::<Decimal32Type>(py, array, *scale),
@@ -96,7 +102,9 @@ fn temporal_column<'py>(py: Python<'py>, array: &ArrayRef) -> PyResult<Cells<'py
                 Some(_) => Some(PyTzInfo::utc(py)?.to_owned()),
                 None => None,
             };
-            cells(py, array, |row| timestamp(py, values.value(row), utc.as_ref()))
+            cells(py, array, |row| {
+                timestamp(py, values.value(row), utc.as_ref())
+            })
         }
         T::Interval(IntervalUnit::MonthDayNano) => {
             let values = array.as_primitive::<IntervalMonthDayNanoType>();

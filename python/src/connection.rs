@@ -76,7 +76,9 @@ fn split_settings(
             !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         };
         if !name.split('.').all(is_word) {
-            return Err(PyTypeError::new_err(format!("{name:?} is not the name of a setting")));
+            return Err(PyTypeError::new_err(format!(
+                "{name:?} is not the name of a setting"
+            )));
         }
         let value = match value.cast::<PyBool>() {
             Ok(on) => if on.is_true() { "on" } else { "off" }.to_string(),
@@ -146,7 +148,13 @@ impl Connection {
         let autocommit = this.is_autocommit();
         let rowcount =
             statement::execute_many(py, &this.link, autocommit, operation, seq_of_parameters)?;
-        Self::give(slf, Executed { rows: None, rowcount })
+        Self::give(
+            slf,
+            Executed {
+                rows: None,
+                rowcount,
+            },
+        )
     }
 
     /// Runs the statements of a script, separated by semicolons, one after the other.
@@ -214,7 +222,8 @@ impl Connection {
     #[setter]
     fn set_autocommit(&self, py: Python<'_>, on: bool) -> PyResult<()> {
         if self.in_transaction(py)? && on != self.is_autocommit() {
-            let message = "autocommit cannot change inside a transaction: commit or roll back first";
+            let message =
+                "autocommit cannot change inside a transaction: commit or roll back first";
             return Err(errors::raise(py, "42601", message));
         }
         self.autocommit.store(on, Ordering::Relaxed);
@@ -274,14 +283,16 @@ impl Connection {
     #[pyo3(signature = (name, frame, /))]
     fn register(&self, py: Python<'_>, name: &str, frame: &Bound<'_, PyAny>) -> PyResult<()> {
         let (schema, batches) = frames::read(frame)?;
-        self.link
-            .run(py, |session| session.connection.register(name, &schema, &batches))
+        self.link.run(py, |session| {
+            session.connection.register(name, &schema, &batches)
+        })
     }
 
     /// Takes away what was registered as `name`.
     #[pyo3(signature = (name, /))]
     fn unregister(&self, py: Python<'_>, name: &str) -> PyResult<()> {
-        self.link.run(py, |session| session.connection.unregister(name))
+        self.link
+            .run(py, |session| session.connection.unregister(name))
     }
 
     /// Loads a data frame into a table, all or nothing; its columns are the table's, in order.
@@ -304,7 +315,12 @@ impl Connection {
         let width = this.link.run(slf.py(), |session| {
             Ok(session.connection.table(table)?.columns().len())
         })?;
-        Ok(Appender::new(slf.clone().unbind(), this.link.clone(), table, width))
+        Ok(Appender::new(
+            slf.clone().unbind(),
+            this.link.clone(),
+            table,
+            width,
+        ))
     }
 
     /// All rows of a table, view or registered frame; with `as_of` as they were at that moment: a
@@ -347,7 +363,10 @@ impl Connection {
             return Ok("<strandline.Connection: closed>".into());
         }
         let opened = self.link.opened(py)?;
-        Ok(format!("<strandline.Connection to {}>", opened.database.location()))
+        Ok(format!(
+            "<strandline.Connection to {}>",
+            opened.database.location()
+        ))
     }
 
     fn __reduce__(&self) -> PyResult<()> {

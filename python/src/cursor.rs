@@ -71,7 +71,8 @@ impl State {
         if let Some(chunk) = self.chunk.take()
             && left > 0
         {
-            rows.lock().put_back(chunk.slice(chunk.num_rows() - left, left));
+            rows.lock()
+                .put_back(chunk.slice(chunk.num_rows() - left, left));
         }
         self.tuples = Vec::new().into_iter();
         Ok(rows)
@@ -92,7 +93,11 @@ impl State {
             },
         };
         let tuples = cells::tuples(py, &batch)?;
-        self.tuples = tuples.into_iter().map(Bound::unbind).collect::<Vec<_>>().into_iter();
+        self.tuples = tuples
+            .into_iter()
+            .map(Bound::unbind)
+            .collect::<Vec<_>>()
+            .into_iter();
         self.chunk = Some(batch);
         Ok(true)
     }
@@ -165,7 +170,8 @@ impl Cursor {
     fn complete(&self, py: Python<'_>) -> PyResult<()> {
         let mut state = self.state(py)?;
         let rows = state.unseen(py)?.clone();
-        self.link.detached(py, || results::complete(&self.link, &rows))
+        self.link
+            .detached(py, || results::complete(&self.link, &rows))
     }
 }
 
@@ -192,7 +198,9 @@ impl Cursor {
         *state = State::default();
         state.rowcount = -1;
         let autocommit = this.connection.get().is_autocommit();
-        *state = State::of(statement::execute(py, &this.link, autocommit, operation, parameters)?);
+        *state = State::of(statement::execute(
+            py, &this.link, autocommit, operation, parameters,
+        )?);
         drop(state);
         Ok(slf)
     }
@@ -230,11 +238,7 @@ impl Cursor {
 
     /// A list of the next rows, `size` or `arraysize` of them at most.
     #[pyo3(signature = (size=None))]
-    fn fetchmany<'py>(
-        &self,
-        py: Python<'py>,
-        size: Option<usize>,
-    ) -> PyResult<Bound<'py, PyList>> {
+    fn fetchmany<'py>(&self, py: Python<'py>, size: Option<usize>) -> PyResult<Bound<'py, PyList>> {
         let size = size.unwrap_or_else(|| self.arraysize().max(0) as usize);
         self.state(py)?.many(py, &self.link, size)
     }
@@ -408,7 +412,9 @@ impl Cursor {
     }
 
     fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("strandline._display")?.call_method1("html", (slf,))
+        slf.py()
+            .import("strandline._display")?
+            .call_method1("html", (slf,))
     }
 
     /// Names, types and the first `rows` rows as text, which stay to be fetched; None if there is

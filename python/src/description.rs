@@ -17,7 +17,15 @@ pub fn of<'py>(py: Python<'py>, schema: &Schema) -> PyResult<Bound<'py, PyList>>
         };
         let size = field.data_type().primitive_width();
         let nullable = field.is_nullable();
-        let name = (field.name(), type_name(field), py.None(), size, precision, scale, nullable);
+        let name = (
+            field.name(),
+            type_name(field),
+            py.None(),
+            size,
+            precision,
+            scale,
+            nullable,
+        );
         columns.push(name.into_pyobject(py)?);
     }
     PyList::new(py, columns)

@@ -32,8 +32,9 @@ pub fn forks() -> u32 {
 
 /// Told by Python in the child after a fork.
 #[pyfunction]
-pub fn forked() {
+pub fn forked(py: Python<'_>) -> PyResult<()> {
     FORKS.fetch_add(1, Ordering::Relaxed);
+    signals::disarm(py)
 }
 
 /// The engine's connection and the database that it keeps open.
@@ -165,7 +166,11 @@ impl Link {
     pub fn all() -> Vec<Arc<Self>> {
         let links = LINKS.lock();
         let ours = |link: &Arc<Link>| link.forks == forks();
-        links.iter().filter_map(Weak::upgrade).filter(ours).collect()
+        links
+            .iter()
+            .filter_map(Weak::upgrade)
+            .filter(ours)
+            .collect()
     }
 
     /// Runs `work` on the connection without the interpreter. An error is the Python exception, or
@@ -208,7 +213,8 @@ impl Link {
         let session = session.as_mut().ok_or_else(closed)?;
         let started = STARTED.elapsed().as_micros() as u64;
         self.since_us.store(started, Ordering::Relaxed);
-        self.running.store(signals::this_thread(), Ordering::Release);
+        self.running
+            .store(signals::this_thread(), Ordering::Release);
         let _ended = Ended(&self.running);
         work(session)
     }
@@ -233,7 +239,9 @@ impl Link {
 
     /// Whether it has been closed. One that is in use is open.
     pub fn is_closed(&self) -> bool {
-        self.session.try_lock().is_some_and(|session| session.is_none())
+        self.session
+            .try_lock()
+            .is_some_and(|session| session.is_none())
     }
 
     /// Makes the running statement fail.
@@ -255,7 +263,10 @@ impl Link {
             return None;
         }
         let since = Duration::from_micros(self.since_us.load(Ordering::Relaxed));
-        Some((STARTED.elapsed().saturating_sub(since), *self.reached.lock()))
+        Some((
+            STARTED.elapsed().saturating_sub(since),
+            *self.reached.lock(),
+        ))
     }
 
     /// Closes the connection: its block is rolled back, the last connection to a database closes
@@ -266,7 +277,9 @@ impl Link {
         }
         let closed = py.detach(|| match self.session.lock().take() {
             Some(session) => {
-                let Session { connection, opened, .. } = *session;
+                let Session {
+                    connection, opened, ..
+                } = *session;
                 drop(connection);
                 Opened::release(opened)
             }
@@ -282,7 +295,9 @@ impl Drop for Link {
             return;
         };
         if self.forks == forks() {
-            let Session { connection, opened, .. } = *session;
+            let Session {
+                connection, opened, ..
+            } = *session;
             drop(connection);
             // There is nobody to tell that closing failed; the log has every commit.
             let _ = Opened::release(opened);

@@ -101,10 +101,23 @@ fn is_control(sql: &str) -> bool {
     let end = rest.find(|c: char| !c.is_ascii_alphabetic());
     let word = &rest[..end.unwrap_or(rest.len())];
     const CONTROL: &[&str] = &[
-        "BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SET", "RESET", "SHOW", "DISCARD",
-        "PREPARE", "DEALLOCATE", "CHECKPOINT",
+        "BEGIN",
+        "START",
+        "COMMIT",
+        "END",
+        "ROLLBACK",
+        "ABORT",
+        "SET",
+        "RESET",
+        "SHOW",
+        "DISCARD",
+        "PREPARE",
+        "DEALLOCATE",
+        "CHECKPOINT",
     ];
-    CONTROL.iter().any(|control| control.eq_ignore_ascii_case(word))
+    CONTROL
+        .iter()
+        .any(|control| control.eq_ignore_ascii_case(word))
 }
 
 struct Scanner<'a> {
@@ -146,7 +159,10 @@ impl Scanner<'_> {
     fn escapes(&self) -> bool {
         let mut before = self.out.chars().rev();
         let prefix = before.next().is_some_and(|c| matches!(c, 'e' | 'E'));
-        prefix && !before.next().is_some_and(|c| c.is_alphanumeric() || c == '_')
+        prefix
+            && !before
+                .next()
+                .is_some_and(|c| c.is_alphanumeric() || c == '_')
     }
 
     fn parameter(&mut self) {

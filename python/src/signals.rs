@@ -47,7 +47,9 @@ pub fn arm(py: Python<'_>) -> PyResult<()> {
         static LAST: Cell<Option<(u32, Instant)>> = const { Cell::new(None) };
     }
     let (forks, now) = (link::forks(), Instant::now());
-    let is_recent = LAST.get().is_some_and(|(f, at)| f == forks && now - at < REARMED);
+    let is_recent = LAST
+        .get()
+        .is_some_and(|(f, at)| f == forks && now - at < REARMED);
     if is_recent {
         return Ok(());
     }
@@ -65,6 +67,19 @@ pub fn arm(py: Python<'_>) -> PyResult<()> {
         // Not the main thread.
         Err(error) if error.is_instance_of::<PyValueError>(py) => {}
         Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+/// Lets go, in a forked child, of the descriptor that it has from its parent: what the child wrote
+/// there would cancel its parent's statement.
+pub fn disarm(py: Python<'_>) -> PyResult<()> {
+    let Some((_, stream)) = WRITER.lock().take() else {
+        return Ok(());
+    };
+    let before = set_wakeup_fd(py, -1)?;
+    if before >= 0 && before != stream.as_raw_fd() {
+        set_wakeup_fd(py, before)?;
     }
     Ok(())
 }

@@ -35,5 +35,10 @@ pub fn days(year: i64, month: u8, day: u8) -> i64 {
 pub fn clock(us: i64) -> (u8, u8, u8, u32) {
     let seconds = us / 1_000_000;
     let hour = (seconds / 3_600) as u8;
-    (hour, (seconds / 60 % 60) as u8, (seconds % 60) as u8, (us % 1_000_000) as u32)
+    (
+        hour,
+        (seconds / 60 % 60) as u8,
+        (seconds % 60) as u8,
+        (us % 1_000_000) as u32,
+    )
 }

@@ -98,7 +98,10 @@ fn moment(value: &Bound<'_, PyDateTime>) -> PyResult<ScalarValue> {
         + i64::from(offset.get_seconds()) * 1_000_000
         + i64::from(offset.get_microseconds());
     let zone = Some("+00:00".into());
-    Ok(ScalarValue::TimestampMicrosecond(Some(local - offset_us), zone))
+    Ok(ScalarValue::TimestampMicrosecond(
+        Some(local - offset_us),
+        zone,
+    ))
 }
 
 fn interval(months: i32, days: i32, nanos: i64) -> ScalarValue {
@@ -155,10 +158,12 @@ fn foreign(value: &Bound<'_, PyAny>) -> PyResult<ScalarValue> {
     if value.hasattr("dtype")? && value.hasattr("item")? {
         // NumPy's moments count in units of their own; a nanosecond has no type in Python.
         let plain = match value.get_type().name()?.to_str()? {
-            "datetime64" => value.call_method1("astype", ("datetime64[us]",))?.call_method0("item")?,
-            "timedelta64" => {
-                value.call_method1("astype", ("timedelta64[us]",))?.call_method0("item")?
-            }
+            "datetime64" => value
+                .call_method1("astype", ("datetime64[us]",))?
+                .call_method0("item")?,
+            "timedelta64" => value
+                .call_method1("astype", ("timedelta64[us]",))?
+                .call_method0("item")?,
             _ => value.call_method0("item")?,
         };
         if !plain.hasattr("dtype")? {
@@ -184,10 +189,11 @@ fn list<'py>(
     py: Python<'py>,
     items: impl Iterator<Item = Bound<'py, PyAny>>,
 ) -> PyResult<ScalarValue> {
-    let items = items.map(|item| scalar(&item)).collect::<PyResult<Vec<_>>>()?;
-    let array = crate::columns::array_of(items).ok_or_else(|| {
-        errors::raise(py, "42804", "the items of a list must have one type")
-    })?;
+    let items = items
+        .map(|item| scalar(&item))
+        .collect::<PyResult<Vec<_>>>()?;
+    let array = crate::columns::array_of(items)
+        .ok_or_else(|| errors::raise(py, "42804", "the items of a list must have one type"))?;
     let item = arrow::datatypes::Field::new_list_field(array.data_type().clone(), true);
     let offsets = arrow::buffer::OffsetBuffer::from_lengths([array.len()]);
     let list = arrow::array::ListArray::try_new(item.into(), offsets, array, None);
@@ -212,14 +218,22 @@ fn decimal(py: Python<'_>, text: &str) -> PyResult<ScalarValue> {
     let digits = format!("{whole}{fraction}");
     let mut unscaled: i128 = digits.parse().map_err(|_| refused())?;
     if scale < 0 {
-        let factor = u32::try_from(-scale).ok().and_then(|n| 10i128.checked_pow(n));
-        unscaled = factor.and_then(|f| unscaled.checked_mul(f)).ok_or_else(refused)?;
+        let factor = u32::try_from(-scale)
+            .ok()
+            .and_then(|n| 10i128.checked_pow(n));
+        unscaled = factor
+            .and_then(|f| unscaled.checked_mul(f))
+            .ok_or_else(refused)?;
     }
     let scale = usize::try_from(scale.max(0)).map_err(|_| refused())?;
     if scale > DIGITS || unscaled.unsigned_abs() >= 10u128.pow(DIGITS as u32) {
         return Err(refused());
     }
-    Ok(ScalarValue::Decimal128(Some(unscaled), DIGITS as u8, scale as i8))
+    Ok(ScalarValue::Decimal128(
+        Some(unscaled),
+        DIGITS as u8,
+        scale as i8,
+    ))
 }
 
 static DECIMAL: PyOnceLock<Py<PyType>> = PyOnceLock::new();

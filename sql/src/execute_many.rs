@@ -98,12 +98,14 @@ impl Load {
                 _ => return Ok(None),
             }
         }
-        let is_simple = columns.iter().zip(&parameters).all(|(column, parameter)| {
-            match parameter {
-                Some(_) => column.identity.is_none(),
-                None => column.default.is_none(),
-            }
-        });
+        let is_simple =
+            columns
+                .iter()
+                .zip(&parameters)
+                .all(|(column, parameter)| match parameter {
+                    Some(_) => column.identity.is_none(),
+                    None => column.default.is_none(),
+                });
         let used = parameters.iter().flatten().count();
         Ok((is_simple && used == rows.num_columns()).then_some(Self {
             table,
