@@ -1,5 +1,5 @@
-//! The `strandline` binary: an interactive SQL shell, a script runner, and the commands `inspect`,
-//! `check` and `demo`.
+//! The `strandline` binary: an interactive SQL shell, a script runner, and the commands `serve`,
+//! `inspect`, `check` and `demo`.
 
 mod args;
 mod check;
@@ -8,6 +8,7 @@ mod inspect;
 mod interrupt;
 mod progress;
 mod render;
+mod serve;
 mod session;
 mod shell;
 mod statements;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         }
         Some(Command::Inspect { path, format }) => run_inspect(&path, format),
         Some(Command::Check { path }) => run_check(&path),
+        Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Demo(args)) => ended(demo::run(&args)),
         Some(Command::DemoVictim { path, seed, open }) => {
             ended(demo::victim(&path, open, seed).map(|()| true))

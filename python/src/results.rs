@@ -59,20 +59,20 @@ impl Rows {
         let Some(portal) = &mut self.portal else {
             return Ok(None);
         };
-        match connection.fetch(portal) {
-            Some(Ok(batch)) => {
+        match connection.next_batch(portal) {
+            Ok(Some(batch)) => {
                 let rows = batch.num_rows();
                 if rows > 0 {
                     self.batches.push_back(batch);
                 }
                 Ok(Some(rows))
             }
-            Some(Err(error)) => {
+            Err(error) => {
                 self.portal = None;
                 self.failed = Some(error.clone());
                 Err(error)
             }
-            None => {
+            Ok(None) => {
                 self.portal = None;
                 Ok(None)
             }

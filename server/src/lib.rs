@@ -1,1 +1,26 @@
 //! The PostgreSQL wire protocol in front of the engine.
+//!
+//! [`Server`] listens on TCP addresses and a Unix socket; every connection has a thread of its own,
+//! which blocks in its socket, in row locks and in commits, as PostgreSQL's processes do.
+//!
+//! * `startup`: TLS, authentication (`auth`), settings; `session`: the messages after that.
+//! * `wire` frames messages over a `transport`, `message` reads the client's, `reply` and `report`
+//!   write the server's. Values are encoded by [`strandline::wire_format`].
+//! * `backends` is what other threads know of sessions: cancelling them, ending them, counting.
+
+mod auth;
+mod backends;
+mod message;
+mod options;
+mod reply;
+mod report;
+mod server;
+mod session;
+mod startup;
+mod tls;
+mod transport;
+mod wire;
+
+pub use auth::{NoUsers, Users, Verifier};
+pub use options::{DEFAULT_PORT, ServerOptions, TlsFiles};
+pub use server::Server;

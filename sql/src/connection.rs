@@ -6,18 +6,20 @@ use crate::database::Shared;
 use crate::names;
 use crate::params::Params;
 use crate::point::{TableHandle, Transaction};
-use crate::portal::Portal;
+use crate::portal::{Portal, Started};
 use crate::provider::registered::RegisteredTables;
 use crate::result::QueryResult;
 use crate::session::Session;
 use crate::session::cancel::CancelHandle;
+use crate::session::describe::Description;
 use crate::session::outcome::{Output, Summary, TransactionStatus};
 use crate::session::prepared::PreparedStatement;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast::Statement as Syntax;
 use std::sync::Arc;
-use strandline_base::{Error, Result};
+use strandline_base::{Error, Result, SqlType};
 use strandline_engine::catalog::Catalog;
 
 /// A connection to a [`Database`](crate::Database): one statement at a time, one transaction at a
@@ -34,7 +36,7 @@ use strandline_engine::catalog::Catalog;
 /// # Ok::<(), strandline::Error>(())
 /// ```
 pub struct Connection {
-    session: Session,
+    pub(crate) session: Session,
 }
 
 /// A statement with parameters, parsed once; made by [`Connection::prepare`], usable on every
@@ -46,6 +48,12 @@ impl Prepared {
     /// How many parameters it takes.
     pub fn parameter_count(&self) -> usize {
         self.0.parameter_count()
+    }
+
+    /// The statement's syntax tree.
+    #[doc(hidden)]
+    pub fn syntax(&self) -> &Syntax {
+        &self.0.statement
     }
 }
 
@@ -103,15 +111,10 @@ impl Connection {
         Ok(match output {
             Output::Done(summary) => Outcome::Done(summary),
             Output::Rows(query) => Outcome::Rows(QueryStream {
-                portal: Portal::new(query, self.session.timer()),
+                portal: Portal::new(query),
                 session: &mut self.session,
             }),
         })
-    }
-
-    /// The next rows of a query that this connection has begun; None at its end.
-    pub fn fetch(&mut self, portal: &mut Portal) -> Option<Result<RecordBatch>> {
-        portal.next(&mut self.session)
     }
 
     /// Runs the statements of a script one after the other, up to the first that fails. The
@@ -150,10 +153,53 @@ impl Connection {
         )?)))
     }
 
+    /// Parses one statement and says at once what is wrong with it. `types` are those of its
+    /// first parameters, where the caller knows them; the other parameters get the types that
+    /// their places give them, text if none does. Inside a failed transaction block only the
+    /// statements that end it are prepared; an error fails the open block.
+    ///
+    /// ```
+    /// use strandline::SqlType;
+    ///
+    /// let database = strandline::Database::in_memory()?;
+    /// let mut connection = database.connect();
+    /// connection.execute("CREATE TABLE t (id bigint PRIMARY KEY, s text)", ())?;
+    /// let get = connection.prepare_typed("SELECT s FROM t WHERE id = $1", &[])?;
+    /// let description = connection.describe(&get)?;
+    /// assert_eq!(description.parameters, [SqlType::BigInt]);
+    /// assert_eq!(description.result.unwrap().field(0).name(), "s");
+    /// # Ok::<(), strandline::Error>(())
+    /// ```
+    pub fn prepare_typed(&mut self, sql: &str, types: &[Option<SqlType>]) -> Result<Prepared> {
+        let shared = self.session.shared.clone();
+        let prepared = shared.block_on(self.session.prepare_typed(sql, types))?;
+        Ok(Prepared(prepared))
+    }
+
+    /// The statements of a text, parsed: a text with a mistake in it has none. They have no
+    /// parameters.
+    pub fn prepare_script(&mut self, sql: &str) -> Result<Vec<Prepared>> {
+        let parsed = crate::parse::statements(sql).and_then(|statements| {
+            let prepared = statements.into_iter().map(PreparedStatement::plain);
+            prepared.map(|p| Ok(Prepared(Arc::new(p?)))).collect()
+        });
+        if parsed.is_err() {
+            self.session.mark_failed();
+        }
+        parsed
+    }
+
+    /// What a statement takes and gives, by the definitions of now.
+    pub fn describe(&mut self, prepared: &Prepared) -> Result<Description> {
+        let shared = self.session.shared.clone();
+        let described = shared.block_on(self.session.describe(&prepared.0))?;
+        Ok(Description::clone(&described.description))
+    }
+
     /// Runs a prepared statement; as [`Connection::execute`].
     pub fn execute_prepared(&mut self, prepared: &Prepared, params: impl Params) -> Result<u64> {
         Ok(self
-            .run_prepared(prepared, &params.scalars())?
+            .prepared_to_end(prepared, &params.scalars())?
             .rows_affected())
     }
 
@@ -163,14 +209,50 @@ impl Connection {
         prepared: &Prepared,
         params: impl Params,
     ) -> Result<QueryResult> {
-        let summary = self.run_prepared(prepared, &params.scalars())?;
+        let summary = self.prepared_to_end(prepared, &params.scalars())?;
         Ok(rows_of(summary))
     }
 
-    fn run_prepared(&mut self, prepared: &Prepared, params: &[ScalarValue]) -> Result<Summary> {
+    /// Runs a prepared statement to its end, with the rows of a query in its summary.
+    pub fn run_prepared(&mut self, prepared: &Prepared, values: &[ScalarValue]) -> Result<Summary> {
+        self.prepared_to_end(prepared, values)
+    }
+
+    /// Starts a prepared statement. Its rows are pulled with [`Connection::next_batch`]; other
+    /// statements may run between two pulls.
+    ///
+    /// ```
+    /// use strandline::Started;
+    ///
+    /// let database = strandline::Database::in_memory()?;
+    /// let mut connection = database.connect();
+    /// let query = connection.prepare_typed("SELECT * FROM generate_series(1, 20000)", &[])?;
+    /// let Started::Rows(mut portal) = connection.start(&query, &[])? else { panic!() };
+    /// let mut rows = 0;
+    /// while let Some(batch) = connection.next_batch(&mut portal)? {
+    ///     rows += batch.num_rows();
+    /// }
+    /// assert_eq!(rows, 20_000);
+    /// # Ok::<(), strandline::Error>(())
+    /// ```
+    pub fn start(&mut self, prepared: &Prepared, values: &[ScalarValue]) -> Result<Started> {
+        let shared = self.session.shared.clone();
+        let output = shared.block_on(self.session.run_prepared(&prepared.0, values))?;
+        Ok(match output {
+            Output::Done(summary) => Started::Done(summary),
+            Output::Rows(query) => Started::Rows(Portal::new(query)),
+        })
+    }
+
+    /// The next rows of a started query; None at its end. `statement_timeout` bounds each call.
+    pub fn next_batch(&mut self, portal: &mut Portal) -> Result<Option<RecordBatch>> {
+        portal.next(&mut self.session)
+    }
+
+    fn prepared_to_end(&mut self, prepared: &Prepared, params: &[ScalarValue]) -> Result<Summary> {
         let shared = self.session.shared.clone();
         shared.block_on(async {
-            let output = self.session.run(&prepared.0.statement, params).await?;
+            let output = self.session.run_prepared(&prepared.0, params).await?;
             self.finish(output).await
         })
     }
@@ -355,7 +437,7 @@ impl QueryStream<'_> {
         self.portal.schema()
     }
 
-    /// The same query apart from its connection, to be pulled with [`Connection::fetch`].
+    /// The same query apart from its connection, to be pulled with [`Connection::next_batch`].
     ///
     /// ```
     /// let database = strandline::Database::in_memory()?;
@@ -364,8 +446,8 @@ impl QueryStream<'_> {
     /// let mut portal = stream.into_portal();
     /// connection.execute("CREATE TABLE t (a bigint)", ())?;
     /// let mut rows = 0;
-    /// while let Some(batch) = connection.fetch(&mut portal) {
-    ///     rows += batch?.num_rows();
+    /// while let Some(batch) = connection.next_batch(&mut portal)? {
+    ///     rows += batch.num_rows();
     /// }
     /// assert_eq!(rows, 100_000);
     /// # Ok::<(), strandline::Error>(())
@@ -379,6 +461,6 @@ impl Iterator for QueryStream<'_> {
     type Item = Result<RecordBatch>;
 
     fn next(&mut self) -> Option<Result<RecordBatch>> {
-        self.portal.next(self.session)
+        self.portal.next(self.session).transpose()
     }
 }

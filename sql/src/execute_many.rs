@@ -11,6 +11,7 @@ use crate::names;
 use crate::point::TableHandle;
 use crate::session::Session;
 use crate::session::outcome::{Output, TransactionStatus};
+use crate::session::prepared::PreparedStatement;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use datafusion::arrow::datatypes::{Field, Schema};
 use datafusion::scalar::ScalarValue;
@@ -21,31 +22,31 @@ use strandline_base::Result;
 /// Runs `sql` for each row of `rows`, whose columns are `$1`, `$2`, …, as one transaction or as
 /// part of the open block. The rows affected.
 pub(crate) fn run(session: &mut Session, sql: &str, rows: &RecordBatch) -> Result<u64> {
-    let statement = session.parse(sql).inspect_err(|_| session.mark_failed())?;
-    if let Some(load) = Load::of(session, &statement, rows)? {
+    let prepared = session.prepare_plain(sql)?;
+    if let Some(load) = Load::of(session, &prepared.statement, rows)? {
         return load.run(session, rows);
     }
-    let begins = session.transaction_status() == TransactionStatus::Idle;
-    if begins {
-        run_one(session, &crate::parse::statement("BEGIN")?, &[])?;
-    }
-    match each_row(session, &statement, rows) {
-        Ok(affected) => {
-            if begins {
-                run_one(session, &crate::parse::statement("COMMIT")?, &[])?;
-            }
-            Ok(affected)
+    let shared = session.shared.clone();
+    shared.block_on(async {
+        if session.transaction_status() != TransactionStatus::Idle {
+            return each_row(session, &prepared, rows).await;
         }
-        Err(error) => {
-            if begins {
-                run_one(session, &crate::parse::statement("ROLLBACK")?, &[])?;
-            }
-            Err(error)
-        }
-    }
+        session.run_text("BEGIN", &[]).await?;
+        let affected = each_row(session, &prepared, rows).await;
+        let end = match affected {
+            Ok(_) => "COMMIT",
+            Err(_) => "ROLLBACK",
+        };
+        session.run_text(end, &[]).await?;
+        affected
+    })
 }
 
-fn each_row(session: &mut Session, statement: &Parsed, rows: &RecordBatch) -> Result<u64> {
+async fn each_row(
+    session: &mut Session,
+    prepared: &PreparedStatement,
+    rows: &RecordBatch,
+) -> Result<u64> {
     let mut affected = 0;
     let mut params = Vec::with_capacity(rows.num_columns());
     for row in 0..rows.num_rows() {
@@ -53,19 +54,12 @@ fn each_row(session: &mut Session, statement: &Parsed, rows: &RecordBatch) -> Re
         for column in rows.columns() {
             params.push(ScalarValue::try_from_array(column, row).map_err(convert)?);
         }
-        affected += run_one(session, statement, &params)?;
+        affected += match session.run_prepared(prepared, &params).await? {
+            Output::Done(summary) => summary.rows_affected(),
+            Output::Rows(query) => session.collect(query).await?.row_count() as u64,
+        };
     }
     Ok(affected)
-}
-
-fn run_one(session: &mut Session, statement: &Parsed, params: &[ScalarValue]) -> Result<u64> {
-    let shared = session.shared.clone();
-    shared.block_on(async {
-        match session.run(statement, params).await? {
-            Output::Done(summary) => Ok(summary.rows_affected()),
-            Output::Rows(query) => Ok(session.collect(query).await?.row_count() as u64),
-        }
-    })
 }
 
 /// An INSERT that can be loaded as a whole.

@@ -7,28 +7,34 @@
 //! error.
 
 use crate::session::Session;
-use crate::session::cancel::Timer;
-use crate::session::outcome::RunningQuery;
+use crate::session::outcome::{RunningQuery, Summary};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use strandline_base::Result;
 
-/// The rows of a query that are still to come; see [`QueryStream::into_portal`]. Dropping it ends
+/// What [`Connection::start`](crate::Connection::start) gave.
+pub enum Started {
+    /// Rows to pull.
+    Rows(Portal),
+    /// The statement is done.
+    Done(Summary),
+}
+
+/// The rows of a query that are still to come, pulled by
+/// [`Connection::next_batch`](crate::Connection::next_batch); see [`QueryStream::into_portal`]. Dropping it ends
 /// the query.
 ///
 /// [`QueryStream::into_portal`]: crate::QueryStream::into_portal
 pub struct Portal {
     query: Option<Box<RunningQuery>>,
     schema: SchemaRef,
-    timer: Option<Timer>,
 }
 
 impl Portal {
-    pub(crate) fn new(query: Box<RunningQuery>, timer: Option<Timer>) -> Self {
+    pub(crate) fn new(query: Box<RunningQuery>) -> Self {
         Self {
             schema: query.schema.clone(),
             query: Some(query),
-            timer,
         }
     }
 
@@ -48,16 +54,19 @@ impl Portal {
         self.query.is_none()
     }
 
-    /// The next batch; None at the end and after an error.
-    pub(crate) fn next(&mut self, session: &mut Session) -> Option<Result<RecordBatch>> {
-        let query = self.query.as_mut()?;
+    /// The next batch; None at the end and after an error. `statement_timeout` bounds each call.
+    pub(crate) fn next(&mut self, session: &mut Session) -> Result<Option<RecordBatch>> {
+        let Some(query) = self.query.as_mut() else {
+            return Ok(None);
+        };
+        session.cancel.start();
+        let _timer = session.timer();
         let shared = session.shared.clone();
         let next = shared.block_on(session.next_batch(query));
         if !matches!(next, Some(Ok(_))) {
             self.query = None;
-            self.timer = None;
         }
-        next
+        next.transpose()
     }
 }
 

@@ -2,6 +2,8 @@
 //! dates take a short path; everything else goes through the types' input functions
 //! ([`crate::semantics::text`]).
 
+mod receive;
+
 use crate::error::convert;
 use crate::semantics::calendar::{self, Civil};
 use crate::semantics::cast::{Mode, cast_array};

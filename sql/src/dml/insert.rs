@@ -250,9 +250,9 @@ impl Source {
             .enumerate()
             .map(|(i, (position, field))| {
                 let column = &target.table.columns[*position];
-                // A quoted literal in the select list has no type of its own yet.
+                // A quoted literal or parameter in the select list has no type of its own yet.
                 let expr = match select_list(&plan).map(|list| strip_alias(list[i].clone())) {
-                    Some(literal @ Expr::Literal(..)) => literal,
+                    Some(open @ (Expr::Literal(..) | Expr::Placeholder(_))) => open,
                     _ => Expr::Column(field),
                 };
                 assign(expr, &schema, column).map(SourceValue::Expr)

@@ -126,6 +126,15 @@ pub async fn explain(
     Ok(plan(context, statement).await?.plan)
 }
 
+/// The plan of a DML statement, and whether its rows are RETURNING's.
+pub async fn describe(
+    context: &StatementContext,
+    statement: &ast::Statement,
+) -> Result<(LogicalPlan, bool)> {
+    let planned = plan(context, statement).await?;
+    Ok((planned.plan, planned.returning))
+}
+
 /// Runs a planned statement to its end.
 async fn run(context: &StatementContext, planned: DmlPlan) -> Result<DmlOutcome> {
     let DmlPlan {

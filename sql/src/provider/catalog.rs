@@ -188,12 +188,13 @@ impl StatementCatalog {
         state
     }
 
-    /// Plans `query` in a `state` bound to this catalog.
+    /// Plans `query` in a `state` bound to this catalog, with the values of its parameters; None:
+    /// they stay placeholders.
     pub async fn plan(
         &self,
         state: &SessionState,
         query: &ast::Query,
-        parameters: &[ScalarValue],
+        parameters: Option<&[ScalarValue]>,
     ) -> Result<LogicalPlan> {
         let mut query = query.clone();
         let locks = locking::take(&mut query)?;
@@ -201,7 +202,9 @@ impl StatementCatalog {
             let message = format!("{} in a view is not supported", locks.clause);
             return Err(Error::unsupported(message));
         }
-        params::substitute(&mut query, parameters)?;
+        if let Some(values) = parameters {
+            params::substitute(&mut query, values)?;
+        }
         semantics::sql::normalize(&mut query)?;
         references::prepare(&mut query, self, state).await?;
         let statement = ast::Statement::Query(Box::new(query));
@@ -300,7 +303,7 @@ impl StatementCatalog {
             );
             let state = inner.bind(&view.schema);
             let query = parse::query(&view.query)?;
-            match inner.plan(&state, &query, &[]).await {
+            match inner.plan(&state, &query, Some(&[])).await {
                 Ok(plan) => rename_columns(plan, &view.columns),
                 Err(error) if error.sqlstate() == INFINITE_RECURSION => Err(error),
                 Err(error) => Err(error.context(format!("view \"{}\"", view.name))),

@@ -10,15 +10,20 @@
 //!   every statement is 25P02.
 
 pub mod cancel;
+mod compatible;
+pub(crate) mod describe;
 pub mod execute;
+mod implicit;
 pub mod outcome;
 pub mod prepared;
 mod relaxed;
 pub mod settings;
+mod statement_cache;
 pub mod transaction;
 pub mod work;
 
 use crate::context::ProgressHook;
+use crate::copy::SharedCopyClient;
 use crate::database::Shared;
 use crate::params;
 use crate::point::CheckSet;
@@ -29,6 +34,7 @@ use datafusion::sql::sqlparser::ast::{self, Statement as Parsed};
 use outcome::{Output, Summary, TransactionStatus};
 use prepared::PreparedStatement;
 pub use settings::Settings;
+use statement_cache::StatementCache;
 use std::collections::HashMap;
 use std::sync::Arc;
 use strandline_base::{CommitTs, Error, Result, SqlState};
@@ -36,9 +42,6 @@ use strandline_engine::Transaction;
 use strandline_engine::catalog::TableDef;
 use transaction::OpenTransaction;
 use work::Work;
-
-/// How many parsed statements a session remembers.
-const PARSED_STATEMENTS: usize = 256;
 
 /// The state of one connection.
 pub struct Session {
@@ -48,9 +51,11 @@ pub struct Session {
     settings: Arc<Settings>,
     pub(crate) open: Option<OpenTransaction>,
     prepared: HashMap<String, Arc<PreparedStatement>>,
-    parsed: HashMap<String, Arc<Parsed>>,
+    statements: StatementCache,
     pub(crate) cancel: Arc<CancelState>,
     pub(crate) progress: Option<ProgressHook>,
+    /// the other end of COPY … FROM STDIN and TO STDOUT
+    pub(crate) copy_client: Option<SharedCopyClient>,
     /// this session's newest commit that changed something
     committed: CommitTs,
     notices: Vec<Error>,
@@ -65,9 +70,10 @@ impl Session {
             settings,
             open: None,
             prepared: HashMap::new(),
-            parsed: HashMap::new(),
+            statements: StatementCache::default(),
             cancel: Arc::default(),
             progress: None,
+            copy_client: None,
             committed: CommitTs::ZERO,
             notices: Vec::new(),
         }
@@ -83,22 +89,14 @@ impl Session {
         Ok(())
     }
 
-    /// The one statement that `sql` is, parsed; repeated texts are parsed once.
-    pub(crate) fn parse(&mut self, sql: &str) -> Result<Arc<Parsed>> {
-        if let Some(known) = self.parsed.get(sql) {
-            return Ok(known.clone());
-        }
-        let parsed = Arc::new(crate::parse::statement(sql)?);
-        if self.parsed.len() >= PARSED_STATEMENTS {
-            self.parsed.clear();
-        }
-        self.parsed.insert(sql.to_string(), parsed.clone());
-        Ok(parsed)
-    }
-
     /// Warnings and notices since the last call.
     pub(crate) fn take_notices(&mut self) -> Vec<Error> {
         std::mem::take(&mut self.notices)
+    }
+
+    /// The settings that hold.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     fn notice(&mut self, state: SqlState, message: impl Into<String>) {
@@ -107,30 +105,14 @@ impl Session {
 
     /// Parses and runs one statement. A text that is no statement fails the open block too.
     pub(crate) async fn run_text(&mut self, sql: &str, params: &[ScalarValue]) -> Result<Output> {
-        match self.parse(sql) {
-            Ok(statement) => self.run(&statement, params).await,
-            Err(error) => {
-                self.mark_failed();
-                Err(error)
-            }
-        }
+        let statement = self.prepare_plain(sql)?;
+        self.run_prepared(&statement, params).await
     }
 
-    /// Runs one statement. In a failed transaction block only its end is allowed.
-    pub(crate) async fn run(
-        &mut self,
-        statement: &Parsed,
-        params: &[ScalarValue],
-    ) -> Result<Output> {
-        if let Some(done) = self.run_control(statement)? {
-            return Ok(done);
-        }
-        self.refuse_if_failed()?;
-        let result = self.run_unfailed(statement, params).await;
-        if result.is_err() {
-            self.mark_failed();
-        }
-        result
+    /// The one statement that `sql` is. A text that is no statement fails the open block.
+    pub(crate) fn prepare_plain(&mut self, sql: &str) -> Result<Arc<PreparedStatement>> {
+        let prepared = self.statements.plain(sql);
+        prepared.inspect_err(|_| self.mark_failed())
     }
 
     /// The statements that end a transaction or go back in it: all that a failed one takes.
@@ -189,7 +171,10 @@ impl Session {
             Parsed::Deallocate { name, .. } => self.deallocate(name)?,
             Parsed::Execute { .. } => {
                 let bound = self.bind_execute(statement, params)?;
-                return Box::pin(self.run(&bound, &[])).await;
+                if let Some(done) = self.run_control(&bound)? {
+                    return Ok(done);
+                }
+                return Box::pin(self.run_unfailed(&bound, &[])).await;
             }
             other => return self.run_work(other, params).await,
         };
@@ -201,16 +186,6 @@ impl Session {
             return self.execute(&Work::of(statement)?).await;
         }
         let mut bound = statement.clone();
-        let needed = params::highest(&mut bound)?;
-        if params.len() > needed {
-            return Err(Error::invalid(
-                SqlState("08P01"),
-                format!(
-                    "the statement has {needed} parameters, {} values were given",
-                    params.len()
-                ),
-            ));
-        }
         params::substitute(&mut bound, params)?;
         self.execute(&Work::of(&bound)?).await
     }
@@ -219,6 +194,7 @@ impl Session {
     pub(crate) fn transaction_status(&self) -> TransactionStatus {
         match &self.open {
             None => TransactionStatus::Idle,
+            Some(open) if open.implicit => TransactionStatus::Idle,
             Some(open) if open.failed => TransactionStatus::Failed,
             Some(_) => TransactionStatus::Open,
         }
@@ -245,7 +221,7 @@ impl Session {
                 self.prepared.clear();
                 self.reset(&ast::Reset::ALL)?;
             }
-            ast::DiscardObject::PLANS => self.parsed.clear(),
+            ast::DiscardObject::PLANS => self.statements.clear(),
             ast::DiscardObject::SEQUENCES | ast::DiscardObject::TEMP => {}
         }
         Ok(Summary::tag(format!("DISCARD {what}")))

@@ -1,13 +1,15 @@
 //! SET, SHOW, RESET: a connection's settings.
 
 use super::Session;
+use super::compatible;
 use super::outcome::Summary;
 use super::transaction::{isolation_name, isolation_of, modes_of};
 use crate::names;
 use crate::result::QueryResult;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
-use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{self, Expr, Ident, ObjectName, Reset, UnaryOperator};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use strandline_base::{Error, Result, SqlState};
@@ -36,6 +38,12 @@ pub struct Settings {
     pub search_path: String,
     /// the client's name, kept for it
     pub application_name: String,
+    /// how long a client may leave a transaction block open without a statement
+    pub idle_in_transaction_timeout: Option<Duration>,
+    /// how long a client may send nothing outside a transaction block
+    pub idle_session_timeout: Option<Duration>,
+    /// settings that clients make and that change nothing here ([`compatible`])
+    pub compatible: BTreeMap<&'static str, String>,
 }
 
 impl Default for Settings {
@@ -51,6 +59,9 @@ impl Default for Settings {
             max_staleness: None,
             search_path: names::PUBLIC.to_string(),
             application_name: String::new(),
+            idle_in_transaction_timeout: None,
+            idle_session_timeout: None,
+            compatible: BTreeMap::new(),
         }
     }
 }
@@ -66,6 +77,14 @@ const CHANGEABLE: &[(&str, &str)] = &[
     (
         "default_transaction_read_only",
         "whether transactions that do not say are read-only",
+    ),
+    (
+        "idle_in_transaction_session_timeout",
+        "how long a client may leave a transaction open without a statement; 0: for ever",
+    ),
+    (
+        "idle_session_timeout",
+        "how long a client may send nothing outside a transaction; 0: for ever",
     ),
     (
         "lock_timeout",
@@ -104,8 +123,6 @@ const FIXED: &[(&str, &str)] = &[
         "checkpoint_wal_bytes",
         "bytes of log after which a checkpoint starts",
     ),
-    ("datestyle", "how dates are shown"),
-    ("intervalstyle", "how intervals are shown"),
     (
         "max_query_threads",
         "how many threads one query uses at most",
@@ -119,10 +136,6 @@ const FIXED: &[(&str, &str)] = &[
         "the part of memory_bytes that queries may use",
     ),
     ("server_version", "the version of Strandline"),
-    (
-        "standard_conforming_strings",
-        "whether backslashes in '…' are plain characters",
-    ),
     (
         "transaction_isolation",
         "the isolation level of this transaction",
@@ -162,6 +175,9 @@ impl Session {
         match reset {
             Reset::ALL => {
                 for (name, _) in CHANGEABLE {
+                    self.assign(name, None, false)?;
+                }
+                for name in compatible::changeable() {
                     self.assign(name, None, false)?;
                 }
             }
@@ -220,26 +236,40 @@ impl Session {
     }
 
     pub(super) fn show(&mut self, variable: &[Ident]) -> Result<Summary> {
-        let words: Vec<String> = variable.iter().map(|i| i.value.to_lowercase()).collect();
-        let name = match words
-            .iter()
-            .map(String::as_str)
-            .collect::<Vec<_>>()
-            .as_slice()
-        {
-            ["all"] => return Ok(self.show_all()),
-            ["time", "zone"] => "timezone".to_string(),
-            ["transaction", "isolation", "level"] => "transaction_isolation".to_string(),
-            other => other.join("."),
+        let Some(name) = shown_name(variable) else {
+            return Ok(self.show_all());
         };
         let value = self.value_of(&name).ok_or_else(|| unknown(&name))?;
         Ok(text_result("SHOW", &[&name], vec![vec![value]]))
+    }
+
+    /// The value of the setting `name`, in any case.
+    pub(crate) fn setting(&self, name: &str) -> Option<String> {
+        self.value_of(&name.to_lowercase())
+    }
+
+    /// As SET with a text.
+    pub(crate) fn set_text(&mut self, name: &str, value: &str) -> Result<()> {
+        self.assign(&name.to_lowercase(), Some(value), false)
+    }
+
+    /// The columns that SHOW gives.
+    pub(super) fn shown_columns(&self, variable: &[Ident]) -> Result<Option<SchemaRef>> {
+        let shown = match shown_name(variable) {
+            Some(name) => {
+                let value = self.value_of(&name).ok_or_else(|| unknown(&name))?;
+                text_result("SHOW", &[&name], vec![vec![value]])
+            }
+            None => self.show_all(),
+        };
+        Ok(shown.result().map(|result| result.schema().clone()))
     }
 
     fn show_all(&self) -> Summary {
         let mut rows: Vec<Vec<String>> = CHANGEABLE
             .iter()
             .chain(FIXED)
+            .chain(compatible::NAMES)
             .map(|(name, description)| {
                 let value = self.value_of(name).unwrap_or_default();
                 vec![(*name).to_string(), value, (*description).to_string()]
@@ -263,6 +293,10 @@ impl Session {
                 isolation_name(settings.default_isolation).to_string()
             }
             "default_transaction_read_only" => on_off(settings.default_read_only),
+            "idle_in_transaction_session_timeout" => {
+                shown_duration(settings.idle_in_transaction_timeout)
+            }
+            "idle_session_timeout" => shown_duration(settings.idle_session_timeout),
             "lock_timeout" => shown_duration(settings.lock_timeout),
             "search_path" => settings.search_path.clone(),
             "statement_timeout" => shown_duration(settings.statement_timeout),
@@ -272,18 +306,27 @@ impl Session {
             "synchronous_commit" => on_off(settings.synchronous_commit),
             "timezone" => "UTC".to_string(),
             "checkpoint_wal_bytes" => engine.checkpoint_wal_bytes.to_string(),
-            "datestyle" => "ISO, MDY".to_string(),
-            "intervalstyle" => "postgres".to_string(),
             "max_query_threads" => self.template.config().target_partitions().to_string(),
             "memory_bytes" => engine.memory_bytes.to_string(),
             "query_memory_bytes" => (engine.memory_bytes / 2).to_string(),
-            "server_version" => env!("CARGO_PKG_VERSION").to_string(),
-            "standard_conforming_strings" => "on".to_string(),
+            "server_version" => compatible::SERVER_VERSION.to_string(),
             "transaction_isolation" => isolation_name(modes.isolation).to_string(),
             "transaction_read_only" => on_off(modes.read_only),
             "wal_segment_bytes" => engine.wal_segment_bytes.to_string(),
-            _ => return None,
+            other => return compatible::value_of(&settings.compatible, other),
         })
+    }
+}
+
+/// The setting that a SHOW names; None: all.
+fn shown_name(variable: &[Ident]) -> Option<String> {
+    let words: Vec<String> = variable.iter().map(|i| i.value.to_lowercase()).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["all"] => None,
+        ["time", "zone"] => Some("timezone".to_string()),
+        ["transaction", "isolation", "level"] => Some("transaction_isolation".to_string()),
+        other => Some(other.join(".")),
     }
 }
 
@@ -319,6 +362,18 @@ fn change(
         }
         ("lock_timeout", None) => settings.lock_timeout = defaults.lock_timeout,
         ("lock_timeout", Some(v)) => settings.lock_timeout = duration(name, v)?,
+        ("idle_in_transaction_session_timeout", v) => {
+            settings.idle_in_transaction_timeout = match v {
+                None => defaults.idle_in_transaction_timeout,
+                Some(v) => duration(name, v)?,
+            };
+        }
+        ("idle_session_timeout", v) => {
+            settings.idle_session_timeout = match v {
+                None => defaults.idle_session_timeout,
+                Some(v) => duration(name, v)?,
+            };
+        }
         ("statement_timeout", None) => settings.statement_timeout = defaults.statement_timeout,
         ("statement_timeout", Some(v)) => settings.statement_timeout = duration(name, v)?,
         ("strandline.max_staleness", None) => settings.max_staleness = defaults.max_staleness,
@@ -344,7 +399,7 @@ fn change(
                 format!("parameter \"{name}\" cannot be changed"),
             ));
         }
-        _ => return Err(unknown(name)),
+        _ => return compatible::change(&mut settings.compatible, name, value),
     }
     Ok(())
 }
@@ -410,7 +465,7 @@ fn bad_value(value: &str) -> Error {
     )
 }
 
-fn unknown(name: &str) -> Error {
+pub(super) fn unknown(name: &str) -> Error {
     Error::invalid(
         SqlState::UNDEFINED_OBJECT,
         format!("unrecognized configuration parameter \"{name}\""),
@@ -418,7 +473,7 @@ fn unknown(name: &str) -> Error {
     .with_hint("SHOW ALL lists the parameters.")
 }
 
-fn invalid(name: &str, value: &str) -> Error {
+pub(super) fn invalid(name: &str, value: &str) -> Error {
     Error::invalid(
         SqlState::INVALID_PARAMETER_VALUE,
         format!("invalid value for parameter \"{name}\": \"{value}\""),
