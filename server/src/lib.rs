@@ -10,6 +10,8 @@
 
 mod auth;
 mod backends;
+#[cfg(test)]
+mod fuzz;
 mod message;
 mod options;
 mod reply;

@@ -14,6 +14,7 @@ mod compatible;
 pub(crate) mod describe;
 pub mod execute;
 mod implicit;
+mod maintenance;
 pub mod outcome;
 pub mod prepared;
 mod relaxed;
@@ -163,6 +164,8 @@ impl Session {
             Parsed::Reset(reset) => self.reset(&reset.reset)?,
             Parsed::ShowVariable { variable } => self.show(variable)?,
             Parsed::Discard { object_type } => self.discard(object_type)?,
+            Parsed::Vacuum(vacuum) => self.vacuum(vacuum.table_name.as_ref(), vacuum.full)?,
+            Parsed::Analyze(analyze) => self.analyze(analyze.table_name.as_ref())?,
             Parsed::Prepare {
                 name,
                 data_types,

@@ -109,9 +109,6 @@ fn unsupported(statement: &Parsed) -> Error {
         Parsed::Grant { .. } | Parsed::Revoke { .. } | Parsed::CreateRole { .. } => {
             error.with_hint("An embedded database has no roles; use the file system's permissions.")
         }
-        Parsed::Vacuum(_) | Parsed::Analyze(_) => {
-            error.with_hint("Merging and statistics are kept up in the background.")
-        }
         _ => error,
     }
 }
