@@ -3,17 +3,19 @@
 use crate::appender::Appender;
 use crate::context::{ProgressHook, StatementContext};
 use crate::database::Shared;
+use crate::names;
 use crate::params::Params;
 use crate::point::{TableHandle, Transaction};
+use crate::portal::{Portal, Started};
+use crate::provider::registered::RegisteredTables;
 use crate::result::QueryResult;
 use crate::session::Session;
 use crate::session::cancel::CancelHandle;
 use crate::session::describe::Description;
 use crate::session::outcome::{Output, Summary, TransactionStatus};
 use crate::session::prepared::PreparedStatement;
-use crate::session::running::{Running, Started};
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::Statement as Syntax;
 use std::sync::Arc;
@@ -108,14 +110,10 @@ impl Connection {
         let output = shared.block_on(self.session.run_text(sql, &params.scalars()))?;
         Ok(match output {
             Output::Done(summary) => Outcome::Done(summary),
-            Output::Rows(query) => {
-                let mut running = Running::new(query);
-                running.timer = self.session.timer();
-                Outcome::Rows(QueryStream {
-                    running,
-                    session: &mut self.session,
-                })
-            }
+            Output::Rows(query) => Outcome::Rows(QueryStream {
+                portal: Portal::new(query),
+                session: &mut self.session,
+            }),
         })
     }
 
@@ -229,9 +227,9 @@ impl Connection {
     /// let database = strandline::Database::in_memory()?;
     /// let mut connection = database.connect();
     /// let query = connection.prepare_typed("SELECT * FROM generate_series(1, 20000)", &[])?;
-    /// let Started::Rows(mut running) = connection.start(&query, &[])? else { panic!() };
+    /// let Started::Rows(mut portal) = connection.start(&query, &[])? else { panic!() };
     /// let mut rows = 0;
-    /// while let Some(batch) = connection.next_batch(&mut running)? {
+    /// while let Some(batch) = connection.next_batch(&mut portal)? {
     ///     rows += batch.num_rows();
     /// }
     /// assert_eq!(rows, 20_000);
@@ -242,24 +240,13 @@ impl Connection {
         let output = shared.block_on(self.session.run_prepared(&prepared.0, values))?;
         Ok(match output {
             Output::Done(summary) => Started::Done(summary),
-            Output::Rows(query) => Started::Rows(Running::new(query)),
+            Output::Rows(query) => Started::Rows(Portal::new(query)),
         })
     }
 
     /// The next rows of a started query; None at its end. `statement_timeout` bounds each call.
-    pub fn next_batch(&mut self, running: &mut Running) -> Result<Option<RecordBatch>> {
-        let Some(query) = running.query.as_mut() else {
-            return Ok(None);
-        };
-        self.session.cancel.start();
-        let timer = self.session.timer();
-        let shared = self.session.shared.clone();
-        let next = shared.block_on(self.session.next_batch(query));
-        drop(timer);
-        if !matches!(next, Some(Ok(_))) {
-            running.query = None;
-        }
-        next.transpose()
+    pub fn next_batch(&mut self, portal: &mut Portal) -> Result<Option<RecordBatch>> {
+        portal.next(&mut self.session)
     }
 
     fn prepared_to_end(&mut self, prepared: &Prepared, params: &[ScalarValue]) -> Result<Summary> {
@@ -287,6 +274,22 @@ impl Connection {
                 Ok(Summary::rows(format!("SELECT {rows}"), rows).with_result(Some(result)))
             }
         }
+    }
+
+    /// Runs one statement for each row of `rows`, whose columns are its parameters `$1`, `$2`, …;
+    /// all or nothing. The rows affected. A plain `INSERT … VALUES ($1, …)` is loaded in bulk.
+    ///
+    /// ```
+    /// let database = strandline::Database::in_memory()?;
+    /// let mut connection = database.connect();
+    /// connection.execute("CREATE TABLE t (a bigint PRIMARY KEY, b text)", ())?;
+    /// let rows = connection.query("SELECT n, 'row ' || n FROM generate_series(1, 1000) s(n)", ())?;
+    /// let loaded = connection.execute_many("INSERT INTO t VALUES ($1, $2)", &rows.to_batch()?)?;
+    /// assert_eq!(loaded, 1000);
+    /// # Ok::<(), strandline::Error>(())
+    /// ```
+    pub fn execute_many(&mut self, sql: &str, rows: &RecordBatch) -> Result<u64> {
+        crate::execute_many::run(&mut self.session, sql, rows)
     }
 
     /// A handle with which other threads cancel what this connection runs.
@@ -355,6 +358,42 @@ impl Connection {
         Appender::begin(&mut self.session, table)
     }
 
+    /// Makes `batches`, which all have `schema`, a table of this connection called `name`: nobody
+    /// else sees it, it cannot be changed, it hides a stored table of that name. It replaces what
+    /// was registered as `name` before.
+    ///
+    /// ```
+    /// let database = strandline::Database::in_memory()?;
+    /// let mut connection = database.connect();
+    /// let rows = connection.query("SELECT 1 AS a UNION ALL SELECT 2", ())?;
+    /// connection.register("numbers", rows.schema(), rows.batches())?;
+    /// let sum = connection.query("SELECT sum(a) FROM numbers", ())?;
+    /// assert_eq!(sum.single::<i64>()?, 3);
+    /// assert!(database.connect().query("SELECT * FROM numbers", ()).is_err());
+    /// # Ok::<(), strandline::Error>(())
+    /// ```
+    pub fn register(&mut self, name: &str, schema: &Schema, batches: &[RecordBatch]) -> Result<()> {
+        let name = names::single(&crate::parse::object_name(name)?)?;
+        names::check(&name)?;
+        let template = &mut self.session.template;
+        let mut tables = RegisteredTables::clone(&RegisteredTables::of(template));
+        tables.add(&name, schema, batches)?;
+        *template = Arc::new(tables.put_into(template));
+        Ok(())
+    }
+
+    /// Takes away what was registered as `name`; 42P01 if there is nothing.
+    pub fn unregister(&mut self, name: &str) -> Result<()> {
+        let name = names::single(&crate::parse::object_name(name)?)?;
+        let template = &mut self.session.template;
+        let mut tables = RegisteredTables::clone(&RegisteredTables::of(template));
+        if !tables.remove(&name) {
+            return Err(names::undefined_table(names::PUBLIC, &name));
+        }
+        *template = Arc::new(tables.put_into(template));
+        Ok(())
+    }
+
     /// Evaluates every CHECK constraint over every row; what is violated, one line each.
     pub(crate) fn check_constraints(&mut self) -> Result<Vec<String>> {
         let shared = self.session.shared.clone();
@@ -389,13 +428,32 @@ fn no_rows(sql: &str) -> Error {
 /// The rows of a query, pulled batch by batch. Dropping it ends the query.
 pub struct QueryStream<'c> {
     session: &'c mut Session,
-    running: Running,
+    portal: Portal,
 }
 
 impl QueryStream<'_> {
     /// Names and Arrow types of the columns.
     pub fn schema(&self) -> &SchemaRef {
-        self.running.schema()
+        self.portal.schema()
+    }
+
+    /// The same query apart from its connection, to be pulled with [`Connection::next_batch`].
+    ///
+    /// ```
+    /// let database = strandline::Database::in_memory()?;
+    /// let mut connection = database.connect();
+    /// let stream = connection.query_stream("SELECT * FROM generate_series(1, 100000)", ())?;
+    /// let mut portal = stream.into_portal();
+    /// connection.execute("CREATE TABLE t (a bigint)", ())?;
+    /// let mut rows = 0;
+    /// while let Some(batch) = connection.next_batch(&mut portal)? {
+    ///     rows += batch.num_rows();
+    /// }
+    /// assert_eq!(rows, 100_000);
+    /// # Ok::<(), strandline::Error>(())
+    /// ```
+    pub fn into_portal(self) -> Portal {
+        self.portal
     }
 }
 
@@ -403,13 +461,6 @@ impl Iterator for QueryStream<'_> {
     type Item = Result<RecordBatch>;
 
     fn next(&mut self) -> Option<Result<RecordBatch>> {
-        let query = self.running.query.as_mut()?;
-        let shared = self.session.shared.clone();
-        let next = shared.block_on(self.session.next_batch(query));
-        if !matches!(next, Some(Ok(_))) {
-            self.running.query = None;
-            self.running.timer = None;
-        }
-        next
+        self.portal.next(self.session).transpose()
     }
 }

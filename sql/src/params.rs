@@ -7,9 +7,10 @@
 //! becomes a literal of that type ([`bind`]).
 
 use crate::{parse, text, value};
+use datafusion::arrow::array::ArrayRef;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, LimitClause, Query, Select, SelectItem, Statement,
+    Array, Expr, FunctionArg, FunctionArgExpr, LimitClause, Query, Select, SelectItem, Statement,
     TableFactor, UnaryOperator, Value as Literal, ValueWithSpan, VisitMut, VisitorMut,
 };
 use std::ops::ControlFlow;
@@ -361,6 +362,7 @@ pub fn literal(value: &ScalarValue) -> Result<Expr> {
             let hex = v.iter().map(|byte| format!("{byte:02X}")).collect();
             return Ok(plain(Literal::HexStringLiteral(hex)));
         }
+        ScalarValue::List(list) => return array_literal(&list.value(0)),
         _ => {}
     }
     let array = value.to_array().map_err(crate::error::convert)?;
@@ -371,6 +373,18 @@ pub fn literal(value: &ScalarValue) -> Result<Expr> {
         T::SmallInt | T::Integer | T::BigInt | T::Numeric { .. } => Ok(signed(&text)),
         other => parse::expression(&format!("CAST('{}' AS {other})", text.replace('\'', "''"))),
     }
+}
+
+/// `ARRAY[…]` of `items`.
+fn array_literal(items: &ArrayRef) -> Result<Expr> {
+    let items = (0..items.len()).map(|at| {
+        let item = ScalarValue::try_from_array(items, at).map_err(crate::error::convert)?;
+        literal(&item)
+    });
+    Ok(Expr::Array(Array {
+        elem: items.collect::<Result<_>>()?,
+        named: true,
+    }))
 }
 
 fn plain(literal: Literal) -> Expr {

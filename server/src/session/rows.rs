@@ -6,7 +6,7 @@ use crate::reply;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use strandline::wire_format::{ColumnWriter, storable_form};
-use strandline::{Connection, QueryResult, Result, Running};
+use strandline::{Connection, Portal, QueryResult, Result};
 
 /// Rows that are sent portion by portion.
 pub(super) struct RowSource {
@@ -20,7 +20,7 @@ pub(super) struct RowSource {
 }
 
 enum Source {
-    Query(Running),
+    Query(Portal),
     Batches(std::vec::IntoIter<RecordBatch>),
 }
 
@@ -35,7 +35,7 @@ pub(super) enum Portion {
 
 impl RowSource {
     /// The rows of a query, computed as they are sent.
-    pub fn of_query(query: Running, formats: Formats) -> Self {
+    pub fn of_query(query: Portal, formats: Formats) -> Self {
         let schema = query.schema().clone();
         Self::new(Source::Query(query), schema, formats)
     }

@@ -221,11 +221,11 @@ fn plain_numeric(bytes: &[u8], scale: u8) -> Option<i128> {
     for &b in digits {
         let digit = b.wrapping_sub(b'0');
         if digit <= 9 {
-            n = n * 10 + i64::from(digit);
-            count += 1;
-            if count > 18 {
+            if count == 18 {
                 return None;
             }
+            n = n * 10 + i64::from(digit);
+            count += 1;
             if let Some(seen) = &mut decimals {
                 *seen += 1;
             }

@@ -54,6 +54,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast;
 pub(crate) use exec::in_place;
 use futures::TryStreamExt;
+pub(crate) use insert::plain_row;
 pub use node::extension_planner;
 pub(crate) use one_input::{as_its_input, one_input};
 use pipeline::DmlPlan;

@@ -9,6 +9,7 @@
 use crate::deep::DeepFuture;
 use crate::error::{convert, wrap};
 use crate::provider::history::HistoryFunction;
+use crate::provider::registered::RegisteredTables;
 use crate::provider::table::Table;
 use crate::provider::versions::Versions;
 use crate::{information_schema, locking, names, params, parse, references, semantics};
@@ -230,6 +231,9 @@ impl StatementCatalog {
         name: &str,
         row_id: bool,
     ) -> Result<Option<Arc<dyn TableProvider>>> {
+        if let Some(table) = self.registered(schema, name) {
+            return Ok(Some(table));
+        }
         if let Some(table) = self.catalog.table(schema, name) {
             if self.as_of.is_none() {
                 self.present.lock().push(table.clone());
@@ -248,6 +252,15 @@ impl StatementCatalog {
             return information_schema::table(schema, name, &self.catalog);
         }
         Ok(None)
+    }
+
+    /// The session's registered table `schema.name`; views and the past know none.
+    fn registered(&self, schema: &str, name: &str) -> Option<Arc<dyn TableProvider>> {
+        let default_schema = &self.template.config_options().catalog.default_schema;
+        if self.as_of.is_some() || !self.expanding.is_empty() || schema != default_schema {
+            return None;
+        }
+        RegisteredTables::of(&self.template).get(name)
     }
 
     /// The error for a name that [`StatementCatalog::resolve`] does not know.

@@ -18,7 +18,6 @@ mod maintenance;
 pub mod outcome;
 pub mod prepared;
 mod relaxed;
-pub mod running;
 pub mod settings;
 mod statement_cache;
 pub mod transaction;
@@ -107,13 +106,14 @@ impl Session {
 
     /// Parses and runs one statement. A text that is no statement fails the open block too.
     pub(crate) async fn run_text(&mut self, sql: &str, params: &[ScalarValue]) -> Result<Output> {
-        match self.statements.plain(sql) {
-            Ok(statement) => self.run_prepared(&statement, params).await,
-            Err(error) => {
-                self.mark_failed();
-                Err(error)
-            }
-        }
+        let statement = self.prepare_plain(sql)?;
+        self.run_prepared(&statement, params).await
+    }
+
+    /// The one statement that `sql` is. A text that is no statement fails the open block.
+    pub(crate) fn prepare_plain(&mut self, sql: &str) -> Result<Arc<PreparedStatement>> {
+        let prepared = self.statements.plain(sql);
+        prepared.inspect_err(|_| self.mark_failed())
     }
 
     /// The statements that end a transaction or go back in it: all that a failed one takes.
