@@ -14,6 +14,8 @@
 mod auth;
 mod backends;
 pub mod config;
+#[cfg(test)]
+mod fuzz;
 pub mod logging;
 mod message;
 mod options;

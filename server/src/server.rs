@@ -32,6 +32,33 @@ pub(crate) struct Shared {
     pub backends: Arc<Backends>,
 }
 
+impl Shared {
+    /// What a server has before anybody connects.
+    pub fn new(
+        database: Database,
+        options: ServerOptions,
+        users: Arc<dyn Users>,
+    ) -> Result<Arc<Self>> {
+        let tls = options.tls.as_ref().map(Tls::load).transpose()?;
+        if options.require_tls && tls.is_none() {
+            return Err(Error::invalid(
+                SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "TLS is required, but there is no certificate",
+            )
+            .with_hint("Name a certificate and its key."));
+        }
+        let authenticator = Authenticator::new(tls.as_ref().map(|t| &t.certificate_pem[..]))?;
+        Ok(Arc::new(Self {
+            database,
+            options,
+            users,
+            authenticator,
+            tls,
+            backends: Arc::new(Backends::new()),
+        }))
+    }
+}
+
 /// A server that listens and serves until it is shut down.
 ///
 /// ```no_run
@@ -76,24 +103,8 @@ impl Server {
         if !users.any() {
             require_loopback(&options.listen)?;
         }
-        let tls = options.tls.as_ref().map(Tls::load).transpose()?;
-        if options.require_tls && tls.is_none() {
-            return Err(Error::invalid(
-                SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-                "TLS is required, but there is no certificate",
-            )
-            .with_hint("Name a certificate and its key."));
-        }
-        let authenticator = Authenticator::new(tls.as_ref().map(|t| &t.certificate_pem[..]))?;
-        let (sockets, addresses, socket_path) = bind(&options)?;
-        let shared = Arc::new(Shared {
-            database,
-            options,
-            users,
-            authenticator,
-            tls,
-            backends: Arc::new(Backends::new()),
-        });
+        let shared = Shared::new(database, options, users)?;
+        let (sockets, addresses, socket_path) = bind(&shared.options)?;
         let listeners = sockets.into_iter().map(|socket| listen(&shared, socket));
         Ok(Self {
             listeners: listeners.collect::<Result<_>>()?,

@@ -7,27 +7,42 @@ use crate::wire::{Wire, WireError};
 use parking_lot::Mutex;
 use std::io::ErrorKind;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use strandline::wire_format::Format;
 use strandline::{CopyClient, Error, Result, SharedCopyClient, SqlState};
 
-/// The client at the other end of `wire`.
-pub(super) fn client(wire: Arc<Mutex<Wire>>) -> SharedCopyClient {
-    Arc::new(Mutex::new(Client(wire)))
+/// How often a reader looks whether its statement has ended meanwhile.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// The client at the other end of `wire`; `has_ended` says that the statement is no longer there
+/// for which data is read.
+pub(super) fn client(wire: Arc<Mutex<Wire>>, has_ended: Arc<AtomicBool>) -> SharedCopyClient {
+    Arc::new(Mutex::new(Client { wire, has_ended }))
 }
 
-struct Client(Arc<Mutex<Wire>>);
+struct Client {
+    wire: Arc<Mutex<Wire>>,
+    has_ended: Arc<AtomicBool>,
+}
 
 impl CopyClient for Client {
     fn begin_in(&mut self, format: Format, columns: usize) -> Result<()> {
-        let mut wire = self.0.lock();
+        let mut wire = self.wire.lock();
         reply::copy(&mut wire.output, b'G', format, columns);
+        self.has_ended.store(false, Ordering::SeqCst);
+        wire.set_read_timeout(Some(LOOK_EVERY)).map_err(lost)?;
         wire.flush().map_err(lost)
     }
 
     fn read(&mut self, into: &mut Vec<u8>) -> Result<bool> {
-        let mut wire = self.0.lock();
+        let mut wire = self.wire.lock();
         loop {
-            match wire.next().map_err(lost)? {
+            let kind = match wire.next() {
+                Err(WireError::TimedOut) if !self.has_ended.load(Ordering::SeqCst) => continue,
+                other => other.map_err(lost)?,
+            };
+            match kind {
                 b'd' => {
                     into.extend_from_slice(wire.body());
                     return Ok(true);
@@ -52,18 +67,18 @@ impl CopyClient for Client {
     }
 
     fn begin_out(&mut self, format: Format, columns: usize) -> Result<()> {
-        reply::copy(&mut self.0.lock().output, b'H', format, columns);
+        reply::copy(&mut self.wire.lock().output, b'H', format, columns);
         Ok(())
     }
 
     fn write(&mut self, data: &[u8]) -> Result<()> {
-        let mut wire = self.0.lock();
+        let mut wire = self.wire.lock();
         reply::message(&mut wire.output, b'd', |out| out.extend_from_slice(data));
         wire.flush_if_much().map_err(lost)
     }
 
     fn end_out(&mut self) -> Result<()> {
-        reply::empty(&mut self.0.lock().output, b'c');
+        reply::empty(&mut self.wire.lock().output, b'c');
         Ok(())
     }
 }

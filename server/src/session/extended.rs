@@ -6,7 +6,6 @@ use super::{Answer, Held, Session};
 use crate::message::{Bind, Fields, Parse, Target};
 use crate::reply;
 use crate::report::protocol_violation;
-use parking_lot::MutexGuard;
 use std::sync::Arc;
 use strandline::wire_format::Scalar;
 use strandline::{Error, Result, SqlState, Started, TransactionStatus};
@@ -164,9 +163,8 @@ impl Session {
             if !is_alone {
                 self.connection.begin_request()?;
             }
-            let connection = &mut self.connection;
             let values = std::mem::take(&mut portal.values);
-            let started = MutexGuard::unlocked(wire, || connection.start(prepared, &values))?;
+            let started = self.start(wire, prepared, &values)?;
             let formats = portal.formats.clone();
             portal.state = match started {
                 Started::Rows(query) => {

@@ -30,7 +30,9 @@ use parking_lot::{Mutex, MutexGuard};
 use statement::Statement;
 use std::collections::HashMap;
 use std::sync::Arc;
-use strandline::{Connection, Error, Result, SqlState, TransactionStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
+use strandline::wire_format::Scalar;
+use strandline::{Connection, Error, Prepared, Result, SqlState, Started, TransactionStatus};
 
 /// Why a message could not be answered as it should be.
 #[derive(Debug)]
@@ -70,6 +72,8 @@ pub(crate) struct Session {
     /// an error has been reported and no Sync has come since
     is_skipping: bool,
     reported: Reported,
+    /// no statement is running that could be a COPY
+    has_ended: Arc<AtomicBool>,
 }
 
 /// Whether the session goes on.
@@ -91,6 +95,7 @@ impl Session {
             portals: HashMap::new(),
             is_skipping: false,
             reported,
+            has_ended: Arc::default(),
         }
     }
 
@@ -197,6 +202,20 @@ impl Session {
         };
         wire.set_read_timeout(timeout)?;
         Ok(())
+    }
+
+    /// Starts a statement, which has the wire if it is a COPY.
+    fn start(
+        &mut self,
+        wire: &mut Held<'_>,
+        prepared: &Prepared,
+        values: &[Scalar],
+    ) -> Result<Started> {
+        MutexGuard::unlocked(wire, || {
+            let started = self.connection.start(prepared, values);
+            self.has_ended.store(true, Ordering::SeqCst);
+            started
+        })
     }
 
     /// Answers a message of the extended protocol; an error skips everything up to Sync.

@@ -7,7 +7,6 @@ use super::rows::{Portion, RowSource};
 use super::statement::Formats;
 use super::{Answer, Fault, Held, Session, only_text};
 use crate::reply;
-use parking_lot::MutexGuard;
 use strandline::{Prepared, Started};
 
 impl Session {
@@ -58,7 +57,7 @@ impl Session {
         if !is_alone {
             self.connection.begin_request()?;
         }
-        let started = MutexGuard::unlocked(wire, || self.connection.start(statement, &[]))?;
+        let started = self.start(wire, statement, &[])?;
         let tag = match started {
             Started::Rows(query) => {
                 let mut rows = RowSource::of_query(query, Formats::default());

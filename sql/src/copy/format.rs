@@ -43,7 +43,7 @@ pub(super) fn value_writers(batch: &RecordBatch) -> Result<Vec<ValueWriter<'_>>>
 }
 
 /// How fields of text are told apart and protected.
-trait Fields: Send {
+pub(super) trait Fields: Send {
     fn options(&self) -> &CsvOptions;
     /// Appends a field, protected where it must be.
     fn push(&self, column: usize, field: &str, row: &mut String);

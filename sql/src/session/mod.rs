@@ -16,6 +16,7 @@ pub(crate) mod describe;
 pub mod execute;
 pub mod identity;
 mod implicit;
+mod maintenance;
 pub mod outcome;
 pub mod prepared;
 mod relaxed;
@@ -192,6 +193,8 @@ impl Session {
             Parsed::ShowVariable { variable } => self.show(variable)?,
             Parsed::Call(call) => self.call(call, params).await?,
             Parsed::Discard { object_type } => self.discard(object_type)?,
+            Parsed::Vacuum(vacuum) => self.vacuum(vacuum.table_name.as_ref(), vacuum.full)?,
+            Parsed::Analyze(analyze) => self.analyze(analyze.table_name.as_ref())?,
             Parsed::Prepare {
                 name,
                 data_types,
