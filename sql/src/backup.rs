@@ -59,8 +59,8 @@ pub(crate) fn backup(db: &Db, target: &Path, observer: CopyObserver<'_>) -> Resu
 /// history that the backup holds. Everything is checked before `target` comes into being.
 ///
 /// # Errors
-/// 58P02 if `target` exists, 58P01 if there is no backup, XX001 if it is damaged, 22023 or 72000 for
-/// a moment that is too late or too old.
+/// 58P02 if `target` exists, 58P01 if there is no backup, XX001 if it is damaged, 22023 or 72000
+/// for a moment that is too late or too old.
 pub fn restore(
     source: impl AsRef<Path>,
     target: impl AsRef<Path>,

@@ -390,7 +390,7 @@ impl Wal {
         Lsn(self.state.lock().end)
     }
 
-    /// How often the log has been synced since it was opened: each makes a group of commits durable.
+    /// How often the log has been synced since it was opened, each time for a group of commits.
     pub fn syncs(&self) -> u64 {
         self.syncs.load(Ordering::Relaxed)
     }

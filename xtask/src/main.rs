@@ -1,7 +1,7 @@
 //! `cargo xtask`: chores of the workspace that are not worth a shell script.
 //!
-//! `tidy` checks the house rules that neither the compiler, rustfmt nor clippy can check, `docs` the
-//! links of the documentation. Both read files only; nothing is ever rewritten.
+//! `tidy` checks the house rules that neither the compiler, rustfmt nor clippy can check, `docs`
+//! the links of the documentation. Both read files only; nothing is ever rewritten.
 
 mod docs;
 mod tidy;
