@@ -39,7 +39,7 @@ pub use bulk::BulkInsert;
 pub use db::Db;
 pub use inspect::{Inspection, InspectionSection};
 pub use maintenance::CheckpointReport;
-pub use point_table::PointTable;
+pub use point_table::{Effect, Modify, PointTable};
 pub use recovery_report::RecoveryReport;
 pub use relaxed::Relaxed;
 pub use row_locks::LockWait;

@@ -108,6 +108,10 @@ impl Connection {
         let output = shared.block_on(self.session.run_text(sql, &params.scalars()))?;
         Ok(match output {
             Output::Done(summary) => Outcome::Done(summary),
+            Output::Ready(result) => Outcome::Rows(QueryStream {
+                running: Running::ready(result),
+                session: &mut self.session,
+            }),
             Output::Rows(query) => {
                 let mut running = Running::new(query);
                 running.timer = self.session.timer();
@@ -242,12 +246,16 @@ impl Connection {
         let output = shared.block_on(self.session.run_prepared(&prepared.0, values))?;
         Ok(match output {
             Output::Done(summary) => Started::Done(summary),
+            Output::Ready(result) => Started::Rows(Running::ready(result)),
             Output::Rows(query) => Started::Rows(Running::new(query)),
         })
     }
 
     /// The next rows of a started query; None at its end. `statement_timeout` bounds each call.
     pub fn next_batch(&mut self, running: &mut Running) -> Result<Option<RecordBatch>> {
+        if let Some(batch) = running.ready.next() {
+            return Ok(Some(batch));
+        }
         let Some(query) = running.query.as_mut() else {
             return Ok(None);
         };
@@ -270,6 +278,12 @@ impl Connection {
         })
     }
 
+    /// Whether statements may take the point path; for tests that compare the paths.
+    #[doc(hidden)]
+    pub fn use_point_path(&mut self, may: bool) {
+        self.session.point_path = may;
+    }
+
     fn run_to_end(&mut self, sql: &str, params: &[ScalarValue]) -> Result<Summary> {
         let shared = self.session.shared.clone();
         shared.block_on(async {
@@ -281,10 +295,9 @@ impl Connection {
     async fn finish(&mut self, output: Output) -> Result<Summary> {
         match output {
             Output::Done(summary) => Ok(summary),
+            Output::Ready(result) => Ok(selected(result)),
             Output::Rows(query) => {
-                let result = self.session.collect(query).await?;
-                let rows = result.row_count() as u64;
-                Ok(Summary::rows(format!("SELECT {rows}"), rows).with_result(Some(result)))
+                Ok(selected(self.session.collect(query).await?))
             }
         }
     }
@@ -368,6 +381,16 @@ impl Connection {
     }
 }
 
+/// The summary of a query.
+fn selected(result: QueryResult) -> Summary {
+    let summary = match result.row_count() as u64 {
+        0 => Summary::rows("SELECT 0", 0),
+        1 => Summary::rows("SELECT 1", 1),
+        n => Summary::rows(format!("SELECT {n}"), n),
+    };
+    summary.with_result(Some(result))
+}
+
 fn rows_of(summary: Summary) -> QueryResult {
     summary.into_result().unwrap_or_else(|| {
         QueryResult::new(
@@ -403,6 +426,9 @@ impl Iterator for QueryStream<'_> {
     type Item = Result<RecordBatch>;
 
     fn next(&mut self) -> Option<Result<RecordBatch>> {
+        if let Some(batch) = self.running.ready.next() {
+            return Some(Ok(batch));
+        }
         let query = self.running.query.as_mut()?;
         let shared = self.session.shared.clone();
         let next = shared.block_on(self.session.next_batch(query));

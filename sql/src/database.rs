@@ -12,6 +12,7 @@ use crate::point::PointChecks;
 use crate::semantics;
 use crate::session::Settings as SessionSettings;
 use crate::single_row::SingleRowSubqueries;
+use crate::statistics::{StatementStatistics, StatsFunction};
 use crate::{dml, locking};
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
@@ -58,6 +59,7 @@ pub(crate) struct Shared {
     pub(crate) template: Arc<SessionState>,
     pub(crate) defaults: SessionSettings,
     pub(crate) point_checks: PointChecks,
+    pub(crate) statistics: Arc<StatementStatistics>,
     runtime: Mutex<Option<Runtime>>,
     handle: tokio::runtime::Handle,
     location: String,
@@ -166,13 +168,20 @@ impl DatabaseBuilder {
             .map_err(|error| Error::io("starting the query threads", &error))?;
         let target_partitions = self.target_partitions.unwrap_or(processors);
         let spill = directory.map(|path| path.join(SPILL_DIRECTORY));
-        let template = template(target_partitions, memory_bytes / 2, spill)?;
+        let mut template = template(target_partitions, memory_bytes / 2, spill)?;
+        let statistics: Arc<StatementStatistics> = Arc::default();
+        let stats = StatsFunction {
+            db: db.clone(),
+            statements: statistics.clone(),
+        };
+        template.register_udtf(StatsFunction::NAME, Arc::new(stats));
         Ok(Database {
             shared: Arc::new(Shared {
                 db,
                 template: Arc::new(template),
                 defaults: self.session,
                 point_checks: PointChecks::default(),
+                statistics,
                 handle: runtime.handle().clone(),
                 runtime: Mutex::new(Some(runtime)),
                 location,
@@ -303,7 +312,9 @@ impl Database {
 
     /// Counters since open: commits, aborts, merges, checkpoints, cache hits and misses, ….
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
-        self.shared.db.counters()
+        let mut counters = self.shared.db.counters();
+        counters.extend(self.shared.statistics.counters());
+        counters
     }
 
     /// The newest committed definitions.

@@ -47,12 +47,14 @@ mod params;
 mod parse;
 mod planner;
 mod point;
+mod point_path;
 mod provider;
 mod references;
 mod result;
 mod semantics;
 mod session;
 mod single_row;
+mod statistics;
 mod text;
 mod value;
 

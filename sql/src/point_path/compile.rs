@@ -318,7 +318,10 @@ impl Compiler<'_> {
             };
             let left = Box::new(self.scalar(scope, left, reads)?);
             let right = Box::new(self.scalar(scope, right, reads)?);
-            let are_numbers = is_number(&left) && is_number(&right);
+            // What constants alone make is computed while planning, and may fail there.
+            let all_constant =
+                matches!((&*left, &*right), (Scalar::Constant(_), Scalar::Constant(_)));
+            let are_numbers = is_number(&left) && is_number(&right) && !all_constant;
             return are_numbers.then_some(Scalar::Arithmetic(operation, left, right));
         }
         match scope.named(expr)? {
@@ -508,6 +511,50 @@ impl Compiler<'_> {
             update,
         })
     }
+}
+
+/// The value of an argument of EXECUTE, which may be one of the `outer` parameters, as the type
+/// that PREPARE declares; None: it is to be computed.
+pub(crate) fn argument(
+    expr: &Expr,
+    outer: &[ScalarValue],
+    declared: Option<&ast::DataType>,
+) -> Option<ScalarValue> {
+    let value = match expr {
+        Expr::Value(value) => match &value.value {
+            Literal::Placeholder(name) => outer.get(params::number(name).ok()? - 1)?.clone(),
+            other => literal(other)?,
+        },
+        Expr::UnaryOp {
+            op: UnaryOperator::Minus,
+            expr,
+        } => match expr.as_ref() {
+            Expr::Value(value) => negated(&literal(&value.value)?)?,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let Some(declared) = declared else {
+        return Some(value);
+    };
+    // Without a type it is numeric of any shape.
+    let Some(to) = types::from_ast(declared).ok()? else {
+        return Some(value);
+    };
+    as_declared(value, to)
+}
+
+/// A literal as the declared type, if that is sure to be what a cast gives.
+fn as_declared(value: ScalarValue, to: SqlType) -> Option<ScalarValue> {
+    use ScalarValue as S;
+    let number = super::value::integer(&value);
+    Some(match (to, number) {
+        (SqlType::SmallInt, Some(v)) => S::Int16(Some(i16::try_from(v).ok()?)),
+        (SqlType::Integer, Some(v)) => S::Int32(Some(i32::try_from(v).ok()?)),
+        (SqlType::BigInt, Some(v)) => S::Int64(Some(v)),
+        (SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Numeric { .. }, _) => return None,
+        _ => value,
+    })
 }
 
 fn of(scope: &Scope<'_>, operation: Operation) -> PointStatement {

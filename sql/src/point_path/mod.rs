@@ -29,6 +29,7 @@ use strandline_base::{ColumnId, SqlType};
 use strandline_engine::PointTable;
 use strandline_engine::catalog::{Catalog, TableDef};
 
+pub(crate) use compile::{Compiler, argument};
 pub(crate) use run::{Execution, Run};
 
 /// A statement for one version of the catalog and one state of the settings.
@@ -53,6 +54,12 @@ impl PointStatement {
     /// Whether it only reads.
     pub fn is_read_only(&self) -> bool {
         matches!(self.operation, Operation::Select(_))
+    }
+
+    /// The table, if the statement makes rows that its CHECK constraints must hold for.
+    pub fn checked_table(&self) -> Option<&Arc<TableDef>> {
+        let makes_rows = matches!(self.operation, Operation::Insert(_) | Operation::Update(_));
+        (makes_rows && !self.table.checks.is_empty()).then_some(&self.table)
     }
 }
 

@@ -76,7 +76,7 @@ impl CancelState {
     }
 
     /// A cancellation that the engine reported, with its cause.
-    fn explain(&self, error: Error) -> Error {
+    pub(super) fn explain(&self, error: Error) -> Error {
         if error.sqlstate() == SqlState::QUERY_CANCELED {
             self.error()
         } else {

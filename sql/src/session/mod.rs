@@ -13,6 +13,7 @@ pub mod cancel;
 pub(crate) mod describe;
 pub mod execute;
 pub mod outcome;
+mod point;
 pub mod prepared;
 mod relaxed;
 pub mod running;
@@ -50,6 +51,8 @@ pub struct Session {
     pub(crate) open: Option<OpenTransaction>,
     prepared: HashMap<String, Arc<PreparedStatement>>,
     statements: StatementCache,
+    /// Whether statements may take the point path; tests compare with it off.
+    pub(crate) point_path: bool,
     pub(crate) cancel: Arc<CancelState>,
     pub(crate) progress: Option<ProgressHook>,
     /// this session's newest commit that changed something
@@ -67,6 +70,7 @@ impl Session {
             open: None,
             prepared: HashMap::new(),
             statements: StatementCache::default(),
+            point_path: true,
             cancel: Arc::default(),
             progress: None,
             committed: CommitTs::ZERO,
@@ -95,7 +99,7 @@ impl Session {
 
     /// Parses and runs one statement. A text that is no statement fails the open block too.
     pub(crate) async fn run_text(&mut self, sql: &str, params: &[ScalarValue]) -> Result<Output> {
-        match self.statements.plain(sql) {
+        match self.statements.plain(sql, &self.shared.statistics) {
             Ok(statement) => self.run_prepared(&statement, params).await,
             Err(error) => {
                 self.mark_failed();
@@ -159,6 +163,9 @@ impl Session {
             } => self.prepare(name, data_types, statement)?,
             Parsed::Deallocate { name, .. } => self.deallocate(name)?,
             Parsed::Execute { .. } => {
+                if let Some(output) = self.execute_point(statement, params).await? {
+                    return Ok(output);
+                }
                 let bound = self.bind_execute(statement, params)?;
                 if let Some(done) = self.run_control(&bound)? {
                     return Ok(done);

@@ -7,6 +7,8 @@
 
 use super::cancel::Timer;
 use super::outcome::{RunningQuery, Summary};
+use crate::result::QueryResult;
+use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 
 /// What [`Connection::start`](crate::Connection::start) gave.
@@ -21,6 +23,8 @@ pub enum Started {
 /// [`Connection::next_batch`](crate::Connection::next_batch). Dropping it ends the query.
 pub struct Running {
     pub(crate) query: Option<Box<RunningQuery>>,
+    /// rows that are there already
+    pub(crate) ready: std::vec::IntoIter<RecordBatch>,
     pub(crate) timer: Option<Timer>,
     schema: SchemaRef,
 }
@@ -30,6 +34,16 @@ impl Running {
         Self {
             schema: query.schema.clone(),
             query: Some(query),
+            ready: Vec::new().into_iter(),
+            timer: None,
+        }
+    }
+
+    pub(crate) fn ready(result: QueryResult) -> Self {
+        Self {
+            schema: result.schema().clone(),
+            query: None,
+            ready: result.into_batches().into_iter(),
             timer: None,
         }
     }

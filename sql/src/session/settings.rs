@@ -528,7 +528,7 @@ fn schema_of(value: &str) -> Result<String> {
 }
 
 /// A result of text columns.
-pub(crate) fn text_result(tag: &str, columns: &[&str], rows: Vec<Vec<String>>) -> Summary {
+pub(crate) fn text_result(tag: &'static str, columns: &[&str], rows: Vec<Vec<String>>) -> Summary {
     let fields: Vec<Field> = columns
         .iter()
         .map(|name| Field::new(*name, DataType::Utf8, false))
