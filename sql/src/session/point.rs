@@ -6,7 +6,8 @@
 use super::Session;
 use super::outcome::{Output, Summary};
 use super::prepared::PreparedStatement;
-use crate::point_path::{Compiled, Compiler, Execution, Run};
+use crate::point_path::{Compiled, Compiler, Execution, PointStatement, Run};
+use crate::roles::acting::Acting;
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
 use strandline_base::{ErrorKind, Result, SqlState, SqlType};
@@ -111,7 +112,7 @@ impl Session {
         // Who may not run it is told so by the full path. Another role is another template, other
         // privileges are another catalog.
         let acting = Acting::of(&self.template, &catalog);
-        let may = |statement: &point_path::Statement| {
+        let may = |statement: &PointStatement| {
             let (table, wanted) = statement.privileges();
             let may = |acting: &Arc<Acting>| {
                 let mut wanted = wanted.iter();
