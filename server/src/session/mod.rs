@@ -103,7 +103,7 @@ impl Session {
     pub fn run(mut self, wire: Wire) {
         let wire = Arc::new(Mutex::new(wire));
         self.connection
-            .set_copy_client(Some(copy::client(wire.clone())));
+            .set_copy_client(Some(copy::client(wire.clone(), self.has_ended.clone())));
         let mut held = wire.lock();
         reply::ready(&mut held.output, TransactionStatus::Idle);
         loop {
