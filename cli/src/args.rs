@@ -2,6 +2,7 @@
 
 use crate::render::Format;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// How the process ends. `--help` documents the numbers; 2, a wrong command line, is clap's.
@@ -119,6 +120,8 @@ pub enum Command {
         /// Directory of the database
         path: PathBuf,
     },
+    /// Serve a database to PostgreSQL clients until SIGTERM or SIGINT
+    Serve(ServeArgs),
     /// Write a backup of a database into a new directory: the state of one moment, every checksum
     /// verified. A database that a server has open is backed up by
     /// CALL strandline_backup('DEST') in a connection to it
@@ -154,6 +157,37 @@ pub enum Command {
         #[command(flatten)]
         open: OpenArgs,
     },
+}
+
+/// Arguments of `strandline serve`.
+#[derive(Clone, Debug, Args)]
+pub struct ServeArgs {
+    /// Directory of the database, created if it does not exist
+    pub path: PathBuf,
+    /// Address to listen on, may be given several times; without a user, addresses of this machine
+    /// only
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5432")]
+    pub listen: Vec<SocketAddr>,
+    /// Directory for the Unix socket .s.PGSQL.PORT
+    #[arg(long, value_name = "DIR")]
+    pub unix_socket_directory: Option<PathBuf>,
+    /// Sessions at one time
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    pub max_connections: usize,
+    /// PEM file of the certificate chain, for TLS
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_certificate: Option<PathBuf>,
+    /// PEM file of the certificate's key
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub tls_key: Option<PathBuf>,
+    /// Refuse clients that come over TCP without TLS
+    #[arg(long, requires = "tls_certificate")]
+    pub require_tls: bool,
+    /// Seconds that open transactions have to end when the server is asked to stop
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub shutdown_grace: u64,
+    #[command(flatten)]
+    pub open: OpenArgs,
 }
 
 /// Arguments of `strandline demo`.

@@ -1,5 +1,5 @@
-//! The `strandline` binary: an interactive SQL shell, a script runner, and the commands `inspect`,
-//! `check`, `backup`, `restore` and `demo`.
+//! The `strandline` binary: an interactive SQL shell, a script runner, and the commands `serve`,
+//! `inspect`, `check`, `backup`, `restore` and `demo`.
 
 mod args;
 mod backup;
@@ -9,6 +9,7 @@ mod inspect;
 mod interrupt;
 mod progress;
 mod render;
+mod serve;
 mod session;
 mod shell;
 mod statements;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         }
         Some(Command::Inspect { path, format }) => run_inspect(&path, format),
         Some(Command::Check { path }) => run_check(&path),
+        Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Backup { path, target }) => done(backup::backup(&path, &target)),
         Some(Command::Restore {
             source,

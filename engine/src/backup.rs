@@ -150,6 +150,7 @@ impl Db {
             txns: TxnManager::new(self.clock.clone(), held.state.checkpoint_ts),
             page_bytes: Arc::default(),
             next_file: Arc::new(AtomicU64::new(held.state.next_file)),
+            consolidation: Arc::default(),
         };
         for (id, storage) in &held.state.storages {
             let copied = damage_in(*id, storage, &shared)?;

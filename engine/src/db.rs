@@ -8,6 +8,7 @@ use crate::catalog_versions::{CatalogVersions, history_from, too_old};
 use crate::commit_watch::CommitWatches;
 use crate::identity::Identities;
 use crate::manifest_state::ManifestState;
+use crate::merge_schedule::MergeSchedule;
 use crate::recovery_report::RecoveryReport;
 use crate::settings::{Settings, TxnOptions};
 use crate::store::{Store, Waiting};
@@ -47,6 +48,7 @@ pub struct Db {
     pub(crate) counters: Counters,
     pub(crate) recovery: RecoveryReport,
     pub(crate) maintenance: Arc<Maintenance>,
+    pub(crate) merge_schedule: MergeSchedule,
     /// held while the database is open
     pub(crate) lock: Mutex<Option<Box<dyn Send + Sync>>>,
 }

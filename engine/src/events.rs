@@ -3,8 +3,8 @@
 //! A database inside a program has no subscriber, so that nothing is printed and each event costs
 //! a load and a branch. Events are rare: none is on the path of a transaction.
 
+use crate::checkpoint::CheckpointReport;
 use crate::db::Db;
-use crate::maintenance::CheckpointReport;
 use crate::manifest_state::ManifestState;
 use crate::recovery_report::RecoveryReport;
 use std::sync::Arc;

@@ -3,11 +3,13 @@
 //! [`Db`] is the database, [`Transaction`] a transaction, [`Statement`] one running statement with
 //! its snapshot. See ARCHITECTURE.md for the protocols.
 
+pub mod access;
 mod backup;
 mod bulk;
 pub mod catalog;
 mod catalog_versions;
 mod check;
+mod checkpoint;
 mod commit_watch;
 mod compaction;
 mod db;
@@ -19,6 +21,7 @@ mod inspect;
 mod key_build;
 mod maintenance;
 mod manifest_state;
+mod merge_schedule;
 mod open;
 mod point;
 mod point_table;
@@ -40,9 +43,9 @@ mod versions;
 
 pub use backup::{BackupReport, CopyObserver, CopyProgress, restore};
 pub use bulk::BulkInsert;
+pub use checkpoint::CheckpointReport;
 pub use db::Db;
 pub use inspect::{Inspection, InspectionSection};
-pub use maintenance::CheckpointReport;
 pub use point_table::PointTable;
 pub use recovery_report::RecoveryReport;
 pub use relaxed::Relaxed;

@@ -16,6 +16,7 @@ use crate::db::{Counters, Db, Maintenance};
 use crate::events::{self, RecoveryProgress};
 use crate::identity::Identities;
 use crate::manifest_state::{ManifestState, RangeEntry, to_json};
+use crate::merge_schedule::MergeSchedule;
 use crate::recovery_report::{RecoveryReport, Restored};
 use crate::redo::{self, Redo};
 use crate::replay::{apply_row, in_parallel, place_of, restore_range};
@@ -115,6 +116,7 @@ fn shared(options: &DbOptions, last: CommitTs, next_file: u64) -> Shared {
         txns: TxnManager::new(options.clock.clone(), last),
         page_bytes: Arc::default(),
         next_file: Arc::new(AtomicU64::new(next_file)),
+        consolidation: Arc::default(),
     }
 }
 
@@ -154,6 +156,7 @@ fn assemble(
         counters: Counters::default(),
         recovery: recovered.report,
         maintenance: Arc::new(Maintenance::default()),
+        merge_schedule: MergeSchedule::default(),
         lock: Mutex::new(None),
     })
 }

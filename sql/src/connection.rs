@@ -3,21 +3,26 @@
 use crate::appender::Appender;
 use crate::context::{ProgressHook, StatementContext};
 use crate::database::Shared;
+use crate::names;
 use crate::params::Params;
 use crate::point::{TableHandle, Transaction};
+use crate::portal::{Portal, Started};
+use crate::provider::registered::RegisteredTables;
 use crate::result::QueryResult;
 use crate::session::Session;
-use crate::session::cancel::{CancelHandle, Timer};
-use crate::session::outcome::{Output, RunningQuery, Summary, TransactionStatus};
+use crate::session::cancel::{CancelHandle, Termination};
+use crate::session::describe::Description;
+use crate::session::identity::User;
+use crate::session::outcome::{Output, Summary, TransactionStatus};
 use crate::session::prepared::PreparedStatement;
 use crate::session::settings::ShownParameter;
 use crate::session::settings::origin::Origin;
-use crate::session::slow_log::WatchedStatement;
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast::Statement as Syntax;
 use std::sync::Arc;
-use strandline_base::{Error, Result};
+use strandline_base::{Error, Result, SqlType};
 use strandline_engine::catalog::Catalog;
 
 /// A connection to a [`Database`](crate::Database): one statement at a time, one transaction at a
@@ -34,7 +39,7 @@ use strandline_engine::catalog::Catalog;
 /// # Ok::<(), strandline::Error>(())
 /// ```
 pub struct Connection {
-    session: Session,
+    pub(crate) session: Session,
 }
 
 /// A statement with parameters, parsed once; made by [`Connection::prepare`], usable on every
@@ -47,6 +52,12 @@ impl Prepared {
     pub fn parameter_count(&self) -> usize {
         self.0.parameter_count()
     }
+
+    /// The statement's syntax tree.
+    #[doc(hidden)]
+    pub fn syntax(&self) -> &Syntax {
+        &self.0.statement
+    }
 }
 
 /// What [`Connection::run`] gave.
@@ -58,9 +69,9 @@ pub enum Outcome<'c> {
 }
 
 impl Connection {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, user: User) -> Self {
         Self {
-            session: Session::new(shared),
+            session: Session::new(shared, user),
         }
     }
 
@@ -105,11 +116,8 @@ impl Connection {
         Ok(match output {
             Output::Done(summary) => Outcome::Done(summary),
             Output::Rows(query) => Outcome::Rows(QueryStream {
-                schema: query.schema.clone(),
-                timer: self.session.timer(),
-                watched,
+                portal: Portal::new(query, watched),
                 session: &mut self.session,
-                query: Some(query),
             }),
         })
     }
@@ -144,16 +152,58 @@ impl Connection {
     /// ```
     pub fn prepare(&mut self, sql: &str) -> Result<Prepared> {
         let statement = crate::parse::statement(sql)?;
-        Ok(Prepared(Arc::new(PreparedStatement::new(
-            statement,
-            Vec::new(),
-        )?)))
+        let prepared = PreparedStatement::new(Arc::from(sql), statement, Vec::new())?;
+        Ok(Prepared(Arc::new(prepared)))
+    }
+
+    /// Parses one statement and says at once what is wrong with it. `types` are those of its
+    /// first parameters, where the caller knows them; the other parameters get the types that
+    /// their places give them, text if none does. Inside a failed transaction block only the
+    /// statements that end it are prepared; an error fails the open block.
+    ///
+    /// ```
+    /// use strandline::SqlType;
+    ///
+    /// let database = strandline::Database::in_memory()?;
+    /// let mut connection = database.connect();
+    /// connection.execute("CREATE TABLE t (id bigint PRIMARY KEY, s text)", ())?;
+    /// let get = connection.prepare_typed("SELECT s FROM t WHERE id = $1", &[])?;
+    /// let description = connection.describe(&get)?;
+    /// assert_eq!(description.parameters, [SqlType::BigInt]);
+    /// assert_eq!(description.result.unwrap().field(0).name(), "s");
+    /// # Ok::<(), strandline::Error>(())
+    /// ```
+    pub fn prepare_typed(&mut self, sql: &str, types: &[Option<SqlType>]) -> Result<Prepared> {
+        let shared = self.session.shared.clone();
+        let prepared = shared.block_on(self.session.prepare_typed(sql, types))?;
+        Ok(Prepared(prepared))
+    }
+
+    /// The statements of a text, parsed: a text with a mistake in it has none. They have no
+    /// parameters.
+    pub fn prepare_script(&mut self, sql: &str) -> Result<Vec<Prepared>> {
+        let parsed = crate::parse::statements(sql).and_then(|statements| {
+            let prepared = statements.into_iter();
+            let prepared = prepared.map(|one| PreparedStatement::plain(sql, one));
+            prepared.map(|p| Ok(Prepared(Arc::new(p?)))).collect()
+        });
+        if parsed.is_err() {
+            self.session.mark_failed();
+        }
+        parsed
+    }
+
+    /// What a statement takes and gives, by the definitions of now.
+    pub fn describe(&mut self, prepared: &Prepared) -> Result<Description> {
+        let shared = self.session.shared.clone();
+        let described = shared.block_on(self.session.describe(&prepared.0))?;
+        Ok(Description::clone(&described.description))
     }
 
     /// Runs a prepared statement; as [`Connection::execute`].
     pub fn execute_prepared(&mut self, prepared: &Prepared, params: impl Params) -> Result<u64> {
         Ok(self
-            .run_prepared(prepared, &params.scalars())?
+            .prepared_to_end(prepared, &params.scalars())?
             .rows_affected())
     }
 
@@ -163,15 +213,52 @@ impl Connection {
         prepared: &Prepared,
         params: impl Params,
     ) -> Result<QueryResult> {
-        let summary = self.run_prepared(prepared, &params.scalars())?;
+        let summary = self.prepared_to_end(prepared, &params.scalars())?;
         Ok(rows_of(summary))
     }
 
-    fn run_prepared(&mut self, prepared: &Prepared, params: &[ScalarValue]) -> Result<Summary> {
+    /// Runs a prepared statement to its end, with the rows of a query in its summary.
+    pub fn run_prepared(&mut self, prepared: &Prepared, values: &[ScalarValue]) -> Result<Summary> {
+        self.prepared_to_end(prepared, values)
+    }
+
+    /// Starts a prepared statement. Its rows are pulled with [`Connection::next_batch`]; other
+    /// statements may run between two pulls.
+    ///
+    /// ```
+    /// use strandline::Started;
+    ///
+    /// let database = strandline::Database::in_memory()?;
+    /// let mut connection = database.connect();
+    /// let query = connection.prepare_typed("SELECT * FROM generate_series(1, 20000)", &[])?;
+    /// let Started::Rows(mut portal) = connection.start(&query, &[])? else { panic!() };
+    /// let mut rows = 0;
+    /// while let Some(batch) = connection.next_batch(&mut portal)? {
+    ///     rows += batch.num_rows();
+    /// }
+    /// assert_eq!(rows, 20_000);
+    /// # Ok::<(), strandline::Error>(())
+    /// ```
+    pub fn start(&mut self, prepared: &Prepared, values: &[ScalarValue]) -> Result<Started> {
+        let shared = self.session.shared.clone();
+        let watched = self.session.watch_parsed(&prepared.0.statement, values);
+        let output = shared.block_on(self.session.run_prepared(&prepared.0, values))?;
+        Ok(match output {
+            Output::Done(summary) => Started::Done(summary),
+            Output::Rows(query) => Started::Rows(Portal::new(query, watched)),
+        })
+    }
+
+    /// The next rows of a started query; None at its end. `statement_timeout` bounds each call.
+    pub fn next_batch(&mut self, portal: &mut Portal) -> Result<Option<RecordBatch>> {
+        portal.next(&mut self.session)
+    }
+
+    fn prepared_to_end(&mut self, prepared: &Prepared, params: &[ScalarValue]) -> Result<Summary> {
         let shared = self.session.shared.clone();
         let _watched = self.session.watch_parsed(&prepared.0.statement, params);
         shared.block_on(async {
-            let output = self.session.run(&prepared.0.statement, params).await?;
+            let output = self.session.run_prepared(&prepared.0, params).await?;
             self.finish(output).await
         })
     }
@@ -196,6 +283,22 @@ impl Connection {
         }
     }
 
+    /// Runs one statement for each row of `rows`, whose columns are its parameters `$1`, `$2`, …;
+    /// all or nothing. The rows affected. A plain `INSERT … VALUES ($1, …)` is loaded in bulk.
+    ///
+    /// ```
+    /// let database = strandline::Database::in_memory()?;
+    /// let mut connection = database.connect();
+    /// connection.execute("CREATE TABLE t (a bigint PRIMARY KEY, b text)", ())?;
+    /// let rows = connection.query("SELECT n, 'row ' || n FROM generate_series(1, 1000) s(n)", ())?;
+    /// let loaded = connection.execute_many("INSERT INTO t VALUES ($1, $2)", &rows.to_batch()?)?;
+    /// assert_eq!(loaded, 1000);
+    /// # Ok::<(), strandline::Error>(())
+    /// ```
+    pub fn execute_many(&mut self, sql: &str, rows: &RecordBatch) -> Result<u64> {
+        crate::execute_many::run(&mut self.session, sql, rows)
+    }
+
     /// A handle with which other threads cancel what this connection runs.
     pub fn cancel_handle(&self) -> CancelHandle {
         CancelHandle(self.session.cancel.clone())
@@ -204,6 +307,32 @@ impl Connection {
     /// Calls `hook` while a COPY runs, to show how far it is; None: no longer.
     pub fn on_progress(&mut self, hook: Option<ProgressHook>) {
         self.session.progress = hook;
+    }
+
+    /// The number by which other sessions name this one: `pg_backend_pid()`.
+    pub fn backend_id(&self) -> i32 {
+        self.session.registered.backend().pid()
+    }
+
+    /// What a request to cancel this session's statement must show beside its number; see
+    /// [`Database::cancel`](crate::Database::cancel).
+    pub fn secret(&self) -> i32 {
+        self.session.registered.backend().secret()
+    }
+
+    /// Tells others where this connection's client is: `host:port`, or a Unix socket's path.
+    pub fn set_client(&mut self, address: &str) {
+        self.session.registered.backend().set_client(address);
+    }
+
+    /// The name of the user the connection was made for.
+    pub fn user(&self) -> Arc<str> {
+        self.session.registered.backend().user()
+    }
+
+    /// With which it is noticed that another session ends this one.
+    pub fn termination(&self) -> Termination {
+        Termination(self.session.cancel.clone())
     }
 
     /// Whether a transaction block is open, and whether it has failed.
@@ -280,6 +409,42 @@ impl Connection {
         Appender::begin(&mut self.session, table)
     }
 
+    /// Makes `batches`, which all have `schema`, a table of this connection called `name`: nobody
+    /// else sees it, it cannot be changed, it hides a stored table of that name. It replaces what
+    /// was registered as `name` before.
+    ///
+    /// ```
+    /// let database = strandline::Database::in_memory()?;
+    /// let mut connection = database.connect();
+    /// let rows = connection.query("SELECT 1 AS a UNION ALL SELECT 2", ())?;
+    /// connection.register("numbers", rows.schema(), rows.batches())?;
+    /// let sum = connection.query("SELECT sum(a) FROM numbers", ())?;
+    /// assert_eq!(sum.single::<i64>()?, 3);
+    /// assert!(database.connect().query("SELECT * FROM numbers", ()).is_err());
+    /// # Ok::<(), strandline::Error>(())
+    /// ```
+    pub fn register(&mut self, name: &str, schema: &Schema, batches: &[RecordBatch]) -> Result<()> {
+        let name = names::single(&crate::parse::object_name(name)?)?;
+        names::check(&name)?;
+        let template = &mut self.session.template;
+        let mut tables = RegisteredTables::clone(&RegisteredTables::of(template));
+        tables.add(&name, schema, batches)?;
+        *template = Arc::new(tables.put_into(template));
+        Ok(())
+    }
+
+    /// Takes away what was registered as `name`; 42P01 if there is nothing.
+    pub fn unregister(&mut self, name: &str) -> Result<()> {
+        let name = names::single(&crate::parse::object_name(name)?)?;
+        let template = &mut self.session.template;
+        let mut tables = RegisteredTables::clone(&RegisteredTables::of(template));
+        if !tables.remove(&name) {
+            return Err(names::undefined_table(names::PUBLIC, &name));
+        }
+        *template = Arc::new(tables.put_into(template));
+        Ok(())
+    }
+
     /// Evaluates every CHECK constraint over every row; what is violated, one line each.
     pub(crate) fn check_constraints(&mut self) -> Result<Vec<String>> {
         let shared = self.session.shared.clone();
@@ -314,16 +479,32 @@ fn no_rows(sql: &str) -> Error {
 /// The rows of a query, pulled batch by batch. Dropping it ends the query.
 pub struct QueryStream<'c> {
     session: &'c mut Session,
-    query: Option<Box<RunningQuery>>,
-    schema: SchemaRef,
-    timer: Option<Timer>,
-    watched: Option<WatchedStatement>,
+    portal: Portal,
 }
 
 impl QueryStream<'_> {
     /// Names and Arrow types of the columns.
     pub fn schema(&self) -> &SchemaRef {
-        &self.schema
+        self.portal.schema()
+    }
+
+    /// The same query apart from its connection, to be pulled with [`Connection::next_batch`].
+    ///
+    /// ```
+    /// let database = strandline::Database::in_memory()?;
+    /// let mut connection = database.connect();
+    /// let stream = connection.query_stream("SELECT * FROM generate_series(1, 100000)", ())?;
+    /// let mut portal = stream.into_portal();
+    /// connection.execute("CREATE TABLE t (a bigint)", ())?;
+    /// let mut rows = 0;
+    /// while let Some(batch) = connection.next_batch(&mut portal)? {
+    ///     rows += batch.num_rows();
+    /// }
+    /// assert_eq!(rows, 100_000);
+    /// # Ok::<(), strandline::Error>(())
+    /// ```
+    pub fn into_portal(self) -> Portal {
+        self.portal
     }
 }
 
@@ -331,25 +512,6 @@ impl Iterator for QueryStream<'_> {
     type Item = Result<RecordBatch>;
 
     fn next(&mut self) -> Option<Result<RecordBatch>> {
-        let query = self.query.as_mut()?;
-        let shared = self.session.shared.clone();
-        let next = shared.block_on(self.session.next_batch(query));
-        if !matches!(next, Some(Ok(_))) {
-            self.query = None;
-            self.timer = None;
-            self.watched = None;
-        }
-        next
-    }
-}
-
-impl Drop for QueryStream<'_> {
-    fn drop(&mut self) {
-        if let Some(mut query) = self.query.take()
-            && let Some(transaction) = query.implicit.take()
-        {
-            drop(query);
-            transaction.rollback();
-        }
+        self.portal.next(self.session).transpose()
     }
 }

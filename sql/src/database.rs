@@ -9,24 +9,29 @@ use crate::error::convert;
 use crate::names;
 use crate::planner::QueryPlanner;
 use crate::point::PointChecks;
+use crate::roles::{RandomSource, SystemRandom};
 use crate::semantics;
 use crate::session::Settings as SessionSettings;
+use crate::session::activity::{Registered, Registry};
+use crate::session::cancel::CancelState;
+use crate::session::identity::User;
 use crate::session::settings::origin::Origin;
 use crate::session::settings::{ForeignParameter, OpenSettings, Origins, configure};
 use crate::single_row::SingleRowSubqueries;
+use crate::subplan::ArrayOf;
 use crate::{dml, locking};
+use datafusion::execution::FunctionRegistry;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::ScalarUDF;
 use datafusion::prelude::SessionConfig;
 use parking_lot::Mutex;
 use std::cell::Cell;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
 use strandline_base::{Clock, Error, ErrorKind, Result, SqlState, SystemClock};
 use strandline_device::{Device, MemoryDevice, OsDevice};
 use strandline_engine::catalog::Catalog;
@@ -66,6 +71,9 @@ pub(crate) struct Shared {
     runtime: Mutex<Option<Runtime>>,
     handle: tokio::runtime::Handle,
     location: String,
+    /// who is connected
+    pub(crate) sessions: Arc<Registry>,
+    pub(crate) random: Arc<dyn RandomSource>,
 }
 
 /// Options of a database to open; see [`Database::builder`].
@@ -73,6 +81,7 @@ pub struct DatabaseBuilder {
     device: DeviceChoice,
     clock: Arc<dyn Clock>,
     open: OpenSettings,
+    random: Arc<dyn RandomSource>,
     session: SessionSettings,
     origins: Origins,
     foreign_parameters: Vec<ForeignParameter>,
@@ -93,6 +102,7 @@ impl DatabaseBuilder {
                 engine: Settings::default(),
                 query_threads: processors(),
             },
+            random: Arc::new(SystemRandom),
             session: SessionSettings::default(),
             origins: Origins::default(),
             foreign_parameters: Vec::new(),
@@ -149,6 +159,13 @@ impl DatabaseBuilder {
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
+        self
+    }
+    /// Where the salts of passwords and the secrets of sessions come from; tests and simulations
+    /// give their own.
+    #[must_use]
+    pub fn random(mut self, random: Arc<dyn RandomSource>) -> Self {
+        self.random = random;
         self
     }
     /// The device that holds the files, instead of the directory `path`.
@@ -208,6 +225,8 @@ impl DatabaseBuilder {
                 handle: runtime.handle().clone(),
                 runtime: Mutex::new(Some(runtime)),
                 location,
+                sessions: Arc::default(),
+                random: self.random,
             }),
         })
     }
@@ -255,13 +274,17 @@ fn template(
     let builder = SessionStateBuilder::new()
         .with_config(config(target_partitions))
         .with_runtime_env(environment);
-    Ok(semantics::configure(builder)
+    let mut state = semantics::configure(builder)
         .with_query_planner(Arc::new(QueryPlanner::new(vec![
             dml::extension_planner(),
             locking::node::extension_planner(),
         ])))
         .with_analyzer_rule(Arc::new(SingleRowSubqueries))
-        .build())
+        .build();
+    state
+        .register_udf(Arc::new(ScalarUDF::from(ArrayOf::default())))
+        .map_err(convert)?;
+    Ok(state)
 }
 
 fn config(target_partitions: usize) -> SessionConfig {
@@ -312,7 +335,11 @@ impl Database {
     /// A new connection. Connections are independent: each has its own transaction and settings,
     /// and may move to another thread.
     pub fn connect(&self) -> Connection {
-        Connection::new(self.shared.clone())
+        Connection::new(self.shared.clone(), User::embedded(&self.catalog()))
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     /// Writes pending commits as runs, merges the ranges that are due and cuts the log.
@@ -395,31 +422,22 @@ impl Drop for CallersThread {
     }
 }
 
-/// Wakes the thread that waits in [`Shared::block_on`].
-struct ThreadWaker(std::thread::Thread);
-
-impl Wake for ThreadWaker {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
 impl Shared {
     /// Runs `future` on the calling thread with the query threads at hand. Works inside another
-    /// runtime or executor too, where it blocks the calling thread. The caller's own task may be
-    /// one of tokio's, whose budget of polls is not ours: nothing would ever refill it here.
+    /// runtime or executor too, where it blocks the calling thread.
     pub(crate) fn block_on<F: Future>(&self, future: F) -> F::Output {
         let _entered = self.handle.enter();
         let _here = CallersThread::enter();
-        let mut future = pin!(tokio::task::unconstrained(future));
-        let waker = Waker::from(Arc::new(ThreadWaker(std::thread::current())));
-        let mut context = Context::from_waker(&waker);
-        loop {
-            match future.as_mut().poll(&mut context) {
-                Poll::Ready(output) => return output,
-                Poll::Pending => std::thread::park(),
-            }
-        }
+        crate::blocking::block_on(future)
+    }
+
+    /// Adds a session of `user` to those that others see.
+    pub(crate) fn register(&self, cancel: Arc<CancelState>, user: &User) -> Registered {
+        let mut secret = [0; 4];
+        self.random.fill(&mut secret);
+        let secret = i32::from_le_bytes(secret);
+        let now_us = self.db.now_us();
+        self.sessions.add(cancel, user.name.clone(), secret, now_us)
     }
 
     /// Starts a task on the query threads.

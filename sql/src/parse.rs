@@ -4,8 +4,11 @@
 //! table's name for itself.
 
 pub mod column_names;
+mod copy_options;
 mod identity_options;
 pub mod locking_clauses;
+mod maintenance;
+mod roles;
 mod spellings;
 pub mod system_time;
 
@@ -16,6 +19,7 @@ use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
+pub use roles::redacted;
 use std::any::TypeId;
 use strandline_base::{Error, Result, SqlState};
 
@@ -213,9 +217,12 @@ fn with_parser<T>(
 ) -> Result<T> {
     let mut tokens = tokenize(sql)?;
     spellings::rewrite(&mut tokens);
+    roles::rewrite(&mut tokens);
     locking_clauses::rewrite(&mut tokens);
     identity_options::put_in_order(&mut tokens);
     column_names::add_types(&mut tokens);
+    copy_options::spell_booleans(&mut tokens);
+    maintenance::leave_out_options(&mut tokens);
     let versions = mentions_system_time(&tokens);
     if versions {
         system_time::rewrite(&mut tokens);
@@ -227,7 +234,8 @@ fn with_parser<T>(
     let mut parser = Parser::new(&dialect)
         .with_recursion_limit(RECURSION_LIMIT)
         .with_tokens_with_locations(rewrite_tokens(tokens));
-    parse(&mut parser).map_err(|error| from_parser(&with_place_of_end(error, sql)))
+    parse(&mut parser)
+        .map_err(|error| from_parser(&roles::without_secrets(with_place_of_end(error, sql), sql)))
 }
 
 /// The parser says where it met what it did not expect, except at the end of the text.

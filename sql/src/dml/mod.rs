@@ -54,6 +54,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast;
 pub(crate) use exec::in_place;
 use futures::TryStreamExt;
+pub(crate) use insert::plain_row;
 pub use node::extension_planner;
 pub(crate) use one_input::{as_its_input, one_input};
 use pipeline::DmlPlan;
@@ -123,6 +124,15 @@ pub async fn explain(
     statement: &ast::Statement,
 ) -> Result<LogicalPlan> {
     Ok(plan(context, statement).await?.plan)
+}
+
+/// The plan of a DML statement, and whether its rows are RETURNING's.
+pub async fn describe(
+    context: &StatementContext,
+    statement: &ast::Statement,
+) -> Result<(LogicalPlan, bool)> {
+    let planned = plan(context, statement).await?;
+    Ok((planned.plan, planned.returning))
 }
 
 /// Runs a planned statement to its end.

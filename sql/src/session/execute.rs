@@ -11,7 +11,7 @@ use super::work::Work;
 use crate::context::StatementContext;
 use crate::error::convert;
 use crate::result::QueryResult;
-use crate::{copy, ddl, dml, explain};
+use crate::{copy, ddl, dml, explain, roles};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -79,7 +79,8 @@ impl Session {
         let _timer = timeout.map(|t| Timer::start(&self.shared, cancel.clone(), t));
         let options = transaction.options();
         let again = options.isolation == Isolation::ReadCommitted
-            && options.conflicts == ConflictPolicy::Wait;
+            && options.conflicts == ConflictPolicy::Wait
+            && !matches!(work, Work::Copy(parsed) if copy::takes_from_client(parsed));
         let mut tries = 1;
         loop {
             let savepoint = transaction.savepoint();
@@ -103,6 +104,7 @@ impl Session {
         let mut context =
             StatementContext::new(&self.template, statement.clone(), Vec::new(), now_us);
         context.progress = self.progress.clone();
+        context.copy_client = self.copy_client.clone();
         let summary = match work {
             Work::Query(query) => {
                 let mut plan = context.plan_query(query).await?;
@@ -121,10 +123,14 @@ impl Session {
                     stream,
                     implicit: None,
                     context,
+                    running: None,
                 };
                 return Ok(Output::Rows(Box::new(running)));
             }
-            Work::Dml(parsed) => dml_summary(dml::execute(&context, parsed).await?),
+            Work::Dml(parsed) => {
+                context.writes_without_reading(roles::check::dml(&context, parsed)?);
+                dml_summary(dml::execute(&context, parsed).await?)
+            }
             Work::Copy(parsed) => {
                 let rows = copy::execute(&context, parsed).await?;
                 Summary::rows(format!("COPY {rows}"), rows)
@@ -201,6 +207,7 @@ async fn locked_rows(context: StatementContext, plan: LogicalPlan) -> Result<Box
         stream: Box::pin(RecordBatchStreamAdapter::new(schema, rows)),
         implicit: None,
         context,
+        running: None,
     }))
 }
 

@@ -9,28 +9,38 @@
 //! * A statement that fails inside a transaction block leaves the block failed; until ROLLBACK
 //!   every statement is 25P02.
 
+pub mod activity;
 pub mod call;
 pub mod cancel;
+pub(crate) mod describe;
 pub mod execute;
+pub mod identity;
+mod implicit;
+mod maintenance;
 pub mod outcome;
 pub mod prepared;
 mod relaxed;
 pub mod settings;
 pub mod slow_log;
+mod statement_cache;
 pub mod transaction;
 pub mod work;
 
 use crate::context::ProgressHook;
+use crate::copy::SharedCopyClient;
 use crate::database::Shared;
 use crate::params;
 use crate::point::CheckSet;
+use activity::Registered;
 use cancel::CancelState;
 use datafusion::execution::session_state::SessionState;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, Statement as Parsed};
+use identity::{Identity, User};
 use outcome::{Output, Summary, TransactionStatus};
 use prepared::PreparedStatement;
 pub use settings::Settings;
+use statement_cache::StatementCache;
 use std::collections::HashMap;
 use std::sync::Arc;
 use strandline_base::{CommitTs, Error, Result, SqlState};
@@ -38,9 +48,6 @@ use strandline_engine::Transaction;
 use strandline_engine::catalog::TableDef;
 use transaction::OpenTransaction;
 use work::Work;
-
-/// How many parsed statements a session remembers.
-const PARSED_STATEMENTS: usize = 256;
 
 /// The state of one connection.
 pub struct Session {
@@ -50,29 +57,41 @@ pub struct Session {
     settings: Arc<Settings>,
     pub(crate) open: Option<OpenTransaction>,
     prepared: HashMap<String, Arc<PreparedStatement>>,
-    parsed: HashMap<String, Arc<Parsed>>,
+    statements: StatementCache,
     pub(crate) cancel: Arc<CancelState>,
+    /// as others see the session
+    pub(crate) registered: Registered,
     pub(crate) progress: Option<ProgressHook>,
+    /// the other end of COPY … FROM STDIN and TO STDOUT
+    pub(crate) copy_client: Option<SharedCopyClient>,
     /// this session's newest commit that changed something
     committed: CommitTs,
     notices: Vec<Error>,
 }
 
 impl Session {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, user: User) -> Self {
         let settings = Arc::new(shared.defaults.clone());
-        Self {
-            template: shared.template.clone(),
+        let cancel = Arc::<CancelState>::default();
+        let registered = shared.register(cancel.clone(), &user);
+        let (template, random) = (&shared.template, &shared.random);
+        let template = Identity::put_into(template, &registered, random, user.clone(), user);
+        let session = Self {
+            template: Arc::new(template),
             shared,
             settings,
+            registered,
             open: None,
             prepared: HashMap::new(),
-            parsed: HashMap::new(),
-            cancel: Arc::default(),
+            statements: StatementCache::default(),
+            cancel,
             progress: None,
+            copy_client: None,
             committed: CommitTs::ZERO,
             notices: Vec::new(),
-        }
+        };
+        session.report_settings();
+        session
     }
 
     /// Commits a transaction of this session.
@@ -85,22 +104,14 @@ impl Session {
         Ok(())
     }
 
-    /// The one statement that `sql` is, parsed; repeated texts are parsed once.
-    pub(crate) fn parse(&mut self, sql: &str) -> Result<Arc<Parsed>> {
-        if let Some(known) = self.parsed.get(sql) {
-            return Ok(known.clone());
-        }
-        let parsed = Arc::new(crate::parse::statement(sql)?);
-        if self.parsed.len() >= PARSED_STATEMENTS {
-            self.parsed.clear();
-        }
-        self.parsed.insert(sql.to_string(), parsed.clone());
-        Ok(parsed)
-    }
-
     /// Warnings and notices since the last call.
     pub(crate) fn take_notices(&mut self) -> Vec<Error> {
         std::mem::take(&mut self.notices)
+    }
+
+    /// The settings that hold.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// A warning for the client, unless it wants errors only (`client_min_messages`).
@@ -112,30 +123,21 @@ impl Session {
 
     /// Parses and runs one statement. A text that is no statement fails the open block too.
     pub(crate) async fn run_text(&mut self, sql: &str, params: &[ScalarValue]) -> Result<Output> {
-        match self.parse(sql) {
-            Ok(statement) => self.run(&statement, params).await,
-            Err(error) => {
-                self.mark_failed();
-                Err(error)
-            }
-        }
+        let statement = self.prepare_plain(sql)?;
+        self.run_prepared(&statement, params).await
     }
 
-    /// Runs one statement. In a failed transaction block only its end is allowed.
-    pub(crate) async fn run(
-        &mut self,
-        statement: &Parsed,
-        params: &[ScalarValue],
-    ) -> Result<Output> {
-        if let Some(done) = self.run_control(statement)? {
-            return Ok(done);
-        }
-        self.refuse_if_failed()?;
-        let result = self.run_unfailed(statement, params).await;
-        if result.is_err() {
-            self.mark_failed();
-        }
-        result
+    /// The one statement that `sql` is. A text that is no statement fails the open block.
+    pub(crate) fn prepare_plain(&mut self, sql: &str) -> Result<Arc<PreparedStatement>> {
+        let prepared = self.statements.plain(sql);
+        prepared.inspect_err(|_| self.mark_failed())
+    }
+
+    /// Lets others see whether a transaction block is open.
+    pub(crate) fn report_block(&self) {
+        let started_us = self.open.as_ref().map_or(0, |open| open.now_us);
+        let status = self.transaction_status();
+        self.registered.backend().set_block(status, started_us);
     }
 
     /// The statements that end a transaction or go back in it: all that a failed one takes.
@@ -182,11 +184,17 @@ impl Session {
                 }
                 self.set_transaction(modes, *session)?
             }
+            Parsed::Set(ast::Set::SetRole { role_name, .. }) => {
+                let name = role_name.as_ref();
+                self.set_role(name.filter(|n| !n.value.eq_ignore_ascii_case("none")))?
+            }
             Parsed::Set(set) => self.set(set)?,
             Parsed::Reset(reset) => self.reset(&reset.reset)?,
             Parsed::ShowVariable { variable } => self.show(variable)?,
             Parsed::Call(call) => self.call(call, params).await?,
             Parsed::Discard { object_type } => self.discard(object_type)?,
+            Parsed::Vacuum(vacuum) => self.vacuum(vacuum.table_name.as_ref(), vacuum.full)?,
+            Parsed::Analyze(analyze) => self.analyze(analyze.table_name.as_ref())?,
             Parsed::Prepare {
                 name,
                 data_types,
@@ -195,7 +203,10 @@ impl Session {
             Parsed::Deallocate { name, .. } => self.deallocate(name)?,
             Parsed::Execute { .. } => {
                 let bound = self.bind_execute(statement, params)?;
-                return Box::pin(self.run(&bound, &[])).await;
+                if let Some(done) = self.run_control(&bound)? {
+                    return Ok(done);
+                }
+                return Box::pin(self.run_unfailed(&bound, &[])).await;
             }
             other => return self.run_work(other, params).await,
         };
@@ -207,16 +218,6 @@ impl Session {
             return self.execute(&Work::of(statement)?).await;
         }
         let mut bound = statement.clone();
-        let needed = params::highest(&mut bound)?;
-        if params.len() > needed {
-            return Err(Error::invalid(
-                SqlState("08P01"),
-                format!(
-                    "the statement has {needed} parameters, {} values were given",
-                    params.len()
-                ),
-            ));
-        }
         params::substitute(&mut bound, params)?;
         self.execute(&Work::of(&bound)?).await
     }
@@ -225,6 +226,7 @@ impl Session {
     pub(crate) fn transaction_status(&self) -> TransactionStatus {
         match &self.open {
             None => TransactionStatus::Idle,
+            Some(open) if open.implicit => TransactionStatus::Idle,
             Some(open) if open.failed => TransactionStatus::Failed,
             Some(_) => TransactionStatus::Open,
         }
@@ -251,7 +253,7 @@ impl Session {
                 self.prepared.clear();
                 self.reset(&ast::Reset::ALL)?;
             }
-            ast::DiscardObject::PLANS => self.parsed.clear(),
+            ast::DiscardObject::PLANS => self.statements.clear(),
             ast::DiscardObject::SEQUENCES | ast::DiscardObject::TEMP => {}
         }
         Ok(Summary::tag(format!("DISCARD {what}")))

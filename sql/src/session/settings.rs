@@ -12,12 +12,14 @@ pub mod parameters;
 pub mod values;
 
 use super::Session;
+use super::activity::Setting;
+use super::identity::{Identity, User};
 use super::outcome::Summary;
 use super::transaction::modes_of;
 use crate::names;
 use crate::result::QueryResult;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
-use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{self, Expr, Ident, ObjectName, Reset, UnaryOperator};
 use origin::Origin;
 use parameters::{Access, Kind, PARAMETERS, Parameter, find};
@@ -366,7 +368,11 @@ impl Session {
     /// Makes `settings` the ones that hold, and tells DataFusion the one it must know.
     pub(super) fn restore(&mut self, settings: Arc<Settings>) {
         let moved = self.settings.search_path != settings.search_path;
+        let changed = !Arc::ptr_eq(&self.settings, &settings);
         self.settings = settings;
+        if changed {
+            self.report_settings();
+        }
         if moved {
             let mut state = (*self.template).clone();
             let options = state.config_mut().options_mut();
@@ -375,7 +381,13 @@ impl Session {
         }
     }
 
-    pub(super) fn show(&mut self, variable: &[Ident]) -> Result<Summary> {
+    /// The columns that SHOW gives.
+    pub(super) fn shown_columns(&self, variable: &[Ident]) -> Result<Option<SchemaRef>> {
+        let shown = self.show(variable)?;
+        Ok(shown.result().map(|result| result.schema().clone()))
+    }
+
+    pub(super) fn show(&self, variable: &[Ident]) -> Result<Summary> {
         let words: Vec<String> = variable.iter().map(|i| i.value.to_lowercase()).collect();
         let name = match words
             .iter()
@@ -400,6 +412,58 @@ impl Session {
         });
         let columns = ["name", "setting", "description", "origin"];
         text_result("SHOW", &columns, rows.collect())
+    }
+
+    /// SET ROLE: the session acts as `name` from now on; None: as who has connected.
+    pub(super) fn set_role(&mut self, name: Option<&Ident>) -> Result<Summary> {
+        let Some(identity) = Identity::of(&self.template) else {
+            return Err(Error::internal("a session without an identity"));
+        };
+        let session_user = identity.session_user.clone();
+        let current_user = match name {
+            None => session_user.clone(),
+            Some(name) => self.role_to_be(&names::fold(name), &session_user)?,
+        };
+        let (template, random) = (&self.template, &self.shared.random);
+        let registered = &self.registered;
+        let state = Identity::put_into(template, registered, random, session_user, current_user);
+        self.template = Arc::new(state);
+        Ok(Summary::tag("SET"))
+    }
+
+    fn role_to_be(&self, name: &str, session_user: &User) -> Result<User> {
+        let catalog = self.shared.db.catalog();
+        let access = &catalog.access;
+        let Some(role) = access.role(name) else {
+            return Err(Error::invalid(
+                SqlState::INVALID_PARAMETER_VALUE,
+                format!("role \"{name}\" does not exist"),
+            ));
+        };
+        let member = access.memberships(session_user.role).contains(&role.id);
+        if !member && !access.is_superuser(session_user.role) {
+            return Err(Error::invalid(
+                SqlState("42501"),
+                format!("permission denied to set role \"{name}\""),
+            ));
+        }
+        Ok(User {
+            role: role.id,
+            name: role.name.as_str().into(),
+        })
+    }
+
+    /// Lets system tables show the settings.
+    pub(super) fn report_settings(&self) {
+        let parameters = self.parameters().into_iter();
+        let all = parameters.map(|parameter| Setting {
+            changeable: parameter.context == "user",
+            name: parameter.name,
+            value: parameter.value,
+            description: parameter.description,
+        });
+        let backend = self.registered.backend();
+        backend.set_settings(all.collect(), &self.settings.application_name);
     }
 
     /// All parameters by name, those of the program around the database among them.

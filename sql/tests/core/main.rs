@@ -5,6 +5,7 @@ mod as_of;
 mod cancel;
 mod check;
 mod ddl;
+mod describe;
 mod errors;
 mod explain;
 mod files;

@@ -106,12 +106,17 @@ pub const EXCEPTIONS: &[Exception] = &[
     Exception {
         path: "thread::Builder",
         place: "engine/src/maintenance.rs",
-        reason: "the one background thread of a database",
+        reason: "the background threads of a database",
     },
     Exception {
         path: "thread::Builder",
         place: "engine/src/bulk.rs",
         reason: "encoders of one load, joined before it ends",
+    },
+    Exception {
+        path: "thread::scope",
+        place: "engine/src/checkpoint.rs",
+        reason: "ranges that one checkpoint prepares, joined in place",
     },
     Exception {
         path: "thread::scope",

@@ -143,6 +143,12 @@ pub static PARAMETERS: &[Parameter] = &[
         "the client's name",
     ),
     parameter(
+        "block_size",
+        Kind::Integer,
+        Access::Internal(|_| "8192".to_string()),
+        "the unit in which PostgreSQL counts pages",
+    ),
+    parameter(
         "bytea_output",
         Kind::Word(&["hex"]),
         Access::Only {
@@ -232,6 +238,12 @@ pub static PARAMETERS: &[Parameter] = &[
         "whether transactions that do not say are read-only",
     ),
     parameter(
+        "escape_string_warning",
+        Kind::Bool,
+        kept_switch("on"),
+        "no effect: backslashes in '…' are plain characters",
+    ),
+    parameter(
         "extra_float_digits",
         Kind::Integer,
         Access::Kept {
@@ -251,6 +263,12 @@ pub static PARAMETERS: &[Parameter] = &[
         Kind::Time,
         field!(idle_session_timeout, limit, shown_limit),
         "how long a server's connection may idle outside transactions; 0: for ever",
+    ),
+    parameter(
+        "in_hot_standby",
+        Kind::Bool,
+        Access::Internal(|_| "off".to_string()),
+        "whether this is a replica: never",
     ),
     parameter(
         "integer_datetimes",
@@ -281,6 +299,24 @@ pub static PARAMETERS: &[Parameter] = &[
         "no effect: queries are vectorised, not compiled",
     ),
     parameter(
+        "lc_collate",
+        Kind::Text,
+        Access::Internal(|_| "C".to_string()),
+        "the order of text: by bytes",
+    ),
+    parameter(
+        "lc_ctype",
+        Kind::Text,
+        Access::Internal(|_| "C".to_string()),
+        "what characters are letters: Unicode's say",
+    ),
+    parameter(
+        "lc_messages",
+        Kind::Text,
+        kept_text("C"),
+        "no effect: messages are English",
+    ),
+    parameter(
         "lock_timeout",
         Kind::Time,
         field!(lock_timeout, limit, shown_limit),
@@ -301,6 +337,24 @@ pub static PARAMETERS: &[Parameter] = &[
             |v: &i64| v.to_string()
         ),
         "bytes of each parameter value that are logged with a statement; -1: all, 0: no values",
+    ),
+    parameter(
+        "maintenance_work_mem",
+        Kind::Text,
+        kept_text("64MB"),
+        "no effect: see memory_bytes",
+    ),
+    parameter(
+        "max_identifier_length",
+        Kind::Integer,
+        Access::Internal(|_| "63".to_string()),
+        "bytes of a name",
+    ),
+    parameter(
+        "max_index_keys",
+        Kind::Integer,
+        Access::Internal(|_| "32".to_string()),
+        "columns of a key",
     ),
     parameter(
         "max_query_threads",
@@ -417,6 +471,12 @@ pub static PARAMETERS: &[Parameter] = &[
         "the zone of timestamps; UTC only",
     ),
     parameter(
+        "transaction_deferrable",
+        Kind::Bool,
+        Access::Internal(|_| "off".to_string()),
+        "no transaction waits for others before it begins",
+    ),
+    parameter(
         "transaction_isolation",
         Kind::Word(ISOLATIONS),
         Access::Internal(|s| isolation_name(s.modes().isolation).to_string()),
@@ -435,6 +495,12 @@ pub static PARAMETERS: &[Parameter] = &[
         "bytes of one log segment",
     ),
     parameter(
+        "work_mem",
+        Kind::Text,
+        kept_text("4MB"),
+        "no effect: see query_memory_bytes",
+    ),
+    parameter(
         "xmloption",
         Kind::Word(&["content", "document"]),
         Access::Kept {
@@ -450,6 +516,14 @@ pub fn find(name: &str) -> Option<&'static Parameter> {
     PARAMETERS
         .iter()
         .find(|p| p.name.eq_ignore_ascii_case(name))
+}
+
+/// A text that is kept for the client.
+const fn kept_text(default: &'static str) -> Access {
+    Access::Kept {
+        default,
+        normal: |_, value| text(value),
+    }
 }
 
 /// A switch that is kept for the client.
