@@ -5,12 +5,12 @@ PACKAGES := --workspace --exclude strandline-bench-rivals
 # Crates with models for the shuttle scheduler (tests named `shuttle`).
 MODELS := -p strandline-txn -p strandline-index -p strandline-tail
 
-.PHONY: demo test format lint tidy docs unit models
+.PHONY: demo test format lint tidy docs unit models clients
 
 demo:
 	$(CARGO) run --release -p strandline-cli -- demo
 
-test: format tidy docs lint unit models
+test: format tidy docs lint unit clients models
 
 format:
 	$(CARGO) fmt --all --check
@@ -28,6 +28,12 @@ lint:
 # Unit, integration and documentation tests.
 unit:
 	$(CARGO) test $(PACKAGES)
+
+# psql, pgbench, psycopg, JDBC and node-postgres against `strandline serve`; what is missing of them
+# is installed by server/tests/clients/install.sh.
+clients:
+	$(CARGO) build -p strandline-cli
+	python3 server/tests/clients/run.py "$(or $(CARGO_TARGET_DIR),target)/debug/strandline"
 
 # Interleavings of the lock-free protocols, explored by a controlled scheduler. Another cfg means
 # another build of the dependencies, hence a target directory of its own.

@@ -40,14 +40,23 @@ pub(crate) fn error(out: &mut Vec<u8>, severity: Severity, error: &Error, sql: O
     reply::report(out, b'E', &fields);
 }
 
-/// Appends a NoticeResponse.
-pub(crate) fn notice(out: &mut Vec<u8>, notice: &Error) {
+/// Appends a NoticeResponse, unless the client wants to hear of nothing below `least`
+/// (`client_min_messages`).
+pub(crate) fn notice(out: &mut Vec<u8>, notice: &Error, least: &str) {
     let state = notice.sqlstate().0;
     let severity = match &state[..2] {
         // Warnings, and transaction states that are not as the statement expects them.
         "01" | "25" => "WARNING",
         _ => "NOTICE",
     };
+    let is_wanted = match least.to_ascii_lowercase().as_str() {
+        "error" => false,
+        "warning" => severity == "WARNING",
+        _ => true,
+    };
+    if !is_wanted {
+        return;
+    }
     let mut fields = vec![
         (b'S', severity),
         (b'V', severity),

@@ -14,11 +14,14 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 use strandline::{Database, Error, Result, SqlState};
 
 /// Connections beyond the sessions that are served at one time: cancel requests, clients that are
 /// being authenticated or told that there is no room.
 const CONNECTIONS_BESIDE: usize = 64;
+/// How long to wait after a connection could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 /// The stack of a connection's thread; planning takes more pieces when it needs them.
 const STACK_BYTES: usize = 4 << 20;
 
@@ -231,7 +234,7 @@ fn accept_all(server: &Arc<Shared>, socket: &Socket) {
                 }
                 // Mostly too many open files: sessions that end give some back.
                 tracing::warn!(%error, "cannot accept a connection");
-                std::thread::yield_now();
+                std::thread::sleep(ACCEPT_PAUSE);
             }
         }
     }

@@ -183,7 +183,7 @@ impl Opening<'_> {
         Reported::of(&connection).write_all(out);
         reply::key_data(out, backend.pid, backend.secret);
         for notice in connection.take_notices() {
-            report::notice(out, &notice);
+            report::notice(out, &notice, "");
         }
         Ok(Session::new(server.clone(), backend, connection))
     }

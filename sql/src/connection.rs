@@ -115,6 +115,10 @@ impl Connection {
         let output = shared.block_on(self.session.run_text(sql, &params))?;
         Ok(match output {
             Output::Done(summary) => Outcome::Done(summary),
+            Output::Ready(result) => Outcome::Rows(QueryStream {
+                portal: Portal::ready(result),
+                session: &mut self.session,
+            }),
             Output::Rows(query) => Outcome::Rows(QueryStream {
                 portal: Portal::new(query, watched),
                 session: &mut self.session,
@@ -245,6 +249,7 @@ impl Connection {
         let output = shared.block_on(self.session.run_prepared(&prepared.0, values))?;
         Ok(match output {
             Output::Done(summary) => Started::Done(summary),
+            Output::Ready(result) => Started::Rows(Portal::ready(result)),
             Output::Rows(query) => Started::Rows(Portal::new(query, watched)),
         })
     }
@@ -263,6 +268,12 @@ impl Connection {
         })
     }
 
+    /// Whether statements may take the point path; for tests that compare the paths.
+    #[doc(hidden)]
+    pub fn use_point_path(&mut self, may: bool) {
+        self.session.point_path = may;
+    }
+
     fn run_to_end(&mut self, sql: &str, params: &[ScalarValue]) -> Result<Summary> {
         let shared = self.session.shared.clone();
         let _watched = self.session.watch(sql, params);
@@ -275,11 +286,8 @@ impl Connection {
     async fn finish(&mut self, output: Output) -> Result<Summary> {
         match output {
             Output::Done(summary) => Ok(summary),
-            Output::Rows(query) => {
-                let result = self.session.collect(query).await?;
-                let rows = result.row_count() as u64;
-                Ok(Summary::rows(format!("SELECT {rows}"), rows).with_result(Some(result)))
-            }
+            Output::Ready(result) => Ok(selected(result)),
+            Output::Rows(query) => Ok(selected(self.session.collect(query).await?)),
         }
     }
 
@@ -456,6 +464,16 @@ impl Connection {
         transaction.rollback();
         violated
     }
+}
+
+/// The summary of a query.
+fn selected(result: QueryResult) -> Summary {
+    let summary = match result.row_count() as u64 {
+        0 => Summary::rows("SELECT 0", 0),
+        1 => Summary::rows("SELECT 1", 1),
+        n => Summary::rows(format!("SELECT {n}"), n),
+    };
+    summary.with_result(Some(result))
 }
 
 fn rows_of(summary: Summary) -> QueryResult {

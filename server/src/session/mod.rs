@@ -244,8 +244,17 @@ impl Session {
     }
 
     fn send_notices(&mut self, wire: &mut Held<'_>) {
-        for notice in self.connection.take_notices() {
-            report::notice(&mut wire.output, &notice);
+        let notices = self.connection.take_notices();
+        if notices.is_empty() {
+            return;
+        }
+        let least = self.connection.setting("client_min_messages");
+        for notice in notices {
+            report::notice(
+                &mut wire.output,
+                &notice,
+                least.as_deref().unwrap_or_default(),
+            );
         }
     }
 

@@ -28,8 +28,7 @@ pub(super) struct Described {
 impl Statement {
     /// Parses `sql`; `declared` are types by number.
     pub fn prepare(connection: &mut Connection, sql: &str, declared: Vec<u32>) -> Result<Self> {
-        let is_empty = strandline::split_script(sql)?.is_empty();
-        if is_empty {
+        if is_empty(sql)? {
             return Ok(Self {
                 prepared: None,
                 types: Vec::new(),
@@ -83,6 +82,16 @@ impl Statement {
             Some(bytes) => read_parameter(self.types.get(i).copied(), formats.at(i), bytes),
         });
         scalars.collect()
+    }
+}
+
+/// Whether there is no statement in `sql`. What begins like one is not looked at any closer.
+fn is_empty(sql: &str) -> Result<bool> {
+    match sql.trim_ascii_start().as_bytes() {
+        [] | [b';', ..] | [b'-', b'-', ..] | [b'/', b'*', ..] => {
+            Ok(strandline::split_script(sql)?.is_empty())
+        }
+        _ => Ok(false),
     }
 }
 

@@ -249,7 +249,10 @@ impl Compiler<'_> {
         let table = scope.table;
         let index = table.keys.iter().position(|key| {
             key.columns.len() == equal.len()
-                && key.columns.iter().all(|id| equal.iter().any(|(e, _)| e == id))
+                && key
+                    .columns
+                    .iter()
+                    .all(|id| equal.iter().any(|(e, _)| e == id))
         })?;
         let mut parts = Vec::with_capacity(equal.len());
         for id in &table.keys[index].columns {
@@ -297,12 +300,7 @@ impl Compiler<'_> {
         Some(SetList { reads, set })
     }
 
-    fn scalar(
-        &self,
-        scope: &Scope<'_>,
-        expr: &Expr,
-        reads: &mut Vec<ColumnId>,
-    ) -> Option<Scalar> {
+    fn scalar(&self, scope: &Scope<'_>, expr: &Expr, reads: &mut Vec<ColumnId>) -> Option<Scalar> {
         if let Expr::Nested(inner) = expr {
             return self.scalar(scope, inner, reads);
         }
@@ -318,7 +316,12 @@ impl Compiler<'_> {
             };
             let left = Box::new(self.scalar(scope, left, reads)?);
             let right = Box::new(self.scalar(scope, right, reads)?);
-            let are_numbers = is_number(&left) && is_number(&right);
+            // What constants alone make is computed while planning, and may fail there.
+            let all_constant = matches!(
+                (&*left, &*right),
+                (Scalar::Constant(_), Scalar::Constant(_))
+            );
+            let are_numbers = is_number(&left) && is_number(&right) && !all_constant;
             return are_numbers.then_some(Scalar::Arithmetic(operation, left, right));
         }
         match scope.named(expr)? {
@@ -442,7 +445,11 @@ impl Compiler<'_> {
         let mut row: Vec<Option<Source>> = vec![None; table.columns.len()];
         for (position, cell) in columns.iter().zip(cells) {
             let always = |i: &strandline_engine::catalog::IdentityDef| i.always;
-            if table.columns[*position].identity.as_ref().is_some_and(always) {
+            if table.columns[*position]
+                .identity
+                .as_ref()
+                .is_some_and(always)
+            {
                 return None;
             }
             row[*position] = Some(self.constant(cell)?);
@@ -508,6 +515,50 @@ impl Compiler<'_> {
             update,
         })
     }
+}
+
+/// The value of an argument of EXECUTE, which may be one of the `outer` parameters, as the type
+/// that PREPARE declares; None: it is to be computed.
+pub(crate) fn argument(
+    expr: &Expr,
+    outer: &[ScalarValue],
+    declared: Option<&ast::DataType>,
+) -> Option<ScalarValue> {
+    let value = match expr {
+        Expr::Value(value) => match &value.value {
+            Literal::Placeholder(name) => outer.get(params::number(name).ok()? - 1)?.clone(),
+            other => literal(other)?,
+        },
+        Expr::UnaryOp {
+            op: UnaryOperator::Minus,
+            expr,
+        } => match expr.as_ref() {
+            Expr::Value(value) => negated(&literal(&value.value)?)?,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let Some(declared) = declared else {
+        return Some(value);
+    };
+    // Without a type it is numeric of any shape.
+    let Some(to) = types::from_ast(declared).ok()? else {
+        return Some(value);
+    };
+    as_declared(value, to)
+}
+
+/// A literal as the declared type, if that is sure to be what a cast gives.
+fn as_declared(value: ScalarValue, to: SqlType) -> Option<ScalarValue> {
+    use ScalarValue as S;
+    let number = super::value::integer(&value);
+    Some(match (to, number) {
+        (SqlType::SmallInt, Some(v)) => S::Int16(Some(i16::try_from(v).ok()?)),
+        (SqlType::Integer, Some(v)) => S::Int32(Some(i32::try_from(v).ok()?)),
+        (SqlType::BigInt, Some(v)) => S::Int64(Some(v)),
+        (SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Numeric { .. }, _) => return None,
+        _ => value,
+    })
 }
 
 fn of(scope: &Scope<'_>, operation: Operation) -> PointStatement {
@@ -608,9 +659,7 @@ fn is_now(function: &ast::Function) -> bool {
     let no_arguments = match &function.args {
         ast::FunctionArguments::None => true,
         ast::FunctionArguments::List(list) => {
-            list.args.is_empty()
-                && list.clauses.is_empty()
-                && list.duplicate_treatment.is_none()
+            list.args.is_empty() && list.clauses.is_empty() && list.duplicate_treatment.is_none()
         }
         ast::FunctionArguments::Subquery(_) => false,
     };

@@ -100,6 +100,7 @@ impl Session {
         work: &Work<'_>,
         now_us: u64,
     ) -> Result<Output> {
+        self.shared.statistics.planned();
         let statement = transaction.begin_statement()?;
         let mut context =
             StatementContext::new(&self.template, statement.clone(), Vec::new(), now_us);

@@ -11,6 +11,7 @@ mod explain;
 mod files;
 mod locking;
 mod point;
+mod point_path;
 mod prepared;
 mod queries;
 mod row_id;
