@@ -73,6 +73,7 @@ pub use connection::{Connection, Outcome, Prepared, QueryStream};
 pub use context::{Progress, ProgressHook};
 pub use copy::{CopyClient, SharedCopyClient};
 pub use database::{Database, DatabaseBuilder};
+pub use datafusion::scalar::ScalarValue;
 pub use params::{Parameter, Params};
 pub use parse::redacted;
 pub use parse::{StatementText, split_script};

@@ -22,10 +22,10 @@ pub enum Started {
     Done(Summary),
 }
 
-/// The rows of a query that are still to come, pulled by
-/// [`Connection::next_batch`](crate::Connection::next_batch); see [`QueryStream::into_portal`]. Dropping it ends
-/// the query.
+/// The rows of a query that are still to come, pulled by [`Connection::next_batch`]; see
+/// [`QueryStream::into_portal`]. Dropping it ends the query.
 ///
+/// [`Connection::next_batch`]: crate::Connection::next_batch
 /// [`QueryStream::into_portal`]: crate::QueryStream::into_portal
 pub struct Portal {
     query: Option<Box<RunningQuery>>,
