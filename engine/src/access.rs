@@ -266,10 +266,7 @@ impl Access {
     }
     /// What `role` owns.
     pub fn owned_by(&self, role: RoleId) -> impl Iterator<Item = &Object> {
-        let owned = self
-            .owners
-            .iter()
-            .filter(move |(_, owner)| *owner == role);
+        let owned = self.owners.iter().filter(move |(_, owner)| *owner == role);
         owned.map(|(object, _)| object)
     }
     /// The role itself and all whose privileges it has, through however many memberships.
@@ -426,7 +423,10 @@ mod tests {
         let readers = role(&mut access, "readers", &[]);
         let staff = role(&mut access, "staff", &[readers]);
         let ann = role(&mut access, "ann", &[staff]);
-        access.roles.get_mut(&readers).map(|r| Arc::make_mut(r).member_of.push(ann));
+        access
+            .roles
+            .get_mut(&readers)
+            .map(|r| Arc::make_mut(r).member_of.push(ann));
         let table = Object::Table(TableId(1));
         access.change_grant(&table, readers, |g| g.privileges = Privileges::SELECT);
         assert_eq!(access.privileges(ann, &table), Privileges::SELECT);

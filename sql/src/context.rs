@@ -9,8 +9,8 @@
 use crate::error::convert;
 use crate::names;
 use crate::pg_catalog::display;
-use crate::roles::Acting;
 use crate::provider::catalog::StatementCatalog;
+use crate::roles::Acting;
 use crate::{params, parse, semantics};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::DFSchema;

@@ -12,12 +12,12 @@ pub mod system_time;
 
 use crate::dml::rewrite_tokens;
 use crate::error::from_parser;
-pub use roles::redacted;
 use datafusion::sql::sqlparser::ast::{Expr, ObjectName, Query, Statement};
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
+pub use roles::redacted;
 use std::any::TypeId;
 use strandline_base::{Error, Result, SqlState};
 

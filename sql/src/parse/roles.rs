@@ -28,7 +28,10 @@ fn word(text: &str, like: &TokenWithSpan) -> TokenWithSpan {
 
 /// Rewrites the tokens of one or more statements.
 pub(super) fn rewrite(tokens: &mut Vec<TokenWithSpan>) {
-    if !tokens.iter().any(|t| is_any(t, &["USER", "GROUP", "ENCRYPTED"])) {
+    if !tokens
+        .iter()
+        .any(|t| is_any(t, &["USER", "GROUP", "ENCRYPTED"]))
+    {
         return;
     }
     let mut out = Vec::with_capacity(tokens.len());
@@ -47,8 +50,8 @@ fn one(statement: &[TokenWithSpan], out: &mut Vec<TokenWithSpan>) {
     let (Some((_, verb)), Some((place, kind))) = (verb, kind) else {
         return out.extend_from_slice(statement);
     };
-    let about_roles = is_any(verb, &["CREATE", "ALTER", "DROP"])
-        && is_any(kind, &["USER", "GROUP", "ROLE"]);
+    let about_roles =
+        is_any(verb, &["CREATE", "ALTER", "DROP"]) && is_any(kind, &["USER", "GROUP", "ROLE"]);
     if !about_roles {
         return out.extend_from_slice(statement);
     }
@@ -65,9 +68,9 @@ fn one(statement: &[TokenWithSpan], out: &mut Vec<TokenWithSpan>) {
             out.push(token.clone());
         }
     }
-    let ended = statement.last().is_some_and(|t| {
-        matches!(t.token, Token::SemiColon | Token::EOF)
-    });
+    let ended = statement
+        .last()
+        .is_some_and(|t| matches!(t.token, Token::SemiColon | Token::EOF));
     if may_login && !ended {
         out.push(word("LOGIN", kind));
     }
@@ -75,7 +78,10 @@ fn one(statement: &[TokenWithSpan], out: &mut Vec<TokenWithSpan>) {
 
 /// `sql` with stars in the place of passwords. Borrowed if there is none.
 pub fn redacted(sql: &str) -> Cow<'_, str> {
-    let mentions = sql.as_bytes().windows(8).any(|w| w.eq_ignore_ascii_case(b"password"));
+    let mentions = sql
+        .as_bytes()
+        .windows(8)
+        .any(|w| w.eq_ignore_ascii_case(b"password"));
     if !mentions {
         return Cow::Borrowed(sql);
     }
@@ -112,7 +118,9 @@ pub(super) fn without_secrets(error: ParserError, sql: &str) -> ParserError {
     match error {
         ParserError::ParserError(text) if matches!(redacted(sql), Cow::Owned(_)) => {
             let place = text.find(" at Line").map_or("", |at| &text[at..]);
-            ParserError::ParserError(format!("cannot read this statement about a password{place}"))
+            ParserError::ParserError(format!(
+                "cannot read this statement about a password{place}"
+            ))
         }
         other => other,
     }
@@ -140,9 +148,14 @@ mod tests {
         assert!(parsed("CREATE USER u PASSWORD 'x'").contains(" LOGIN"));
         assert!(parsed("create user u with nologin;").contains(" NOLOGIN"));
         assert!(!parsed("CREATE ROLE u").contains("LOGIN"));
-        assert_eq!(parsed("ALTER USER u WITH ENCRYPTED PASSWORD 'x'"),
-            "ALTER ROLE u WITH PASSWORD 'x'");
-        assert_eq!(parsed("DROP USER IF EXISTS a, b"), "DROP ROLE IF EXISTS a, b");
+        assert_eq!(
+            parsed("ALTER USER u WITH ENCRYPTED PASSWORD 'x'"),
+            "ALTER ROLE u WITH PASSWORD 'x'"
+        );
+        assert_eq!(
+            parsed("DROP USER IF EXISTS a, b"),
+            "DROP ROLE IF EXISTS a, b"
+        );
     }
 
     #[test]

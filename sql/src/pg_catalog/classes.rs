@@ -80,7 +80,10 @@ fn class(rows: &mut Rows, class: Class<'_>) {
         ("relrowsecurity", false.into()),
         ("relforcerowsecurity", false.into()),
         ("relispopulated", true.into()),
-        ("relreplident", if class.kind == "r" { "d" } else { "n" }.into()),
+        (
+            "relreplident",
+            if class.kind == "r" { "d" } else { "n" }.into(),
+        ),
         ("relispartition", false.into()),
         ("relrewrite", 0.into()),
         ("relfrozenxid", 0.into()),
@@ -209,7 +212,10 @@ fn attribute(rows: &mut Rows, attribute: Attribute<'_>) {
         ("attstattarget", (-1).into()),
         ("attlen", t.map_or(-1, |t| t.length).into()),
         ("attnum", (attribute.number as i64).into()),
-        ("attndims", i32::from(t.is_some_and(|t| t.name.starts_with('_'))).into()),
+        (
+            "attndims",
+            i32::from(t.is_some_and(|t| t.name.starts_with('_'))).into(),
+        ),
         ("attcacheoff", (-1).into()),
         ("atttypmod", attribute.typmod.into()),
         ("attbyval", t.is_some_and(|t| t.by_value).into()),
@@ -233,7 +239,9 @@ pub fn pg_attribute(system: &System, views: &ViewColumns, rows: &mut Rows) {
         table_attributes(system, table, rows);
     }
     for ((schema, name), columns) in views {
-        let relation = system.oids().get(&Object::View(schema.clone(), name.clone()));
+        let relation = system
+            .oids()
+            .get(&Object::View(schema.clone(), name.clone()));
         for (i, (name, sql_type)) in columns.iter().enumerate() {
             let (type_oid, typmod) = types::oid_of(sql_type.unwrap_or(SqlType::Text));
             let column = Attribute {
@@ -308,7 +316,10 @@ fn table_attributes(system: &System, table: &TableDef, rows: &mut Rows) {
 /// `pg_tables`.
 pub fn pg_tables(system: &System, rows: &mut Rows) {
     for table in system.catalog.tables.values() {
-        let owner = system.catalog.access.owner(&access::Object::Table(table.id));
+        let owner = system
+            .catalog
+            .access
+            .owner(&access::Object::Table(table.id));
         rows.add([
             ("schemaname", table.schema.as_str().into()),
             ("tablename", table.name.as_str().into()),

@@ -35,7 +35,10 @@ pub fn pg_index(system: &System, rows: &mut Rows) {
             });
             let classes = key_columns(table, key).map(|c| operator_class(c.sql_type));
             rows.add([
-                ("indexrelid", oids.get(&Object::Index(table.id, key.name.clone())).into()),
+                (
+                    "indexrelid",
+                    oids.get(&Object::Index(table.id, key.name.clone())).into(),
+                ),
                 ("indrelid", oids.table(table).into()),
                 ("indnatts", (count as i64).into()),
                 ("indnkeyatts", (count as i64).into()),
@@ -140,7 +143,13 @@ pub fn pg_attrdef(system: &System, rows: &mut Rows) {
                 continue;
             };
             rows.add([
-                ("oid", system.oids().get(&Object::Default(table.id, column.id)).into()),
+                (
+                    "oid",
+                    system
+                        .oids()
+                        .get(&Object::Default(table.id, column.id))
+                        .into(),
+                ),
                 ("adrelid", system.oids().table(table).into()),
                 ("adnum", (i as i64 + 1).into()),
                 ("adbin", default.as_str().into()),
@@ -169,7 +178,11 @@ fn bounds(column: &ColumnDef, increment: i64) -> (i64, i64) {
         SqlType::Integer => (i32::MIN.into(), i32::MAX.into()),
         _ => (i64::MIN, i64::MAX),
     };
-    if increment > 0 { (1, greatest) } else { (least, -1) }
+    if increment > 0 {
+        (1, greatest)
+    } else {
+        (least, -1)
+    }
 }
 
 pub fn pg_sequence(system: &System, rows: &mut Rows) {
@@ -202,7 +215,10 @@ pub fn pg_sequences(system: &System, rows: &mut Rows) {
         rows.add([
             ("schemaname", table.schema.as_str().into()),
             ("sequencename", oid::sequence_name(table, column).into()),
-            ("sequenceowner", system.catalog.access.role_name(owner).into()),
+            (
+                "sequenceowner",
+                system.catalog.access.role_name(owner).into(),
+            ),
             ("start_value", identity.start.into()),
             ("min_value", least.into()),
             ("max_value", greatest.into()),

@@ -36,7 +36,9 @@ pub fn listed() -> Vec<&'static Relation> {
 pub static RELATIONS: LazyLock<HashMap<&'static str, Relation>> = LazyLock::new(|| {
     let lines = include_str!("relations.txt").lines();
     let relations = lines.filter_map(Relation::parse);
-    relations.map(|relation| (relation.name, relation)).collect()
+    relations
+        .map(|relation| (relation.name, relation))
+        .collect()
 });
 
 impl Relation {

@@ -259,7 +259,15 @@ pub fn pg_settings(system: &System, rows: &mut Rows) {
             ("setting", setting.value.as_str().into()),
             ("category", "Strandline".into()),
             ("short_desc", setting.description.into()),
-            ("context", if setting.changeable { "user" } else { "internal" }.into()),
+            (
+                "context",
+                if setting.changeable {
+                    "user"
+                } else {
+                    "internal"
+                }
+                .into(),
+            ),
             ("vartype", "string".into()),
             ("source", "session".into()),
             ("pending_restart", false.into()),
@@ -307,7 +315,10 @@ pub fn pg_get_keywords(rows: &mut Rows) {
             ("word", word.into()),
             ("catcode", if reserved { "R" } else { "U" }.into()),
             ("barelabel", (!reserved).into()),
-            ("catdesc", if reserved { "reserved" } else { "unreserved" }.into()),
+            (
+                "catdesc",
+                if reserved { "reserved" } else { "unreserved" }.into(),
+            ),
         ]);
     }
 }

@@ -8,13 +8,13 @@
 
 use crate::deep::DeepFuture;
 use crate::error::{convert, wrap};
+use crate::pg_catalog::{self, System, ViewColumns};
 use crate::provider::history::HistoryFunction;
 use crate::provider::table::Table;
 use crate::provider::versions::Versions;
-use crate::pg_catalog::{self, System, ViewColumns};
-use crate::semantics::types::sql_type_of;
 use crate::roles::Acting;
 use crate::roles::acting::{Shown, files_denied};
+use crate::semantics::types::sql_type_of;
 use crate::session::identity::Identity;
 use crate::{information_schema, locking, names, params, parse, references, semantics, subplan};
 use async_trait::async_trait;
@@ -28,9 +28,9 @@ use datafusion::scalar::ScalarValue;
 use datafusion::sql::parser::Statement as ParsedStatement;
 use datafusion::sql::sqlparser::ast;
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use strandline_base::{CommitTs, Error, Result, SqlState, TableId};
 use strandline_engine::Statement;
@@ -287,7 +287,11 @@ impl StatementCatalog {
             ))));
         }
         if information_schema::is_system_schema(schema) {
-            return information_schema::table(schema, name, &self.catalog);
+            let views = match information_schema::shows_views(name) {
+                true => self.view_columns().await,
+                false => ViewColumns::new(),
+            };
+            return information_schema::table(schema, name, &self.catalog, &views);
         }
         // As in PostgreSQL, names are looked up among the system's without saying so.
         let default = &self.template.config_options().catalog.default_schema;
@@ -367,10 +371,7 @@ impl StatementCatalog {
                 let sql_type = sql_type_of(field);
                 (field.name().clone(), sql_type)
             });
-            columns.insert(
-                (view.schema.clone(), view.name.clone()),
-                fields.collect(),
-            );
+            columns.insert((view.schema.clone(), view.name.clone()), fields.collect());
         }
         columns
     }

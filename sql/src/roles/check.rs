@@ -39,11 +39,14 @@ pub fn dml(context: &StatementContext, statement: &Parsed) -> Result<Option<Tabl
                 || update.from.is_some()
                 || update.returning.is_some()
                 || !constant;
-            (factor_name(&update.table.relation), Privileges::UPDATE, reads)
+            (
+                factor_name(&update.table.relation),
+                Privileges::UPDATE,
+                reads,
+            )
         }
         Parsed::Delete(delete) => {
-            let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) =
-                &delete.from;
+            let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
             let reads =
                 delete.selection.is_some() || delete.using.is_some() || delete.returning.is_some();
             let name = from.first().and_then(|t| factor_name(&t.relation));
@@ -200,7 +203,10 @@ pub fn own_what_is_new(context: &StatementContext) -> Result<()> {
     };
     let before = &context.catalog;
     let after = context.statement.transaction().catalog();
-    let tables = after.tables.keys().filter(|id| !before.tables.contains_key(id));
+    let tables = after
+        .tables
+        .keys()
+        .filter(|id| !before.tables.contains_key(id));
     let views = after
         .views
         .iter()

@@ -69,9 +69,9 @@ impl Database {
         let catalog = self.catalog();
         let role = catalog.access.role(user).filter(|role| role.login)?;
         let now_us = self.shared().db.now_us();
-        let expired = role
-            .valid_until_us
-            .is_some_and(|until| u64::try_from(until).is_ok_and(|until| until < now_us) || until < 0);
+        let expired = role.valid_until_us.is_some_and(|until| {
+            u64::try_from(until).is_ok_and(|until| until < now_us) || until < 0
+        });
         let verifier = role.verifier.as_deref().filter(|_| !expired)?;
         ScramVerifier::parse(verifier)
     }

@@ -34,7 +34,13 @@ pub fn grant(context: &StatementContext, grant: &ast::Grant) -> Result<Summary> 
             }
         }
     };
-    on_objects(context, objects, &grant.privileges, &grant.grantees, &change)?;
+    on_objects(
+        context,
+        objects,
+        &grant.privileges,
+        &grant.grantees,
+        &change,
+    )?;
     Ok(Summary::tag("GRANT"))
 }
 
@@ -50,7 +56,13 @@ pub fn revoke(context: &StatementContext, revoke: &ast::Revoke) -> Result<Summar
             entry.grantable = entry.grantable.without(wanted);
         }
     };
-    on_objects(context, objects, &revoke.privileges, &revoke.grantees, &change)?;
+    on_objects(
+        context,
+        objects,
+        &revoke.privileges,
+        &revoke.grantees,
+        &change,
+    )?;
     Ok(Summary::tag("REVOKE"))
 }
 
@@ -132,10 +144,10 @@ fn objects_of(context: &StatementContext, objects: &GrantObjects) -> Result<Vec<
             }
             Ok(all)
         }
-        other => Err(Error::unsupported(format!(
-            "privileges on {other} are not supported"
-        ))
-        .with_hint("There are privileges on tables, views and schemas.")),
+        other => Err(
+            Error::unsupported(format!("privileges on {other} are not supported"))
+                .with_hint("There are privileges on tables, views and schemas."),
+        ),
     }
 }
 
@@ -190,7 +202,9 @@ fn privilege(action: &Action) -> Result<Privileges> {
         | Action::Insert { .. }
         | Action::Update { .. }
         | Action::References { .. } => {
-            return Err(Error::unsupported("privileges on columns are not supported"));
+            return Err(Error::unsupported(
+                "privileges on columns are not supported",
+            ));
         }
         other => {
             return Err(Error::invalid(
@@ -206,7 +220,9 @@ fn role_of(context: &StatementContext, access: &Access, grantee: &Grantee) -> Re
         (GranteesType::Public, _) => return Ok(EVERYBODY),
         (_, Some(GranteeName::ObjectName(name))) => names::single(name)?,
         _ => {
-            return Err(Error::unsupported(format!("grantee {grantee} is not supported")));
+            return Err(Error::unsupported(format!(
+                "grantee {grantee} is not supported"
+            )));
         }
     };
     match name.as_str() {
@@ -225,7 +241,10 @@ fn membership(
     joins: bool,
 ) -> Result<()> {
     let Written::Actions(groups) = groups else {
-        return Err(Error::invalid(SqlState::SYNTAX_ERROR, "the role's name is missing"));
+        return Err(Error::invalid(
+            SqlState::SYNTAX_ERROR,
+            "the role's name is missing",
+        ));
     };
     let user = identity(context)?.current_user.role;
     context

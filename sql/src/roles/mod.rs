@@ -29,10 +29,9 @@ use strandline_base::{Error, Result};
 /// Whether `statement` is about roles or privileges.
 pub fn handles(statement: &Parsed) -> bool {
     match statement {
-        Parsed::CreateRole(_)
-        | Parsed::AlterRole { .. }
-        | Parsed::Grant(_)
-        | Parsed::Revoke(_) => true,
+        Parsed::CreateRole(_) | Parsed::AlterRole { .. } | Parsed::Grant(_) | Parsed::Revoke(_) => {
+            true
+        }
         Parsed::Drop { object_type, .. } => matches!(object_type, ObjectType::Role),
         _ => false,
     }

@@ -58,7 +58,10 @@ impl ScramVerifier {
         let mut salted = step;
         for _ in 1..iterations {
             step = keyed_hash(password, &[&step])?;
-            salted.iter_mut().zip(step).for_each(|(all, one)| *all ^= one);
+            salted
+                .iter_mut()
+                .zip(step)
+                .for_each(|(all, one)| *all ^= one);
         }
         let client_key = keyed_hash(&salted, &[b"Client Key"])?;
         Ok(Self {
@@ -82,7 +85,10 @@ impl ScramVerifier {
 
     /// The verifier that a text is; `None` if it is none.
     pub fn parse(text: &str) -> Option<Self> {
-        let (head, keys) = text.strip_prefix(METHOD)?.strip_prefix('$')?.split_once('$')?;
+        let (head, keys) = text
+            .strip_prefix(METHOD)?
+            .strip_prefix('$')?
+            .split_once('$')?;
         let (iterations, salt) = head.split_once(':')?;
         let (stored, server) = keys.split_once(':')?;
         let key = |text: &str| <[u8; 32]>::try_from(STANDARD.decode(text).ok()?).ok();
@@ -118,7 +124,12 @@ mod tests {
 
     #[test]
     fn what_is_no_verifier_is_none() {
-        for text in ["", "md5abc", "SCRAM-SHA-256$0:AA==$AA==:AA==", "SCRAM-SHA-256$4096:AA==$x:y"] {
+        for text in [
+            "",
+            "md5abc",
+            "SCRAM-SHA-256$0:AA==$AA==:AA==",
+            "SCRAM-SHA-256$4096:AA==$x:y",
+        ] {
             assert_eq!(ScramVerifier::parse(text), None, "{text}");
         }
     }

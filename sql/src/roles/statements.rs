@@ -120,10 +120,11 @@ pub fn create(context: &StatementContext, create: &CreateRole) -> Result<Summary
 fn check_name(name: &str) -> Result<()> {
     names::check(name)?;
     if name.starts_with("pg_") || name == "public" || name == "none" {
-        return Err(
-            Error::invalid(SqlState("42939"), format!("role name \"{name}\" is reserved"))
-                .with_detail("Role names starting with \"pg_\" are reserved."),
-        );
+        return Err(Error::invalid(
+            SqlState("42939"),
+            format!("role name \"{name}\" is reserved"),
+        )
+        .with_detail("Role names starting with \"pg_\" are reserved."));
     }
     Ok(())
 }
@@ -304,7 +305,9 @@ pub fn alter(
             return Err(undefined_role(&names::fold(name)));
         };
         if role.superuser && !power.superuser {
-            return Err(denied("must be superuser to alter superuser roles or change superuser attribute"));
+            return Err(denied(
+                "must be superuser to alter superuser roles or change superuser attribute",
+            ));
         }
         match operation {
             AlterRoleOperation::WithOptions { options } => {
@@ -335,7 +338,11 @@ pub fn alter(
                     "settings of a role (ALTER ROLE … SET) are not supported",
                 ));
             }
-            _ => return Err(Error::unsupported("this form of ALTER ROLE is not supported")),
+            _ => {
+                return Err(Error::unsupported(
+                    "this form of ALTER ROLE is not supported",
+                ));
+            }
         }
         access.put_role(role);
         Ok(())
@@ -386,7 +393,11 @@ fn drop_one(
         return Err(denied("must be superuser to drop superusers"));
     }
     if id == power.user || id == identity(context)?.session_user.role {
-        let which = if id == power.user { "current" } else { "session" };
+        let which = if id == power.user {
+            "current"
+        } else {
+            "session"
+        };
         return Err(Error::invalid(
             SqlState::OBJECT_IN_USE,
             format!("{which} user cannot be dropped"),
@@ -407,7 +418,10 @@ fn drop_one(
         return Err(depends(format!("owner of {}", shown(catalog, object))));
     }
     if let Some(grant) = catalog.access.grants.iter().find(|g| g.grantee == id) {
-        return Err(depends(format!("privileges for {}", shown(catalog, &grant.object))));
+        return Err(depends(format!(
+            "privileges for {}",
+            shown(catalog, &grant.object)
+        )));
     }
     catalog.access_mut().remove_role(id);
     Ok(())

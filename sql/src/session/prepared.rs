@@ -20,11 +20,7 @@ pub struct PreparedStatement {
 }
 
 impl PreparedStatement {
-    pub(crate) fn new(
-        text: Arc<str>,
-        mut statement: Parsed,
-        types: Vec<DataType>,
-    ) -> Result<Self> {
+    pub(crate) fn new(text: Arc<str>, mut statement: Parsed, types: Vec<DataType>) -> Result<Self> {
         let parameters = params::highest(&mut statement)?.max(types.len());
         match &statement {
             Parsed::Prepare { .. } | Parsed::Execute { .. } | Parsed::Deallocate { .. } => {

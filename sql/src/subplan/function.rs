@@ -126,8 +126,9 @@ impl Subplan {
                 "more than one row returned by a subquery used as an expression",
             ))),
             Gives::Value => match columns.iter().find(|column| !column.is_empty()) {
-                Some(column) => ScalarValue::try_from_array(column, 0)?
-                    .cast_to(self.field.data_type()),
+                Some(column) => {
+                    ScalarValue::try_from_array(column, 0)?.cast_to(self.field.data_type())
+                }
                 None => ScalarValue::try_from(self.field.data_type()),
             },
         }
@@ -208,7 +209,9 @@ impl ScalarUDFImpl for Subplan {
             results.push(result);
         }
         if results.is_empty() {
-            return Ok(ColumnarValue::Array(new_empty_array(self.field.data_type())));
+            return Ok(ColumnarValue::Array(new_empty_array(
+                self.field.data_type(),
+            )));
         }
         ScalarValue::iter_to_array(results).map(ColumnarValue::Array)
     }

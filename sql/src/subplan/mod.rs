@@ -37,7 +37,11 @@ pub fn extract(plan: LogicalPlan, state: &SessionState) -> strandline_base::Resu
         return Ok(plan);
     }
     let mut single = state.clone();
-    single.config_mut().options_mut().execution.target_partitions = 1;
+    single
+        .config_mut()
+        .options_mut()
+        .execution
+        .target_partitions = 1;
     let extraction = Extraction {
         state: Arc::new(single),
     };

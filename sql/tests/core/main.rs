@@ -1,8 +1,10 @@
 //! The SQL core against the real engine, one module per topic.
 
+mod activity;
 mod appender;
 mod as_of;
 mod cancel;
+mod catalog;
 mod check;
 mod ddl;
 mod errors;
@@ -12,6 +14,7 @@ mod locking;
 mod point;
 mod prepared;
 mod queries;
+mod roles;
 mod row_id;
 mod scripts;
 mod settings;

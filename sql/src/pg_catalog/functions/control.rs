@@ -12,7 +12,10 @@ use strandline_base::{Error, Result, SqlState};
 
 pub(super) const FUNCTIONS: &[Definition] = &[
     stable("pg_backend_pid", "int4", |system, _| {
-        let pid = system.identity.as_ref().map(|identity| identity.backend.pid());
+        let pid = system
+            .identity
+            .as_ref()
+            .map(|identity| identity.backend.pid());
         Ok(Cell::option(pid))
     }),
     stable("pg_sleep", "void", sleep).volatile(),
@@ -21,7 +24,9 @@ pub(super) const FUNCTIONS: &[Definition] = &[
     })
     .volatile(),
     stable("pg_terminate_backend", "bool", |system, args| {
-        signal(system, args, "terminate", |backend| backend.cancel().terminate())
+        signal(system, args, "terminate", |backend| {
+            backend.cancel().terminate()
+        })
     })
     .volatile(),
     stable("current_setting", "text", current_setting),
@@ -32,16 +37,26 @@ pub(super) const FUNCTIONS: &[Definition] = &[
     stable("inet_server_addr", "inet", nothing).not_strict(),
     stable("inet_server_port", "int4", nothing).not_strict(),
     stable("inet_client_addr", "inet", |system, _| {
-        let client = system.identity.as_ref().and_then(|i| i.backend.state().client);
+        let client = system
+            .identity
+            .as_ref()
+            .and_then(|i| i.backend.state().client);
         let host = client.as_deref().and_then(|c| c.rsplit_once(':'));
         Ok(Cell::option(host.map(|(host, _)| host)))
     }),
     stable("inet_client_port", "int4", |system, _| {
-        let client = system.identity.as_ref().and_then(|i| i.backend.state().client);
+        let client = system
+            .identity
+            .as_ref()
+            .and_then(|i| i.backend.state().client);
         let port = client.as_deref().and_then(|c| c.rsplit_once(':'));
-        Ok(Cell::option(port.and_then(|(_, port)| port.parse::<i32>().ok())))
+        Ok(Cell::option(
+            port.and_then(|(_, port)| port.parse::<i32>().ok()),
+        ))
     }),
-    stable("pg_blocking_pids", "int4[]", |_, _| Ok(Cell::Ints(Vec::new()))),
+    stable("pg_blocking_pids", "int4[]", |_, _| {
+        Ok(Cell::Ints(Vec::new()))
+    }),
 ];
 
 fn nothing(_: &System, _: &[Cell]) -> Result<Cell> {
@@ -50,7 +65,10 @@ fn nothing(_: &System, _: &[Cell]) -> Result<Cell> {
 
 /// The value of a setting; NULL for an unknown one if the second argument is true.
 fn current_setting(system: &System, args: &[Cell]) -> Result<Cell> {
-    let name = argument(args, 0).as_text().unwrap_or_default().to_lowercase();
+    let name = argument(args, 0)
+        .as_text()
+        .unwrap_or_default()
+        .to_lowercase();
     let settings = system.settings();
     if let Some(found) = settings.iter().find(|setting| setting.name == name) {
         return Ok(found.value.as_str().into());
@@ -114,12 +132,20 @@ fn require_power_over(system: &System, backend: &Arc<Backend>, what: &str) -> Re
         true => "superuser process".to_string(),
         false => "other server process".to_string(),
     };
-    let verb = if what == "cancel" { "cancel query" } else { "terminate process" };
+    let verb = if what == "cancel" {
+        "cancel query"
+    } else {
+        "terminate process"
+    };
     let message = match superior {
         true => format!("must be a superuser to {verb} of {whose}"),
         false => format!(
             "must be a member of the role whose {} or member of pg_signal_backend",
-            if what == "cancel" { "query is being canceled" } else { "process is being terminated" }
+            if what == "cancel" {
+                "query is being canceled"
+            } else {
+                "process is being terminated"
+            }
         ),
     };
     Err(Error::invalid(SqlState("42501"), message))

@@ -11,7 +11,9 @@ use strandline_base::Result;
 
 pub(super) const FUNCTIONS: &[Definition] = &[
     // Expressions are stored as text.
-    stable("pg_get_expr", "text", |_, args| Ok(argument(args, 0).clone())),
+    stable("pg_get_expr", "text", |_, args| {
+        Ok(argument(args, 0).clone())
+    }),
     stable("pg_get_constraintdef", "text", constraint),
     stable("pg_get_indexdef", "text", index),
     stable("pg_get_viewdef", "text", |system, args| {
@@ -45,10 +47,16 @@ pub(super) const FUNCTIONS: &[Definition] = &[
             return Ok(Cell::Null);
         }
         let roles = &system.catalog.access.roles;
-        let mut found = roles.values().filter(|r| i64::from(oid::of_role(r.id)) == number(args, 0));
+        let mut found = roles
+            .values()
+            .filter(|r| i64::from(oid::of_role(r.id)) == number(args, 0));
         Ok(Cell::option(found.find_map(|role| role.comment.clone())))
     }),
-    stable("pg_relation_is_publishable", "bool", |_, _| Ok(false.into())),
+    stable(
+        "pg_relation_is_publishable",
+        "bool",
+        |_, _| Ok(false.into()),
+    ),
     stable("pg_relation_is_updatable", "int4", |system, args| {
         let all_events = 28;
         let table = system.table(number(args, 0)).is_some();
@@ -64,12 +72,23 @@ pub(super) const FUNCTIONS: &[Definition] = &[
         }
         .into())
     }),
+    stable("pg_stat_get_numscans", "int8", |_, _| Ok(0.into())),
+    stable("pg_stat_get_live_tuples", "int8", |system, args| {
+        let table = system.table(number(args, 0));
+        let db = system.statement.transaction().db();
+        Ok(table
+            .map_or(0, |table| db.statistics(table).rows as i64)
+            .into())
+    }),
     stable("pg_relation_filenode", "oid", |system, args| {
         Ok(relation_at(system, args, 0)?.into())
     }),
     stable("pg_char_to_encoding", "int4", |_, args| {
         let name = argument(args, 0).as_text().unwrap_or_default();
-        let is_utf8 = matches!(name.to_ascii_uppercase().as_str(), "UTF8" | "UTF-8" | "UNICODE");
+        let is_utf8 = matches!(
+            name.to_ascii_uppercase().as_str(),
+            "UTF8" | "UTF-8" | "UNICODE"
+        );
         Ok(if is_utf8 { server::ENCODING } else { -1 }.into())
     }),
 ];
@@ -90,7 +109,9 @@ fn constraint(system: &System, args: &[Cell]) -> Result<Cell> {
     }
     let check = table.checks.iter().find(|check| check.name == *name);
     let pretty = argument(args, 1).is_true();
-    Ok(Cell::option(check.map(|c| text::check(&c.expression, pretty))))
+    Ok(Cell::option(
+        check.map(|c| text::check(&c.expression, pretty)),
+    ))
 }
 
 /// The whole definition, or the name of one column.
@@ -119,7 +140,12 @@ fn serial_sequence(system: &System, args: &[Cell]) -> Result<Cell> {
         None => Cell::Null,
         Some(_) => {
             let sequence = oid::sequence_name(table, column);
-            format!("{}.{}", names::quote(&table.schema), names::quote(&sequence)).into()
+            format!(
+                "{}.{}",
+                names::quote(&table.schema),
+                names::quote(&sequence)
+            )
+            .into()
         }
     })
 }

@@ -77,7 +77,8 @@ static DEFINITIONS: LazyLock<HashMap<&'static str, &'static Definition>> = LazyL
         size::FUNCTIONS,
     ];
     let all = all.into_iter().flatten();
-    all.map(|definition| (definition.name, definition)).collect()
+    all.map(|definition| (definition.name, definition))
+        .collect()
 });
 
 /// The functions of this module that a statement calls.
@@ -208,7 +209,9 @@ impl ScalarUDFImpl for SystemFunction {
         }
         let array = cell::array(&results, self.field.data_type())?;
         if constant {
-            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?));
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(
+                &array, 0,
+            )?));
         }
         Ok(ColumnarValue::Array(array))
     }

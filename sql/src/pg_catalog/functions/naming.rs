@@ -56,7 +56,9 @@ pub(super) const FUNCTIONS: &[Definition] = &[
                 name.split('(').next().unwrap_or(name).into()
             }
             Cell::Int(0) => "-".into(),
-            other => other.as_int().map_or(Cell::Null, |oid| oid.to_string().into()),
+            other => other
+                .as_int()
+                .map_or(Cell::Null, |oid| oid.to_string().into()),
         })
     }),
     stable("int2vectorout", "text", |_, args| {
@@ -95,6 +97,12 @@ pub(super) const FUNCTIONS: &[Definition] = &[
     stable("pg_ts_dict_is_visible", "bool", visible),
     stable("pg_ts_parser_is_visible", "bool", visible),
     stable("pg_ts_template_is_visible", "bool", visible),
+    stable("parse_ident", "text[]", |_, args| {
+        let text = argument(args, 0).as_text().unwrap_or_default();
+        Ok(Cell::Texts(names::parts(&crate::parse::object_name(
+            text,
+        )?)?))
+    }),
     stable("pg_encoding_to_char", "name", |_, args| {
         Ok(match number(args, 0) {
             0 => "SQL_ASCII",
@@ -136,10 +144,7 @@ fn role_name(system: &System, oid: i64) -> String {
 }
 
 /// A number as it is, a name as the number of what it names.
-fn numbered(
-    args: &[Cell],
-    find: impl FnOnce(&str) -> Result<i32>,
-) -> Result<Cell> {
+fn numbered(args: &[Cell], find: impl FnOnce(&str) -> Result<i32>) -> Result<Cell> {
     match argument(args, 0) {
         Cell::Text(text) => match text.trim() {
             "-" => Ok(0.into()),

@@ -9,8 +9,12 @@ use strandline_engine::access::{Privileges, RoleId};
 
 pub(super) const FUNCTIONS: &[Definition] = &[
     stable("has_table_privilege", "bool", |s, a| on_relation(s, a, 0)),
-    stable("has_sequence_privilege", "bool", |s, a| on_relation(s, a, 0)),
-    stable("has_any_column_privilege", "bool", |s, a| on_relation(s, a, 0)),
+    stable("has_sequence_privilege", "bool", |s, a| {
+        on_relation(s, a, 0)
+    }),
+    stable("has_any_column_privilege", "bool", |s, a| {
+        on_relation(s, a, 0)
+    }),
     stable("has_column_privilege", "bool", |s, a| on_relation(s, a, 1)),
     stable("has_schema_privilege", "bool", on_schema),
     // One database, in which everybody who may connect may do these.
@@ -19,7 +23,9 @@ pub(super) const FUNCTIONS: &[Definition] = &[
     stable("has_language_privilege", "bool", |_, _| Ok(true.into())),
     stable("has_type_privilege", "bool", |_, _| Ok(true.into())),
     stable("has_tablespace_privilege", "bool", |_, _| Ok(true.into())),
-    stable("has_foreign_data_wrapper_privilege", "bool", |_, _| Ok(false.into())),
+    stable("has_foreign_data_wrapper_privilege", "bool", |_, _| {
+        Ok(false.into())
+    }),
     stable("has_server_privilege", "bool", |_, _| Ok(false.into())),
     stable("pg_has_role", "bool", has_role),
 ];
@@ -99,7 +105,10 @@ fn has_role(system: &System, args: &[Cell]) -> Result<Cell> {
     let (member, args) = whose(system, args, 2)?;
     let group = role(system, argument(args, 0))?;
     let access = &system.catalog.access;
-    let kind = argument(args, 1).as_text().unwrap_or_default().to_ascii_uppercase();
+    let kind = argument(args, 1)
+        .as_text()
+        .unwrap_or_default()
+        .to_ascii_uppercase();
     let reach = match kind.starts_with("USAGE") {
         true => access.powers(member),
         false => access.memberships(member),

@@ -59,7 +59,12 @@ mod tests {
 
     #[test]
     fn sizes_are_written_as_postgresql_does() {
-        let shown = [(0, "0 bytes"), (10_239, "10239 bytes"), (10_240, "10 kB"), (1 << 30, "1024 MB")];
+        let shown = [
+            (0, "0 bytes"),
+            (10_239, "10239 bytes"),
+            (10_240, "10 kB"),
+            (1 << 30, "1024 MB"),
+        ];
         for (bytes, text) in shown {
             assert_eq!(pretty(bytes), text);
         }

@@ -28,7 +28,11 @@ pub fn functions() -> Vec<Function> {
         ),
         Function::new(
             "array_subscripts",
-            vec![Overload::new(&[Any], Returns::Computed(numbers), subscripts)],
+            vec![Overload::new(
+                &[Any],
+                Returns::Computed(numbers),
+                subscripts,
+            )],
         ),
         Function::new(
             "_pg_expandarray",

@@ -33,7 +33,11 @@ pub fn functions() -> Vec<Arc<ScalarUDF>> {
         json::functions(),
     ]
     .into_iter()
-    .chain([arrays::functions(), format::functions(), system::functions()])
+    .chain([
+        arrays::functions(),
+        format::functions(),
+        system::functions(),
+    ])
     .flatten()
     .map(Function::into_udf)
     .chain(moment::functions())

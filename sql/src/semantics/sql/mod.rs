@@ -34,8 +34,9 @@ pub use patterns::with_backslashes;
 use crate::semantics::set_operations;
 use calls::{call, cast, cast_type, function, interval, last_name, named_cast, plain_frame};
 use datafusion::sql::sqlparser::ast::{
-    self, AccessExpr, ArrayElemTypeDef, CastKind, DataType, Expr, GroupByExpr, Ident, LimitClause, Query, Select, Subscript,
-    TableAliasColumnDef, TableFactor, UnaryOperator, Value, VisitMut, VisitorMut,
+    self, AccessExpr, ArrayElemTypeDef, CastKind, DataType, Expr, GroupByExpr, Ident, LimitClause,
+    Query, Select, Subscript, TableAliasColumnDef, TableFactor, UnaryOperator, Value, VisitMut,
+    VisitorMut,
 };
 use std::ops::ControlFlow;
 use strandline_base::{Error, Result};

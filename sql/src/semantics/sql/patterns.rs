@@ -27,7 +27,10 @@ pub(super) fn escaped_pattern(
     else {
         let written = std::mem::replace(pattern, Expr::Value(Value::Null.into()));
         let escape_value = Value::SingleQuotedString(escape_text.clone());
-        *pattern = call("like_escape", vec![written, Expr::Value(escape_value.into())]);
+        *pattern = call(
+            "like_escape",
+            vec![written, Expr::Value(escape_value.into())],
+        );
         *escape = None;
         return Ok(());
     };

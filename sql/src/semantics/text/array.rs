@@ -101,9 +101,18 @@ mod tests {
     fn items_are_told_apart() {
         let some = |text: &str| Some(text.to_string());
         assert_eq!(items("{}").expect("empty"), Vec::<Option<String>>::new());
-        assert_eq!(items(" {1, 2 ,NULL} ").expect("three"), [some("1"), some("2"), None]);
+        assert_eq!(
+            items(" {1, 2 ,NULL} ").expect("three"),
+            [some("1"), some("2"), None]
+        );
         let quoted = r#"{"a,b","c\"d","",x\,y,"null"}"#;
-        let expected = [some("a,b"), some("c\"d"), some(""), some("x,y"), some("null")];
+        let expected = [
+            some("a,b"),
+            some("c\"d"),
+            some(""),
+            some("x,y"),
+            some("null"),
+        ];
         assert_eq!(items(quoted).expect("five"), expected);
         for wrong in ["", "1,2", "{1,2", "{1,,2}", "{1,}", "{\"a}", "{{1},{2}}"] {
             assert!(items(wrong).is_err(), "{wrong}");
