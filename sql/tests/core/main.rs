@@ -1,8 +1,10 @@
 //! The SQL core against the real engine, one module per topic.
 
+mod activity;
 mod appender;
 mod as_of;
 mod cancel;
+mod catalog;
 mod check;
 mod ddl;
 mod describe;
@@ -14,6 +16,7 @@ mod point;
 mod point_path;
 mod prepared;
 mod queries;
+mod roles;
 mod row_id;
 mod scripts;
 mod settings;
