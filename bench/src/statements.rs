@@ -152,7 +152,13 @@ fn point(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let mut connection = bench.connect()?;
     for case in &POINT {
         let is_delete = case.sql.starts_with("DELETE");
-        let key = |row: u64| if is_delete { -1 - row as i64 } else { row as i64 };
+        let key = |row: u64| {
+            if is_delete {
+                -1 - row as i64
+            } else {
+                row as i64
+            }
+        };
         let mut by_text = |row| {
             std::hint::black_box(connection.query(case.sql, values(case, key(row)))?);
             Ok(())
@@ -175,9 +181,19 @@ fn point(bench: &mut Bench, report: &mut Report) -> Result<()> {
             let goal = Some(Goal::AtMost(1.0));
             add(report, case.name, ours, ("the target", Some(target), goal))?;
             let prepared = format!("{}, prepared", case.name);
-            add(report, &prepared, prepared_us, ("the target", Some(target), goal))?;
+            add(
+                report,
+                &prepared,
+                prepared_us,
+                ("the target", Some(target), goal),
+            )?;
         }
-        add(report, case.name, ours, ("strandline, full path", Some(full_us), None))?;
+        add(
+            report,
+            case.name,
+            ours,
+            ("strandline, full path", Some(full_us), None),
+        )?;
     }
     Ok(())
 }
@@ -186,8 +202,14 @@ fn point(bench: &mut Bench, report: &mut Report) -> Result<()> {
 fn planned(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let mut connection = bench.connect()?;
     for (name, sql) in [
-        ("sum of 10 rows by range", "SELECT sum(c1) FROM point WHERE id BETWEEN $1 AND $1 + 9"),
-        ("SELECT by key with an expression", "SELECT c1 + c2 FROM point WHERE id = $1"),
+        (
+            "sum of 10 rows by range",
+            "SELECT sum(c1) FROM point WHERE id BETWEEN $1 AND $1 + 9",
+        ),
+        (
+            "SELECT by key with an expression",
+            "SELECT c1 + c2 FROM point WHERE id = $1",
+        ),
     ] {
         let mut run = |row: u64| {
             std::hint::black_box(connection.query(sql, (row as i64,))?);

@@ -61,8 +61,7 @@ pub enum Effect {
 }
 
 /// Decides about a row by its values, and gives the new ones.
-pub type Modify<'a> =
-    &'a mut dyn FnMut(&[Value], &mut Vec<(ColumnId, Value)>) -> Result<Effect>;
+pub type Modify<'a> = &'a mut dyn FnMut(&[Value], &mut Vec<(ColumnId, Value)>) -> Result<Effect>;
 
 impl std::fmt::Debug for PointTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -104,8 +104,7 @@ impl Connection {
     /// Runs one statement: rows to pull if it is a query, else its summary (with the rows of
     /// RETURNING, SHOW or EXPLAIN in it).
     pub fn run(&mut self, sql: &str, params: impl Params) -> Result<Outcome<'_>> {
-        let shared = self.session.shared.clone();
-        let output = shared.block_on(self.session.run_text(sql, &params.scalars()))?;
+        let output = self.run_text(sql, &params.scalars())?;
         Ok(match output {
             Output::Done(summary) => Outcome::Done(summary),
             Output::Ready(result) => Outcome::Rows(QueryStream {
@@ -242,8 +241,7 @@ impl Connection {
     /// # Ok::<(), strandline::Error>(())
     /// ```
     pub fn start(&mut self, prepared: &Prepared, values: &[ScalarValue]) -> Result<Started> {
-        let shared = self.session.shared.clone();
-        let output = shared.block_on(self.session.run_prepared(&prepared.0, values))?;
+        let output = self.run_statement(prepared, values)?;
         Ok(match output {
             Output::Done(summary) => Started::Done(summary),
             Output::Ready(result) => Started::Rows(Running::ready(result)),
@@ -271,11 +269,24 @@ impl Connection {
     }
 
     fn prepared_to_end(&mut self, prepared: &Prepared, params: &[ScalarValue]) -> Result<Summary> {
+        let output = self.run_statement(prepared, params)?;
+        self.finish(output)
+    }
+
+    fn run_statement(&mut self, prepared: &Prepared, values: &[ScalarValue]) -> Result<Output> {
+        if let Some(output) = self.session.run_at_once(&prepared.0, values)? {
+            return Ok(output);
+        }
         let shared = self.session.shared.clone();
-        shared.block_on(async {
-            let output = self.session.run_prepared(&prepared.0, params).await?;
-            self.finish(output).await
-        })
+        shared.block_on(self.session.run_prepared(&prepared.0, values))
+    }
+
+    fn run_text(&mut self, sql: &str, values: &[ScalarValue]) -> Result<Output> {
+        if let Some(output) = self.session.run_text_at_once(sql, values)? {
+            return Ok(output);
+        }
+        let shared = self.session.shared.clone();
+        shared.block_on(self.session.run_text(sql, values))
     }
 
     /// Whether statements may take the point path; for tests that compare the paths.
@@ -285,19 +296,18 @@ impl Connection {
     }
 
     fn run_to_end(&mut self, sql: &str, params: &[ScalarValue]) -> Result<Summary> {
-        let shared = self.session.shared.clone();
-        shared.block_on(async {
-            let output = self.session.run_text(sql, params).await?;
-            self.finish(output).await
-        })
+        let output = self.run_text(sql, params)?;
+        self.finish(output)
     }
 
-    async fn finish(&mut self, output: Output) -> Result<Summary> {
+    fn finish(&mut self, output: Output) -> Result<Summary> {
         match output {
             Output::Done(summary) => Ok(summary),
             Output::Ready(result) => Ok(selected(result)),
             Output::Rows(query) => {
-                Ok(selected(self.session.collect(query).await?))
+                let shared = self.session.shared.clone();
+                let result = shared.block_on(self.session.collect(query))?;
+                Ok(selected(result))
             }
         }
     }

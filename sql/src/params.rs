@@ -129,11 +129,7 @@ pub fn substitute_expressions<T: VisitMut>(tree: &mut T, values: &[Expr]) -> Res
 }
 
 /// Puts `values` into a parsed statement, each as its parameter's type where that is known.
-pub fn bind(
-    tree: &mut Statement,
-    values: &[ScalarValue],
-    types: &[Option<SqlType>],
-) -> Result<()> {
+pub fn bind(tree: &mut Statement, values: &[ScalarValue], types: &[Option<SqlType>]) -> Result<()> {
     let mut plain = Vec::with_capacity(values.len());
     let mut typed = Vec::with_capacity(values.len());
     for (i, value) in values.iter().enumerate() {
@@ -160,7 +156,10 @@ struct Constants<'a> {
 impl Constants<'_> {
     fn put(&self, place: &mut Expr) -> ControlFlow<Error> {
         match is_parameter(place) {
-            true => (Substitution { values: self.values }).pre_visit_expr(place),
+            true => (Substitution {
+                values: self.values,
+            })
+            .pre_visit_expr(place),
             false => ControlFlow::Continue(()),
         }
     }

@@ -97,10 +97,16 @@ impl Execution<'_> {
         };
         let mut values = Vec::with_capacity(select.columns.len());
         let Some(key) = key else {
-            return Ok(Run::Rows(QueryResult::new(select.schema.clone(), Vec::new())));
+            return Ok(Run::Rows(QueryResult::new(
+                select.schema.clone(),
+                Vec::new(),
+            )));
         };
         let (point, columns) = (&select.key.point, &select.columns);
-        let found = match self.transaction.try_point_get(point, &key, columns, &mut values)? {
+        let found = match self
+            .transaction
+            .try_point_get(point, &key, columns, &mut values)?
+        {
             true => true,
             false => {
                 let Some(statement) = self.statement()? else {
@@ -146,7 +152,10 @@ impl Execution<'_> {
         let reads = modification.list.reads.as_slice();
         let done = {
             let mut effect = |row: &[Value], set: &mut Vec<_>| modification.decide(row, set);
-            match self.transaction.try_point_modify(point, key, reads, &mut effect)? {
+            match self
+                .transaction
+                .try_point_modify(point, key, reads, &mut effect)?
+            {
                 Some(written) => written,
                 None => match self.statement()? {
                     Some(s) => s.point_modify(table, index, key, reads, &mut effect)?,
@@ -217,7 +226,9 @@ impl Execution<'_> {
                     let next = self.transaction.db().next_identity(table, column.id)?;
                     identity(column, next).ok()
                 }
-                other => self.datum(other).and_then(|d| assigned(&d, column.sql_type)),
+                other => self
+                    .datum(other)
+                    .and_then(|d| assigned(&d, column.sql_type)),
             };
             match value {
                 Some(value) if !(column.not_null && value.is_null()) => rows.push(value),
@@ -246,7 +257,9 @@ impl Execution<'_> {
         let (point, index) = (&conflict.point, conflict.index);
         let Some(list) = &conflict.update else {
             let mut nothing = Vec::new();
-            let found = self.transaction.try_point_get(point, &key, &[], &mut nothing)?
+            let found = self
+                .transaction
+                .try_point_get(point, &key, &[], &mut nothing)?
                 || match self.statement()? {
                     Some(s) => s.point_get(table, index, &key, &[], &mut nothing)?,
                     None => return Ok(None),

@@ -117,7 +117,11 @@ impl Session {
             Parsed::ShowVariable { variable } => self.shown_columns(variable)?,
             Parsed::Execute { .. } => {
                 let inner = self.prepared_by(&prepared.statement)?;
-                Box::pin(self.describe(&inner)).await?.description.result.clone()
+                Box::pin(self.describe(&inner))
+                    .await?
+                    .description
+                    .result
+                    .clone()
             }
             Parsed::Explain { statement, .. } => {
                 let planned = Work::of(statement)?;
@@ -151,7 +155,10 @@ impl Session {
                 Some(self.begin_engine(modes)?)
             }
         };
-        let open = self.open.as_ref().map(|open| (open.transaction.clone(), open.now_us));
+        let open = self
+            .open
+            .as_ref()
+            .map(|open| (open.transaction.clone(), open.now_us));
         let (transaction, now_us) = match (open, &implicit) {
             (Some(open), _) => open,
             (None, Some(transaction)) => (transaction.clone(), self.now_us()),

@@ -53,6 +53,8 @@ pub struct Session {
     statements: StatementCache,
     /// Whether statements may take the point path; tests compare with it off.
     pub(crate) point_path: bool,
+    /// the point path has just left the statement that comes next to the full path
+    is_undecided: bool,
     pub(crate) cancel: Arc<CancelState>,
     pub(crate) progress: Option<ProgressHook>,
     /// this session's newest commit that changed something
@@ -71,6 +73,7 @@ impl Session {
             prepared: HashMap::new(),
             statements: StatementCache::default(),
             point_path: true,
+            is_undecided: false,
             cancel: Arc::default(),
             progress: None,
             committed: CommitTs::ZERO,

@@ -49,7 +49,12 @@ impl PreparedStatement {
     /// A statement whose parameters have their values' types.
     pub(crate) fn plain(mut statement: Parsed) -> Result<Self> {
         let parameters = params::highest(&mut statement)?;
-        Ok(Self::of(statement, Vec::new(), Vec::new(), (parameters, false)))
+        Ok(Self::of(
+            statement,
+            Vec::new(),
+            Vec::new(),
+            (parameters, false),
+        ))
     }
 
     /// A statement as a client sends it; `declared` are the types of its parameters that the
@@ -57,7 +62,12 @@ impl PreparedStatement {
     pub(crate) fn typed(mut statement: Parsed, declared: &[Option<SqlType>]) -> Result<Self> {
         let parameters = params::highest(&mut statement)?.max(declared.len());
         let declared = declared.iter().map(|t| t.map(of_parameter)).collect();
-        Ok(Self::of(statement, Vec::new(), declared, (parameters, true)))
+        Ok(Self::of(
+            statement,
+            Vec::new(),
+            declared,
+            (parameters, true),
+        ))
     }
 
     fn of(
@@ -164,7 +174,10 @@ impl Session {
 
     /// The types of a typed statement's parameters, where they are known. If it has been
     /// described, its result must be what it was: the client goes by it.
-    pub(super) async fn known_types(&self, prepared: &PreparedStatement) -> Result<Vec<Option<SqlType>>> {
+    pub(super) async fn known_types(
+        &self,
+        prepared: &PreparedStatement,
+    ) -> Result<Vec<Option<SqlType>>> {
         let before = prepared.described.lock().clone();
         let Some(before) = before else {
             return prepared.declared_types();
@@ -177,7 +190,9 @@ impl Session {
                 false => before.clone(),
             });
             if !same {
-                return Err(Error::unsupported("cached plan must not change result type"));
+                return Err(Error::unsupported(
+                    "cached plan must not change result type",
+                ));
             }
         }
         Ok(before.types.clone())
@@ -189,7 +204,9 @@ impl Session {
         sql: &str,
         declared: &[Option<SqlType>],
     ) -> Result<Arc<PreparedStatement>> {
-        let prepared = self.statements.typed(sql, declared, &self.shared.statistics);
+        let prepared = self
+            .statements
+            .typed(sql, declared, &self.shared.statistics);
         let described = match prepared {
             Ok(prepared) => self.described(prepared).await,
             Err(error) => Err(error),
