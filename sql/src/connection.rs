@@ -109,10 +109,9 @@ impl Connection {
     /// Runs one statement: rows to pull if it is a query, else its summary (with the rows of
     /// RETURNING, SHOW or EXPLAIN in it).
     pub fn run(&mut self, sql: &str, params: impl Params) -> Result<Outcome<'_>> {
-        let shared = self.session.shared.clone();
         let params = params.scalars();
         let watched = self.session.watch(sql, &params);
-        let output = shared.block_on(self.session.run_text(sql, &params))?;
+        let output = self.run_text(sql, &params)?;
         Ok(match output {
             Output::Done(summary) => Outcome::Done(summary),
             Output::Ready(result) => Outcome::Rows(QueryStream {
@@ -244,9 +243,8 @@ impl Connection {
     /// # Ok::<(), strandline::Error>(())
     /// ```
     pub fn start(&mut self, prepared: &Prepared, values: &[ScalarValue]) -> Result<Started> {
-        let shared = self.session.shared.clone();
         let watched = self.session.watch_parsed(&prepared.0.statement, values);
-        let output = shared.block_on(self.session.run_prepared(&prepared.0, values))?;
+        let output = self.run_statement(prepared, values)?;
         Ok(match output {
             Output::Done(summary) => Started::Done(summary),
             Output::Ready(result) => Started::Rows(Portal::ready(result)),
@@ -260,12 +258,24 @@ impl Connection {
     }
 
     fn prepared_to_end(&mut self, prepared: &Prepared, params: &[ScalarValue]) -> Result<Summary> {
+        let output = self.run_statement(prepared, params)?;
+        self.finish(output)
+    }
+
+    fn run_statement(&mut self, prepared: &Prepared, values: &[ScalarValue]) -> Result<Output> {
+        if let Some(output) = self.session.run_at_once(&prepared.0, values)? {
+            return Ok(output);
+        }
         let shared = self.session.shared.clone();
-        let _watched = self.session.watch_parsed(&prepared.0.statement, params);
-        shared.block_on(async {
-            let output = self.session.run_prepared(&prepared.0, params).await?;
-            self.finish(output).await
-        })
+        shared.block_on(self.session.run_prepared(&prepared.0, values))
+    }
+
+    fn run_text(&mut self, sql: &str, values: &[ScalarValue]) -> Result<Output> {
+        if let Some(output) = self.session.run_text_at_once(sql, values)? {
+            return Ok(output);
+        }
+        let shared = self.session.shared.clone();
+        shared.block_on(self.session.run_text(sql, values))
     }
 
     /// Whether statements may take the point path; for tests that compare the paths.
@@ -275,19 +285,20 @@ impl Connection {
     }
 
     fn run_to_end(&mut self, sql: &str, params: &[ScalarValue]) -> Result<Summary> {
-        let shared = self.session.shared.clone();
         let _watched = self.session.watch(sql, params);
-        shared.block_on(async {
-            let output = self.session.run_text(sql, params).await?;
-            self.finish(output).await
-        })
+        let output = self.run_text(sql, params)?;
+        self.finish(output)
     }
 
-    async fn finish(&mut self, output: Output) -> Result<Summary> {
+    fn finish(&mut self, output: Output) -> Result<Summary> {
         match output {
             Output::Done(summary) => Ok(summary),
             Output::Ready(result) => Ok(selected(result)),
-            Output::Rows(query) => Ok(selected(self.session.collect(query).await?)),
+            Output::Rows(query) => {
+                let shared = self.session.shared.clone();
+                let result = shared.block_on(self.session.collect(query))?;
+                Ok(selected(result))
+            }
         }
     }
 

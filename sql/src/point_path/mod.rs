@@ -18,6 +18,8 @@
 
 mod arithmetic;
 mod compile;
+mod compile_insert;
+mod constant;
 mod run;
 mod value;
 
@@ -30,7 +32,8 @@ use strandline_engine::PointTable;
 use strandline_engine::access::Privileges;
 use strandline_engine::catalog::{Catalog, TableDef};
 
-pub(crate) use compile::{Compiler, argument};
+pub(crate) use compile::Compiler;
+pub(crate) use constant::argument;
 pub(crate) use run::{Execution, Run};
 
 /// A statement for one version of the catalog and one state of the settings.

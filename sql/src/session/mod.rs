@@ -61,6 +61,8 @@ pub struct Session {
     statements: StatementCache,
     /// Whether statements may take the point path; tests compare with it off.
     pub(crate) point_path: bool,
+    /// the point path has just left the statement that comes next to the full path
+    is_undecided: bool,
     pub(crate) cancel: Arc<CancelState>,
     /// as others see the session
     pub(crate) registered: Registered,
@@ -88,6 +90,7 @@ impl Session {
             prepared: HashMap::new(),
             statements: StatementCache::default(),
             point_path: true,
+            is_undecided: false,
             cancel,
             progress: None,
             copy_client: None,

@@ -2,6 +2,9 @@
 //!
 //! A prepared statement keeps what it was compiled to for the last catalog and settings it ran
 //! with. An execution that the point path leaves undecided is undone and goes the full path.
+//!
+//! A statement that is compiled already runs without a future ([`Session::run_at_once`]): making
+//! and polling the one that could also plan queries would cost more than the statement.
 
 use super::Session;
 use super::outcome::{Output, Summary};
@@ -14,13 +17,55 @@ use strandline_base::{ErrorKind, Result, SqlState, SqlType};
 use strandline_engine::{ConflictPolicy, Isolation, Transaction};
 
 impl Session {
+    /// Runs a text whose statement is compiled already; None: it takes the longer way.
+    pub(crate) fn run_text_at_once(
+        &mut self,
+        sql: &str,
+        values: &[ScalarValue],
+    ) -> Result<Option<Output>> {
+        match self.statements.known(sql) {
+            Some(prepared) => self.run_at_once(&prepared, values),
+            None => Ok(None),
+        }
+    }
+
+    /// Runs a statement that is compiled already; None: it takes the longer way.
+    pub(crate) fn run_at_once(
+        &mut self,
+        prepared: &PreparedStatement,
+        values: &[ScalarValue],
+    ) -> Result<Option<Output>> {
+        let is_failed = self.open.as_ref().is_some_and(|open| open.failed);
+        if is_failed || !self.point_path || values.len() != prepared.parameter_count() {
+            return Ok(None);
+        }
+        let Some(compiled) = self.compiled(prepared) else {
+            return Ok(None);
+        };
+        self.cancel.refuse_if_terminated()?;
+        let backend = self.registered.backend();
+        let running = backend.start(Some(prepared.text.clone()), self.shared.db.now_us());
+        let ran = self.run_compiled(&compiled, values);
+        drop(running);
+        match &ran {
+            Ok(None) => self.is_undecided = true,
+            Ok(Some(_)) => {}
+            Err(_) => {
+                self.mark_failed();
+                self.report_block();
+            }
+        }
+        ran
+    }
+
     /// Runs a statement on the point path; None: it takes the full path.
     pub(super) async fn run_point(
         &mut self,
         prepared: &PreparedStatement,
         values: &[ScalarValue],
     ) -> Result<Option<Output>> {
-        if !self.point_path || !prepared.may_be_point() {
+        let is_undecided = std::mem::take(&mut self.is_undecided);
+        if is_undecided || !self.point_path || !prepared.may_be_point() {
             return Ok(None);
         }
         let compiled = match self.compiled(prepared) {
@@ -30,6 +75,14 @@ impl Session {
                 self.compile(prepared, &types)
             }
         };
+        self.run_compiled(&compiled, values)
+    }
+
+    fn run_compiled(
+        &mut self,
+        compiled: &Compiled,
+        values: &[ScalarValue],
+    ) -> Result<Option<Output>> {
         let Some(statement) = &compiled.statement else {
             return Ok(None);
         };
@@ -53,7 +106,7 @@ impl Session {
             Some(Err(_)) => return Ok(None),
         };
         let execution = Execution {
-            compiled: &compiled,
+            compiled,
             transaction: &transaction,
             values,
             now_us,

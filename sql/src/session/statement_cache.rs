@@ -22,6 +22,11 @@ pub(super) struct StatementCache {
 }
 
 impl StatementCache {
+    /// The statement of a text without declared types, if it is known.
+    pub fn known(&self, sql: &str) -> Option<Arc<PreparedStatement>> {
+        self.plain.get(sql).cloned()
+    }
+
     /// The one statement that `sql` is; values give its parameters their types.
     pub fn plain(
         &mut self,

@@ -91,11 +91,11 @@ fn pick<'a, T>(rng: &mut Rng, from: &'a [T]) -> &'a T {
 /// A value as a parameter and as it is written.
 fn value(rng: &mut Rng) -> (ScalarValue, String) {
     let small = rng.below(12) as i64 - 2;
-    match rng.below(16) {
-        0..=7 => (ScalarValue::Int32(Some(small as i32)), small.to_string()),
-        8 => (ScalarValue::Int64(Some(small)), small.to_string()),
-        9 => (ScalarValue::Null, "NULL".into()),
-        10 => {
+    match rng.below(26) {
+        0..=17 => (ScalarValue::Int32(Some(small as i32)), small.to_string()),
+        18 => (ScalarValue::Int64(Some(small)), small.to_string()),
+        19 => (ScalarValue::Null, "NULL".into()),
+        20 => {
             let text = *pick(
                 rng,
                 &["3", "x", "abcdef", " 4", "5.5", "", "it's", "abc   "],
@@ -105,14 +105,14 @@ fn value(rng: &mut Rng) -> (ScalarValue, String) {
                 format!("'{}'", text.replace('\'', "''")),
             )
         }
-        11 => {
+        21 => {
             let big = *pick(
                 rng,
                 &[2_147_483_647i64, 3_000_000_000, -2_147_483_647, 98, 32_767],
             );
             (ScalarValue::Int64(Some(big)), big.to_string())
         }
-        12 | 13 => {
+        22 | 23 => {
             let v = rng.below(30_000) as i128 - 5_000;
             let shown = format!(
                 "{}{}.{:03}",
@@ -122,7 +122,7 @@ fn value(rng: &mut Rng) -> (ScalarValue, String) {
             );
             (ScalarValue::Decimal128(Some(v), 20, 3), shown)
         }
-        14 => (
+        24 => (
             ScalarValue::Float64(Some(1.5)),
             "1.5::double precision".into(),
         ),
@@ -193,7 +193,7 @@ fn both_paths_agree() {
         }
     }
     assert_eq!(point_runs(&full), 0);
-    assert!(point_runs(&fast) > STEPS / 4, "{}", point_runs(&fast));
+    assert!(point_runs(&fast) > STEPS / 5, "{}", point_runs(&fast));
 }
 
 #[test]
