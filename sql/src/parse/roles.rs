@@ -5,6 +5,7 @@
 //! | `CREATE USER u …` | `CREATE ROLE u … LOGIN`, unless it says LOGIN or NOLOGIN |
 //! | `CREATE GROUP`, `ALTER`/`DROP` `USER`/`GROUP` | the same with `ROLE` |
 //! | `ENCRYPTED PASSWORD 'p'` | `PASSWORD 'p'` |
+//! | `GRANT g TO u`, `REVOKE g FROM u` | `GRANT ROLE g TO u`, `REVOKE ROLE g FROM u` |
 //!
 //! A password stands in the text of such a statement; [`redacted`] is the text for others' eyes.
 
@@ -55,7 +56,6 @@ fn one(statement: &[TokenWithSpan], out: &mut Vec<TokenWithSpan>) {
     if !about_roles {
         return out.extend_from_slice(statement);
     }
-    let says = |words: &[&str]| statement.iter().any(|t| is_any(t, words));
     let may_login = is(verb, "CREATE") && is(kind, "USER") && !says(&["LOGIN", "NOLOGIN"]);
     for (i, token) in statement.iter().enumerate() {
         let ends = matches!(token.token, Token::SemiColon | Token::EOF);
@@ -73,6 +73,21 @@ fn one(statement: &[TokenWithSpan], out: &mut Vec<TokenWithSpan>) {
         .is_some_and(|t| matches!(t.token, Token::SemiColon | Token::EOF));
     if may_login && !ended {
         out.push(word("LOGIN", kind));
+    }
+}
+
+/// GRANT or REVOKE of groups: ROLE before each of their names.
+fn membership(statement: &[TokenWithSpan], out: &mut Vec<TokenWithSpan>) {
+    let (mut names_a_group, mut before_to) = (false, true);
+    for token in statement {
+        if names_a_group && !matches!(token.token, Token::Whitespace(_)) {
+            out.push(word("ROLE", token));
+            names_a_group = false;
+        }
+        before_to &= !is_any(token, &["TO", "FROM"]);
+        let starts = is_any(token, &["GRANT", "REVOKE"]) || token.token == Token::Comma;
+        names_a_group = names_a_group || (starts && before_to);
+        out.push(token.clone());
     }
 }
 

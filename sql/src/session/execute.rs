@@ -176,6 +176,7 @@ impl Session {
                     Some(transaction) => transaction.rollback(),
                     None => self.mark_failed(),
                 }
+                self.report_block();
                 Some(Err(error))
             }
         }
