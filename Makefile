@@ -5,18 +5,22 @@ PACKAGES := --workspace --exclude strandline-bench-rivals
 # Crates with models for the shuttle scheduler (tests named `shuttle`).
 MODELS := -p strandline-txn -p strandline-index -p strandline-tail
 
-.PHONY: demo test format lint tidy unit models clients
+.PHONY: demo test format lint tidy docs unit clients models
 
 demo:
 	$(CARGO) run --release -p strandline-cli -- demo
 
-test: format tidy lint unit clients models
+test: format tidy docs lint unit clients models
 
 format:
 	$(CARGO) fmt --all --check
 
 tidy:
 	$(CARGO) xtask tidy
+
+# Links of the documentation; its examples are run by the tests of the shell.
+docs:
+	$(CARGO) xtask docs
 
 lint:
 	$(CARGO) clippy $(PACKAGES) --all-targets -- -D warnings

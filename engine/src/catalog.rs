@@ -1,8 +1,12 @@
 //! The catalog: plain serializable definitions. A transaction edits its own copy of the current
 //! [`Catalog`]; commit logs and publishes it under the commit timestamp. Old versions are kept as
 //! long as some table's history may be asked for, so that AS OF uses the schema of its moment.
+//!
+//! Catalogs are stored as JSON. A field that older databases lack has a default; a change that
+//! older programs must not ignore raises [`CATALOG_VERSION`].
 
-use serde::{Deserialize, Serialize};
+use crate::access::Access;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use strandline_base::{ColumnId, Error, Result, SqlState, SqlType, StorageId, TableId, Value};
@@ -20,6 +24,27 @@ pub struct Catalog {
     pub next_table: u32,
     /// The next free storage id.
     pub next_storage: u32,
+    /// The [`CATALOG_VERSION`] it was written with.
+    #[serde(default, deserialize_with = "known_version")]
+    pub version: u32,
+    /// Roles, owners and grants.
+    #[serde(default)]
+    pub access: Arc<Access>,
+}
+
+/// The version of what is written here. 0: without roles.
+pub const CATALOG_VERSION: u32 = 1;
+
+/// Refuses a catalog that says things this program does not know.
+fn known_version<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    let version = u32::deserialize(from)?;
+    if version > CATALOG_VERSION {
+        return Err(serde::de::Error::custom(format!(
+            "the catalog has version {version}, this program knows {CATALOG_VERSION}"
+        )));
+    }
+    // What is written from now on may hold what is new.
+    Ok(CATALOG_VERSION)
 }
 
 /// A table.
@@ -139,6 +164,7 @@ impl Catalog {
             schemas: BTreeMap::from([("public".to_string(), None)]),
             next_table: 1,
             next_storage: 1,
+            version: CATALOG_VERSION,
             ..Self::default()
         }
     }

@@ -131,7 +131,7 @@ impl Db {
     /// `merge_all`), cuts the log.
     pub fn checkpoint(&self, merge_all: bool) -> Result<CheckpointReport> {
         let logged = self.maintenance.logged_bytes.swap(0, Ordering::Relaxed);
-        let outcome = self.write_checkpoint(merge_all);
+        let outcome = self.observe_checkpoint(|| self.write_checkpoint(merge_all));
         if outcome.is_err() {
             self.maintenance
                 .logged_bytes

@@ -3,6 +3,8 @@
 //! [`Db`] is the database, [`Transaction`] a transaction, [`Statement`] one running statement with
 //! its snapshot. See ARCHITECTURE.md for the protocols.
 
+pub mod access;
+mod backup;
 mod bulk;
 pub mod catalog;
 mod catalog_versions;
@@ -12,6 +14,7 @@ mod commit_watch;
 mod compaction;
 mod db;
 pub mod display;
+mod events;
 mod history_query;
 mod identity;
 mod inspect;
@@ -27,6 +30,7 @@ mod recovery_report;
 mod redo;
 mod relaxed;
 mod replay;
+mod rewind;
 mod row_locks;
 mod scan;
 mod settings;
@@ -37,6 +41,7 @@ mod transaction;
 mod validation;
 mod versions;
 
+pub use backup::{BackupReport, CopyObserver, CopyProgress, restore};
 pub use bulk::BulkInsert;
 pub use checkpoint::CheckpointReport;
 pub use db::Db;
@@ -44,6 +49,7 @@ pub use inspect::{Inspection, InspectionSection};
 pub use point_table::PointTable;
 pub use recovery_report::RecoveryReport;
 pub use relaxed::Relaxed;
+pub use rewind::RewindReport;
 pub use row_locks::LockWait;
 pub use scan::{
     ColumnPredicate, CompareOp, RowFilter, ScanMetrics, ScanRequest, TableScan, UnitReader,

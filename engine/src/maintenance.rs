@@ -4,6 +4,7 @@
 //! Writers never wait for it, except for memory when tails exceed their share.
 
 use crate::db::{Db, Maintenance, closed};
+use crate::events;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -105,6 +106,7 @@ impl Db {
         }
         let mut state = self.maintenance.state.lock();
         state.rounds += 1;
+        events::background_work(state.failure.as_ref(), result.as_ref().err());
         state.failure = result.err();
         self.maintenance.done.notify_all();
     }

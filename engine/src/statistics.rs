@@ -3,7 +3,7 @@
 use crate::catalog::TableDef;
 use crate::db::Db;
 use std::cmp::Ordering;
-use strandline_base::Value;
+use strandline_base::{Result, Value};
 use strandline_table::base::{BaseBody, ColumnBounds};
 
 /// Row count and column bounds.
@@ -86,6 +86,26 @@ impl Db {
             }
         }
         statistics
+    }
+}
+
+impl Db {
+    /// The bytes of a table's chunks and runs on the device.
+    pub fn table_bytes(&self, table: &TableDef) -> Result<u64> {
+        let runs = self.store(table.storage)?.lineage.runs();
+        let runs: u64 = runs.iter().map(|run| run.bytes()).sum();
+        Ok(self.statistics(table).bytes + runs)
+    }
+    /// The bytes of all files.
+    pub fn device_bytes(&self) -> Result<u64> {
+        let mut bytes = 0;
+        for name in self.device.list()? {
+            // A file may go meanwhile.
+            if let Ok(file) = self.device.open(&name) {
+                bytes += file.len()?;
+            }
+        }
+        Ok(bytes)
     }
 }
 

@@ -322,6 +322,7 @@ impl Transaction {
         let before = self.ddl_base()?;
         let mut catalog = Catalog::clone(&before);
         edit(&mut catalog)?;
+        catalog.forget_dropped();
         check_storable(&catalog)?;
         for (id, old) in &before.tables {
             if catalog.tables.get(id).is_none_or(|new| new != old) {

@@ -37,22 +37,31 @@ impl Column {
         if let Self::Nulls(nulls) = self {
             *self = Self::beginning(*nulls, value);
         }
-        let taken = match self {
+        let is_taken = match self {
             Self::Integers(builder) => match value.cast_exact::<PyInt>().map(|v| v.extract()) {
-                Ok(Ok(v)) => Some(builder.append_value(v)),
-                _ => None,
+                Ok(Ok(v)) => {
+                    builder.append_value(v);
+                    true
+                }
+                _ => false,
             },
             Self::Floats(builder) => match value.cast_exact::<PyFloat>() {
-                Ok(v) => Some(builder.append_value(v.extract()?)),
-                Err(_) => None,
+                Ok(v) => {
+                    builder.append_value(v.extract()?);
+                    true
+                }
+                Err(_) => false,
             },
             Self::Texts(builder) => match value.cast_exact::<PyString>() {
-                Ok(v) => Some(builder.append_value(v.to_str()?)),
-                Err(_) => None,
+                Ok(v) => {
+                    builder.append_value(v.to_str()?);
+                    true
+                }
+                Err(_) => false,
             },
-            Self::Mixed(_) | Self::Nulls(_) => None,
+            Self::Mixed(_) | Self::Nulls(_) => false,
         };
-        if taken.is_none() {
+        if !is_taken {
             let value = scalar(value)?;
             self.as_mixed().push(value);
         }

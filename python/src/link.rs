@@ -32,8 +32,9 @@ pub fn forks() -> u32 {
 
 /// Told by Python in the child after a fork.
 #[pyfunction]
-pub fn forked() {
+pub fn forked(py: Python<'_>) -> PyResult<()> {
     FORKS.fetch_add(1, Ordering::Relaxed);
+    signals::disarm(py)
 }
 
 /// The engine's connection and the database that it keeps open.

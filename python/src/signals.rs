@@ -71,6 +71,19 @@ pub fn arm(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
+/// Lets go, in a forked child, of the descriptor that it has from its parent: what the child wrote
+/// there would cancel its parent's statement.
+pub fn disarm(py: Python<'_>) -> PyResult<()> {
+    let Some((_, stream)) = WRITER.lock().take() else {
+        return Ok(());
+    };
+    let before = set_wakeup_fd(py, -1)?;
+    if before >= 0 && before != stream.as_raw_fd() {
+        set_wakeup_fd(py, before)?;
+    }
+    Ok(())
+}
+
 fn set_wakeup_fd(py: Python<'_>, descriptor: i32) -> PyResult<i32> {
     let options: Bound<'_, PyDict> = [("warn_on_full_buffer", false)].into_py_dict(py)?;
     py.import("signal")?

@@ -3,13 +3,14 @@ from os import PathLike
 from types import TracebackType
 from typing import Any, Protocol, TypedDict, final
 
-import pandas
+import pandas  # type: ignore[import-untyped,unused-ignore]
 import polars
-import pyarrow
+import pyarrow  # type: ignore[import-untyped,unused-ignore]
 from typing_extensions import CapsuleType, Self
 
 from strandline import _errors
 
+__all__: list[str]
 __version__: str
 
 class _Peek(TypedDict):

@@ -154,7 +154,7 @@ def test_two_connections_are_independent(tmp_path):
 
 def in_child(con, cur, pipe):
     refused = 0
-    for use in (con.commit, lambda: con.execute("SELECT 1"), cur.fetchone, con.cursor):
+    for use in (con.commit, lambda: con.execute("SELECT 1"), cur.fetchall, con.cursor):
         try:
             use()
         except strandline.InterfaceError as error:

@@ -7,12 +7,18 @@
 //! * `wire` frames messages over a `transport`, `message` reads the client's, `reply` and `report`
 //!   write the server's. Values are encoded by [`strandline::wire_format`].
 //! * `backends` is what other threads know of sessions: cancelling them, ending them, counting.
+//! * [`config`] reads file, environment and flags; [`ServerOptions`] is what a server is started
+//!   with. [`logging`] writes what happens to standard error; [`metrics`] counts, and answers
+//!   Prometheus and health checks.
 
 mod auth;
 mod backends;
+pub mod config;
 #[cfg(test)]
 mod fuzz;
+pub mod logging;
 mod message;
+pub mod metrics;
 mod options;
 mod reply;
 mod report;
@@ -23,6 +29,5 @@ mod tls;
 mod transport;
 mod wire;
 
-pub use auth::{NoUsers, Users, Verifier};
 pub use options::{DEFAULT_PORT, ServerOptions, TlsFiles};
 pub use server::Server;

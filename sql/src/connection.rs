@@ -10,10 +10,13 @@ use crate::portal::{Portal, Started};
 use crate::provider::registered::RegisteredTables;
 use crate::result::QueryResult;
 use crate::session::Session;
-use crate::session::cancel::CancelHandle;
+use crate::session::cancel::{CancelHandle, Termination};
 use crate::session::describe::Description;
+use crate::session::identity::User;
 use crate::session::outcome::{Output, Summary, TransactionStatus};
 use crate::session::prepared::PreparedStatement;
+use crate::session::settings::ShownParameter;
+use crate::session::settings::origin::Origin;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::scalar::ScalarValue;
@@ -66,9 +69,9 @@ pub enum Outcome<'c> {
 }
 
 impl Connection {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, user: User) -> Self {
         Self {
-            session: Session::new(shared),
+            session: Session::new(shared, user),
         }
     }
 
@@ -107,11 +110,13 @@ impl Connection {
     /// RETURNING, SHOW or EXPLAIN in it).
     pub fn run(&mut self, sql: &str, params: impl Params) -> Result<Outcome<'_>> {
         let shared = self.session.shared.clone();
-        let output = shared.block_on(self.session.run_text(sql, &params.scalars()))?;
+        let params = params.scalars();
+        let watched = self.session.watch(sql, &params);
+        let output = shared.block_on(self.session.run_text(sql, &params))?;
         Ok(match output {
             Output::Done(summary) => Outcome::Done(summary),
             Output::Rows(query) => Outcome::Rows(QueryStream {
-                portal: Portal::new(query),
+                portal: Portal::new(query, watched),
                 session: &mut self.session,
             }),
         })
@@ -147,10 +152,8 @@ impl Connection {
     /// ```
     pub fn prepare(&mut self, sql: &str) -> Result<Prepared> {
         let statement = crate::parse::statement(sql)?;
-        Ok(Prepared(Arc::new(PreparedStatement::new(
-            statement,
-            Vec::new(),
-        )?)))
+        let prepared = PreparedStatement::new(Arc::from(sql), statement, Vec::new())?;
+        Ok(Prepared(Arc::new(prepared)))
     }
 
     /// Parses one statement and says at once what is wrong with it. `types` are those of its
@@ -180,7 +183,8 @@ impl Connection {
     /// parameters.
     pub fn prepare_script(&mut self, sql: &str) -> Result<Vec<Prepared>> {
         let parsed = crate::parse::statements(sql).and_then(|statements| {
-            let prepared = statements.into_iter().map(PreparedStatement::plain);
+            let prepared = statements.into_iter();
+            let prepared = prepared.map(|one| PreparedStatement::plain(sql, one));
             prepared.map(|p| Ok(Prepared(Arc::new(p?)))).collect()
         });
         if parsed.is_err() {
@@ -237,10 +241,11 @@ impl Connection {
     /// ```
     pub fn start(&mut self, prepared: &Prepared, values: &[ScalarValue]) -> Result<Started> {
         let shared = self.session.shared.clone();
+        let watched = self.session.watch_parsed(&prepared.0.statement, values);
         let output = shared.block_on(self.session.run_prepared(&prepared.0, values))?;
         Ok(match output {
             Output::Done(summary) => Started::Done(summary),
-            Output::Rows(query) => Started::Rows(Portal::new(query)),
+            Output::Rows(query) => Started::Rows(Portal::new(query, watched)),
         })
     }
 
@@ -251,6 +256,7 @@ impl Connection {
 
     fn prepared_to_end(&mut self, prepared: &Prepared, params: &[ScalarValue]) -> Result<Summary> {
         let shared = self.session.shared.clone();
+        let _watched = self.session.watch_parsed(&prepared.0.statement, params);
         shared.block_on(async {
             let output = self.session.run_prepared(&prepared.0, params).await?;
             self.finish(output).await
@@ -259,6 +265,7 @@ impl Connection {
 
     fn run_to_end(&mut self, sql: &str, params: &[ScalarValue]) -> Result<Summary> {
         let shared = self.session.shared.clone();
+        let _watched = self.session.watch(sql, params);
         shared.block_on(async {
             let output = self.session.run_text(sql, params).await?;
             self.finish(output).await
@@ -302,9 +309,53 @@ impl Connection {
         self.session.progress = hook;
     }
 
+    /// The number by which other sessions name this one: `pg_backend_pid()`.
+    pub fn backend_id(&self) -> i32 {
+        self.session.registered.backend().pid()
+    }
+
+    /// What a request to cancel this session's statement must show beside its number; see
+    /// [`Database::cancel`](crate::Database::cancel).
+    pub fn secret(&self) -> i32 {
+        self.session.registered.backend().secret()
+    }
+
+    /// Tells others where this connection's client is: `host:port`, or a Unix socket's path.
+    pub fn set_client(&mut self, address: &str) {
+        self.session.registered.backend().set_client(address);
+    }
+
+    /// The name of the user the connection was made for.
+    pub fn user(&self) -> Arc<str> {
+        self.session.registered.backend().user()
+    }
+
+    /// With which it is noticed that another session ends this one.
+    pub fn termination(&self) -> Termination {
+        Termination(self.session.cancel.clone())
+    }
+
     /// Whether a transaction block is open, and whether it has failed.
     pub fn transaction_status(&self) -> TransactionStatus {
         self.session.transaction_status()
+    }
+
+    /// Sets a parameter as SET does; `origin` is what `SHOW ALL` says of it.
+    ///
+    /// # Errors
+    /// 42704 if there is none, 22023 or 0A000 for a value it cannot have.
+    pub fn set_parameter(&mut self, name: &str, value: &str, origin: &Origin) -> Result<()> {
+        self.session.set_parameter(name, Some(value), false, origin)
+    }
+
+    /// What SHOW says of the parameter `name`; None if there is none.
+    pub fn parameter(&self, name: &str) -> Option<String> {
+        self.session.value_of(name)
+    }
+
+    /// All parameters, by name.
+    pub fn parameters(&self) -> Vec<ShownParameter> {
+        self.session.parameters()
     }
 
     /// Warnings and notices of the statements since the last call, such as "there is no

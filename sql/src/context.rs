@@ -9,7 +9,9 @@
 use crate::copy::SharedCopyClient;
 use crate::error::convert;
 use crate::names;
+use crate::pg_catalog::display;
 use crate::provider::catalog::StatementCatalog;
+use crate::roles::Acting;
 use crate::{params, parse, semantics};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::DFSchema;
@@ -20,7 +22,7 @@ use datafusion::physical_plan::execute_stream;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast;
 use std::sync::Arc;
-use strandline_base::{Error, Result, SqlState};
+use strandline_base::{Error, Result, SqlState, TableId};
 use strandline_engine::Statement;
 use strandline_engine::catalog::{Catalog, TableDef, ViewDef};
 
@@ -38,6 +40,8 @@ pub struct StatementContext {
     pub parameters: Vec<ScalarValue>,
     /// Whether parameters stay placeholders: the statement is described, not run.
     pub open_parameters: bool,
+    /// Who is checked; None: a superuser.
+    pub acting: Option<Arc<Acting>>,
     /// Told how far a COPY is.
     pub progress: Option<ProgressHook>,
     /// The other end of COPY … FROM STDIN and TO STDOUT.
@@ -80,6 +84,7 @@ impl StatementContext {
         parameters: Vec<ScalarValue>,
         now_us: u64,
     ) -> Self {
+        let acting = Acting::of(template, &statement.transaction().catalog());
         let names = StatementCatalog::current(
             Arc::clone(template),
             statement.clone(),
@@ -95,6 +100,7 @@ impl StatementContext {
             default_schema,
             parameters,
             open_parameters: false,
+            acting,
             progress: None,
             copy_client: None,
             names,
@@ -148,6 +154,12 @@ impl StatementContext {
         }
     }
 
+    /// From now on the table may be named without the right to read it: the statement changes its
+    /// rows and asks nothing of them.
+    pub fn writes_without_reading(&self, table: Option<TableId>) {
+        self.names.exempt(table);
+    }
+
     /// Plans a query (SELECT/VALUES/WITH…), parameters bound. Every table of ours also answers to
     /// a hidden column `_rowid` (UInt64) when it is named explicitly; `*` never includes it.
     pub async fn plan_query(&self, query: &ast::Query) -> Result<LogicalPlan> {
@@ -183,6 +195,10 @@ impl StatementContext {
 
     /// Runs a plan. The columns of the result have the names that users see.
     pub async fn run(&self, plan: LogicalPlan) -> Result<(SchemaRef, SendableRecordBatchStream)> {
+        let plan = match display::is_needed(&plan) {
+            true => display::shown(plan, self.names.system())?,
+            false => plan,
+        };
         let schema = semantics::sql::output_schema(plan.schema().inner());
         let physical = self
             .state

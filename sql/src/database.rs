@@ -9,22 +9,29 @@ use crate::error::convert;
 use crate::names;
 use crate::planner::QueryPlanner;
 use crate::point::PointChecks;
+use crate::roles::{RandomSource, SystemRandom};
 use crate::semantics;
 use crate::session::Settings as SessionSettings;
+use crate::session::activity::{Registered, Registry};
+use crate::session::cancel::CancelState;
+use crate::session::identity::User;
+use crate::session::settings::origin::Origin;
+use crate::session::settings::{ForeignParameter, OpenSettings, Origins, configure};
 use crate::single_row::SingleRowSubqueries;
+use crate::subplan::ArrayOf;
 use crate::{dml, locking};
+use datafusion::execution::FunctionRegistry;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::ScalarUDF;
 use datafusion::prelude::SessionConfig;
 use parking_lot::Mutex;
 use std::cell::Cell;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
 use strandline_base::{Clock, Error, ErrorKind, Result, SqlState, SystemClock};
 use strandline_device::{Device, MemoryDevice, OsDevice};
 use strandline_engine::catalog::Catalog;
@@ -57,19 +64,27 @@ pub(crate) struct Shared {
     pub(crate) db: Arc<Db>,
     pub(crate) template: Arc<SessionState>,
     pub(crate) defaults: SessionSettings,
+    pub(crate) opened: OpenSettings,
+    pub(crate) origins: Origins,
+    pub(crate) foreign_parameters: Vec<ForeignParameter>,
     pub(crate) point_checks: PointChecks,
     runtime: Mutex<Option<Runtime>>,
     handle: tokio::runtime::Handle,
     location: String,
+    /// who is connected
+    pub(crate) sessions: Arc<Registry>,
+    pub(crate) random: Arc<dyn RandomSource>,
 }
 
 /// Options of a database to open; see [`Database::builder`].
 pub struct DatabaseBuilder {
     device: DeviceChoice,
     clock: Arc<dyn Clock>,
-    settings: Settings,
+    open: OpenSettings,
+    random: Arc<dyn RandomSource>,
     session: SessionSettings,
-    target_partitions: Option<usize>,
+    origins: Origins,
+    foreign_parameters: Vec<ForeignParameter>,
     must_exist: bool,
 }
 
@@ -83,22 +98,46 @@ impl DatabaseBuilder {
         Self {
             device,
             clock: Arc::new(SystemClock),
-            settings: Settings::default(),
+            open: OpenSettings {
+                engine: Settings::default(),
+                query_threads: processors(),
+            },
+            random: Arc::new(SystemRandom),
             session: SessionSettings::default(),
-            target_partitions: None,
+            origins: Origins::default(),
+            foreign_parameters: Vec::new(),
             must_exist: false,
         }
+    }
+    /// Sets a parameter by its name, as a configuration does: one that is settled when the database
+    /// is opened, or the default of one that connections may change. `origin` is what `SHOW ALL`
+    /// says of it.
+    ///
+    /// # Errors
+    /// 42704 if there is none, 55P02 if nobody can set it, 22023 or 0A000 for a value it cannot
+    /// have.
+    pub fn parameter(mut self, name: &str, value: &str, origin: Origin) -> Result<Self> {
+        let name = configure(&mut self.open, &mut self.session, name, value)?;
+        self.origins.note(name, origin);
+        Ok(self)
+    }
+    /// Has `SHOW ALL` list a parameter of the program around the database, such as a server's port.
+    #[must_use]
+    pub fn foreign_parameter(mut self, parameter: ForeignParameter) -> Self {
+        self.foreign_parameters.push(parameter);
+        self
     }
     /// The engine's settings as a whole.
     #[must_use]
     pub fn settings(mut self, settings: Settings) -> Self {
-        self.settings = settings;
+        self.open.engine = settings;
         self
     }
     /// Bound on the memory of tails, cached blocks and queries together, in bytes.
     #[must_use]
     pub fn memory_bytes(mut self, bytes: usize) -> Self {
-        self.settings.memory_bytes = bytes;
+        self.open.engine.memory_bytes = bytes;
+        self.origins.note("memory_bytes", Origin::Program);
         self
     }
     /// Whether commits wait until they are durable, unless a connection says otherwise with
@@ -106,18 +145,27 @@ impl DatabaseBuilder {
     #[must_use]
     pub fn synchronous_commit(mut self, wait: bool) -> Self {
         self.session.synchronous_commit = wait;
+        self.origins.note("synchronous_commit", Origin::Program);
         self
     }
     /// How many threads one query uses at most. Default: one per processor.
     #[must_use]
     pub fn query_threads(mut self, threads: usize) -> Self {
-        self.target_partitions = Some(threads.max(1));
+        self.open.query_threads = threads.max(1);
+        self.origins.note("max_query_threads", Origin::Program);
         self
     }
     /// The clock; tests and simulations give their own.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
+        self
+    }
+    /// Where the salts of passwords and the secrets of sessions come from; tests and simulations
+    /// give their own.
+    #[must_use]
+    pub fn random(mut self, random: Arc<dyn RandomSource>) -> Self {
+        self.random = random;
         self
     }
     /// The device that holds the files, instead of the directory `path`.
@@ -151,34 +199,42 @@ impl DatabaseBuilder {
             require_database(&*device)?;
         }
         let location = device.location();
-        let memory_bytes = self.settings.memory_bytes;
         let db = Db::open(DbOptions {
             device,
             clock: self.clock,
-            settings: self.settings,
+            settings: self.open.engine.clone(),
         })?;
-        let processors = std::thread::available_parallelism().map_or(2, NonZeroUsize::get);
         let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(processors.max(2))
+            .worker_threads(processors().max(2))
             .thread_name("strandline-query")
             .enable_all()
             .build()
             .map_err(|error| Error::io("starting the query threads", &error))?;
-        let target_partitions = self.target_partitions.unwrap_or(processors);
         let spill = directory.map(|path| path.join(SPILL_DIRECTORY));
-        let template = template(target_partitions, memory_bytes / 2, spill)?;
+        let query_bytes = self.open.engine.query_bytes();
+        let template = template(self.open.query_threads, query_bytes, spill)?;
         Ok(Database {
             shared: Arc::new(Shared {
                 db,
                 template: Arc::new(template),
                 defaults: self.session,
+                opened: self.open,
+                origins: self.origins,
+                foreign_parameters: self.foreign_parameters,
                 point_checks: PointChecks::default(),
                 handle: runtime.handle().clone(),
                 runtime: Mutex::new(Some(runtime)),
                 location,
+                sessions: Arc::default(),
+                random: self.random,
             }),
         })
     }
+}
+
+/// How many threads can run at the same time.
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(2, NonZeroUsize::get)
 }
 
 /// 58P01 if `device` is empty or holds what an unfinished creation left, 55000 if it holds
@@ -218,13 +274,17 @@ fn template(
     let builder = SessionStateBuilder::new()
         .with_config(config(target_partitions))
         .with_runtime_env(environment);
-    Ok(semantics::configure(builder)
+    let mut state = semantics::configure(builder)
         .with_query_planner(Arc::new(QueryPlanner::new(vec![
             dml::extension_planner(),
             locking::node::extension_planner(),
         ])))
         .with_analyzer_rule(Arc::new(SingleRowSubqueries))
-        .build())
+        .build();
+    state
+        .register_udf(Arc::new(ScalarUDF::from(ArrayOf::default())))
+        .map_err(convert)?;
+    Ok(state)
 }
 
 fn config(target_partitions: usize) -> SessionConfig {
@@ -275,7 +335,11 @@ impl Database {
     /// A new connection. Connections are independent: each has its own transaction and settings,
     /// and may move to another thread.
     pub fn connect(&self) -> Connection {
-        Connection::new(self.shared.clone())
+        Connection::new(self.shared.clone(), User::embedded(&self.catalog()))
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     /// Writes pending commits as runs, merges the ranges that are due and cuts the log.
@@ -301,9 +365,13 @@ impl Database {
         Ok(damage)
     }
 
-    /// Counters since open: commits, aborts, merges, checkpoints, cache hits and misses, ….
+    /// Counters since open (commits, rollbacks, merges, checkpoints, cache hits and misses, …) and
+    /// how much there is at the moment (memory by consumer, pending records, bytes of history).
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
-        self.shared.db.counters()
+        let mut counters = self.shared.db.counters();
+        let queries = &self.shared.template.runtime_env().memory_pool;
+        counters.push(("query_bytes", queries.reserved() as u64));
+        counters
     }
 
     /// The newest committed definitions.
@@ -354,31 +422,22 @@ impl Drop for CallersThread {
     }
 }
 
-/// Wakes the thread that waits in [`Shared::block_on`].
-struct ThreadWaker(std::thread::Thread);
-
-impl Wake for ThreadWaker {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
 impl Shared {
     /// Runs `future` on the calling thread with the query threads at hand. Works inside another
-    /// runtime or executor too, where it blocks the calling thread. The caller's own task may be
-    /// one of tokio's, whose budget of polls is not ours: nothing would ever refill it here.
+    /// runtime or executor too, where it blocks the calling thread.
     pub(crate) fn block_on<F: Future>(&self, future: F) -> F::Output {
         let _entered = self.handle.enter();
         let _here = CallersThread::enter();
-        let mut future = pin!(tokio::task::unconstrained(future));
-        let waker = Waker::from(Arc::new(ThreadWaker(std::thread::current())));
-        let mut context = Context::from_waker(&waker);
-        loop {
-            match future.as_mut().poll(&mut context) {
-                Poll::Ready(output) => return output,
-                Poll::Pending => std::thread::park(),
-            }
-        }
+        crate::blocking::block_on(future)
+    }
+
+    /// Adds a session of `user` to those that others see.
+    pub(crate) fn register(&self, cancel: Arc<CancelState>, user: &User) -> Registered {
+        let mut secret = [0; 4];
+        self.random.fill(&mut secret);
+        let secret = i32::from_le_bytes(secret);
+        let now_us = self.db.now_us();
+        self.sessions.add(cancel, user.name.clone(), secret, now_us)
     }
 
     /// Starts a task on the query threads.

@@ -8,6 +8,7 @@ mod copy_options;
 mod identity_options;
 pub mod locking_clauses;
 mod maintenance;
+mod roles;
 mod spellings;
 pub mod system_time;
 
@@ -18,6 +19,7 @@ use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
+pub use roles::redacted;
 use std::any::TypeId;
 use strandline_base::{Error, Result, SqlState};
 
@@ -215,6 +217,7 @@ fn with_parser<T>(
 ) -> Result<T> {
     let mut tokens = tokenize(sql)?;
     spellings::rewrite(&mut tokens);
+    roles::rewrite(&mut tokens);
     locking_clauses::rewrite(&mut tokens);
     identity_options::put_in_order(&mut tokens);
     column_names::add_types(&mut tokens);
@@ -231,7 +234,8 @@ fn with_parser<T>(
     let mut parser = Parser::new(&dialect)
         .with_recursion_limit(RECURSION_LIMIT)
         .with_tokens_with_locations(rewrite_tokens(tokens));
-    parse(&mut parser).map_err(|error| from_parser(&with_place_of_end(error, sql)))
+    parse(&mut parser)
+        .map_err(|error| from_parser(&roles::without_secrets(with_place_of_end(error, sql), sql)))
 }
 
 /// The parser says where it met what it did not expect, except at the end of the text.

@@ -10,10 +10,12 @@ mod checks;
 pub(crate) use checks::{CheckSet, PointChecks};
 
 use crate::names;
+use crate::roles::Acting;
 use crate::session::Session;
 use crate::value;
 use std::sync::Arc;
 use strandline_base::{ColumnId, Error, ErrorKind, Result, SqlState, SqlType, Value};
+use strandline_engine::access::Privileges;
 use strandline_engine::catalog::{Catalog, ColumnDef, TableDef};
 use strandline_engine::{Isolation, PointTable, Statement, Transaction as EngineTransaction};
 
@@ -38,6 +40,9 @@ impl TableHandle {
         };
         let found = catalog.table(&schema, &table).cloned();
         let table = found.ok_or_else(|| names::undefined_table(&schema, &table))?;
+        if let Some(acting) = Acting::of(&session.template, &catalog) {
+            acting.require_on(&table, Privileges::ALL_ON_ROWS)?;
+        }
         let primary = table.keys.iter().position(|key| key.primary);
         let prepare = |key| PointTable::new(&session.shared.db, &catalog, &table, key);
         let point = primary.map(prepare).transpose()?.map(Arc::new);

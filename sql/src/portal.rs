@@ -8,6 +8,7 @@
 
 use crate::session::Session;
 use crate::session::outcome::{RunningQuery, Summary};
+use crate::session::slow_log::WatchedStatement;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use strandline_base::Result;
@@ -28,13 +29,16 @@ pub enum Started {
 pub struct Portal {
     query: Option<Box<RunningQuery>>,
     schema: SchemaRef,
+    /// until the last row
+    watched: Option<WatchedStatement>,
 }
 
 impl Portal {
-    pub(crate) fn new(query: Box<RunningQuery>) -> Self {
+    pub(crate) fn new(query: Box<RunningQuery>, watched: Option<WatchedStatement>) -> Self {
         Self {
             schema: query.schema.clone(),
             query: Some(query),
+            watched,
         }
     }
 
@@ -65,6 +69,7 @@ impl Portal {
         let next = shared.block_on(session.next_batch(query));
         if !matches!(next, Some(Ok(_))) {
             self.query = None;
+            self.watched = None;
         }
         next.transpose()
     }

@@ -229,6 +229,7 @@ async fn resolve(
                 format!("\"{path}\" is a file and has no history"),
             ));
         }
+        names.require_files()?;
         return Ok(names.keep(files::open(path, state).await?));
     }
     let default_schema = &state.config_options().catalog.default_schema;

@@ -3,6 +3,7 @@
 
 use crate::connection::Connection;
 use crate::copy::SharedCopyClient;
+use crate::session::settings::origin::Origin;
 use std::time::Duration;
 use strandline_base::Result;
 
@@ -33,12 +34,14 @@ impl Connection {
 
     /// The value of a setting; None: there is no such setting.
     pub fn setting(&self, name: &str) -> Option<String> {
-        self.session.setting(name)
+        self.session.value_of(name)
     }
 
     /// Changes a setting, as SET does.
     pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
-        self.session.set_text(name, value)
+        let origin = Origin::Session;
+        self.session
+            .set_parameter(name, Some(value), false, &origin)
     }
 
     /// How long a client may leave a transaction block open without a statement
@@ -50,6 +53,12 @@ impl Connection {
     /// How long a client may send nothing outside a transaction block (`idle_session_timeout`).
     pub fn idle_session_timeout(&self) -> Option<Duration> {
         self.session.settings().idle_session_timeout
+    }
+
+    /// Calls `act` when another session ends this one (`pg_terminate_backend`), on that one's
+    /// thread. It must not block.
+    pub fn on_termination(&mut self, act: impl Fn() + Send + Sync + 'static) {
+        self.session.cancel.on_termination(act);
     }
 
     /// Where COPY … FROM STDIN and TO STDOUT find their data; None: nowhere.

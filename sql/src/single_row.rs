@@ -49,30 +49,38 @@ impl AnalyzerRule for SingleRowSubqueries {
 }
 
 fn rewrite(expr: Expr) -> Result<Transformed<Expr>> {
-    expr.transform_up(|expr| match expr {
-        Expr::ScalarSubquery(subquery)
-            if !subquery.outer_ref_columns.is_empty()
-                && !is_aggregate(&subquery.subquery)
-                && subquery.subquery.schema().fields().len() == 1 =>
-        {
-            let plan = subquery.subquery.as_ref();
-            let (plan, counted) = match first_of(plan)? {
-                Some(first) => (first, false),
-                None => (counted(plan.clone())?, true),
-            };
-            let subquery = Subquery {
-                subquery: Arc::new(plan),
-                ..subquery
-            };
-            let value = Expr::ScalarSubquery(subquery);
-            Ok(Transformed::yes(if counted {
-                only_value(value)
-            } else {
-                value
-            }))
-        }
-        other => Ok(Transformed::no(other)),
+    expr.transform_up(|expr| match &expr {
+        Expr::ScalarSubquery(subquery) => match as_aggregate(subquery)? {
+            Some((aggregate, counted)) => {
+                let value = Expr::ScalarSubquery(aggregate);
+                let value = if counted { only_value(value) } else { value };
+                Ok(Transformed::yes(value))
+            }
+            None => Ok(Transformed::no(expr)),
+        },
+        _ => Ok(Transformed::no(expr)),
     })
+}
+
+/// A correlated scalar subquery as an aggregate, and whether it counts its rows; `None` if it is
+/// one already.
+pub(crate) fn as_aggregate(subquery: &Subquery) -> Result<Option<(Subquery, bool)>> {
+    let plan = subquery.subquery.as_ref();
+    if subquery.outer_ref_columns.is_empty()
+        || is_aggregate(plan)
+        || plan.schema().fields().len() != 1
+    {
+        return Ok(None);
+    }
+    let (plan, counted) = match first_of(plan)? {
+        Some(first) => (first, false),
+        None => (counted(plan.clone())?, true),
+    };
+    let aggregate = Subquery {
+        subquery: Arc::new(plan),
+        ..subquery.clone()
+    };
+    Ok(Some((aggregate, counted)))
 }
 
 /// Whether a plan is an aggregate of one row, which DataFusion's planner takes.

@@ -27,6 +27,7 @@ use datafusion::sql::sqlparser::ast;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState};
+use strandline_engine::access::Privileges;
 use strandline_engine::catalog::TableDef;
 
 /// Loads a file or what a client sends into a table; the number of rows.
@@ -38,6 +39,9 @@ pub(super) async fn load(
     options: Options,
 ) -> Result<u64> {
     let table = context.resolve_table(name)?;
+    if let Some(acting) = &context.acting {
+        acting.require_on(&table, Privileges::INSERT)?;
+    }
     let positions = positions(&table, listed)?;
     let columns: Vec<FileColumn> = positions
         .iter()

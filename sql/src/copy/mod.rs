@@ -24,6 +24,7 @@ mod to;
 mod write;
 
 use crate::context::StatementContext;
+use crate::roles;
 pub(crate) use builder::ColumnBuilder;
 pub use client::{CopyClient, SharedCopyClient};
 use datafusion::sql::sqlparser::ast;
@@ -59,6 +60,9 @@ pub async fn execute(context: &StatementContext, statement: &ast::Statement) -> 
             return Err(Error::unsupported("COPY with PROGRAM is not supported"));
         }
     };
+    if context.acting.is_some() && end.path().is_some() {
+        return Err(roles::acting::files_denied("COPY to or from"));
+    }
     let options = Options::read(end.path(), options, legacy_options)?;
     match (to, source) {
         (true, _) => to::unload(context, source, &end, options).await,

@@ -8,6 +8,7 @@ use super::constraint::{self, Declared};
 use super::{create_table, dependents, verify};
 use crate::context::StatementContext;
 use crate::names;
+use crate::roles;
 use crate::session::outcome::Summary;
 use datafusion::sql::sqlparser::ast::{
     AlterTable, AlterTableOperation as Operation, DropBehavior, Expr, Ident, TableConstraint,
@@ -56,6 +57,7 @@ async fn apply(context: &StatementContext, table: TableId, operation: &Operation
             old_column_name,
             new_column_name,
         } => rename::column(context, table, old_column_name, new_column_name).await,
+        Operation::OwnerTo { new_owner } => roles::give_to(context, table, new_owner),
         Operation::RenameTable { table_name } => rename::table(context, table, table_name).await,
         Operation::RenameConstraint { old_name, new_name } => {
             rename::constraint(context, table, old_name, new_name)
@@ -159,8 +161,8 @@ async fn drop_column(
     dependents::settle(context, &what, cascade).await
 }
 
-/// Whether a condition names a column.
-fn mentions(expr: &Expr, column: &str) -> bool {
+/// Whether a stored condition names the column.
+pub(crate) fn mentions(expr: &Expr, column: &str) -> bool {
     visit_expressions(expr, |e| {
         let named = match e {
             Expr::Identifier(ident) => names::fold(ident) == column,

@@ -20,6 +20,7 @@ pub mod verify;
 pub mod view;
 
 use crate::context::StatementContext;
+use crate::roles;
 use crate::session::outcome::Summary;
 use datafusion::sql::sqlparser::ast::Statement as Parsed;
 use strandline_base::{Error, Result};
@@ -44,6 +45,16 @@ pub fn handles(statement: &Parsed) -> bool {
 
 /// Executes a data definition statement.
 pub async fn execute(context: &StatementContext, statement: &Parsed) -> Result<Summary> {
+    if roles::handles(statement) {
+        return roles::execute(context, statement);
+    }
+    roles::check::ddl(context, statement)?;
+    let summary = define(context, statement).await?;
+    roles::check::own_what_is_new(context)?;
+    Ok(summary)
+}
+
+async fn define(context: &StatementContext, statement: &Parsed) -> Result<Summary> {
     match statement {
         Parsed::CreateTable(create) if create.query.is_some() => {
             create_table_as::execute(context, create).await

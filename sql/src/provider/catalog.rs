@@ -8,11 +8,16 @@
 
 use crate::deep::DeepFuture;
 use crate::error::{convert, wrap};
+use crate::pg_catalog::{self, System, ViewColumns};
 use crate::provider::history::HistoryFunction;
 use crate::provider::registered::RegisteredTables;
 use crate::provider::table::Table;
 use crate::provider::versions::Versions;
-use crate::{information_schema, locking, names, params, parse, references, semantics};
+use crate::roles::Acting;
+use crate::roles::acting::{Shown, files_denied};
+use crate::semantics::types::sql_type_of;
+use crate::session::identity::Identity;
+use crate::{information_schema, locking, names, params, parse, references, semantics, subplan};
 use async_trait::async_trait;
 use datafusion::arrow::temporal_conversions::timestamp_us_to_datetime;
 use datafusion::catalog::view::ViewTable;
@@ -26,15 +31,19 @@ use datafusion::sql::sqlparser::ast;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Weak};
-use strandline_base::{CommitTs, Error, Result, SqlState};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use strandline_base::{CommitTs, Error, Result, SqlState, TableId};
 use strandline_engine::Statement;
+use strandline_engine::access::{Object, Privileges};
 use strandline_engine::catalog::{Catalog, TableDef, ViewDef};
 
 /// How deeply views may be built on views.
 const MAX_VIEW_DEPTH: usize = 64;
 /// invalid_object_definition
 const INFINITE_RECURSION: SqlState = SqlState("42P17");
+/// Stands among the views being planned while all views' columns are listed.
+const LISTING: &str = "\u{1}listing";
 /// The schema of prepared references; the control character keeps users out.
 pub const REFERENCES: &str = "\u{1}references";
 
@@ -53,6 +62,14 @@ pub struct StatementCatalog {
     moments: Mutex<HashMap<CommitTs, Arc<StatementCatalog>>>,
     /// the tables that were named as they are now, also by views
     present: Present,
+    /// who is checked; None: a superuser
+    acting: Option<Arc<Acting>>,
+    /// the table that is written without being read
+    exempt: Mutex<Option<TableId>>,
+    /// whether the query being planned locks its rows
+    locking: AtomicBool,
+    /// what system tables and functions look at, once one is named
+    system: OnceLock<Arc<System>>,
     this: Weak<StatementCatalog>,
 }
 
@@ -65,6 +82,7 @@ impl StatementCatalog {
         now_us: u64,
     ) -> Arc<Self> {
         let present = Present::default();
+        let acting = Acting::of(&template, &statement.transaction().catalog());
         Self::create(
             template,
             statement,
@@ -72,7 +90,7 @@ impl StatementCatalog {
             None,
             now_us,
             Vec::new(),
-            present,
+            (present, acting),
         )
     }
 
@@ -98,7 +116,7 @@ impl StatementCatalog {
         as_of: Option<CommitTs>,
         now_us: u64,
         expanding: Vec<(String, String)>,
-        present: Present,
+        (present, acting): (Present, Option<Arc<Acting>>),
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             template,
@@ -110,6 +128,10 @@ impl StatementCatalog {
             references: Mutex::new(Vec::new()),
             moments: Mutex::new(HashMap::new()),
             present,
+            acting,
+            exempt: Mutex::new(None),
+            locking: AtomicBool::new(false),
+            system: OnceLock::new(),
             this: this.clone(),
         })
     }
@@ -128,7 +150,7 @@ impl StatementCatalog {
             Some(ts),
             self.now_us,
             self.expanding.clone(),
-            Present::default(),
+            (Present::default(), self.acting.clone()),
         );
         self.moments.lock().insert(ts, moment.clone());
         Ok(moment)
@@ -160,6 +182,7 @@ impl StatementCatalog {
             )
             .with_hint("Name the interval at the tables in a query; AS OF applies to views."));
         };
+        self.require_read(table)?;
         self.check_not_in_future(interval.0, "FOR SYSTEM_TIME begins in the future")?;
         let statement = self.statement.clone();
         let versions = Versions::new(table.clone(), statement, self.as_of, interval)?;
@@ -182,6 +205,7 @@ impl StatementCatalog {
             Arc::new(HistoryFunction::new(
                 self.statement.clone(),
                 self.catalog.clone(),
+                self.acting.clone(),
             )),
         );
         state.register_catalog_list(this);
@@ -202,17 +226,28 @@ impl StatementCatalog {
             let message = format!("{} in a view is not supported", locks.clause);
             return Err(Error::unsupported(message));
         }
+        self.locking.store(!locks.is_empty(), Ordering::Relaxed);
         if let Some(values) = parameters {
             params::substitute(&mut query, values)?;
         }
         semantics::sql::normalize(&mut query)?;
         references::prepare(&mut query, self, state).await?;
+        let used = pg_catalog::functions::Used::by(&query);
+        let with_system;
+        let state = match used.is_empty() {
+            true => state,
+            false => {
+                with_system = used.register(state, self.system()).map_err(convert)?;
+                &with_system
+            }
+        };
         let statement = ast::Statement::Query(Box::new(query));
         let plan = state
             .statement_to_plan(ParsedStatement::Statement(Box::new(statement)))
             .await
-            .and_then(|plan| semantics::rules::settle_types(plan, state))
             .map_err(convert)?;
+        let plan = subplan::extract(plan, state)?;
+        let plan = semantics::rules::settle_types(plan, state).map_err(convert)?;
         locking::plan::apply(plan, &locks, &self.statement)
     }
 
@@ -235,6 +270,7 @@ impl StatementCatalog {
             return Ok(Some(table));
         }
         if let Some(table) = self.catalog.table(schema, name) {
+            self.require_read(table)?;
             if self.as_of.is_none() {
                 self.present.lock().push(table.clone());
             }
@@ -242,6 +278,15 @@ impl StatementCatalog {
             return Ok(Some(Arc::new(table)));
         }
         if let Some(view) = self.catalog.view(schema, name) {
+            if let Some(acting) = &self.acting {
+                let object = Object::View(view.schema.clone(), view.name.clone());
+                let shown = Shown {
+                    kind: "view",
+                    name,
+                    schema,
+                };
+                acting.require(&object, &shown, Privileges::SELECT)?;
+            }
             let plan = self.plan_view(view).await?;
             return Ok(Some(Arc::new(ViewTable::new(
                 plan,
@@ -250,6 +295,15 @@ impl StatementCatalog {
         }
         if information_schema::is_system_schema(schema) {
             return information_schema::table(schema, name, &self.catalog);
+        }
+        // As in PostgreSQL, names are looked up among the system's without saying so.
+        let default = &self.template.config_options().catalog.default_schema;
+        if pg_catalog::has(name) && (schema == pg_catalog::PG_CATALOG || schema == default) {
+            let views = match pg_catalog::shows_views(name) {
+                true => self.view_columns().await,
+                false => ViewColumns::new(),
+            };
+            return pg_catalog::table(name, self.system(), &views);
         }
         Ok(None)
     }
@@ -263,10 +317,82 @@ impl StatementCatalog {
         RegisteredTables::of(&self.template).get(name)
     }
 
+    /// 42501 unless the statement's user may read the table, and lock its rows if it does.
+    fn require_read(&self, table: &TableDef) -> Result<()> {
+        let Some(acting) = &self.acting else {
+            return Ok(());
+        };
+        if *self.exempt.lock() == Some(table.id) {
+            return Ok(());
+        }
+        acting.require_on(table, Privileges::SELECT)?;
+        match self.locking.load(Ordering::Relaxed) {
+            true => acting.require_on(table, Privileges::UPDATE),
+            false => Ok(()),
+        }
+    }
+
+    /// 42501 unless the statement's user may read the server's files.
+    pub fn require_files(&self) -> Result<()> {
+        match self.acting {
+            None => Ok(()),
+            Some(_) => Err(files_denied("read")),
+        }
+    }
+
+    /// The table may be named without the right to read it.
+    pub fn exempt(&self, table: Option<TableId>) {
+        *self.exempt.lock() = table;
+    }
+
+    /// What system tables and functions look at.
+    pub fn system(&self) -> &Arc<System> {
+        self.system.get_or_init(|| {
+            System::new(
+                self.catalog.clone(),
+                self.statement.clone(),
+                Identity::of(&self.template),
+                &self.template.config_options().catalog.default_schema,
+            )
+        })
+    }
+
+    /// The columns of all views; of one that cannot be planned, none. While columns are listed
+    /// views have none: a view over the list would need itself.
+    async fn view_columns(&self) -> ViewColumns {
+        let mut columns = ViewColumns::new();
+        let listing = (String::new(), LISTING.to_string());
+        if self.expanding.contains(&listing) {
+            return columns;
+        }
+        let inner = Self::create(
+            self.template.clone(),
+            self.statement.clone(),
+            self.catalog.clone(),
+            self.as_of,
+            self.now_us,
+            vec![listing],
+            (Present::default(), None),
+        );
+        for view in &self.catalog.views {
+            let Ok(plan) = inner.plan_view(view).await else {
+                continue;
+            };
+            let schema = semantics::sql::output_schema(plan.schema().inner());
+            let fields = schema.fields().iter().map(|field| {
+                let sql_type = sql_type_of(field);
+                (field.name().clone(), sql_type)
+            });
+            columns.insert((view.schema.clone(), view.name.clone()), fields.collect());
+        }
+        columns
+    }
+
     /// The error for a name that [`StatementCatalog::resolve`] does not know.
     pub fn undefined(&self, schema: &str, name: &str) -> Error {
         let known = self.catalog.schemas.contains_key(schema);
-        if !known && !information_schema::is_system_schema(schema) {
+        let system = information_schema::is_system_schema(schema);
+        if !known && !system && schema != pg_catalog::PG_CATALOG {
             return names::undefined_schema(schema);
         }
         let error = names::undefined_table(schema, name);
@@ -292,6 +418,10 @@ impl StatementCatalog {
                     ),
                 ));
             }
+            let owner = self.acting.as_ref().and_then(|acting| {
+                let view = Object::View(view.schema.clone(), view.name.clone());
+                acting.owner_of(&view)
+            });
             let inner = Self::create(
                 self.template.clone(),
                 self.statement.clone(),
@@ -299,7 +429,7 @@ impl StatementCatalog {
                 self.as_of,
                 self.now_us,
                 self.expanding.iter().cloned().chain([name]).collect(),
-                self.present.clone(),
+                (self.present.clone(), owner),
             );
             let state = inner.bind(&view.schema);
             let query = parse::query(&view.query)?;

@@ -4,6 +4,7 @@
 use crate::error::wrap;
 use crate::names;
 use crate::provider::table::{arrow_field, arrow_schema};
+use crate::roles::Acting;
 use crate::value;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::Schema;
@@ -16,12 +17,15 @@ use std::fmt;
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState, SqlType};
 use strandline_engine::Statement;
+use strandline_engine::access::Privileges;
 use strandline_engine::catalog::{Catalog, TableDef};
 
 /// The table function, bound to one statement.
 pub struct HistoryFunction {
     statement: Arc<Statement>,
     catalog: Arc<Catalog>,
+    /// who is checked; None: a superuser
+    acting: Option<Arc<Acting>>,
 }
 
 impl HistoryFunction {
@@ -29,8 +33,16 @@ impl HistoryFunction {
     pub const NAME: &'static str = "strandline_history";
 
     /// A function that reads with `statement`.
-    pub fn new(statement: Arc<Statement>, catalog: Arc<Catalog>) -> Self {
-        Self { statement, catalog }
+    pub fn new(
+        statement: Arc<Statement>,
+        catalog: Arc<Catalog>,
+        acting: Option<Arc<Acting>>,
+    ) -> Self {
+        Self {
+            statement,
+            catalog,
+            acting,
+        }
     }
 
     fn rows(&self, arguments: &[Expr], default_schema: &str) -> Result<RecordBatch> {
@@ -48,6 +60,9 @@ impl HistoryFunction {
         }
         let (name, key) = values.split_first().ok_or_else(usage)?;
         let table = self.table(name, default_schema)?;
+        if let Some(acting) = &self.acting {
+            acting.require_on(&table, Privileges::SELECT)?;
+        }
         let columns = table
             .primary_key()
             .map(|k| k.columns.clone())

@@ -15,6 +15,7 @@ use super::decimal::{MAX_DIGITS, Shape, digits, power_of_ten};
 use super::error::invalid;
 use super::functions::{interval_order, trim_blanks};
 use super::rules::literal_shape;
+use super::text::array;
 use super::text::number::fits;
 use super::types::{sql_name, sql_type_of, sql_type_of_arrow};
 use datafusion::arrow::datatypes::DataType;
@@ -199,6 +200,14 @@ fn lead(operands: &[Operand]) -> Option<(DataType, Option<SqlType>)> {
 
 /// Gives a quoted string the lead's type; a numeric just its own digits.
 fn type_unknown(operand: &mut Operand, lead: &(DataType, Option<SqlType>)) -> Result<()> {
+    if let (DataType::List(item), Expr::Literal(ScalarValue::Utf8(Some(text)), _)) =
+        (&lead.0, &operand.expr)
+    {
+        let list = array::list(text, item)?;
+        operand.data_type = list.data_type();
+        operand.expr = Expr::Literal(list, None);
+        return Ok(());
+    }
     match lead.1 {
         None | Some(SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json) => {
             Ok(())

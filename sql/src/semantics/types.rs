@@ -16,6 +16,9 @@ use strandline_base::{Error, SqlState, SqlType};
 
 /// The metadata key that holds a field's SQL type.
 pub const SQL_TYPE_KEY: &str = "strandline.sql_type";
+/// The metadata key under which a field says which of PostgreSQL's types it has, where neither
+/// Arrow's type nor the SQL type tells it: `oid`, `name`, `regclass`, `int2vector`, ….
+pub const PG_TYPE_KEY: &str = "strandline.pg_type";
 /// The time zone of timestamptz values in Arrow.
 pub const UTC: &str = "+00:00";
 
@@ -154,7 +157,10 @@ fn custom(name: &str, modifiers: &[String]) -> strandline_base::Result<SqlType> 
         ("serial" | "serial4", []) => Ok(SqlType::Integer),
         ("bigserial" | "serial8", []) => Ok(SqlType::BigInt),
         ("bpchar", []) => Ok(SqlType::Text),
-        ("name", []) => Ok(SqlType::Text),
+        ("name" | "\"char\"" | "cstring" | "pg_node_tree" | "aclitem" | "inet", []) => {
+            Ok(SqlType::Text)
+        }
+        ("oid" | "xid" | "cid", []) => Ok(SqlType::Integer),
         (unknown, _) => Err(Error::invalid(
             SqlState::UNDEFINED_OBJECT,
             format!("type \"{unknown}\" does not exist"),

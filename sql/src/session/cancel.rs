@@ -2,8 +2,10 @@
 //!
 //! The engine polls the flag (in scans and while waiting for locks); the session races the
 //! statement's future against the wake-up, so that work which never looks at the flag ends at its
-//! next pause. A cancellation while nothing runs is forgotten when the next statement starts.
+//! next pause. A cancellation while nothing runs is forgotten when the next statement starts; the
+//! end of a whole session, asked for by another one, is not.
 
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,7 +17,19 @@ use tokio::sync::Notify;
 pub struct CancelState {
     flag: Arc<AtomicBool>,
     timed_out: AtomicBool,
+    terminated: AtomicBool,
     woken: Notify,
+    on_termination: OnTermination,
+}
+
+/// What is to happen when the session is ended.
+#[derive(Default)]
+struct OnTermination(Mutex<Option<Box<dyn Fn() + Send + Sync>>>);
+
+impl std::fmt::Debug for OnTermination {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OnTermination")
+    }
 }
 
 /// Cancels what a connection runs; may be used from any thread.
@@ -33,7 +47,24 @@ pub struct CancelHandle(pub(crate) Arc<CancelState>);
 impl CancelHandle {
     /// Makes the running statement fail with 57014. Does nothing if none is running.
     pub fn cancel(&self) {
-        self.0.trigger(false);
+        self.0.cancel();
+    }
+}
+
+/// The end of a connection that another session asks for (`pg_terminate_backend`). Statements of
+/// an ended connection fail with 57P01; whoever serves it should close it.
+#[derive(Clone, Debug)]
+pub struct Termination(pub(crate) Arc<CancelState>);
+
+impl Termination {
+    /// Whether the connection has been ended.
+    pub fn is_requested(&self) -> bool {
+        self.0.is_terminated()
+    }
+
+    /// Waits until the connection is ended.
+    pub async fn requested(&self) {
+        self.0.terminated().await;
     }
 }
 
@@ -45,8 +76,51 @@ impl CancelState {
 
     /// Forgets earlier cancellations.
     pub fn start(&self) {
-        self.flag.store(false, Ordering::SeqCst);
         self.timed_out.store(false, Ordering::SeqCst);
+        self.flag.store(self.is_terminated(), Ordering::SeqCst);
+    }
+
+    /// Ends the session: what it runs, and whatever it is told to run, fails with 57P01.
+    pub fn terminate(&self) {
+        self.terminated.store(true, Ordering::SeqCst);
+        self.trigger(false);
+        if let Some(act) = self.on_termination.0.lock().as_ref() {
+            act();
+        }
+    }
+
+    /// Calls `act` when the session is ended, on the thread of whoever ends it.
+    pub fn on_termination(&self, act: impl Fn() + Send + Sync + 'static) {
+        *self.on_termination.0.lock() = Some(Box::new(act));
+    }
+
+    /// Whether the session has been ended by another one.
+    pub fn is_terminated(&self) -> bool {
+        self.terminated.load(Ordering::SeqCst)
+    }
+
+    /// Waits until another session ends this one.
+    pub async fn terminated(&self) {
+        loop {
+            let woken = self.woken.notified();
+            if self.is_terminated() {
+                return;
+            }
+            woken.await;
+        }
+    }
+
+    /// 57P01 if the session has been ended.
+    pub fn refuse_if_terminated(&self) -> Result<()> {
+        match self.is_terminated() {
+            true => Err(self.error()),
+            false => Ok(()),
+        }
+    }
+
+    /// Makes the running statement fail with 57014.
+    pub fn cancel(&self) {
+        self.trigger(false);
     }
 
     fn trigger(&self, timed_out: bool) {
@@ -76,7 +150,7 @@ impl CancelState {
     }
 
     /// A cancellation that the engine reported, with its cause.
-    fn explain(&self, error: Error) -> Error {
+    pub fn explain(&self, error: Error) -> Error {
         if error.sqlstate() == SqlState::QUERY_CANCELED {
             self.error()
         } else {
@@ -85,6 +159,10 @@ impl CancelState {
     }
 
     fn error(&self) -> Error {
+        if self.is_terminated() {
+            let message = "terminating connection due to administrator command";
+            return Error::new(ErrorKind::Cancelled, SqlState("57P01"), message);
+        }
         let cause = if self.timed_out.load(Ordering::SeqCst) {
             "canceling statement due to statement timeout"
         } else {

@@ -11,7 +11,7 @@ use super::work::Work;
 use crate::context::StatementContext;
 use crate::error::convert;
 use crate::result::QueryResult;
-use crate::{copy, ddl, dml, explain};
+use crate::{copy, ddl, dml, explain, roles};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -123,10 +123,14 @@ impl Session {
                     stream,
                     implicit: None,
                     context,
+                    running: None,
                 };
                 return Ok(Output::Rows(Box::new(running)));
             }
-            Work::Dml(parsed) => dml_summary(dml::execute(&context, parsed).await?),
+            Work::Dml(parsed) => {
+                context.writes_without_reading(roles::check::dml(&context, parsed)?);
+                dml_summary(dml::execute(&context, parsed).await?)
+            }
             Work::Copy(parsed) => {
                 let rows = copy::execute(&context, parsed).await?;
                 Summary::rows(format!("COPY {rows}"), rows)
@@ -203,6 +207,7 @@ async fn locked_rows(context: StatementContext, plan: LogicalPlan) -> Result<Box
         stream: Box::pin(RecordBatchStreamAdapter::new(schema, rows)),
         implicit: None,
         context,
+        running: None,
     }))
 }
 

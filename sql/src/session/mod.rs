@@ -9,16 +9,19 @@
 //! * A statement that fails inside a transaction block leaves the block failed; until ROLLBACK
 //!   every statement is 25P02.
 
+pub mod activity;
+pub mod call;
 pub mod cancel;
-mod compatible;
 pub(crate) mod describe;
 pub mod execute;
+pub mod identity;
 mod implicit;
 mod maintenance;
 pub mod outcome;
 pub mod prepared;
 mod relaxed;
 pub mod settings;
+pub mod slow_log;
 mod statement_cache;
 pub mod transaction;
 pub mod work;
@@ -28,10 +31,12 @@ use crate::copy::SharedCopyClient;
 use crate::database::Shared;
 use crate::params;
 use crate::point::CheckSet;
+use activity::Registered;
 use cancel::CancelState;
 use datafusion::execution::session_state::SessionState;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, Statement as Parsed};
+use identity::{Identity, User};
 use outcome::{Output, Summary, TransactionStatus};
 use prepared::PreparedStatement;
 pub use settings::Settings;
@@ -54,6 +59,8 @@ pub struct Session {
     prepared: HashMap<String, Arc<PreparedStatement>>,
     statements: StatementCache,
     pub(crate) cancel: Arc<CancelState>,
+    /// as others see the session
+    pub(crate) registered: Registered,
     pub(crate) progress: Option<ProgressHook>,
     /// the other end of COPY … FROM STDIN and TO STDOUT
     pub(crate) copy_client: Option<SharedCopyClient>,
@@ -63,21 +70,28 @@ pub struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, user: User) -> Self {
         let settings = Arc::new(shared.defaults.clone());
-        Self {
-            template: shared.template.clone(),
+        let cancel = Arc::<CancelState>::default();
+        let registered = shared.register(cancel.clone(), &user);
+        let (template, random) = (&shared.template, &shared.random);
+        let template = Identity::put_into(template, &registered, random, user.clone(), user);
+        let session = Self {
+            template: Arc::new(template),
             shared,
             settings,
+            registered,
             open: None,
             prepared: HashMap::new(),
             statements: StatementCache::default(),
-            cancel: Arc::default(),
+            cancel,
             progress: None,
             copy_client: None,
             committed: CommitTs::ZERO,
             notices: Vec::new(),
-        }
+        };
+        session.report_settings();
+        session
     }
 
     /// Commits a transaction of this session.
@@ -100,8 +114,11 @@ impl Session {
         &self.settings
     }
 
+    /// A warning for the client, unless it wants errors only (`client_min_messages`).
     fn notice(&mut self, state: SqlState, message: impl Into<String>) {
-        self.notices.push(Error::invalid(state, message));
+        if self.settings.client_min_messages != "error" {
+            self.notices.push(Error::invalid(state, message));
+        }
     }
 
     /// Parses and runs one statement. A text that is no statement fails the open block too.
@@ -114,6 +131,13 @@ impl Session {
     pub(crate) fn prepare_plain(&mut self, sql: &str) -> Result<Arc<PreparedStatement>> {
         let prepared = self.statements.plain(sql);
         prepared.inspect_err(|_| self.mark_failed())
+    }
+
+    /// Lets others see whether a transaction block is open.
+    pub(crate) fn report_block(&self) {
+        let started_us = self.open.as_ref().map_or(0, |open| open.now_us);
+        let status = self.transaction_status();
+        self.registered.backend().set_block(status, started_us);
     }
 
     /// The statements that end a transaction or go back in it: all that a failed one takes.
@@ -160,9 +184,14 @@ impl Session {
                 }
                 self.set_transaction(modes, *session)?
             }
+            Parsed::Set(ast::Set::SetRole { role_name, .. }) => {
+                let name = role_name.as_ref();
+                self.set_role(name.filter(|n| !n.value.eq_ignore_ascii_case("none")))?
+            }
             Parsed::Set(set) => self.set(set)?,
             Parsed::Reset(reset) => self.reset(&reset.reset)?,
             Parsed::ShowVariable { variable } => self.show(variable)?,
+            Parsed::Call(call) => self.call(call, params).await?,
             Parsed::Discard { object_type } => self.discard(object_type)?,
             Parsed::Vacuum(vacuum) => self.vacuum(vacuum.table_name.as_ref(), vacuum.full)?,
             Parsed::Analyze(analyze) => self.analyze(analyze.table_name.as_ref())?,

@@ -1,5 +1,6 @@
 //! What a statement gave.
 
+use super::activity::Running;
 use crate::context::StatementContext;
 use crate::result::QueryResult;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -22,6 +23,8 @@ pub struct RunningQuery {
     /// The transaction of a statement outside any block; it ends with the rows.
     pub(crate) implicit: Option<Arc<Transaction>>,
     pub(crate) context: StatementContext,
+    /// lets others see that it runs
+    pub(crate) running: Option<Running>,
 }
 
 /// What a statement did.

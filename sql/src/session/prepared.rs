@@ -17,6 +17,8 @@ use strandline_base::{Error, Result, SqlState, SqlType};
 /// A statement with parameters, parsed once.
 #[derive(Debug)]
 pub struct PreparedStatement {
+    /// what others see while it runs
+    pub(crate) text: Arc<str>,
     pub(crate) statement: Parsed,
     /// what PREPARE declares
     types: Vec<DataType>,
@@ -30,7 +32,7 @@ pub struct PreparedStatement {
 }
 
 impl PreparedStatement {
-    pub(crate) fn new(mut statement: Parsed, types: Vec<DataType>) -> Result<Self> {
+    pub(crate) fn new(text: Arc<str>, mut statement: Parsed, types: Vec<DataType>) -> Result<Self> {
         let parameters = params::highest(&mut statement)?.max(types.len());
         match &statement {
             Parsed::Prepare { .. } | Parsed::Execute { .. } | Parsed::Deallocate { .. } => {
@@ -39,14 +41,21 @@ impl PreparedStatement {
                     "PREPARE, EXECUTE and DEALLOCATE cannot be prepared",
                 ))
             }
-            _ => Ok(Self::of(statement, types, Vec::new(), (parameters, false))),
+            _ => Ok(Self::of(
+                text,
+                statement,
+                types,
+                Vec::new(),
+                (parameters, false),
+            )),
         }
     }
 
     /// A statement whose parameters have their values' types.
-    pub(crate) fn plain(mut statement: Parsed) -> Result<Self> {
+    pub(crate) fn plain(sql: &str, mut statement: Parsed) -> Result<Self> {
         let parameters = params::highest(&mut statement)?;
         Ok(Self::of(
+            shown(sql),
             statement,
             Vec::new(),
             Vec::new(),
@@ -56,10 +65,15 @@ impl PreparedStatement {
 
     /// A statement as a client sends it; `declared` are the types of its parameters that the
     /// client knows.
-    pub(crate) fn typed(mut statement: Parsed, declared: &[Option<SqlType>]) -> Result<Self> {
+    pub(crate) fn typed(
+        sql: &str,
+        mut statement: Parsed,
+        declared: &[Option<SqlType>],
+    ) -> Result<Self> {
         let parameters = params::highest(&mut statement)?.max(declared.len());
         let declared = declared.iter().map(|t| t.map(of_parameter)).collect();
         Ok(Self::of(
+            shown(sql),
             statement,
             Vec::new(),
             declared,
@@ -68,12 +82,14 @@ impl PreparedStatement {
     }
 
     fn of(
+        text: Arc<str>,
         statement: Parsed,
         types: Vec<DataType>,
         declared: Vec<Option<SqlType>>,
         (parameters, typed): (usize, bool),
     ) -> Self {
         Self {
+            text,
             statement,
             types,
             declared,
@@ -122,8 +138,25 @@ impl PreparedStatement {
 }
 
 impl Session {
-    /// Runs a prepared statement. In a failed transaction block only its end is allowed.
+    /// Runs a prepared statement and lets others see that it runs.
     pub(crate) async fn run_prepared(
+        &mut self,
+        prepared: &PreparedStatement,
+        values: &[ScalarValue],
+    ) -> Result<Output> {
+        self.cancel.refuse_if_terminated()?;
+        let backend = self.registered.backend();
+        let running = backend.start(Some(prepared.text.clone()), self.shared.db.now_us());
+        let mut output = self.run_unreported(prepared, values).await;
+        if let Ok(Output::Rows(query)) = &mut output {
+            query.running = Some(running);
+        }
+        self.report_block();
+        output
+    }
+
+    /// In a failed transaction block only its end is allowed.
+    async fn run_unreported(
         &mut self,
         prepared: &PreparedStatement,
         values: &[ScalarValue],
@@ -226,7 +259,9 @@ impl Session {
                 format!("prepared statement \"{name}\" already exists"),
             ));
         }
-        let prepared = PreparedStatement::new(statement.clone(), types.to_vec())?;
+        // Others see the text of the EXECUTE.
+        let text = Arc::from("");
+        let prepared = PreparedStatement::new(text, statement.clone(), types.to_vec())?;
         self.prepared.insert(name, Arc::new(prepared));
         Ok(Summary::tag("PREPARE"))
     }
@@ -300,6 +335,11 @@ impl Session {
 }
 
 /// Whether two results have columns of the same names and SQL types.
+/// What others see of a statement while it runs: no passwords.
+fn shown(sql: &str) -> Arc<str> {
+    Arc::from(crate::parse::redacted(sql))
+}
+
 fn same_columns(a: &Description, b: &Description) -> bool {
     let columns = |d: &Description| {
         d.result.as_ref().map(|schema| {

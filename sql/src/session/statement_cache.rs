@@ -26,7 +26,10 @@ impl StatementCache {
         if let Some(known) = self.plain.get(sql) {
             return Ok(known.clone());
         }
-        let statement = Arc::new(PreparedStatement::plain(crate::parse::statement(sql)?)?);
+        let statement = Arc::new(PreparedStatement::plain(
+            sql,
+            crate::parse::statement(sql)?,
+        )?);
         if sql.len() <= LONGEST {
             if self.plain.len() >= STATEMENTS {
                 self.plain.clear();
@@ -47,7 +50,7 @@ impl StatementCache {
             return Ok(known.clone());
         }
         let parsed = crate::parse::statement(sql)?;
-        let statement = Arc::new(PreparedStatement::typed(parsed, declared)?);
+        let statement = Arc::new(PreparedStatement::typed(sql, parsed, declared)?);
         if sql.len() <= LONGEST {
             if self.typed.len() >= STATEMENTS {
                 self.typed.clear();

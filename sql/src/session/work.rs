@@ -1,6 +1,6 @@
 //! Statements that read or write data or definitions, told apart by what they may do.
 
-use crate::{ddl, locking};
+use crate::{ddl, locking, roles};
 use datafusion::sql::sqlparser::ast::{
     CopySource, DescribeAlias, Query, SetExpr, Statement as Parsed,
 };
@@ -14,7 +14,7 @@ pub enum Work<'a> {
     Dml(&'a Parsed),
     /// COPY
     Copy(&'a Parsed),
-    /// CREATE, ALTER, DROP, COMMENT, TRUNCATE
+    /// CREATE, ALTER, DROP, COMMENT, TRUNCATE, GRANT, REVOKE
     Ddl(&'a Parsed),
     /// EXPLAIN of another statement
     Explain(&'a Parsed),
@@ -39,7 +39,7 @@ impl<'a> Work<'a> {
                 describe_alias: DescribeAlias::Explain,
                 ..
             } => Ok(Self::Explain(statement)),
-            other if ddl::handles(other) => Ok(Self::Ddl(other)),
+            other if ddl::handles(other) || roles::handles(other) => Ok(Self::Ddl(other)),
             other => Err(unsupported(other)),
         }
     }
@@ -104,11 +104,5 @@ pub fn first_words(statement: &Parsed) -> String {
 }
 
 fn unsupported(statement: &Parsed) -> Error {
-    let error = Error::unsupported(format!("{} is not supported", first_words(statement)));
-    match statement {
-        Parsed::Grant { .. } | Parsed::Revoke { .. } | Parsed::CreateRole { .. } => {
-            error.with_hint("An embedded database has no roles; use the file system's permissions.")
-        }
-        _ => error,
-    }
+    Error::unsupported(format!("{} is not supported", first_words(statement)))
 }

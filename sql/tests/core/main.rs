@@ -16,6 +16,7 @@ mod queries;
 mod row_id;
 mod scripts;
 mod settings;
+mod slow_log;
 mod staleness;
 mod statistics;
 mod transactions;

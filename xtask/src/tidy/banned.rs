@@ -155,6 +155,11 @@ pub const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         path: "spawn_blocking",
+        place: "sql/src/session/call.rs",
+        reason: "a backup copies files for minutes and leaves the query threads free",
+    },
+    Exception {
+        path: "spawn_blocking",
         place: "sql/src/copy/source.rs",
         reason: "reading and decoding files leaves the query threads free",
     },

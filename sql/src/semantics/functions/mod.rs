@@ -5,6 +5,7 @@
 //! timestamptz, an open literal → anything); none is 42883. Most functions are strict: a NULL
 //! argument makes the result NULL.
 
+mod arrays;
 mod format;
 mod json;
 mod math;
@@ -32,7 +33,11 @@ pub fn functions() -> Vec<Arc<ScalarUDF>> {
         json::functions(),
     ]
     .into_iter()
-    .chain([format::functions(), system::functions()])
+    .chain([
+        arrays::functions(),
+        format::functions(),
+        system::functions(),
+    ])
     .flatten()
     .map(Function::into_udf)
     .chain(moment::functions())

@@ -3,6 +3,7 @@
 use super::overload::Parameter::{Any, Bigint, Bytea, Integer, Text};
 use super::overload::{Call, Function, Overload};
 use crate::semantics::error::invalid;
+use crate::semantics::sql::with_backslashes;
 use crate::semantics::text::ValueWriter;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringViewArray, StringViewBuilder};
 use datafusion::arrow::datatypes::{DataType, Int16Type, Int32Type, Int64Type};
@@ -39,6 +40,15 @@ pub fn functions() -> Vec<Function> {
             "similar_to",
             vec![Overload::new(&[Text, Text], SqlType::Boolean, |c| {
                 similar_to(c, Some('\\'))
+            })],
+        ),
+        Function::new(
+            "like_escape",
+            vec![Overload::new(&[Text, Text], SqlType::Text, |c| {
+                c.map_text(|row| {
+                    let escape = c.text(1).value(row).chars().next();
+                    Ok(Some(with_backslashes(c.text(0).value(row), escape)))
+                })
             })],
         ),
         Function::new(

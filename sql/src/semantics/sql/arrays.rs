@@ -3,7 +3,34 @@
 //! `NOT x <> ALL (a)`. For the elements of a written array IN says the same, and scans know how to
 //! prune by it.
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator};
+use super::calls::cast;
+use crate::semantics::text::array;
+use datafusion::sql::sqlparser::ast::{
+    Array, BinaryOperator, DataType, Expr, UnaryOperator, Value,
+};
+use strandline_base::Result;
+
+/// A written array of the items of an array's text; `None` if it is no text of one.
+pub fn written(text: &Expr, item: Option<&DataType>) -> Result<Option<Expr>> {
+    let Expr::Value(value) = text else {
+        return Ok(None);
+    };
+    let Value::SingleQuotedString(text) = &value.value else {
+        return Ok(None);
+    };
+    let elem = array::items(text)?.into_iter().map(|text| {
+        let text = text.map_or(Value::Null, Value::SingleQuotedString);
+        let text = Expr::Value(text.into());
+        match item {
+            Some(item) => cast(text, item.clone()),
+            None => text,
+        }
+    });
+    Ok(Some(Expr::Array(Array {
+        elem: elem.collect(),
+        named: true,
+    })))
+}
 
 /// The comparison in other words; `None` for a subquery and operators without an opposite.
 pub fn any(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {

@@ -11,6 +11,7 @@
 //! * `INTERVAL '…' unit`, `AT TIME ZONE`, `SIMILAR TO` become casts and calls of our functions;
 //!   window functions that number rows give bigint.
 //! * `generate_series` in a SELECT list makes rows ([`series`]).
+//! * What clients write to ask system tables is put in plain words ([`catalog_names`]).
 //! * A table function without column names gets them as PostgreSQL names them.
 //! * FOR UPDATE, FOR SHARE and TABLESAMPLE, which DataFusion ignores, are refused (0A000).
 //!
@@ -19,6 +20,7 @@
 
 mod arrays;
 mod calls;
+mod catalog_names;
 mod names;
 mod numbers;
 mod patterns;
@@ -27,12 +29,14 @@ mod series;
 mod subqueries;
 
 pub use names::{output_name, output_schema, renamed};
+pub use patterns::with_backslashes;
 
 use crate::semantics::set_operations;
 use calls::{call, cast, cast_type, function, interval, last_name, named_cast, plain_frame};
 use datafusion::sql::sqlparser::ast::{
-    self, AccessExpr, CastKind, Expr, GroupByExpr, Ident, LimitClause, Query, Select, Subscript,
-    TableAliasColumnDef, TableFactor, UnaryOperator, Value, VisitMut, VisitorMut,
+    self, AccessExpr, ArrayElemTypeDef, CastKind, DataType, Expr, GroupByExpr, Ident, LimitClause,
+    Query, Select, Subscript, TableAliasColumnDef, TableFactor, UnaryOperator, Value, VisitMut,
+    VisitorMut,
 };
 use std::ops::ControlFlow;
 use strandline_base::{Error, Result};
@@ -120,10 +124,12 @@ impl VisitorMut for Normalizer {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
+        catalog_names::table_factor(factor);
         check(table_factor(factor))
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        catalog_names::expression(expr);
         check(expression(expr))
     }
 }
@@ -336,6 +342,9 @@ fn many(expr: &mut Expr) -> Result<()> {
             right,
             ..
         } => {
+            if let Some(array) = arrays::written(right, None)? {
+                **right = array;
+            }
             if let Some(compared) = arrays::any(left, compare_op, right) {
                 *expr = compared;
             }
@@ -362,6 +371,17 @@ fn expression(expr: &mut Expr) -> Result<()> {
             array: false,
             ..
         } => {
+            if let Expr::Cast {
+                expr: text,
+                data_type: DataType::Array(ArrayElemTypeDef::SquareBracket(item, _)),
+                ..
+            } = expr
+                && let Some(array) = arrays::written(text, Some(item))?
+                && !matches!(&array, Expr::Array(a) if a.elem.is_empty())
+            {
+                *expr = array;
+                return Ok(());
+            }
             named_cast(expr);
         }
         Expr::Interval(_) => interval(expr),

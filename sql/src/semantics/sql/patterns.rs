@@ -25,13 +25,27 @@ pub(super) fn escaped_pattern(
         ..
     }) = pattern
     else {
-        return Err(Error::unsupported("LIKE … ESCAPE takes a constant pattern"));
+        let written = std::mem::replace(pattern, Expr::Value(Value::Null.into()));
+        let escape_value = Value::SingleQuotedString(escape_text.clone());
+        *pattern = call(
+            "like_escape",
+            vec![written, Expr::Value(escape_value.into())],
+        );
+        *escape = None;
+        return Ok(());
     };
+    *text = with_backslashes(text, first);
+    *escape = None;
+    Ok(())
+}
+
+/// A pattern whose escape character is `escape` (None: it has none) with the backslash instead.
+pub fn with_backslashes(pattern: &str, escape: Option<char>) -> String {
     let mut translated = String::new();
-    let mut characters = text.chars();
+    let mut characters = pattern.chars();
     while let Some(c) = characters.next() {
         match c {
-            c if Some(c) == first => {
+            c if Some(c) == escape => {
                 translated.push('\\');
                 translated.extend(characters.next());
             }
@@ -39,9 +53,7 @@ pub(super) fn escaped_pattern(
             other => translated.push(other),
         }
     }
-    *text = translated;
-    *escape = None;
-    Ok(())
+    translated
 }
 
 /// `operand SIMILAR TO pattern` as a call of our function; `None` for other expressions.

@@ -5,7 +5,7 @@
 use super::calls::{call, last_name};
 use datafusion::sql::sqlparser::ast::{
     Expr, FunctionArguments, GroupByExpr, Ident, Select, SelectItem, SetExpr, Statement,
-    TableFactor, TableFunctionArgs, TableWithJoins, visit_expressions,
+    TableFactor, TableFunctionArgs, TableWithJoins, Visit, visit_expressions,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -37,7 +37,7 @@ pub fn expand(select: &mut Select) -> Result<()> {
         );
     }
     let constant = match (calls.pop(), calls.is_empty()) {
-        (Some(args), true) => Some(args).filter(is_constant),
+        (Some(args), true) => Some(args).filter(|args| is_constant(args)),
         _ => None,
     };
     for item in &mut select.projection {
@@ -77,7 +77,7 @@ fn unnested(args: FunctionArguments) -> Expr {
 }
 
 /// Whether no argument depends on a row.
-fn is_constant(args: &FunctionArguments) -> bool {
+pub(super) fn is_constant(args: &impl Visit) -> bool {
     let depends = visit_expressions(args, |e| match e {
         Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Subquery(_) => {
             ControlFlow::Break(())

@@ -6,6 +6,7 @@
 //! timestamps without a zone given are UTC, intervals are read in PostgreSQL's, ISO 8601's and
 //! SQL's notation and written in PostgreSQL's.
 
+pub mod array;
 pub mod binary;
 pub mod interval;
 pub mod number;

@@ -1,0 +1,95 @@
+//! Schema `pg_catalog`: the system tables and functions that PostgreSQL's clients ask, over our
+//! catalog.
+//!
+//! * [`relation`] knows all tables of PostgreSQL 15 with their columns; [`table`] fills those about
+//!   which there is something to say, at the moment a statement names them, from the catalog that
+//!   the statement sees. The others are empty.
+//! * [`oid`] numbers objects, [`types`] knows PostgreSQL's types.
+//! * [`functions`] are those about the system. They are known to a statement that calls them only:
+//!   they hold its surroundings ([`system`]).
+//! * [`display`] shows columns of the types that PostgreSQL writes otherwise than it stores them
+//!   (`regclass`, `int2vector`).
+
+mod cell;
+mod classes;
+mod constraints;
+pub mod display;
+pub mod functions;
+mod oid;
+mod relation;
+mod server;
+mod system;
+mod text;
+mod types;
+
+pub use system::{System, ViewColumns};
+
+use crate::error::convert;
+use datafusion::arrow::datatypes::{Float64Type, Int64Type};
+use datafusion::catalog::TableProvider;
+use datafusion::datasource::MemTable;
+use relation::{RELATIONS, Rows};
+use std::sync::Arc;
+use strandline_base::Result;
+
+/// The schema's name.
+pub const PG_CATALOG: &str = "pg_catalog";
+
+/// Whether there is a table `name`.
+pub fn has(name: &str) -> bool {
+    RELATIONS.contains_key(name)
+}
+
+/// Whether the table `name` shows the columns of views.
+pub fn shows_views(name: &str) -> bool {
+    matches!(name, "pg_attribute" | "pg_class")
+}
+
+/// The table `name` as `system` sees it; `views` are the columns of the views if it shows them.
+pub fn table(
+    name: &str,
+    system: &System,
+    views: &ViewColumns,
+) -> Result<Option<Arc<dyn TableProvider>>> {
+    let Some(relation) = RELATIONS.get(name) else {
+        return Ok(None);
+    };
+    let mut rows = Rows::of(relation);
+    fill(name, system, views, &mut rows);
+    let batch = rows.into_batch().map_err(convert)?;
+    let table = MemTable::try_new(batch.schema(), vec![vec![batch]]).map_err(convert)?;
+    Ok(Some(Arc::new(table)))
+}
+
+fn fill(name: &str, system: &System, views: &ViewColumns, rows: &mut Rows) {
+    match name {
+        "pg_am" => server::pg_am(rows),
+        "pg_attrdef" => constraints::pg_attrdef(system, rows),
+        "pg_attribute" => classes::pg_attribute(system, views, rows),
+        "pg_auth_members" => server::pg_auth_members(system, rows),
+        "pg_authid" | "pg_roles" => server::pg_roles(system, rows),
+        "pg_class" => classes::pg_class(system, views, rows),
+        "pg_collation" => server::pg_collation(rows),
+        "pg_constraint" => constraints::pg_constraint(system, rows),
+        "pg_database" => server::pg_database(rows),
+        "pg_depend" => constraints::pg_depend(system, rows),
+        "pg_description" => constraints::pg_description(system, rows),
+        "pg_get_keywords" => server::pg_get_keywords(rows),
+        "pg_group" => server::pg_group(system, rows),
+        "pg_index" => constraints::pg_index(system, rows),
+        "pg_indexes" => constraints::pg_indexes(system, rows),
+        "pg_language" => server::pg_language(rows),
+        "pg_namespace" => classes::pg_namespace(system, rows),
+        "pg_sequence" => constraints::pg_sequence(system, rows),
+        "pg_sequences" => constraints::pg_sequences(system, rows),
+        "pg_settings" => server::pg_settings(system, rows),
+        "pg_stat_activity" => server::pg_stat_activity(system, rows),
+        "pg_stat_all_tables" | "pg_stat_user_tables" => server::pg_stat_tables(system, rows),
+        "pg_tables" => classes::pg_tables(system, rows),
+        "pg_tablespace" => server::pg_tablespace(rows),
+        "pg_type" => types::pg_type(rows),
+        "pg_shadow" | "pg_user" => server::pg_user(system, rows),
+        "pg_views" => classes::pg_views(system, rows),
+        _ => {}
+    }
+}

@@ -1,0 +1,27 @@
+//! Where random bytes come from: salts of passwords, secrets of sessions.
+
+use std::fmt;
+
+/// A source of random bytes that nobody can guess.
+pub trait RandomSource: fmt::Debug + Send + Sync {
+    /// Fills `bytes`.
+    fn fill(&self, bytes: &mut [u8]);
+}
+
+/// The operating system's source.
+#[derive(Debug)]
+pub struct SystemRandom;
+
+impl RandomSource for SystemRandom {
+    fn fill(&self, bytes: &mut [u8]) {
+        for piece in bytes.chunks_mut(8) {
+            // Six bits of a uuid are fixed, all of them in the bytes that are left out here.
+            let random = uuid::Uuid::new_v4().into_bytes();
+            let usable = [
+                random[0], random[1], random[2], random[3], random[4], random[5], random[7],
+                random[9],
+            ];
+            piece.copy_from_slice(&usable[..piece.len()]);
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Spellings that clients use when they ask system tables: names and operators of `pg_catalog`
+//! with their schema, the `reg…` types, collations that are ours, `ARRAY(SELECT …)`, functions
+//! that make rows of arrays.
+
+use super::calls::{call, last_name};
+use super::series;
+use datafusion::sql::sqlparser::ast::{
+    AccessExpr, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, FunctionArg,
+    FunctionArgExpr, FunctionArguments, Ident, ObjectName, ObjectNamePart, TableAlias,
+    TableAliasColumnDef, TableFactor, Value,
+};
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+
+/// The schemas whose functions are found without naming them.
+const SYSTEM_SCHEMAS: [&str; 2] = ["pg_catalog", "information_schema"];
+
+/// Puts an expression in plain words.
+pub(super) fn expression(expr: &mut Expr) {
+    match expr {
+        Expr::Function(function) => {
+            strip_schema(&mut function.name);
+            let name = last_name(&function.name).unwrap_or_default();
+            match (name.as_str(), &mut function.args) {
+                ("array", FunctionArguments::Subquery(query)) => {
+                    let query = Expr::Subquery(std::mem::replace(query, empty_query()));
+                    *expr = call("array_of", vec![query]);
+                }
+                ("generate_subscripts", FunctionArguments::List(list)) => {
+                    let array = list.args.first().and_then(plain_argument).cloned();
+                    if let Some(array) = array {
+                        *expr = call("unnest", vec![call("array_subscripts", vec![array])]);
+                    }
+                }
+                ("_pg_expandarray", FunctionArguments::List(_)) => {
+                    let items = std::mem::replace(expr, Expr::Value(Value::Null.into()));
+                    *expr = call("unnest", vec![items]);
+                }
+                _ => {}
+            }
+        }
+        Expr::CompoundFieldAccess { root, access_chain } => {
+            if let [AccessExpr::Dot(Expr::Identifier(field))] = access_chain.as_slice() {
+                let name = match field.quote_style {
+                    Some(_) => field.value.clone(),
+                    None => field.value.to_lowercase(),
+                };
+                let name = Expr::Value(Value::SingleQuotedString(name).into());
+                let root = std::mem::replace(root.as_mut(), Expr::Value(Value::Null.into()));
+                *expr = call("get_field", vec![root, name]);
+            }
+        }
+        Expr::Collate {
+            expr: inner,
+            collation,
+        } if is_ours(collation) => {
+            let inner = std::mem::replace(inner.as_mut(), Expr::Value(Value::Null.into()));
+            *expr = inner;
+        }
+        Expr::BinaryOp { op, .. } => {
+            if let BinaryOperator::PGCustomBinaryOperator(parts) = op
+                && let Some(plain) = parts.last().and_then(|symbol| operator(symbol))
+            {
+                *op = plain;
+            }
+        }
+        Expr::Cast {
+            kind: CastKind::Cast | CastKind::DoubleColon,
+            data_type,
+            ..
+        } => {
+            plain_type(data_type);
+            named_object(expr);
+        }
+        _ => {}
+    }
+}
+
+fn empty_query() -> Box<datafusion::sql::sqlparser::ast::Query> {
+    Box::new(datafusion::sql::sqlparser::ast::Query {
+        with: None,
+        body: Box::new(datafusion::sql::sqlparser::ast::SetExpr::Values(
+            datafusion::sql::sqlparser::ast::Values {
+                explicit_row: false,
+                value_keyword: false,
+                rows: Vec::new(),
+            },
+        )),
+        order_by: None,
+        limit_clause: None,
+        fetch: None,
+        locks: Vec::new(),
+        for_clause: None,
+        settings: None,
+        format_clause: None,
+        pipe_operators: Vec::new(),
+    })
+}
+
+fn plain_argument(arg: &FunctionArg) -> Option<&Expr> {
+    match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
+        _ => None,
+    }
+}
+
+/// Takes the schema off the name of a system function.
+fn strip_schema(name: &mut ObjectName) {
+    if let [schema, _] = name.0.as_slice()
+        && let Some(schema) = schema.as_ident()
+        && SYSTEM_SCHEMAS.contains(&schema.value.to_ascii_lowercase().as_str())
+    {
+        name.0.remove(0);
+    }
+}
+
+/// Whether texts compare by bytes under the collation, as they do anyway.
+fn is_ours(collation: &ObjectName) -> bool {
+    matches!(
+        last_name(collation).as_deref(),
+        Some("default" | "c" | "posix" | "ucs_basic")
+    )
+}
+
+/// The operator that `OPERATOR(schema.symbol)` names.
+fn operator(symbol: &str) -> Option<BinaryOperator> {
+    let parsed = Parser::new(&PostgreSqlDialect {})
+        .try_with_sql(&format!("a {symbol} b"))
+        .ok()?
+        .parse_expr()
+        .ok()?;
+    match parsed {
+        Expr::BinaryOp { op, .. } => Some(op),
+        _ => None,
+    }
+}
+
+/// `pg_catalog.int4` as `int4`.
+fn plain_type(data_type: &mut DataType) {
+    match data_type {
+        DataType::Array(ArrayElemTypeDef::SquareBracket(item, _)) => plain_type(item),
+        DataType::Custom(name, modifiers) => {
+            strip_schema(name);
+            if let ([part], []) = (name.0.as_slice(), modifiers.as_slice())
+                && let Some(ident) = part.as_ident()
+                && ident.quote_style.is_none()
+                && let Ok(mut parser) =
+                    Parser::new(&PostgreSqlDialect {}).try_with_sql(&ident.value)
+                && let Ok(plain) = parser.parse_data_type()
+            {
+                *data_type = plain;
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Types whose values are objects, with the functions that read and write them.
+const OBJECT_TYPES: [(&str, &str, &str); 6] = [
+    ("regclass", "regclassin", "regclassout"),
+    ("regtype", "regtypein", "regtypeout"),
+    ("regnamespace", "regnamespacein", "regnamespaceout"),
+    ("regrole", "regrolein", "regroleout"),
+    ("regproc", "regprocin", "regprocin"),
+    ("regprocedure", "regprocin", "regprocin"),
+];
+
+/// A cast to a `reg…` type as a call of its input function; one of such a value to text as a call
+/// of the output function.
+fn named_object(expr: &mut Expr) {
+    let Expr::Cast {
+        expr: operand,
+        data_type,
+        ..
+    } = expr
+    else {
+        return;
+    };
+    let wanted = data_type.to_string().to_ascii_lowercase();
+    let function = if let Some((_, input, _)) = OBJECT_TYPES.iter().find(|t| t.0 == wanted) {
+        input
+    } else if let ("text" | "varchar" | "name", Expr::Function(inner)) =
+        (wanted.as_str(), operand.as_ref())
+    {
+        let name = last_name(&inner.name).unwrap_or_default();
+        match OBJECT_TYPES.iter().find(|t| t.1 == name) {
+            Some((_, _, output)) => output,
+            None => return,
+        }
+    } else {
+        return;
+    };
+    let operand = std::mem::replace(operand.as_mut(), Expr::Value(Value::Null.into()));
+    *expr = call(function, vec![operand]);
+}
+
+/// Functions without arguments that give rows of the system: they are tables here.
+const SET_FUNCTIONS: [&str; 1] = ["pg_get_keywords"];
+
+/// A function of a system schema in FROM without the schema; one that makes rows of an array, or
+/// of what is not known before the statement runs, as UNNEST.
+pub(super) fn table_factor(factor: &mut TableFactor) {
+    if let TableFactor::Table { name, args, .. } = factor
+        && args.is_some()
+        && SET_FUNCTIONS.contains(&last_name(name).unwrap_or_default().as_str())
+    {
+        strip_schema(name);
+        let schema = Ident::new(SYSTEM_SCHEMAS[0]);
+        name.0.insert(0, ObjectNamePart::Identifier(schema));
+        *args = None;
+        return;
+    }
+    let (name, args, alias) = match factor {
+        TableFactor::Table {
+            name,
+            args: Some(args),
+            alias,
+            ..
+        } => (name, &mut args.args, alias),
+        TableFactor::Function {
+            name, args, alias, ..
+        } => (name, args, alias),
+        _ => return,
+    };
+    strip_schema(name);
+    let name = last_name(name).unwrap_or_default();
+    let array = match name.as_str() {
+        "unnest" => args.first().and_then(plain_argument).cloned(),
+        "generate_subscripts" => {
+            let array = args.first().and_then(plain_argument).cloned();
+            array.map(|array| call("array_subscripts", vec![array]))
+        }
+        "generate_series" if !series::is_constant(args) => {
+            let args: Vec<Expr> = args.iter().filter_map(plain_argument).cloned().collect();
+            Some(call("generate_series", args))
+        }
+        _ => None,
+    };
+    let Some(array) = array else { return };
+    let mut alias = alias.take().unwrap_or_else(|| TableAlias {
+        explicit: true,
+        name: Ident::new(&name),
+        columns: Vec::new(),
+        at: None,
+    });
+    if alias.columns.is_empty() {
+        alias.columns.push(TableAliasColumnDef {
+            name: alias.name.clone(),
+            data_type: None,
+        });
+    }
+    *factor = TableFactor::UNNEST {
+        alias: Some(alias),
+        array_exprs: vec![array],
+        with_offset: false,
+        with_offset_alias: None,
+        with_ordinality: false,
+    };
+}

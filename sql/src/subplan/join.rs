@@ -1,0 +1,85 @@
+//! Which subqueries DataFusion can turn into joins.
+
+use super::Place;
+use crate::single_row;
+use datafusion::common::Result;
+use datafusion::common::tree_node::TreeNode;
+use datafusion::logical_expr::expr::{Exists, InSubquery};
+use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, Subquery, logical_plan};
+use datafusion::optimizer::decorrelate::PullUpCorrelatedExpr;
+
+/// Whether DataFusion executes the subquery expression `expr` in a node of kind `place`.
+pub fn is_possible(expr: &Expr, place: Place) -> Result<bool> {
+    match expr {
+        Expr::ScalarSubquery(subquery) => {
+            if subquery.subquery.all_out_ref_exprs().is_empty() {
+                return Ok(true);
+            }
+            Ok(place != Place::Other && scalar(subquery)?)
+        }
+        Expr::Exists(Exists { subquery, .. }) | Expr::InSubquery(InSubquery { subquery, .. }) => {
+            Ok(place == Place::Condition && pulls_up(subquery, false)?)
+        }
+        _ => Ok(true),
+    }
+}
+
+/// A scalar subquery is joined as an aggregate, past which only equalities can be pulled up.
+fn scalar(subquery: &Subquery) -> Result<bool> {
+    let aggregated = single_row::as_aggregate(subquery)?;
+    let subquery = aggregated.as_ref().map_or(subquery, |(s, _)| s);
+    Ok(only_equalities(&subquery.subquery)? && pulls_up(subquery, true)?)
+}
+
+fn pulls_up(subquery: &Subquery, scalar: bool) -> Result<bool> {
+    let plan = subquery.subquery.as_ref();
+    if plan.all_out_ref_exprs().is_empty() {
+        return Ok(true);
+    }
+    let outer = LogicalPlan::Filter(logical_plan::Filter::try_new(
+        datafusion::logical_expr::lit(true),
+        subquery.subquery.clone(),
+    )?);
+    let as_exists = Expr::Exists(Exists {
+        subquery: subquery.clone(),
+        negated: false,
+    });
+    if logical_plan::check_subquery_expr(&outer, plan, &as_exists).is_err() {
+        return Ok(false);
+    }
+    let mut pull_up = PullUpCorrelatedExpr::new()
+        .with_need_handle_count_bug(scalar)
+        .with_exists_sub_query(!scalar);
+    let pulled = plan.clone().rewrite(&mut pull_up);
+    Ok(pulled.is_ok() && pull_up.can_pull_up)
+}
+
+/// Whether outer columns stand in conditions `inner = outer column` only.
+fn only_equalities(plan: &LogicalPlan) -> Result<bool> {
+    let mut only = true;
+    plan.apply(|node| {
+        node.apply_expressions(|expr| {
+            only &= match node {
+                LogicalPlan::Filter(_) => is_conjunction_of_equalities(expr),
+                _ => !expr.contains_outer(),
+            };
+            Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
+        })
+    })?;
+    Ok(only)
+}
+
+fn is_conjunction_of_equalities(expr: &Expr) -> bool {
+    let parts = datafusion::logical_expr::utils::split_conjunction(expr);
+    parts.into_iter().all(|part| match part {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if *op == Operator::Eq => {
+            match (left.contains_outer(), right.contains_outer()) {
+                (true, true) => false,
+                (true, false) => matches!(left.as_ref(), Expr::OuterReferenceColumn(..)),
+                (false, true) => matches!(right.as_ref(), Expr::OuterReferenceColumn(..)),
+                (false, false) => true,
+            }
+        }
+        other => !other.contains_outer(),
+    })
+}

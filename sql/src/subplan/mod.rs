@@ -1,0 +1,221 @@
+//! Subqueries that are run for one outer row after the other, as PostgreSQL's SubPlans are.
+//!
+//! DataFusion turns a subquery that refers to the outer query into a join, and refuses those for
+//! which it knows no join: comparisons other than `=` with the outer columns, outer columns below
+//! outer joins, in GROUP BY or in a table function's arguments; subqueries as values of a SELECT
+//! list (IN, ANY) or in conditions of joins. [`extract`] finds these in a plan as the SQL planner
+//! made it and puts a function call in their place ([`function`]). The call gets the values of the
+//! outer columns, runs the subquery with them, and remembers the result by the values.
+//!
+//! `ARRAY(SELECT …)`, which DataFusion lacks, always becomes such a call. What DataFusion can join
+//! is left to it: a join over many rows is much faster than a subquery per row.
+
+mod function;
+mod join;
+
+use crate::error::convert;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchemaRef, Result};
+use datafusion::execution::session_state::SessionState;
+use datafusion::functions_aggregate::bool_and_or::bool_or;
+use datafusion::logical_expr::expr::{Exists, InSubquery, ScalarFunction};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{
+    BinaryExpr, Expr, LogicalPlan, LogicalPlanBuilder, Operator, ScalarUDF, Subquery, lit, when,
+};
+use function::{Gives, Subplan};
+use std::sync::Arc;
+
+/// The function that marks `ARRAY(SELECT …)`, around the subquery as a value.
+pub use function::ArrayOf;
+
+/// Puts calls in the place of `plan`'s subqueries that DataFusion cannot join. `state` is the one
+/// that the statement is planned in.
+pub fn extract(plan: LogicalPlan, state: &SessionState) -> strandline_base::Result<LogicalPlan> {
+    if !has_subqueries(&plan).map_err(convert)? {
+        return Ok(plan);
+    }
+    let mut single = state.clone();
+    single
+        .config_mut()
+        .options_mut()
+        .execution
+        .target_partitions = 1;
+    let extraction = Extraction {
+        state: Arc::new(single),
+    };
+    extraction.plan(plan, false).map_err(convert)
+}
+
+fn has_subqueries(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply(|node| {
+        node.apply_expressions(|expr| {
+            found |= expr.exists(|e| Ok(subquery_of(e).is_some()))?;
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(match found {
+            true => TreeNodeRecursion::Stop,
+            false => TreeNodeRecursion::Continue,
+        })
+    })?;
+    Ok(found)
+}
+
+fn subquery_of(expr: &Expr) -> Option<&Subquery> {
+    match expr {
+        Expr::ScalarSubquery(subquery)
+        | Expr::Exists(Exists { subquery, .. })
+        | Expr::InSubquery(InSubquery { subquery, .. }) => Some(subquery),
+        _ => None,
+    }
+}
+
+struct Extraction {
+    /// for the subqueries: one partition, because they are small and many
+    state: Arc<SessionState>,
+}
+
+impl Extraction {
+    /// `all`: the plan is one of a subquery that is extracted itself, so that every subquery in it
+    /// is too; none of them may be left that the outer columns could be confused in.
+    fn plan(&self, plan: LogicalPlan, all: bool) -> Result<LogicalPlan> {
+        let extracted = plan.transform_up(|node| {
+            let names = NamePreserver::new(&node);
+            let schema = Arc::new(merge_schema(&node.inputs()));
+            let place = Place::of(&node);
+            let node = node.map_expressions(|expr| {
+                let name = names.save(&expr);
+                let expr = self.expression(expr, place, &schema, all)?;
+                Ok(expr.update_data(|expr| name.restore(expr)))
+            })?;
+            match node.transformed {
+                true => node.map_data(|node| node.recompute_schema()),
+                false => Ok(node),
+            }
+        })?;
+        Ok(extracted.data)
+    }
+
+    fn expression(
+        &self,
+        expr: Expr,
+        place: Place,
+        schema: &DFSchemaRef,
+        all: bool,
+    ) -> Result<Transformed<Expr>> {
+        expr.transform_down(|expr| {
+            if let Some(subquery) = function::array_of(&expr) {
+                let plan = self.plan(subquery.subquery.as_ref().clone(), true)?;
+                let call = self.call(plan, Gives::Array, schema)?;
+                return Ok(Transformed::new(call, true, TreeNodeRecursion::Jump));
+            }
+            if subquery_of(&expr).is_none() {
+                return Ok(Transformed::no(expr));
+            }
+            let taken = all || !join::is_possible(&expr, place)?;
+            let replaced = self.subquery(expr, schema, taken)?;
+            Ok(Transformed::new(replaced, true, TreeNodeRecursion::Jump))
+        })
+    }
+
+    /// The subquery as a call if it is `taken`; else with what is extracted inside of it.
+    fn subquery(&self, expr: Expr, schema: &DFSchemaRef, taken: bool) -> Result<Expr> {
+        let inner = |s: &Subquery| self.plan(s.subquery.as_ref().clone(), taken);
+        let left = |plan: LogicalPlan, s: Subquery| Subquery {
+            outer_ref_columns: plan.all_out_ref_exprs(),
+            subquery: Arc::new(plan),
+            spans: s.spans,
+        };
+        match expr {
+            Expr::ScalarSubquery(subquery) => {
+                let plan = inner(&subquery)?;
+                match taken {
+                    true => self.call(plan, Gives::Value, schema),
+                    false => Ok(Expr::ScalarSubquery(left(plan, subquery))),
+                }
+            }
+            Expr::Exists(Exists { subquery, negated }) => {
+                let plan = inner(&subquery)?;
+                if !taken {
+                    let subquery = left(plan, subquery);
+                    return Ok(Expr::Exists(Exists { subquery, negated }));
+                }
+                let found = self.call(plan, Gives::Existence, schema)?;
+                Ok(if negated { !found } else { found })
+            }
+            Expr::InSubquery(InSubquery {
+                expr,
+                subquery,
+                negated,
+            }) => {
+                let plan = inner(&subquery)?;
+                let expr = self.expression(*expr, Place::Other, schema, taken)?.data;
+                if !taken {
+                    let subquery = left(plan, subquery);
+                    let expr = Box::new(expr);
+                    return Ok(Expr::InSubquery(InSubquery::new(expr, subquery, negated)));
+                }
+                let found = self.membership(expr, plan, schema)?;
+                Ok(if negated { !found } else { found })
+            }
+            other => Ok(other),
+        }
+    }
+
+    /// `value IN (plan)`: whether one is equal, NULL if it might be.
+    fn membership(&self, value: Expr, plan: LogicalPlan, schema: &DFSchemaRef) -> Result<Expr> {
+        let outer = function::operand(&value, schema)?;
+        let (qualifier, field) = plan.schema().qualified_field(0);
+        let column = Expr::Column((qualifier, field).into());
+        let equal = Expr::BinaryExpr(BinaryExpr::new(
+            Box::new(Expr::OuterReferenceColumn(outer.0, outer.1)),
+            Operator::Eq,
+            Box::new(column),
+        ));
+        let any = bool_or(equal.clone());
+        let unknown = bool_or(equal.is_null());
+        let any_name = any.schema_name().to_string();
+        let unknown_name = unknown.schema_name().to_string();
+        let null = lit(datafusion::scalar::ScalarValue::Boolean(None));
+        let result = when(datafusion::logical_expr::ident(any_name), lit(true))
+            .when(datafusion::logical_expr::ident(unknown_name), null)
+            .otherwise(lit(false))?;
+        let plan = LogicalPlanBuilder::from(plan)
+            .aggregate(Vec::<Expr>::new(), vec![any, unknown])?
+            .project(vec![result.alias("found")])?
+            .build()?;
+        let call = self.call(plan, Gives::Value, schema)?;
+        function::with_operand(call, value)
+    }
+
+    fn call(&self, plan: LogicalPlan, gives: Gives, schema: &DFSchemaRef) -> Result<Expr> {
+        let options = self.state.config_options();
+        let plan = self
+            .state
+            .analyzer()
+            .execute_and_check(plan, options, |_, _| {})?;
+        let (subplan, args) = Subplan::new(plan, gives, &self.state, schema);
+        let func = Arc::new(ScalarUDF::from(subplan));
+        Ok(Expr::ScalarFunction(ScalarFunction { func, args }))
+    }
+}
+
+/// Where in a plan an expression is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Condition,
+    Value,
+    Other,
+}
+
+impl Place {
+    fn of(node: &LogicalPlan) -> Self {
+        match node {
+            LogicalPlan::Filter(_) => Self::Condition,
+            LogicalPlan::Projection(_) => Self::Value,
+            _ => Self::Other,
+        }
+    }
+}
