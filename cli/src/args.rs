@@ -159,35 +159,108 @@ pub enum Command {
     },
 }
 
-/// Arguments of `strandline serve`.
+/// Arguments of `strandline serve`. What is not given is taken from the environment, the
+/// configuration file, or is the default.
 #[derive(Clone, Debug, Args)]
 pub struct ServeArgs {
     /// Directory of the database, created if it does not exist
     pub path: PathBuf,
-    /// Address to listen on, may be given several times; without a user, addresses of this machine
-    /// only
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5432")]
+    /// Configuration file, instead of strandline.toml in the database's directory
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Address to listen on [default: 127.0.0.1:5432], may be given several times; without a user,
+    /// addresses of this machine only
+    #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Vec<SocketAddr>,
     /// Directory for the Unix socket .s.PGSQL.PORT
     #[arg(long, value_name = "DIR")]
-    pub unix_socket_directory: Option<PathBuf>,
-    /// Sessions at one time
-    #[arg(long, value_name = "N", default_value_t = 200)]
-    pub max_connections: usize,
+    pub unix_socket_directory: Option<String>,
+    /// Sessions at one time [default: 200]
+    #[arg(long, value_name = "N")]
+    pub max_connections: Option<usize>,
     /// PEM file of the certificate chain, for TLS
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    pub tls_certificate: Option<PathBuf>,
+    #[arg(long, value_name = "FILE")]
+    pub tls_certificate: Option<String>,
     /// PEM file of the certificate's key
-    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
-    pub tls_key: Option<PathBuf>,
+    #[arg(long, value_name = "FILE")]
+    pub tls_key: Option<String>,
     /// Refuse clients that come over TCP without TLS
-    #[arg(long, requires = "tls_certificate")]
+    #[arg(long)]
     pub require_tls: bool,
-    /// Seconds that open transactions have to end when the server is asked to stop
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
-    pub shutdown_grace: u64,
+    /// How long open transactions may go on when the server is asked to stop [default: 30s]
+    #[arg(long, value_name = "TIME")]
+    pub shutdown_grace: Option<String>,
+    /// Address where metrics and health are asked for over HTTP
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub metrics_listen: Option<SocketAddr>,
+    /// Name of the first superuser, created if there is no user yet
+    #[arg(long, value_name = "NAME", requires = "superuser_password_file")]
+    pub superuser: Option<String>,
+    /// File with the first superuser's password
+    #[arg(long, value_name = "FILE", requires = "superuser")]
+    pub superuser_password_file: Option<PathBuf>,
     #[command(flatten)]
     pub open: OpenArgs,
+}
+
+impl ServeArgs {
+    /// Flags that were given, with the parameters they set.
+    pub fn parameters(&self) -> Vec<(&'static str, &'static str, String)> {
+        let listen: Vec<String> = self.listen.iter().map(ToString::to_string).collect();
+        let switch = |on: Switch| if on == Switch::On { "on" } else { "off" }.to_string();
+        let given = [
+            (
+                "--listen",
+                "listen",
+                (!listen.is_empty()).then(|| listen.join(",")),
+            ),
+            (
+                "--unix-socket-directory",
+                "unix_socket_directory",
+                self.unix_socket_directory.clone(),
+            ),
+            (
+                "--max-connections",
+                "max_connections",
+                self.max_connections.map(|n| n.to_string()),
+            ),
+            (
+                "--tls-certificate",
+                "tls_certificate",
+                self.tls_certificate.clone(),
+            ),
+            ("--tls-key", "tls_key", self.tls_key.clone()),
+            (
+                "--require-tls",
+                "require_tls",
+                self.require_tls.then(|| "on".to_string()),
+            ),
+            (
+                "--shutdown-grace",
+                "shutdown_grace",
+                self.shutdown_grace.clone(),
+            ),
+            (
+                "--metrics-listen",
+                "metrics_listen",
+                self.metrics_listen.map(|a| a.to_string()),
+            ),
+            (
+                "--memory",
+                "memory_bytes",
+                self.open.memory.map(|n| n.to_string()),
+            ),
+            (
+                "--synchronous-commit",
+                "synchronous_commit",
+                self.open.synchronous_commit.map(switch),
+            ),
+        ];
+        let given = given.into_iter();
+        given
+            .filter_map(|(flag, name, value)| Some((flag, name, value?)))
+            .collect()
+    }
 }
 
 /// Arguments of `strandline demo`.

@@ -8,82 +8,11 @@
 use crate::message::Fields;
 use crate::report::protocol_violation;
 use pgwire::api::auth::sasl::scram::{
-    ScramSecret, ScramServerAuth, ScramServerAuthWaitingForClientFinal, gen_salted_password,
+    ScramSecret, ScramServerAuth, ScramServerAuthWaitingForClientFinal,
 };
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
-use strandline::{Error, Result, SqlState};
-
-/// What is stored of a password (RFC 5802).
-#[derive(Clone, PartialEq, Eq)]
-pub struct Verifier {
-    /// how often the password is hashed
-    pub iterations: u32,
-    /// what makes equal passwords different
-    pub salt: Vec<u8>,
-    /// the hash of the client's key
-    pub stored_key: Vec<u8>,
-    /// the key with which the server proves that it knows the verifier
-    pub server_key: Vec<u8>,
-}
-
-impl Verifier {
-    /// The verifier of `password`.
-    pub fn of(password: &str, salt: &[u8], iterations: u32) -> Self {
-        let rounds = iterations as usize;
-        let salted = gen_salted_password(password, salt, rounds);
-        match ScramSecret::verifier_from_salted_password(salt.to_vec(), salted, rounds) {
-            ScramSecret::Verifier {
-                salt,
-                stored_key,
-                server_key,
-                ..
-            } => Self {
-                iterations,
-                salt,
-                stored_key,
-                server_key,
-            },
-            ScramSecret::SaltedPassword { .. } => Self::of_nobody(salt.to_vec(), [0; 64]),
-        }
-    }
-
-    fn of_nobody(salt: Vec<u8>, keys: [u8; 64]) -> Self {
-        Self {
-            iterations: ITERATIONS,
-            salt,
-            stored_key: keys[..32].to_vec(),
-            server_key: keys[32..].to_vec(),
-        }
-    }
-}
-
-impl std::fmt::Debug for Verifier {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Verifier({} iterations)", self.iterations)
-    }
-}
-
-/// The users that may connect.
-pub trait Users: Send + Sync {
-    /// The verifier of `user`'s password; None: there is no such user, it may not log in, or it
-    /// has no password.
-    fn verifier(&self, user: &str) -> Option<Verifier>;
-    /// Whether there is any user; without one everybody who can reach the server may connect.
-    fn any(&self) -> bool;
-}
-
-/// No users.
-pub struct NoUsers;
-
-impl Users for NoUsers {
-    fn verifier(&self, _: &str) -> Option<Verifier> {
-        None
-    }
-    fn any(&self) -> bool {
-        false
-    }
-}
+use strandline::{Error, Result, ScramVerifier, SqlState};
 
 /// PostgreSQL's number of iterations.
 const ITERATIONS: u32 = 4096;
@@ -118,13 +47,6 @@ impl Authenticator {
         })
     }
 
-    /// A number that nobody can guess.
-    pub fn secret(&self) -> Result<i32> {
-        let mut bytes = [0; 4];
-        self.random.fill(&mut bytes).map_err(|_| no_random())?;
-        Ok(i32::from_be_bytes(bytes))
-    }
-
     /// The mechanisms a client may choose from, each ended by NUL.
     pub fn mechanisms(&self, over_tls: bool) -> Vec<u8> {
         let mut names = Vec::new();
@@ -139,7 +61,7 @@ impl Authenticator {
     pub fn begin(
         &self,
         user: &str,
-        verifier: Option<Verifier>,
+        verifier: Option<ScramVerifier>,
         first: &[u8],
         over_tls: bool,
     ) -> Result<(String, Exchange)> {
@@ -173,8 +95,8 @@ impl Authenticator {
         let secret = ScramSecret::Verifier {
             salt: verifier.salt,
             iterations: verifier.iterations as usize,
-            stored_key: verifier.stored_key,
-            server_key: verifier.server_key,
+            stored_key: verifier.stored_key.to_vec(),
+            server_key: verifier.server_key.to_vec(),
         };
         let (answer, state) = auth
             .on_client_first_message_with_secret(data, secret)
@@ -182,11 +104,19 @@ impl Authenticator {
         Ok((answer, Exchange { exists, state }))
     }
 
-    fn nobody(&self, user: &str) -> Result<Verifier> {
+    /// What a user that does not exist seems to have.
+    fn nobody(&self, user: &str) -> Result<ScramVerifier> {
         let salt = hmac::sign(&self.nobody, user.as_bytes());
-        let mut keys = [0; 64];
-        self.random.fill(&mut keys).map_err(|_| no_random())?;
-        Ok(Verifier::of_nobody(salt.as_ref()[..16].to_vec(), keys))
+        let (mut stored_key, mut server_key) = ([0; 32], [0; 32]);
+        for key in [&mut stored_key, &mut server_key] {
+            self.random.fill(key).map_err(|_| no_random())?;
+        }
+        Ok(ScramVerifier {
+            iterations: ITERATIONS,
+            salt: salt.as_ref()[..16].to_vec(),
+            stored_key,
+            server_key,
+        })
     }
 }
 
@@ -219,18 +149,6 @@ pub(crate) fn wrong_password(user: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// RFC 7677's example, with the salt and the iterations given there.
-    #[test]
-    fn verifiers_are_those_of_the_standard() {
-        let salt = b"[m\x99h\x9d\x12\x35\x8e\xec\xa0\x4b\x14\x12\x36\xfa\x81";
-        let verifier = Verifier::of("pencil", salt, 4096);
-        let hex = |bytes: &[u8]| -> String { bytes.iter().map(|b| format!("{b:02x}")).collect() };
-        assert_eq!(
-            hex(&verifier.stored_key),
-            "586e5df283e6dceb5c3e791d8b8528ec191e664045ce971792e2e6b5bb13e2a6"
-        );
-    }
 
     #[test]
     fn nobody_has_the_same_salt_each_time() {

@@ -11,7 +11,7 @@ use crate::transport::Hangup;
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use strandline::CancelHandle;
 
@@ -30,7 +30,6 @@ pub(crate) enum Phase {
 pub(crate) struct Backends {
     sessions: Mutex<HashMap<i32, Arc<Backend>>>,
     gone: Condvar,
-    next_pid: AtomicI32,
     /// threads that serve a connection, authenticated or not
     threads: AtomicUsize,
     phase: AtomicU8,
@@ -38,12 +37,10 @@ pub(crate) struct Backends {
 
 /// One session.
 pub(crate) struct Backend {
-    /// the number by which a cancel request names it
+    /// its connection's number
     pub pid: i32,
-    /// what a cancel request must know besides
-    pub secret: i32,
     cancel: CancelHandle,
-    hangup: Hangup,
+    hangup: Arc<Hangup>,
     /// waits for its client outside a transaction
     is_idle: AtomicBool,
     /// somebody has asked that it ends
@@ -82,7 +79,6 @@ impl Backends {
         Self {
             sessions: Mutex::default(),
             gone: Condvar::new(),
-            next_pid: AtomicI32::new(1),
             threads: AtomicUsize::new(0),
             phase: AtomicU8::new(0),
         }
@@ -111,17 +107,16 @@ impl Backends {
     pub fn add(
         self: &Arc<Self>,
         most: usize,
-        secret: i32,
+        pid: i32,
         cancel: CancelHandle,
-        hangup: Hangup,
+        hangup: Arc<Hangup>,
     ) -> Option<Registration> {
         let mut sessions = self.sessions.lock();
         if sessions.len() >= most {
             return None;
         }
         let backend = Arc::new(Backend {
-            pid: self.next_pid.fetch_add(1, Ordering::Relaxed),
-            secret,
+            pid,
             cancel,
             hangup,
             is_idle: AtomicBool::new(false),
@@ -137,14 +132,6 @@ impl Backends {
     /// How many sessions there are.
     pub fn count(&self) -> usize {
         self.sessions.lock().len()
-    }
-
-    /// Cancels what the session `pid` runs, if `secret` is its secret.
-    pub fn cancel(&self, pid: i32, secret: i32) {
-        let found = self.sessions.lock().get(&pid).cloned();
-        if let Some(backend) = found.filter(|b| b.secret == secret) {
-            backend.cancel.cancel();
-        }
     }
 
     /// Ends all sessions: at once those that wait for their client outside a transaction, the

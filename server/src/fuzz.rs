@@ -1,7 +1,6 @@
 //! The whole path of a message, fed with bytes that are nearly a session's: nothing of it panics,
 //! and the thread that serves them comes to its end.
 
-use crate::auth::NoUsers;
 use crate::options::ServerOptions;
 use crate::server::Shared;
 use crate::startup;
@@ -21,7 +20,7 @@ fn server() -> &'static Arc<Shared> {
             .connect()
             .execute("CREATE TABLE t (a int, b text)", ())
             .unwrap();
-        Shared::new(database, ServerOptions::default(), Arc::new(NoUsers)).unwrap()
+        Shared::new(database, ServerOptions::default(), None).unwrap()
     })
 }
 

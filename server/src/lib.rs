@@ -18,6 +18,7 @@ pub mod config;
 mod fuzz;
 pub mod logging;
 mod message;
+pub mod metrics;
 mod options;
 mod reply;
 mod report;
@@ -28,6 +29,5 @@ mod tls;
 mod transport;
 mod wire;
 
-pub use auth::{NoUsers, Users, Verifier};
 pub use options::{DEFAULT_PORT, ServerOptions, TlsFiles};
 pub use server::Server;

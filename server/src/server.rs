@@ -3,8 +3,9 @@
 //! A thread per listener accepts, a thread per connection serves. When a shutdown is asked for, the
 //! listeners go on telling clients so until the last session has ended.
 
-use crate::auth::{Authenticator, Users};
+use crate::auth::Authenticator;
 use crate::backends::{Backends, Phase};
+use crate::metrics::Metrics;
 use crate::options::{DEFAULT_PORT, ServerOptions};
 use crate::startup;
 use crate::tls::Tls;
@@ -29,7 +30,7 @@ const STACK_BYTES: usize = 4 << 20;
 pub(crate) struct Shared {
     pub database: Database,
     pub options: ServerOptions,
-    pub users: Arc<dyn Users>,
+    pub metrics: Option<Arc<Metrics>>,
     pub authenticator: Authenticator,
     pub tls: Option<Tls>,
     pub backends: Arc<Backends>,
@@ -40,7 +41,7 @@ impl Shared {
     pub fn new(
         database: Database,
         options: ServerOptions,
-        users: Arc<dyn Users>,
+        metrics: Option<Arc<Metrics>>,
     ) -> Result<Arc<Self>> {
         let tls = options.tls.as_ref().map(Tls::load).transpose()?;
         if options.require_tls && tls.is_none() {
@@ -54,7 +55,7 @@ impl Shared {
         Ok(Arc::new(Self {
             database,
             options,
-            users,
+            metrics,
             authenticator,
             tls,
             backends: Arc::new(Backends::new()),
@@ -65,12 +66,11 @@ impl Shared {
 /// A server that listens and serves until it is shut down.
 ///
 /// ```no_run
-/// use std::sync::Arc;
 /// use strandline::Database;
-/// use strandline_server::{NoUsers, Server, ServerOptions};
+/// use strandline_server::{Server, ServerOptions};
 ///
 /// let database = Database::open("/var/lib/strandline")?;
-/// let server = Server::start(database, ServerOptions::default(), Arc::new(NoUsers))?;
+/// let server = Server::start(database, ServerOptions::default(), None)?;
 /// println!("listening on {:?}", server.addresses());
 /// server.shut_down()?;
 /// # Ok::<(), strandline::Error>(())
@@ -93,7 +93,7 @@ struct Listener {
 }
 
 impl Server {
-    /// Listens as `options` say and serves `database` to `users`.
+    /// Listens as `options` say and serves `database` to its users; `metrics` counts what happens.
     ///
     /// # Errors
     /// 55000 if there are no users and an address is one that others can reach; the system's
@@ -101,12 +101,12 @@ impl Server {
     pub fn start(
         database: Database,
         options: ServerOptions,
-        users: Arc<dyn Users>,
+        metrics: Option<Arc<Metrics>>,
     ) -> Result<Self> {
-        if !users.any() {
+        if !database.has_users() {
             require_loopback(&options.listen)?;
         }
-        let shared = Shared::new(database, options, users)?;
+        let shared = Shared::new(database, options, metrics)?;
         let (sockets, addresses, socket_path) = bind(&shared.options)?;
         let listeners = sockets.into_iter().map(|socket| listen(&shared, socket));
         Ok(Self {
@@ -137,6 +137,9 @@ impl Server {
     /// (57P01), writes a checkpoint and closes the database.
     pub fn shut_down(self) -> Result<()> {
         tracing::info!("shutting down");
+        if let Some(metrics) = &self.shared.metrics {
+            metrics.stopping();
+        }
         self.shared
             .backends
             .shut_down(self.shared.options.shutdown_grace);

@@ -96,6 +96,9 @@ pub(crate) fn serve(server: &Arc<Shared>, accepted: Accepted, serving: Serving) 
         Err(End::Quiet) => {}
         Err(End::Refused(error)) => {
             tracing::info!(%peer, %error, "connection refused");
+            if let Some(metrics) = &server.metrics {
+                metrics.connection_refused();
+            }
             report::error(&mut wire.output, Severity::Fatal, &error, None);
             // The client is not there any more if this fails.
             let _gone = wire.flush();
@@ -157,13 +160,22 @@ impl Opening<'_> {
             .into());
         }
         self.authenticate(&startup.user)?;
-        let mut connection = server.database.connect();
-        let secret = server.authenticator.secret()?;
-        let cancel = connection.cancel_handle();
-        let most = server.options.max_connections;
+        let mut connection = match server.database.has_users() {
+            true => server.database.connect_as(&startup.user)?,
+            false => server.database.connect(),
+        };
+        connection.set_client(peer);
+        let hangup = Arc::new(hangup);
+        let ending = hangup.clone();
+        connection.on_termination(move || ending.stop_reading());
         let backend = server
             .backends
-            .add(most, secret, cancel, hangup)
+            .add(
+                server.options.max_connections,
+                connection.backend_id(),
+                connection.cancel_handle(),
+                hangup,
+            )
             .ok_or_else(too_many)?;
         if server.backends.phase() != Phase::Serving {
             return Err(shutting_down().into());
@@ -181,7 +193,7 @@ impl Opening<'_> {
         let out = &mut self.wire.output;
         reply::authentication(out, 0, &[]);
         Reported::of(&connection).write_all(out);
-        reply::key_data(out, backend.pid, backend.secret);
+        reply::key_data(out, backend.pid, connection.secret());
         for notice in connection.take_notices() {
             report::notice(out, &notice, "");
         }
@@ -206,7 +218,7 @@ impl Opening<'_> {
                 CANCEL_REQUEST => {
                     let (pid, secret) = (fields.int32()?, fields.int32()?);
                     fields.end()?;
-                    self.server.backends.cancel(pid, secret);
+                    self.server.database.cancel(pid, secret);
                     return Err(End::Quiet);
                 }
                 version if version >> 16 == PROTOCOL_MAJOR => {
@@ -251,13 +263,13 @@ impl Opening<'_> {
     /// SCRAM, if there are users.
     fn authenticate(&mut self, user: &str) -> Answer {
         let server = self.server;
-        if !server.users.any() {
+        if !server.database.has_users() {
             return Ok(());
         }
         let mechanisms = server.authenticator.mechanisms(self.is_tls);
         reply::authentication(&mut self.wire.output, SASL, &mechanisms);
         self.next_password_message()?;
-        let verifier = server.users.verifier(user);
+        let verifier = server.database.scram_verifier(user);
         let first = self.wire.body();
         let (answer, exchange) = server
             .authenticator

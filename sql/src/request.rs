@@ -55,6 +55,12 @@ impl Connection {
         self.session.settings().idle_session_timeout
     }
 
+    /// Calls `act` when another session ends this one (`pg_terminate_backend`), on that one's
+    /// thread. It must not block.
+    pub fn on_termination(&mut self, act: impl Fn() + Send + Sync + 'static) {
+        self.session.cancel.on_termination(act);
+    }
+
     /// Where COPY … FROM STDIN and TO STDOUT find their data; None: nowhere.
     pub fn set_copy_client(&mut self, client: Option<SharedCopyClient>) {
         self.session.copy_client = client;

@@ -2,7 +2,7 @@
 
 use super::rows::{Portion, RowSource};
 use super::statement::{Formats, Statement, columns_of};
-use super::{Answer, Held, Session};
+use super::{Answer, Fault, Held, Session};
 use crate::message::{Bind, Fields, Parse, Target};
 use crate::reply;
 use crate::report::protocol_violation;
@@ -144,7 +144,15 @@ impl Session {
             .portals
             .remove_entry(name)
             .ok_or_else(|| no_portal(name))?;
+        let began = self.begin_measuring();
         let answer = self.execute(wire, &mut portal, most);
+        match &answer {
+            Ok(()) => self.measure(began, &portal.statement.word, None),
+            Err(Fault::Statement(error)) => {
+                self.measure(began, &portal.statement.word, Some(error.sqlstate()));
+            }
+            Err(_) => {}
+        }
         self.portals.insert(key, portal);
         answer
     }

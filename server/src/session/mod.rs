@@ -31,8 +31,11 @@ use statement::Statement;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 use strandline::wire_format::Scalar;
-use strandline::{Connection, Error, Prepared, Result, SqlState, Started, TransactionStatus};
+use strandline::{
+    Connection, Error, Prepared, Result, SqlState, Started, Termination, TransactionStatus,
+};
 
 /// Why a message could not be answered as it should be.
 #[derive(Debug)]
@@ -67,6 +70,7 @@ pub(crate) struct Session {
     server: Arc<Shared>,
     backend: Registration,
     connection: Connection,
+    termination: Termination,
     statements: HashMap<String, Arc<Statement>>,
     portals: HashMap<String, Portal>,
     /// an error has been reported and no Sync has come since
@@ -90,6 +94,7 @@ impl Session {
         Self {
             server,
             backend,
+            termination: connection.termination(),
             connection,
             statements: HashMap::new(),
             portals: HashMap::new(),
@@ -101,6 +106,7 @@ impl Session {
 
     /// Serves the client until it leaves or is made to.
     pub fn run(mut self, wire: Wire) {
+        let _counted = self.server.metrics.as_ref().map(|m| m.connection());
         let wire = Arc::new(Mutex::new(wire));
         self.connection
             .set_copy_client(Some(copy::client(wire.clone(), self.has_ended.clone())));
@@ -123,9 +129,7 @@ impl Session {
     /// The last words to a client whose session ends.
     fn report_end(&self, wire: &mut Held<'_>, fault: Fault) {
         let error = match fault {
-            Fault::Wire(WireError::Closed | WireError::Io(_)) if self.backend.is_ended() => {
-                terminated()
-            }
+            Fault::Wire(WireError::Closed | WireError::Io(_)) if self.is_ended() => terminated(),
             Fault::Wire(WireError::Closed) => return,
             Fault::Wire(WireError::Io(error)) => {
                 tracing::info!(pid = self.backend.pid, %error, "connection lost");
@@ -150,6 +154,11 @@ impl Session {
                 "terminating connection due to idle-in-transaction timeout",
             ),
         }
+    }
+
+    /// Whether the server or another session has asked that this one ends.
+    fn is_ended(&self) -> bool {
+        self.backend.is_ended() || self.termination.is_requested()
     }
 
     /// Waits for a message and answers it.
@@ -193,7 +202,7 @@ impl Session {
         let is_idle = status == TransactionStatus::Idle && !self.connection.is_in_request();
         self.backend.set_idle(is_idle);
         let phase = self.server.backends.phase();
-        if self.backend.is_ended() || (is_idle && phase != Phase::Serving) {
+        if self.is_ended() || (is_idle && phase != Phase::Serving) {
             return Err(Fault::Fatal(terminated()));
         }
         let timeout = match status {
@@ -255,6 +264,18 @@ impl Session {
                 &notice,
                 least.as_deref().unwrap_or_default(),
             );
+        }
+    }
+
+    /// When a statement begins, if anybody wants to know how long it takes.
+    fn begin_measuring(&self) -> Option<Instant> {
+        self.server.metrics.as_ref().map(|_| Instant::now())
+    }
+
+    /// Counts a statement that has ended: `tag` is its tag, or its text if it failed.
+    fn measure(&self, began: Option<Instant>, tag: &str, failure: Option<SqlState>) {
+        if let Some((metrics, began)) = self.server.metrics.as_ref().zip(began) {
+            metrics.statement(tag, failure, began.elapsed());
         }
     }
 

@@ -38,9 +38,13 @@ impl Session {
         let is_alone = statements.len() == 1;
         for (i, statement) in statements.iter().enumerate() {
             let is_last = i + 1 == statements.len();
+            let began = self.begin_measuring();
             match self.run_one(wire, statement, is_alone, is_last) {
-                Ok(()) => {}
-                Err(Fault::Statement(error)) => return self.fail(wire, &error, None),
+                Ok(tag) => self.measure(began, &tag, None),
+                Err(Fault::Statement(error)) => {
+                    self.measure(began, sql, Some(error.sqlstate()));
+                    return self.fail(wire, &error, None);
+                }
                 Err(other) => return Err(other),
             }
         }
@@ -53,7 +57,7 @@ impl Session {
         statement: &Prepared,
         is_alone: bool,
         is_last: bool,
-    ) -> Answer {
+    ) -> Answer<String> {
         if !is_alone {
             self.connection.begin_request()?;
         }
@@ -80,7 +84,7 @@ impl Session {
         }
         self.after_statement(wire, &tag);
         reply::complete(&mut wire.output, &tag);
-        Ok(())
+        Ok(tag)
     }
 
     fn send_all(&mut self, wire: &mut Held<'_>, rows: &mut RowSource) -> Answer<u64> {

@@ -11,6 +11,8 @@ use strandline::{Connection, Prepared, Result, SqlType};
 pub(super) struct Statement {
     /// None: the text was empty
     pub prepared: Option<Prepared>,
+    /// its first word
+    pub word: String,
     /// the types of its parameters
     types: Vec<SqlType>,
     /// per parameter the type that the client has declared, by number; 0: none
@@ -28,8 +30,11 @@ pub(super) struct Described {
 impl Statement {
     /// Parses `sql`; `declared` are types by number.
     pub fn prepare(connection: &mut Connection, sql: &str, declared: Vec<u32>) -> Result<Self> {
+        let word = sql.split_ascii_whitespace().next().unwrap_or_default();
+        let word = word.to_string();
         if is_empty(sql)? {
             return Ok(Self {
+                word,
                 prepared: None,
                 types: Vec::new(),
                 declared,
@@ -44,6 +49,7 @@ impl Statement {
         };
         Ok(Self {
             prepared: Some(prepared),
+            word,
             types,
             declared,
         })

@@ -6,25 +6,20 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use strandline::Database;
-use strandline_server::{NoUsers, Server, ServerOptions, TlsFiles, Users, Verifier};
+use strandline_server::{Server, ServerOptions, TlsFiles};
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, crypto};
 
-/// One user, `ada`, with the password `lovelace`.
-struct Ada;
-
-impl Users for Ada {
-    fn verifier(&self, user: &str) -> Option<Verifier> {
-        (user == "ada").then(|| Verifier::of("lovelace", b"0123456789abcdef", 4096))
-    }
-    fn any(&self) -> bool {
-        true
-    }
+/// A database with one user, `ada`, whose password is `lovelace`.
+fn with_ada() -> Database {
+    let database = Database::in_memory().unwrap();
+    database.bootstrap_superuser("ada", "lovelace").unwrap();
+    database
 }
 
 #[tokio::test]
 async fn passwords_are_checked() {
-    let server = TestServer::with(options(), Arc::new(Ada));
+    let server = TestServer::of(with_ada(), options());
     let mut config = server.config();
     config.password("lovelace");
     let client = connect(&config).await.unwrap();
@@ -38,7 +33,7 @@ async fn passwords_are_checked() {
 
 #[test]
 fn users_that_do_not_exist_are_asked_like_others() {
-    let server = TestServer::with(options(), Arc::new(Ada));
+    let server = TestServer::of(with_ada(), options());
     let first_answer = |user: &str| {
         let mut raw = Raw::open(server.address);
         raw.send(&startup(&[("user", user)]));
@@ -65,24 +60,19 @@ fn users_that_do_not_exist_are_asked_like_others() {
 
 #[test]
 fn without_users_only_this_machine_is_served() {
-    let start = |address: &str, users: Arc<dyn Users>| {
+    let start = |address: &str, database: Database| {
         let options = ServerOptions {
             listen: vec![address.parse().unwrap()],
             ..options()
         };
-        Server::start(Database::in_memory().unwrap(), options, users)
+        Server::start(database, options, None)
     };
-    let refused = start("0.0.0.0:0", Arc::new(NoUsers)).err().unwrap();
+    let nobody = || Database::in_memory().unwrap();
+    let refused = start("0.0.0.0:0", nobody()).err().unwrap();
     assert_eq!(refused.sqlstate().0, "55000");
     assert!(refused.hint().unwrap().contains("CREATE USER"));
-    start("0.0.0.0:0", Arc::new(Ada))
-        .unwrap()
-        .shut_down()
-        .unwrap();
-    start("127.0.0.1:0", Arc::new(NoUsers))
-        .unwrap()
-        .shut_down()
-        .unwrap();
+    start("0.0.0.0:0", with_ada()).unwrap().shut_down().unwrap();
+    start("127.0.0.1:0", nobody()).unwrap().shut_down().unwrap();
 }
 
 #[test]
@@ -92,7 +82,7 @@ fn the_unix_socket_is_one_more_way_in() {
         unix_socket_directory: Some(directory.path().to_path_buf()),
         ..options()
     };
-    let mut server = TestServer::with(options, Arc::new(NoUsers));
+    let mut server = TestServer::with(options);
     let path = server.server().socket_path().unwrap().to_path_buf();
     let name = format!(".s.PGSQL.{}", server.address.port());
     assert_eq!(path, directory.path().join(name));
@@ -174,7 +164,7 @@ fn reaches_ready(mut stream: impl Read + Write) -> bool {
 #[test]
 fn connections_are_encrypted_on_request_at_once_or_not_at_all() {
     let certificate = Certificate::new();
-    let server = TestServer::with(certificate.options(), Arc::new(NoUsers));
+    let server = TestServer::with(certificate.options());
 
     let mut asked = TcpStream::connect(server.address).unwrap();
     asked.write_all(SSL_REQUEST).unwrap();
@@ -213,6 +203,6 @@ fn servers_without_a_certificate_say_so() {
         require_tls: true,
         ..options()
     };
-    let refused = Server::start(Database::in_memory().unwrap(), without, Arc::new(NoUsers));
+    let refused = Server::start(Database::in_memory().unwrap(), without, None);
     assert_eq!(refused.err().unwrap().sqlstate().0, "55000");
 }

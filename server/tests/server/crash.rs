@@ -6,11 +6,10 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use strandline::Database;
 use strandline_base::rng::Rng;
-use strandline_server::{NoUsers, Server, ServerOptions};
+use strandline_server::{Server, ServerOptions};
 
 const CLIENTS: usize = 200;
 /// Where the server of [`victim`] has its database.
@@ -106,7 +105,7 @@ fn two_hundred_clients_some_of_which_vanish() {
     let database = Database::in_memory().unwrap();
     database.connect().execute(TABLE, ()).unwrap();
     let options = crate::support::options();
-    let server = Server::start(database.clone(), options, Arc::new(NoUsers)).unwrap();
+    let server = Server::start(database.clone(), options, None).unwrap();
     let address = server.addresses()[0];
     let stop = AtomicBool::new(false);
     let acknowledged: Vec<usize> = std::thread::scope(|scope| {
@@ -144,7 +143,7 @@ fn victim() {
         max_connections: CLIENTS,
         ..crate::support::options()
     };
-    let server = Server::start(database, options, Arc::new(NoUsers)).unwrap();
+    let server = Server::start(database, options, None).unwrap();
     println!("\nlistening on {}", server.addresses()[0]);
     loop {
         std::thread::park();

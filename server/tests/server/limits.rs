@@ -1,9 +1,8 @@
 //! What bounds sessions: cancellation, time, their number, the server's end.
 
 use crate::support::{Raw, TestServer, field, options, query, startup, state, texts};
-use std::sync::Arc;
 use std::time::Duration;
-use strandline_server::{NoUsers, ServerOptions};
+use strandline_server::ServerOptions;
 use tokio_postgres::NoTls;
 
 const LONG: &str =
@@ -60,13 +59,26 @@ async fn statements_and_idle_clients_have_their_time() {
     assert_eq!(raw.last_error().as_deref(), Some("57P05"));
 }
 
+#[tokio::test]
+async fn one_session_ends_another() {
+    let server = TestServer::start();
+    let mut raw = server.raw();
+    raw.send(&query("SELECT pg_backend_pid()"));
+    let messages = raw.until(b'Z');
+    let pid = String::from_utf8(messages[1].1[6..].to_vec()).unwrap();
+    let client = server.connect().await;
+    texts(&client, &format!("SELECT pg_terminate_backend({pid})")).await;
+    assert_eq!(raw.last_error().as_deref(), Some("57P01"));
+    server.wait_for_sessions(1);
+}
+
 #[test]
 fn clients_that_do_not_say_who_they_are_do_not_stay() {
     let options = ServerOptions {
         authentication_timeout: Duration::from_millis(20),
         ..options()
     };
-    let server = TestServer::with(options, Arc::new(NoUsers));
+    let server = TestServer::with(options);
     let mut silent = Raw::open(server.address);
     assert_eq!(silent.last_error().as_deref(), Some("08006"));
     // Neither do those that say it letter by letter, nor is the time for those who have.
@@ -87,7 +99,7 @@ fn more_sessions_than_there_may_be_are_refused() {
         max_connections: 3,
         ..options()
     };
-    let server = TestServer::with(options, Arc::new(NoUsers));
+    let server = TestServer::with(options);
     let mut held: Vec<Raw> = (0..3).map(|_| server.raw()).collect();
     let mut refused = Raw::open(server.address);
     refused.send(&startup(&[("user", "ada")]));
@@ -103,7 +115,7 @@ fn a_server_that_ends_lets_transactions_finish_and_nobody_new_in() {
         shutdown_grace: crate::support::PATIENCE,
         ..options()
     };
-    let mut server = TestServer::with(options, Arc::new(NoUsers));
+    let mut server = TestServer::with(options);
     let address = server.address;
     let mut idle = server.raw();
     let mut busy = server.raw();
@@ -150,7 +162,7 @@ async fn a_client_that_does_not_read_does_not_stay() {
         write_timeout: Duration::from_millis(50),
         ..options()
     };
-    let server = TestServer::with(options, Arc::new(NoUsers));
+    let server = TestServer::with(options);
     let mut deaf = server.raw();
     deaf.send(&query(
         "SELECT repeat('x', 1000) FROM generate_series(1, 1000000)",

@@ -2,10 +2,9 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use strandline::Database;
-use strandline_server::{NoUsers, Server, ServerOptions, Users};
+use strandline_server::{Server, ServerOptions};
 use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
 
 /// Longer than anything takes that is not stuck.
@@ -26,12 +25,15 @@ pub fn options() -> ServerOptions {
 
 impl TestServer {
     pub fn start() -> Self {
-        Self::with(options(), Arc::new(NoUsers))
+        Self::with(options())
     }
 
-    pub fn with(options: ServerOptions, users: Arc<dyn Users>) -> Self {
-        let database = Database::in_memory().unwrap();
-        let server = Server::start(database, options, users).unwrap();
+    pub fn with(options: ServerOptions) -> Self {
+        Self::of(Database::in_memory().unwrap(), options)
+    }
+
+    pub fn of(database: Database, options: ServerOptions) -> Self {
+        let server = Server::start(database, options, None).unwrap();
         Self {
             address: server.addresses()[0],
             server: Some(server),
