@@ -31,7 +31,7 @@ fn word(text: &str, like: &TokenWithSpan) -> TokenWithSpan {
 pub(super) fn rewrite(tokens: &mut Vec<TokenWithSpan>) {
     if !tokens
         .iter()
-        .any(|t| is_any(t, &["USER", "GROUP", "ENCRYPTED"]))
+        .any(|t| is_any(t, &["USER", "GROUP", "ENCRYPTED", "GRANT", "REVOKE"]))
     {
         return;
     }
@@ -51,6 +51,10 @@ fn one(statement: &[TokenWithSpan], out: &mut Vec<TokenWithSpan>) {
     let (Some((_, verb)), Some((place, kind))) = (verb, kind) else {
         return out.extend_from_slice(statement);
     };
+    let says = |words: &[&str]| statement.iter().any(|t| is_any(t, words));
+    if is_any(verb, &["GRANT", "REVOKE"]) && !says(&["ON"]) {
+        return membership(statement, out);
+    }
     let about_roles =
         is_any(verb, &["CREATE", "ALTER", "DROP"]) && is_any(kind, &["USER", "GROUP", "ROLE"]);
     if !about_roles {
