@@ -151,7 +151,7 @@ impl CancelState {
 
     /// A cancellation that the engine reported, with its cause.
     pub fn explain(&self, error: Error) -> Error {
-        if error.sqlstate() == SqlState::QUERY_CANCELED {
+        if error.kind() == ErrorKind::Cancelled {
             self.error()
         } else {
             error
