@@ -109,7 +109,7 @@ impl Session {
         let _counted = self.server.metrics.as_ref().map(|m| m.connection());
         let wire = Arc::new(Mutex::new(wire));
         self.connection
-            .set_copy_client(Some(copy::client(wire.clone())));
+            .set_copy_client(Some(copy::client(wire.clone(), self.has_ended.clone())));
         let mut held = wire.lock();
         reply::ready(&mut held.output, TransactionStatus::Idle);
         loop {
