@@ -12,6 +12,7 @@ mod peer;
 mod plots;
 mod report;
 mod rounds;
+mod statements;
 mod tpch;
 
 use clap::{Parser, Subcommand};
@@ -51,6 +52,10 @@ enum Suite {
     /// Tables of 10 M rows (1 M for the key-value stores), at most 25 minutes, 10 of which one
     /// snapshot is held open; with --quick 1 M and 200 K rows and 10 seconds, at most 3 minutes.
     Lineage(Options),
+    /// What one statement costs in process, from its text to its result: by key, and planned.
+    ///
+    /// A table of 100 K rows with 10 columns; at most 2 minutes, with --quick half a minute.
+    Statements(Options),
     /// Draws the figures of a run of `lineage` as SVG and PNG.
     Plots(plots::Options),
 }
@@ -83,6 +88,11 @@ fn main() -> ExitCode {
             let bench =
                 |directory: &Path| lineage::Bench::new(directory, options.quick, options.seed);
             run("lineage", &options, &lineage::GROUPS, bench)
+        }
+        Suite::Statements(options) => {
+            let bench =
+                |directory: &Path| statements::Bench::new(directory, options.quick, options.seed);
+            run("statements", &options, &statements::GROUPS, bench)
         }
         Suite::Plots(options) => plots::draw(&options).map(|()| 0),
     };

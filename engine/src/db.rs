@@ -121,6 +121,10 @@ impl Db {
             }
         }
     }
+    /// Whether `catalog` is the newest one, committed or about to be.
+    pub fn goes_by(&self, catalog: &Arc<Catalog>) -> bool {
+        self.catalogs.is_last(catalog)
+    }
     /// The catalog as of `ts`.
     pub fn catalog_at(&self, ts: CommitTs) -> Result<Arc<Catalog>> {
         self.catalogs.at(ts)

@@ -46,7 +46,7 @@ pub use bulk::BulkInsert;
 pub use checkpoint::CheckpointReport;
 pub use db::Db;
 pub use inspect::{Inspection, InspectionSection};
-pub use point_table::PointTable;
+pub use point_table::{Effect, Modify, PointTable};
 pub use recovery_report::RecoveryReport;
 pub use relaxed::Relaxed;
 pub use rewind::RewindReport;

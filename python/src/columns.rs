@@ -11,10 +11,10 @@ use arrow::array::{
     StringBuilder,
 };
 use arrow::datatypes::{DataType, Field, Schema};
-use datafusion::scalar::ScalarValue;
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt, PyString};
 use std::sync::Arc;
+use strandline::ScalarValue;
 
 /// The largest whole number that a float holds with all those below it.
 const EXACT_FLOAT: i64 = 1 << 53;

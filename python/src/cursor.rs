@@ -292,8 +292,8 @@ impl Cursor {
     ///
     ///     >>> import strandline
     ///     >>> con = strandline.connect()
-    ///     >>> reader = con.execute("SELECT * FROM generate_series(1, 100000)").fetch_record_batch()
-    ///     >>> sum(batch.num_rows for batch in reader)
+    ///     >>> cur = con.execute("SELECT * FROM generate_series(1, 100000)")
+    ///     >>> sum(batch.num_rows for batch in cur.fetch_record_batch())
     ///     100000
     fn fetch_record_batch<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let reader = slf.py().import("pyarrow")?.getattr("RecordBatchReader")?;

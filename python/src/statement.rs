@@ -6,11 +6,11 @@ use crate::link::{Link, Session};
 use crate::placeholders::Text;
 use crate::results::Rows;
 use crate::values::scalar;
-use datafusion::scalar::ScalarValue;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyMapping, PyString, PyTuple};
 use std::sync::Arc;
+use strandline::ScalarValue;
 use strandline::{Outcome, Summary, TransactionStatus};
 
 /// Rows of parameters that are loaded at once.

@@ -6,7 +6,6 @@
 use crate::errors;
 use crate::temporal::{DAY_US, days};
 use arrow::datatypes::IntervalMonthDayNano;
-use datafusion::scalar::ScalarValue;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{
@@ -14,6 +13,7 @@ use pyo3::types::{
     PyFloat, PyInt, PyList, PyMemoryView, PyString, PyTime, PyTimeAccess, PyTuple, PyType,
     PyTzInfoAccess,
 };
+use strandline::ScalarValue;
 
 const OUT_OF_RANGE: &str = "22003";
 /// The largest number of digits that a numeric has.

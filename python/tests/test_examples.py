@@ -1,7 +1,9 @@
-"""The examples in docstrings."""
+"""The examples in docstrings and in the book."""
 
 import doctest
 import inspect
+import pathlib
+import re
 
 import pytest
 
@@ -45,3 +47,13 @@ def test_everything_public_is_documented():
         for name, member in vars(thing).items():
             if not name.startswith("_") and not isinstance(member, type):
                 assert inspect.getdoc(member), f"{thing.__name__}.{name}"
+
+
+def test_the_books_examples(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = pathlib.Path(__file__).parents[2] / "docs" / "python.md"
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    assert blocks
+    names = {}
+    for block in blocks:
+        exec(compile(block, str(page), "exec"), names)

@@ -18,6 +18,7 @@ use crate::session::identity::User;
 use crate::session::settings::origin::Origin;
 use crate::session::settings::{ForeignParameter, OpenSettings, Origins, configure};
 use crate::single_row::SingleRowSubqueries;
+use crate::statistics::{StatementStatistics, StatsFunction};
 use crate::subplan::ArrayOf;
 use crate::{dml, locking};
 use datafusion::execution::FunctionRegistry;
@@ -68,6 +69,7 @@ pub(crate) struct Shared {
     pub(crate) origins: Origins,
     pub(crate) foreign_parameters: Vec<ForeignParameter>,
     pub(crate) point_checks: PointChecks,
+    pub(crate) statistics: Arc<StatementStatistics>,
     runtime: Mutex<Option<Runtime>>,
     handle: tokio::runtime::Handle,
     location: String,
@@ -212,7 +214,13 @@ impl DatabaseBuilder {
             .map_err(|error| Error::io("starting the query threads", &error))?;
         let spill = directory.map(|path| path.join(SPILL_DIRECTORY));
         let query_bytes = self.open.engine.query_bytes();
-        let template = template(self.open.query_threads, query_bytes, spill)?;
+        let mut template = template(self.open.query_threads, query_bytes, spill)?;
+        let statistics: Arc<StatementStatistics> = Arc::default();
+        let stats = StatsFunction {
+            db: db.clone(),
+            statements: statistics.clone(),
+        };
+        template.register_udtf(StatsFunction::NAME, Arc::new(stats));
         Ok(Database {
             shared: Arc::new(Shared {
                 db,
@@ -222,6 +230,7 @@ impl DatabaseBuilder {
                 origins: self.origins,
                 foreign_parameters: self.foreign_parameters,
                 point_checks: PointChecks::default(),
+                statistics,
                 handle: runtime.handle().clone(),
                 runtime: Mutex::new(Some(runtime)),
                 location,
@@ -371,6 +380,7 @@ impl Database {
         let mut counters = self.shared.db.counters();
         let queries = &self.shared.template.runtime_env().memory_pool;
         counters.push(("query_bytes", queries.reserved() as u64));
+        counters.extend(self.shared.statistics.counters());
         counters
     }
 

@@ -6,6 +6,7 @@ mod constraints;
 
 use crate::error::convert;
 use crate::names;
+use crate::pg_catalog::ViewColumns;
 use datafusion::arrow::array::{ArrayRef, Int32Array, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::catalog::TableProvider;
@@ -37,11 +38,18 @@ pub fn is_system_schema(schema: &str) -> bool {
     schema == INFORMATION_SCHEMA
 }
 
-/// The table `name` of `schema` over `catalog`.
+/// Whether the table `name` shows the columns of views.
+pub fn shows_views(name: &str) -> bool {
+    name == "columns"
+}
+
+/// The table `name` of `schema` over `catalog`; `view_columns` are those of the views if it shows
+/// them.
 pub fn table(
     schema: &str,
     name: &str,
     catalog: &Catalog,
+    view_columns: &ViewColumns,
 ) -> Result<Option<Arc<dyn TableProvider>>> {
     if !is_system_schema(schema) {
         return Ok(None);
@@ -50,7 +58,7 @@ pub fn table(
         "schemata" => schemata(catalog),
         "tables" => tables(catalog),
         "views" => views(catalog),
-        "columns" => columns::columns(catalog),
+        "columns" => columns::columns(catalog, view_columns),
         "table_constraints" => constraints::table_constraints(catalog),
         "key_column_usage" => constraints::key_column_usage(catalog),
         "check_constraints" => constraints::check_constraints(catalog),
@@ -88,6 +96,8 @@ impl Rows {
                 | "character_maximum_length"
                 | "numeric_precision"
                 | "numeric_scale"
+                | "numeric_precision_radix"
+                | "character_octet_length"
                 | "datetime_precision"
         )
     }

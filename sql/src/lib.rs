@@ -27,8 +27,9 @@
 //! * Results are Arrow batches ([`QueryResult::batches`]) and typed rows ([`Row::get`]).
 //!
 //! Inside: `session` dispatches statements, `context` is what one running statement has in hand,
-//! `provider` is the database as DataFusion sees it, `ddl` and `dml` change it, `semantics` makes
-//! DataFusion compute as PostgreSQL does. See ARCHITECTURE.md.
+//! `provider` is the database as DataFusion sees it, `ddl` and `dml` change it, `roles` says who may,
+//! `pg_catalog` shows it, `semantics` makes DataFusion compute as PostgreSQL does and `subplan` runs
+//! the subqueries that it cannot join. See ARCHITECTURE.md.
 
 mod appender;
 mod backup;
@@ -51,6 +52,7 @@ mod parse;
 mod pg_catalog;
 mod planner;
 mod point;
+mod point_path;
 mod portal;
 mod provider;
 mod references;
@@ -60,6 +62,7 @@ mod roles;
 mod semantics;
 mod session;
 mod single_row;
+mod statistics;
 mod subplan;
 mod text;
 mod value;
@@ -71,6 +74,7 @@ pub use connection::{Connection, Outcome, Prepared, QueryStream};
 pub use context::{Progress, ProgressHook};
 pub use copy::{CopyClient, SharedCopyClient};
 pub use database::{Database, DatabaseBuilder};
+pub use datafusion::scalar::ScalarValue;
 pub use params::{Parameter, Params};
 pub use parse::redacted;
 pub use parse::{StatementText, split_script};

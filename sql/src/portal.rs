@@ -6,6 +6,7 @@
 //! when the portal is dropped. One inside a block ends with the block: rows asked for later are an
 //! error.
 
+use crate::result::QueryResult;
 use crate::session::Session;
 use crate::session::outcome::{RunningQuery, Summary};
 use crate::session::slow_log::WatchedStatement;
@@ -21,13 +22,15 @@ pub enum Started {
     Done(Summary),
 }
 
-/// The rows of a query that are still to come, pulled by
-/// [`Connection::next_batch`](crate::Connection::next_batch); see [`QueryStream::into_portal`]. Dropping it ends
-/// the query.
+/// The rows of a query that are still to come, pulled by [`Connection::next_batch`]; see
+/// [`QueryStream::into_portal`]. Dropping it ends the query.
 ///
+/// [`Connection::next_batch`]: crate::Connection::next_batch
 /// [`QueryStream::into_portal`]: crate::QueryStream::into_portal
 pub struct Portal {
     query: Option<Box<RunningQuery>>,
+    /// rows that are there already
+    ready: std::vec::IntoIter<RecordBatch>,
     schema: SchemaRef,
     /// until the last row
     watched: Option<WatchedStatement>,
@@ -38,7 +41,18 @@ impl Portal {
         Self {
             schema: query.schema.clone(),
             query: Some(query),
+            ready: Vec::new().into_iter(),
             watched,
+        }
+    }
+
+    /// Rows that are there.
+    pub(crate) fn ready(result: QueryResult) -> Self {
+        Self {
+            schema: result.schema().clone(),
+            query: None,
+            ready: result.into_batches().into_iter(),
+            watched: None,
         }
     }
 
@@ -55,11 +69,14 @@ impl Portal {
 
     /// Whether all rows have been given out, or the query has failed.
     pub fn has_ended(&self) -> bool {
-        self.query.is_none()
+        self.query.is_none() && self.ready.len() == 0
     }
 
     /// The next batch; None at the end and after an error. `statement_timeout` bounds each call.
     pub(crate) fn next(&mut self, session: &mut Session) -> Result<Option<RecordBatch>> {
+        if let Some(batch) = self.ready.next() {
+            return Ok(Some(batch));
+        }
         let Some(query) = self.query.as_mut() else {
             return Ok(None);
         };

@@ -276,7 +276,10 @@ fn encode_group(
                 let labelled = metric.encode_family(&labels)?;
                 encode_value(exported.form, *value, labelled)?;
             }
-            None => encode_value(exported.form, *value, metric.encode_family(&())?)?,
+            None => {
+                let unlabelled: [(&str, &str); 0] = [];
+                encode_value(exported.form, *value, metric.encode_family(&unlabelled)?)?;
+            }
         }
     }
     Ok(())

@@ -2,12 +2,12 @@
 
 use super::{Rows, text, yes_no};
 use crate::names;
+use crate::pg_catalog::{PG_CATALOG, ViewColumns, type_name};
 use strandline_base::SqlType;
 use strandline_engine::catalog::{Catalog, ColumnDef};
 
-/// Every column of every table. Columns of views are not listed: their types are known only when
-/// the view is planned.
-pub(super) fn columns(catalog: &Catalog) -> Rows {
+/// Every column of every table and view.
+pub(super) fn columns(catalog: &Catalog, views: &ViewColumns) -> Rows {
     let mut rows = Rows::new(&[
         "table_catalog",
         "table_schema",
@@ -28,6 +28,12 @@ pub(super) fn columns(catalog: &Catalog) -> Rows {
         "is_generated",
         "is_updatable",
         "comment",
+        "udt_catalog",
+        "udt_schema",
+        "udt_name",
+        "numeric_precision_radix",
+        "character_octet_length",
+        "generation_expression",
     ]);
     for table in catalog.tables.values() {
         for (i, column) in table.columns.iter().enumerate() {
@@ -43,10 +49,57 @@ pub(super) fn columns(catalog: &Catalog) -> Rows {
             row.extend(type_columns(column.sql_type));
             row.extend(identity_columns(column));
             row.extend([text("NEVER"), yes_no(true), column.comment.clone()]);
+            row.extend(type_names(column.sql_type));
+            rows.push(row);
+        }
+    }
+    for ((schema, view), columns) in views {
+        for (i, (name, sql_type)) in columns.iter().enumerate() {
+            let sql_type = sql_type.unwrap_or(SqlType::Text);
+            let mut row = vec![
+                text(names::DATABASE),
+                text(schema),
+                text(view),
+                text(name),
+                text((i + 1).to_string()),
+                None,
+                yes_no(true),
+            ];
+            row.extend(type_columns(sql_type));
+            row.extend([yes_no(false), None, None, None]);
+            row.extend([text("NEVER"), yes_no(false), None]);
+            row.extend(type_names(sql_type));
             rows.push(row);
         }
     }
     rows
+}
+
+/// udt_catalog, udt_schema, udt_name, numeric_precision_radix, character_octet_length,
+/// generation_expression
+fn type_names(t: SqlType) -> [Option<String>; 6] {
+    let radix = match t {
+        SqlType::Numeric { .. } => text("10"),
+        SqlType::SmallInt
+        | SqlType::Integer
+        | SqlType::BigInt
+        | SqlType::Real
+        | SqlType::Double => text("2"),
+        _ => None,
+    };
+    let octets = match t {
+        SqlType::Varchar(n) | SqlType::Char(n) => text((u64::from(n) * 4).to_string()),
+        SqlType::Text => text((1 << 30).to_string()),
+        _ => None,
+    };
+    [
+        text(names::DATABASE),
+        text(PG_CATALOG),
+        text(type_name(t)),
+        radix,
+        octets,
+        None,
+    ]
 }
 
 /// data_type, character_maximum_length, numeric_precision, numeric_scale, datetime_precision

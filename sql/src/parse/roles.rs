@@ -5,6 +5,7 @@
 //! | `CREATE USER u …` | `CREATE ROLE u … LOGIN`, unless it says LOGIN or NOLOGIN |
 //! | `CREATE GROUP`, `ALTER`/`DROP` `USER`/`GROUP` | the same with `ROLE` |
 //! | `ENCRYPTED PASSWORD 'p'` | `PASSWORD 'p'` |
+//! | `GRANT g TO u`, `REVOKE g FROM u` | `GRANT ROLE g TO u`, `REVOKE ROLE g FROM u` |
 //!
 //! A password stands in the text of such a statement; [`redacted`] is the text for others' eyes.
 
@@ -30,7 +31,7 @@ fn word(text: &str, like: &TokenWithSpan) -> TokenWithSpan {
 pub(super) fn rewrite(tokens: &mut Vec<TokenWithSpan>) {
     if !tokens
         .iter()
-        .any(|t| is_any(t, &["USER", "GROUP", "ENCRYPTED"]))
+        .any(|t| is_any(t, &["USER", "GROUP", "ENCRYPTED", "GRANT", "REVOKE"]))
     {
         return;
     }
@@ -50,12 +51,15 @@ fn one(statement: &[TokenWithSpan], out: &mut Vec<TokenWithSpan>) {
     let (Some((_, verb)), Some((place, kind))) = (verb, kind) else {
         return out.extend_from_slice(statement);
     };
+    let says = |words: &[&str]| statement.iter().any(|t| is_any(t, words));
+    if is_any(verb, &["GRANT", "REVOKE"]) && !says(&["ON"]) {
+        return membership(statement, out);
+    }
     let about_roles =
         is_any(verb, &["CREATE", "ALTER", "DROP"]) && is_any(kind, &["USER", "GROUP", "ROLE"]);
     if !about_roles {
         return out.extend_from_slice(statement);
     }
-    let says = |words: &[&str]| statement.iter().any(|t| is_any(t, words));
     let may_login = is(verb, "CREATE") && is(kind, "USER") && !says(&["LOGIN", "NOLOGIN"]);
     for (i, token) in statement.iter().enumerate() {
         let ends = matches!(token.token, Token::SemiColon | Token::EOF);
@@ -73,6 +77,21 @@ fn one(statement: &[TokenWithSpan], out: &mut Vec<TokenWithSpan>) {
         .is_some_and(|t| matches!(t.token, Token::SemiColon | Token::EOF));
     if may_login && !ended {
         out.push(word("LOGIN", kind));
+    }
+}
+
+/// GRANT or REVOKE of groups: ROLE before each of their names.
+fn membership(statement: &[TokenWithSpan], out: &mut Vec<TokenWithSpan>) {
+    let (mut names_a_group, mut before_to) = (false, true);
+    for token in statement {
+        if names_a_group && !matches!(token.token, Token::Whitespace(_)) {
+            out.push(word("ROLE", token));
+            names_a_group = false;
+        }
+        before_to &= !is_any(token, &["TO", "FROM"]);
+        let starts = is_any(token, &["GRANT", "REVOKE"]) || token.token == Token::Comma;
+        names_a_group = names_a_group || (starts && before_to);
+        out.push(token.clone());
     }
 }
 

@@ -48,7 +48,10 @@ fn one(statement: &[TokenWithSpan], out: &mut Vec<TokenWithSpan>) {
         let before = place.checked_sub(1);
         let replaced: &[&str] = if is(token, "ABORT") && before.is_none() {
             &["ROLLBACK"]
-        } else if is(token, "TABLE") && begins_query(before.map(|p| &statement[solid[p]])) {
+        } else if is(token, "TABLE")
+            && begins_query(before.map(|p| &statement[solid[p]]))
+            && names_table(solid.get(place + 1).map(|i| &statement[*i]))
+        {
             &["SELECT", "*", "FROM"]
         } else if is(token, "DEFAULT")
             && is_at(before, "INSERT")
@@ -90,6 +93,11 @@ fn begins_query(before: Option<&TokenWithSpan>) -> bool {
         .iter()
         .any(|word| is(t, word)),
     }
+}
+
+/// Whether `after` TABLE stands the name of one; `SELECT a AS table FROM …` is no such query.
+fn names_table(after: Option<&TokenWithSpan>) -> bool {
+    after.is_some_and(|t| matches!(t.token, Token::Word(_)) && !is(t, "FROM"))
 }
 
 /// CREATE TABLE … AS … without WITH [NO] DATA at its end.

@@ -23,6 +23,7 @@ mod text;
 mod types;
 
 pub use system::{System, ViewColumns};
+pub use types::type_name;
 
 use crate::error::convert;
 use datafusion::arrow::datatypes::{Float64Type, Int64Type};

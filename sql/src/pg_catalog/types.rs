@@ -129,6 +129,11 @@ pub fn format_type(oid: i64, typmod: Option<i64>) -> String {
     }
 }
 
+/// The catalog's name of one of our types.
+pub fn type_name(sql_type: SqlType) -> &'static str {
+    by_oid(oid_of(sql_type).0.into()).map_or("text", |t| t.name)
+}
+
 /// The oid and the typmod of one of our types.
 pub fn oid_of(sql_type: SqlType) -> (i32, i64) {
     match sql_type {

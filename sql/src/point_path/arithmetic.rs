@@ -173,7 +173,10 @@ mod tests {
 
     #[test]
     fn numerics_are_exact() {
-        let (a, b) = (Number::Numeric(125, 2), Number::Integer(2, SqlType::Integer));
+        let (a, b) = (
+            Number::Numeric(125, 2),
+            Number::Integer(2, SqlType::Integer),
+        );
         assert_eq!(compute(Subtract, &a, &b), Some(Number::Numeric(-75, 2)));
         assert_eq!(compute(Multiply, &a, &a), Some(Number::Numeric(15_625, 4)));
         let huge = Number::Numeric(10i128.pow(38) - 1, 0);

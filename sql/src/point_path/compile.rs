@@ -2,28 +2,20 @@
 //! path, also where it is wrong.
 
 use super::value::is_key_type;
-use super::{
-    Arithmetic, Conflict, Insert, Key, Operation, PointStatement, Scalar, Select, SetList, Source,
-    Update,
-};
+use super::{Arithmetic, Key, Operation, PointStatement, Scalar, Select, SetList, Source, Update};
 use crate::provider::table::arrow_field;
-use crate::semantics::types;
-use crate::{dml, names, params, parse};
+use crate::{dml, names};
 use datafusion::arrow::datatypes::Schema;
-use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
-    self, BinaryOperator, CastKind, Expr, SelectItem, SetExpr, Statement as Parsed, TableFactor,
-    UnaryOperator, Value as Literal,
+    self, BinaryOperator, Expr, SelectItem, SetExpr, Statement as Parsed, TableFactor,
 };
 use std::sync::Arc;
 use strandline_base::{ColumnId, SqlType};
 use strandline_engine::catalog::{Catalog, TableDef};
 use strandline_engine::{Db, PointTable};
 
-/// How many rows an INSERT of this path has at most.
-const MAX_ROWS: usize = 64;
 /// The proposed row's name.
-const EXCLUDED: &str = "excluded";
+pub(super) const EXCLUDED: &str = "excluded";
 
 /// What statements are compiled for.
 pub(crate) struct Compiler<'a> {
@@ -35,11 +27,11 @@ pub(crate) struct Compiler<'a> {
 }
 
 /// The names that a statement's expressions know: those of one table.
-struct Scope<'a> {
-    table: &'a Arc<TableDef>,
-    alias: String,
+pub(super) struct Scope<'a> {
+    pub table: &'a Arc<TableDef>,
+    pub alias: String,
     /// whether `excluded.c` is a column of a proposed row, and `c` alone is ambiguous
-    proposes: bool,
+    pub proposes: bool,
 }
 
 /// A column of the table, or of the proposed row.
@@ -49,7 +41,7 @@ enum Named {
 }
 
 impl Scope<'_> {
-    fn position(&self, name: &ast::Ident) -> Option<usize> {
+    pub fn position(&self, name: &ast::Ident) -> Option<usize> {
         let name = names::fold(name);
         self.table.columns.iter().position(|c| c.name == name)
     }
@@ -90,7 +82,7 @@ impl Compiler<'_> {
         }
     }
 
-    fn table(&self, name: &ast::ObjectName) -> Option<&Arc<TableDef>> {
+    pub(super) fn table(&self, name: &ast::ObjectName) -> Option<&Arc<TableDef>> {
         let (schema, table) = names::qualified(name, self.default_schema).ok()?;
         self.catalog.table(&schema, &table)
     }
@@ -249,7 +241,10 @@ impl Compiler<'_> {
         let table = scope.table;
         let index = table.keys.iter().position(|key| {
             key.columns.len() == equal.len()
-                && key.columns.iter().all(|id| equal.iter().any(|(e, _)| e == id))
+                && key
+                    .columns
+                    .iter()
+                    .all(|id| equal.iter().any(|(e, _)| e == id))
         })?;
         let mut parts = Vec::with_capacity(equal.len());
         for id in &table.keys[index].columns {
@@ -268,7 +263,7 @@ impl Compiler<'_> {
         })
     }
 
-    fn set_list(&self, scope: &Scope<'_>, list: &[ast::Assignment]) -> Option<SetList> {
+    pub(super) fn set_list(&self, scope: &Scope<'_>, list: &[ast::Assignment]) -> Option<SetList> {
         let table = scope.table;
         let mut reads = Vec::new();
         if !table.checks.is_empty() {
@@ -297,12 +292,7 @@ impl Compiler<'_> {
         Some(SetList { reads, set })
     }
 
-    fn scalar(
-        &self,
-        scope: &Scope<'_>,
-        expr: &Expr,
-        reads: &mut Vec<ColumnId>,
-    ) -> Option<Scalar> {
+    fn scalar(&self, scope: &Scope<'_>, expr: &Expr, reads: &mut Vec<ColumnId>) -> Option<Scalar> {
         if let Expr::Nested(inner) = expr {
             return self.scalar(scope, inner, reads);
         }
@@ -318,7 +308,12 @@ impl Compiler<'_> {
             };
             let left = Box::new(self.scalar(scope, left, reads)?);
             let right = Box::new(self.scalar(scope, right, reads)?);
-            let are_numbers = is_number(&left) && is_number(&right);
+            // What constants alone make is computed while planning, and may fail there.
+            let all_constant = matches!(
+                (&*left, &*right),
+                (Scalar::Constant(_), Scalar::Constant(_))
+            );
+            let are_numbers = is_number(&left) && is_number(&right) && !all_constant;
             return are_numbers.then_some(Scalar::Arithmetic(operation, left, right));
         }
         match scope.named(expr)? {
@@ -337,200 +332,13 @@ impl Compiler<'_> {
             }
         }
     }
-
-    /// An expression that no row decides.
-    fn constant(&self, expr: &Expr) -> Option<Source> {
-        match expr {
-            Expr::Nested(inner) => self.constant(inner),
-            Expr::Value(value) => match &value.value {
-                Literal::Placeholder(name) => {
-                    let index = params::number(name).ok()? - 1;
-                    let known = self.types.get(index).copied().flatten();
-                    Some(Source::Parameter(index, known, false))
-                }
-                other => literal(other).map(Source::Literal),
-            },
-            Expr::UnaryOp {
-                op: UnaryOperator::Minus,
-                expr,
-            } => match self.constant(expr)? {
-                Source::Parameter(index, known, negated) => {
-                    (!negated).then_some(Source::Parameter(index, known, true))
-                }
-                Source::Literal(value) => negated(&value).map(Source::Literal),
-                Source::Now | Source::Identity => None,
-            },
-            Expr::Cast {
-                kind: CastKind::Cast | CastKind::DoubleColon,
-                expr,
-                data_type,
-                array: false,
-                format: None,
-            } => {
-                let to = types::from_ast(data_type).ok()??;
-                let has_modifier = matches!(
-                    to,
-                    SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Numeric { .. }
-                );
-                match self.constant(expr)? {
-                    // A parameter that is of the type already.
-                    same @ Source::Parameter(_, Some(known), false) if known == to => {
-                        (!has_modifier).then_some(same)
-                    }
-                    _ => None,
-                }
-            }
-            Expr::Function(function) => is_now(function).then_some(Source::Now),
-            _ => None,
-        }
-    }
-
-    fn insert(&self, insert: &ast::Insert) -> Option<PointStatement> {
-        let ast::TableObject::TableName(name) = &insert.table else {
-            return None;
-        };
-        let is_plain = insert.into
-            && insert.optimizer_hints.is_empty()
-            && insert.or.is_none()
-            && !insert.ignore
-            && !insert.overwrite
-            && insert.assignments.is_empty()
-            && insert.partitioned.is_none()
-            && insert.after_columns.is_empty()
-            && !insert.has_table_keyword
-            && insert.returning.is_none()
-            && insert.output.is_none()
-            && !insert.replace_into
-            && insert.priority.is_none()
-            && insert.insert_alias.is_none()
-            && insert.settings.is_none()
-            && insert.format_clause.is_none()
-            && insert.multi_table_insert_type.is_none()
-            && insert.multi_table_into_clauses.is_empty();
-        let table = self.table(name).filter(|_| is_plain)?;
-        let alias = insert.table_alias.as_ref().map(|a| names::fold(&a.alias));
-        let scope = Scope {
-            table,
-            alias: alias.unwrap_or_else(|| table.name.clone()),
-            proposes: true,
-        };
-        let given = dml::plain_values(insert.source.as_deref()?)?;
-        if table.columns.is_empty() || given.is_empty() || given.len() > MAX_ROWS {
-            return None;
-        }
-        let columns = match insert.columns.as_slice() {
-            [] => (0..given[0].content.len().min(table.columns.len())).collect(),
-            listed => positions(&scope, listed)?,
-        };
-        let rows = given
-            .iter()
-            .map(|row| self.row(table, &columns, &row.content))
-            .collect::<Option<Vec<_>>>()?;
-        let conflict = match &insert.on {
-            None => None,
-            Some(_) if rows.len() > 1 => return None,
-            Some(on) => Some(self.conflict(&scope, on)?),
-        };
-        Some(of(&scope, Operation::Insert(Insert { rows, conflict })))
-    }
-
-    /// The values of all columns of a row whose `columns` are given as `cells`.
-    fn row(&self, table: &TableDef, columns: &[usize], cells: &[Expr]) -> Option<Vec<Source>> {
-        if cells.len() != columns.len() {
-            return None;
-        }
-        let mut row: Vec<Option<Source>> = vec![None; table.columns.len()];
-        for (position, cell) in columns.iter().zip(cells) {
-            let always = |i: &strandline_engine::catalog::IdentityDef| i.always;
-            if table.columns[*position].identity.as_ref().is_some_and(always) {
-                return None;
-            }
-            row[*position] = Some(self.constant(cell)?);
-        }
-        for (source, column) in row.iter_mut().zip(&table.columns) {
-            if source.is_some() {
-                continue;
-            }
-            *source = Some(match (&column.identity, &column.default) {
-                (Some(_), _) => Source::Identity,
-                (None, None) => Source::Literal(ScalarValue::Null),
-                // A DEFAULT has no parameters.
-                (None, Some(default)) => self.constant(&parse::expression(default).ok()?)?,
-            });
-        }
-        row.into_iter().collect()
-    }
-
-    fn conflict(&self, scope: &Scope<'_>, on: &ast::OnInsert) -> Option<Conflict> {
-        let ast::OnInsert::OnConflict(on) = on else {
-            return None;
-        };
-        let table = scope.table;
-        if scope.alias == EXCLUDED {
-            return None;
-        }
-        let index = match &on.conflict_target {
-            None => (table.keys.len() == 1).then_some(0)?,
-            Some(ast::ConflictTarget::Columns(named)) => {
-                let mut ids = Vec::with_capacity(named.len());
-                for name in named {
-                    ids.push(table.columns[scope.position(name)?].id);
-                }
-                let mut fitting = (0..table.keys.len()).filter(|k| {
-                    let key = &table.keys[*k].columns;
-                    key.len() == ids.len() && key.iter().all(|id| ids.contains(id))
-                });
-                let index = fitting.next()?;
-                fitting.next().is_none().then_some(index)?
-            }
-            Some(ast::ConflictTarget::OnConstraint(_)) => return None,
-        };
-        let update = match &on.action {
-            ast::OnConflictAction::DoNothing => None,
-            ast::OnConflictAction::DoUpdate(_) if on.conflict_target.is_none() => return None,
-            ast::OnConflictAction::DoUpdate(update) if update.selection.is_none() => {
-                Some(self.set_list(scope, &update.assignments)?)
-            }
-            ast::OnConflictAction::DoUpdate(_) => return None,
-        };
-        let mut key = Vec::new();
-        for id in &table.keys[index].columns {
-            let position = table.position(*id)?;
-            if !is_key_type(table.columns[position].sql_type) {
-                return None;
-            }
-            key.push(position);
-        }
-        Some(Conflict {
-            point: PointTable::new(self.db, self.catalog, table, index).ok()?,
-            index,
-            key,
-            update,
-        })
-    }
 }
 
-fn of(scope: &Scope<'_>, operation: Operation) -> PointStatement {
+pub(super) fn of(scope: &Scope<'_>, operation: Operation) -> PointStatement {
     PointStatement {
         table: scope.table.clone(),
         operation,
     }
-}
-
-/// The positions of an INSERT's column list.
-fn positions(scope: &Scope<'_>, listed: &[ast::ObjectName]) -> Option<Vec<usize>> {
-    let mut positions = Vec::with_capacity(listed.len());
-    for name in listed {
-        let [ast::ObjectNamePart::Identifier(name)] = name.0.as_slice() else {
-            return None;
-        };
-        let position = scope.position(name)?;
-        if positions.contains(&position) {
-            return None;
-        }
-        positions.push(position);
-    }
-    Some(positions)
 }
 
 fn is_number(scalar: &Scalar) -> bool {
@@ -567,60 +375,4 @@ fn suits(scalar: &Scalar, t: SqlType) -> bool {
                 | SqlType::Numeric { .. }
         ),
     }
-}
-
-fn literal(value: &Literal) -> Option<ScalarValue> {
-    match value {
-        Literal::Null => Some(ScalarValue::Null),
-        Literal::Boolean(v) => Some(ScalarValue::Boolean(Some(*v))),
-        Literal::SingleQuotedString(text) => Some(ScalarValue::Utf8(Some(text.clone()))),
-        Literal::Number(digits, false) => number(digits),
-        _ => None,
-    }
-}
-
-/// A number literal: digits, perhaps with a point.
-pub(super) fn number(digits: &str) -> Option<ScalarValue> {
-    if digits.bytes().all(|b| b.is_ascii_digit()) {
-        if let Ok(v) = digits.parse::<i32>() {
-            return Some(ScalarValue::Int32(Some(v)));
-        }
-        return digits.parse().ok().map(|v| ScalarValue::Int64(Some(v)));
-    }
-    let (whole, fraction) = digits.split_once('.')?;
-    let figures = format!("{whole}{fraction}");
-    let is_plain = figures.bytes().all(|b| b.is_ascii_digit()) && (1..=37).contains(&figures.len());
-    let scale = i8::try_from(fraction.len()).ok().filter(|_| is_plain)?;
-    Some(ScalarValue::Decimal128(figures.parse().ok(), 38, scale))
-}
-
-fn negated(value: &ScalarValue) -> Option<ScalarValue> {
-    match value {
-        ScalarValue::Int32(Some(v)) => Some(ScalarValue::Int32(Some(-v))),
-        ScalarValue::Int64(Some(v)) => Some(ScalarValue::Int64(Some(-v))),
-        ScalarValue::Decimal128(Some(v), p, s) => Some(ScalarValue::Decimal128(Some(-v), *p, *s)),
-        _ => None,
-    }
-}
-
-/// Whether a call is of `now()` or one of its other names.
-fn is_now(function: &ast::Function) -> bool {
-    let no_arguments = match &function.args {
-        ast::FunctionArguments::None => true,
-        ast::FunctionArguments::List(list) => {
-            list.args.is_empty()
-                && list.clauses.is_empty()
-                && list.duplicate_treatment.is_none()
-        }
-        ast::FunctionArguments::Subquery(_) => false,
-    };
-    let [ast::ObjectNamePart::Identifier(name)] = function.name.0.as_slice() else {
-        return false;
-    };
-    let plain = function.over.is_none()
-        && function.filter.is_none()
-        && function.null_treatment.is_none()
-        && function.within_group.is_empty();
-    let name = names::fold(name);
-    no_arguments && plain && matches!(name.as_str(), "now" | "current_timestamp")
 }

@@ -18,6 +18,8 @@
 
 mod arithmetic;
 mod compile;
+mod compile_insert;
+mod constant;
 mod run;
 mod value;
 
@@ -27,8 +29,11 @@ use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
 use strandline_base::{ColumnId, SqlType};
 use strandline_engine::PointTable;
+use strandline_engine::access::Privileges;
 use strandline_engine::catalog::{Catalog, TableDef};
 
+pub(crate) use compile::Compiler;
+pub(crate) use constant::argument;
 pub(crate) use run::{Execution, Run};
 
 /// A statement for one version of the catalog and one state of the settings.
@@ -53,6 +58,25 @@ impl PointStatement {
     /// Whether it only reads.
     pub fn is_read_only(&self) -> bool {
         matches!(self.operation, Operation::Select(_))
+    }
+
+    /// What running it asks of the table; reading a row's key is part of changing it.
+    pub fn privileges(&self) -> (&Arc<TableDef>, &'static [Privileges]) {
+        const READ: Privileges = Privileges::SELECT;
+        let wanted: &[Privileges] = match self.operation {
+            Operation::Select(_) => &[READ],
+            Operation::Update(_) => &[READ, Privileges::UPDATE],
+            Operation::Delete(_) => &[READ, Privileges::DELETE],
+            // Conflicts may make it an update, RETURNING a read.
+            Operation::Insert(_) => &[READ, Privileges::INSERT, Privileges::UPDATE],
+        };
+        (&self.table, wanted)
+    }
+
+    /// The table, if the statement makes rows that its CHECK constraints must hold for.
+    pub fn checked_table(&self) -> Option<&Arc<TableDef>> {
+        let makes_rows = matches!(self.operation, Operation::Insert(_) | Operation::Update(_));
+        (makes_rows && !self.table.checks.is_empty()).then_some(&self.table)
     }
 }
 

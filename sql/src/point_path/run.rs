@@ -2,7 +2,9 @@
 
 use super::arithmetic::{Number, compute};
 use super::value::{Comparand, array_of_one, assigned, comparand};
-use super::{Compiled, Conflict, Datum, Insert, Key, Operation, Scalar, Select, SetList, Source};
+use super::{
+    Compiled, Conflict, Datum, Insert, Key, Operation, Scalar, Select, SetList, Source, Update,
+};
 use crate::point::{CheckSet, identity};
 use crate::result::QueryResult;
 use datafusion::arrow::array::RecordBatch;
@@ -45,12 +47,7 @@ impl Execution<'_> {
         let table = &statement.table;
         let done = match &statement.operation {
             Operation::Select(select) => return self.select(select),
-            Operation::Update(update) => {
-                let written = self.modify(table, &update.key, |values| {
-                    Modification::new(self, table, &update.set, values, &[])
-                })?;
-                written.map(|n| ("UPDATE", n))
-            }
+            Operation::Update(update) => self.update(table, update)?.map(|n| ("UPDATE", n)),
             Operation::Delete(key) => self.delete(table, key)?.map(|n| ("DELETE", n)),
             Operation::Insert(insert) => self.insert(table, insert)?.map(|n| ("INSERT", n)),
         };
@@ -59,6 +56,19 @@ impl Execution<'_> {
 
     fn datum(&self, source: &Source) -> Option<Datum> {
         source.datum(self.values, self.now_us)
+    }
+
+    fn constants_are_numbers(&self, scalar: &Scalar) -> bool {
+        match scalar {
+            Scalar::Constant(source) => {
+                let datum = self.datum(source);
+                datum.is_some_and(|datum| Number::of_datum(&datum).is_some())
+            }
+            Scalar::Column(..) | Scalar::Excluded(..) => true,
+            Scalar::Arithmetic(_, left, right) => {
+                self.constants_are_numbers(left) && self.constants_are_numbers(right)
+            }
+        }
     }
 
     /// The key's values; `Some(None)`: no row has it.
@@ -87,10 +97,16 @@ impl Execution<'_> {
         };
         let mut values = Vec::with_capacity(select.columns.len());
         let Some(key) = key else {
-            return Ok(Run::Rows(QueryResult::new(select.schema.clone(), Vec::new())));
+            return Ok(Run::Rows(QueryResult::new(
+                select.schema.clone(),
+                Vec::new(),
+            )));
         };
         let (point, columns) = (&select.key.point, &select.columns);
-        let found = match self.transaction.try_point_get(point, &key, columns, &mut values)? {
+        let found = match self
+            .transaction
+            .try_point_get(point, &key, columns, &mut values)?
+        {
             true => true,
             false => {
                 let Some(statement) = self.statement()? else {
@@ -113,22 +129,18 @@ impl Execution<'_> {
         Ok(Run::Rows(QueryResult::new(select.schema.clone(), batches)))
     }
 
-    /// Changes the row with the key as a [`Modification`] says; how many rows were changed.
-    fn modify<'m>(
-        &self,
-        table: &Arc<TableDef>,
-        key: &Key,
-        modification: impl FnOnce(&'m ()) -> Modification<'m>,
-    ) -> Decided<u64> {
-        let Some(values) = self.key_values(key) else {
+    fn update(&self, table: &Arc<TableDef>, update: &Update) -> Decided<u64> {
+        let Some(mut modification) = Modification::new(self, table, &update.set, &[]) else {
             return Ok(None);
         };
-        let Some(values) = values else {
-            return Ok(Some(0));
-        };
-        let mut modification = modification(&());
-        let place = (&key.point, key.index, values.as_slice());
-        self.apply(table, place, &mut modification)
+        match self.key_values(&update.key) {
+            None => Ok(None),
+            Some(None) => Ok(Some(0)),
+            Some(Some(values)) => {
+                let place = (&update.key.point, update.key.index, values.as_slice());
+                self.apply(table, place, &mut modification)
+            }
+        }
     }
 
     fn apply(
@@ -140,7 +152,10 @@ impl Execution<'_> {
         let reads = modification.list.reads.as_slice();
         let done = {
             let mut effect = |row: &[Value], set: &mut Vec<_>| modification.decide(row, set);
-            match self.transaction.try_point_modify(point, key, reads, &mut effect)? {
+            match self
+                .transaction
+                .try_point_modify(point, key, reads, &mut effect)?
+            {
                 Some(written) => written,
                 None => match self.statement()? {
                     Some(s) => s.point_modify(table, index, key, reads, &mut effect)?,
@@ -211,7 +226,9 @@ impl Execution<'_> {
                     let next = self.transaction.db().next_identity(table, column.id)?;
                     identity(column, next).ok()
                 }
-                other => self.datum(other).and_then(|d| assigned(&d, column.sql_type)),
+                other => self
+                    .datum(other)
+                    .and_then(|d| assigned(&d, column.sql_type)),
             };
             match value {
                 Some(value) if !(column.not_null && value.is_null()) => rows.push(value),
@@ -240,7 +257,9 @@ impl Execution<'_> {
         let (point, index) = (&conflict.point, conflict.index);
         let Some(list) = &conflict.update else {
             let mut nothing = Vec::new();
-            let found = self.transaction.try_point_get(point, &key, &[], &mut nothing)?
+            let found = self
+                .transaction
+                .try_point_get(point, &key, &[], &mut nothing)?
                 || match self.statement()? {
                     Some(s) => s.point_get(table, index, &key, &[], &mut nothing)?,
                     None => return Ok(None),
@@ -250,7 +269,9 @@ impl Execution<'_> {
                 false => OnExisting::Missing,
             }));
         };
-        let mut modification = Modification::new(self, table, list, &(), row);
+        let Some(mut modification) = Modification::new(self, table, list, row) else {
+            return Ok(None);
+        };
         let Some(written) = self.apply(table, (point, index, &key), &mut modification)? else {
             return Ok(None);
         };
@@ -268,12 +289,110 @@ enum OnExisting {
     Missing,
 }
 
+/// What is assigned to a column.
+enum NewValue<'a> {
+    Known(Value),
+    Computed(&'a Scalar),
+}
+
 /// The new values of a row.
 struct Modification<'a> {
     execution: &'a Execution<'a>,
     table: &'a TableDef,
     list: &'a SetList,
+    /// one per entry of the list
+    values: Vec<NewValue<'a>>,
+    /// the row that an INSERT proposes
     excluded: &'a [Value],
     has_seen_a_row: bool,
     is_undecided: bool,
+}
+
+impl<'a> Modification<'a> {
+    /// None: a constant is not what its place wants, which is wrong even if there is no row.
+    fn new(
+        execution: &'a Execution<'a>,
+        table: &'a TableDef,
+        list: &'a SetList,
+        excluded: &'a [Value],
+    ) -> Option<Self> {
+        let mut values = Vec::with_capacity(list.set.len());
+        for (position, scalar) in &list.set {
+            let column = &table.columns[*position];
+            values.push(match scalar {
+                Scalar::Constant(source) => {
+                    let datum = execution.datum(source)?;
+                    NewValue::Known(assigned(&datum, column.sql_type)?)
+                }
+                computed => {
+                    execution.constants_are_numbers(computed).then_some(())?;
+                    NewValue::Computed(computed)
+                }
+            });
+        }
+        Some(Self {
+            execution,
+            table,
+            list,
+            values,
+            excluded,
+            has_seen_a_row: false,
+            is_undecided: false,
+        })
+    }
+
+    /// The new values of `row`, whose columns are those that the list reads.
+    fn decide(&mut self, row: &[Value], set: &mut Vec<(ColumnId, Value)>) -> Result<Effect> {
+        self.has_seen_a_row = true;
+        if self.assign(row, set).is_none() || !self.passes(row, set) {
+            self.is_undecided = true;
+            return Ok(Effect::Leave);
+        }
+        Ok(Effect::Update)
+    }
+
+    fn assign(&self, row: &[Value], set: &mut Vec<(ColumnId, Value)>) -> Option<()> {
+        for ((position, _), new) in self.list.set.iter().zip(&self.values) {
+            let column = &self.table.columns[*position];
+            let value = match new {
+                NewValue::Known(value) => value.clone(),
+                NewValue::Computed(Scalar::Column(place, _)) => row[*place].clone(),
+                NewValue::Computed(Scalar::Excluded(position, _)) => {
+                    self.excluded[*position].clone()
+                }
+                NewValue::Computed(scalar) => {
+                    self.number(scalar, row)?.assigned(column.sql_type)?
+                }
+            };
+            if column.not_null && value.is_null() {
+                return None;
+            }
+            set.push((column.id, value));
+        }
+        Some(())
+    }
+
+    fn number(&self, scalar: &Scalar, row: &[Value]) -> Option<Number> {
+        match scalar {
+            Scalar::Constant(source) => Number::of_datum(&self.execution.datum(source)?),
+            Scalar::Column(place, t) => Number::of_value(&row[*place], *t),
+            Scalar::Excluded(position, t) => Number::of_value(&self.excluded[*position], *t),
+            Scalar::Arithmetic(operation, left, right) => {
+                let (left, right) = (self.number(left, row)?, self.number(right, row)?);
+                compute(*operation, &left, &right)
+            }
+        }
+    }
+
+    /// Whether the new row passes the CHECK constraints, for which all columns are read, in order.
+    fn passes(&self, row: &[Value], set: &[(ColumnId, Value)]) -> bool {
+        if self.execution.checks.is_none() {
+            return true;
+        }
+        let mut new: Vec<Value> = row[..self.table.columns.len()].to_vec();
+        for ((position, _), (_, value)) in self.list.set.iter().zip(set) {
+            new[*position].clone_from(value);
+        }
+        self.execution.passes(self.table, &new)
+    }
 }

@@ -132,9 +132,7 @@ pub(super) fn assigned(datum: &Datum, t: SqlType) -> Option<Value> {
         return assigned_text(value, text, datum.known, t);
     }
     match t {
-        SqlType::SmallInt | SqlType::Integer | SqlType::BigInt => {
-            integer_value(integer(value)?, t)
-        }
+        SqlType::SmallInt | SqlType::Integer | SqlType::BigInt => integer_value(integer(value)?, t),
         SqlType::Numeric { precision, scale } => {
             let (unscaled, from) = exact(value)?;
             rounded(unscaled, from, (precision, scale)).map(Value::Numeric)
@@ -354,17 +352,27 @@ mod tests {
     fn values_out_of_range_are_left_to_the_full_path() {
         let big = datum(ScalarValue::Int64(Some(1 << 40)));
         assert_eq!(assigned(&big, SqlType::Integer), None);
-        assert_eq!(assigned(&big, SqlType::BigInt), Some(Value::BigInt(1 << 40)));
+        assert_eq!(
+            assigned(&big, SqlType::BigInt),
+            Some(Value::BigInt(1 << 40))
+        );
         let long = datum(ScalarValue::from("abc"));
         assert_eq!(assigned(&long, SqlType::Varchar(2)), None);
         assert_eq!(assigned(&long, SqlType::Integer), None);
         let number = datum(ScalarValue::from("12"));
-        assert_eq!(assigned(&number, SqlType::Integer), Some(Value::Integer(12)));
+        assert_eq!(
+            assigned(&number, SqlType::Integer),
+            Some(Value::Integer(12))
+        );
         let text = Datum {
             value: ScalarValue::from("12"),
             known: Some(SqlType::Text),
         };
-        assert_eq!(assigned(&text, SqlType::Integer), None, "a text is no integer");
+        assert_eq!(
+            assigned(&text, SqlType::Integer),
+            None,
+            "a text is no integer"
+        );
     }
 
     #[test]

@@ -294,7 +294,11 @@ impl StatementCatalog {
             ))));
         }
         if information_schema::is_system_schema(schema) {
-            return information_schema::table(schema, name, &self.catalog);
+            let views = match information_schema::shows_views(name) {
+                true => self.view_columns().await,
+                false => ViewColumns::new(),
+            };
+            return information_schema::table(schema, name, &self.catalog, &views);
         }
         // As in PostgreSQL, names are looked up among the system's without saying so.
         let default = &self.template.config_options().catalog.default_schema;

@@ -65,9 +65,10 @@ pub fn dml(context: &StatementContext, statement: &Parsed) -> Result<Option<Tabl
     acting.require_on(&table, wanted)?;
     if reads {
         acting.require_on(&table, Privileges::SELECT)?;
-        return Ok(None);
     }
-    Ok(Some(table.id))
+    // The query of an INSERT may read the table that it inserts into.
+    let exempt = !reads && !matches!(statement, Parsed::Insert(_));
+    Ok(exempt.then_some(table.id))
 }
 
 fn merge_privileges(merge: &ast::Merge) -> Privileges {

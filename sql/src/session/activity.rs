@@ -66,7 +66,7 @@ pub struct Backend {
     /// when the session began, microseconds since the epoch
     started_us: u64,
     cancel: Arc<CancelState>,
-    user: Mutex<Arc<str>>,
+    user: Arc<str>,
     application: Mutex<Arc<str>>,
     client: Mutex<Option<Arc<str>>>,
     query: Mutex<Option<Arc<str>>>,
@@ -123,12 +123,7 @@ impl Backend {
 
     /// The session's user.
     pub fn user(&self) -> Arc<str> {
-        self.user.lock().clone()
-    }
-
-    /// The session runs as `user` from now on.
-    pub fn set_user(&self, user: Arc<str>) {
-        *self.user.lock() = user;
+        self.user.clone()
     }
 
     /// The session's settings.
@@ -234,7 +229,7 @@ impl Registry {
             secret,
             started_us: now_us,
             cancel,
-            user: Mutex::new(user),
+            user,
             application: Mutex::new(Arc::from("")),
             client: Mutex::new(None),
             query: Mutex::new(None),

@@ -100,6 +100,7 @@ impl Session {
         work: &Work<'_>,
         now_us: u64,
     ) -> Result<Output> {
+        self.shared.statistics.planned();
         let statement = transaction.begin_statement()?;
         let mut context =
             StatementContext::new(&self.template, statement.clone(), Vec::new(), now_us);
@@ -175,6 +176,7 @@ impl Session {
                     Some(transaction) => transaction.rollback(),
                     None => self.mark_failed(),
                 }
+                self.report_block();
                 Some(Err(error))
             }
         }

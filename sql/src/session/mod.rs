@@ -18,6 +18,7 @@ pub mod identity;
 mod implicit;
 mod maintenance;
 pub mod outcome;
+mod point;
 pub mod prepared;
 mod relaxed;
 pub mod settings;
@@ -58,6 +59,10 @@ pub struct Session {
     pub(crate) open: Option<OpenTransaction>,
     prepared: HashMap<String, Arc<PreparedStatement>>,
     statements: StatementCache,
+    /// Whether statements may take the point path; tests compare with it off.
+    pub(crate) point_path: bool,
+    /// the point path has just left the statement that comes next to the full path
+    is_undecided: bool,
     pub(crate) cancel: Arc<CancelState>,
     /// as others see the session
     pub(crate) registered: Registered,
@@ -84,6 +89,8 @@ impl Session {
             open: None,
             prepared: HashMap::new(),
             statements: StatementCache::default(),
+            point_path: true,
+            is_undecided: false,
             cancel,
             progress: None,
             copy_client: None,
@@ -129,7 +136,7 @@ impl Session {
 
     /// The one statement that `sql` is. A text that is no statement fails the open block.
     pub(crate) fn prepare_plain(&mut self, sql: &str) -> Result<Arc<PreparedStatement>> {
-        let prepared = self.statements.plain(sql);
+        let prepared = self.statements.plain(sql, &self.shared.statistics);
         prepared.inspect_err(|_| self.mark_failed())
     }
 
@@ -202,6 +209,9 @@ impl Session {
             } => self.prepare(name, data_types, statement)?,
             Parsed::Deallocate { name, .. } => self.deallocate(name)?,
             Parsed::Execute { .. } => {
+                if let Some(output) = self.execute_point(statement, params).await? {
+                    return Ok(output);
+                }
                 let bound = self.bind_execute(statement, params)?;
                 if let Some(done) = self.run_control(&bound)? {
                     return Ok(done);

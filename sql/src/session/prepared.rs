@@ -5,6 +5,7 @@
 use super::Session;
 use super::describe::{Described, Description, NUMERIC, of_parameter};
 use super::outcome::{Output, Summary};
+use crate::point_path::{Compiled, argument};
 use crate::semantics::types;
 use crate::{names, params};
 use datafusion::arrow::datatypes::FieldRef;
@@ -29,6 +30,8 @@ pub struct PreparedStatement {
     typed: bool,
     /// the last description that was asked for
     pub(super) described: Mutex<Option<Arc<Described>>>,
+    /// what it was compiled to for the point path last
+    pub(super) compiled: Mutex<Option<Arc<Compiled>>>,
 }
 
 impl PreparedStatement {
@@ -96,6 +99,7 @@ impl PreparedStatement {
             parameters,
             typed,
             described: Mutex::new(None),
+            compiled: Mutex::new(None),
         }
     }
 
@@ -129,6 +133,14 @@ impl PreparedStatement {
         }
         declared.resize(self.parameters, None);
         Ok(declared)
+    }
+
+    /// Whether it may be compiled for the point path.
+    pub(super) fn may_be_point(&self) -> bool {
+        matches!(
+            self.statement,
+            Parsed::Query(_) | Parsed::Insert(_) | Parsed::Update(_) | Parsed::Delete(_)
+        )
     }
 
     /// How many parameters it has.
@@ -178,6 +190,9 @@ impl Session {
         values: &[ScalarValue],
     ) -> Result<Output> {
         prepared.check_count(values.len())?;
+        if let Some(output) = self.run_point(prepared, values).await? {
+            return Ok(output);
+        }
         if !prepared.typed {
             return self.run_unfailed(&prepared.statement, values).await;
         }
@@ -192,7 +207,10 @@ impl Session {
 
     /// The types of a typed statement's parameters, where they are known. If it has been
     /// described, its result must be what it was: the client goes by it.
-    async fn known_types(&self, prepared: &PreparedStatement) -> Result<Vec<Option<SqlType>>> {
+    pub(super) async fn known_types(
+        &self,
+        prepared: &PreparedStatement,
+    ) -> Result<Vec<Option<SqlType>>> {
         let before = prepared.described.lock().clone();
         let Some(before) = before else {
             return prepared.declared_types();
@@ -219,7 +237,9 @@ impl Session {
         sql: &str,
         declared: &[Option<SqlType>],
     ) -> Result<Arc<PreparedStatement>> {
-        let prepared = self.statements.typed(sql, declared);
+        let prepared = self
+            .statements
+            .typed(sql, declared, &self.shared.statistics);
         let described = match prepared {
             Ok(prepared) => self.described(prepared).await,
             Err(error) => Err(error),
@@ -289,6 +309,36 @@ impl Session {
         let name = names::single(name)?;
         let prepared = self.prepared.get(&name).cloned();
         prepared.ok_or_else(|| undefined(&name))
+    }
+
+    /// Runs what EXECUTE names on the point path; None: it takes the full path.
+    pub(super) async fn execute_point(
+        &mut self,
+        statement: &Parsed,
+        outer: &[ScalarValue],
+    ) -> Result<Option<Output>> {
+        let Parsed::Execute {
+            parameters,
+            immediate: false,
+            using,
+            into,
+            ..
+        } = statement
+        else {
+            return Ok(None);
+        };
+        let prepared = self.prepared_by(statement)?;
+        if !using.is_empty() || !into.is_empty() {
+            return Ok(None);
+        }
+        let values: Option<Vec<ScalarValue>> = (0..)
+            .zip(parameters)
+            .map(|(i, expr)| argument(expr, outer, prepared.types.get(i)))
+            .collect();
+        match values.filter(|values| values.len() == prepared.parameters) {
+            Some(values) => self.run_point(&prepared, &values).await,
+            None => Ok(None),
+        }
     }
 
     /// The statement that EXECUTE names, with its values in place.

@@ -603,7 +603,7 @@ fn cannot_change(name: &str, unless: &str) -> Error {
 }
 
 /// A result of text columns.
-pub(crate) fn text_result(tag: &str, columns: &[&str], rows: Vec<Vec<String>>) -> Summary {
+pub(crate) fn text_result(tag: &'static str, columns: &[&str], rows: Vec<Vec<String>>) -> Summary {
     let fields: Vec<Field> = columns
         .iter()
         .map(|name| Field::new(*name, DataType::Utf8, false))

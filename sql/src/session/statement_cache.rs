@@ -4,6 +4,7 @@
 //! over: texts that are used often come back at once.
 
 use super::prepared::PreparedStatement;
+use crate::statistics::StatementStatistics;
 use std::collections::HashMap;
 use std::sync::Arc;
 use strandline_base::{Result, SqlType};
@@ -21,11 +22,21 @@ pub(super) struct StatementCache {
 }
 
 impl StatementCache {
+    /// The statement of a text without declared types, if it is known.
+    pub fn known(&self, sql: &str) -> Option<Arc<PreparedStatement>> {
+        self.plain.get(sql).cloned()
+    }
+
     /// The one statement that `sql` is; values give its parameters their types.
-    pub fn plain(&mut self, sql: &str) -> Result<Arc<PreparedStatement>> {
+    pub fn plain(
+        &mut self,
+        sql: &str,
+        statistics: &StatementStatistics,
+    ) -> Result<Arc<PreparedStatement>> {
         if let Some(known) = self.plain.get(sql) {
             return Ok(known.clone());
         }
+        statistics.parsed();
         let statement = Arc::new(PreparedStatement::plain(
             sql,
             crate::parse::statement(sql)?,
@@ -44,11 +55,13 @@ impl StatementCache {
         &mut self,
         sql: &str,
         declared: &[Option<SqlType>],
+        statistics: &StatementStatistics,
     ) -> Result<Arc<PreparedStatement>> {
         let key = (sql.to_string(), declared.to_vec());
         if let Some(known) = self.typed.get(&key) {
             return Ok(known.clone());
         }
+        statistics.parsed();
         let parsed = crate::parse::statement(sql)?;
         let statement = Arc::new(PreparedStatement::typed(sql, parsed, declared)?);
         if sql.len() <= LONGEST {

@@ -10,6 +10,7 @@ use datafusion::common::utils::SingleRowListArrayBuilder;
 use datafusion::common::{Column, DFSchemaRef, Result, internal_err};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs,
     ScalarUDFImpl, Signature, Subquery, Volatility,
@@ -98,7 +99,12 @@ impl Subplan {
     /// The subquery's result for one row's values of the outer columns.
     fn run(&self, values: &[ScalarValue]) -> Result<ScalarValue> {
         let plan = self.plan.clone().transform_up(|node| {
-            let node = node.map_expressions(|expr| expr.transform_up(|e| self.bind(e, values)))?;
+            let names = NamePreserver::new(&node);
+            let node = node.map_expressions(|expr| {
+                let name = names.save(&expr);
+                let bound = expr.transform_up(|e| self.bind(e, values))?;
+                Ok(bound.update_data(|expr| name.restore(expr)))
+            })?;
             let node = match node.transformed {
                 true => node.map_data(|node| node.recompute_schema())?,
                 false => node,

@@ -14,18 +14,20 @@ mod function;
 mod join;
 
 use crate::error::convert;
+use crate::semantics::align::for_comparison;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchemaRef, Result};
+use datafusion::common::{DFSchemaRef, Result, internal_err};
 use datafusion::execution::session_state::SessionState;
 use datafusion::functions_aggregate::bool_and_or::bool_or;
 use datafusion::logical_expr::expr::{Exists, InSubquery, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    BinaryExpr, Expr, LogicalPlan, LogicalPlanBuilder, Operator, ScalarUDF, Subquery, lit, when,
+    Expr, LogicalPlan, LogicalPlanBuilder, ScalarUDF, Subquery, ident, lit, when,
 };
+use datafusion::scalar::ScalarValue;
 use function::{Gives, Subplan};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The function that marks `ARRAY(SELECT …)`, around the subquery as a value.
 pub use function::ArrayOf;
@@ -36,14 +38,9 @@ pub fn extract(plan: LogicalPlan, state: &SessionState) -> strandline_base::Resu
     if !has_subqueries(&plan).map_err(convert)? {
         return Ok(plan);
     }
-    let mut single = state.clone();
-    single
-        .config_mut()
-        .options_mut()
-        .execution
-        .target_partitions = 1;
     let extraction = Extraction {
-        state: Arc::new(single),
+        planned_in: state,
+        state: OnceLock::new(),
     };
     extraction.plan(plan, false).map_err(convert)
 }
@@ -72,12 +69,26 @@ fn subquery_of(expr: &Expr) -> Option<&Subquery> {
     }
 }
 
-struct Extraction {
+/// Whether some row's value is equal to the operand of IN, and whether some may be.
+const ANY_EQUAL: &str = "any_equal";
+const ANY_UNKNOWN: &str = "any_unknown";
+
+struct Extraction<'a> {
+    planned_in: &'a SessionState,
     /// for the subqueries: one partition, because they are small and many
-    state: Arc<SessionState>,
+    state: OnceLock<Arc<SessionState>>,
 }
 
-impl Extraction {
+impl Extraction<'_> {
+    fn state(&self) -> &Arc<SessionState> {
+        self.state.get_or_init(|| {
+            let mut state = self.planned_in.clone();
+            let options = state.config_mut().options_mut();
+            options.execution.target_partitions = 1;
+            Arc::new(state)
+        })
+    }
+
     /// `all`: the plan is one of a subquery that is extracted itself, so that every subquery in it
     /// is too; none of them may be left that the outer columns could be confused in.
     fn plan(&self, plan: LogicalPlan, all: bool) -> Result<LogicalPlan> {
@@ -168,19 +179,19 @@ impl Extraction {
     fn membership(&self, value: Expr, plan: LogicalPlan, schema: &DFSchemaRef) -> Result<Expr> {
         let outer = function::operand(&value, schema)?;
         let (qualifier, field) = plan.schema().qualified_field(0);
-        let column = Expr::Column((qualifier, field).into());
-        let equal = Expr::BinaryExpr(BinaryExpr::new(
-            Box::new(Expr::OuterReferenceColumn(outer.0, outer.1)),
-            Operator::Eq,
-            Box::new(column),
-        ));
-        let any = bool_or(equal.clone());
-        let unknown = bool_or(equal.is_null());
-        let any_name = any.schema_name().to_string();
-        let unknown_name = unknown.schema_name().to_string();
-        let null = lit(datafusion::scalar::ScalarValue::Boolean(None));
-        let result = when(datafusion::logical_expr::ident(any_name), lit(true))
-            .when(datafusion::logical_expr::ident(unknown_name), null)
+        let compared = vec![
+            Expr::OuterReferenceColumn(outer.0, outer.1),
+            Expr::Column((qualifier, field).into()),
+        ];
+        let aligned = for_comparison(compared, "=", plan.schema())?;
+        let Ok([value_then, column]) = <[Expr; 2]>::try_from(aligned) else {
+            return internal_err!("two operands stay two");
+        };
+        let equal = value_then.eq(column);
+        let any = bool_or(equal.clone()).alias(ANY_EQUAL);
+        let unknown = bool_or(equal.is_null()).alias(ANY_UNKNOWN);
+        let result = when(ident(ANY_EQUAL), lit(true))
+            .when(ident(ANY_UNKNOWN), lit(ScalarValue::Boolean(None)))
             .otherwise(lit(false))?;
         let plan = LogicalPlanBuilder::from(plan)
             .aggregate(Vec::<Expr>::new(), vec![any, unknown])?
@@ -191,12 +202,12 @@ impl Extraction {
     }
 
     fn call(&self, plan: LogicalPlan, gives: Gives, schema: &DFSchemaRef) -> Result<Expr> {
-        let options = self.state.config_options();
-        let plan = self
-            .state
+        let state = self.state();
+        let options = state.config_options();
+        let plan = state
             .analyzer()
             .execute_and_check(plan, options, |_, _| {})?;
-        let (subplan, args) = Subplan::new(plan, gives, &self.state, schema);
+        let (subplan, args) = Subplan::new(plan, gives, state, schema);
         let func = Arc::new(ScalarUDF::from(subplan));
         Ok(Expr::ScalarFunction(ScalarFunction { func, args }))
     }

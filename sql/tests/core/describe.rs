@@ -152,7 +152,7 @@ fn results_are_known_before_they_are_computed() {
         ),
         (
             "SHOW ALL",
-            Some("name Utf8, setting Utf8, description Utf8"),
+            Some("name Utf8, setting Utf8, description Utf8, origin Utf8"),
         ),
         ("EXPLAIN DELETE FROM t", Some("QUERY PLAN Utf8")),
         (

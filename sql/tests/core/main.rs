@@ -1,8 +1,10 @@
 //! The SQL core against the real engine, one module per topic.
 
+mod activity;
 mod appender;
 mod as_of;
 mod cancel;
+mod catalog;
 mod check;
 mod ddl;
 mod describe;
@@ -11,8 +13,10 @@ mod explain;
 mod files;
 mod locking;
 mod point;
+mod point_path;
 mod prepared;
 mod queries;
+mod roles;
 mod row_id;
 mod scripts;
 mod settings;

@@ -72,6 +72,14 @@ pub(super) const FUNCTIONS: &[Definition] = &[
         }
         .into())
     }),
+    stable("pg_stat_get_numscans", "int8", |_, _| Ok(0.into())),
+    stable("pg_stat_get_live_tuples", "int8", |system, args| {
+        let table = system.table(number(args, 0));
+        let db = system.statement.transaction().db();
+        Ok(table
+            .map_or(0, |table| db.statistics(table).rows as i64)
+            .into())
+    }),
     stable("pg_relation_filenode", "oid", |system, args| {
         Ok(relation_at(system, args, 0)?.into())
     }),

@@ -97,6 +97,12 @@ pub(super) const FUNCTIONS: &[Definition] = &[
     stable("pg_ts_dict_is_visible", "bool", visible),
     stable("pg_ts_parser_is_visible", "bool", visible),
     stable("pg_ts_template_is_visible", "bool", visible),
+    stable("parse_ident", "text[]", |_, args| {
+        let text = argument(args, 0).as_text().unwrap_or_default();
+        Ok(Cell::Texts(names::parts(&crate::parse::object_name(
+            text,
+        )?)?))
+    }),
     stable("pg_encoding_to_char", "name", |_, args| {
         Ok(match number(args, 0) {
             0 => "SQL_ASCII",

@@ -6,8 +6,8 @@ use super::calls::{call, last_name};
 use super::series;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, FunctionArg,
-    FunctionArgExpr, FunctionArguments, Ident, ObjectName, ObjectNamePart, TableAlias,
-    TableAliasColumnDef, TableFactor, Value,
+    FunctionArgExpr, FunctionArguments, Ident, ObjectName, ObjectNamePart, SelectItem, SetExpr,
+    TableAlias, TableAliasColumnDef, TableFactor, Value,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -197,6 +197,63 @@ fn named_object(expr: &mut Expr) {
 /// Functions without arguments that give rows of the system: they are tables here.
 const SET_FUNCTIONS: [&str; 1] = ["pg_get_keywords"];
 
+/// What is a table function for DataFusion too.
+const TABLE_FUNCTIONS: [&str; 3] = ["generate_series", "range", "strandline_history"];
+
+/// `FROM f(x) AS a` of a function that gives one value as `FROM (SELECT f(x) AS a) AS a`.
+fn as_subquery(factor: &mut TableFactor, function: &str) {
+    let (args, alias) = match factor {
+        TableFactor::Table {
+            args: Some(args),
+            alias,
+            ..
+        } => (&args.args, alias),
+        TableFactor::Function { args, alias, .. } => (&*args, alias),
+        _ => return,
+    };
+    let args: Vec<Expr> = args.iter().filter_map(plain_argument).cloned().collect();
+    let alias = alias.take();
+    let column = match &alias {
+        Some(alias) => alias
+            .columns
+            .first()
+            .map_or(&alias.name, |column| &column.name)
+            .clone(),
+        None => Ident::new(function),
+    };
+    let template = "SELECT * FROM (SELECT 1 AS one) AS a";
+    let Ok(Expr::Subquery(mut query)) = Parser::new(&PostgreSqlDialect {})
+        .try_with_sql(&format!("({template})"))
+        .and_then(|mut parser| parser.parse_expr())
+    else {
+        return;
+    };
+    let SetExpr::Select(outer) = query.body.as_mut() else {
+        return;
+    };
+    let Some(mut derived) = outer.from.pop().map(|table| table.relation) else {
+        return;
+    };
+    if let TableFactor::Derived {
+        subquery,
+        alias: shown,
+        ..
+    } = &mut derived
+        && let SetExpr::Select(select) = subquery.body.as_mut()
+    {
+        let name = alias.map_or_else(|| Ident::new(function), |alias| alias.name);
+        let expr = call(function, args);
+        select.projection = vec![SelectItem::ExprWithAlias {
+            expr,
+            alias: column,
+        }];
+        if let Some(shown) = shown {
+            shown.name = name;
+        }
+        *factor = derived;
+    }
+}
+
 /// A function of a system schema in FROM without the schema; one that makes rows of an array, or
 /// of what is not known before the statement runs, as UNNEST.
 pub(super) fn table_factor(factor: &mut TableFactor) {
@@ -236,7 +293,12 @@ pub(super) fn table_factor(factor: &mut TableFactor) {
         }
         _ => None,
     };
-    let Some(array) = array else { return };
+    let Some(array) = array else {
+        if !TABLE_FUNCTIONS.contains(&name.as_str()) {
+            as_subquery(factor, &name);
+        }
+        return;
+    };
     let mut alias = alias.take().unwrap_or_else(|| TableAlias {
         explicit: true,
         name: Ident::new(&name),

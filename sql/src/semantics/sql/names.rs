@@ -59,6 +59,7 @@ pub fn renamed(stream: SendableRecordBatchStream, schema: SchemaRef) -> Sendable
 
 /// Gives every column of the list an explicit, distinct name.
 pub fn name_columns(select: &mut Select) {
+    distinguish_from_wildcards(&mut select.projection);
     let mut seen: HashMap<String, usize> = HashMap::new();
     for item in &mut select.projection {
         let name = match item {
@@ -83,6 +84,38 @@ pub fn name_columns(select: &mut Select) {
                 *alias = Ident::with_quote('"', distinct);
             }
             _ => {}
+        }
+    }
+}
+
+/// `SELECT t.a, t.*` names a column twice: the one that is named gets a name of its own.
+fn distinguish_from_wildcards(items: &mut [SelectItem]) {
+    let mut all = false;
+    let mut tables = Vec::new();
+    for item in items.iter() {
+        match item {
+            SelectItem::Wildcard(_) => all = true,
+            SelectItem::QualifiedWildcard(kind, _) => tables.push(kind.to_string()),
+            _ => {}
+        }
+    }
+    let is_covered = |expr: &Expr| match expr {
+        Expr::Identifier(_) => all,
+        Expr::CompoundIdentifier(parts) => {
+            let table = parts[..parts.len() - 1].iter().map(Ident::to_string);
+            let table = format!("{}.*", table.collect::<Vec<_>>().join("."));
+            all || tables.contains(&table)
+        }
+        _ => false,
+    };
+    for (i, item) in items.iter_mut().enumerate() {
+        if let SelectItem::UnnamedExpr(expr) = item
+            && is_covered(expr)
+        {
+            let name = format!("{}{SEPARATOR}named {i}", column_name(expr));
+            let expr = std::mem::replace(expr, Expr::Identifier(Ident::new("")));
+            let alias = Ident::with_quote('"', name);
+            *item = SelectItem::ExprWithAlias { expr, alias };
         }
     }
 }
