@@ -6,13 +6,13 @@
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use strandline::{Connection, Prepared};
 
 /// How many texts a connection remembers.
 const TEXTS: usize = 512;
 
 /// A statement as the engine takes it.
-#[derive(Debug)]
 pub struct Text {
     /// with `$1`, `$2`, … for parameters
     pub sql: String,
@@ -20,6 +20,16 @@ pub struct Text {
     pub names: Vec<String>,
     /// whether it begins or ends a transaction itself, or changes nothing but settings
     pub is_control: bool,
+    prepared: OnceLock<Option<Prepared>>,
+}
+
+impl Text {
+    /// The statement, parsed once; None for those that cannot be, and those with mistakes.
+    pub fn prepared(&self, connection: &mut Connection) -> Option<&Prepared> {
+        self.prepared
+            .get_or_init(|| connection.prepare(&self.sql).ok())
+            .as_ref()
+    }
 }
 
 /// The texts a connection has seen.
@@ -89,6 +99,7 @@ fn rewritten(sql: &str, named: bool) -> Text {
         is_control: is_control(sql),
         sql: scanner.out,
         names: scanner.names,
+        prepared: OnceLock::new(),
     }
 }
 

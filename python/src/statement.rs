@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyMapping, PyString, PyTuple};
 use std::sync::Arc;
 use strandline::ScalarValue;
-use strandline::{Outcome, Summary, TransactionStatus};
+use strandline::{Outcome, Started, Summary, TransactionStatus};
 
 /// Rows of parameters that are loaded at once.
 const ROWS_AT_ONCE: usize = 1 << 20;
@@ -75,9 +75,17 @@ pub fn execute(
 }
 
 fn run(session: &mut Session, text: &Text, values: &[ScalarValue]) -> strandline::Result<Executed> {
-    let portal = match session.connection.run(&text.sql, values)? {
-        Outcome::Done(summary) => return Ok(Executed::done(summary)),
-        Outcome::Rows(stream) => stream.into_portal(),
+    let connection = &mut session.connection;
+    let started = match text.prepared(connection) {
+        Some(prepared) => connection.start(prepared, values)?,
+        None => match connection.run(&text.sql, values)? {
+            Outcome::Rows(stream) => Started::Rows(stream.into_portal()),
+            Outcome::Done(summary) => Started::Done(summary),
+        },
+    };
+    let portal = match started {
+        Started::Rows(portal) => portal,
+        Started::Done(summary) => return Ok(Executed::done(summary)),
     };
     let executed = Executed::begun(Rows::begun(portal, &mut session.connection)?);
     if let Some(rows) = &executed.rows

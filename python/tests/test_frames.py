@@ -118,6 +118,17 @@ def test_registered_frames_belong_to_their_connection(auto):
     assert auto.execute("SELECT b FROM f").fetchone() == (4,)
 
 
+def test_a_registered_frame_hides_a_table_from_lookups_by_key(auto):
+    auto.execute("CREATE TABLE t (id int PRIMARY KEY, a int)")
+    auto.execute("INSERT INTO t VALUES (1, 1)")
+    get = "SELECT a FROM t WHERE id = ?"
+    assert auto.execute(get, (1,)).fetchone() == (1,)
+    auto.register("t", pyarrow.table({"id": [1], "a": [2]}))
+    assert auto.execute(get, (1,)).fetchone() == (2,)
+    auto.unregister("t")
+    assert auto.execute(get, (1,)).fetchone() == (1,)
+
+
 def test_types_that_tables_do_not_have(auto):
     frame = pyarrow.table(
         {

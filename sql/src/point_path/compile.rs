@@ -22,6 +22,8 @@ pub(crate) struct Compiler<'a> {
     pub db: &'a Db,
     pub catalog: &'a Arc<Catalog>,
     pub default_schema: &'a str,
+    /// tables of the session that hide stored ones
+    pub registered: &'a RegisteredTables,
     /// per parameter its type; None: its value's
     pub types: &'a [Option<SqlType>],
 }
@@ -84,7 +86,10 @@ impl Compiler<'_> {
 
     pub(super) fn table(&self, name: &ast::ObjectName) -> Option<&Arc<TableDef>> {
         let (schema, table) = names::qualified(name, self.default_schema).ok()?;
-        self.catalog.table(&schema, &table)
+        match self.registered.get(&table) {
+            None => self.catalog.table(&schema, &table),
+            Some(_) => None,
+        }
     }
 
     /// The one table of a FROM.

@@ -10,6 +10,7 @@ use super::Session;
 use super::outcome::{Output, Summary};
 use super::prepared::PreparedStatement;
 use crate::point_path::{Compiled, Compiler, Execution, PointStatement, Run};
+use crate::provider::registered::RegisteredTables;
 use crate::roles::acting::Acting;
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
@@ -160,6 +161,7 @@ impl Session {
             db: &self.shared.db,
             catalog: &catalog,
             default_schema: &self.template.config_options().catalog.default_schema,
+            registered: &RegisteredTables::of(&self.template),
             types,
         };
         // Who may not run it is told so by the full path. Another role is another template, other
