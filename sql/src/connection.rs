@@ -3,6 +3,7 @@
 use crate::appender::Appender;
 use crate::context::{ProgressHook, StatementContext};
 use crate::database::Shared;
+use crate::deep::with_room;
 use crate::params::Params;
 use crate::point::{TableHandle, Transaction};
 use crate::result::QueryResult;
@@ -151,11 +152,11 @@ impl Connection {
     /// # Ok::<(), strandline::Error>(())
     /// ```
     pub fn prepare(&mut self, sql: &str) -> Result<Prepared> {
-        let statement = crate::parse::statement(sql)?;
-        Ok(Prepared(Arc::new(PreparedStatement::new(
-            statement,
-            Vec::new(),
-        )?)))
+        let prepared = with_room(|| {
+            let statement = crate::parse::statement(sql)?;
+            PreparedStatement::new(statement, Vec::new())
+        })?;
+        Ok(Prepared(Arc::new(prepared)))
     }
 
     /// Parses one statement and says at once what is wrong with it. `types` are those of its
@@ -184,8 +185,9 @@ impl Connection {
     /// The statements of a text, parsed: a text with a mistake in it has none. They have no
     /// parameters.
     pub fn prepare_script(&mut self, sql: &str) -> Result<Vec<Prepared>> {
-        let parsed = crate::parse::statements(sql).and_then(|statements| {
-            let prepared = statements.into_iter().map(PreparedStatement::plain);
+        let parsed: Result<Vec<Prepared>> = with_room(|| {
+            let prepared = crate::parse::statements(sql)?.into_iter();
+            let prepared = prepared.map(PreparedStatement::plain);
             prepared.map(|p| Ok(Prepared(Arc::new(p?)))).collect()
         });
         if parsed.is_err() {

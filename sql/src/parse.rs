@@ -3,6 +3,7 @@
 //! word SYSTEM_TIME, because the parser then also takes `AT`, `BEFORE` and `CHANGES` after a
 //! table's name for itself.
 
+mod chains;
 pub mod column_names;
 mod identity_options;
 pub mod locking_clauses;
@@ -212,6 +213,7 @@ fn with_parser<T>(
     parse: impl FnOnce(&mut Parser<'_>) -> Result<T, ParserError>,
 ) -> Result<T> {
     let mut tokens = tokenize(sql)?;
+    chains::check(&tokens)?;
     spellings::rewrite(&mut tokens);
     locking_clauses::rewrite(&mut tokens);
     identity_options::put_in_order(&mut tokens);
