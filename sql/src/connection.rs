@@ -3,6 +3,7 @@
 use crate::appender::Appender;
 use crate::context::{ProgressHook, StatementContext};
 use crate::database::Shared;
+use crate::deep::with_room;
 use crate::names;
 use crate::params::Params;
 use crate::point::{TableHandle, Transaction};
@@ -154,8 +155,10 @@ impl Connection {
     /// # Ok::<(), strandline::Error>(())
     /// ```
     pub fn prepare(&mut self, sql: &str) -> Result<Prepared> {
-        let statement = crate::parse::statement(sql)?;
-        let prepared = PreparedStatement::new(Arc::from(sql), statement, Vec::new())?;
+        let prepared = with_room(|| {
+            let statement = crate::parse::statement(sql)?;
+            PreparedStatement::new(Arc::from(sql), statement, Vec::new())
+        })?;
         Ok(Prepared(Arc::new(prepared)))
     }
 
@@ -185,8 +188,8 @@ impl Connection {
     /// The statements of a text, parsed: a text with a mistake in it has none. They have no
     /// parameters.
     pub fn prepare_script(&mut self, sql: &str) -> Result<Vec<Prepared>> {
-        let parsed = crate::parse::statements(sql).and_then(|statements| {
-            let prepared = statements.into_iter();
+        let parsed: Result<Vec<Prepared>> = with_room(|| {
+            let prepared = crate::parse::statements(sql)?.into_iter();
             let prepared = prepared.map(|one| PreparedStatement::plain(sql, one));
             prepared.map(|p| Ok(Prepared(Arc::new(p?)))).collect()
         });

@@ -42,6 +42,9 @@ use tokio::runtime::Runtime;
 /// The directory inside the database's that queries spill to.
 const SPILL_DIRECTORY: &str = "spill";
 
+/// Bytes of stack of a query thread: enough for expressions as deep as the parser lets them be.
+const QUERY_STACK: usize = 8 << 20;
+
 /// An open database. Cloning it is cheap; the last clone (and the last connection) closes it.
 ///
 /// ```
@@ -209,6 +212,7 @@ impl DatabaseBuilder {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(processors().max(2))
             .thread_name("strandline-query")
+            .thread_stack_size(QUERY_STACK)
             .enable_all()
             .build()
             .map_err(|error| Error::io("starting the query threads", &error))?;
@@ -438,7 +442,7 @@ impl Shared {
     pub(crate) fn block_on<F: Future>(&self, future: F) -> F::Output {
         let _entered = self.handle.enter();
         let _here = CallersThread::enter();
-        crate::blocking::block_on(future)
+        crate::deep::with_room(|| crate::blocking::block_on(future))
     }
 
     /// Adds a session of `user` to those that others see.

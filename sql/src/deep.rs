@@ -10,6 +10,16 @@ const RED_ZONE: usize = 512 << 10;
 /// The size of a new piece, bytes.
 const NEW_STACK: usize = 2 << 20;
 
+/// What a statement may need on its caller's stack, bytes.
+const STATEMENT_STACK: usize = 4 << 20;
+/// The size of the piece it gets if there is less, bytes.
+const STATEMENT_PIECE: usize = 16 << 20;
+
+/// Runs a statement with room on the stack for expressions as deep as the parser lets them be.
+pub(crate) fn with_room<T>(run: impl FnOnce() -> T) -> T {
+    stacker::maybe_grow(STATEMENT_STACK, STATEMENT_PIECE, run)
+}
+
 /// A boxed future that is polled with room on the stack.
 pub(crate) struct DeepFuture<'a, T>(Pin<Box<dyn Future<Output = T> + Send + 'a>>);
 

@@ -3,6 +3,7 @@
 //! word SYSTEM_TIME, because the parser then also takes `AT`, `BEFORE` and `CHANGES` after a
 //! table's name for itself.
 
+mod chains;
 pub mod column_names;
 mod copy_options;
 mod identity_options;
@@ -216,6 +217,7 @@ fn with_parser<T>(
     parse: impl FnOnce(&mut Parser<'_>) -> Result<T, ParserError>,
 ) -> Result<T> {
     let mut tokens = tokenize(sql)?;
+    chains::check(&tokens)?;
     spellings::rewrite(&mut tokens);
     roles::rewrite(&mut tokens);
     locking_clauses::rewrite(&mut tokens);

@@ -1,0 +1,77 @@
+//! A bound on chains of operators, such as `1 + 1 + …`: they are no nesting to the parser, but make
+//! trees as deep as they are long, which would exhaust the stack of whoever walks them.
+
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use strandline_base::{Error, Result, SqlState};
+
+/// How many operators, or set operations, may follow each other.
+const LONGEST: usize = 1_000;
+
+/// 54001 if a chain is too long.
+pub fn check(tokens: &[TokenWithSpan]) -> Result<()> {
+    let mut levels = vec![Chain::default()];
+    for token in tokens {
+        match &token.token {
+            Token::LParen | Token::LBracket => levels.push(Chain::default()),
+            Token::RParen | Token::RBracket if levels.len() > 1 => {
+                levels.pop();
+            }
+            other => {
+                if let Some(chain) = levels.last_mut() {
+                    chain.extend(other);
+                    if chain.operators.max(chain.set_operations) > LONGEST {
+                        return Err(too_long());
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What stands on one level of parentheses.
+#[derive(Default)]
+struct Chain {
+    operators: usize,
+    set_operations: usize,
+}
+
+impl Chain {
+    fn extend(&mut self, token: &Token) {
+        match token {
+            Token::Comma => self.operators = 0,
+            Token::SemiColon => *self = Self::default(),
+            Token::Word(word) => match word.keyword {
+                Keyword::UNION | Keyword::INTERSECT | Keyword::EXCEPT => {
+                    self.operators = 0;
+                    self.set_operations += 1;
+                }
+                Keyword::SELECT | Keyword::FROM | Keyword::WHERE | Keyword::VALUES => {
+                    self.operators = 0;
+                }
+                Keyword::AND
+                | Keyword::OR
+                | Keyword::IS
+                | Keyword::LIKE
+                | Keyword::COLLATE
+                | Keyword::AT => self.operators += 1,
+                _ => {}
+            },
+            Token::Whitespace(_)
+            | Token::Number(..)
+            | Token::SingleQuotedString(_)
+            | Token::Placeholder(_)
+            | Token::Period
+            | Token::EOF => {}
+            // Whatever else there is may be an operator.
+            _ => self.operators += 1,
+        }
+    }
+}
+
+fn too_long() -> Error {
+    Error::invalid(SqlState("54001"), "the statement is nested too deeply").with_hint(format!(
+        "A chain has at most {LONGEST} operators: use parentheses, IN (…), or a table of values."
+    ))
+}
