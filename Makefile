@@ -5,12 +5,12 @@ PACKAGES := --workspace --exclude strandline-bench-rivals
 # Crates with models for the shuttle scheduler (tests named `shuttle`).
 MODELS := -p strandline-txn -p strandline-index -p strandline-tail
 
-.PHONY: demo test format lint tidy unit models
+.PHONY: demo test format lint tidy docs unit models clients python
 
 demo:
 	$(CARGO) run --release -p strandline-cli -- demo
 
-test: format tidy lint unit models
+test: format tidy docs lint unit clients python models
 
 format:
 	$(CARGO) fmt --all --check
@@ -18,12 +18,36 @@ format:
 tidy:
 	$(CARGO) xtask tidy
 
+# Links of the documentation; its examples are run by the tests of the shell.
+docs:
+	$(CARGO) xtask docs
+
 lint:
 	$(CARGO) clippy $(PACKAGES) --all-targets -- -D warnings
 
 # Unit, integration and documentation tests.
 unit:
 	$(CARGO) test $(PACKAGES)
+
+# psql, pgbench, psycopg, JDBC and node-postgres against `strandline serve`; what is missing of them
+# is installed by server/tests/clients/install.sh.
+clients:
+	$(CARGO) build -p strandline-cli
+	python3 server/tests/clients/run.py "$(or $(CARGO_TARGET_DIR),target)/debug/strandline"
+
+# The Python package over the debug build of its module. What tests it comes from PyPI, into a
+# virtual environment outside the clone.
+VENV ?= $(HOME)/.cache/strandline/venv
+python: $(VENV)/installed
+	$(CARGO) build $(PACKAGES) --lib
+	ln -sf "$(abspath $(or $(CARGO_TARGET_DIR),target))/debug/libstrandline_native.so" \
+		python/strandline/_native.abi3.so
+	PYTHONPATH="$(CURDIR)/python" $(VENV)/bin/python -m pytest -q python/tests
+
+$(VENV)/installed: python/tests/requirements.txt
+	python3 -m venv $(VENV)
+	$(VENV)/bin/pip install -q -r $<
+	touch $@
 
 # Interleavings of the lock-free protocols, explored by a controlled scheduler. Another cfg means
 # another build of the dependencies, hence a target directory of its own.

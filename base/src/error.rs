@@ -142,6 +142,8 @@ sqlstates! {
     IO_ERROR = "58030";
     /// undefined_file
     UNDEFINED_FILE = "58P01";
+    /// duplicate_file
+    DUPLICATE_FILE = "58P02";
     /// snapshot_too_old
     SNAPSHOT_TOO_OLD = "72000";
     /// data_corrupted

@@ -2,13 +2,14 @@
 
 use crate::render::Format;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// How the process ends. `--help` documents the numbers; 2, a wrong command line, is clap's.
 pub mod exit_code {
     /// everything worked
     pub const OK: u8 = 0;
-    /// a statement failed, `check` found damage, or `demo` saw a difference
+    /// a statement or a backup failed, `check` found damage, or `demo` saw a difference
     pub const FAILED: u8 = 1;
     /// the database or an input file cannot be opened
     pub const CANNOT_OPEN: u8 = 3;
@@ -22,11 +23,11 @@ const AFTER_HELP: &str = "\
 Without -c and -f, statements come from standard input: an interactive shell if that is a terminal
 (type \\? there for help), else a script. -c and -f run in the order given; every statement commits
 by itself unless BEGIN says otherwise. A script stops at its first error unless --keep-going.
-A database in a directory called `inspect`, `check` or `demo` is opened as `./inspect`.
+A database in a directory called like a command is opened as `./inspect`, say.
 
 Exit codes:
   0  everything worked
-  1  a statement failed; `check` found damage; `demo` saw a difference
+  1  a statement or a backup failed; `check` found damage; `demo` saw a difference
   2  the command line is wrong
   3  the database or an input file cannot be opened";
 
@@ -119,6 +120,31 @@ pub enum Command {
         /// Directory of the database
         path: PathBuf,
     },
+    /// Serve a database to PostgreSQL clients until SIGTERM or SIGINT
+    Serve(ServeArgs),
+    /// Write a backup of a database into a new directory: the state of one moment, every checksum
+    /// verified. A database that a server has open is backed up by
+    /// CALL strandline_backup('DEST') in a connection to it
+    Backup {
+        /// Directory of the database
+        path: PathBuf,
+        /// Directory of the backup, which must not exist
+        #[arg(value_name = "DEST")]
+        target: PathBuf,
+    },
+    /// Make a database of a backup, verified as `check` does; with --as-of as it was at an earlier
+    /// moment
+    Restore {
+        /// Directory of the backup, which is only read
+        #[arg(value_name = "BACKUP")]
+        source: PathBuf,
+        /// Directory of the database, which must not exist
+        path: PathBuf,
+        /// The moment whose state becomes the present, within the history that the backup holds,
+        /// such as '2026-11-20 12:00:00' (UTC)
+        #[arg(long, value_name = "TIMESTAMP")]
+        as_of: Option<String>,
+    },
     /// Load TPC-H, run transactions and analytical queries over the same data at the same time,
     /// ask the past, kill a process in mid-transaction, recover, check
     Demo(DemoArgs),
@@ -131,6 +157,110 @@ pub enum Command {
         #[command(flatten)]
         open: OpenArgs,
     },
+}
+
+/// Arguments of `strandline serve`. What is not given is taken from the environment, the
+/// configuration file, or is the default.
+#[derive(Clone, Debug, Args)]
+pub struct ServeArgs {
+    /// Directory of the database, created if it does not exist
+    pub path: PathBuf,
+    /// Configuration file, instead of strandline.toml in the database's directory
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Address to listen on [default: 127.0.0.1:5432], may be given several times; without a user,
+    /// addresses of this machine only
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Vec<SocketAddr>,
+    /// Directory for the Unix socket .s.PGSQL.PORT
+    #[arg(long, value_name = "DIR")]
+    pub unix_socket_directory: Option<String>,
+    /// Sessions at one time [default: 200]
+    #[arg(long, value_name = "N")]
+    pub max_connections: Option<usize>,
+    /// PEM file of the certificate chain, for TLS
+    #[arg(long, value_name = "FILE")]
+    pub tls_certificate: Option<String>,
+    /// PEM file of the certificate's key
+    #[arg(long, value_name = "FILE")]
+    pub tls_key: Option<String>,
+    /// Refuse clients that come over TCP without TLS
+    #[arg(long)]
+    pub require_tls: bool,
+    /// How long open transactions may go on when the server is asked to stop [default: 30s]
+    #[arg(long, value_name = "TIME")]
+    pub shutdown_grace: Option<String>,
+    /// Address where metrics and health are asked for over HTTP
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub metrics_listen: Option<SocketAddr>,
+    /// Name of the first superuser, created if there is no user yet
+    #[arg(long, value_name = "NAME", requires = "superuser_password_file")]
+    pub superuser: Option<String>,
+    /// File with the first superuser's password
+    #[arg(long, value_name = "FILE", requires = "superuser")]
+    pub superuser_password_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub open: OpenArgs,
+}
+
+impl ServeArgs {
+    /// Flags that were given, with the parameters they set.
+    pub fn parameters(&self) -> Vec<(&'static str, &'static str, String)> {
+        let listen: Vec<String> = self.listen.iter().map(ToString::to_string).collect();
+        let switch = |on: Switch| if on == Switch::On { "on" } else { "off" }.to_string();
+        let given = [
+            (
+                "--listen",
+                "listen",
+                (!listen.is_empty()).then(|| listen.join(",")),
+            ),
+            (
+                "--unix-socket-directory",
+                "unix_socket_directory",
+                self.unix_socket_directory.clone(),
+            ),
+            (
+                "--max-connections",
+                "max_connections",
+                self.max_connections.map(|n| n.to_string()),
+            ),
+            (
+                "--tls-certificate",
+                "tls_certificate",
+                self.tls_certificate.clone(),
+            ),
+            ("--tls-key", "tls_key", self.tls_key.clone()),
+            (
+                "--require-tls",
+                "require_tls",
+                self.require_tls.then(|| "on".to_string()),
+            ),
+            (
+                "--shutdown-grace",
+                "shutdown_grace",
+                self.shutdown_grace.clone(),
+            ),
+            (
+                "--metrics-listen",
+                "metrics_listen",
+                self.metrics_listen.map(|a| a.to_string()),
+            ),
+            (
+                "--memory",
+                "memory_bytes",
+                self.open.memory.map(|n| n.to_string()),
+            ),
+            (
+                "--synchronous-commit",
+                "synchronous_commit",
+                self.open.synchronous_commit.map(switch),
+            ),
+        ];
+        let given = given.into_iter();
+        given
+            .filter_map(|(flag, name, value)| Some((flag, name, value?)))
+            .collect()
+    }
 }
 
 /// Arguments of `strandline demo`.

@@ -5,6 +5,7 @@
 
 use crate::args::exit_code;
 use crate::session::CancelHandle;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The statement that Ctrl-C would cancel, and what it does if there is none.
@@ -33,6 +34,14 @@ pub fn install() {
             None => std::process::exit(i32::from(exit_code::INTERRUPTED)),
         }
     });
+}
+
+/// For work that is no statement: true once Ctrl-C has been pressed.
+pub fn stop_flag() -> &'static AtomicBool {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    // An error means that another handler is in place: the default behaviour stays.
+    let _ = ctrlc::set_handler(|| STOP.store(true, Ordering::Relaxed));
+    &STOP
 }
 
 /// The shell stays when Ctrl-C arrives between two statements.

@@ -1,13 +1,15 @@
-//! The `strandline` binary: an interactive SQL shell, a script runner, and the commands `inspect`,
-//! `check` and `demo`.
+//! The `strandline` binary: an interactive SQL shell, a script runner, and the commands `serve`,
+//! `inspect`, `check`, `backup`, `restore` and `demo`.
 
 mod args;
+mod backup;
 mod check;
 mod demo;
 mod inspect;
 mod interrupt;
 mod progress;
 mod render;
+mod serve;
 mod session;
 mod shell;
 mod statements;
@@ -15,7 +17,7 @@ mod statements;
 use args::{Cli, Command, ShellArgs, exit_code};
 use clap::{CommandFactory, FromArgMatches};
 use render::{Expanded, Format, PrintError, Style};
-use session::{Error, ErrorKind};
+use session::{Error, ErrorKind, SqlState};
 use shell::interpreter::{Flow, Interpreter, Origin, Stop};
 use shell::report::report;
 use std::io::{self, IsTerminal, Write};
@@ -35,6 +37,13 @@ fn main() -> ExitCode {
         }
         Some(Command::Inspect { path, format }) => run_inspect(&path, format),
         Some(Command::Check { path }) => run_check(&path),
+        Some(Command::Serve(args)) => serve::run(&args),
+        Some(Command::Backup { path, target }) => done(backup::backup(&path, &target)),
+        Some(Command::Restore {
+            source,
+            path,
+            as_of,
+        }) => done(backup::restore(&source, &path, as_of.as_deref())),
         Some(Command::Demo(args)) => ended(demo::run(&args)),
         Some(Command::DemoVictim { path, seed, open }) => {
             ended(demo::victim(&path, open, seed).map(|()| true))
@@ -166,6 +175,22 @@ fn run_inspect(path: &Path, format: Format) -> u8 {
     let result = inspect::run(&database, format, &mut out).and_then(|()| Ok(out.flush()?));
     result.map_or_else(|error| print_failed(&error), |()| exit_code::OK)
 }
+
+/// The exit code of a command that works on files.
+fn done(result: session::Result<()>) -> u8 {
+    match result {
+        Ok(()) => exit_code::OK,
+        Err(error) if CANNOT_OPEN.contains(&error.sqlstate()) => cannot_open(&error),
+        Err(error) => ended(Err(error)),
+    }
+}
+
+/// What a database or a backup that cannot be opened fails with.
+const CANNOT_OPEN: [SqlState; 3] = [
+    SqlState::OBJECT_IN_USE,
+    SqlState::UNDEFINED_FILE,
+    SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+];
 
 /// The exit code of a command that says whether all is well.
 fn ended(result: session::Result<bool>) -> u8 {

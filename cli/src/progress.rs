@@ -17,6 +17,9 @@ const SPINNER: &str = "{spinner} {msg} for {elapsed} (Ctrl-C cancels)";
 const FILE_BAR: &str = "{bar:30} {percent:>3} %  {msg}  {elapsed} (Ctrl-C cancels)";
 const ROWS_BAR: &str = "{msg:10} {bar:40} {human_pos:>10}/{human_len} rows  {per_sec}  {eta}";
 
+const BYTES_BAR: &str = "{msg:10} {bar:40} {binary_bytes:>10}/{binary_total_bytes}  \
+                         {binary_bytes_per_sec}  {eta} (Ctrl-C ends it)";
+
 /// Whether standard error is a terminal.
 pub fn on_terminal() -> bool {
     std::io::stderr().is_terminal()
@@ -118,6 +121,17 @@ impl Drop for Spinner {
             let _ = thread.join();
         }
     }
+}
+
+/// A bar of bytes, whose number is told later; hidden if standard error is no terminal.
+pub fn bytes_bar(label: &str) -> ProgressBar {
+    let bar = if on_terminal() {
+        ProgressBar::new(0)
+    } else {
+        ProgressBar::hidden()
+    };
+    bar.with_style(style(BYTES_BAR))
+        .with_message(label.to_string())
 }
 
 /// A bar of `total` rows, hidden if standard error is no terminal.

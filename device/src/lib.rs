@@ -20,12 +20,17 @@ use strandline_base::Result;
 
 mod memory;
 mod os;
+mod staged;
 
 pub use memory::MemoryDevice;
 pub use os::OsDevice;
+pub use staged::StagedDirectory;
 
 /// The file that carries the writer's lock of a directory.
 pub const LOCK_FILE: &str = "lock";
+
+/// The operator's file in a database's directory; the database itself never reads it.
+pub const CONFIGURATION_FILE: &str = "strandline.toml";
 
 /// One directory of files on one tier. Names are plain file names without separators.
 pub trait Device: Send + Sync + Debug + 'static {

@@ -19,6 +19,7 @@ const ZERO_CHUNK_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub struct OsDevice {
     path: PathBuf,
+    is_read_only: bool,
 }
 
 impl OsDevice {
@@ -45,7 +46,32 @@ impl OsDevice {
             .map_err(|e| path_error(path, &e.into()))?;
         Ok(Self {
             path: path.to_owned(),
+            is_read_only: false,
         })
+    }
+
+    /// Opens the existing directory `path`, which may be on a medium that cannot be written: its
+    /// files are opened for reading, and everything else fails.
+    ///
+    /// # Errors
+    /// 58P01 or 58030 naming the path if it is not there.
+    pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        fs::read_dir(path).map_err(|e| path_error(path, &e))?;
+        Ok(Self {
+            path: path.to_owned(),
+            is_read_only: true,
+        })
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        if !self.is_read_only {
+            return Ok(());
+        }
+        Err(path_error(
+            &self.path,
+            &io::ErrorKind::ReadOnlyFilesystem.into(),
+        ))
     }
 
     fn full(&self, name: &str) -> PathBuf {
@@ -70,7 +96,7 @@ impl OsDevice {
 }
 
 /// An I/O error at `path`; one for want of permission says so in the user's words.
-fn path_error(path: &Path, e: &io::Error) -> Error {
+pub(crate) fn path_error(path: &Path, e: &io::Error) -> Error {
     match e.kind() {
         io::ErrorKind::PermissionDenied => Error::new(
             ErrorKind::Unavailable,
@@ -113,6 +139,7 @@ fn create_directory(path: &Path) -> Result<()> {
 
 impl Device for OsDevice {
     fn create(&self, name: &str) -> Result<Arc<dyn File>> {
+        self.check_writable()?;
         let file = fs::OpenOptions::new()
             .read(true)
             .write(true)
@@ -125,17 +152,19 @@ impl Device for OsDevice {
     fn open(&self, name: &str) -> Result<Arc<dyn File>> {
         let file = fs::OpenOptions::new()
             .read(true)
-            .write(true)
+            .write(!self.is_read_only)
             .open(self.full(name))
             .map_err(|e| self.error(name, &e))?;
         Ok(self.handle(name, file))
     }
 
     fn remove(&self, name: &str) -> Result<()> {
+        self.check_writable()?;
         fs::remove_file(self.full(name)).map_err(|e| self.error(name, &e))
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.check_writable()?;
         fs::rename(self.full(from), self.full(to)).map_err(|e| self.error(from, &e))
     }
 
@@ -161,13 +190,19 @@ impl Device for OsDevice {
     }
 
     fn lock(&self) -> Result<Box<dyn Send + Sync>> {
-        let mut file = fs::OpenOptions::new()
+        let opened = fs::OpenOptions::new()
             .read(true)
-            .write(true)
-            .create(true)
+            .write(!self.is_read_only)
+            .create(!self.is_read_only)
             .truncate(false)
-            .open(self.full(LOCK_FILE))
-            .map_err(|e| self.error(LOCK_FILE, &e))?;
+            .open(self.full(LOCK_FILE));
+        let mut file = match opened {
+            // Without the file nobody has ever written here.
+            Err(e) if self.is_read_only && e.kind() == io::ErrorKind::NotFound => {
+                return Ok(Box::new(()));
+            }
+            opened => opened.map_err(|e| self.error(LOCK_FILE, &e))?,
+        };
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => {
@@ -181,9 +216,11 @@ impl Device for OsDevice {
             }
             Err(e) => return Err(self.error(LOCK_FILE, &e.into())),
         }
-        file.set_len(0)
-            .and_then(|()| file.write_all(format!("{}\n", std::process::id()).as_bytes()))
-            .map_err(|e| self.error(LOCK_FILE, &e))?;
+        if !self.is_read_only {
+            file.set_len(0)
+                .and_then(|()| file.write_all(format!("{}\n", std::process::id()).as_bytes()))
+                .map_err(|e| self.error(LOCK_FILE, &e))?;
+        }
         Ok(Box::new(OsLock { file }))
     }
 

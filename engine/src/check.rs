@@ -53,7 +53,8 @@ fn check_files(store: &Store, damage: &mut Vec<String>) {
     }
 }
 
-fn check_chunks(range: &Range, damage: &mut Vec<String>) {
+/// Every checksum of a range's chunks and row metadata.
+pub(crate) fn check_chunks(range: &Range, damage: &mut Vec<String>) {
     let version = range.load_full();
     let BaseBody::Chunks(chunks) = &version.base.body else {
         return;

@@ -8,6 +8,7 @@ use crate::catalog_versions::{CatalogVersions, history_from, too_old};
 use crate::commit_watch::CommitWatches;
 use crate::identity::Identities;
 use crate::manifest_state::ManifestState;
+use crate::merge_schedule::MergeSchedule;
 use crate::recovery_report::RecoveryReport;
 use crate::settings::{Settings, TxnOptions};
 use crate::store::{Store, Waiting};
@@ -21,6 +22,7 @@ use strandline_device::Device;
 use strandline_storage::manifest::Manifest;
 use strandline_storage::wal::{Lsn, Wal};
 use strandline_table::lineage::Shared;
+use strandline_table::range::Range;
 use strandline_table::schema::StorageSchema;
 use strandline_txn::{StartWord, TxnManager};
 
@@ -46,6 +48,7 @@ pub struct Db {
     pub(crate) counters: Counters,
     pub(crate) recovery: RecoveryReport,
     pub(crate) maintenance: Arc<Maintenance>,
+    pub(crate) merge_schedule: MergeSchedule,
     /// held while the database is open
     pub(crate) lock: Mutex<Option<Box<dyn Send + Sync>>>,
 }
@@ -77,6 +80,7 @@ pub(crate) struct Counters {
     pub(crate) commits: AtomicU64,
     pub(crate) rollbacks: AtomicU64,
     pub(crate) checkpoints: AtomicU64,
+    pub(crate) checkpoint_micros: AtomicU64,
     pub(crate) merged_ranges: AtomicU64,
     pub(crate) run_records: AtomicU64,
     pub(crate) bytes_written: AtomicU64,
@@ -116,6 +120,10 @@ impl Db {
                 return catalog;
             }
         }
+    }
+    /// Whether `catalog` is the newest one, committed or about to be.
+    pub fn goes_by(&self, catalog: &Arc<Catalog>) -> bool {
+        self.catalogs.is_last(catalog)
     }
     /// The catalog as of `ts`.
     pub fn catalog_at(&self, ts: CommitTs) -> Result<Arc<Catalog>> {
@@ -277,6 +285,7 @@ impl Db {
             ("commits", get(&c.commits)),
             ("rollbacks", get(&c.rollbacks)),
             ("checkpoints", get(&c.checkpoints)),
+            ("checkpoint_micros", get(&c.checkpoint_micros)),
             ("merged_ranges", get(&c.merged_ranges)),
             ("run_records", get(&c.run_records)),
             ("bytes_written", get(&c.bytes_written)),
@@ -287,8 +296,41 @@ impl Db {
                 self.shared.page_bytes.load(Ordering::Relaxed) as u64,
             ),
             ("log_bytes", self.wal.end_lsn().0),
+            ("log_syncs", self.wal.syncs()),
             ("key_entries", self.key_entries()),
+            ("pending_records", self.pending_records()),
+            ("run_bytes", self.run_bytes()),
+            ("recovery_micros", self.recovery.micros),
         ]
+    }
+
+    /// Records of all tails that no merge has folded into base yet.
+    fn pending_records(&self) -> u64 {
+        let stores: Vec<Arc<Store>> = self.stores.read().values().cloned().collect();
+        let ranges = stores.iter().flat_map(|s| s.lineage.ranges().to_vec());
+        let pending = |range: Arc<Range>| -> u64 {
+            let version = range.load_full();
+            let tails = version.tails.iter().flatten();
+            tails.map(|tail| u64::from(tail.pending())).sum()
+        };
+        ranges.map(pending).sum()
+    }
+
+    /// Bytes of update runs: pending records that a checkpoint has written, and history.
+    fn run_bytes(&self) -> u64 {
+        let stores = self.stores.read();
+        let runs = stores.values().flat_map(|s| s.lineage.runs().to_vec());
+        runs.map(|run| run.bytes()).sum()
+    }
+
+    /// Whether commits can be made durable: the error that has made the log or the manifest refuse
+    /// them for good, or that the database is closed.
+    pub fn check_health(&self) -> Result<()> {
+        if self.maintenance.closed.load(Ordering::Acquire) {
+            return Err(closed());
+        }
+        self.wal.check_usable()?;
+        self.manifest.check_usable()
     }
 }
 

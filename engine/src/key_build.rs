@@ -33,7 +33,7 @@ pub fn build_key(store: &Arc<Store>, columns: &[ColumnId], own: StartWord) -> Re
 }
 
 /// Enters every key that a row of the range has, or had within the retention.
-fn index_range(store: &Store, key: &KeyColumns, range: &Range, own: StartWord) -> Result<()> {
+fn index_range(store: &Store, key: &KeyColumns, range: &Arc<Range>, own: StartWord) -> Result<()> {
     let (mut others, mut entries) = (Vec::new(), Vec::new());
     let version = range.load_full();
     // What base has, deleted rows included: AS OF may ask for them.
@@ -58,7 +58,7 @@ fn index_range(store: &Store, key: &KeyColumns, range: &Range, own: StartWord) -
 /// Takes the entries of the rows of a bulk-loaded range out of all indexes: the load is about to be
 /// rolled back, and its rows still carry the transaction's word. A range that cannot be read keeps
 /// its entries, which lead to rows that nobody sees.
-pub(crate) fn forget_loaded(store: &Store, range: &Range) {
+pub(crate) fn forget_loaded(store: &Store, range: &Arc<Range>) {
     let version = range.load_full();
     let BaseBody::Chunks(chunks) = &version.base.body else {
         return;
@@ -79,7 +79,7 @@ pub(crate) fn forget_loaded(store: &Store, range: &Range) {
 fn visit_keys(
     store: &Store,
     key: &KeyColumns,
-    range: &Range,
+    range: &Arc<Range>,
     version: &Arc<RangeVersion>,
     visibility: &Visibility,
     visit: &mut dyn FnMut(&[Value], u64, RowId),

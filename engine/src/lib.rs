@@ -4,20 +4,24 @@
 //! its snapshot. See ARCHITECTURE.md for the protocols.
 
 pub mod access;
+mod backup;
 mod bulk;
 pub mod catalog;
 mod catalog_versions;
 mod check;
+mod checkpoint;
 mod commit_watch;
 mod compaction;
 mod db;
 pub mod display;
+mod events;
 mod history_query;
 mod identity;
 mod inspect;
 mod key_build;
 mod maintenance;
 mod manifest_state;
+mod merge_schedule;
 mod open;
 mod point;
 mod point_table;
@@ -26,6 +30,7 @@ mod recovery_report;
 mod redo;
 mod relaxed;
 mod replay;
+mod rewind;
 mod row_locks;
 mod scan;
 mod settings;
@@ -36,13 +41,15 @@ mod transaction;
 mod validation;
 mod versions;
 
+pub use backup::{BackupReport, CopyObserver, CopyProgress, restore};
 pub use bulk::BulkInsert;
+pub use checkpoint::CheckpointReport;
 pub use db::Db;
 pub use inspect::{Inspection, InspectionSection};
-pub use maintenance::CheckpointReport;
-pub use point_table::PointTable;
+pub use point_table::{Effect, Modify, PointTable};
 pub use recovery_report::RecoveryReport;
 pub use relaxed::Relaxed;
+pub use rewind::RewindReport;
 pub use row_locks::LockWait;
 pub use scan::{
     ColumnPredicate, CompareOp, RowFilter, ScanMetrics, ScanRequest, TableScan, UnitReader,

@@ -13,8 +13,10 @@ use crate::catalog::Catalog;
 use crate::catalog_versions::CatalogVersions;
 use crate::commit_watch::CommitWatches;
 use crate::db::{Counters, Db, Maintenance};
+use crate::events::{self, RecoveryProgress};
 use crate::identity::Identities;
 use crate::manifest_state::{ManifestState, RangeEntry, to_json};
+use crate::merge_schedule::MergeSchedule;
 use crate::recovery_report::{RecoveryReport, Restored};
 use crate::redo::{self, Redo};
 use crate::replay::{apply_row, in_parallel, place_of, restore_range};
@@ -98,7 +100,7 @@ fn create(options: DbOptions) -> Result<Arc<Db>> {
 
 /// A random number that ties the files of one database together. It only has to differ from that
 /// of other databases: time, process and address are mixed.
-fn database_id(now: CommitTs, device: &dyn Device) -> u128 {
+pub(crate) fn database_id(now: CommitTs, device: &dyn Device) -> u128 {
     let address = std::ptr::from_ref(device).cast::<u8>() as usize as u64;
     let mut rng = strandline_base::rng::Rng::new(
         now.0 ^ (u64::from(std::process::id()) << 40) ^ address.rotate_left(17),
@@ -114,6 +116,7 @@ fn shared(options: &DbOptions, last: CommitTs, next_file: u64) -> Shared {
         txns: TxnManager::new(options.clock.clone(), last),
         page_bytes: Arc::default(),
         next_file: Arc::new(AtomicU64::new(next_file)),
+        consolidation: Arc::default(),
     }
 }
 
@@ -153,6 +156,7 @@ fn assemble(
         counters: Counters::default(),
         recovery: recovered.report,
         maintenance: Arc::new(Maintenance::default()),
+        merge_schedule: MergeSchedule::default(),
         lock: Mutex::new(None),
     })
 }
@@ -163,9 +167,11 @@ fn recover(options: DbOptions) -> Result<Arc<Db>> {
     let (manifest, records) = Manifest::open(device.clone())?;
     let place = format!("\"{}\": {}", device.location(), manifest.file().0);
     let state = ManifestState::decode(&records, &place)?;
+    let progress = RecoveryProgress::begin(options.clock.clone(), &device.location(), &state);
     let next_file = next_file(&state, &*device)?;
     let shared = shared(&options, state.checkpoint_ts, next_file);
-    let mut recovery = Recovery::new(shared.clone(), &state, options.settings.recovery_threads)?;
+    let threads = options.settings.recovery_threads;
+    let mut recovery = Recovery::new(shared.clone(), &state, threads, progress)?;
     let wal = Wal::open(
         device.clone(),
         wal_settings(&options),
@@ -175,9 +181,11 @@ fn recover(options: DbOptions) -> Result<Arc<Db>> {
         &mut |end, payload| recovery.replay(end, payload),
     )?;
     recovery.apply()?;
+    recovery.progress.indexing(&recovery.report);
     recovery.finish(&*device)?;
     recovery.report.log_bytes = wal.end_lsn().0.saturating_sub(state.log_from);
     recovery.report.micros = options.clock.now_us().saturating_sub(began_us);
+    events::recovered(&device.location(), &recovery.report);
     let Recovery {
         stores,
         identities,
@@ -219,11 +227,17 @@ struct Recovery {
     last: CommitTs,
     batch: Vec<(CommitTs, Redo)>,
     threads: usize,
+    progress: RecoveryProgress,
     report: RecoveryReport,
 }
 
 impl Recovery {
-    fn new(shared: Shared, state: &ManifestState, threads: usize) -> Result<Self> {
+    fn new(
+        shared: Shared,
+        state: &ManifestState,
+        threads: usize,
+        progress: RecoveryProgress,
+    ) -> Result<Self> {
         let mut recovery = Self {
             shared,
             stores: BTreeMap::new(),
@@ -240,6 +254,7 @@ impl Recovery {
             last: state.checkpoint_ts,
             batch: Vec::new(),
             threads: threads.max(1),
+            progress,
             report: RecoveryReport::default(),
         };
         recovery.report.threads = recovery.threads as u64;
@@ -258,6 +273,7 @@ impl Recovery {
             store.raise_kept_from(storage.kept_from);
         }
         recovery.restore_runs()?;
+        recovery.progress.restored(&recovery.report);
         Ok(recovery)
     }
 
@@ -346,6 +362,7 @@ impl Recovery {
         let (ts, operations) = redo::decode(payload, &place)?;
         self.last = self.last.max(ts);
         self.report.log_records += 1;
+        self.progress.replayed(end, &self.report);
         if ts <= self.checkpoint_ts {
             return Ok(());
         }

@@ -4,6 +4,7 @@
 //! version looks again and applies to that one, as PostgreSQL does.
 
 use crate::catalog::TableDef;
+use crate::point_table::{Effect, Modify};
 use crate::settings::ConflictPolicy;
 use crate::statement::{OnInvisibleDuplicate, Statement, find_key, forget_expired, key_index};
 use crate::store::Store;
@@ -98,6 +99,58 @@ impl Statement {
         })
     }
 
+    /// Changes the row with this key as `modify` says, which gets the values of `columns` and is
+    /// asked again about a newer version; whether it was changed. Keys are checked before it
+    /// returns.
+    pub fn point_modify(
+        &self,
+        table: &Arc<TableDef>,
+        key: usize,
+        key_values: &[Value],
+        columns: &[ColumnId],
+        modify: Modify<'_>,
+    ) -> Result<bool> {
+        let (mut row_values, mut set) = (vec![Value::Null; columns.len()], Vec::new());
+        let done = self.on_newest(table, key, key_values, |store, writer, row| {
+            let visibility = Visibility {
+                ts: writer.snapshot,
+                own: writer.word,
+                statement: self.visibility().statement,
+            };
+            let lineage = &store.lineage;
+            if !lineage.read(row, &visibility, columns, &mut row_values)? {
+                return Ok(false);
+            }
+            set.clear();
+            match modify(&row_values, &mut set)? {
+                Effect::Leave => Ok(false),
+                Effect::Update => self.update_row(table, store, writer, row, &set),
+                Effect::Delete => self.write(table, store, writer, row, Change::Delete),
+            }
+        })?;
+        self.finish()?;
+        Ok(done)
+    }
+
+    /// Inserts full rows in column order, one after the other in `rows`. Keys are checked by
+    /// [`Statement::finish`].
+    pub fn insert_values(
+        &self,
+        table: &Arc<TableDef>,
+        rows: &[Value],
+        conflicts: OnInvisibleDuplicate,
+    ) -> Result<()> {
+        let (store, writer) = self.writable(table)?;
+        let mut values = vec![Value::Null; table.next_column as usize];
+        for row in rows.chunks_exact(table.columns.len().max(1)) {
+            for (column, value) in table.columns.iter().zip(row) {
+                values[column.id.0 as usize].clone_from(value);
+            }
+            self.insert_row(table, &store, &writer, &values, conflicts)?;
+        }
+        Ok(())
+    }
+
     /// Whether a write that meets a newer committed version applies to that one.
     fn looks_again(&self) -> bool {
         let options = self.transaction().options();
@@ -111,7 +164,7 @@ impl Statement {
         table: &Arc<TableDef>,
         key: usize,
         key_values: &[Value],
-        write: impl Fn(&Arc<Store>, &Writer, RowId) -> Result<bool>,
+        mut write: impl FnMut(&Arc<Store>, &Writer, RowId) -> Result<bool>,
     ) -> Result<bool> {
         let (store, mut writer) = self.writable(table)?;
         let key_columns = &table.keys[key].columns;

@@ -30,11 +30,11 @@ use crate::statement::key_index;
 use crate::store::{KeyColumns, Store};
 use crate::transaction::Transaction;
 use std::sync::Arc;
-use strandline_base::{ColumnId, Result, RowId, SqlType, Value};
+use strandline_base::{ColumnId, CommitTs, Result, RowId, SqlType, Value};
 use strandline_index::{Found, integer_key};
 use strandline_table::read::NewestRow;
 use strandline_table::write::{Change, WriteOutcome, Writer};
-use strandline_txn::{Isolation, Visibility};
+use strandline_txn::{Isolation, StartWord, Visibility};
 
 /// A table and one of its keys, prepared for point operations in one version of the catalog.
 pub struct PointTable {
@@ -48,6 +48,20 @@ pub struct PointTable {
     /// by column id: whether the table has it
     has_column: Vec<bool>,
 }
+
+/// What is to be done with a row that was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// it gets the new values
+    Update,
+    /// it goes
+    Delete,
+    /// nothing
+    Leave,
+}
+
+/// Decides about a row by its values, and gives the new ones.
+pub type Modify<'a> = &'a mut dyn FnMut(&[Value], &mut Vec<(ColumnId, Value)>) -> Result<Effect>;
 
 impl std::fmt::Debug for PointTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -86,6 +100,17 @@ impl PointTable {
         })
     }
 
+    /// The table.
+    pub fn table(&self) -> &Arc<TableDef> {
+        &self.table
+    }
+
+    /// Whether a change sets a column of any key.
+    fn sets_key(&self, set: &[(ColumnId, Value)]) -> bool {
+        let is_of_key = |id: &ColumnId| self.table.keys.iter().any(|k| k.columns.contains(id));
+        set.iter().any(|(id, _)| is_of_key(id))
+    }
+
     /// Whether the table has a column with this id.
     pub fn has_column(&self, id: ColumnId) -> bool {
         self.has_column.get(id.0 as usize) == Some(&true)
@@ -120,6 +145,21 @@ impl Transaction {
         columns: &[ColumnId],
         out: &mut Vec<Value>,
     ) -> Result<bool> {
+        if self.try_point_get(point, key, columns, out)? {
+            return Ok(true);
+        }
+        let statement = self.begin_statement()?;
+        statement.point_get(&point.table, point.key, key, columns, out)
+    }
+
+    /// As [`Transaction::point_get`]; false if only a statement can tell.
+    pub fn try_point_get(
+        self: &Arc<Self>,
+        point: &PointTable,
+        key: &[Value],
+        columns: &[ColumnId],
+        out: &mut Vec<Value>,
+    ) -> Result<bool> {
         if self.sees_newest()
             && let Some(visibility) = self.newest_for(point)?
             && let Some(row) = point.certain_row(key)
@@ -132,8 +172,7 @@ impl Transaction {
                 NewestRow::Unknown => out.truncate(from),
             }
         }
-        let statement = self.begin_statement()?;
-        statement.point_get(&point.table, point.key, key, columns, out)
+        Ok(false)
     }
 
     /// Sets columns of the row with this key; false if there is no such row. As
@@ -144,13 +183,12 @@ impl Transaction {
         key: &[Value],
         set: &[(ColumnId, Value)],
     ) -> Result<bool> {
-        let keys = &point.table.keys;
-        let sets_key = |id: &ColumnId| keys.iter().any(|k| k.columns.contains(id));
-        if self.sees_newest() && !set.iter().any(|(id, _)| sets_key(id)) {
-            let change = Change::Update(set);
-            if self.write_newest(point, key, change)? {
-                return Ok(true);
-            }
+        let mut given = |_: &[Value], new: &mut Vec<_>| {
+            new.extend_from_slice(set);
+            Ok(Effect::Update)
+        };
+        if self.try_point_modify(point, key, &[], &mut given)? == Some(true) {
+            return Ok(true);
         }
         let statement = self.begin_statement()?;
         statement.point_update(&point.table, point.key, key, set)
@@ -159,7 +197,8 @@ impl Transaction {
     /// Deletes the row with this key; false if there is no such row. As
     /// `Statement::point_delete` of a new statement.
     pub fn point_delete(self: &Arc<Self>, point: &PointTable, key: &[Value]) -> Result<bool> {
-        if self.sees_newest() && self.write_newest(point, key, Change::Delete)? {
+        let mut delete = |_: &[Value], _: &mut Vec<_>| Ok(Effect::Delete);
+        if self.try_point_modify(point, key, &[], &mut delete)? == Some(true) {
             return Ok(true);
         }
         let statement = self.begin_statement()?;
@@ -187,58 +226,91 @@ impl Transaction {
         Ok(is_same.then_some(visibility))
     }
 
-    /// Writes the newest version of the row with this key; false if a statement has to look.
-    fn write_newest(
+    /// Changes the row with this key as `modify` says, which gets the newest version's `columns`
+    /// and is asked again if that is not the newest any more; whether it was changed. None if only
+    /// a statement can tell; nothing has been written then. As `Statement::point_modify` of a new
+    /// statement.
+    pub fn try_point_modify(
         self: &Arc<Self>,
         point: &PointTable,
         key: &[Value],
-        change: Change<'_>,
-    ) -> Result<bool> {
+        columns: &[ColumnId],
+        modify: Modify<'_>,
+    ) -> Result<Option<bool>> {
+        if !self.sees_newest() {
+            return Ok(None);
+        }
         let store = &point.store;
         let word = self.lock_store(store)?;
         if !self.db().catalogs.is_last(&point.catalog) {
-            return Ok(false);
+            return Ok(None);
         }
         self.db().wait_for_tail_memory(&|| self.is_cancelled())?;
+        let (mut row_values, mut set) = (vec![Value::Null; columns.len()], Vec::new());
         loop {
             let snapshot = self.db().stable();
             let Some(row) = point.certain_row(key) else {
-                return Ok(false);
+                return Ok(None);
             };
-            let holder = {
-                let mut state = self.state.lock();
-                state.check_open()?;
-                if !Arc::ptr_eq(&point.catalog, state.catalog()) {
-                    return Ok(false);
-                }
-                state.statement += 1;
-                let writer = Writer {
-                    word,
-                    statement: state.statement,
-                    snapshot,
-                    speculative: false,
+            if !columns.is_empty() {
+                let visibility = Visibility {
+                    ts: snapshot,
+                    own: word,
+                    statement: u32::MAX,
                 };
-                let state = &mut *state;
-                let written = &mut state.written;
-                match store.lineage.write(row, change, &writer, written)? {
-                    WriteOutcome::Done => {
-                        redo::put_change(&mut state.redo, point.table.storage, row, change);
-                        return Ok(true);
-                    }
-                    WriteOutcome::Conflict(_)
-                        if self.options().conflicts == ConflictPolicy::Wait =>
-                    {
-                        None
-                    }
-                    // The statement says what is wrong, or finds another row.
-                    WriteOutcome::Conflict(_) | WriteOutcome::Gone => return Ok(false),
-                    WriteOutcome::Wait(holder) => Some(holder),
+                let lineage = &store.lineage;
+                match lineage.read_newest(row, &visibility, columns, &mut row_values)? {
+                    NewestRow::Found => {}
+                    NewestRow::Unknown => return Ok(None),
                 }
+            }
+            set.clear();
+            let change = match modify(&row_values, &mut set)? {
+                Effect::Leave => return Ok(Some(false)),
+                Effect::Update if point.sets_key(&set) => return Ok(None),
+                Effect::Update => Change::Update(&set),
+                Effect::Delete => Change::Delete,
             };
-            match holder {
-                Some(holder) => self.wait_for(holder)?,
-                None => self.check_cancelled()?,
+            match self.write_certain(point, row, change, (word, snapshot))? {
+                Some(WriteOutcome::Done) => return Ok(Some(true)),
+                Some(WriteOutcome::Conflict(_))
+                    if self.options().conflicts == ConflictPolicy::Wait =>
+                {
+                    self.check_cancelled()?;
+                }
+                // The statement says what is wrong, or finds another row.
+                Some(WriteOutcome::Conflict(_) | WriteOutcome::Gone) | None => return Ok(None),
+                Some(WriteOutcome::Wait(holder)) => self.wait_for(holder)?,
             }
         }
+    }
+
+    /// Writes one change to `row`; None if the transaction goes by another catalog.
+    fn write_certain(
+        &self,
+        point: &PointTable,
+        row: RowId,
+        change: Change<'_>,
+        (word, snapshot): (StartWord, CommitTs),
+    ) -> Result<Option<WriteOutcome>> {
+        let mut state = self.state.lock();
+        state.check_open()?;
+        if !Arc::ptr_eq(&point.catalog, state.catalog()) {
+            return Ok(None);
+        }
+        state.statement += 1;
+        let writer = Writer {
+            word,
+            statement: state.statement,
+            snapshot,
+            speculative: false,
+        };
+        let state = &mut *state;
+        let lineage = &point.store.lineage;
+        let outcome = lineage.write(row, change, &writer, &mut state.written)?;
+        if matches!(outcome, WriteOutcome::Done) {
+            redo::put_change(&mut state.redo, point.table.storage, row, change);
+        }
+        Ok(Some(outcome))
     }
 }

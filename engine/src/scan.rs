@@ -8,7 +8,7 @@ use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use strandline_base::{BLOCK_ROWS, ColumnId, CommitTs, Error, Result, RowId, SqlState, Value};
 use strandline_table::base::BaseBody;
 use strandline_table::range::{Range, RangeVersion};
@@ -18,6 +18,9 @@ use strandline_txn::{SnapshotGuard, StartWord, Visibility};
 
 /// Blocks read together: what is decoded of them stays in the processor's cache until it is used.
 const PART_BLOCKS: usize = 4;
+/// The first parts of a scan are single blocks, given out alone: a cursor that stays at its first
+/// rows holds little, and LIMIT reads little.
+const SINGLE_BLOCKS: usize = 8;
 /// Batches of fewer rows, as filters leave them, are put together.
 const BATCH_ROWS_MIN: usize = 8192;
 
@@ -109,6 +112,8 @@ pub struct TableScan {
     ranges: Vec<ScanRange>,
     metrics: ScanMetrics,
     statement: Arc<crate::transaction::Transaction>,
+    /// how many parts have been read
+    parts: AtomicUsize,
 }
 
 impl Statement {
@@ -184,6 +189,7 @@ impl Statement {
             ranges,
             metrics,
             statement: self.transaction().clone(),
+            parts: AtomicUsize::new(0),
         }))
     }
 }
@@ -338,7 +344,11 @@ impl UnitReader {
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         // Several, if they are too small to be handed out alone.
         let (mut batches, mut rows) = (Vec::new(), 0);
-        while rows < BATCH_ROWS_MIN {
+        let least = match self.scan.parts.load(Ordering::Relaxed) < SINGLE_BLOCKS {
+            true => 1,
+            false => BATCH_ROWS_MIN,
+        };
+        while rows < least {
             let Some(blocks) = self.next_blocks() else {
                 break;
             };
@@ -365,7 +375,12 @@ impl UnitReader {
     fn next_blocks(&mut self) -> Option<std::ops::Range<usize>> {
         let rest = self.keep.get(self.next_block..)?;
         let first = self.next_block + rest.iter().position(|keep| *keep)?;
-        let wanted = self.keep[first..].iter().take(PART_BLOCKS);
+        let parts_before = self.scan.parts.fetch_add(1, Ordering::Relaxed);
+        let most = match parts_before < SINGLE_BLOCKS {
+            true => 1,
+            false => PART_BLOCKS,
+        };
+        let wanted = self.keep[first..].iter().take(most);
         let end = first + wanted.take_while(|keep| **keep).count();
         self.next_block = end;
         Some(first..end)

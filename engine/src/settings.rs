@@ -21,6 +21,14 @@ pub struct Settings {
     /// A range is merged by a checkpoint when it has this many pending records. Default: 2^15, half
     /// a range, which the paper finds best \[L-Store §4.4\]; until then overlays keep scans fast.
     pub merge_pending_records: u32,
+    /// A range is merged as well when it has had pending records for so long. Default: 30 s.
+    pub merge_age: Duration,
+    /// Share of one processor's time, in percent, that background merges may take; 100: all of it.
+    /// What the log's size or a lack of memory asks for is not put off. Default: 25.
+    pub merge_percent: u32,
+    /// Ranges that a checkpoint merges at the same time, each on a thread. Default: half the
+    /// processors, at most 4.
+    pub merge_threads: usize,
     /// Threads that rebuild row maps and tails when a database is opened; what they rebuild does
     /// not depend on their number. 1: everything in order on the opening thread, so that device
     /// operations come in order as well. Default: as many as there are processors, at most 8.
@@ -36,10 +44,17 @@ impl Default for Settings {
             wal_segment_bytes: 16 << 20,
             checkpoint_wal_bytes: 256 << 20,
             merge_pending_records: 1 << 15,
-            recovery_threads: std::thread::available_parallelism().map_or(1, |n| n.get().min(8)),
+            merge_age: Duration::from_secs(30),
+            merge_percent: 25,
+            merge_threads: (processors() / 2).clamp(1, 4),
+            recovery_threads: processors().min(8),
             background_maintenance: true,
         }
     }
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, |n| n.get())
 }
 
 impl Settings {

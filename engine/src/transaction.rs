@@ -162,6 +162,22 @@ impl Transaction {
     pub fn options(&self) -> &TxnOptions {
         &self.options
     }
+    /// Whether the next statement goes by `catalog`, as far as is known now.
+    pub fn goes_by(&self, catalog: &Arc<Catalog>) -> bool {
+        let state = self.state.lock();
+        if state.snapshot.is_some() || state.catalog_changed {
+            return Arc::ptr_eq(&state.catalog, catalog);
+        }
+        self.db.goes_by(catalog)
+    }
+    /// The catalog that the next statement goes by, as far as is known now.
+    pub fn next_catalog(&self) -> Arc<Catalog> {
+        let state = self.state.lock();
+        if state.snapshot.is_some() || state.catalog_changed {
+            return state.catalog.clone();
+        }
+        self.db.catalog()
+    }
     /// The catalog this transaction sees, its own DDL included.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.state.lock().catalog.clone()

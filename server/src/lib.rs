@@ -1,1 +1,33 @@
 //! The PostgreSQL wire protocol in front of the engine.
+//!
+//! [`Server`] listens on TCP addresses and a Unix socket; every connection has a thread of its own,
+//! which blocks in its socket, in row locks and in commits, as PostgreSQL's processes do.
+//!
+//! * `startup`: TLS, authentication (`auth`), settings; `session`: the messages after that.
+//! * `wire` frames messages over a `transport`, `message` reads the client's, `reply` and `report`
+//!   write the server's. Values are encoded by [`strandline::wire_format`].
+//! * `backends` is what other threads know of sessions: cancelling them, ending them, counting.
+//! * [`config`] reads file, environment and flags; [`ServerOptions`] is what a server is started
+//!   with. [`logging`] writes what happens to standard error; [`metrics`] counts, and answers
+//!   Prometheus and health checks.
+
+mod auth;
+mod backends;
+pub mod config;
+#[cfg(test)]
+mod fuzz;
+pub mod logging;
+mod message;
+pub mod metrics;
+mod options;
+mod reply;
+mod report;
+mod server;
+mod session;
+mod startup;
+mod tls;
+mod transport;
+mod wire;
+
+pub use options::{DEFAULT_PORT, ServerOptions, TlsFiles};
+pub use server::Server;

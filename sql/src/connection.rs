@@ -3,19 +3,26 @@
 use crate::appender::Appender;
 use crate::context::{ProgressHook, StatementContext};
 use crate::database::Shared;
+use crate::names;
 use crate::params::Params;
 use crate::point::{TableHandle, Transaction};
+use crate::portal::{Portal, Started};
+use crate::provider::registered::RegisteredTables;
 use crate::result::QueryResult;
 use crate::session::Session;
-use crate::session::cancel::{CancelHandle, Termination, Timer};
+use crate::session::cancel::{CancelHandle, Termination};
+use crate::session::describe::Description;
 use crate::session::identity::User;
-use crate::session::outcome::{Output, RunningQuery, Summary, TransactionStatus};
+use crate::session::outcome::{Output, Summary, TransactionStatus};
 use crate::session::prepared::PreparedStatement;
+use crate::session::settings::ShownParameter;
+use crate::session::settings::origin::Origin;
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast::Statement as Syntax;
 use std::sync::Arc;
-use strandline_base::{Error, Result};
+use strandline_base::{Error, Result, SqlType};
 use strandline_engine::catalog::Catalog;
 
 /// A connection to a [`Database`](crate::Database): one statement at a time, one transaction at a
@@ -32,7 +39,7 @@ use strandline_engine::catalog::Catalog;
 /// # Ok::<(), strandline::Error>(())
 /// ```
 pub struct Connection {
-    session: Session,
+    pub(crate) session: Session,
 }
 
 /// A statement with parameters, parsed once; made by [`Connection::prepare`], usable on every
@@ -44,6 +51,12 @@ impl Prepared {
     /// How many parameters it takes.
     pub fn parameter_count(&self) -> usize {
         self.0.parameter_count()
+    }
+
+    /// The statement's syntax tree.
+    #[doc(hidden)]
+    pub fn syntax(&self) -> &Syntax {
+        &self.0.statement
     }
 }
 
@@ -96,15 +109,18 @@ impl Connection {
     /// Runs one statement: rows to pull if it is a query, else its summary (with the rows of
     /// RETURNING, SHOW or EXPLAIN in it).
     pub fn run(&mut self, sql: &str, params: impl Params) -> Result<Outcome<'_>> {
-        let shared = self.session.shared.clone();
-        let output = shared.block_on(self.session.run_text(sql, &params.scalars()))?;
+        let params = params.scalars();
+        let watched = self.session.watch(sql, &params);
+        let output = self.run_text(sql, &params)?;
         Ok(match output {
             Output::Done(summary) => Outcome::Done(summary),
-            Output::Rows(query) => Outcome::Rows(QueryStream {
-                schema: query.schema.clone(),
-                timer: self.session.timer(),
+            Output::Ready(result) => Outcome::Rows(QueryStream {
+                portal: Portal::ready(result),
                 session: &mut self.session,
-                query: Some(query),
+            }),
+            Output::Rows(query) => Outcome::Rows(QueryStream {
+                portal: Portal::new(query, watched),
+                session: &mut self.session,
             }),
         })
     }
@@ -143,10 +159,54 @@ impl Connection {
         Ok(Prepared(Arc::new(prepared)))
     }
 
+    /// Parses one statement and says at once what is wrong with it. `types` are those of its
+    /// first parameters, where the caller knows them; the other parameters get the types that
+    /// their places give them, text if none does. Inside a failed transaction block only the
+    /// statements that end it are prepared; an error fails the open block.
+    ///
+    /// ```
+    /// use strandline::SqlType;
+    ///
+    /// let database = strandline::Database::in_memory()?;
+    /// let mut connection = database.connect();
+    /// connection.execute("CREATE TABLE t (id bigint PRIMARY KEY, s text)", ())?;
+    /// let get = connection.prepare_typed("SELECT s FROM t WHERE id = $1", &[])?;
+    /// let description = connection.describe(&get)?;
+    /// assert_eq!(description.parameters, [SqlType::BigInt]);
+    /// assert_eq!(description.result.unwrap().field(0).name(), "s");
+    /// # Ok::<(), strandline::Error>(())
+    /// ```
+    pub fn prepare_typed(&mut self, sql: &str, types: &[Option<SqlType>]) -> Result<Prepared> {
+        let shared = self.session.shared.clone();
+        let prepared = shared.block_on(self.session.prepare_typed(sql, types))?;
+        Ok(Prepared(prepared))
+    }
+
+    /// The statements of a text, parsed: a text with a mistake in it has none. They have no
+    /// parameters.
+    pub fn prepare_script(&mut self, sql: &str) -> Result<Vec<Prepared>> {
+        let parsed = crate::parse::statements(sql).and_then(|statements| {
+            let prepared = statements.into_iter();
+            let prepared = prepared.map(|one| PreparedStatement::plain(sql, one));
+            prepared.map(|p| Ok(Prepared(Arc::new(p?)))).collect()
+        });
+        if parsed.is_err() {
+            self.session.mark_failed();
+        }
+        parsed
+    }
+
+    /// What a statement takes and gives, by the definitions of now.
+    pub fn describe(&mut self, prepared: &Prepared) -> Result<Description> {
+        let shared = self.session.shared.clone();
+        let described = shared.block_on(self.session.describe(&prepared.0))?;
+        Ok(Description::clone(&described.description))
+    }
+
     /// Runs a prepared statement; as [`Connection::execute`].
     pub fn execute_prepared(&mut self, prepared: &Prepared, params: impl Params) -> Result<u64> {
         Ok(self
-            .run_prepared(prepared, &params.scalars())?
+            .prepared_to_end(prepared, &params.scalars())?
             .rows_affected())
     }
 
@@ -156,38 +216,106 @@ impl Connection {
         prepared: &Prepared,
         params: impl Params,
     ) -> Result<QueryResult> {
-        let summary = self.run_prepared(prepared, &params.scalars())?;
+        let summary = self.prepared_to_end(prepared, &params.scalars())?;
         Ok(rows_of(summary))
     }
 
-    fn run_prepared(&mut self, prepared: &Prepared, params: &[ScalarValue]) -> Result<Summary> {
-        let shared = self.session.shared.clone();
-        shared.block_on(async {
-            let prepared = &prepared.0;
-            let text = Some(prepared.text.clone());
-            let statement = &prepared.statement;
-            let output = self.session.run_reported(text, statement, params).await?;
-            self.finish(output).await
+    /// Runs a prepared statement to its end, with the rows of a query in its summary.
+    pub fn run_prepared(&mut self, prepared: &Prepared, values: &[ScalarValue]) -> Result<Summary> {
+        self.prepared_to_end(prepared, values)
+    }
+
+    /// Starts a prepared statement. Its rows are pulled with [`Connection::next_batch`]; other
+    /// statements may run between two pulls.
+    ///
+    /// ```
+    /// use strandline::Started;
+    ///
+    /// let database = strandline::Database::in_memory()?;
+    /// let mut connection = database.connect();
+    /// let query = connection.prepare_typed("SELECT * FROM generate_series(1, 20000)", &[])?;
+    /// let Started::Rows(mut portal) = connection.start(&query, &[])? else { panic!() };
+    /// let mut rows = 0;
+    /// while let Some(batch) = connection.next_batch(&mut portal)? {
+    ///     rows += batch.num_rows();
+    /// }
+    /// assert_eq!(rows, 20_000);
+    /// # Ok::<(), strandline::Error>(())
+    /// ```
+    pub fn start(&mut self, prepared: &Prepared, values: &[ScalarValue]) -> Result<Started> {
+        let watched = self.session.watch_parsed(&prepared.0.statement, values);
+        let output = self.run_statement(prepared, values)?;
+        Ok(match output {
+            Output::Done(summary) => Started::Done(summary),
+            Output::Ready(result) => Started::Rows(Portal::ready(result)),
+            Output::Rows(query) => Started::Rows(Portal::new(query, watched)),
         })
+    }
+
+    /// The next rows of a started query; None at its end. `statement_timeout` bounds each call.
+    pub fn next_batch(&mut self, portal: &mut Portal) -> Result<Option<RecordBatch>> {
+        portal.next(&mut self.session)
+    }
+
+    fn prepared_to_end(&mut self, prepared: &Prepared, params: &[ScalarValue]) -> Result<Summary> {
+        let output = self.run_statement(prepared, params)?;
+        self.finish(output)
+    }
+
+    fn run_statement(&mut self, prepared: &Prepared, values: &[ScalarValue]) -> Result<Output> {
+        if let Some(output) = self.session.run_at_once(&prepared.0, values)? {
+            return Ok(output);
+        }
+        let shared = self.session.shared.clone();
+        shared.block_on(self.session.run_prepared(&prepared.0, values))
+    }
+
+    fn run_text(&mut self, sql: &str, values: &[ScalarValue]) -> Result<Output> {
+        if let Some(output) = self.session.run_text_at_once(sql, values)? {
+            return Ok(output);
+        }
+        let shared = self.session.shared.clone();
+        shared.block_on(self.session.run_text(sql, values))
+    }
+
+    /// Whether statements may take the point path; for tests that compare the paths.
+    #[doc(hidden)]
+    pub fn use_point_path(&mut self, may: bool) {
+        self.session.point_path = may;
     }
 
     fn run_to_end(&mut self, sql: &str, params: &[ScalarValue]) -> Result<Summary> {
-        let shared = self.session.shared.clone();
-        shared.block_on(async {
-            let output = self.session.run_text(sql, params).await?;
-            self.finish(output).await
-        })
+        let _watched = self.session.watch(sql, params);
+        let output = self.run_text(sql, params)?;
+        self.finish(output)
     }
 
-    async fn finish(&mut self, output: Output) -> Result<Summary> {
+    fn finish(&mut self, output: Output) -> Result<Summary> {
         match output {
             Output::Done(summary) => Ok(summary),
+            Output::Ready(result) => Ok(selected(result)),
             Output::Rows(query) => {
-                let result = self.session.collect(query).await?;
-                let rows = result.row_count() as u64;
-                Ok(Summary::rows(format!("SELECT {rows}"), rows).with_result(Some(result)))
+                let shared = self.session.shared.clone();
+                let result = shared.block_on(self.session.collect(query))?;
+                Ok(selected(result))
             }
         }
+    }
+
+    /// Runs one statement for each row of `rows`, whose columns are its parameters `$1`, `$2`, …;
+    /// all or nothing. The rows affected. A plain `INSERT … VALUES ($1, …)` is loaded in bulk.
+    ///
+    /// ```
+    /// let database = strandline::Database::in_memory()?;
+    /// let mut connection = database.connect();
+    /// connection.execute("CREATE TABLE t (a bigint PRIMARY KEY, b text)", ())?;
+    /// let rows = connection.query("SELECT n, 'row ' || n FROM generate_series(1, 9) s(n)", ())?;
+    /// let loaded = connection.execute_many("INSERT INTO t VALUES ($1, $2)", &rows.to_batch()?)?;
+    /// assert_eq!(loaded, 9);
+    /// # Ok::<(), strandline::Error>(())
+    /// ```
+    pub fn execute_many(&mut self, sql: &str, rows: &RecordBatch) -> Result<u64> {
+        crate::execute_many::run(&mut self.session, sql, rows)
     }
 
     /// A handle with which other threads cancel what this connection runs.
@@ -229,6 +357,24 @@ impl Connection {
     /// Whether a transaction block is open, and whether it has failed.
     pub fn transaction_status(&self) -> TransactionStatus {
         self.session.transaction_status()
+    }
+
+    /// Sets a parameter as SET does; `origin` is what `SHOW ALL` says of it.
+    ///
+    /// # Errors
+    /// 42704 if there is none, 22023 or 0A000 for a value it cannot have.
+    pub fn set_parameter(&mut self, name: &str, value: &str, origin: &Origin) -> Result<()> {
+        self.session.set_parameter(name, Some(value), false, origin)
+    }
+
+    /// What SHOW says of the parameter `name`; None if there is none.
+    pub fn parameter(&self, name: &str) -> Option<String> {
+        self.session.value_of(name)
+    }
+
+    /// All parameters, by name.
+    pub fn parameters(&self) -> Vec<ShownParameter> {
+        self.session.parameters()
     }
 
     /// Warnings and notices of the statements since the last call, such as "there is no
@@ -282,6 +428,42 @@ impl Connection {
         Appender::begin(&mut self.session, table)
     }
 
+    /// Makes `batches`, which all have `schema`, a table of this connection called `name`: nobody
+    /// else sees it, it cannot be changed, it hides a stored table of that name. It replaces what
+    /// was registered as `name` before.
+    ///
+    /// ```
+    /// let database = strandline::Database::in_memory()?;
+    /// let mut connection = database.connect();
+    /// let rows = connection.query("SELECT 1 AS a UNION ALL SELECT 2", ())?;
+    /// connection.register("numbers", rows.schema(), rows.batches())?;
+    /// let sum = connection.query("SELECT sum(a) FROM numbers", ())?;
+    /// assert_eq!(sum.single::<i64>()?, 3);
+    /// assert!(database.connect().query("SELECT * FROM numbers", ()).is_err());
+    /// # Ok::<(), strandline::Error>(())
+    /// ```
+    pub fn register(&mut self, name: &str, schema: &Schema, batches: &[RecordBatch]) -> Result<()> {
+        let name = names::single(&crate::parse::object_name(name)?)?;
+        names::check(&name)?;
+        let template = &mut self.session.template;
+        let mut tables = RegisteredTables::clone(&RegisteredTables::of(template));
+        tables.add(&name, schema, batches)?;
+        *template = Arc::new(tables.put_into(template));
+        Ok(())
+    }
+
+    /// Takes away what was registered as `name`; 42P01 if there is nothing.
+    pub fn unregister(&mut self, name: &str) -> Result<()> {
+        let name = names::single(&crate::parse::object_name(name)?)?;
+        let template = &mut self.session.template;
+        let mut tables = RegisteredTables::clone(&RegisteredTables::of(template));
+        if !tables.remove(&name) {
+            return Err(names::undefined_table(names::PUBLIC, &name));
+        }
+        *template = Arc::new(tables.put_into(template));
+        Ok(())
+    }
+
     /// Evaluates every CHECK constraint over every row; what is violated, one line each.
     pub(crate) fn check_constraints(&mut self) -> Result<Vec<String>> {
         let shared = self.session.shared.clone();
@@ -293,6 +475,16 @@ impl Connection {
         transaction.rollback();
         violated
     }
+}
+
+/// The summary of a query.
+fn selected(result: QueryResult) -> Summary {
+    let summary = match result.row_count() as u64 {
+        0 => Summary::rows("SELECT 0", 0),
+        1 => Summary::rows("SELECT 1", 1),
+        n => Summary::rows(format!("SELECT {n}"), n),
+    };
+    summary.with_result(Some(result))
 }
 
 fn rows_of(summary: Summary) -> QueryResult {
@@ -316,15 +508,32 @@ fn no_rows(sql: &str) -> Error {
 /// The rows of a query, pulled batch by batch. Dropping it ends the query.
 pub struct QueryStream<'c> {
     session: &'c mut Session,
-    query: Option<Box<RunningQuery>>,
-    schema: SchemaRef,
-    timer: Option<Timer>,
+    portal: Portal,
 }
 
 impl QueryStream<'_> {
     /// Names and Arrow types of the columns.
     pub fn schema(&self) -> &SchemaRef {
-        &self.schema
+        self.portal.schema()
+    }
+
+    /// The same query apart from its connection, to be pulled with [`Connection::next_batch`].
+    ///
+    /// ```
+    /// let database = strandline::Database::in_memory()?;
+    /// let mut connection = database.connect();
+    /// let stream = connection.query_stream("SELECT * FROM generate_series(1, 100000)", ())?;
+    /// let mut portal = stream.into_portal();
+    /// connection.execute("CREATE TABLE t (a bigint)", ())?;
+    /// let mut rows = 0;
+    /// while let Some(batch) = connection.next_batch(&mut portal)? {
+    ///     rows += batch.num_rows();
+    /// }
+    /// assert_eq!(rows, 100_000);
+    /// # Ok::<(), strandline::Error>(())
+    /// ```
+    pub fn into_portal(self) -> Portal {
+        self.portal
     }
 }
 
@@ -332,24 +541,6 @@ impl Iterator for QueryStream<'_> {
     type Item = Result<RecordBatch>;
 
     fn next(&mut self) -> Option<Result<RecordBatch>> {
-        let query = self.query.as_mut()?;
-        let shared = self.session.shared.clone();
-        let next = shared.block_on(self.session.next_batch(query));
-        if !matches!(next, Some(Ok(_))) {
-            self.query = None;
-            self.timer = None;
-        }
-        next
-    }
-}
-
-impl Drop for QueryStream<'_> {
-    fn drop(&mut self) {
-        if let Some(mut query) = self.query.take()
-            && let Some(transaction) = query.implicit.take()
-        {
-            drop(query);
-            transaction.rollback();
-        }
+        self.portal.next(self.session).transpose()
     }
 }

@@ -6,6 +6,7 @@
 //! for (`FOR SYSTEM_TIME AS OF`, `_rowid`, files; see [`crate::references`]), hand the rest to
 //! DataFusion's SQL planner.
 
+use crate::copy::SharedCopyClient;
 use crate::error::convert;
 use crate::names;
 use crate::pg_catalog::display;
@@ -37,10 +38,14 @@ pub struct StatementContext {
     pub default_schema: String,
     /// Values of $1, $2, …
     pub parameters: Vec<ScalarValue>,
+    /// Whether parameters stay placeholders: the statement is described, not run.
+    pub open_parameters: bool,
     /// Who is checked; None: a superuser.
     pub acting: Option<Arc<Acting>>,
     /// Told how far a COPY is.
     pub progress: Option<ProgressHook>,
+    /// The other end of COPY … FROM STDIN and TO STDOUT.
+    pub copy_client: Option<SharedCopyClient>,
     names: Arc<StatementCatalog>,
 }
 
@@ -94,8 +99,10 @@ impl StatementContext {
             catalog,
             default_schema,
             parameters,
+            open_parameters: false,
             acting,
             progress: None,
+            copy_client: None,
             names,
         }
     }
@@ -156,7 +163,8 @@ impl StatementContext {
     /// Plans a query (SELECT/VALUES/WITH…), parameters bound. Every table of ours also answers to
     /// a hidden column `_rowid` (UInt64) when it is named explicitly; `*` never includes it.
     pub async fn plan_query(&self, query: &ast::Query) -> Result<LogicalPlan> {
-        self.names.plan(&self.state, query, &self.parameters).await
+        let values = (!self.open_parameters).then_some(self.parameters.as_slice());
+        self.names.plan(&self.state, query, values).await
     }
 
     /// The tables that the queries planned so far read as of the statement's snapshot.

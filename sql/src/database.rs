@@ -15,7 +15,10 @@ use crate::session::Settings as SessionSettings;
 use crate::session::activity::{Registered, Registry};
 use crate::session::cancel::CancelState;
 use crate::session::identity::User;
+use crate::session::settings::origin::Origin;
+use crate::session::settings::{ForeignParameter, OpenSettings, Origins, configure};
 use crate::single_row::SingleRowSubqueries;
+use crate::statistics::{StatementStatistics, StatsFunction};
 use crate::subplan::ArrayOf;
 use crate::{dml, locking};
 use datafusion::execution::FunctionRegistry;
@@ -62,7 +65,11 @@ pub(crate) struct Shared {
     pub(crate) db: Arc<Db>,
     pub(crate) template: Arc<SessionState>,
     pub(crate) defaults: SessionSettings,
+    pub(crate) opened: OpenSettings,
+    pub(crate) origins: Origins,
+    pub(crate) foreign_parameters: Vec<ForeignParameter>,
     pub(crate) point_checks: PointChecks,
+    pub(crate) statistics: Arc<StatementStatistics>,
     runtime: Mutex<Option<Runtime>>,
     handle: tokio::runtime::Handle,
     location: String,
@@ -75,10 +82,11 @@ pub(crate) struct Shared {
 pub struct DatabaseBuilder {
     device: DeviceChoice,
     clock: Arc<dyn Clock>,
+    open: OpenSettings,
     random: Arc<dyn RandomSource>,
-    settings: Settings,
     session: SessionSettings,
-    target_partitions: Option<usize>,
+    origins: Origins,
+    foreign_parameters: Vec<ForeignParameter>,
     must_exist: bool,
 }
 
@@ -92,23 +100,46 @@ impl DatabaseBuilder {
         Self {
             device,
             clock: Arc::new(SystemClock),
+            open: OpenSettings {
+                engine: Settings::default(),
+                query_threads: processors(),
+            },
             random: Arc::new(SystemRandom),
-            settings: Settings::default(),
             session: SessionSettings::default(),
-            target_partitions: None,
+            origins: Origins::default(),
+            foreign_parameters: Vec::new(),
             must_exist: false,
         }
+    }
+    /// Sets a parameter by its name, as a configuration does: one that is settled when the database
+    /// is opened, or the default of one that connections may change. `origin` is what `SHOW ALL`
+    /// says of it.
+    ///
+    /// # Errors
+    /// 42704 if there is none, 55P02 if nobody can set it, 22023 or 0A000 for a value it cannot
+    /// have.
+    pub fn parameter(mut self, name: &str, value: &str, origin: Origin) -> Result<Self> {
+        let name = configure(&mut self.open, &mut self.session, name, value)?;
+        self.origins.note(name, origin);
+        Ok(self)
+    }
+    /// Has `SHOW ALL` list a parameter of the program around the database, such as a server's port.
+    #[must_use]
+    pub fn foreign_parameter(mut self, parameter: ForeignParameter) -> Self {
+        self.foreign_parameters.push(parameter);
+        self
     }
     /// The engine's settings as a whole.
     #[must_use]
     pub fn settings(mut self, settings: Settings) -> Self {
-        self.settings = settings;
+        self.open.engine = settings;
         self
     }
     /// Bound on the memory of tails, cached blocks and queries together, in bytes.
     #[must_use]
     pub fn memory_bytes(mut self, bytes: usize) -> Self {
-        self.settings.memory_bytes = bytes;
+        self.open.engine.memory_bytes = bytes;
+        self.origins.note("memory_bytes", Origin::Program);
         self
     }
     /// Whether commits wait until they are durable, unless a connection says otherwise with
@@ -116,12 +147,14 @@ impl DatabaseBuilder {
     #[must_use]
     pub fn synchronous_commit(mut self, wait: bool) -> Self {
         self.session.synchronous_commit = wait;
+        self.origins.note("synchronous_commit", Origin::Program);
         self
     }
     /// How many threads one query uses at most. Default: one per processor.
     #[must_use]
     pub fn query_threads(mut self, threads: usize) -> Self {
-        self.target_partitions = Some(threads.max(1));
+        self.open.query_threads = threads.max(1);
+        self.origins.note("max_query_threads", Origin::Program);
         self
     }
     /// The clock; tests and simulations give their own.
@@ -168,28 +201,36 @@ impl DatabaseBuilder {
             require_database(&*device)?;
         }
         let location = device.location();
-        let memory_bytes = self.settings.memory_bytes;
         let db = Db::open(DbOptions {
             device,
             clock: self.clock,
-            settings: self.settings,
+            settings: self.open.engine.clone(),
         })?;
-        let processors = std::thread::available_parallelism().map_or(2, NonZeroUsize::get);
         let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(processors.max(2))
+            .worker_threads(processors().max(2))
             .thread_name("strandline-query")
             .enable_all()
             .build()
             .map_err(|error| Error::io("starting the query threads", &error))?;
-        let target_partitions = self.target_partitions.unwrap_or(processors);
         let spill = directory.map(|path| path.join(SPILL_DIRECTORY));
-        let template = template(target_partitions, memory_bytes / 2, spill)?;
+        let query_bytes = self.open.engine.query_bytes();
+        let mut template = template(self.open.query_threads, query_bytes, spill)?;
+        let statistics: Arc<StatementStatistics> = Arc::default();
+        let stats = StatsFunction {
+            db: db.clone(),
+            statements: statistics.clone(),
+        };
+        template.register_udtf(StatsFunction::NAME, Arc::new(stats));
         Ok(Database {
             shared: Arc::new(Shared {
                 db,
                 template: Arc::new(template),
                 defaults: self.session,
+                opened: self.open,
+                origins: self.origins,
+                foreign_parameters: self.foreign_parameters,
                 point_checks: PointChecks::default(),
+                statistics,
                 handle: runtime.handle().clone(),
                 runtime: Mutex::new(Some(runtime)),
                 location,
@@ -198,6 +239,11 @@ impl DatabaseBuilder {
             }),
         })
     }
+}
+
+/// How many threads can run at the same time.
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(2, NonZeroUsize::get)
 }
 
 /// 58P01 if `device` is empty or holds what an unfinished creation left, 55000 if it holds
@@ -328,9 +374,14 @@ impl Database {
         Ok(damage)
     }
 
-    /// Counters since open: commits, aborts, merges, checkpoints, cache hits and misses, ….
+    /// Counters since open (commits, rollbacks, merges, checkpoints, cache hits and misses, …) and
+    /// how much there is at the moment (memory by consumer, pending records, bytes of history).
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
-        self.shared.db.counters()
+        let mut counters = self.shared.db.counters();
+        let queries = &self.shared.template.runtime_env().memory_pool;
+        counters.push(("query_bytes", queries.reserved() as u64));
+        counters.extend(self.shared.statistics.counters());
+        counters
     }
 
     /// The newest committed definitions.

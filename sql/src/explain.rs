@@ -32,6 +32,9 @@ struct Options {
     format: Format,
 }
 
+/// The name of the column that EXPLAIN gives.
+pub const COLUMN: &str = "QUERY PLAN";
+
 /// Executes EXPLAIN. `note`: a line about the snapshot, shown with ANALYZE.
 pub async fn execute(
     context: &StatementContext,
@@ -80,7 +83,7 @@ pub async fn execute(
         }
     };
     let rows: Vec<_> = text.lines().map(|line| vec![line.to_string()]).collect();
-    Ok(text_result("EXPLAIN", &["QUERY PLAN"], rows))
+    Ok(text_result("EXPLAIN", &[COLUMN], rows))
 }
 
 /// Whether an EXPLAIN runs its statement.

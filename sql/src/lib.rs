@@ -32,6 +32,7 @@
 //! runs the subqueries that it cannot join. See ARCHITECTURE.md.
 
 mod appender;
+mod backup;
 mod blocking;
 mod connection;
 mod context;
@@ -41,6 +42,7 @@ mod ddl;
 mod deep;
 mod dml;
 mod error;
+mod execute_many;
 mod explain;
 mod information_schema;
 mod locking;
@@ -50,30 +52,49 @@ mod parse;
 mod pg_catalog;
 mod planner;
 mod point;
+mod point_path;
+mod portal;
 mod provider;
 mod references;
+mod request;
 mod result;
 mod roles;
 mod semantics;
 mod session;
 mod single_row;
+mod statistics;
 mod subplan;
 mod text;
 mod value;
+pub mod wire_format;
 
 pub use appender::Appender;
+pub use backup::{RestoreReport, restore};
 pub use connection::{Connection, Outcome, Prepared, QueryStream};
 pub use context::{Progress, ProgressHook};
+pub use copy::{CopyClient, SharedCopyClient};
 pub use database::{Database, DatabaseBuilder};
+pub use datafusion::scalar::ScalarValue;
 pub use params::{Parameter, Params};
 pub use parse::redacted;
 pub use parse::{StatementText, split_script};
 pub use point::{TableHandle, Transaction};
+pub use portal::{Portal, Started};
 pub use result::{ColumnIndex, FromCell, QueryResult, Row};
 pub use roles::{RandomSource, ScramVerifier};
 pub use session::activity::{Activity, BackendState};
 pub use session::cancel::{CancelHandle, Termination};
+pub use session::describe::Description;
 pub use session::outcome::{Summary, TransactionStatus};
+pub use session::settings::origin::Origin;
+pub use session::settings::parameters::{
+    Kind as ParameterKind, PARAMETERS, Parameter as ParameterDefinition, SERVER_VERSION,
+    SERVER_VERSION_NUM,
+};
+pub use session::settings::{ForeignParameter, ShownParameter};
 pub use strandline_base::{ColumnId, Error, ErrorKind, Interval, Result, SqlState, SqlType, Value};
-pub use strandline_engine::{CheckpointReport, Inspection, InspectionSection, Settings, catalog};
+pub use strandline_engine::{
+    BackupReport, CheckpointReport, CopyObserver, CopyProgress, Inspection, InspectionSection,
+    RewindReport, Settings, catalog,
+};
 pub use text::cell;

@@ -3,15 +3,18 @@
 //! A value takes its parameter's place in the parsed statement as a literal, before anything is
 //! planned. Every part of a statement that takes a constant therefore takes a parameter (LIMIT,
 //! INTERVAL, `FOR SYSTEM_TIME AS OF`), a text is coerced to its neighbour's type as PostgreSQL
-//! does with an untyped literal, and the optimizer sees the value.
+//! does with an untyped literal, and the optimizer sees the value. A parameter whose type is known
+//! becomes a literal of that type ([`bind`]).
 
 use crate::{parse, text, value};
+use datafusion::arrow::array::ArrayRef;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
-    Expr, UnaryOperator, Value as Literal, ValueWithSpan, VisitMut, VisitorMut,
+    Array, Expr, FunctionArg, FunctionArgExpr, LimitClause, Query, Select, SelectItem, Statement,
+    TableFactor, UnaryOperator, Value as Literal, ValueWithSpan, VisitMut, VisitorMut,
 };
 use std::ops::ControlFlow;
-use strandline_base::{Error, Result, SqlState, Value};
+use strandline_base::{Error, Result, SqlState, SqlType, Value};
 
 #[cfg(test)]
 mod tests;
@@ -126,6 +129,116 @@ pub fn substitute_expressions<T: VisitMut>(tree: &mut T, values: &[Expr]) -> Res
     }
 }
 
+/// Puts `values` into a parsed statement, each as its parameter's type where that is known.
+pub fn bind(tree: &mut Statement, values: &[ScalarValue], types: &[Option<SqlType>]) -> Result<()> {
+    let mut plain = Vec::with_capacity(values.len());
+    let mut typed = Vec::with_capacity(values.len());
+    for (i, value) in values.iter().enumerate() {
+        let known = types.get(i).copied().flatten();
+        plain.push(literal(value)?);
+        typed.push(match known {
+            Some(known) => literal_of(value, known)?,
+            None => literal(value)?,
+        });
+    }
+    let mut constants = Constants { values: &plain };
+    if let ControlFlow::Break(error) = tree.visit(&mut constants) {
+        return Err(error);
+    }
+    substitute_expressions(tree, &typed)
+}
+
+/// Puts plain literals where only a constant may stand: LIMIT, OFFSET, FETCH and the arguments of
+/// table functions. Also names what a cast would rename.
+struct Constants<'a> {
+    values: &'a [Expr],
+}
+
+impl Constants<'_> {
+    fn put(&self, place: &mut Expr) -> ControlFlow<Error> {
+        match is_parameter(place) {
+            true => (Substitution {
+                values: self.values,
+            })
+            .pre_visit_expr(place),
+            false => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// Whether an expression is a parameter and nothing else.
+fn is_parameter(expr: &Expr) -> bool {
+    matches!(
+        expr,
+        Expr::Value(ValueWithSpan {
+            value: Literal::Placeholder(_),
+            ..
+        })
+    )
+}
+
+/// The arguments of a table function.
+pub fn function_arguments(factor: &mut TableFactor) -> &mut [FunctionArg] {
+    match factor {
+        TableFactor::Table {
+            args: Some(args), ..
+        } => &mut args.args,
+        TableFactor::Function { args, .. } => args,
+        _ => &mut [],
+    }
+}
+
+/// Keeps the name that a parameter has as a column of a result: a cast would give it another.
+pub fn name_parameters(select: &mut Select) {
+    for item in &mut select.projection {
+        if let SelectItem::UnnamedExpr(expr) = item
+            && is_parameter(expr)
+        {
+            *item = SelectItem::ExprWithAlias {
+                expr: expr.clone(),
+                alias: crate::names::ident("?column?"),
+            };
+        }
+    }
+}
+
+impl VisitorMut for Constants<'_> {
+    type Break = Error;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        let mut places: Vec<&mut Expr> = Vec::new();
+        match &mut query.limit_clause {
+            Some(LimitClause::LimitOffset { limit, offset, .. }) => {
+                places.extend(limit);
+                places.extend(offset.as_mut().map(|offset| &mut offset.value));
+            }
+            Some(LimitClause::OffsetCommaLimit { offset, limit }) => places.extend([offset, limit]),
+            None => {}
+        }
+        if let Some(fetch) = &mut query.fetch {
+            places.extend(&mut fetch.quantity);
+        }
+        for place in places {
+            self.put(place)?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        name_parameters(select);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
+        for arg in function_arguments(factor) {
+            if let FunctionArg::Unnamed(FunctionArgExpr::Expr(place)) = arg {
+                self.put(place)?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
 /// Puts `parameters` into an expression.
 pub fn substitute_in_expr(expr: &mut Expr, parameters: &[ScalarValue]) -> Result<()> {
     substitute(expr, parameters)
@@ -184,7 +297,7 @@ impl VisitorMut for Count {
 }
 
 /// The number of `$n`, from 1.
-fn number(name: &str) -> Result<usize> {
+pub fn number(name: &str) -> Result<usize> {
     let number = name
         .strip_prefix('$')
         .and_then(|digits| digits.parse::<usize>().ok());
@@ -199,6 +312,36 @@ fn undefined(name: &str) -> Error {
         format!("there is no parameter {name}"),
     )
     .with_hint("Parameters are written $1, $2, … and each needs a value.")
+}
+
+/// The name of a type as a parameter may have it: without length, precision and scale, which
+/// belong to columns.
+pub fn type_name(sql_type: SqlType) -> String {
+    match sql_type {
+        SqlType::Varchar(_) | SqlType::Char(_) => SqlType::Text.to_string(),
+        SqlType::Numeric { .. } => "numeric".to_string(),
+        other => other.to_string(),
+    }
+}
+
+/// The SQL literal of type `t` that reads back as `value`.
+fn literal_of(value: &ScalarValue, t: SqlType) -> Result<Expr> {
+    let exact = match (value, t) {
+        (ScalarValue::Boolean(Some(_)), SqlType::Boolean) => true,
+        (ScalarValue::Int32(Some(v)), SqlType::Integer) => *v != i32::MIN,
+        _ => false,
+    };
+    if exact {
+        return literal(value);
+    }
+    let text = if value.is_null() {
+        "NULL".to_string()
+    } else {
+        let array = value.to_array().map_err(crate::error::convert)?;
+        let text = text::cell(&array, 0).unwrap_or_default();
+        format!("'{}'", text.replace('\'', "''"))
+    };
+    parse::expression(&format!("CAST({text} AS {})", type_name(t)))
 }
 
 /// The SQL literal that reads back as `value`.
@@ -219,6 +362,7 @@ pub fn literal(value: &ScalarValue) -> Result<Expr> {
             let hex = v.iter().map(|byte| format!("{byte:02X}")).collect();
             return Ok(plain(Literal::HexStringLiteral(hex)));
         }
+        ScalarValue::List(list) => return array_literal(&list.value(0)),
         _ => {}
     }
     let array = value.to_array().map_err(crate::error::convert)?;
@@ -229,6 +373,18 @@ pub fn literal(value: &ScalarValue) -> Result<Expr> {
         T::SmallInt | T::Integer | T::BigInt | T::Numeric { .. } => Ok(signed(&text)),
         other => parse::expression(&format!("CAST('{}' AS {other})", text.replace('\'', "''"))),
     }
+}
+
+/// `ARRAY[…]` of `items`.
+fn array_literal(items: &ArrayRef) -> Result<Expr> {
+    let items = (0..items.len()).map(|at| {
+        let item = ScalarValue::try_from_array(items, at).map_err(crate::error::convert)?;
+        literal(&item)
+    });
+    Ok(Expr::Array(Array {
+        elem: items.collect::<Result<_>>()?,
+        named: true,
+    }))
 }
 
 fn plain(literal: Literal) -> Expr {

@@ -4,8 +4,10 @@
 //! table's name for itself.
 
 pub mod column_names;
+mod copy_options;
 mod identity_options;
 pub mod locking_clauses;
+mod maintenance;
 mod roles;
 mod spellings;
 pub mod system_time;
@@ -219,6 +221,8 @@ fn with_parser<T>(
     locking_clauses::rewrite(&mut tokens);
     identity_options::put_in_order(&mut tokens);
     column_names::add_types(&mut tokens);
+    copy_options::spell_booleans(&mut tokens);
+    maintenance::leave_out_options(&mut tokens);
     let versions = mentions_system_time(&tokens);
     if versions {
         system_time::rewrite(&mut tokens);

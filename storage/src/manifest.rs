@@ -32,7 +32,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use strandline_base::bytes::{ByteReader, PutBytes};
 use strandline_base::{Error, ErrorKind, Result, SqlState, checksum};
-use strandline_device::{Device, File, LOCK_FILE};
+use strandline_device::{CONFIGURATION_FILE, Device, File, LOCK_FILE};
 
 use crate::frame::{FRAME_HEADER_BYTES, PAYLOAD_BYTES_MAX, StreamId, frame_bytes, put_frame};
 use crate::stream::{Extent, Stream};
@@ -92,11 +92,10 @@ impl Manifest {
     pub fn exists(device: &dyn Device) -> Result<bool> {
         let names = device.list()?;
         let others = || {
-            names
-                .iter()
-                .filter(|n| *n != LOCK_FILE && *n != SUPERBLOCK_FILE)
+            let beside = [LOCK_FILE, SUPERBLOCK_FILE, CONFIGURATION_FILE];
+            names.iter().filter(move |n| !beside.contains(&n.as_str()))
         };
-        let ours = |name: &&String| FILE_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+        let ours = |name: &&String| is_database_file(name);
         if !names.iter().any(|name| name == SUPERBLOCK_FILE) {
             if let Some(file) = others().find(ours) {
                 return Err(Error::corrupt(
@@ -118,7 +117,7 @@ impl Manifest {
             Content::Valid { slot, .. } => Ok(slot.generation > 0),
             Content::Unfinished => Ok(others().next().is_some()),
             Content::Damaged => Ok(true),
-            Content::Foreign if others().any(|name| ours(&name)) => Ok(true),
+            Content::Foreign if others().any(|name| is_database_file(name)) => Ok(true),
             Content::Foreign => Err(foreign_error(device, SUPERBLOCK_FILE)),
         }
     }
@@ -134,7 +133,7 @@ impl Manifest {
         snapshot: &[u8],
         create_log: impl FnOnce() -> Result<L>,
     ) -> Result<(Self, L)> {
-        remove_unfinished(&*device)?;
+        Self::remove_unfinished(&*device)?;
         let superblock = superblock::create(&*device, database_id)?;
         let log = create_log()?;
         let state = write_generation(&*device, database_id, 1, snapshot)?;
@@ -155,6 +154,29 @@ impl Manifest {
             },
             log,
         ))
+    }
+
+    /// Removes what an unfinished creation left: the superblock last, so that the directory is
+    /// known to be in creation as long as there is anything else.
+    pub fn remove_unfinished(device: &dyn Device) -> Result<()> {
+        let names = device.list()?;
+        for name in names.iter().filter(|name| is_database_file(name)) {
+            device.remove(name)?;
+        }
+        device.sync_directory()?;
+        if names.iter().any(|name| name == SUPERBLOCK_FILE) {
+            device.remove(SUPERBLOCK_FILE)?;
+        }
+        Ok(())
+    }
+
+    /// The files of the database on `device`, the superblock last: a copy in this order is a
+    /// database only when it is complete.
+    pub fn files_superblock_last(device: &dyn Device) -> Result<Vec<String>> {
+        let mut names = device.list()?;
+        names.retain(|name| is_database_file(name));
+        names.push(SUPERBLOCK_FILE.to_owned());
+        Ok(names)
     }
 
     /// Opens and returns the snapshot followed by all whole edits.
@@ -331,6 +353,11 @@ impl State {
     }
 }
 
+/// Whether a file so called belongs to a database, the superblock not counted.
+fn is_database_file(name: &str) -> bool {
+    FILE_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
 fn foreign_error(device: &dyn Device, file: &str) -> Error {
     Error::invalid(
         SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -402,23 +429,6 @@ fn damaged_slot(
             device.location()
         )
     })
-}
-
-/// Removes what an unfinished creation left: the superblock last, so that the directory is known
-/// to be in creation as long as there is anything else.
-fn remove_unfinished(device: &dyn Device) -> Result<()> {
-    let names = device.list()?;
-    for name in names
-        .iter()
-        .filter(|n| FILE_PREFIXES.iter().any(|p| n.starts_with(p)))
-    {
-        device.remove(name)?;
-    }
-    device.sync_directory()?;
-    if names.iter().any(|name| name == SUPERBLOCK_FILE) {
-        device.remove(SUPERBLOCK_FILE)?;
-    }
-    Ok(())
 }
 
 /// Writes manifest file `generation` with its snapshot; file and name are durable on return. On

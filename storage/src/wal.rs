@@ -130,6 +130,7 @@ pub struct Wal {
     state: Mutex<State>,
     progress: Condvar,
     durable: AtomicU64,
+    syncs: AtomicU64,
     segments: Mutex<VecDeque<Segment>>,
     /// The number of the next segment file; held while segments are made or cut.
     maintenance: Mutex<u64>,
@@ -205,6 +206,7 @@ impl Wal {
             }),
             progress: Condvar::new(),
             durable: AtomicU64::new(end),
+            syncs: AtomicU64::new(0),
             segments: Mutex::new(segments.into()),
             maintenance: Mutex::new(next_number),
         }
@@ -362,6 +364,7 @@ impl Wal {
     }
 
     fn sync_up_to(&self, end: u64) -> Result<()> {
+        self.syncs.fetch_add(1, Ordering::Relaxed);
         let mut at = self.durable.load(Ordering::Acquire);
         while at < end {
             let (file, _, room) = self.locate(at)?;
@@ -385,6 +388,11 @@ impl Wal {
     /// The position after the last appended record.
     pub fn end_lsn(&self) -> Lsn {
         Lsn(self.state.lock().end)
+    }
+
+    /// How often the log has been synced since it was opened, each time for a group of commits.
+    pub fn syncs(&self) -> u64 {
+        self.syncs.load(Ordering::Relaxed)
     }
 
     /// Everything before this position is durable.

@@ -172,6 +172,11 @@ impl DataFile {
         self.id
     }
 
+    /// The file's name.
+    pub fn name(&self) -> &str {
+        self.file.name()
+    }
+
     /// The checksum identity of the blob at `offset`.
     pub fn identity(&self, offset: u64) -> u64 {
         (self.id << 32) | (offset / 8)

@@ -5,6 +5,7 @@ pub mod base;
 pub mod changes;
 pub mod chunk;
 pub mod column_buffer;
+pub mod consolidation;
 pub mod data_file;
 pub mod fold;
 pub mod history;

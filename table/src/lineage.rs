@@ -13,6 +13,7 @@
 //! the page directory is the range version.
 
 use crate::base::{BaseBody, BaseState, ChunkBase, ChunkColumn, MetaBlob, UniformStart};
+use crate::consolidation::Consolidation;
 use crate::data_file::{DataFile, DataFiles, Extent};
 use crate::insert_range::InsertRange;
 use crate::range::{Range, RangeVersion};
@@ -45,6 +46,8 @@ pub struct Shared {
     pub page_bytes: PageBytes,
     /// the next data or run file number
     pub next_file: Arc<AtomicU64>,
+    /// makes overlays for scans
+    pub consolidation: Arc<Consolidation>,
 }
 
 impl Shared {
@@ -124,7 +127,7 @@ impl Lineage {
     }
     /// The change that grew the schema from `before` is rolled back; its transaction is the only
     /// one that has written since. What is left of its writes are old values of the columns that
-    /// go, whose ids may come again with other types.
+    /// go, whose ids may come again with other types. No overlay has any of it.
     pub fn take_back_schema(&self, before: Arc<StorageSchema>) {
         let grown = self.schema.swap(before);
         for range in self.ranges().iter() {
@@ -132,7 +135,6 @@ impl Lineage {
                 for page in tail.pages().iter().filter(|page| page.is_for(&grown)) {
                     (0..page.claimed()).for_each(|i| page.set_start(i, StartWord::ABORTED));
                 }
-                tail.drop_overlay();
             }
         }
     }

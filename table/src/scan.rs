@@ -15,7 +15,6 @@ use crate::lineage::Lineage;
 use crate::range::{Range, RangeVersion};
 use crate::record_page::Cell;
 use crate::row_meta::RowBits;
-use crate::tail::Tail;
 use crate::visibility::{sees, sees_record};
 use crate::word_patches::WordPatches;
 use arrow_array::{ArrayRef, BooleanArray};
@@ -23,8 +22,8 @@ use arrow_buffer::{BooleanBuffer, Buffer};
 use std::ops::Range as Span;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use strandline_base::{BLOCK_ROWS, ColumnId, Result, SqlType, UPDATE_RANGES, UPDATE_ROWS};
-use strandline_tail::overlay::{TailReader, TailView};
+use strandline_base::{BLOCK_ROWS, ColumnId, Result, SqlType, UPDATE_ROWS};
+use strandline_tail::tails_reader::{TailsReader, TailsView};
 use strandline_tail::value_words::Physical;
 use strandline_txn::Visibility;
 
@@ -44,8 +43,8 @@ pub struct ScanCounters {
 pub struct RangeSnapshot {
     lineage: Arc<Lineage>,
     base: BaseBody,
-    /// of the update ranges that had a tail
-    tails: [Option<TailReader>; UPDATE_RANGES],
+    range: Arc<Range>,
+    tails: TailsReader,
     visibility: Visibility,
     columns: Arc<[ColumnId]>,
     rows: usize,
@@ -70,7 +69,7 @@ impl Lineage {
     /// Prepares `range` for reading `columns` at `visibility`.
     pub fn range_snapshot(
         self: &Arc<Self>,
-        range: &Range,
+        range: &Arc<Range>,
         visibility: &Visibility,
         columns: &Arc<[ColumnId]>,
         counters: &Arc<ScanCounters>,
@@ -85,7 +84,7 @@ impl Lineage {
     /// The same for a version loaded before, by somebody who will not come again.
     pub fn range_snapshot_of(
         self: &Arc<Self>,
-        range: &Range,
+        range: &Arc<Range>,
         version: &Arc<RangeVersion>,
         visibility: &Visibility,
         columns: &Arc<[ColumnId]>,
@@ -124,10 +123,8 @@ impl Lineage {
         Ok(RangeSnapshot {
             lineage: self.clone(),
             base: version.base.body.clone(),
-            tails: version
-                .tails
-                .each_ref()
-                .map(|t| t.as_ref().map(Tail::reader)),
+            range: range.clone(),
+            tails: range.tails_reader(version, visibility.ts),
             visibility: *visibility,
             columns: columns.clone(),
             rows: if matches!(body, Body::Nothing) {
@@ -185,10 +182,9 @@ impl RangeSnapshot {
         let is_changed = match &self.body {
             Body::Nothing => true,
             Body::Folded(fold) => !fold.is_unpatched(at),
-            Body::Settled { .. } => {
-                let tail = &self.tails[block * BLOCK_ROWS / UPDATE_ROWS];
-                tail.as_ref().is_some_and(|tail| tail.has_cells(column))
-            }
+            Body::Settled { .. } => self
+                .tails
+                .has_cells(block * BLOCK_ROWS / UPDATE_ROWS, column),
         };
         match self.chunk(column) {
             Some(chunk) if !is_changed => Ok(Some(chunk.footer()?.bounds(block))),
@@ -211,29 +207,18 @@ impl RangeSnapshot {
             Body::Settled { visible } => visible.as_ref().map(|v| v.slice(span.clone())),
             Body::Folded(fold) => fold.visible.as_ref().map(|v| v.slice(span.clone())),
         };
-        let mut tails = Vec::new();
+        let mut tails = None;
         if let Body::Settled { .. } = self.body {
-            for first in span.clone().step_by(UPDATE_ROWS) {
-                let Some(tail) = &self.tails[first / UPDATE_ROWS] else {
-                    continue;
-                };
-                let txns = &self.lineage.shared.txns;
-                let (v, leaves) = (&self.visibility, self.leaves_overlays);
-                let view = tail.view(v, &self.columns, txns, leaves);
-                let offset = first - span.start;
-                for slot in view.deleted() {
-                    let row = offset + usize::from(slot);
-                    if row < span.len() {
-                        visible
-                            .get_or_insert_with(|| RowBits::all(span.len()))
-                            .clear(row);
-                    }
+            let view = self.view_tails(&span);
+            for slot in view.deleted() {
+                let row = usize::from(slot) - span.start;
+                if row < span.len() {
+                    visible
+                        .get_or_insert_with(|| RowBits::all(span.len()))
+                        .clear(row);
                 }
-                self.counters
-                    .tail_records_patched
-                    .fetch_add(view.records, Ordering::Relaxed);
-                tails.push((offset, view));
             }
+            tails = Some(view);
         }
         RangePart {
             snapshot: self,
@@ -242,6 +227,27 @@ impl RangeSnapshot {
             tails,
         }
     }
+
+    fn view_tails(&self, span: &Span<usize>) -> TailsView<'_> {
+        let shared = &self.lineage.shared;
+        let (visibility, columns) = (&self.visibility, &self.columns);
+        let at = span.start / UPDATE_ROWS..span.end.div_ceil(UPDATE_ROWS);
+        let view = self.tails.view(at, visibility, columns, &shared.txns);
+        self.counters
+            .tail_records_patched
+            .fetch_add(view.records(columns), Ordering::Relaxed);
+        let visited = view.visited;
+        if self.leaves_overlays
+            && visited.tails > 0
+            && let Some(overlay) = self.tails.grows()
+            && self
+                .range
+                .note_visit(overlay, visited.tails, visited.records)
+        {
+            self.lineage.want_overlay(&self.range, visibility.ts);
+        }
+        view
+    }
 }
 
 /// Some rows of a range at a snapshot.
@@ -249,8 +255,8 @@ pub struct RangePart<'a> {
     snapshot: &'a RangeSnapshot,
     span: Span<usize>,
     visible: Option<RowBits>,
-    /// what tails say of update ranges that begin so many rows into the part
-    tails: Vec<(usize, TailView)>,
+    /// what the tails say, unless that is folded in
+    tails: Option<TailsView<'a>>,
 }
 
 impl RangePart<'_> {
@@ -283,10 +289,10 @@ impl RangePart<'_> {
         let lists: Vec<_> = self
             .tails
             .iter()
-            .flat_map(|(offset, view)| view.patches(at, column).map(move |list| (*offset, list)))
+            .flat_map(|view| view.patches(at, column))
             .collect();
         let is_fixed = spec.physical == Physical::Word && spec.sql_type != SqlType::Boolean;
-        let words = (is_fixed && !lists.is_empty()).then(|| WordPatches::of(&lists, rows));
+        let words = (is_fixed && !lists.is_empty()).then(|| WordPatches::of(&lists, &self.span));
         let words = words.flatten();
         let (array, is_patched) = self.base_array(at, spec, words.as_ref())?;
         if lists.is_empty() || is_patched {
@@ -295,9 +301,10 @@ impl RangePart<'_> {
         if let Some(words) = words {
             return patch_words(array, &words);
         }
-        let cells = lists.iter().flat_map(|(offset, list)| {
+        let start = self.span.start;
+        let cells = lists.iter().flat_map(|list| {
             list.iter(column)
-                .map(move |(slot, cell)| (offset + usize::from(slot), cell))
+                .map(move |(slot, cell)| (usize::from(slot) - start, cell))
                 .filter(move |(row, _)| *row < rows)
         });
         patch(spec, array, cells)

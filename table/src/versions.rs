@@ -125,7 +125,7 @@ impl Lineage {
     /// snapshots at `interval.from` and `interval.seen`.
     pub fn range_versions(
         self: &Arc<Self>,
-        range: &Range,
+        range: &Arc<Range>,
         interval: VersionInterval,
         columns: &Arc<[ColumnId]>,
     ) -> Result<RangeVersions> {

@@ -1,34 +1,33 @@
 //! Patches of fixed-width columns, as tails' views have them, on their way into decoded values.
 
-use strandline_base::UPDATE_ROWS;
-use strandline_tail::overlay::Patches;
+use std::ops::Range;
+use strandline_tail::patches::PatchList;
 
-/// Lists of words to be put in place of values, one after the other, each for an update range that
-/// begins at a row.
+/// Lists of words to be put in place of values, one after the other.
 pub struct WordPatches<'a> {
-    lists: Vec<(usize, &'a Patches)>,
-    rows: usize,
+    /// slots in the range, and words
+    lists: Vec<(&'a [u16], &'a [u64])>,
+    /// slots of the values that they are for; all lists' are at or after its start
+    span: Range<usize>,
 }
 
 impl<'a> WordPatches<'a> {
-    /// Patches of an array of `rows` rows; None if some are not words.
-    pub fn of(lists: &[(usize, &'a Patches)], rows: usize) -> Option<Self> {
-        let all = lists.iter().all(|(_, list)| list.words().is_some());
-        all.then(|| Self {
-            lists: lists.to_vec(),
-            rows,
-        })
+    /// Patches of the values of some slots of a range; None if some are not words.
+    pub fn of(lists: &[PatchList<'a>], span: &Range<usize>) -> Option<Self> {
+        let lists = lists.iter().map(PatchList::words);
+        let (lists, span) = (lists.collect::<Option<Vec<_>>>()?, span.clone());
+        Some(Self { lists, span })
     }
 
     /// Visits rows and words in order; of one row the last counts.
     pub fn for_each(&self, mut visit: impl FnMut(usize, u64)) {
-        for (first, list) in &self.lists {
-            let is_whole = first + UPDATE_ROWS <= self.rows;
-            for (slot, word) in list.words().into_iter().flatten() {
-                let row = first + usize::from(slot);
+        let rows = self.span.len();
+        for (slots, words) in &self.lists {
+            for (slot, word) in slots.iter().zip(*words) {
+                let row = usize::from(*slot) - self.span.start;
                 // The last update range may have got rows since.
-                if is_whole || row < self.rows {
-                    visit(row, word);
+                if row < rows {
+                    visit(row, *word);
                 }
             }
         }

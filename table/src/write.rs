@@ -156,7 +156,7 @@ impl Lineage {
     ) -> Result<WriteOutcome> {
         let slot = row.slot() % UPDATE_ROWS;
         let latch = tail.row_map().latch(slot);
-        let pages = Arc::clone(&tail.pages());
+        let pages = tail.pages();
         let head = past_tombstones(&pages, latch.head());
         let intent = match change {
             Change::Lock(RowLock::Shared) => Intent::Share,
@@ -171,12 +171,11 @@ impl Lineage {
         {
             return Ok(WriteOutcome::Done);
         }
-        let schema = self.schema();
         let mut append = Append {
             lineage: self,
             tail,
             slot: slot as u16,
-            schema,
+            schema: &self.load_schema(),
             writer,
             written,
         };
@@ -416,7 +415,7 @@ impl Lineage {
             lineage: self,
             tail: &tail,
             slot: (row.slot() % UPDATE_ROWS) as u16,
-            schema: self.schema(),
+            schema: &self.load_schema(),
             writer: &writer,
             written: &mut Vec::new(),
         };
@@ -471,7 +470,7 @@ struct Append<'a> {
     lineage: &'a Lineage,
     tail: &'a Tail,
     slot: u16,
-    schema: Arc<StorageSchema>,
+    schema: &'a Arc<StorageSchema>,
     writer: &'a Writer,
     written: &'a mut Vec<Written>,
 }
@@ -510,7 +509,7 @@ impl Append<'_> {
                 page.put(i, column, spec, &value)
             })
         };
-        let (page, i) = self.tail.append(&self.schema, &header, fill)?;
+        let (page, i) = self.tail.append(self.schema, &header, fill)?;
         let seq = page.first() + i;
         if start == self.writer.word {
             self.written.push(Written::Records(page, i, i + 1));
@@ -567,7 +566,7 @@ impl Append<'_> {
             }
             Ok(())
         };
-        let (page, i) = self.tail.append(&self.schema, &header, fill)?;
+        let (page, i) = self.tail.append(self.schema, &header, fill)?;
         let seq = page.first() + i;
         self.written.push(match change {
             Change::Lock(_) => Written::Lock(page, i),

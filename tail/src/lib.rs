@@ -5,6 +5,7 @@
 pub mod insert_range;
 pub mod merged_through;
 pub mod overlay;
+pub mod patches;
 pub mod range;
 pub mod record_page;
 mod retirement;
@@ -12,5 +13,6 @@ pub mod row_map;
 pub mod schema;
 pub mod succession;
 pub mod tail_pages;
+pub mod tails_reader;
 pub mod value_words;
 pub mod visibility;

@@ -34,6 +34,7 @@
 //! for growing.
 
 use crate::merged_through::MergedThrough;
+use crate::overlay::{Overlay, OverlayMarks};
 use crate::record_page::PageBytes;
 use crate::succession::Succeeded;
 use crate::tail_pages::Tail;
@@ -49,6 +50,8 @@ pub struct RangeVersion<B> {
     pub base: Arc<B>,
     /// the tails of update ranges that have one
     pub tails: [Option<Arc<Tail>>; UPDATE_RANGES],
+    /// what is settled of the tails
+    pub(crate) overlay: Option<Arc<Overlay>>,
 }
 
 impl<B> Clone for RangeVersion<B> {
@@ -56,6 +59,7 @@ impl<B> Clone for RangeVersion<B> {
         Self {
             base: self.base.clone(),
             tails: self.tails.clone(),
+            overlay: self.overlay.clone(),
         }
     }
 }
@@ -66,6 +70,7 @@ impl<B> RangeVersion<B> {
         Self {
             base,
             tails: [const { None }; UPDATE_RANGES],
+            overlay: None,
         }
     }
     /// Whether no update range has a tail.
@@ -79,6 +84,7 @@ impl<B> RangeVersion<B> {
 pub struct Range<B> {
     no: RangeNo,
     version: ArcSwap<RangeVersion<B>>,
+    marks: OverlayMarks,
     publish: Mutex<()>,
 }
 
@@ -88,6 +94,7 @@ impl<B> Range<B> {
         Arc::new(Self {
             no,
             version: ArcSwap::from_pointee(RangeVersion::of(base)),
+            marks: OverlayMarks::default(),
             publish: Mutex::new(()),
         })
     }
@@ -103,6 +110,9 @@ impl<B> Range<B> {
     /// The current version, to keep.
     pub fn load_full(&self) -> Arc<RangeVersion<B>> {
         self.version.load_full()
+    }
+    pub(crate) fn marks(&self) -> &OverlayMarks {
+        &self.marks
     }
     /// The right to publish.
     pub fn lock(&self) -> MutexGuard<'_, ()> {
@@ -136,18 +146,25 @@ impl<B> Range<B> {
         append: impl FnOnce(&RangeVersion<B>, &Tail) -> R,
     ) -> R {
         loop {
-            let tail = self.ensure_tail(at, bytes);
+            // Guards, not counted references: writers of a range would share the counters.
+            let before = self.load();
+            let Some(tail) = &before.tails[at] else {
+                self.ensure_tail(at, bytes);
+                continue;
+            };
             let Some(_entered) = tail.enter() else {
                 spin_loop(); // being retired: the range shows the next tail soon
                 continue;
             };
-            let version = self.load_full();
-            let is_current = |t: &Arc<Tail>| Arc::ptr_eq(t, &tail);
+            let version = self.load();
+            let is_current = |t: &Arc<Tail>| Arc::ptr_eq(t, tail);
             debug_assert!(
                 version.tails[at].as_ref().is_some_and(is_current),
                 "a tail left the range with an appender inside (invariant 4)"
             );
-            return append(&version, &tail);
+            let appended = append(&version, tail);
+            self.marks.note_claim(at);
+            return appended;
         }
     }
 }
@@ -161,6 +178,7 @@ impl<B: Succeeded<Release = (Arc<Tail>, u32)>> Range<B> {
         let mut next = RangeVersion {
             base,
             tails: old.tails.clone(),
+            overlay: None,
         };
         let mut retired = Vec::new();
         for slot in &mut next.tails {

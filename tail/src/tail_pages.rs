@@ -17,11 +17,10 @@
 //!
 //! Lock order: row latch → `pages` (growing). Nothing is awaited under either.
 
-use crate::overlay::Overlay;
 use crate::record_page::{PageBytes, RecordKind, RecordPage};
 use crate::row_map::RowMap;
 use crate::schema::StorageSchema;
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwap;
 use std::sync::Arc;
 use strandline_base::Result;
 use strandline_base::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
@@ -61,12 +60,8 @@ pub struct Tail {
     pending: AtomicU32,
     /// every committed record up to this timestamp is in a run
     persisted_through: AtomicU64,
-    /// records ever claimed; moves before a record is published
+    /// records ever claimed; moves before an appender leaves
     claims: AtomicU32,
-    /// what the records at the front come to; see [`crate::overlay`]
-    overlay: ArcSwapOption<Overlay>,
-    /// readers that have visited records behind it
-    visits: AtomicU32,
     bytes: PageBytes,
 }
 
@@ -91,8 +86,6 @@ impl Tail {
             pending: AtomicU32::new(0),
             persisted_through: AtomicU64::new(0),
             claims: AtomicU32::new(0),
-            overlay: ArcSwapOption::empty(),
-            visits: AtomicU32::new(0),
             bytes: bytes.clone(),
         }
     }
@@ -107,35 +100,9 @@ impl Tail {
     pub fn pages(&self) -> arc_swap::Guard<Arc<TailPages>> {
         self.pages.load()
     }
-    /// What the records at the front come to, if a reader has left it.
-    pub(crate) fn overlay(&self) -> Option<Arc<Overlay>> {
-        self.overlay.load_full()
-    }
-    /// Records ever claimed. Who sees a record, sees it counted.
-    #[inline]
+    /// Records ever claimed. Who loads the pages afterwards finds them; see [`crate::overlay`].
     pub(crate) fn claims(&self) -> u32 {
-        self.claims.load(Ordering::Acquire)
-    }
-    /// Notes that a reader visits records behind the overlay; how many have.
-    pub(crate) fn note_visit(&self) -> u32 {
-        self.visits.fetch_add(1, Ordering::Relaxed) + 1
-    }
-    /// Puts an overlay in the place of `before`, if that is still there.
-    pub(crate) fn publish_overlay(&self, overlay: Overlay, before: Option<&Arc<Overlay>>) {
-        let _grow = self.grow.lock();
-        let present = self.overlay.load();
-        if present.as_ref().map(Arc::as_ptr) == before.map(Arc::as_ptr) {
-            self.overlay.store(Some(Arc::new(overlay)));
-            self.visits.store(0, Ordering::Relaxed);
-        }
-    }
-    /// Forgets the overlay: records before its end have changed after all, or are dropped.
-    pub fn drop_overlay(&self) {
-        self.overlay.store(None);
-    }
-    /// Where the tail's bytes are counted.
-    pub(crate) fn bytes(&self) -> &PageBytes {
-        &self.bytes
+        self.claims.load(Ordering::SeqCst)
     }
     /// Records that are not merged, or more.
     pub fn pending(&self) -> u32 {
@@ -191,7 +158,7 @@ impl Tail {
                     && let Some(i) = page.claim()
                 {
                     self.pending.fetch_add(1, Ordering::Relaxed);
-                    self.claims.fetch_add(1, Ordering::Release);
+                    self.claims.fetch_add(1, Ordering::SeqCst);
                     return (page.clone(), i);
                 }
             }
@@ -253,7 +220,6 @@ impl Tail {
             .take_while(|p| p.first() + p.capacity() <= before)
             .count();
         if keep_from > 0 {
-            self.drop_overlay();
             self.pages.store(Arc::new(pages[keep_from..].to_vec()));
         }
     }

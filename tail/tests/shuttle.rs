@@ -12,15 +12,17 @@ use shuttle::{Config, Runner};
 use std::cell::Cell;
 use std::sync::Arc;
 use strandline_base::sync::{AtomicBool, Mutex, Ordering};
-use strandline_base::{ColumnId, CommitTs, ManualClock, RangeNo, SqlType, Value};
+use strandline_base::{
+    ColumnId, CommitTs, ManualClock, RangeNo, SqlType, UPDATE_RANGES, UPDATE_ROWS, Value,
+};
 use strandline_tail::insert_range::InsertRange;
 use strandline_tail::merged_through::MergedThrough;
-use strandline_tail::overlay::TailReader;
 use strandline_tail::range::{Range, RangeVersion};
 use strandline_tail::record_page::{PageBytes, RecordKind, RecordPage};
 use strandline_tail::schema::StorageSchema;
 use strandline_tail::succession::{Succeeded, Successor};
 use strandline_tail::tail_pages::{RecordHeader, Tail, locate};
+use strandline_tail::tails_reader::TailsReader;
 use strandline_tail::visibility::{RecordState, record_state, sees, sees_record};
 use strandline_txn::{Durability, StartWord, TxnManager, TxnSlot, Visibility};
 
@@ -524,7 +526,8 @@ struct Table {
 struct Stay {
     values: [i64; ROWS],
     updated: [CommitTs; ROWS],
-    tails: Vec<(usize, TailReader)>,
+    /// made for the moment
+    tails: TailsReader,
 }
 
 impl Table {
@@ -672,27 +675,36 @@ impl Table {
         base.values[row]
     }
 
-    /// What a scan needs that stays, without the version.
-    fn stay(version: &RangeVersion<Base>) -> Stay {
-        let tails = version.tails.iter().enumerate();
-        let reader = |(at, tail): (usize, &Option<Arc<Tail>>)| Some((at, tail.as_ref()?.reader()));
+    /// What a scan at `ts` needs that stays, without the version.
+    fn stay(&self, version: &RangeVersion<Base>, ts: CommitTs) -> Stay {
         Stay {
             values: version.base.values,
             updated: version.base.updated,
-            tails: tails.filter_map(reader).collect(),
+            tails: self.range.tails_reader(version, ts),
         }
     }
 
-    /// Reads all rows as scans do whose base is settled at `ts`: base changed by the tails' views.
+    /// Reads all rows as scans do whose base is settled at `ts`: base changed by the tails' view;
+    /// leaves an overlay if that pays.
     fn scan(&self, stay: &Stay, ts: CommitTs) -> [i64; ROWS] {
         let mut values = stay.values;
-        for (at, reader) in &stay.tails {
-            let view = reader.view(&visibility(ts), &[VALUE], &self.manager, true);
-            for patches in view.patches(0, VALUE) {
-                for (slot, value) in patches.words().expect("numbers") {
-                    values[at * PER_TAIL + usize::from(slot)] = value as i64;
-                }
+        let all = 0..UPDATE_RANGES;
+        let view = stay
+            .tails
+            .view(all, &visibility(ts), &[VALUE], &self.manager);
+        for patches in view.patches(0, VALUE) {
+            let (slots, words) = patches.words().expect("numbers");
+            for (slot, value) in slots.iter().map(|&slot| usize::from(slot)).zip(words) {
+                values[slot / UPDATE_ROWS * PER_TAIL + slot % UPDATE_ROWS] = *value as i64;
             }
+        }
+        if let Some(overlay) = stay.tails.grows()
+            && view.visited.tails > 0
+            && self
+                .range
+                .note_visit(overlay, view.visited.tails, view.visited.records)
+        {
+            self.range.consolidate(ts, &self.manager, &self.bytes);
         }
         values
     }
@@ -702,7 +714,7 @@ impl Table {
         for (row, &expected) in expected.iter().enumerate() {
             assert_eq!(self.read(version, row, ts), expected, "row {row} at {ts:?}");
         }
-        self.check_stay(&Self::stay(version), ts);
+        self.check_stay(&self.stay(version, ts), ts);
     }
 
     fn check_stay(&self, stay: &Stay, ts: CommitTs) {
@@ -756,7 +768,7 @@ fn merges_neither_lose_nor_double_updates() {
         let threads = threads(&table, jobs);
         let first = table.manager.snapshot(None).expect("now");
         let kept = table.range.load_full();
-        let stay = Table::stay(&kept);
+        let stay = table.stay(&kept, first.ts());
         for _ in 0..2 {
             let snapshot = table.manager.snapshot(None).expect("now");
             table.check(&table.range.load(), snapshot.ts());
@@ -789,7 +801,7 @@ fn pages_go_with_the_last_old_version() {
         (0..3).for_each(|_| table.increment(0));
         let snapshot = table.manager.snapshot(None).expect("now");
         let first = table.range.load_full();
-        let stay = Table::stay(&first);
+        let stay = table.stay(&first, snapshot.ts());
         table.increment(0);
         let blocker = table.manager.begin().expect("a slot");
         let mut written = Vec::new();

@@ -1,17 +1,20 @@
 //! `cargo xtask`: chores of the workspace that are not worth a shell script.
 //!
-//! The one command so far is `tidy`, the house rules that neither the compiler, rustfmt nor clippy
-//! can check. It reads files only; nothing is ever rewritten.
+//! `tidy` checks the house rules that neither the compiler, rustfmt nor clippy can check, `docs`
+//! the links of the documentation. Both read files only; nothing is ever rewritten.
 
+mod docs;
 mod tidy;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask tidy [ROOT]
+       cargo xtask docs [ROOT]
 
-Checks the house rules over every crate of the workspace at ROOT (default: this workspace) and
-prints one line per violation. CONTRIBUTING.md lists the rules. Exit code 1: there are violations.";
+tidy checks the house rules over every crate of the workspace at ROOT (default: this workspace),
+docs the links of its documentation. Both print one line per violation; exit code 1: there are some.
+CONTRIBUTING.md lists the rules.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -23,6 +26,8 @@ fn main() -> ExitCode {
     {
         ["tidy"] => run_tidy(&workspace_root()),
         ["tidy", root] => run_tidy(Path::new(root)),
+        ["docs"] => run_docs(&workspace_root()),
+        ["docs", root] => run_docs(Path::new(root)),
         _ => {
             eprintln!("{USAGE}");
             ExitCode::from(2)
@@ -50,6 +55,25 @@ fn run_tidy(root: &Path) -> ExitCode {
         report.violations.len()
     );
     if report.violations.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn run_docs(root: &Path) -> ExitCode {
+    let (pages, problems) = match docs::check(root) {
+        Ok(found) => found,
+        Err(error) => {
+            eprintln!("docs: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    for problem in &problems {
+        println!("{problem}");
+    }
+    println!("docs: {pages} pages, {} problems", problems.len());
+    if problems.is_empty() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE

@@ -2,6 +2,8 @@
 //! dates take a short path; everything else goes through the types' input functions
 //! ([`crate::semantics::text`]).
 
+mod receive;
+
 use crate::error::convert;
 use crate::semantics::calendar::{self, Civil};
 use crate::semantics::cast::{Mode, cast_array};
@@ -219,11 +221,11 @@ fn plain_numeric(bytes: &[u8], scale: u8) -> Option<i128> {
     for &b in digits {
         let digit = b.wrapping_sub(b'0');
         if digit <= 9 {
-            n = n * 10 + i64::from(digit);
-            count += 1;
-            if count > 18 {
+            if count == 18 {
                 return None;
             }
+            n = n * 10 + i64::from(digit);
+            count += 1;
             if let Some(seen) = &mut decimals {
                 *seen += 1;
             }

@@ -1,35 +1,41 @@
-//! COPY … FROM a file: an INSERT whose rows are the file's.
+//! COPY … FROM: an INSERT whose rows are a file's or a client's.
 //!
 //! Everything after parsing is INSERT's: DEFAULTs of columns that are not listed, CHECK, NOT NULL,
 //! bulk load above a threshold, all or nothing. As in PostgreSQL, values of identity columns are
 //! taken from the file.
 
+use super::End;
+use super::binary::BinarySource;
 use super::csv::CsvParser;
+use super::input::Origin;
 use super::json::JsonParser;
+use super::lines::Records;
 use super::options::{Format, Options};
 use super::parquet::ParquetSource;
-use super::source::{FileColumn, LineSource, open};
-use crate::context::StatementContext;
+use super::source::{BlockParser, FileColumn, LineSource, open};
+use super::text::TextParser;
+use crate::context::{ProgressHook, StatementContext};
 use crate::dml;
 use crate::error::convert;
 use crate::names;
+use crate::wire_format::Format as WireFormat;
 use datafusion::catalog::streaming::StreamingTable;
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use datafusion::physical_plan::streaming::PartitionStream;
 use datafusion::sql::sqlparser::ast;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState};
 use strandline_engine::access::Privileges;
 use strandline_engine::catalog::TableDef;
 
-/// Loads the file at `path` into a table; the number of rows.
+/// Loads a file or what a client sends into a table; the number of rows.
 pub(super) async fn load(
     context: &StatementContext,
     name: &ast::ObjectName,
     listed: &[ast::Ident],
-    path: &Path,
+    end: &End<'_>,
     options: Options,
 ) -> Result<u64> {
     let table = context.resolve_table(name)?;
@@ -47,34 +53,65 @@ pub(super) async fn load(
             }
         })
         .collect();
-    let reporter = context.progress.clone();
-    // Opened here too, so that a missing file is reported before anything else happens.
-    open(path)?;
-    let source: Arc<dyn PartitionStream> = match options.format {
+    let options_format = options.format;
+    // What errors call the data.
+    let (path, origin) = match end {
+        End::File(path) => {
+            // Opened here too, so that a missing file is reported before anything else happens.
+            open(path)?;
+            (path.to_path_buf(), Origin::File(path.to_path_buf()))
+        }
+        End::Client(client) => {
+            let path = PathBuf::from(format!("COPY {}", table.name));
+            (path, Origin::Client(client.clone()))
+        }
+    };
+    let source = source(&path, origin, options, columns, context.progress.clone())?;
+    if let End::Client(client) = end {
+        let format = match options_format {
+            Format::Binary => WireFormat::Binary,
+            _ => WireFormat::Text,
+        };
+        client.lock().begin_in(format, positions.len())?;
+    }
+    dml::load(context, name, positions, scan(source)?).await
+}
+
+/// The rows of `origin` as a source of a plan.
+fn source(
+    path: &Path,
+    origin: Origin,
+    options: Options,
+    columns: Vec<FileColumn>,
+    reporter: Option<ProgressHook>,
+) -> Result<Arc<dyn PartitionStream>> {
+    let lines = |records, parser: Arc<dyn BlockParser>, origin, reporter| {
+        LineSource::new(path, origin, &columns, records, parser, reporter)
+    };
+    Ok(match options.format {
         Format::Csv => {
             let parser = CsvParser::new(path, options.csv, columns.clone())?;
-            let quoting = Some(parser.quoting());
-            Arc::new(LineSource::new(
-                path,
-                &columns,
-                quoting,
-                Arc::new(parser),
-                reporter,
-            ))
+            let records = Records::Quoted(parser.quoting());
+            Arc::new(lines(records, Arc::new(parser), origin, reporter))
+        }
+        Format::Text => {
+            let parser = TextParser::new(path, options.csv, columns.clone());
+            Arc::new(lines(Records::Escaped, Arc::new(parser), origin, reporter))
         }
         Format::Json => {
             let parser = JsonParser::new(path, columns.clone());
-            Arc::new(LineSource::new(
-                path,
-                &columns,
-                None,
-                Arc::new(parser),
-                reporter,
-            ))
+            Arc::new(lines(Records::Lines, Arc::new(parser), origin, reporter))
         }
-        Format::Parquet => Arc::new(ParquetSource::open(path, &columns, reporter)?),
-    };
-    dml::load(context, name, positions, scan(source)?).await
+        Format::Binary => Arc::new(BinarySource::new(origin, &columns, reporter)),
+        Format::Parquet => match origin {
+            Origin::File(path) => Arc::new(ParquetSource::open(&path, &columns, reporter)?),
+            Origin::Client(_) => {
+                return Err(Error::unsupported(
+                    "COPY FROM STDIN in FORMAT parquet is not supported",
+                ));
+            }
+        },
+    })
 }
 
 fn positions(table: &TableDef, listed: &[ast::Ident]) -> Result<Vec<usize>> {

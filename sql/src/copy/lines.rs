@@ -4,8 +4,7 @@
 //! side by side. In CSV a line end inside quotes does not end a record: the cutter counts quotes.
 //! Memory is bounded by the blocks in flight, and by [`RECORD_BYTES_MAX`] for one record.
 
-use std::fs::File;
-use std::io::Read;
+use super::input::Input;
 use std::path::PathBuf;
 use strandline_base::{Error, Result, SqlState};
 
@@ -24,6 +23,17 @@ pub(super) struct Block {
     pub end: u64,
 }
 
+/// How records end.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Records {
+    /// every line end ends one
+    Lines,
+    /// line ends inside quotes do not
+    Quoted(Quoting),
+    /// line ends after a backslash do not
+    Escaped,
+}
+
 /// How quotes hide line ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Quoting {
@@ -35,9 +45,9 @@ pub(super) struct Quoting {
 
 /// Cuts a file into blocks.
 pub(super) struct Blocks {
-    file: File,
+    input: Input,
     path: PathBuf,
-    quoting: Option<Quoting>,
+    records: Records,
     /// read, not yet in a block
     rest: Vec<u8>,
     next_line: u64,
@@ -46,12 +56,12 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Blocks of `file`, which is at its start. Without `quoting` every line is a record.
-    pub fn new(file: File, path: PathBuf, quoting: Option<Quoting>) -> Self {
+    /// Blocks of `input`, which is at its start; errors call it `path`.
+    pub fn new(input: Input, path: PathBuf, records: Records) -> Self {
         Self {
-            file,
+            input,
             path,
-            quoting,
+            records,
             rest: Vec::new(),
             next_line: 1,
             position: 0,
@@ -61,7 +71,7 @@ impl Blocks {
 
     /// The next block; `None` at the end of the file.
     pub fn next(&mut self) -> Result<Option<Block>> {
-        let mut scan = RecordEnds::new(self.quoting);
+        let mut scan = RecordEnds::new(self.records);
         loop {
             if !self.at_end {
                 self.fill()?;
@@ -94,28 +104,15 @@ impl Blocks {
         }
     }
 
-    /// Reads more of the file.
+    /// Reads more, a block's worth if there is so much.
     fn fill(&mut self) -> Result<()> {
-        let start = self.rest.len();
-        self.rest.resize(start + BLOCK_BYTES, 0);
-        let mut filled = start;
-        while filled < self.rest.len() {
-            match self.file.read(&mut self.rest[filled..]) {
-                Ok(0) => {
-                    self.at_end = true;
-                    break;
-                }
-                Ok(n) => filled += n,
-                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(e) => {
-                    return Err(Error::io(
-                        format!("reading \"{}\"", self.path.display()),
-                        &e,
-                    ));
-                }
+        let enough = self.rest.len() + BLOCK_BYTES;
+        while self.rest.len() < enough {
+            if !self.input.read(&mut self.rest)? {
+                self.at_end = true;
+                break;
             }
         }
-        self.rest.truncate(filled);
         Ok(())
     }
 
@@ -166,9 +163,15 @@ fn count(bytes: &[u8], wanted: u8) -> u64 {
     memchr::memchr_iter(wanted, bytes).count() as u64
 }
 
+/// Whether an odd number of backslashes precedes the byte at `at`.
+pub(super) fn is_escaped(bytes: &[u8], at: usize) -> bool {
+    let backslashes = bytes[..at].iter().rev().take_while(|b| **b == b'\\');
+    backslashes.count() % 2 == 1
+}
+
 /// Finds the ends of records in bytes that grow.
 struct RecordEnds {
-    quoting: Option<Quoting>,
+    records: Records,
     is_quoted: bool,
     /// where the open quote is
     opened: usize,
@@ -178,9 +181,9 @@ struct RecordEnds {
 }
 
 impl RecordEnds {
-    fn new(quoting: Option<Quoting>) -> Self {
+    fn new(records: Records) -> Self {
         Self {
-            quoting,
+            records,
             is_quoted: false,
             opened: 0,
             last_end: None,
@@ -189,9 +192,17 @@ impl RecordEnds {
     }
 
     fn advance(&mut self, bytes: &[u8]) {
-        let Some(Quoting { quote, escape }) = self.quoting else {
-            self.last_end = memchr::memrchr(b'\n', bytes).map(|at| at + 1);
-            return;
+        let Quoting { quote, escape } = match self.records {
+            Records::Quoted(quoting) => quoting,
+            Records::Lines => {
+                self.last_end = memchr::memrchr(b'\n', bytes).map(|at| at + 1);
+                return;
+            }
+            Records::Escaped => {
+                let mut ends = memchr::memrchr_iter(b'\n', bytes);
+                self.last_end = ends.find(|at| !is_escaped(bytes, *at)).map(|at| at + 1);
+                return;
+            }
         };
         let mut at = self.scanned;
         while at < bytes.len() {
@@ -237,10 +248,14 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    fn blocks(content: &[u8], quoting: Option<Quoting>) -> Result<Vec<Block>> {
+    fn blocks(content: &[u8], records: Records) -> Result<Vec<Block>> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(content).unwrap();
-        let mut blocks = Blocks::new(file.reopen().unwrap(), PathBuf::from("f.csv"), quoting);
+        let mut blocks = Blocks::new(
+            Input::File(file.reopen().unwrap(), "f.csv".into()),
+            "f.csv".into(),
+            records,
+        );
         let mut all = Vec::new();
         while let Some(block) = blocks.next()? {
             all.push(block);
@@ -248,11 +263,11 @@ mod tests {
         Ok(all)
     }
 
-    const DOUBLED: Option<Quoting> = Some(Quoting {
+    const DOUBLED: Records = Records::Quoted(Quoting {
         quote: b'"',
         escape: b'"',
     });
-    const BACKSLASH: Option<Quoting> = Some(Quoting {
+    const BACKSLASH: Records = Records::Quoted(Quoting {
         quote: b'"',
         escape: b'\\',
     });
@@ -280,7 +295,7 @@ mod tests {
     #[test]
     fn ends_and_starts_of_files() {
         assert!(blocks(b"", DOUBLED).unwrap().is_empty());
-        assert_eq!(blocks(b"a", None).unwrap()[0].text, "a");
+        assert_eq!(blocks(b"a", Records::Lines).unwrap()[0].text, "a");
         assert_eq!(
             blocks(b"\xef\xbb\xbfa,b\n", DOUBLED).unwrap()[0].text,
             "a,b\n"

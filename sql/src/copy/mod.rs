@@ -1,24 +1,32 @@
-//! COPY … FROM and TO files: CSV, Parquet, JSON lines.
+//! COPY … FROM and TO: CSV, PostgreSQL's text and binary formats, Parquet, JSON lines; files and
+//! clients (STDIN and STDOUT).
 //!
 //! FROM is an INSERT whose source is a file read as a stream, block by block, in bounded memory
 //! ([`source`], [`parquet`]); one bad line loads nothing, because the statement is one unit. TO is
 //! a SELECT whose rows are written beside the target and renamed over it at the end ([`to`]).
-//! Standard input and output are files too: `/dev/stdin`, `/dev/stdout`.
+//! The process's own standard input and output are files too: `/dev/stdin`, `/dev/stdout`. STDIN
+//! and STDOUT are the client's of a server ([`CopyClient`]); data of theirs is never gathered.
 
+mod binary;
 mod builder;
+mod client;
 mod csv;
+mod format;
 mod from;
+mod input;
 mod json;
 mod lines;
 mod options;
 mod parquet;
 mod source;
+mod text;
 mod to;
 mod write;
 
 use crate::context::StatementContext;
 use crate::roles;
 pub(crate) use builder::ColumnBuilder;
+pub use client::{CopyClient, SharedCopyClient};
 use datafusion::sql::sqlparser::ast;
 use options::Options;
 use std::path::Path;
@@ -42,38 +50,70 @@ pub async fn execute(context: &StatementContext, statement: &ast::Statement) -> 
     else {
         return Err(Error::internal("not a COPY statement"));
     };
-    let path = match target {
-        ast::CopyTarget::File { filename } => Path::new(filename),
-        ast::CopyTarget::Stdin | ast::CopyTarget::Stdout => {
-            let named = match to {
-                true => "TO '/dev/stdout' (FORMAT csv)",
-                false => "FROM '/dev/stdin' (FORMAT csv)",
-            };
-            return Err(
-                Error::unsupported(format!("COPY with {target} is not supported"))
-                    .with_hint(format!("Name a file; {named} is the process's own stream.")),
-            );
-        }
+    let end = match target {
+        ast::CopyTarget::File { filename } => End::File(Path::new(filename)),
+        ast::CopyTarget::Stdin | ast::CopyTarget::Stdout => match &context.copy_client {
+            Some(client) => End::Client(client.clone()),
+            None => return Err(no_client(target, *to)),
+        },
         ast::CopyTarget::Program { .. } => {
             return Err(Error::unsupported("COPY with PROGRAM is not supported"));
         }
     };
-    if context.acting.is_some() {
+    if context.acting.is_some() && end.path().is_some() {
         return Err(roles::acting::files_denied("COPY to or from"));
     }
-    let options = Options::read(path, options, legacy_options)?;
+    let options = Options::read(end.path(), options, legacy_options)?;
     match (to, source) {
-        (true, _) => to::unload(context, source, path, options).await,
+        (true, _) => to::unload(context, source, &end, options).await,
         (
             false,
             ast::CopySource::Table {
                 table_name,
                 columns,
             },
-        ) => from::load(context, table_name, columns, path, options).await,
+        ) => from::load(context, table_name, columns, &end, options).await,
         (false, ast::CopySource::Query(_)) => Err(Error::invalid(
             SqlState::SYNTAX_ERROR,
             "COPY … FROM needs the name of a table, not a query",
         )),
     }
+}
+
+/// What a COPY reads from or writes to.
+enum End<'a> {
+    /// a file of the machine that the database is on
+    File(&'a Path),
+    /// the connection's client
+    Client(SharedCopyClient),
+}
+
+impl<'a> End<'a> {
+    /// The file's path.
+    fn path(&self) -> Option<&'a Path> {
+        match self {
+            Self::File(path) => Some(path),
+            Self::Client(_) => None,
+        }
+    }
+}
+
+fn no_client(target: &ast::CopyTarget, to: bool) -> Error {
+    let named = match to {
+        true => "TO '/dev/stdout' (FORMAT csv)",
+        false => "FROM '/dev/stdin' (FORMAT csv)",
+    };
+    Error::unsupported(format!("COPY with {target} needs a client of a server"))
+        .with_hint(format!("Name a file; {named} is the process's own stream."))
+}
+
+/// Whether `statement` takes data from a client, which it can do only once.
+pub(crate) fn takes_from_client(statement: &ast::Statement) -> bool {
+    matches!(
+        statement,
+        ast::Statement::Copy {
+            target: ast::CopyTarget::Stdin | ast::CopyTarget::Stdout,
+            ..
+        }
+    )
 }

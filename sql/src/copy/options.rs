@@ -9,6 +9,10 @@ use strandline_base::{Error, Result, SqlState};
 /// What a file consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
+    /// PostgreSQL's text format
+    Text,
+    /// PostgreSQL's binary format
+    Binary,
     /// comma-separated values, as PostgreSQL defines them
     Csv,
     /// Apache Parquet
@@ -17,14 +21,14 @@ pub(super) enum Format {
     Json,
 }
 
-/// How a CSV file is written.
+/// How a CSV file is written; of PostgreSQL's text format the first three.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CsvOptions {
     /// the first line has the columns' names
     pub header: bool,
     /// between fields; one byte
     pub delimiter: u8,
-    /// an unquoted field that says this is NULL
+    /// an unquoted field that says this is NULL; in text format before backslashes are resolved
     pub null: String,
     /// around fields
     pub quote: u8,
@@ -43,7 +47,7 @@ pub(super) struct CsvOptions {
 pub(super) struct Options {
     /// what the file consists of
     pub format: Format,
-    /// for CSV
+    /// for CSV and text
     pub csv: CsvOptions,
 }
 
@@ -73,8 +77,12 @@ fn set<T>(slot: &mut Option<T>, value: T) -> Result<()> {
 }
 
 impl Options {
-    /// Reads the options of a COPY of the file at `path`.
-    pub fn read(path: &Path, options: &[CopyOption], legacy: &[CopyLegacyOption]) -> Result<Self> {
+    /// Reads the options of a COPY of the file at `path`; None: with a client.
+    pub fn read(
+        path: Option<&Path>,
+        options: &[CopyOption],
+        legacy: &[CopyLegacyOption],
+    ) -> Result<Self> {
         let mut written = Written::default();
         for option in options {
             written.add(option)?;
@@ -120,6 +128,7 @@ impl Written {
             CopyLegacyOption::Delimiter(c) => set(&mut self.delimiter, *c),
             CopyLegacyOption::Null(text) => set(&mut self.null, text.clone()),
             CopyLegacyOption::Parquet => set(&mut self.format, "parquet".to_string()),
+            CopyLegacyOption::Binary => set(&mut self.format, "binary".to_string()),
             CopyLegacyOption::Json(None) => set(&mut self.format, "json".to_string()),
             other => Err(Error::unsupported(format!(
                 "COPY with {other} is not supported"
@@ -140,81 +149,96 @@ impl Written {
         }
     }
 
-    fn finish(self, path: &Path) -> Result<Options> {
-        let for_csv = self.header.is_some()
-            || self.delimiter.is_some()
-            || self.null.is_some()
-            || self.quote.is_some()
-            || self.escape.is_some()
-            || self.force_quote.is_some()
-            || self.force_not_null.is_some()
-            || self.force_null.is_some();
+    fn finish(self, path: Option<&Path>) -> Result<Options> {
         let extension = path
-            .extension()
+            .and_then(Path::extension)
             .and_then(|e| e.to_str())
             .unwrap_or_default()
             .to_lowercase();
-        let format = match self.format.as_deref() {
-            Some("csv") => Format::Csv,
-            Some("parquet") => Format::Parquet,
-            Some("json" | "jsonl" | "ndjson" | "jsonlines") => Format::Json,
-            Some("text" | "binary") => {
-                return Err(Error::unsupported(
-                    "COPY in PostgreSQL's text or binary format is not supported",
-                )
-                .with_hint("Use FORMAT csv, parquet or json."));
-            }
-            Some(other) => {
-                return Err(Error::invalid(
-                    SqlState::INVALID_PARAMETER_VALUE,
-                    format!("COPY format \"{other}\" not recognized"),
-                )
-                .with_hint("Use csv, parquet or json."));
-            }
-            None => match extension.as_str() {
-                "csv" | "tsv" | "tbl" => Format::Csv,
-                "parquet" | "pq" | "parq" => Format::Parquet,
-                "json" | "jsonl" | "ndjson" => Format::Json,
-                _ if for_csv => Format::Csv,
-                _ => {
-                    return Err(Error::invalid(
-                        SqlState::INVALID_PARAMETER_VALUE,
-                        format!(
-                            "the format of \"{}\" is not known from its name",
-                            path.display()
-                        ),
-                    )
-                    .with_hint("Say WITH (FORMAT csv), parquet or json."));
-                }
-            },
+        let format = self.format(path, &extension)?;
+        self.check_for(format)?;
+        let delimiter = match (format, &self.format, extension.as_str()) {
+            (Format::Text, ..) | (_, None, "tsv") => '\t',
+            (_, None, "tbl") => '|',
+            _ => ',',
         };
-        if for_csv && format != Format::Csv {
-            return Err(syntax(
-                "HEADER, DELIMITER, NULL, QUOTE, ESCAPE and FORCE_… are for FORMAT csv",
-            ));
-        }
-        let tabs = extension == "tsv" && self.format.is_none();
-        let bars = extension == "tbl" && self.format.is_none();
-        let default_delimiter = if tabs {
-            '\t'
-        } else if bars {
-            '|'
-        } else {
-            ','
+        let null = match format {
+            Format::Text => "\\N",
+            _ => "",
         };
         let quote = byte("QUOTE", self.quote.unwrap_or('"'))?;
         let csv = CsvOptions {
             header: self.header.unwrap_or(false),
-            delimiter: byte("DELIMITER", self.delimiter.unwrap_or(default_delimiter))?,
-            null: self.null.unwrap_or_default(),
+            delimiter: byte("DELIMITER", self.delimiter.unwrap_or(delimiter))?,
+            null: self.null.unwrap_or_else(|| null.to_string()),
             quote,
             escape: self.escape.map_or(Ok(quote), |c| byte("ESCAPE", c))?,
             force_quote: self.force_quote.unwrap_or_default(),
             force_not_null: self.force_not_null.unwrap_or_default(),
             force_null: self.force_null.unwrap_or_default(),
         };
-        csv.check()?;
+        match format {
+            Format::Text => csv.check_text()?,
+            _ => csv.check()?,
+        }
         Ok(Options { format, csv })
+    }
+
+    /// The format: as it is written, or by the file's extension, or by the other options.
+    fn format(&self, path: Option<&Path>, extension: &str) -> Result<Format> {
+        let is_csv = self.quote.is_some()
+            || self.escape.is_some()
+            || self.force_quote.is_some()
+            || self.force_not_null.is_some()
+            || self.force_null.is_some();
+        let is_lines =
+            is_csv || self.header.is_some() || self.delimiter.is_some() || self.null.is_some();
+        match (self.format.as_deref(), path) {
+            (Some("text"), _) => Ok(Format::Text),
+            (Some("binary"), _) => Ok(Format::Binary),
+            (Some("csv"), _) => Ok(Format::Csv),
+            (Some("parquet"), _) => Ok(Format::Parquet),
+            (Some("json" | "jsonl" | "ndjson" | "jsonlines"), _) => Ok(Format::Json),
+            (Some(other), _) => Err(Error::invalid(
+                SqlState::INVALID_PARAMETER_VALUE,
+                format!("COPY format \"{other}\" not recognized"),
+            )
+            .with_hint("Use text, csv, binary, parquet or json.")),
+            (None, None) => Ok(Format::Text),
+            (None, Some(path)) => match extension {
+                "csv" | "tsv" | "tbl" => Ok(Format::Csv),
+                "parquet" | "pq" | "parq" => Ok(Format::Parquet),
+                "json" | "jsonl" | "ndjson" => Ok(Format::Json),
+                _ if is_lines => Ok(Format::Csv),
+                _ => Err(Error::invalid(
+                    SqlState::INVALID_PARAMETER_VALUE,
+                    format!(
+                        "the format of \"{}\" is not known from its name",
+                        path.display()
+                    ),
+                )
+                .with_hint("Say WITH (FORMAT csv), text, binary, parquet or json.")),
+            },
+        }
+    }
+
+    /// Whether all options are for `format`.
+    fn check_for(&self, format: Format) -> Result<()> {
+        let for_lines = self.header.is_some() || self.delimiter.is_some() || self.null.is_some();
+        let for_csv = self.quote.is_some()
+            || self.escape.is_some()
+            || self.force_quote.is_some()
+            || self.force_not_null.is_some()
+            || self.force_null.is_some();
+        match format {
+            Format::Csv => Ok(()),
+            Format::Text if !for_csv => Ok(()),
+            Format::Text => Err(syntax("QUOTE, ESCAPE and FORCE_… are for FORMAT csv")),
+            _ if for_lines || for_csv => Err(syntax(
+                "HEADER, DELIMITER, NULL, QUOTE, ESCAPE and FORCE_… are for FORMAT csv",
+            )),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -229,6 +253,36 @@ fn byte(what: &str, c: char) -> Result<u8> {
 }
 
 impl CsvOptions {
+    /// PostgreSQL's text format, unless something else is said.
+    #[cfg(test)]
+    pub fn of_text() -> Self {
+        Self {
+            header: false,
+            delimiter: b'\t',
+            null: "\\N".to_string(),
+            quote: b'"',
+            escape: b'"',
+            force_quote: Vec::new(),
+            force_not_null: Vec::new(),
+            force_null: Vec::new(),
+        }
+    }
+
+    fn check_text(&self) -> Result<()> {
+        let refused =
+            |message: &str| Err(Error::invalid(SqlState::INVALID_PARAMETER_VALUE, message));
+        if self.delimiter.is_ascii_alphanumeric() || b"\\.".contains(&self.delimiter) {
+            return refused("COPY delimiter must not be a letter, a digit, a backslash or a point");
+        }
+        if self.null.as_bytes().contains(&self.delimiter) {
+            return refused("COPY delimiter must not appear in the NULL specification");
+        }
+        if self.null.contains(['\n', '\r']) {
+            return refused("COPY NULL representation must not contain a line end");
+        }
+        Ok(())
+    }
+
     fn check(&self) -> Result<()> {
         let refused =
             |message: &str| Err(Error::invalid(SqlState::INVALID_PARAMETER_VALUE, message));
@@ -268,7 +322,7 @@ mod tests {
         else {
             panic!("{sql}")
         };
-        Options::read(Path::new(file), options, legacy_options)
+        Options::read(Some(Path::new(file)), options, legacy_options)
     }
 
     #[test]
@@ -292,7 +346,9 @@ mod tests {
             );
         }
         assert!(read("a.dat", "").is_err());
-        assert!(read("a.csv", "(FORMAT text)").is_err());
+        assert_eq!(read("a.csv", "(FORMAT text)").unwrap().format, Format::Text);
+        assert!(read("a.csv", "(FORMAT text, QUOTE 'x')").is_err());
+        assert!(read("a.csv", "(FORMAT binary, HEADER)").is_err());
         assert!(read("a.csv", "(FORMAT excel)").is_err());
         assert!(read("a.parquet", "(HEADER)").is_err());
     }

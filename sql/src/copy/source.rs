@@ -4,7 +4,8 @@
 //! time as the session has partitions, on threads that may block; batches come out in the file's
 //! order. Nothing more than the blocks in flight is in memory.
 
-use super::lines::{Block, Blocks, Quoting};
+use super::input::Origin;
+use super::lines::{Block, Blocks, Records};
 use crate::context::{Progress, ProgressHook};
 use crate::error::wrap;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -69,24 +70,27 @@ pub(super) trait BlockParser: Send + Sync {
 /// A file of lines to be loaded.
 pub(super) struct LineSource {
     path: PathBuf,
-    quoting: Option<Quoting>,
+    origin: Origin,
+    records: Records,
     parser: Arc<dyn BlockParser>,
     schema: SchemaRef,
     reporter: Option<ProgressHook>,
 }
 
 impl LineSource {
-    /// The file at `path`, whose records `parser` turns into `columns`.
+    /// What comes from `origin`, whose records `parser` turns into `columns`.
     pub fn new(
         path: &Path,
+        origin: Origin,
         columns: &[FileColumn],
-        quoting: Option<Quoting>,
+        records: Records,
         parser: Arc<dyn BlockParser>,
         reporter: Option<ProgressHook>,
     ) -> Self {
         Self {
             path: path.to_path_buf(),
-            quoting,
+            origin,
+            records,
             parser,
             schema: schema_of(columns),
             reporter,
@@ -94,8 +98,8 @@ impl LineSource {
     }
 
     fn batches(&self, parallel: usize) -> Result<SendableRecordBatchStream> {
-        let (file, total) = open(&self.path)?;
-        let blocks = Blocks::new(file, self.path.clone(), self.quoting);
+        let (input, total) = self.origin.open()?;
+        let blocks = Blocks::new(input, self.path.clone(), self.records);
         let cut = futures::stream::try_unfold(blocks, |mut blocks| async move {
             let (blocks, block) = blocking(move || {
                 let block = blocks.next()?;
@@ -119,7 +123,7 @@ impl LineSource {
                             report(Progress {
                                 rows: all + rows as u64,
                                 bytes: block.end,
-                                total_bytes: Some(total),
+                                total_bytes: total,
                             });
                         }
                         let options = RecordBatchOptions::new().with_row_count(Some(rows));

@@ -1,14 +1,21 @@
-//! COPY … TO a file. The rows go into a temporary file beside the target, which is renamed over it
-//! once everything is on the device: a reader never sees half a file, and an error leaves the old
-//! file as it was. A symbolic link stays one: what it points to is replaced. Devices and pipes
-//! (`/dev/stdout`) cannot be replaced and are written to directly.
+//! COPY … TO. Rows for a client are sent as they come. Those for a file go into a temporary file
+//! beside the target, which is renamed over it once everything is on the device: a reader never sees
+//! half a file, and an error leaves the old file as it was. A symbolic link stays one: what it points
+//! to is replaced. Devices and pipes (`/dev/stdout`) cannot be replaced and are written to directly.
 
+use super::End;
+use super::client::SharedCopyClient;
+use super::format::{self, AnyFormat, RowFormat};
 use super::options::{Format, Options};
 use super::source::blocking;
-use super::write::{CsvWriter, JsonWriter, ParquetFileWriter, RowWriter};
+use super::write::{JsonWriter, ParquetFileWriter, RowWriter, RowsWriter};
 use crate::context::{Progress, StatementContext};
 use crate::error::convert;
 use crate::names;
+use crate::wire_format::Format as WireFormat;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::execution::SendableRecordBatchStream;
 use datafusion::sql::sqlparser::ast;
 use futures::TryStreamExt;
 use std::fs::{File, OpenOptions};
@@ -23,11 +30,11 @@ const BUFFER_BYTES: usize = 1 << 18;
 /// Makes the names of temporary files differ within a process.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// Writes the rows of a table or query to the file at `path`; the number of rows.
+/// Writes the rows of a table or query to a file or to a client; the number of rows.
 pub(super) async fn unload(
     context: &StatementContext,
     source: &ast::CopySource,
-    path: &Path,
+    end: &End<'_>,
     options: Options,
 ) -> Result<u64> {
     let query = match source {
@@ -41,19 +48,62 @@ pub(super) async fn unload(
         }
     };
     let plan = Box::pin(context.plan_query(&query)).await?;
-    let (schema, mut rows) = context.run(plan).await?;
-    let file = TemporaryFile::beside(path)?;
-    let buffered = BufWriter::with_capacity(BUFFER_BYTES, file);
-    let mut writer: Box<dyn RowWriter> = match options.format {
-        Format::Csv => Box::new(CsvWriter::start(buffered, &schema, options.csv)?),
-        Format::Json => Box::new(JsonWriter::new(buffered, &schema)),
-        Format::Parquet => Box::new(ParquetFileWriter::start(buffered, &schema)?),
-    };
+    let (schema, rows) = context.run(plan).await?;
+    match end {
+        End::File(path) => {
+            let file = TemporaryFile::beside(path)?;
+            let buffered = BufWriter::with_capacity(BUFFER_BYTES, file);
+            let writer: Box<dyn RowWriter> = match options.format {
+                Format::Json => Box::new(JsonWriter::new(buffered, &schema)),
+                Format::Parquet => Box::new(ParquetFileWriter::start(buffered, &schema)?),
+                _ => Box::new(RowsWriter::start(buffered, row_format(&schema, options)?)?),
+            };
+            let (count, writer) = write_rows(context, rows, writer).await?;
+            blocking(move || writer.finish()?.publish())
+                .await
+                .map_err(convert)?;
+            Ok(count)
+        }
+        End::Client(client) => {
+            let format = match options.format {
+                Format::Binary => WireFormat::Binary,
+                _ => WireFormat::Text,
+            };
+            let rows_format = row_format(&schema, options)?;
+            client.lock().begin_out(format, schema.fields().len())?;
+            let writer = Box::new(ClientWriter::start(client.clone(), rows_format, format)?);
+            let (count, writer) = write_rows(context, rows, writer).await?;
+            blocking(move || writer.finish()).await.map_err(convert)?;
+            Ok(count)
+        }
+    }
+}
+
+/// A format of rows that a client may ask for.
+fn row_format(schema: &SchemaRef, options: Options) -> Result<AnyFormat> {
+    Ok(match options.format {
+        Format::Text => Box::new(format::text(schema, options.csv)),
+        Format::Csv => Box::new(format::csv(schema, options.csv)?),
+        Format::Binary => Box::new(format::Binary::default()),
+        Format::Json | Format::Parquet => {
+            return Err(Error::unsupported(
+                "COPY TO STDOUT in FORMAT json or parquet is not supported",
+            ));
+        }
+    })
+}
+
+/// Gives all rows to `writer`.
+async fn write_rows<W: TakeRows + ?Sized + 'static>(
+    context: &StatementContext,
+    mut rows: SendableRecordBatchStream,
+    mut writer: Box<W>,
+) -> Result<(u64, Box<W>)> {
     let mut count = 0;
     while let Some(batch) = rows.try_next().await.map_err(convert)? {
         count += batch.num_rows() as u64;
         writer = blocking(move || {
-            writer.write(&batch)?;
+            writer.take(&batch)?;
             Ok(writer)
         })
         .await
@@ -66,10 +116,69 @@ pub(super) async fn unload(
             });
         }
     }
-    blocking(move || writer.finish()?.publish())
-        .await
-        .map_err(convert)?;
-    Ok(count)
+    Ok((count, writer))
+}
+
+/// Where rows go.
+trait TakeRows: Send {
+    fn take(&mut self, batch: &RecordBatch) -> Result<()>;
+}
+
+impl TakeRows for dyn RowWriter {
+    fn take(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.write(batch)
+    }
+}
+
+/// Sends rows to a client, a message each.
+struct ClientWriter {
+    client: SharedCopyClient,
+    format: AnyFormat,
+    /// a header that is sent with the first row
+    header: Vec<u8>,
+}
+
+impl ClientWriter {
+    fn start(client: SharedCopyClient, mut format: AnyFormat, kind: WireFormat) -> Result<Self> {
+        let mut header = Vec::new();
+        format.begin(&mut header);
+        // A line of names is a row to clients; the binary header is no row.
+        if kind == WireFormat::Text && !header.is_empty() {
+            client.lock().write(&header)?;
+            header.clear();
+        }
+        Ok(Self {
+            client,
+            format,
+            header,
+        })
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<()> {
+        let mut trailer = std::mem::take(&mut self.header);
+        self.format.end(&mut trailer);
+        let mut client = self.client.lock();
+        if !trailer.is_empty() {
+            client.write(&trailer)?;
+        }
+        client.end_out()
+    }
+}
+
+impl TakeRows for ClientWriter {
+    fn take(&mut self, batch: &RecordBatch) -> Result<()> {
+        let mut client = self.client.lock();
+        let header = &mut self.header;
+        self.format.rows(batch, &mut |row| {
+            if header.is_empty() {
+                return client.write(row);
+            }
+            header.extend_from_slice(row);
+            let sent = client.write(header);
+            header.clear();
+            sent
+        })
+    }
 }
 
 /// `SELECT columns FROM table`.

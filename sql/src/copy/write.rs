@@ -1,7 +1,7 @@
-//! Rows as CSV, JSON lines and Parquet.
+//! Rows as files: of the formats of [`super::format`], JSON lines and Parquet.
 
-use super::options::CsvOptions;
-use super::to::{TemporaryFile, columns_named};
+use super::format::{RowFormat, value_writers, write_text};
+use super::to::TemporaryFile;
 use crate::error::{convert, from_arrow};
 use crate::semantics::text::ValueWriter;
 use crate::semantics::types;
@@ -46,119 +46,38 @@ fn into_file(output: Output) -> Result<TemporaryFile> {
     })
 }
 
-/// The words for false and true.
-const BOOLEANS: [&str; 2] = ["f", "t"];
-
-/// Appends the text of a value that is not NULL.
-fn write_text(out: &mut String, writer: &ValueWriter<'_>, row: usize) -> Result<()> {
-    writer
-        .write(out, row, BOOLEANS)
-        .map_err(|_| Error::internal("a value could not be written as text"))
-}
-
-fn value_writers(batch: &RecordBatch) -> Result<Vec<ValueWriter<'_>>> {
-    batch
-        .columns()
-        .iter()
-        .map(|array| ValueWriter::new(array).map_err(convert))
-        .collect()
-}
-
-/// Writes CSV as PostgreSQL does.
-pub(super) struct CsvWriter {
+/// Writes rows of a format that has no more to it than its rows.
+pub(super) struct RowsWriter<F> {
     output: Output,
-    always_quoted: Vec<bool>,
-    options: CsvOptions,
-    text: String,
-    field: String,
+    format: F,
 }
 
-impl CsvWriter {
+impl<F: RowFormat> RowsWriter<F> {
     /// Writes the header, if there is to be one.
-    pub fn start(output: Output, schema: &SchemaRef, options: CsvOptions) -> Result<Self> {
-        let mut always_quoted = vec![false; schema.fields().len()];
-        for position in columns_named(schema, &options.force_quote)? {
-            always_quoted[position] = true;
-        }
-        let mut writer = Self {
-            output,
-            always_quoted,
-            options,
-            text: String::new(),
-            field: String::new(),
-        };
-        if writer.options.header {
-            for (i, field) in schema.fields().iter().enumerate() {
-                writer.separate(i);
-                writer.field = field.name().clone();
-                writer.push_field(false);
-            }
-            writer.text.push('\n');
-        }
-        Ok(writer)
-    }
-
-    fn separate(&mut self, column: usize) {
-        if column > 0 {
-            self.text.push(self.options.delimiter as char);
-        }
-    }
-
-    /// Appends `self.field`, quoted if it must be.
-    fn push_field(&mut self, always_quoted: bool) {
-        let (quote, escape) = (self.options.quote, self.options.escape);
-        let special = |b: u8| b == self.options.delimiter || b == quote || b == b'\n' || b == b'\r';
-        let plain = !always_quoted
-            && self.field != self.options.null
-            && !self.field.bytes().any(special)
-            && self.field != "\\.";
-        if plain {
-            self.text.push_str(&self.field);
-            return;
-        }
-        self.text.push(quote as char);
-        for c in self.field.chars() {
-            if c == quote as char || c == escape as char {
-                self.text.push(escape as char);
-            }
-            self.text.push(c);
-        }
-        self.text.push(quote as char);
-    }
-
-    fn flush_text(&mut self) -> Result<()> {
-        self.output
-            .write_all(self.text.as_bytes())
-            .map_err(|e| failed(&self.output, &e))?;
-        self.text.clear();
-        Ok(())
+    pub fn start(mut output: Output, mut format: F) -> Result<Self> {
+        let mut text = Vec::new();
+        format.begin(&mut text);
+        output.write_all(&text).map_err(|e| failed(&output, &e))?;
+        Ok(Self { output, format })
     }
 }
 
-impl RowWriter for CsvWriter {
+impl<F: RowFormat> RowWriter for RowsWriter<F> {
     fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        let writers = value_writers(batch)?;
-        for row in 0..batch.num_rows() {
-            for (i, array) in batch.columns().iter().enumerate() {
-                self.separate(i);
-                if array.is_null(row) {
-                    self.text.push_str(&self.options.null);
-                    continue;
-                }
-                self.field.clear();
-                write_text(&mut self.field, &writers[i], row)?;
-                self.push_field(self.always_quoted[i]);
-            }
-            self.text.push('\n');
-            if self.text.len() >= TEXT_BYTES {
-                self.flush_text()?;
-            }
-        }
-        Ok(())
+        let output = &mut self.output;
+        self.format
+            .rows(batch, &mut |row| match output.write_all(row) {
+                Ok(()) => Ok(()),
+                Err(e) => Err(failed(output, &e)),
+            })
     }
 
     fn finish(mut self: Box<Self>) -> Result<TemporaryFile> {
-        self.flush_text()?;
+        let mut text = Vec::new();
+        self.format.end(&mut text);
+        self.output
+            .write_all(&text)
+            .map_err(|e| failed(&self.output, &e))?;
         into_file(self.output)
     }
 }

@@ -82,7 +82,7 @@ async fn apply(context: &StatementContext, table: TableId, operation: &Operation
         Operation::SetOptionsParens { options } => {
             let mut policy = None;
             for option in options {
-                policy = Some(create_table::history_option(option)?);
+                policy = create_table::history_option(option)?.or(policy);
             }
             edit(context, table, &mut |_, def| {
                 def.history = policy.unwrap_or(def.history);

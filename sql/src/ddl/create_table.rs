@@ -156,7 +156,7 @@ pub fn options(create: &CreateTable) -> Result<HistoryPolicy> {
         CreateTableOptions::None => {}
         CreateTableOptions::With(options) => {
             for option in options {
-                policy = history_option(option)?;
+                policy = history_option(option)?.unwrap_or(policy);
             }
         }
         other => return Err(Error::unsupported(format!("{other} is not supported"))),
@@ -164,18 +164,25 @@ pub fn options(create: &CreateTable) -> Result<HistoryPolicy> {
     Ok(policy)
 }
 
-/// The one storage option there is.
-pub fn history_option(option: &SqlOption) -> Result<HistoryPolicy> {
-    match option {
-        SqlOption::KeyValue { key, value } if names::fold(key) == "history" => {
-            history::policy(&text_of(value))
-        }
-        other => Err(
-            Error::invalid(SqlState("22023"), format!("unrecognized parameter {other}")).with_hint(
-                "The only storage parameter is history: 'forever', 'none' or an interval.",
-            ),
-        ),
+/// Storage parameters of PostgreSQL that say nothing here.
+const WITHOUT_MEANING: &[&str] = &["fillfactor", "parallel_workers", "toast_tuple_target"];
+
+/// The one storage option there is; None: one of PostgreSQL's, which is passed over.
+pub fn history_option(option: &SqlOption) -> Result<Option<HistoryPolicy>> {
+    let SqlOption::KeyValue { key, value } = option else {
+        return Err(unrecognized(option));
+    };
+    match names::fold(key).as_str() {
+        "history" => history::policy(&text_of(value)).map(Some),
+        name if WITHOUT_MEANING.contains(&name) || name.starts_with("autovacuum_") => Ok(None),
+        _ => Err(unrecognized(option)),
     }
+}
+
+fn unrecognized(option: &SqlOption) -> Error {
+    let message = format!("unrecognized parameter {option}");
+    Error::invalid(SqlState("22023"), message)
+        .with_hint("The storage parameter is history: 'forever', 'none' or an interval.")
 }
 
 fn text_of(value: &Expr) -> String {

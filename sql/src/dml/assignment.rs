@@ -11,13 +11,21 @@ use crate::semantics::types;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::{Expr, ExprSchemable};
+use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState, SqlType};
 use strandline_engine::catalog::ColumnDef;
 use strandline_table::types::arrow_type;
 
 /// `expr`, whose columns are in `schema`, as a value of `column`.
 pub(super) fn assign(expr: Expr, schema: &DFSchema, column: &ColumnDef) -> Result<Expr> {
-    let expr = super::query::strip_alias(expr);
+    let mut expr = super::query::strip_alias(expr);
+    if let Expr::Placeholder(parameter) = &mut expr
+        && parameter.field.is_none()
+    {
+        // A parameter takes its column's type, as a quoted literal does.
+        parameter.field = Some(Arc::new(types::field("", column.sql_type, true)));
+        return Ok(expr);
+    }
     if let Expr::Literal(scalar, _) = &expr {
         if scalar.is_null() {
             return null(column.sql_type);

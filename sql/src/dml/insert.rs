@@ -91,21 +91,7 @@ pub(super) async fn plan_load(
 
 /// The target, after refusing what other systems add to INSERT.
 pub(super) fn target_of(context: &StatementContext, insert: &ast::Insert) -> Result<Target> {
-    let foreign = insert.or.is_some()
-        || insert.ignore
-        || insert.overwrite
-        || insert.partitioned.is_some()
-        || !insert.after_columns.is_empty()
-        || !insert.assignments.is_empty()
-        || insert.replace_into
-        || insert.priority.is_some()
-        || insert.insert_alias.is_some()
-        || insert.settings.is_some()
-        || insert.format_clause.is_some()
-        || insert.multi_table_insert_type.is_some()
-        || insert.has_table_keyword
-        || !insert.optimizer_hints.is_empty();
-    if foreign || !insert.into {
+    if has_foreign_clause(insert) {
         return Err(Error::invalid(
             SqlState::SYNTAX_ERROR,
             "syntax error: expected INSERT INTO t [(columns)] VALUES … or SELECT …",
@@ -118,6 +104,40 @@ pub(super) fn target_of(context: &StatementContext, insert: &ast::Insert) -> Res
         ));
     };
     Target::named(context, name, insert.table_alias.as_ref().map(|a| &a.alias))
+}
+
+/// Whether an INSERT has a clause of other systems.
+fn has_foreign_clause(insert: &ast::Insert) -> bool {
+    insert.or.is_some()
+        || insert.ignore
+        || insert.overwrite
+        || insert.partitioned.is_some()
+        || !insert.after_columns.is_empty()
+        || !insert.assignments.is_empty()
+        || insert.replace_into
+        || insert.priority.is_some()
+        || insert.insert_alias.is_some()
+        || insert.settings.is_some()
+        || insert.format_clause.is_some()
+        || insert.multi_table_insert_type.is_some()
+        || insert.has_table_keyword
+        || !insert.optimizer_hints.is_empty()
+        || !insert.into
+}
+
+/// The cells of `INSERT INTO t (…) VALUES (…)` with one row and no other clause.
+pub(crate) fn plain_row(insert: &ast::Insert) -> Option<&[ast::Expr]> {
+    let has_clause = insert.on.is_some()
+        || insert.returning.is_some()
+        || insert.output.is_some()
+        || insert.table_alias.is_some();
+    if has_clause || has_foreign_clause(insert) {
+        return None;
+    }
+    match values::rows_of(insert.source.as_ref()?)? {
+        [row] => Some(&row.content),
+        _ => None,
+    }
 }
 
 /// The positions of an INSERT's column list; `None` without one.
@@ -230,9 +250,9 @@ impl Source {
             .enumerate()
             .map(|(i, (position, field))| {
                 let column = &target.table.columns[*position];
-                // A quoted literal in the select list has no type of its own yet.
+                // A quoted literal or parameter in the select list has no type of its own yet.
                 let expr = match select_list(&plan).map(|list| strip_alias(list[i].clone())) {
-                    Some(literal @ Expr::Literal(..)) => literal,
+                    Some(open @ (Expr::Literal(..) | Expr::Placeholder(_))) => open,
                     _ => Expr::Column(field),
                 };
                 assign(expr, &schema, column).map(SourceValue::Expr)

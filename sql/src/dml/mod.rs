@@ -54,6 +54,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast;
 pub(crate) use exec::in_place;
 use futures::TryStreamExt;
+pub(crate) use insert::plain_row;
 pub use node::extension_planner;
 pub(crate) use one_input::{as_its_input, one_input};
 use pipeline::DmlPlan;
@@ -125,6 +126,15 @@ pub async fn explain(
     Ok(plan(context, statement).await?.plan)
 }
 
+/// The plan of a DML statement, and whether its rows are RETURNING's.
+pub async fn describe(
+    context: &StatementContext,
+    statement: &ast::Statement,
+) -> Result<(LogicalPlan, bool)> {
+    let planned = plan(context, statement).await?;
+    Ok((planned.plan, planned.returning))
+}
+
 /// Runs a planned statement to its end.
 async fn run(context: &StatementContext, planned: DmlPlan) -> Result<DmlOutcome> {
     let DmlPlan {
@@ -160,6 +170,20 @@ pub(crate) async fn load(
 ) -> Result<u64> {
     let planned = insert::plan_load(context, name, positions, rows).await?;
     Ok(run(context, planned).await?.rows)
+}
+
+/// `SELECT projection FROM from WHERE selection` and nothing else.
+pub(crate) fn plain_select(
+    projection: Vec<ast::SelectItem>,
+    from: Vec<ast::TableWithJoins>,
+    selection: Option<ast::Expr>,
+) -> ast::Query {
+    query::select(None, projection, from, selection)
+}
+
+/// The rows of a query that is nothing but VALUES.
+pub(crate) fn plain_values(query: &ast::Query) -> Option<&[ast::Parens<Vec<ast::Expr>>]> {
+    values::rows_of(query)
 }
 
 /// `SELECT items FROM name`.

@@ -258,7 +258,7 @@ pub fn pg_settings(system: &System, rows: &mut Rows) {
             ("name", setting.name.as_str().into()),
             ("setting", setting.value.as_str().into()),
             ("category", "Strandline".into()),
-            ("short_desc", setting.description.into()),
+            ("short_desc", setting.description.as_str().into()),
             (
                 "context",
                 if setting.changeable {

@@ -10,6 +10,7 @@ use crate::deep::DeepFuture;
 use crate::error::{convert, wrap};
 use crate::pg_catalog::{self, System, ViewColumns};
 use crate::provider::history::HistoryFunction;
+use crate::provider::registered::RegisteredTables;
 use crate::provider::table::Table;
 use crate::provider::versions::Versions;
 use crate::roles::Acting;
@@ -211,12 +212,13 @@ impl StatementCatalog {
         state
     }
 
-    /// Plans `query` in a `state` bound to this catalog.
+    /// Plans `query` in a `state` bound to this catalog, with the values of its parameters; None:
+    /// they stay placeholders.
     pub async fn plan(
         &self,
         state: &SessionState,
         query: &ast::Query,
-        parameters: &[ScalarValue],
+        parameters: Option<&[ScalarValue]>,
     ) -> Result<LogicalPlan> {
         let mut query = query.clone();
         let locks = locking::take(&mut query)?;
@@ -225,7 +227,9 @@ impl StatementCatalog {
             return Err(Error::unsupported(message));
         }
         self.locking.store(!locks.is_empty(), Ordering::Relaxed);
-        params::substitute(&mut query, parameters)?;
+        if let Some(values) = parameters {
+            params::substitute(&mut query, values)?;
+        }
         semantics::sql::normalize(&mut query)?;
         references::prepare(&mut query, self, state).await?;
         let used = pg_catalog::functions::Used::by(&query);
@@ -262,6 +266,9 @@ impl StatementCatalog {
         name: &str,
         row_id: bool,
     ) -> Result<Option<Arc<dyn TableProvider>>> {
+        if let Some(table) = self.registered(schema, name) {
+            return Ok(Some(table));
+        }
         if let Some(table) = self.catalog.table(schema, name) {
             self.require_read(table)?;
             if self.as_of.is_none() {
@@ -303,6 +310,15 @@ impl StatementCatalog {
             return pg_catalog::table(name, self.system(), &views);
         }
         Ok(None)
+    }
+
+    /// The session's registered table `schema.name`; views and the past know none.
+    fn registered(&self, schema: &str, name: &str) -> Option<Arc<dyn TableProvider>> {
+        let default_schema = &self.template.config_options().catalog.default_schema;
+        if self.as_of.is_some() || !self.expanding.is_empty() || schema != default_schema {
+            return None;
+        }
+        RegisteredTables::of(&self.template).get(name)
     }
 
     /// 42501 unless the statement's user may read the table, and lock its rows if it does.
@@ -421,7 +437,7 @@ impl StatementCatalog {
             );
             let state = inner.bind(&view.schema);
             let query = parse::query(&view.query)?;
-            match inner.plan(&state, &query, &[]).await {
+            match inner.plan(&state, &query, Some(&[])).await {
                 Ok(plan) => rename_columns(plan, &view.columns),
                 Err(error) if error.sqlstate() == INFINITE_RECURSION => Err(error),
                 Err(error) => Err(error.context(format!("view \"{}\"", view.name))),

@@ -53,7 +53,7 @@ pub struct Setting {
     /// what it is
     pub value: String,
     /// what it means
-    pub description: &'static str,
+    pub description: String,
     /// whether SET changes it
     pub changeable: bool,
 }

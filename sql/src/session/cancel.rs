@@ -5,6 +5,7 @@
 //! next pause. A cancellation while nothing runs is forgotten when the next statement starts; the
 //! end of a whole session, asked for by another one, is not.
 
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -18,6 +19,17 @@ pub struct CancelState {
     timed_out: AtomicBool,
     terminated: AtomicBool,
     woken: Notify,
+    on_termination: OnTermination,
+}
+
+/// What is to happen when the session is ended.
+#[derive(Default)]
+struct OnTermination(Mutex<Option<Box<dyn Fn() + Send + Sync>>>);
+
+impl std::fmt::Debug for OnTermination {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OnTermination")
+    }
 }
 
 /// Cancels what a connection runs; may be used from any thread.
@@ -72,6 +84,14 @@ impl CancelState {
     pub fn terminate(&self) {
         self.terminated.store(true, Ordering::SeqCst);
         self.trigger(false);
+        if let Some(act) = self.on_termination.0.lock().as_ref() {
+            act();
+        }
+    }
+
+    /// Calls `act` when the session is ended, on the thread of whoever ends it.
+    pub fn on_termination(&self, act: impl Fn() + Send + Sync + 'static) {
+        *self.on_termination.0.lock() = Some(Box::new(act));
     }
 
     /// Whether the session has been ended by another one.
@@ -130,8 +150,9 @@ impl CancelState {
     }
 
     /// A cancellation that the engine reported, with its cause.
-    fn explain(&self, error: Error) -> Error {
-        if error.sqlstate() == SqlState::QUERY_CANCELED {
+    pub fn explain(&self, error: Error) -> Error {
+        let of_engine = error.kind() == ErrorKind::Cancelled;
+        if of_engine && error.sqlstate() == SqlState::QUERY_CANCELED {
             self.error()
         } else {
             error

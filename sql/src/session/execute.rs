@@ -79,7 +79,8 @@ impl Session {
         let _timer = timeout.map(|t| Timer::start(&self.shared, cancel.clone(), t));
         let options = transaction.options();
         let again = options.isolation == Isolation::ReadCommitted
-            && options.conflicts == ConflictPolicy::Wait;
+            && options.conflicts == ConflictPolicy::Wait
+            && !matches!(work, Work::Copy(parsed) if copy::takes_from_client(parsed));
         let mut tries = 1;
         loop {
             let savepoint = transaction.savepoint();
@@ -99,10 +100,12 @@ impl Session {
         work: &Work<'_>,
         now_us: u64,
     ) -> Result<Output> {
+        self.shared.statistics.planned();
         let statement = transaction.begin_statement()?;
         let mut context =
             StatementContext::new(&self.template, statement.clone(), Vec::new(), now_us);
         context.progress = self.progress.clone();
+        context.copy_client = self.copy_client.clone();
         let summary = match work {
             Work::Query(query) => {
                 let mut plan = context.plan_query(query).await?;

@@ -10,17 +10,25 @@
 //!   every statement is 25P02.
 
 pub mod activity;
+pub mod call;
 pub mod cancel;
+pub(crate) mod describe;
 pub mod execute;
 pub mod identity;
+mod implicit;
+mod maintenance;
 pub mod outcome;
+mod point;
 pub mod prepared;
 mod relaxed;
 pub mod settings;
+pub mod slow_log;
+mod statement_cache;
 pub mod transaction;
 pub mod work;
 
 use crate::context::ProgressHook;
+use crate::copy::SharedCopyClient;
 use crate::database::Shared;
 use crate::params;
 use crate::point::CheckSet;
@@ -33,6 +41,7 @@ use identity::{Identity, User};
 use outcome::{Output, Summary, TransactionStatus};
 use prepared::PreparedStatement;
 pub use settings::Settings;
+use statement_cache::StatementCache;
 use std::collections::HashMap;
 use std::sync::Arc;
 use strandline_base::{CommitTs, Error, Result, SqlState};
@@ -40,9 +49,6 @@ use strandline_engine::Transaction;
 use strandline_engine::catalog::TableDef;
 use transaction::OpenTransaction;
 use work::Work;
-
-/// How many parsed statements a session remembers.
-const PARSED_STATEMENTS: usize = 256;
 
 /// The state of one connection.
 pub struct Session {
@@ -52,11 +58,17 @@ pub struct Session {
     settings: Arc<Settings>,
     pub(crate) open: Option<OpenTransaction>,
     prepared: HashMap<String, Arc<PreparedStatement>>,
-    parsed: HashMap<Arc<str>, Arc<Parsed>>,
+    statements: StatementCache,
+    /// Whether statements may take the point path; tests compare with it off.
+    pub(crate) point_path: bool,
+    /// the point path has just left the statement that comes next to the full path
+    is_undecided: bool,
     pub(crate) cancel: Arc<CancelState>,
     /// as others see the session
     pub(crate) registered: Registered,
     pub(crate) progress: Option<ProgressHook>,
+    /// the other end of COPY … FROM STDIN and TO STDOUT
+    pub(crate) copy_client: Option<SharedCopyClient>,
     /// this session's newest commit that changed something
     committed: CommitTs,
     notices: Vec<Error>,
@@ -76,9 +88,12 @@ impl Session {
             registered,
             open: None,
             prepared: HashMap::new(),
-            parsed: HashMap::new(),
+            statements: StatementCache::default(),
+            point_path: true,
+            is_undecided: false,
             cancel,
             progress: None,
+            copy_client: None,
             committed: CommitTs::ZERO,
             notices: Vec::new(),
         };
@@ -96,57 +111,33 @@ impl Session {
         Ok(())
     }
 
-    /// The one statement that `sql` is, parsed; repeated texts are parsed once.
-    pub(crate) fn parse(&mut self, sql: &str) -> Result<(Arc<str>, Arc<Parsed>)> {
-        if let Some((text, known)) = self.parsed.get_key_value(sql) {
-            return Ok((text.clone(), known.clone()));
-        }
-        let parsed = Arc::new(crate::parse::statement(sql)?);
-        if self.parsed.len() >= PARSED_STATEMENTS {
-            self.parsed.clear();
-        }
-        // The text is shown to others.
-        let text: Arc<str> = Arc::from(crate::parse::redacted(sql));
-        self.parsed.insert(text.clone(), parsed.clone());
-        Ok((text, parsed))
-    }
-
     /// Warnings and notices since the last call.
     pub(crate) fn take_notices(&mut self) -> Vec<Error> {
         std::mem::take(&mut self.notices)
     }
 
+    /// The settings that hold.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// A warning for the client, unless it wants errors only (`client_min_messages`).
     fn notice(&mut self, state: SqlState, message: impl Into<String>) {
-        self.notices.push(Error::invalid(state, message));
+        if self.settings.client_min_messages != "error" {
+            self.notices.push(Error::invalid(state, message));
+        }
     }
 
     /// Parses and runs one statement. A text that is no statement fails the open block too.
     pub(crate) async fn run_text(&mut self, sql: &str, params: &[ScalarValue]) -> Result<Output> {
-        match self.parse(sql) {
-            Ok((text, statement)) => self.run_reported(Some(text), &statement, params).await,
-            Err(error) => {
-                self.mark_failed();
-                Err(error)
-            }
-        }
+        let statement = self.prepare_plain(sql)?;
+        self.run_prepared(&statement, params).await
     }
 
-    /// Runs one statement and lets others see that it runs; `text` is what they see of it.
-    pub(crate) async fn run_reported(
-        &mut self,
-        text: Option<Arc<str>>,
-        statement: &Parsed,
-        params: &[ScalarValue],
-    ) -> Result<Output> {
-        self.cancel.refuse_if_terminated()?;
-        let backend = self.registered.backend();
-        let running = backend.start(text, self.shared.db.now_us());
-        let mut output = self.run(statement, params).await;
-        if let Ok(Output::Rows(query)) = &mut output {
-            query.running = Some(running);
-        }
-        self.report_block();
-        output
+    /// The one statement that `sql` is. A text that is no statement fails the open block.
+    pub(crate) fn prepare_plain(&mut self, sql: &str) -> Result<Arc<PreparedStatement>> {
+        let prepared = self.statements.plain(sql, &self.shared.statistics);
+        prepared.inspect_err(|_| self.mark_failed())
     }
 
     /// Lets others see whether a transaction block is open.
@@ -154,23 +145,6 @@ impl Session {
         let started_us = self.open.as_ref().map_or(0, |open| open.now_us);
         let status = self.transaction_status();
         self.registered.backend().set_block(status, started_us);
-    }
-
-    /// Runs one statement. In a failed transaction block only its end is allowed.
-    pub(crate) async fn run(
-        &mut self,
-        statement: &Parsed,
-        params: &[ScalarValue],
-    ) -> Result<Output> {
-        if let Some(done) = self.run_control(statement)? {
-            return Ok(done);
-        }
-        self.refuse_if_failed()?;
-        let result = self.run_unfailed(statement, params).await;
-        if result.is_err() {
-            self.mark_failed();
-        }
-        result
     }
 
     /// The statements that end a transaction or go back in it: all that a failed one takes.
@@ -224,7 +198,10 @@ impl Session {
             Parsed::Set(set) => self.set(set)?,
             Parsed::Reset(reset) => self.reset(&reset.reset)?,
             Parsed::ShowVariable { variable } => self.show(variable)?,
+            Parsed::Call(call) => self.call(call, params).await?,
             Parsed::Discard { object_type } => self.discard(object_type)?,
+            Parsed::Vacuum(vacuum) => self.vacuum(vacuum.table_name.as_ref(), vacuum.full)?,
+            Parsed::Analyze(analyze) => self.analyze(analyze.table_name.as_ref())?,
             Parsed::Prepare {
                 name,
                 data_types,
@@ -232,8 +209,14 @@ impl Session {
             } => self.prepare(name, data_types, statement)?,
             Parsed::Deallocate { name, .. } => self.deallocate(name)?,
             Parsed::Execute { .. } => {
+                if let Some(output) = self.execute_point(statement, params).await? {
+                    return Ok(output);
+                }
                 let bound = self.bind_execute(statement, params)?;
-                return Box::pin(self.run(&bound, &[])).await;
+                if let Some(done) = self.run_control(&bound)? {
+                    return Ok(done);
+                }
+                return Box::pin(self.run_unfailed(&bound, &[])).await;
             }
             other => return self.run_work(other, params).await,
         };
@@ -245,16 +228,6 @@ impl Session {
             return self.execute(&Work::of(statement)?).await;
         }
         let mut bound = statement.clone();
-        let needed = params::highest(&mut bound)?;
-        if params.len() > needed {
-            return Err(Error::invalid(
-                SqlState("08P01"),
-                format!(
-                    "the statement has {needed} parameters, {} values were given",
-                    params.len()
-                ),
-            ));
-        }
         params::substitute(&mut bound, params)?;
         self.execute(&Work::of(&bound)?).await
     }
@@ -263,6 +236,7 @@ impl Session {
     pub(crate) fn transaction_status(&self) -> TransactionStatus {
         match &self.open {
             None => TransactionStatus::Idle,
+            Some(open) if open.implicit => TransactionStatus::Idle,
             Some(open) if open.failed => TransactionStatus::Failed,
             Some(_) => TransactionStatus::Open,
         }
@@ -289,7 +263,7 @@ impl Session {
                 self.prepared.clear();
                 self.reset(&ast::Reset::ALL)?;
             }
-            ast::DiscardObject::PLANS => self.parsed.clear(),
+            ast::DiscardObject::PLANS => self.statements.clear(),
             ast::DiscardObject::SEQUENCES | ast::DiscardObject::TEMP => {}
         }
         Ok(Summary::tag(format!("DISCARD {what}")))

@@ -5,6 +5,7 @@ use crate::context::StatementContext;
 use crate::result::QueryResult;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::execution::SendableRecordBatchStream;
+use std::borrow::Cow;
 use std::sync::Arc;
 use strandline_engine::Transaction;
 
@@ -12,6 +13,8 @@ use strandline_engine::Transaction;
 pub enum Output {
     /// A query whose rows are still to be computed.
     Rows(Box<RunningQuery>),
+    /// A query whose rows are all there.
+    Ready(QueryResult),
     /// Done, with any rows at hand.
     Done(Summary),
 }
@@ -30,20 +33,20 @@ pub struct RunningQuery {
 /// What a statement did.
 #[derive(Clone, Debug)]
 pub struct Summary {
-    tag: String,
+    tag: Cow<'static, str>,
     rows_affected: u64,
     result: Option<QueryResult>,
 }
 
 impl Summary {
-    pub(crate) fn tag(tag: impl Into<String>) -> Self {
+    pub(crate) fn tag(tag: impl Into<Cow<'static, str>>) -> Self {
         Self {
             tag: tag.into(),
             rows_affected: 0,
             result: None,
         }
     }
-    pub(crate) fn rows(tag: impl Into<String>, rows_affected: u64) -> Self {
+    pub(crate) fn rows(tag: impl Into<Cow<'static, str>>, rows_affected: u64) -> Self {
         Self {
             tag: tag.into(),
             rows_affected,

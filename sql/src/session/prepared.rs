@@ -1,13 +1,19 @@
-//! PREPARE, EXECUTE, DEALLOCATE. A prepared statement is its parsed text; planning it takes the
-//! values of each execution into account.
+//! Prepared statements, and PREPARE, EXECUTE, DEALLOCATE. A prepared statement is its parsed text
+//! with what is declared and known of its parameters; planning it takes the values of each
+//! execution into account.
 
 use super::Session;
-use super::outcome::Summary;
+use super::describe::{Described, Description, NUMERIC, of_parameter};
+use super::outcome::{Output, Summary};
+use crate::point_path::{Compiled, argument};
+use crate::semantics::types;
 use crate::{names, params};
+use datafusion::arrow::datatypes::FieldRef;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{CastKind, DataType, Expr, Ident, Statement as Parsed};
+use parking_lot::Mutex;
 use std::sync::Arc;
-use strandline_base::{Error, Result, SqlState};
+use strandline_base::{Error, Result, SqlState, SqlType};
 
 /// A statement with parameters, parsed once.
 #[derive(Debug)]
@@ -15,8 +21,17 @@ pub struct PreparedStatement {
     /// what others see while it runs
     pub(crate) text: Arc<str>,
     pub(crate) statement: Parsed,
+    /// what PREPARE declares
     types: Vec<DataType>,
+    /// what a client declares
+    declared: Vec<Option<SqlType>>,
     parameters: usize,
+    /// whether its parameters have types of their own, not their values'
+    typed: bool,
+    /// the last description that was asked for
+    pub(super) described: Mutex<Option<Arc<Described>>>,
+    /// what it was compiled to for the point path last
+    pub(super) compiled: Mutex<Option<Arc<Compiled>>>,
 }
 
 impl PreparedStatement {
@@ -29,14 +44,105 @@ impl PreparedStatement {
                     "PREPARE, EXECUTE and DEALLOCATE cannot be prepared",
                 ))
             }
-            _ => Ok(Self {
+            _ => Ok(Self::of(
                 text,
                 statement,
                 types,
-                parameters,
-            }),
+                Vec::new(),
+                (parameters, false),
+            )),
         }
     }
+
+    /// A statement whose parameters have their values' types.
+    pub(crate) fn plain(sql: &str, mut statement: Parsed) -> Result<Self> {
+        let parameters = params::highest(&mut statement)?;
+        Ok(Self::of(
+            shown(sql),
+            statement,
+            Vec::new(),
+            Vec::new(),
+            (parameters, false),
+        ))
+    }
+
+    /// A statement as a client sends it; `declared` are the types of its parameters that the
+    /// client knows.
+    pub(crate) fn typed(
+        sql: &str,
+        mut statement: Parsed,
+        declared: &[Option<SqlType>],
+    ) -> Result<Self> {
+        let parameters = params::highest(&mut statement)?.max(declared.len());
+        let declared = declared.iter().map(|t| t.map(of_parameter)).collect();
+        Ok(Self::of(
+            shown(sql),
+            statement,
+            Vec::new(),
+            declared,
+            (parameters, true),
+        ))
+    }
+
+    fn of(
+        text: Arc<str>,
+        statement: Parsed,
+        types: Vec<DataType>,
+        declared: Vec<Option<SqlType>>,
+        (parameters, typed): (usize, bool),
+    ) -> Self {
+        Self {
+            text,
+            statement,
+            types,
+            declared,
+            parameters,
+            typed,
+            described: Mutex::new(None),
+            compiled: Mutex::new(None),
+        }
+    }
+
+    /// 08P01 for too many values; too few are missed where they are wanted, unless a client has
+    /// been told how many there are.
+    fn check_count(&self, values: usize) -> Result<()> {
+        let needed = self.parameters;
+        if self.typed && values != needed {
+            return Err(Error::invalid(
+                SqlState("08P01"),
+                format!(
+                    "bind message supplies {values} parameters, but prepared statement requires \
+                     {needed}"
+                ),
+            ));
+        }
+        if values > needed {
+            return Err(Error::invalid(
+                SqlState("08P01"),
+                format!("the statement has {needed} parameters, {values} values were given"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Per parameter the type that is declared for it.
+    pub(super) fn declared_types(&self) -> Result<Vec<Option<SqlType>>> {
+        let mut declared = self.declared.clone();
+        for t in &self.types {
+            declared.push(Some(types::from_ast(t)?.map_or(NUMERIC, of_parameter)));
+        }
+        declared.resize(self.parameters, None);
+        Ok(declared)
+    }
+
+    /// Whether it may be compiled for the point path.
+    pub(super) fn may_be_point(&self) -> bool {
+        matches!(
+            self.statement,
+            Parsed::Query(_) | Parsed::Insert(_) | Parsed::Update(_) | Parsed::Delete(_)
+        )
+    }
+
     /// How many parameters it has.
     pub fn parameter_count(&self) -> usize {
         self.parameters
@@ -44,6 +150,122 @@ impl PreparedStatement {
 }
 
 impl Session {
+    /// Runs a prepared statement and lets others see that it runs.
+    pub(crate) async fn run_prepared(
+        &mut self,
+        prepared: &PreparedStatement,
+        values: &[ScalarValue],
+    ) -> Result<Output> {
+        self.cancel.refuse_if_terminated()?;
+        let backend = self.registered.backend();
+        let running = backend.start(Some(prepared.text.clone()), self.shared.db.now_us());
+        let mut output = self.run_unreported(prepared, values).await;
+        if let Ok(Output::Rows(query)) = &mut output {
+            query.running = Some(running);
+        }
+        self.report_block();
+        output
+    }
+
+    /// In a failed transaction block only its end is allowed.
+    async fn run_unreported(
+        &mut self,
+        prepared: &PreparedStatement,
+        values: &[ScalarValue],
+    ) -> Result<Output> {
+        if let Some(done) = self.run_control(&prepared.statement)? {
+            return Ok(done);
+        }
+        self.refuse_if_failed()?;
+        let result = self.run_values(prepared, values).await;
+        if result.is_err() {
+            self.mark_failed();
+        }
+        result
+    }
+
+    async fn run_values(
+        &mut self,
+        prepared: &PreparedStatement,
+        values: &[ScalarValue],
+    ) -> Result<Output> {
+        prepared.check_count(values.len())?;
+        if let Some(output) = self.run_point(prepared, values).await? {
+            return Ok(output);
+        }
+        if !prepared.typed {
+            return self.run_unfailed(&prepared.statement, values).await;
+        }
+        let types = self.known_types(prepared).await?;
+        if values.is_empty() || matches!(prepared.statement, Parsed::Execute { .. }) {
+            return self.run_unfailed(&prepared.statement, values).await;
+        }
+        let mut bound = prepared.statement.clone();
+        params::bind(&mut bound, values, &types)?;
+        self.run_unfailed(&bound, &[]).await
+    }
+
+    /// The types of a typed statement's parameters, where they are known. If it has been
+    /// described, its result must be what it was: the client goes by it.
+    pub(super) async fn known_types(
+        &self,
+        prepared: &PreparedStatement,
+    ) -> Result<Vec<Option<SqlType>>> {
+        let before = prepared.described.lock().clone();
+        let Some(before) = before else {
+            return prepared.declared_types();
+        };
+        // What is wrong with a statement that cannot be described any more, running it says.
+        if let Ok(now) = self.describe(prepared).await {
+            let same = same_columns(&before.description, &now.description);
+            *prepared.described.lock() = Some(match same {
+                true => Arc::new(now.with_types_of(&before)),
+                false => before.clone(),
+            });
+            if !same {
+                return Err(Error::unsupported(
+                    "cached plan must not change result type",
+                ));
+            }
+        }
+        Ok(before.types.clone())
+    }
+
+    /// The statement that `sql` is, with the types that a client declares, described.
+    pub(crate) async fn prepare_typed(
+        &mut self,
+        sql: &str,
+        declared: &[Option<SqlType>],
+    ) -> Result<Arc<PreparedStatement>> {
+        let prepared = self
+            .statements
+            .typed(sql, declared, &self.shared.statistics);
+        let described = match prepared {
+            Ok(prepared) => self.described(prepared).await,
+            Err(error) => Err(error),
+        };
+        if described.is_err() {
+            self.mark_failed();
+        }
+        described
+    }
+
+    /// `prepared` with its description in it.
+    pub(crate) async fn described(
+        &self,
+        prepared: Arc<PreparedStatement>,
+    ) -> Result<Arc<PreparedStatement>> {
+        let ends = matches!(
+            prepared.statement,
+            Parsed::Commit { .. } | Parsed::Rollback { .. }
+        );
+        if !ends {
+            self.refuse_if_failed()?;
+            self.describe(&prepared).await?;
+        }
+        Ok(prepared)
+    }
+
     pub(super) fn prepare(
         &mut self,
         name: &Ident,
@@ -76,6 +298,49 @@ impl Session {
         }
     }
 
+    /// The prepared statement that an EXECUTE names.
+    pub(super) fn prepared_by(&self, execute: &Parsed) -> Result<Arc<PreparedStatement>> {
+        let Parsed::Execute {
+            name: Some(name), ..
+        } = execute
+        else {
+            return Err(Error::unsupported("EXECUTE IMMEDIATE is not supported"));
+        };
+        let name = names::single(name)?;
+        let prepared = self.prepared.get(&name).cloned();
+        prepared.ok_or_else(|| undefined(&name))
+    }
+
+    /// Runs what EXECUTE names on the point path; None: it takes the full path.
+    pub(super) async fn execute_point(
+        &mut self,
+        statement: &Parsed,
+        outer: &[ScalarValue],
+    ) -> Result<Option<Output>> {
+        let Parsed::Execute {
+            parameters,
+            immediate: false,
+            using,
+            into,
+            ..
+        } = statement
+        else {
+            return Ok(None);
+        };
+        let prepared = self.prepared_by(statement)?;
+        if !using.is_empty() || !into.is_empty() {
+            return Ok(None);
+        }
+        let values: Option<Vec<ScalarValue>> = (0..)
+            .zip(parameters)
+            .map(|(i, expr)| argument(expr, outer, prepared.types.get(i)))
+            .collect();
+        match values.filter(|values| values.len() == prepared.parameters) {
+            Some(values) => self.run_point(&prepared, &values).await,
+            None => Ok(None),
+        }
+    }
+
     /// The statement that EXECUTE names, with its values in place.
     pub(super) fn bind_execute(&self, statement: &Parsed, outer: &[ScalarValue]) -> Result<Parsed> {
         let Parsed::Execute {
@@ -94,8 +359,8 @@ impl Session {
                 "EXECUTE … USING and INTO are not supported",
             ));
         }
+        let prepared = self.prepared_by(statement)?;
         let name = names::single(name)?;
-        let prepared = self.prepared.get(&name).ok_or_else(|| undefined(&name))?;
         if parameters.len() != prepared.parameters {
             return Err(Error::invalid(
                 SqlState::SYNTAX_ERROR,
@@ -117,6 +382,25 @@ impl Session {
         params::substitute_expressions(&mut bound, &values)?;
         Ok(bound)
     }
+}
+
+/// Whether two results have columns of the same names and SQL types.
+/// What others see of a statement while it runs: no passwords.
+fn shown(sql: &str) -> Arc<str> {
+    Arc::from(crate::parse::redacted(sql))
+}
+
+fn same_columns(a: &Description, b: &Description) -> bool {
+    let columns = |d: &Description| {
+        d.result.as_ref().map(|schema| {
+            let column = |f: &FieldRef| {
+                let sql_type = types::sql_type_of(f).map(of_parameter);
+                (f.name().clone(), sql_type)
+            };
+            schema.fields().iter().map(column).collect::<Vec<_>>()
+        })
+    };
+    columns(a) == columns(b)
 }
 
 fn typed(value: Expr, data_type: Option<&DataType>) -> Expr {

@@ -1,19 +1,36 @@
 //! SET, SHOW, RESET: a connection's settings.
+//!
+//! [`parameters`] is the table of all parameters, [`values`] reads and shows their values,
+//! [`origin`] says who has set them. What holds for a connection is in [`Settings`], its defaults
+//! and what the whole database was opened with in the database's `Shared`.
+//!
+//! Names with a dot that are not ours are the client's own, as in PostgreSQL: any value may be
+//! kept under them.
+
+pub mod origin;
+pub mod parameters;
+pub mod values;
 
 use super::Session;
 use super::activity::Setting;
 use super::identity::{Identity, User};
 use super::outcome::Summary;
-use super::transaction::{isolation_name, isolation_of, modes_of};
+use super::transaction::modes_of;
 use crate::names;
 use crate::result::QueryResult;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
-use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{self, Expr, Ident, ObjectName, Reset, UnaryOperator};
+use origin::Origin;
+use parameters::{Access, Kind, PARAMETERS, Parameter, find};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use strandline_base::{Error, Result, SqlState};
 use strandline_engine::{ConflictPolicy, Isolation};
+
+/// The prefix of our own parameters: names under it are not the client's.
+const OWN_PREFIX: &str = "strandline.";
 
 /// A connection's settings and their defaults.
 #[derive(Clone, Debug)]
@@ -32,12 +49,28 @@ pub struct Settings {
     pub lock_timeout: Option<Duration>,
     /// how long a statement may run; None: for ever
     pub statement_timeout: Option<Duration>,
+    /// how long a connection may idle in a transaction; None: for ever
+    pub idle_in_transaction_timeout: Option<Duration>,
+    /// how long a connection may idle outside transactions; None: for ever
+    pub idle_session_timeout: Option<Duration>,
+    /// statements that take so long are logged; None: none
+    pub log_min_duration: Option<Duration>,
+    /// bytes of a parameter's value that are logged with a statement; negative: all
+    pub log_parameter_max_length: i64,
+    /// the least severe notices that are given out
+    pub client_min_messages: &'static str,
     /// how old a moment queries may read to be spared what is not merged yet; None: not at all
     pub max_staleness: Option<Duration>,
     /// where unqualified names are created and looked up
     pub search_path: String,
     /// the client's name, kept for it
     pub application_name: String,
+    /// parameters without effect, by name
+    kept: BTreeMap<&'static str, String>,
+    /// the client's own parameters
+    custom: BTreeMap<String, String>,
+    /// who has set what, where it is not the database's default
+    origins: BTreeMap<&'static str, Origin>,
 }
 
 impl Default for Settings {
@@ -50,91 +83,197 @@ impl Default for Settings {
             speculative_reads: false,
             lock_timeout: None,
             statement_timeout: None,
+            idle_in_transaction_timeout: None,
+            idle_session_timeout: None,
+            log_min_duration: None,
+            log_parameter_max_length: -1,
+            client_min_messages: "notice",
             max_staleness: None,
             search_path: names::PUBLIC.to_string(),
             application_name: String::new(),
+            kept: BTreeMap::new(),
+            custom: BTreeMap::new(),
+            origins: BTreeMap::new(),
         }
     }
 }
 
-/// Settings that can be changed, with what they are.
-const CHANGEABLE: &[(&str, &str)] = &[
-    ("application_name", "the client's name"),
-    ("client_encoding", "the encoding of text; UTF8 only"),
-    (
-        "default_transaction_isolation",
-        "the isolation level of transactions that name none",
-    ),
-    (
-        "default_transaction_read_only",
-        "whether transactions that do not say are read-only",
-    ),
-    (
-        "lock_timeout",
-        "how long a statement waits for another transaction's row; 0: for ever",
-    ),
-    (
-        "search_path",
-        "the schema where unqualified names are created and looked up",
-    ),
-    (
-        "statement_timeout",
-        "how long a statement may run; 0: for ever",
-    ),
-    (
-        "strandline.conflict_policy",
-        "what a writer does about another transaction's uncommitted change: wait or abort",
-    ),
-    (
-        "strandline.max_staleness",
-        "how old a moment queries may read; 0: the newest only",
-    ),
-    (
-        "strandline.speculative_reads",
-        "whether transaction blocks read what is committed and not durable yet",
-    ),
-    (
-        "synchronous_commit",
-        "whether COMMIT waits until the transaction is durable",
-    ),
-    ("timezone", "the zone of timestamps; UTC only"),
-];
+/// What a database is opened with and nobody changes afterwards.
+#[derive(Clone, Debug)]
+pub struct OpenSettings {
+    /// the engine's
+    pub engine: strandline_engine::Settings,
+    /// how many threads one query uses at most
+    pub query_threads: usize,
+}
 
-/// Settings that can only be shown.
-const FIXED: &[(&str, &str)] = &[
-    (
-        "checkpoint_wal_bytes",
-        "bytes of log after which a checkpoint starts",
-    ),
-    ("datestyle", "how dates are shown"),
-    ("intervalstyle", "how intervals are shown"),
-    (
-        "max_query_threads",
-        "how many threads one query uses at most",
-    ),
-    (
-        "memory_bytes",
-        "the bound on the memory of tails, cached blocks and queries",
-    ),
-    (
-        "query_memory_bytes",
-        "the part of memory_bytes that queries may use",
-    ),
-    ("server_version", "the version of Strandline"),
-    (
-        "standard_conforming_strings",
-        "whether backslashes in '…' are plain characters",
-    ),
-    (
-        "transaction_isolation",
-        "the isolation level of this transaction",
-    ),
-    (
-        "transaction_read_only",
-        "whether this transaction is read-only",
-    ),
-    ("wal_segment_bytes", "bytes of one log segment"),
-];
+/// A parameter of a program around the database, shown with the others.
+#[derive(Clone, Debug)]
+pub struct ForeignParameter {
+    /// its name
+    pub name: String,
+    /// its value
+    pub value: String,
+    /// what it is for, in one line
+    pub description: String,
+    /// where the value is from
+    pub origin: Origin,
+}
+
+/// A parameter as a connection sees it: a row of `pg_settings`.
+#[derive(Clone, Debug)]
+pub struct ShownParameter {
+    /// its name
+    pub name: String,
+    /// its value as SHOW prints it
+    pub value: String,
+    /// what it is for, in one line
+    pub description: String,
+    /// what values it has
+    pub kind: Kind,
+    /// PostgreSQL's word for who may change it: user, postmaster or internal
+    pub context: &'static str,
+    /// where the value is from
+    pub origin: Origin,
+}
+
+impl ShownParameter {
+    /// The value as `pg_settings` has it: times and sizes as numbers of [`ShownParameter::unit`].
+    pub fn plain_value(&self) -> String {
+        match self.kind {
+            Kind::Time if self.value == "-1" => self.value.clone(),
+            Kind::Time => match values::limit(&self.name, &self.value) {
+                Ok(limit) => limit.map_or(0, |l| l.as_millis()).to_string(),
+                Err(_) => self.value.clone(),
+            },
+            _ => self.value.clone(),
+        }
+    }
+    /// The unit of the plain value.
+    pub fn unit(&self) -> Option<&'static str> {
+        match self.kind {
+            Kind::Time => Some("ms"),
+            Kind::Bytes => Some("B"),
+            _ => None,
+        }
+    }
+}
+
+/// What a database is opened with, each value with its origin.
+#[derive(Clone, Debug, Default)]
+pub struct Origins {
+    by_name: BTreeMap<&'static str, Origin>,
+}
+
+impl Origins {
+    /// Notes where the value of `name`, a parameter's name, is from.
+    pub fn note(&mut self, name: &str, origin: Origin) {
+        if let Some(parameter) = find(name) {
+            self.by_name.insert(parameter.name, origin);
+        }
+    }
+    fn of(&self, name: &str) -> Origin {
+        self.by_name.get(name).cloned().unwrap_or_default()
+    }
+}
+
+/// Sets parameter `name` of a database that is to be opened; its name as in the table.
+///
+/// # Errors
+/// 42704 if there is none, 55P02 if nobody can set it, 22023 or 0A000 for a wrong value.
+pub fn configure(
+    open: &mut OpenSettings,
+    session: &mut Settings,
+    name: &str,
+    value: &str,
+) -> Result<&'static str> {
+    let parameter = find(name).ok_or_else(|| unknown(name))?;
+    match &parameter.access {
+        Access::Open { assign, .. } => assign(open, parameter.name, value)?,
+        _ => change(session, parameter, value)?,
+    }
+    Ok(parameter.name)
+}
+
+/// Changes a session's parameter.
+fn change(settings: &mut Settings, parameter: &Parameter, value: &str) -> Result<()> {
+    match &parameter.access {
+        Access::Session { assign, .. } => assign(settings, parameter.name, value),
+        Access::Only { check, .. } => check(parameter.name, value),
+        Access::Kept { normal, .. } => {
+            let value = normal(parameter.name, value)?;
+            settings.kept.insert(parameter.name, value);
+            Ok(())
+        }
+        Access::Open { .. } => Err(cannot_change(
+            parameter.name,
+            " without reopening the database",
+        )),
+        Access::Internal(_) => Err(cannot_change(parameter.name, "")),
+    }
+}
+
+/// Gives a session's parameter the value that it has in `defaults`.
+fn change_back(settings: &mut Settings, defaults: &Settings, parameter: &Parameter) -> Result<()> {
+    match &parameter.access {
+        Access::Session { reset, .. } => reset(settings, defaults),
+        Access::Kept { .. } => match defaults.kept.get(parameter.name) {
+            Some(value) => {
+                settings.kept.insert(parameter.name, value.clone());
+            }
+            None => {
+                settings.kept.remove(parameter.name);
+            }
+        },
+        Access::Only { .. } => {}
+        Access::Open { .. } => {
+            return Err(cannot_change(
+                parameter.name,
+                " without reopening the database",
+            ));
+        }
+        Access::Internal(_) => return Err(cannot_change(parameter.name, "")),
+    }
+    Ok(())
+}
+
+/// Sets `name` of `settings`, None: to its default.
+fn assign_to(
+    settings: &mut Settings,
+    defaults: &Settings,
+    name: &str,
+    value: Option<&str>,
+    origin: &Origin,
+) -> Result<()> {
+    match (find(name), value) {
+        (Some(parameter), Some(value)) => {
+            change(settings, parameter, value)?;
+            settings.origins.insert(parameter.name, origin.clone());
+        }
+        (Some(parameter), None) => {
+            change_back(settings, defaults, parameter)?;
+            settings.origins.remove(parameter.name);
+        }
+        (None, _) if !is_custom(name) => return Err(unknown(name)),
+        (None, Some(value)) => {
+            settings.custom.insert(name.to_string(), value.to_string());
+        }
+        (None, None) => {
+            settings.custom.remove(name);
+        }
+    }
+    Ok(())
+}
+
+/// Whether a name that is no parameter's may be the client's own.
+fn is_custom(name: &str) -> bool {
+    let is_word = |part: &str| {
+        let mut chars = part.chars();
+        chars.next().is_some_and(|c| c.is_alphabetic() || c == '_')
+            && chars.all(|c| c.is_alphanumeric() || c == '_' || c == '$')
+    };
+    name.contains('.') && !name.starts_with(OWN_PREFIX) && name.split('.').all(is_word)
+}
 
 impl Session {
     pub(super) fn set(&mut self, set: &ast::Set) -> Result<Summary> {
@@ -146,11 +285,11 @@ impl Session {
                 ..
             } => {
                 let local = matches!(scope, Some(ast::ContextModifier::Local));
-                self.assign(&name_of(variable)?, Some(&text_of(values)?), local)?;
+                self.assign(&name_of(variable)?, text_of(values)?.as_deref(), local)?;
             }
             ast::Set::SetTimeZone { local, value } => {
                 let zone = text_of(std::slice::from_ref(value))?;
-                self.assign("timezone", Some(&zone), *local)?;
+                self.assign("timezone", zone.as_deref(), *local)?;
             }
             ast::Set::SetNames { charset_name, .. } => {
                 self.assign("client_encoding", Some(&charset_name.value), false)?;
@@ -163,8 +302,14 @@ impl Session {
     pub(super) fn reset(&mut self, reset: &Reset) -> Result<Summary> {
         match reset {
             Reset::ALL => {
-                for (name, _) in CHANGEABLE {
-                    self.assign(name, None, false)?;
+                for parameter in PARAMETERS {
+                    if !matches!(parameter.access, Access::Open { .. } | Access::Internal(_)) {
+                        self.assign(parameter.name, None, false)?;
+                    }
+                }
+                let own: Vec<String> = self.settings.custom.keys().cloned().collect();
+                for name in own {
+                    self.assign(&name, None, false)?;
                 }
             }
             Reset::ConfigurationParameter(name) => self.assign(&name_of(name)?, None, false)?,
@@ -172,12 +317,22 @@ impl Session {
         Ok(Summary::tag("RESET"))
     }
 
-    /// Sets `name`, None: to its default; `local`: until the transaction block ends.
     fn assign(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<()> {
-        let value = value.filter(|v| !v.eq_ignore_ascii_case("default"));
+        self.set_parameter(name, value, local, &Origin::Session)
+    }
+
+    /// Sets `name`, None: to its default; `local`: until the transaction block ends.
+    pub(crate) fn set_parameter(
+        &mut self,
+        name: &str,
+        value: Option<&str>,
+        local: bool,
+        origin: &Origin,
+    ) -> Result<()> {
         let defaults = self.shared.defaults.clone();
         let mut settings = self.settings.clone();
-        change(Arc::make_mut(&mut settings), &defaults, name, value)?;
+        let changed = Arc::make_mut(&mut settings);
+        assign_to(changed, &defaults, name, value, origin)?;
         let Some(open) = &mut self.open else {
             if local {
                 self.notice(
@@ -200,7 +355,8 @@ impl Session {
             ));
         }
         if !local {
-            change(Arc::make_mut(&mut open.kept), &defaults, name, value)?;
+            let kept = Arc::make_mut(&mut open.kept);
+            assign_to(kept, &defaults, name, value, origin)?;
         }
         self.restore(settings);
         if fixed {
@@ -225,7 +381,13 @@ impl Session {
         }
     }
 
-    pub(super) fn show(&mut self, variable: &[Ident]) -> Result<Summary> {
+    /// The columns that SHOW gives.
+    pub(super) fn shown_columns(&self, variable: &[Ident]) -> Result<Option<SchemaRef>> {
+        let shown = self.show(variable)?;
+        Ok(shown.result().map(|result| result.schema().clone()))
+    }
+
+    pub(super) fn show(&self, variable: &[Ident]) -> Result<Summary> {
         let words: Vec<String> = variable.iter().map(|i| i.value.to_lowercase()).collect();
         let name = match words
             .iter()
@@ -239,20 +401,17 @@ impl Session {
             other => other.join("."),
         };
         let value = self.value_of(&name).ok_or_else(|| unknown(&name))?;
-        Ok(text_result("SHOW", &[&name], vec![vec![value]]))
+        let shown = find(&name).map_or(name.as_str(), |parameter| parameter.name);
+        Ok(text_result("SHOW", &[shown], vec![vec![value]]))
     }
 
     fn show_all(&self) -> Summary {
-        let mut rows: Vec<Vec<String>> = CHANGEABLE
-            .iter()
-            .chain(FIXED)
-            .map(|(name, description)| {
-                let value = self.value_of(name).unwrap_or_default();
-                vec![(*name).to_string(), value, (*description).to_string()]
-            })
-            .collect();
-        rows.sort();
-        text_result("SHOW", &["name", "setting", "description"], rows)
+        let rows = self.parameters().into_iter().map(|p| {
+            let origin = p.origin.to_string();
+            vec![p.name, p.value, p.description, origin]
+        });
+        let columns = ["name", "setting", "description", "origin"];
+        text_result("SHOW", &columns, rows.collect())
     }
 
     /// SET ROLE: the session acts as `name` from now on; None: as who has connected.
@@ -296,135 +455,82 @@ impl Session {
 
     /// Lets system tables show the settings.
     pub(super) fn report_settings(&self) {
-        let setting = |(name, description): &(&str, &'static str), changeable| Setting {
-            name: (*name).to_string(),
-            value: self.value_of(name).unwrap_or_default(),
-            description,
-            changeable,
-        };
-        let changeable = CHANGEABLE.iter().map(|row| setting(row, true));
-        let fixed = FIXED.iter().map(|row| setting(row, false));
-        let all = changeable.chain(fixed).collect();
+        let parameters = self.parameters().into_iter();
+        let all = parameters.map(|parameter| Setting {
+            changeable: parameter.context == "user",
+            name: parameter.name,
+            value: parameter.value,
+            description: parameter.description,
+        });
         let backend = self.registered.backend();
-        backend.set_settings(all, &self.settings.application_name);
+        backend.set_settings(all.collect(), &self.settings.application_name);
     }
 
-    fn value_of(&self, name: &str) -> Option<String> {
-        let settings = &self.settings;
-        let engine = self.shared.db.settings();
-        let modes = match &self.open {
+    /// All parameters by name, those of the program around the database among them.
+    pub(crate) fn parameters(&self) -> Vec<ShownParameter> {
+        let own = PARAMETERS.iter().map(|parameter| ShownParameter {
+            name: parameter.name.to_string(),
+            value: self.value_of_parameter(parameter),
+            description: parameter.description.to_string(),
+            kind: parameter.kind,
+            context: match parameter.access {
+                Access::Open { .. } => "postmaster",
+                Access::Internal(_) => "internal",
+                _ => "user",
+            },
+            origin: self.origin_of(parameter),
+        });
+        let foreign = self.shared.foreign_parameters.iter();
+        let foreign = foreign.map(|parameter| ShownParameter {
+            name: parameter.name.clone(),
+            value: parameter.value.clone(),
+            description: parameter.description.clone(),
+            kind: Kind::Text,
+            context: "postmaster",
+            origin: parameter.origin.clone(),
+        });
+        let mut all: Vec<ShownParameter> = own.chain(foreign).collect();
+        all.sort_by_key(|parameter| parameter.name.to_lowercase());
+        all
+    }
+
+    fn origin_of(&self, parameter: &Parameter) -> Origin {
+        match self.settings.origins.get(parameter.name) {
+            Some(origin) => origin.clone(),
+            None => self.shared.origins.of(parameter.name),
+        }
+    }
+
+    /// What SHOW says of `name`; None if there is no such parameter.
+    pub(crate) fn value_of(&self, name: &str) -> Option<String> {
+        if let Some(parameter) = find(name) {
+            return Some(self.value_of_parameter(parameter));
+        }
+        let foreign = self.shared.foreign_parameters.iter();
+        let mut foreign = foreign.filter(|parameter| parameter.name.eq_ignore_ascii_case(name));
+        let foreign = foreign.next().map(|parameter| parameter.value.clone());
+        foreign.or_else(|| self.settings.custom.get(name).cloned())
+    }
+
+    fn value_of_parameter(&self, parameter: &Parameter) -> String {
+        match &parameter.access {
+            Access::Session { show, .. } => show(&self.settings),
+            Access::Only { shown, .. } => (*shown).to_string(),
+            Access::Kept { default, .. } => match self.settings.kept.get(parameter.name) {
+                Some(value) => value.clone(),
+                None => (*default).to_string(),
+            },
+            Access::Open { show, .. } => show(&self.shared.opened),
+            Access::Internal(show) => show(self),
+        }
+    }
+
+    /// The modes of the open transaction, else of the next one.
+    fn modes(&self) -> super::transaction::Modes {
+        match &self.open {
             Some(open) => modes_of(&open.transaction),
             None => self.default_modes(),
-        };
-        Some(match name {
-            "application_name" => settings.application_name.clone(),
-            "client_encoding" => "UTF8".to_string(),
-            "default_transaction_isolation" => {
-                isolation_name(settings.default_isolation).to_string()
-            }
-            "default_transaction_read_only" => on_off(settings.default_read_only),
-            "lock_timeout" => shown_duration(settings.lock_timeout),
-            "search_path" => settings.search_path.clone(),
-            "statement_timeout" => shown_duration(settings.statement_timeout),
-            "strandline.conflict_policy" => policy_name(settings.conflict_policy).to_string(),
-            "strandline.speculative_reads" => on_off(settings.speculative_reads),
-            "strandline.max_staleness" => shown_duration(settings.max_staleness),
-            "synchronous_commit" => on_off(settings.synchronous_commit),
-            "timezone" => "UTC".to_string(),
-            "checkpoint_wal_bytes" => engine.checkpoint_wal_bytes.to_string(),
-            "datestyle" => "ISO, MDY".to_string(),
-            "intervalstyle" => "postgres".to_string(),
-            "max_query_threads" => self.template.config().target_partitions().to_string(),
-            "memory_bytes" => engine.memory_bytes.to_string(),
-            "query_memory_bytes" => (engine.memory_bytes / 2).to_string(),
-            "server_version" => env!("CARGO_PKG_VERSION").to_string(),
-            "standard_conforming_strings" => "on".to_string(),
-            "transaction_isolation" => isolation_name(modes.isolation).to_string(),
-            "transaction_read_only" => on_off(modes.read_only),
-            "wal_segment_bytes" => engine.wal_segment_bytes.to_string(),
-            _ => return None,
-        })
-    }
-}
-
-/// Changes the setting `name` of `settings`; None: to what it is in `defaults`.
-fn change(
-    settings: &mut Settings,
-    defaults: &Settings,
-    name: &str,
-    value: Option<&str>,
-) -> Result<()> {
-    match (name, value) {
-        ("synchronous_commit", None) => settings.synchronous_commit = defaults.synchronous_commit,
-        ("synchronous_commit", Some(v)) => settings.synchronous_commit = synchronous(v)?,
-        ("strandline.conflict_policy", None) => settings.conflict_policy = defaults.conflict_policy,
-        ("strandline.conflict_policy", Some(v)) => settings.conflict_policy = policy(name, v)?,
-        ("strandline.speculative_reads", None) => {
-            settings.speculative_reads = defaults.speculative_reads;
         }
-        ("strandline.speculative_reads", Some(v)) => {
-            settings.speculative_reads = boolean(name, v)?;
-        }
-        ("default_transaction_isolation", None) => {
-            settings.default_isolation = defaults.default_isolation;
-        }
-        ("default_transaction_isolation", Some(v)) => {
-            settings.default_isolation = isolation_of(v)?;
-        }
-        ("default_transaction_read_only", None) => {
-            settings.default_read_only = defaults.default_read_only;
-        }
-        ("default_transaction_read_only", Some(v)) => {
-            settings.default_read_only = boolean(name, v)?;
-        }
-        ("lock_timeout", None) => settings.lock_timeout = defaults.lock_timeout,
-        ("lock_timeout", Some(v)) => settings.lock_timeout = duration(name, v)?,
-        ("statement_timeout", None) => settings.statement_timeout = defaults.statement_timeout,
-        ("statement_timeout", Some(v)) => settings.statement_timeout = duration(name, v)?,
-        ("strandline.max_staleness", None) => settings.max_staleness = defaults.max_staleness,
-        ("strandline.max_staleness", Some(v)) => settings.max_staleness = duration(name, v)?,
-        ("timezone", None) => {}
-        ("timezone", Some(v)) => require_utc(v)?,
-        ("search_path", _) => {
-            settings.search_path = schema_of(value.unwrap_or(&defaults.search_path))?;
-        }
-        ("application_name", _) => {
-            settings.application_name = value.unwrap_or_default().to_string();
-        }
-        ("client_encoding", None | Some("UTF8" | "utf8" | "UTF-8" | "utf-8")) => {}
-        ("client_encoding", Some(v)) => {
-            return Err(
-                Error::unsupported(format!("encoding \"{v}\" is not supported"))
-                    .with_hint("Text is UTF8."),
-            );
-        }
-        _ if FIXED.iter().any(|(fixed, _)| *fixed == name) => {
-            return Err(Error::invalid(
-                SqlState("55P02"),
-                format!("parameter \"{name}\" cannot be changed"),
-            ));
-        }
-        _ => return Err(unknown(name)),
-    }
-    Ok(())
-}
-
-fn policy(name: &str, value: &str) -> Result<ConflictPolicy> {
-    match value.to_ascii_lowercase().as_str() {
-        "wait" => Ok(ConflictPolicy::Wait),
-        "abort" => Ok(ConflictPolicy::Abort),
-        _ => Err(Error::invalid(
-            SqlState::INVALID_PARAMETER_VALUE,
-            format!("invalid value for parameter \"{name}\": \"{value}\""),
-        )
-        .with_hint("Available values: wait, abort.")),
-    }
-}
-
-fn policy_name(policy: ConflictPolicy) -> &'static str {
-    match policy {
-        ConflictPolicy::Wait => "wait",
-        ConflictPolicy::Abort => "abort",
     }
 }
 
@@ -437,8 +543,20 @@ fn name_of(name: &ObjectName) -> Result<String> {
     })
 }
 
-/// The text of SET's value: words, strings, numbers, joined by commas.
-fn text_of(values: &[Expr]) -> Result<String> {
+/// The text of SET's value: words, strings, numbers, joined by commas; None is DEFAULT.
+fn text_of(values: &[Expr]) -> Result<Option<String>> {
+    match values {
+        [Expr::Identifier(word)]
+            if word.quote_style.is_none() && word.value.eq_ignore_ascii_case("default") =>
+        {
+            Ok(None)
+        }
+        [Expr::Value(v)] if v.value == ast::Value::Null => Ok(None),
+        values => joined(values).map(Some),
+    }
+}
+
+fn joined(values: &[Expr]) -> Result<String> {
     let parts = values
         .iter()
         .map(|value| match value {
@@ -450,13 +568,12 @@ fn text_of(values: &[Expr]) -> Result<String> {
                 ast::Value::SingleQuotedString(text) => Ok(text.clone()),
                 ast::Value::Boolean(on) => Ok(on.to_string()),
                 ast::Value::Number(number, _) => Ok(number.to_string()),
-                ast::Value::Null => Ok("default".to_string()),
                 other => Err(bad_value(&other.to_string())),
             },
             Expr::UnaryOp {
                 op: UnaryOperator::Minus,
                 expr,
-            } => Ok(format!("-{}", text_of(std::slice::from_ref(expr))?)),
+            } => Ok(format!("-{}", joined(std::slice::from_ref(expr))?)),
             other => Err(bad_value(&other.to_string())),
         })
         .collect::<Result<Vec<_>>>()?;
@@ -478,102 +595,15 @@ fn unknown(name: &str) -> Error {
     .with_hint("SHOW ALL lists the parameters.")
 }
 
-fn invalid(name: &str, value: &str) -> Error {
+fn cannot_change(name: &str, unless: &str) -> Error {
     Error::invalid(
-        SqlState::INVALID_PARAMETER_VALUE,
-        format!("invalid value for parameter \"{name}\": \"{value}\""),
+        SqlState("55P02"),
+        format!("parameter \"{name}\" cannot be changed{unless}"),
     )
-}
-
-fn boolean(name: &str, value: &str) -> Result<bool> {
-    match value.to_ascii_lowercase().as_str() {
-        "on" | "true" | "yes" | "1" | "t" | "y" => Ok(true),
-        "off" | "false" | "no" | "0" | "f" | "n" => Ok(false),
-        _ => Err(invalid(name, value)),
-    }
-}
-
-/// PostgreSQL's levels between on and off are about replicas, which there are none of.
-fn synchronous(value: &str) -> Result<bool> {
-    match value.to_ascii_lowercase().as_str() {
-        "local" | "remote_write" | "remote_apply" => Ok(true),
-        other => boolean("synchronous_commit", other),
-    }
-}
-
-/// A time such as `500`, `500ms`, `2s`, `5min`; a number alone is milliseconds; 0 is no limit.
-fn duration(name: &str, value: &str) -> Result<Option<Duration>> {
-    let value = value.trim();
-    let digits = value
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(value.len());
-    let (number, unit) = value.split_at(digits);
-    let number: f64 = number.parse().map_err(|_| invalid(name, value))?;
-    let milliseconds = match unit.trim() {
-        "" | "ms" => number,
-        "us" => number / 1e3,
-        "s" => number * 1e3,
-        "min" => number * 60e3,
-        "h" => number * 3_600e3,
-        "d" => number * 86_400e3,
-        _ => return Err(invalid(name, value).with_hint("Units: us, ms, s, min, h, d.")),
-    };
-    let duration =
-        Duration::try_from_secs_f64(milliseconds / 1e3).map_err(|_| invalid(name, value))?;
-    Ok((!duration.is_zero()).then_some(duration))
-}
-
-fn shown_duration(duration: Option<Duration>) -> String {
-    match duration {
-        None => "0".to_string(),
-        Some(d) if d.as_millis() % 60_000 == 0 => format!("{}min", d.as_millis() / 60_000),
-        Some(d) if d.as_millis() % 1_000 == 0 => format!("{}s", d.as_secs()),
-        Some(d) => format!("{}ms", d.as_millis()),
-    }
-}
-
-fn on_off(on: bool) -> String {
-    if on { "on" } else { "off" }.to_string()
-}
-
-/// UTC under any of its names: timestamps are read and shown in no other zone.
-fn require_utc(value: &str) -> Result<()> {
-    let name = value.to_ascii_lowercase();
-    let digits = name.trim_start_matches(['+', '-']);
-    let is_zero = digits.starts_with('0') && digits.chars().all(|c| c == '0' || c == ':');
-    if is_zero
-        || matches!(
-            name.as_str(),
-            "utc" | "gmt" | "z" | "etc/utc" | "zulu" | "local"
-        )
-    {
-        return Ok(());
-    }
-    Err(
-        Error::unsupported(format!("time zone \"{value}\" is not supported")).with_hint(
-            "Timestamps are shown in UTC; AT TIME ZONE '+02:00' shifts them to another offset.",
-        ),
-    )
-}
-
-/// The first schema of a search path; `"$user"` is no schema here.
-fn schema_of(value: &str) -> Result<String> {
-    let mut schemas = value
-        .split(',')
-        .map(|s| s.trim().trim_matches('"'))
-        .filter(|s| *s != "$user");
-    match (schemas.next(), schemas.next()) {
-        (Some(schema), None | Some(names::PUBLIC)) if !schema.is_empty() => Ok(schema.to_string()),
-        (None, _) | (Some(""), None) => Ok(names::PUBLIC.to_string()),
-        _ => Err(
-            Error::unsupported("a search_path of several schemas is not supported")
-                .with_hint("Set one schema and qualify the names of others."),
-        ),
-    }
 }
 
 /// A result of text columns.
-pub(crate) fn text_result(tag: &str, columns: &[&str], rows: Vec<Vec<String>>) -> Summary {
+pub(crate) fn text_result(tag: &'static str, columns: &[&str], rows: Vec<Vec<String>>) -> Summary {
     let fields: Vec<Field> = columns
         .iter()
         .map(|name| Field::new(*name, DataType::Utf8, false))
@@ -584,45 +614,4 @@ pub(crate) fn text_result(tag: &str, columns: &[&str], rows: Vec<Vec<String>>) -
         .collect();
     let batch = RecordBatch::try_new(schema.clone(), arrays).expect("columns of equal length");
     Summary::rows(tag, rows.len() as u64).with_result(Some(QueryResult::new(schema, vec![batch])))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_have_units() {
-        let cases = [
-            ("0", None),
-            ("250", Some(Duration::from_millis(250))),
-            ("2s", Some(Duration::from_secs(2))),
-            ("1.5 min", Some(Duration::from_secs(90))),
-        ];
-        for (text, expected) in cases {
-            assert_eq!(duration("x", text).expect(text), expected);
-        }
-        for text in ["", "s", "-1", "5 fortnights", "1e400"] {
-            assert!(duration("x", text).is_err(), "{text}");
-        }
-        assert_eq!(shown_duration(Some(Duration::from_millis(1_500))), "1500ms");
-        assert_eq!(shown_duration(Some(Duration::from_secs(120))), "2min");
-    }
-
-    #[test]
-    fn search_paths_name_one_schema() {
-        assert_eq!(schema_of("\"$user\", public").expect("default"), "public");
-        assert_eq!(schema_of("sales").expect("one"), "sales");
-        assert_eq!(schema_of("sales, public").expect("with public"), "sales");
-        assert!(schema_of("sales, hr").is_err());
-    }
-
-    #[test]
-    fn the_time_zone_is_utc() {
-        for zone in ["utc", "GMT", "+00:00", "0", "Etc/UTC"] {
-            require_utc(zone).expect(zone);
-        }
-        for zone in ["+02:00", "Europe/Berlin", "Mars/Olympus", ""] {
-            assert!(require_utc(zone).is_err(), "{zone}");
-        }
-    }
 }

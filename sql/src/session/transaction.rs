@@ -19,6 +19,8 @@ pub struct OpenTransaction {
     /// What `now()` returns all through the block, microseconds since the epoch.
     pub(crate) now_us: u64,
     savepoints: Vec<NamedSavepoint>,
+    /// Nobody has said BEGIN: several statements of one request ([`super::implicit`]).
+    pub(super) implicit: bool,
     /// Whether a statement has run, after which the isolation level is fixed.
     pub(crate) used: bool,
     /// The settings at the block's begin, which hold again after ROLLBACK.
@@ -127,6 +129,9 @@ impl Session {
     pub(super) fn begin(&mut self, modes: &[TransactionMode], begin: bool) -> Result<Summary> {
         let modes = self.default_modes().with(modes)?;
         let tag = if begin { "BEGIN" } else { "START TRANSACTION" };
+        if self.make_explicit(modes)? {
+            return Ok(Summary::tag(tag));
+        }
         if self.open.is_some() {
             self.notice(
                 SqlState::ACTIVE_SQL_TRANSACTION,
@@ -145,6 +150,7 @@ impl Session {
             failed: false,
             now_us: self.now_us(),
             savepoints: Vec::new(),
+            implicit: false,
             used: false,
             before: self.settings.clone(),
             kept: self.settings.clone(),
@@ -164,7 +170,7 @@ impl Session {
         }
     }
 
-    fn begin_with(&mut self, modes: Modes) -> Result<()> {
+    pub(super) fn begin_with(&mut self, modes: Modes) -> Result<()> {
         let transaction = self.begin_engine(modes)?;
         if let Some(open) = &mut self.open {
             for savepoint in &mut open.savepoints {
@@ -176,6 +182,7 @@ impl Session {
     }
 
     pub(crate) fn commit(&mut self, chain: bool) -> Result<Summary> {
+        self.warn_if_implicit(chain)?;
         let Some(open) = self.open.take() else {
             self.no_block();
             return Ok(Summary::tag("COMMIT"));
@@ -198,6 +205,7 @@ impl Session {
     }
 
     pub(crate) fn rollback(&mut self, chain: bool) -> Result<Summary> {
+        self.warn_if_implicit(chain)?;
         match self.open.take() {
             Some(open) => {
                 let modes = modes_of(&open.transaction);
@@ -212,7 +220,7 @@ impl Session {
         Ok(Summary::tag("ROLLBACK"))
     }
 
-    fn no_block(&mut self) {
+    pub(super) fn no_block(&mut self) {
         self.notice(
             SqlState::NO_ACTIVE_SQL_TRANSACTION,
             "there is no transaction in progress",
@@ -298,7 +306,8 @@ impl Session {
     }
 
     fn block(&mut self, what: &str) -> Result<&mut OpenTransaction> {
-        self.open.as_mut().ok_or_else(|| {
+        let open = self.open.as_mut().filter(|open| !open.implicit);
+        open.ok_or_else(|| {
             Error::invalid(
                 SqlState::NO_ACTIVE_SQL_TRANSACTION,
                 format!("{what} can only be used in transaction blocks"),

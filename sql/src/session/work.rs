@@ -104,11 +104,5 @@ pub fn first_words(statement: &Parsed) -> String {
 }
 
 fn unsupported(statement: &Parsed) -> Error {
-    let error = Error::unsupported(format!("{} is not supported", first_words(statement)));
-    match statement {
-        Parsed::Vacuum(_) | Parsed::Analyze(_) => {
-            error.with_hint("Merging and statistics are kept up in the background.")
-        }
-        _ => error,
-    }
+    Error::unsupported(format!("{} is not supported", first_words(statement)))
 }

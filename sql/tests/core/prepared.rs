@@ -128,3 +128,21 @@ fn api_prepared_statements_follow_the_schema() {
     }
     assert_eq!(rows(&mut c, "SELECT count(*) FROM t"), ["11"]);
 }
+
+/// Long chains of operators are deep trees: they compute, or say that they are too deep.
+#[test]
+fn deep_expressions_end_well() {
+    let database = database();
+    let mut c = database.connect();
+    let nested = |n: usize| format!("SELECT {}1{}", "(".repeat(n), ")".repeat(n));
+    let too_deep = fails(&mut c, &nested(10_000), SqlState("54001"));
+    assert!(too_deep.contains("deep"), "{too_deep}");
+    for terms in [100usize, 20_000] {
+        let sum = format!("SELECT 1{}", " + 1".repeat(terms));
+        match c.query(&sum, ()) {
+            Ok(result) => assert_eq!(result.single::<i32>().expect("a sum"), terms as i32 + 1),
+            Err(error) => assert_eq!(error.sqlstate(), SqlState("54001"), "{error}"),
+        }
+    }
+    assert_eq!(rows(&mut c, "SELECT 1"), ["1"]);
+}

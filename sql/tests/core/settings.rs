@@ -54,6 +54,169 @@ fn settings_change_show_and_reset() {
 }
 
 #[test]
+fn what_clients_set_when_they_connect_is_taken() {
+    let database = database();
+    let mut c = database.connect();
+    run(
+        &mut c,
+        &[
+            "SET client_encoding TO 'UTF8'",
+            "SET NAMES 'utf-8'",
+            "SET DateStyle = ISO, MDY",
+            "SET datestyle TO 'ISO'",
+            "SET extra_float_digits = 3",
+            "SET client_min_messages TO warning",
+            "SET standard_conforming_strings = on",
+            "SET bytea_output = hex",
+            "SET intervalstyle = 'postgres'",
+            "SET idle_in_transaction_session_timeout = 0",
+            "SET idle_session_timeout = '10min'",
+            "SET check_function_bodies = false",
+            "SET row_security = off",
+            "SET default_tablespace = ''",
+            "SET default_table_access_method = heap",
+            "SET xmloption = content",
+            "SET jit = off",
+            "SET TimeZone = 'Etc/UTC'",
+            "SET my_app.user = 'ada'",
+            "SET SESSION application_name = 'default'",
+        ],
+    );
+    assert_eq!(rows(&mut c, "SHOW DATESTYLE"), ["ISO, MDY"]);
+    assert_eq!(rows(&mut c, "SHOW idle_session_timeout"), ["10min"]);
+    assert_eq!(rows(&mut c, "SHOW my_app.user"), ["ada"]);
+    assert_eq!(rows(&mut c, "SHOW application_name"), ["default"]);
+    assert_eq!(rows(&mut c, "SHOW row_security"), ["off"]);
+    assert_eq!(rows(&mut c, "SHOW server_version_num"), ["150000"]);
+    run(&mut c, &["RESET ALL"]);
+    assert_eq!(rows(&mut c, "SHOW row_security"), ["on"]);
+    fails(&mut c, "SHOW my_app.user", SqlState::UNDEFINED_OBJECT);
+}
+
+#[test]
+fn what_is_not_honoured_is_refused_in_the_words_of_postgresql() {
+    let database = database();
+    let mut c = database.connect();
+    let unsupported = SqlState::FEATURE_NOT_SUPPORTED;
+    let invalid = SqlState::INVALID_PARAMETER_VALUE;
+    let cases = [
+        (
+            "SET client_encoding = 'LATIN1'",
+            unsupported,
+            "conversion between LATIN1 and UTF8 is not supported",
+        ),
+        (
+            "SET bytea_output = 'escape'",
+            unsupported,
+            "parameter \"bytea_output\" cannot be set to \"escape\"",
+        ),
+        (
+            "SET bytea_output = 'roman'",
+            invalid,
+            "invalid value for parameter \"bytea_output\": \"roman\"",
+        ),
+        (
+            "SET extra_float_digits = 4",
+            invalid,
+            "4 is outside the valid range for parameter \"extra_float_digits\" (-15 .. 3)",
+        ),
+        (
+            "SET standard_conforming_strings = 'perhaps'",
+            invalid,
+            "parameter \"standard_conforming_strings\" requires a Boolean value",
+        ),
+        (
+            "SET statement_timeout = -1",
+            invalid,
+            "-1 ms is outside the valid range for parameter \"statement_timeout\" \
+             (0 ms .. 2147483647 ms)",
+        ),
+        (
+            "SET server_version = '1'",
+            SqlState("55P02"),
+            "parameter \"server_version\" cannot be changed",
+        ),
+        (
+            "SET strandline.nonsense = 1",
+            SqlState::UNDEFINED_OBJECT,
+            "unrecognized configuration parameter \"strandline.nonsense\"",
+        ),
+    ];
+    for (sql, state, message) in cases {
+        assert_eq!(fails(&mut c, sql, state), message, "{sql}");
+    }
+}
+
+#[test]
+fn show_all_says_where_values_are_from() {
+    let device = std::sync::Arc::new(strandline_device::MemoryDevice::new());
+    let file = strandline::Origin::File {
+        path: "/etc/s.toml".into(),
+        line: 3,
+    };
+    let flag = strandline::Origin::Flag("--memory".to_string());
+    let database = strandline::Database::on_device(device)
+        .parameter("MEMORY_BYTES", "64MiB", flag)
+        .and_then(|b| b.parameter("statement_timeout", "5s", file))
+        .expect("parameters")
+        .foreign_parameter(strandline::ForeignParameter {
+            name: "listen".to_string(),
+            value: "127.0.0.1:5432".to_string(),
+            description: "where the server listens".to_string(),
+            origin: strandline::Origin::Environment("STRANDLINE_LISTEN".to_string()),
+        })
+        .build()
+        .expect("opens");
+    let mut c = database.connect();
+    run(&mut c, &["SET lock_timeout = '1s'"]);
+    let all = rows(&mut c, "SHOW ALL");
+    let line = |name: &str| {
+        let start = format!("{name}|");
+        let line = all.iter().find(|line| line.starts_with(&start));
+        let mut parts = line.expect(name).split('|');
+        let setting = parts.nth(1).expect("setting").to_string();
+        (setting, parts.nth(1).expect("origin").to_string())
+    };
+    let expected = [
+        ("memory_bytes", "67108864", "flag --memory"),
+        ("statement_timeout", "5s", "/etc/s.toml:3"),
+        ("listen", "127.0.0.1:5432", "environment STRANDLINE_LISTEN"),
+        ("lock_timeout", "1s", "session"),
+        ("search_path", "public", "default"),
+    ];
+    for (name, setting, origin) in expected {
+        assert_eq!(
+            line(name),
+            (setting.to_string(), origin.to_string()),
+            "{name}"
+        );
+    }
+    run(
+        &mut c,
+        &["BEGIN", "SET LOCAL statement_timeout = 0", "ROLLBACK"],
+    );
+    run(
+        &mut c,
+        &["SET statement_timeout = 0", "RESET statement_timeout"],
+    );
+    assert_eq!(rows(&mut c, "SHOW statement_timeout"), ["5s"]);
+    assert_eq!(rows(&mut c, "SHOW listen"), ["127.0.0.1:5432"]);
+    let shown = c.parameters();
+    let timeout = shown.iter().find(|p| p.name == "statement_timeout");
+    let timeout = timeout.expect("it is listed");
+    assert_eq!(
+        (timeout.plain_value().as_str(), timeout.unit()),
+        ("5000", Some("ms"))
+    );
+    assert_eq!(timeout.origin.source(), "configuration file");
+    let device = std::sync::Arc::new(strandline_device::MemoryDevice::new());
+    let wrong = strandline::Database::on_device(device);
+    let wrong = wrong.parameter("memory_byte", "1", strandline::Origin::Program);
+    let wrong = wrong.err().expect("no such parameter");
+    assert_eq!(wrong.sqlstate(), SqlState::UNDEFINED_OBJECT);
+}
+
+#[test]
 fn information_schema_describes_the_database() {
     let database = database();
     let mut c = database.connect();

@@ -106,12 +106,17 @@ pub const EXCEPTIONS: &[Exception] = &[
     Exception {
         path: "thread::Builder",
         place: "engine/src/maintenance.rs",
-        reason: "the one background thread of a database",
+        reason: "the background threads of a database",
     },
     Exception {
         path: "thread::Builder",
         place: "engine/src/bulk.rs",
         reason: "encoders of one load, joined before it ends",
+    },
+    Exception {
+        path: "thread::scope",
+        place: "engine/src/checkpoint.rs",
+        reason: "ranges that one checkpoint prepares, joined in place",
     },
     Exception {
         path: "thread::scope",
@@ -147,6 +152,11 @@ pub const EXCEPTIONS: &[Exception] = &[
         path: "use std::fs",
         place: "sql/src/copy/",
         reason: "the user's own files, read and written by COPY",
+    },
+    Exception {
+        path: "spawn_blocking",
+        place: "sql/src/session/call.rs",
+        reason: "a backup copies files for minutes and leaves the query threads free",
     },
     Exception {
         path: "spawn_blocking",

@@ -17,6 +17,11 @@ const CONFINED: &[(&str, &[&str], &str)] = &[
         "below scans, data is pages and bytes",
     ),
     (
+        "tracing",
+        &["engine", "sql", "server", "python", "cli"],
+        "below the engine, return what happened: the engine tells it",
+    ),
+    (
         "tokio",
         &["sql", "server", "cli"],
         "the engine has no async code",

@@ -88,7 +88,7 @@ impl<'a> ValueWriter<'a> {
     }
 
     /// Appends the value at `row`, which is not NULL. `booleans` are the words for false and true.
-    pub fn write(&self, out: &mut String, row: usize, booleans: [&str; 2]) -> fmt::Result {
+    pub fn write<W: Write>(&self, out: &mut W, row: usize, booleans: [&str; 2]) -> fmt::Result {
         let array = self.array;
         match &self.other {
             Other::None => {}
@@ -126,14 +126,14 @@ impl<'a> ValueWriter<'a> {
     }
 
     /// `{1,NULL,"a b"}`: items with a special character or that look like NULL are quoted.
-    fn write_list(&self, out: &mut String, rows: std::ops::Range<usize>) -> fmt::Result {
-        out.push('{');
+    fn write_list<W: Write>(&self, out: &mut W, rows: std::ops::Range<usize>) -> fmt::Result {
+        out.write_char('{')?;
         for (n, row) in rows.enumerate() {
             if n > 0 {
-                out.push(',');
+                out.write_char(',')?;
             }
             if self.array.is_null(row) || self.array.data_type().is_null() {
-                out.push_str("NULL");
+                out.write_str("NULL")?;
                 continue;
             }
             let mut item = String::new();
@@ -146,14 +146,13 @@ impl<'a> ValueWriter<'a> {
                 let escaped = item.replace('\\', "\\\\").replace('"', "\\\"");
                 write!(out, "\"{escaped}\"")?;
             } else {
-                out.push_str(&item);
+                out.write_str(&item)?;
             }
         }
-        out.push('}');
-        Ok(())
+        out.write_char('}')
     }
 
-    fn write_temporal(&self, out: &mut String, row: usize) -> fmt::Result {
+    fn write_temporal<W: Write>(&self, out: &mut W, row: usize) -> fmt::Result {
         let array = self.array;
         match array.data_type() {
             DataType::Date32 => {

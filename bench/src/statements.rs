@@ -1,0 +1,244 @@
+//! The suite `statements`: what one statement costs from its text to its result, in process, on one
+//! thread, without waiting for the disk.
+//!
+//! | group | figure | compared with |
+//! |---|---|---|
+//! | point | µs per statement on one row by key | the target; the same on the full path |
+//! | planned | µs per statement that the query engine runs | nothing |
+
+use crate::report::{Figure, Goal, Report, config};
+use crate::{Group, Result};
+use datafusion::scalar::ScalarValue;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use strandline::{Connection, Database, Value};
+use strandline_base::rng::Rng;
+
+/// Every group, in the order they run.
+pub const GROUPS: [(&str, Group<Bench>); 2] = [("point", point), ("planned", planned)];
+
+/// Rounds of every case, whose median counts.
+const ROUNDS: usize = 5;
+/// Rows of the table, of 10 bigints each.
+const ROWS: u64 = 100_000;
+
+/// Places and times of a run.
+pub struct Bench {
+    directory: PathBuf,
+    seed: u64,
+    /// how long one round lasts
+    round: Duration,
+    database: Option<Database>,
+}
+
+impl Bench {
+    /// A run that keeps its files in `directory`.
+    pub fn new(directory: &Path, quick: bool, seed: u64) -> Self {
+        Self {
+            directory: directory.to_path_buf(),
+            seed,
+            round: Duration::from_millis(if quick { 200 } else { 1_000 }),
+            database: None,
+        }
+    }
+
+    /// A connection to the filled database, which is made on first use.
+    fn connect(&mut self) -> Result<Connection> {
+        if self.database.is_none() {
+            let path = self.directory.join("statements.strandline");
+            let database = Database::builder(&path).synchronous_commit(false).build()?;
+            fill(&mut database.connect(), self.seed)?;
+            database.merge_all()?;
+            self.database = Some(database);
+        }
+        let database = self.database.as_ref().ok_or("the database was not made")?;
+        Ok(database.connect())
+    }
+
+    /// Median microseconds of `run`, which gets a row's number.
+    fn time(&self, mut run: impl FnMut(u64) -> Result<()>) -> Result<f64> {
+        let mut rng = Rng::new(self.seed);
+        let mut rounds = Vec::with_capacity(ROUNDS);
+        for _ in 0..ROUNDS {
+            let (started, mut count) = (Instant::now(), 0_u32);
+            while started.elapsed() < self.round {
+                for _ in 0..16 {
+                    run(rng.below(ROWS))?;
+                }
+                count += 16;
+            }
+            rounds.push(started.elapsed().as_secs_f64() * 1e6 / f64::from(count));
+        }
+        rounds.sort_by(f64::total_cmp);
+        Ok(rounds[ROUNDS / 2])
+    }
+}
+
+fn fill(connection: &mut Connection, seed: u64) -> Result<()> {
+    connection.execute(
+        "CREATE TABLE point (id bigint PRIMARY KEY, c1 bigint, c2 bigint, c3 bigint, c4 bigint, \
+         c5 bigint, c6 bigint, c7 bigint, c8 bigint, c9 bigint)",
+        (),
+    )?;
+    let mut rng = Rng::new(seed);
+    let mut appender = connection.appender("point")?;
+    for id in 0..ROWS {
+        let mut row = vec![Value::BigInt(id as i64)];
+        row.resize_with(10, || Value::BigInt(rng.below(1 << 30) as i64));
+        appender.append_row(&row)?;
+    }
+    appender.finish()?;
+    Ok(())
+}
+
+/// A statement with the key as its last parameter, after `1` for the others.
+struct Case {
+    name: &'static str,
+    sql: &'static str,
+    parameters: usize,
+    /// the target in µs
+    target: Option<f64>,
+}
+
+const POINT: [Case; 6] = [
+    Case {
+        name: "SELECT of 10 columns by key",
+        sql: "SELECT * FROM point WHERE id = $1",
+        parameters: 1,
+        target: Some(3.0),
+    },
+    Case {
+        name: "SELECT of one column by key",
+        sql: "SELECT c1 FROM point WHERE id = $1",
+        parameters: 1,
+        target: Some(3.0),
+    },
+    Case {
+        name: "UPDATE of one column by key",
+        sql: "UPDATE point SET c1 = $1 WHERE id = $2",
+        parameters: 2,
+        target: Some(5.0),
+    },
+    Case {
+        name: "UPDATE c = c + n by key",
+        sql: "UPDATE point SET c2 = c2 + $1 WHERE id = $2",
+        parameters: 2,
+        target: Some(5.0),
+    },
+    Case {
+        name: "upsert of an existing key",
+        sql: "INSERT INTO point (c3, id) VALUES ($1, $2) \
+              ON CONFLICT (id) DO UPDATE SET c3 = point.c3 + excluded.c3",
+        parameters: 2,
+        target: None,
+    },
+    Case {
+        name: "DELETE of a key that is not there",
+        sql: "DELETE FROM point WHERE id = $1 ",
+        parameters: 1,
+        target: None,
+    },
+];
+
+fn values(case: &Case, key: i64) -> Vec<ScalarValue> {
+    let mut values = vec![ScalarValue::Int64(Some(1)); case.parameters];
+    values[case.parameters - 1] = ScalarValue::Int64(Some(key));
+    values
+}
+
+/// Statements on one row.
+fn point(bench: &mut Bench, report: &mut Report) -> Result<()> {
+    let mut connection = bench.connect()?;
+    for case in &POINT {
+        let is_delete = case.sql.starts_with("DELETE");
+        let key = |row: u64| {
+            if is_delete {
+                -1 - row as i64
+            } else {
+                row as i64
+            }
+        };
+        let mut by_text = |row| {
+            std::hint::black_box(connection.query(case.sql, values(case, key(row)))?);
+            Ok(())
+        };
+        let ours = bench.time(&mut by_text)?;
+        let prepared = connection.prepare_typed(case.sql, &[])?;
+        let mut by_plan = |row| {
+            std::hint::black_box(connection.run_prepared(&prepared, &values(case, key(row)))?);
+            Ok(())
+        };
+        let prepared_us = bench.time(&mut by_plan)?;
+        connection.use_point_path(false);
+        let mut full = |row| {
+            std::hint::black_box(connection.query(case.sql, values(case, key(row)))?);
+            Ok(())
+        };
+        let full_us = bench.time(&mut full)?;
+        connection.use_point_path(true);
+        if let Some(target) = case.target {
+            let goal = Some(Goal::AtMost(1.0));
+            add(report, case.name, ours, ("the target", Some(target), goal))?;
+            let prepared = format!("{}, prepared", case.name);
+            add(
+                report,
+                &prepared,
+                prepared_us,
+                ("the target", Some(target), goal),
+            )?;
+        }
+        add(
+            report,
+            case.name,
+            ours,
+            ("strandline, full path", Some(full_us), None),
+        )?;
+    }
+    Ok(())
+}
+
+/// Statements of the query engine.
+fn planned(bench: &mut Bench, report: &mut Report) -> Result<()> {
+    let mut connection = bench.connect()?;
+    for (name, sql) in [
+        (
+            "sum of 10 rows by range",
+            "SELECT sum(c1) FROM point WHERE id BETWEEN $1 AND $1 + 9",
+        ),
+        (
+            "SELECT by key with an expression",
+            "SELECT c1 + c2 FROM point WHERE id = $1",
+        ),
+    ] {
+        let mut run = |row: u64| {
+            std::hint::black_box(connection.query(sql, (row as i64,))?);
+            Ok(())
+        };
+        let ours = bench.time(&mut run)?;
+        add(report, name, ours, ("-", None, None))?;
+    }
+    Ok(())
+}
+
+fn add(
+    report: &mut Report,
+    case: &str,
+    ours: f64,
+    (peer, theirs, goal): (&str, Option<f64>, Option<Goal>),
+) -> Result<()> {
+    report.add(Figure {
+        case: case.to_string(),
+        unit: "µs",
+        ours,
+        peer: peer.to_string(),
+        theirs,
+        goal,
+        config: config([
+            ("rows", json!(ROWS)),
+            ("columns", json!(10)),
+            ("synchronous_commit", json!(false)),
+            ("rounds", json!(ROUNDS)),
+        ]),
+    })
+}

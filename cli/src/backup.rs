@@ -1,0 +1,65 @@
+//! `strandline backup PATH DEST` and `strandline restore BACKUP PATH`.
+
+use crate::interrupt;
+use crate::progress::bytes_bar;
+use crate::session::{Error, Result, SqlState, open_existing};
+use indicatif::{HumanBytes, ProgressBar};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use strandline::CopyProgress;
+use strandline_base::utc::format_utc;
+
+/// Writes a backup of the database at `path` into the new directory `target`.
+pub fn backup(path: &Path, target: &Path) -> Result<()> {
+    let database = open_existing(path).map_err(|error| explain_lock(error, target))?;
+    let (bar, stop) = (bytes_bar("backup"), interrupt::stop_flag());
+    let report = database.backup(target, &|progress| advance(&bar, stop, progress))?;
+    bar.finish_and_clear();
+    println!(
+        "{}: {} files, {} as of {}",
+        target.display(),
+        report.files,
+        HumanBytes(report.bytes),
+        format_utc(report.as_of.0)
+    );
+    Ok(())
+}
+
+/// Makes a database at `path` of the backup `source`, as of an earlier moment if one is given.
+pub fn restore(source: &Path, path: &Path, as_of: Option<&str>) -> Result<()> {
+    let (bar, stop) = (bytes_bar("restore"), interrupt::stop_flag());
+    let report = strandline::restore(source, path, as_of, &|p| advance(&bar, stop, p))?;
+    bar.finish_and_clear();
+    println!(
+        "{}: {} restored and checked",
+        path.display(),
+        HumanBytes(report.bytes)
+    );
+    if let Some(rewound) = report.rewound {
+        println!(
+            "went back: {} tables, {} rows",
+            rewound.tables, rewound.rows
+        );
+    }
+    Ok(())
+}
+
+/// Shows how far it is; false after Ctrl-C, so that what has been copied is removed.
+fn advance(bar: &ProgressBar, stop: &AtomicBool, progress: CopyProgress) -> bool {
+    bar.set_length(progress.total_bytes);
+    bar.set_position(progress.bytes);
+    !stop.load(Ordering::Relaxed)
+}
+
+/// A directory that another process has is backed up through that process.
+fn explain_lock(error: Error, target: &Path) -> Error {
+    if error.sqlstate() != SqlState::OBJECT_IN_USE {
+        return error;
+    }
+    let target = std::path::absolute(target).unwrap_or_else(|_| target.to_path_buf());
+    let text = target.display().to_string().replace('\'', "''");
+    error.with_hint(format!(
+        "If that is a server, it writes the backup itself: connect to it (psql, say) and run \
+         CALL strandline_backup('{text}');"
+    ))
+}

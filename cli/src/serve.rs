@@ -1,0 +1,103 @@
+//! `strandline serve`: a database for PostgreSQL clients, until a signal asks it to stop.
+
+use crate::args::{ServeArgs, exit_code};
+use crate::session::{Database, Error};
+use crate::shell::report::report;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc;
+use strandline::{Result, SqlState};
+use strandline_server::config::{Configuration, Sources};
+use strandline_server::metrics::{Metrics, MetricsServer};
+use strandline_server::{Server, logging};
+
+/// The variable that names the configuration file.
+const CONFIG: &str = "STRANDLINE_CONFIG";
+
+/// Serves until SIGTERM, SIGINT or SIGHUP; the exit code.
+pub fn run(arguments: &ServeArgs) -> u8 {
+    let metrics = Arc::new(Metrics::new());
+    let opened = configure(arguments).and_then(|configuration| {
+        // Health checks are answered while the database recovers.
+        let asked = configuration.metrics_address()?;
+        let answering = asked.map(|address| MetricsServer::start(address, metrics.clone()));
+        let database = open(arguments, &configuration)?;
+        metrics.serving(&database);
+        Ok((configuration, answering.transpose()?, database))
+    });
+    let served = match opened {
+        Err(error) => {
+            report(&error, "", None);
+            return exit_code::CANNOT_OPEN;
+        }
+        Ok((configuration, _answering, database)) => serve(&configuration, database, metrics),
+    };
+    match served {
+        Ok(()) => exit_code::OK,
+        Err(error) => {
+            report(&error, "", None);
+            exit_code::FAILED
+        }
+    }
+}
+
+/// Flags, environment and file together; the log begins.
+fn configure(arguments: &ServeArgs) -> Result<Configuration> {
+    let configuration = Configuration::load(&Sources {
+        directory: Some(arguments.path.clone()),
+        file: arguments
+            .config
+            .clone()
+            .or_else(|| std::env::var_os(CONFIG).map(PathBuf::from)),
+        environment: std::env::vars().collect(),
+        flags: arguments.parameters(),
+    })?;
+    logging::install(&configuration.log_options()?)?;
+    for warning in &configuration.warnings {
+        tracing::warn!("{warning}");
+    }
+    Ok(configuration)
+}
+
+/// Opens the database and creates the first superuser if one is asked for and there is none.
+fn open(arguments: &ServeArgs, configuration: &Configuration) -> Result<Database> {
+    let builder = Database::builder(&arguments.path);
+    let database = configuration.configure(builder)?.build()?;
+    let superuser = arguments.superuser.as_ref();
+    if let Some((name, file)) = superuser.zip(arguments.superuser_password_file.as_ref())
+        && !database.has_users()
+    {
+        let password = std::fs::read_to_string(file)
+            .map_err(|e| Error::io(format!("reading \"{}\"", file.display()), &e))?;
+        let password = password.trim_end_matches(['\r', '\n']);
+        if password.is_empty() {
+            let message = format!("\"{}\" holds no password", file.display());
+            return Err(Error::invalid(SqlState::INVALID_PARAMETER_VALUE, message));
+        }
+        database.bootstrap_superuser(name, password)?;
+    }
+    Ok(database)
+}
+
+fn serve(configuration: &Configuration, database: Database, metrics: Arc<Metrics>) -> Result<()> {
+    let (asked, stop) = mpsc::sync_channel(1);
+    ctrlc::set_handler(move || {
+        // A second signal finds the first one still there.
+        let _full = asked.try_send(());
+    })
+    .map_err(|e| Error::internal(format!("signals cannot be handled: {e}")))?;
+    let has_users = database.has_users();
+    let server = Server::start(database, configuration.server_options()?, Some(metrics))?;
+    for address in server.addresses() {
+        eprintln!("listening on {address}");
+    }
+    if let Some(path) = server.socket_path() {
+        eprintln!("listening on {}", path.display());
+    }
+    if !has_users {
+        eprintln!("There is no user: everybody on this machine may connect, nobody else.");
+    }
+    // The handler lives as long as the process, so the channel does not end.
+    let _asked = stop.recv();
+    server.shut_down()
+}

@@ -1,0 +1,150 @@
+//! Which ranges are merged when, and how much of the time that may take \[L-Store §4.1, §4.4\].
+//!
+//! A range of chunks is due when it has many pending records, or has had some for long, or when
+//! memory is short; an insert range when no slot of it is left. Checkpoints merge what is due. Many
+//! pending records make scans slower and few make merges dear: every merge rewrites the updated
+//! columns whole. The age bound keeps a table that is seldom written from staying unmerged for
+//! good, and with it the readers who want a merged moment.
+//!
+//! Background merges rest after each checkpoint so long that they take their share of one
+//! processor's time and no more, so that writers keep their latency. Memory that runs short and a
+//! log that has grown are not put off.
+//!
+//! Lock order: `ages` is taken with nothing else held.
+
+use crate::db::Db;
+use crate::store::Store;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use strandline_base::{RANGE_ROWS, RangeNo, StorageId};
+use strandline_table::base::BaseBody;
+use strandline_table::insert_range::InsertRange;
+use strandline_table::range::RangeVersion;
+
+/// What the background work knows of past looks and merges.
+#[derive(Debug, Default)]
+pub(crate) struct MergeSchedule {
+    /// when a range was first seen with pending records, in microseconds since the epoch
+    ages: Mutex<BTreeMap<(StorageId, RangeNo), u64>>,
+    /// no background merge before
+    rests_until_us: AtomicU64,
+}
+
+/// Whether a range is to be merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// not now
+    No,
+    /// the columns with a good part of the updates
+    Columns,
+    /// every column with an update
+    All,
+}
+
+impl MergeSchedule {
+    /// Rests after work from `from_us` to `to_us` that may take so many percent of the time.
+    fn rest(&self, from_us: u64, to_us: u64, percent: u32) {
+        let percent = u64::from(percent.clamp(1, 100));
+        let rest = to_us.saturating_sub(from_us) * (100 - percent) / percent;
+        self.rests_until_us.store(to_us + rest, Ordering::Relaxed);
+    }
+
+    /// Notes that a range has been merged: what is pending now came later.
+    pub(crate) fn note_merged(&self, storage: StorageId, range: RangeNo) {
+        self.ages.lock().remove(&(storage, range));
+    }
+}
+
+impl Db {
+    /// Whether a checkpoint merges a range. `merge_all`: everything that has pending records.
+    pub(crate) fn due(
+        &self,
+        store: &Store,
+        range: RangeNo,
+        version: &RangeVersion,
+        merge_all: bool,
+    ) -> Due {
+        let pending = pending(version);
+        let is_due = match &version.base.body {
+            BaseBody::Insert(rows) => {
+                let full = rows.is_closed() || rows.rows() as usize >= RANGE_ROWS;
+                full && rows.rows() > 0
+            }
+            BaseBody::Chunks(_) => pending >= self.settings.merge_pending_records,
+        };
+        let all = merge_all || self.is_short_of_memory();
+        match &version.base.body {
+            BaseBody::Insert(rows) if all && rows.rows() > 0 => Due::All,
+            BaseBody::Chunks(chunks) if merge_all && chunks.deleted > 0 => Due::All,
+            BaseBody::Chunks(_) if pending > 0 && (all || self.is_old(store.id(), range)) => {
+                Due::All
+            }
+            _ if is_due => Due::Columns,
+            _ => Due::No,
+        }
+    }
+
+    fn is_old(&self, storage: StorageId, range: RangeNo) -> bool {
+        let ages = self.merge_schedule.ages.lock();
+        let age = |since: &u64| self.now_us().saturating_sub(*since);
+        let age = ages.get(&(storage, range)).map(age);
+        age.is_some_and(|age| u128::from(age) >= self.settings.merge_age.as_micros())
+    }
+
+    pub(crate) fn is_short_of_memory(&self) -> bool {
+        self.shared.page_bytes.load(Ordering::Relaxed) > self.settings.tail_bytes() / 2
+    }
+
+    /// One turn of the background work: a checkpoint if one is `wanted` or ranges are due that
+    /// may be merged now. What the background thread does five times a second.
+    ///
+    /// # Errors
+    /// Those of [`Db::checkpoint`].
+    pub fn merge_due(&self, wanted: bool) -> strandline_base::Result<bool> {
+        let from = self.now_us();
+        let may_merge = from >= self.merge_schedule.rests_until_us.load(Ordering::Relaxed);
+        let has_due = self.look_for_due(from);
+        if !(wanted || self.is_short_of_memory() || (may_merge && has_due)) {
+            return Ok(false);
+        }
+        self.checkpoint(false)?;
+        let percent = self.settings.merge_percent;
+        self.merge_schedule.rest(from, self.now_us(), percent);
+        Ok(true)
+    }
+
+    /// Notes which ranges have got pending records; whether one is due.
+    fn look_for_due(&self, now: u64) -> bool {
+        let stores: Vec<Arc<Store>> = self.stores.read().values().cloned().collect();
+        let (mut with_pending, mut has_due) = (Vec::new(), false);
+        for store in stores {
+            for range in store.lineage.ranges().iter() {
+                let version = range.load();
+                if matches!(version.base.body, BaseBody::Chunks(_)) && pending(&version) > 0 {
+                    with_pending.push((store.id(), range.no()));
+                }
+                has_due = has_due
+                    || self.due(&store, range.no(), &version, false) != Due::No
+                        && match &version.base.body {
+                            BaseBody::Insert(rows) => self.is_finished(&store, rows),
+                            BaseBody::Chunks(_) => true,
+                        };
+            }
+        }
+        let mut ages = self.merge_schedule.ages.lock();
+        let mut before = std::mem::take(&mut *ages);
+        let since = |key| (key, before.remove(&key).unwrap_or(now));
+        ages.extend(with_pending.into_iter().map(since));
+        has_due
+    }
+
+    fn is_finished(&self, store: &Store, rows: &Arc<InsertRange>) -> bool {
+        rows.rows() > 0 && store.lineage.insert_range_is_finished(rows, self.stable())
+    }
+}
+
+fn pending(version: &RangeVersion) -> u32 {
+    version.tails.iter().flatten().map(|t| t.pending()).sum()
+}

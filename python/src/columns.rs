@@ -1,0 +1,255 @@
+//! Rows of Python values as columns, for statements that run once per row of them and for
+//! appenders.
+//!
+//! A column begins with the type of its first value. Whole numbers, floats and texts stay in
+//! Arrow's builders; a column of anything else, or of several types, is kept as scalars until its
+//! end, when numbers of several kinds become the one that holds them all.
+
+use crate::values::scalar;
+use arrow::array::{
+    Array, ArrayRef, Float64Builder, Int64Builder, NullArray, RecordBatch, RecordBatchOptions,
+    StringBuilder,
+};
+use arrow::datatypes::{DataType, Field, Schema};
+use pyo3::prelude::*;
+use pyo3::types::{PyFloat, PyInt, PyString};
+use std::sync::Arc;
+use strandline::ScalarValue;
+
+/// The largest whole number that a float holds with all those below it.
+const EXACT_FLOAT: i64 = 1 << 53;
+
+/// One column under construction.
+enum Column {
+    Nulls(usize),
+    Integers(Int64Builder),
+    Floats(Float64Builder),
+    Texts(StringBuilder),
+    Mixed(Vec<ScalarValue>),
+}
+
+impl Column {
+    fn push(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        if value.is_none() {
+            self.push_null();
+            return Ok(());
+        }
+        if let Self::Nulls(nulls) = self {
+            *self = Self::beginning(*nulls, value);
+        }
+        let is_taken = match self {
+            Self::Integers(builder) => match value.cast_exact::<PyInt>().map(|v| v.extract()) {
+                Ok(Ok(v)) => {
+                    builder.append_value(v);
+                    true
+                }
+                _ => false,
+            },
+            Self::Floats(builder) => match value.cast_exact::<PyFloat>() {
+                Ok(v) => {
+                    builder.append_value(v.extract()?);
+                    true
+                }
+                Err(_) => false,
+            },
+            Self::Texts(builder) => match value.cast_exact::<PyString>() {
+                Ok(v) => {
+                    builder.append_value(v.to_str()?);
+                    true
+                }
+                Err(_) => false,
+            },
+            Self::Mixed(_) | Self::Nulls(_) => false,
+        };
+        if !is_taken {
+            let value = scalar(value)?;
+            self.as_mixed().push(value);
+        }
+        Ok(())
+    }
+
+    fn push_null(&mut self) {
+        match self {
+            Self::Nulls(nulls) => *nulls += 1,
+            Self::Integers(builder) => builder.append_null(),
+            Self::Floats(builder) => builder.append_null(),
+            Self::Texts(builder) => builder.append_null(),
+            Self::Mixed(values) => values.push(ScalarValue::Null),
+        }
+    }
+
+    /// A column that begins with `nulls` NULLs before `value`.
+    fn beginning(nulls: usize, value: &Bound<'_, PyAny>) -> Self {
+        if value.is_exact_instance_of::<PyInt>() {
+            let mut builder = Int64Builder::new();
+            builder.append_nulls(nulls);
+            Self::Integers(builder)
+        } else if value.is_exact_instance_of::<PyFloat>() {
+            let mut builder = Float64Builder::new();
+            builder.append_nulls(nulls);
+            Self::Floats(builder)
+        } else if value.is_exact_instance_of::<PyString>() {
+            let mut builder = StringBuilder::new();
+            builder.append_nulls(nulls);
+            Self::Texts(builder)
+        } else {
+            Self::Mixed(vec![ScalarValue::Null; nulls])
+        }
+    }
+
+    fn as_mixed(&mut self) -> &mut Vec<ScalarValue> {
+        if !matches!(self, Self::Mixed(_)) {
+            let array = std::mem::replace(self, Self::Nulls(0)).finish_uniform();
+            let scalars = (0..array.len()).map(|row| match array.is_null(row) {
+                true => ScalarValue::Null,
+                false => ScalarValue::try_from_array(&array, row).unwrap_or(ScalarValue::Null),
+            });
+            *self = Self::Mixed(scalars.collect());
+        }
+        match self {
+            Self::Mixed(values) => values,
+            _ => unreachable!("it has just become one"),
+        }
+    }
+
+    fn finish_uniform(self) -> ArrayRef {
+        match self {
+            Self::Nulls(rows) => Arc::new(NullArray::new(rows)),
+            Self::Integers(mut builder) => Arc::new(builder.finish()),
+            Self::Floats(mut builder) => Arc::new(builder.finish()),
+            Self::Texts(mut builder) => Arc::new(builder.finish()),
+            Self::Mixed(values) => Arc::new(NullArray::new(values.len())),
+        }
+    }
+
+    fn finish(self) -> Result<ArrayRef, Vec<ScalarValue>> {
+        match self {
+            Self::Mixed(values) => array_of(values.clone()).ok_or(values),
+            uniform => Ok(uniform.finish_uniform()),
+        }
+    }
+}
+
+/// Values as one array; None if no type holds them all exactly.
+pub fn array_of(mut values: Vec<ScalarValue>) -> Option<ArrayRef> {
+    let typed = |value: &&ScalarValue| !matches!(value, ScalarValue::Null);
+    let Some(first) = values.iter().find(typed).map(ScalarValue::data_type) else {
+        return Some(Arc::new(NullArray::new(values.len())));
+    };
+    let mut target = first;
+    for value in values.iter().filter(typed) {
+        target = common(&target, &value.data_type())?;
+    }
+    for value in &mut values {
+        *value = converted(value, &target)?;
+    }
+    ScalarValue::iter_to_array(values).ok()
+}
+
+fn common(a: &DataType, b: &DataType) -> Option<DataType> {
+    use DataType::{Decimal128, Float64, Int64};
+    match (a, b) {
+        (a, b) if a == b => Some(a.clone()),
+        (Decimal128(p, a), Decimal128(_, b)) => Some(Decimal128(*p, *a.max(b))),
+        (Int64, Decimal128(p, s)) | (Decimal128(p, s), Int64) => Some(Decimal128(*p, *s)),
+        (Int64, Float64) | (Float64, Int64) => Some(Float64),
+        _ => None,
+    }
+}
+
+fn converted(value: &ScalarValue, target: &DataType) -> Option<ScalarValue> {
+    match (value, target) {
+        (ScalarValue::Null, target) => ScalarValue::try_from(target).ok(),
+        (value, target) if value.data_type() == *target => Some(value.clone()),
+        (ScalarValue::Int64(Some(v)), DataType::Float64) => {
+            let exact = (-EXACT_FLOAT..=EXACT_FLOAT).contains(v);
+            exact.then_some(ScalarValue::Float64(Some(*v as f64)))
+        }
+        (ScalarValue::Int64(Some(v)), DataType::Decimal128(p, s)) => {
+            rescaled(i128::from(*v), 0, (*p, *s))
+        }
+        (ScalarValue::Decimal128(Some(v), _, from), DataType::Decimal128(p, s)) => {
+            rescaled(*v, *from, (*p, *s))
+        }
+        _ => None,
+    }
+}
+
+fn rescaled(value: i128, from: i8, (precision, scale): (u8, i8)) -> Option<ScalarValue> {
+    let factor = 10i128.checked_pow(u32::try_from(scale - from).ok()?)?;
+    let value = value.checked_mul(factor)?;
+    let fits = value.unsigned_abs() < 10u128.pow(u32::from(precision));
+    fits.then_some(ScalarValue::Decimal128(Some(value), precision, scale))
+}
+
+/// Rows under construction, all of one width.
+pub struct Rows {
+    columns: Vec<Column>,
+    rows: usize,
+}
+
+/// What [`Rows::finish`] gives.
+pub enum Finished {
+    /// columns
+    Batch(RecordBatch),
+    /// rows: a column has values of types that do not go together
+    Scalars(Vec<Vec<ScalarValue>>),
+}
+
+impl Rows {
+    /// No rows of `width` values.
+    pub fn new(width: usize) -> Self {
+        Self {
+            columns: (0..width).map(|_| Column::Nulls(0)).collect(),
+            rows: 0,
+        }
+    }
+
+    /// Values per row.
+    pub fn width(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// Adds the value of the next row's column `at`; [`Rows::end_row`] follows its last.
+    pub fn push(&mut self, at: usize, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.columns[at].push(value)
+    }
+
+    /// Ends a row.
+    pub fn end_row(&mut self) {
+        self.rows += 1;
+    }
+
+    /// Takes the rows out.
+    pub fn finish(&mut self) -> strandline::Result<Finished> {
+        let width = self.width();
+        let Self { columns, rows } = std::mem::replace(self, Self::new(width));
+        let finished: Vec<_> = columns.into_iter().map(Column::finish).collect();
+        if finished.iter().all(Result::is_ok) {
+            let columns = finished.into_iter().flatten().collect();
+            return batch(columns, rows).map(Finished::Batch);
+        }
+        let scalar = |column: &Result<ArrayRef, Vec<ScalarValue>>, row| match column {
+            Ok(array) => ScalarValue::try_from_array(array, row).unwrap_or(ScalarValue::Null),
+            Err(values) => values[row].clone(),
+        };
+        let row = |row| finished.iter().map(|column| scalar(column, row)).collect();
+        Ok(Finished::Scalars((0..rows).map(row).collect()))
+    }
+}
+
+fn batch(columns: Vec<ArrayRef>, rows: usize) -> strandline::Result<RecordBatch> {
+    let field = |(at, array): (usize, &ArrayRef)| {
+        Field::new(format!("{}", at + 1), array.data_type().clone(), true)
+    };
+    let fields: Vec<Field> = columns.iter().enumerate().map(field).collect();
+    let schema = Arc::new(Schema::new(fields));
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(schema, columns, &options)
+        .map_err(|error| strandline::Error::internal(error.to_string()))
+}

@@ -1,0 +1,349 @@
+//! A connection as several Python threads share it.
+//!
+//! * One statement at a time: the connection stands behind a lock. It is only waited for, and only
+//!   held, by threads that have let go of the interpreter; so no thread holds the interpreter while
+//!   it waits for the engine, and none needs it while it holds the lock.
+//! * Lock order: connection, then a result's ([`crate::results`]).
+//! * After a fork the child has neither the engine's threads nor a say in its files: every use is
+//!   an error there, and dropping a connection leaves it as it is.
+
+use crate::errors;
+use crate::open::Opened;
+use crate::placeholders::{Text, Texts};
+use crate::results::Rows;
+use crate::signals;
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Weak};
+use std::time::{Duration, Instant};
+use strandline::{CancelHandle, Connection, Error, Progress, SqlState, TransactionStatus};
+
+/// How many times this process is a forked child of the one that loaded the module.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+/// All connections of the process.
+static LINKS: Mutex<Vec<Weak<Link>>> = Mutex::new(Vec::new());
+static STARTED: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// How many forks lie between the module's loading and this process.
+pub fn forks() -> u32 {
+    FORKS.load(Ordering::Relaxed)
+}
+
+/// Told by Python in the child after a fork.
+#[pyfunction]
+pub fn forked(py: Python<'_>) -> PyResult<()> {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+    signals::disarm(py)
+}
+
+/// The engine's connection and the database that it keeps open.
+pub struct Session {
+    pub connection: Connection,
+    opened: Arc<Opened>,
+    /// results of the open transaction block that have not been read to their end
+    unread: Vec<Weak<Mutex<Rows>>>,
+    /// of the last statement
+    pub notices: Vec<Error>,
+}
+
+impl Session {
+    /// Reads the rest of the results that the next statement could make unreadable.
+    pub fn settle(&mut self) {
+        for rows in std::mem::take(&mut self.unread) {
+            if let Some(rows) = rows.upgrade() {
+                rows.lock().read_rest(&mut self.connection);
+            }
+        }
+    }
+
+    /// Makes ready for a statement: what it could make unreadable is read, a block is begun unless
+    /// the statement needs none.
+    pub fn prepare_for(&mut self, text: &Text, autocommit: bool) -> strandline::Result<()> {
+        self.notices.clear();
+        if self.connection.transaction_status() != TransactionStatus::Idle {
+            self.settle();
+        } else if !autocommit && !text.is_control {
+            self.connection.execute("BEGIN", ())?;
+        }
+        Ok(())
+    }
+
+    /// Keeps the notices of the statement that has run.
+    pub fn keep_notices(&mut self) {
+        self.notices = self.connection.take_notices();
+    }
+
+    /// Remembers a result that must be read before the block goes on.
+    pub fn remember(&mut self, rows: &Arc<Mutex<Rows>>) {
+        self.unread.push(Arc::downgrade(rows));
+    }
+
+    /// Begins a transaction block unless one is open.
+    pub fn begin(&mut self) -> strandline::Result<()> {
+        if self.connection.transaction_status() == TransactionStatus::Idle {
+            self.connection.execute("BEGIN", ())?;
+        }
+        Ok(())
+    }
+
+    /// Commits the open block, if any. A failed one is rolled back, and that is the error.
+    pub fn commit(&mut self) -> strandline::Result<()> {
+        self.settle();
+        match self.connection.transaction_status() {
+            TransactionStatus::Idle => Ok(()),
+            TransactionStatus::Open => self.connection.execute("COMMIT", ()).map(drop),
+            TransactionStatus::Failed => {
+                self.connection.execute("ROLLBACK", ())?;
+                Err(Error::invalid(
+                    SqlState::IN_FAILED_SQL_TRANSACTION,
+                    "the transaction was rolled back because a statement of it had failed",
+                ))
+            }
+        }
+    }
+
+    /// Rolls the open block back, if any.
+    pub fn rollback(&mut self) -> strandline::Result<()> {
+        self.settle();
+        match self.connection.transaction_status() {
+            TransactionStatus::Idle => Ok(()),
+            _ => self.connection.execute("ROLLBACK", ()).map(drop),
+        }
+    }
+}
+
+/// See the module's header.
+pub struct Link {
+    session: Mutex<Option<Box<Session>>>,
+    opened: Weak<Opened>,
+    cancel: CancelHandle,
+    forks: u32,
+    /// the thread that runs a statement, as [`signals::this_thread`] names it; 0: none
+    running: AtomicUsize,
+    /// when it began, in microseconds since [`STARTED`]
+    since_us: AtomicU64,
+    reached: Arc<Mutex<Option<Progress>>>,
+    texts: Mutex<Texts>,
+}
+
+impl Link {
+    /// A new connection to an open database.
+    pub fn new(opened: Arc<Opened>) -> Arc<Self> {
+        let mut connection = opened.database.connect();
+        let reached = Arc::new(Mutex::new(None));
+        let shown = reached.clone();
+        connection.on_progress(Some(Arc::new(move |progress| {
+            *shown.lock() = Some(progress);
+        })));
+        let link = Arc::new(Self {
+            cancel: connection.cancel_handle(),
+            opened: Arc::downgrade(&opened),
+            session: Mutex::new(Some(Box::new(Session {
+                connection,
+                opened,
+                unread: Vec::new(),
+                notices: Vec::new(),
+            }))),
+            forks: forks(),
+            running: AtomicUsize::new(0),
+            since_us: AtomicU64::new(0),
+            reached,
+            texts: Mutex::default(),
+        });
+        let mut links = LINKS.lock();
+        links.retain(|link| link.strong_count() > 0);
+        links.push(Arc::downgrade(&link));
+        link
+    }
+
+    /// A statement's text as the engine takes it.
+    pub fn text(&self, sql: &str, named: bool) -> Arc<Text> {
+        self.texts.lock().get(sql, named)
+    }
+
+    /// The connections of this process that are open.
+    pub fn all() -> Vec<Arc<Self>> {
+        let links = LINKS.lock();
+        let ours = |link: &Arc<Link>| link.forks == forks();
+        links
+            .iter()
+            .filter_map(Weak::upgrade)
+            .filter(ours)
+            .collect()
+    }
+
+    /// Runs `work` on the connection without the interpreter. An error is the Python exception, or
+    /// what Ctrl-C raises if that is what ended it.
+    pub fn run<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Session) -> strandline::Result<T> + Send,
+    ) -> PyResult<T> {
+        self.detached(py, || self.run_detached(work))
+    }
+
+    /// Runs `work`, which may wait for the connection, without the interpreter; errors as for
+    /// [`Link::run`].
+    pub fn detached<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce() -> strandline::Result<T> + Send,
+    ) -> PyResult<T> {
+        self.check_process(py)?;
+        signals::arm(py)?;
+        let error = match py.detach(work) {
+            Ok(value) => return Ok(value),
+            Err(error) => error,
+        };
+        match error.sqlstate() {
+            SqlState::QUERY_CANCELED => py.check_signals()?,
+            CLOSED => return Err(errors::closed(py, "connection")),
+            _ => {}
+        }
+        Err(errors::exception(py, &error))
+    }
+
+    /// As [`Link::run`], on a thread that does not hold the interpreter.
+    pub fn run_detached<T>(
+        &self,
+        work: impl FnOnce(&mut Session) -> strandline::Result<T>,
+    ) -> strandline::Result<T> {
+        let mut session = self.session.lock();
+        let session = session.as_mut().ok_or_else(closed)?;
+        let started = STARTED.elapsed().as_micros() as u64;
+        self.since_us.store(started, Ordering::Relaxed);
+        self.running
+            .store(signals::this_thread(), Ordering::Release);
+        let _ended = Ended(&self.running);
+        work(session)
+    }
+
+    /// The database, while the connection is open; waits for no statement.
+    pub fn opened(&self, py: Python<'_>) -> PyResult<Arc<Opened>> {
+        self.check_process(py)?;
+        let open = self.opened.upgrade().filter(|_| !self.is_closed());
+        open.ok_or_else(|| errors::closed(py, "connection"))
+    }
+
+    fn check_process(&self, py: Python<'_>) -> PyResult<()> {
+        if self.forks == forks() {
+            return Ok(());
+        }
+        Err(errors::interface(
+            py,
+            "the connection was opened before a fork and works in the parent process only; \
+             open one in each process",
+        ))
+    }
+
+    /// Whether it has been closed. One that is in use is open.
+    pub fn is_closed(&self) -> bool {
+        self.session
+            .try_lock()
+            .is_some_and(|session| session.is_none())
+    }
+
+    /// Makes the running statement fail.
+    pub fn cancel(&self) {
+        if self.forks == forks() {
+            self.cancel.cancel();
+        }
+    }
+
+    /// Whether a statement runs on `thread`.
+    pub fn runs_on(&self, thread: usize) -> bool {
+        thread != 0 && self.running.load(Ordering::Acquire) == thread
+    }
+
+    /// How long the running statement has run, and how far it is; None if none runs.
+    fn progress(&self) -> Option<(Duration, Option<Progress>)> {
+        if self.running.load(Ordering::Acquire) == 0 {
+            *self.reached.lock() = None;
+            return None;
+        }
+        let since = Duration::from_micros(self.since_us.load(Ordering::Relaxed));
+        Some((
+            STARTED.elapsed().saturating_sub(since),
+            *self.reached.lock(),
+        ))
+    }
+
+    /// Closes the connection: its block is rolled back, the last connection to a database closes
+    /// that. Closing again does nothing.
+    pub fn close(&self, py: Python<'_>) -> PyResult<()> {
+        if self.forks != forks() {
+            return Ok(());
+        }
+        let closed = py.detach(|| match self.session.lock().take() {
+            Some(session) => {
+                let Session {
+                    connection, opened, ..
+                } = *session;
+                drop(connection);
+                Opened::release(opened)
+            }
+            None => Ok(()),
+        });
+        closed.map_err(|error| errors::exception(py, &error))
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        let Some(session) = self.session.get_mut().take() else {
+            return;
+        };
+        if self.forks == forks() {
+            let Session {
+                connection, opened, ..
+            } = *session;
+            drop(connection);
+            // There is nobody to tell that closing failed; the log has every commit.
+            let _ = Opened::release(opened);
+        } else {
+            Box::leak(session);
+        }
+    }
+}
+
+/// A state of our own for a closed connection, which becomes an `InterfaceError`.
+const CLOSED: SqlState = SqlState("08003");
+
+fn closed() -> Error {
+    Error::invalid(CLOSED, "the connection is closed")
+}
+
+struct Ended<'a>(&'a AtomicUsize);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Release);
+    }
+}
+
+/// Seconds, rows, bytes and total bytes (None: unknown) of every statement that runs.
+#[pyfunction]
+pub fn running() -> Vec<(f64, u64, u64, Option<u64>)> {
+    let links = Link::all();
+    let running = links.iter().filter_map(|link| link.progress());
+    running
+        .map(|(time, reached)| match reached {
+            Some(p) => (time.as_secs_f64(), p.rows, p.bytes, p.total_bytes),
+            None => (time.as_secs_f64(), 0, 0, None),
+        })
+        .collect()
+}
+
+/// Ends what runs and closes every connection; told by Python when the process ends.
+#[pyfunction]
+pub fn close_all(py: Python<'_>) -> PyResult<()> {
+    let links = Link::all();
+    for link in &links {
+        link.cancel();
+    }
+    for link in &links {
+        link.close(py)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,245 @@
+//! Parameters in statement texts: `?` and `:name` become the engine's `$1`, `$2`, ….
+//!
+//! A text is rewritten once per connection and remembered. Quoted strings and names, dollar-quoted
+//! strings and comments are left alone. `:name` is a parameter only if the values come in a
+//! mapping; `::` is a cast.
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+use std::sync::{Arc, OnceLock};
+use strandline::{Connection, Prepared};
+
+/// How many texts a connection remembers.
+const TEXTS: usize = 512;
+
+/// A statement as the engine takes it.
+pub struct Text {
+    /// with `$1`, `$2`, … for parameters
+    pub sql: String,
+    /// the names of the parameters in order, if it has names
+    pub names: Vec<String>,
+    /// whether it begins or ends a transaction itself, or changes nothing but settings
+    pub is_control: bool,
+    prepared: OnceLock<Option<Prepared>>,
+}
+
+impl Text {
+    /// The statement, parsed once; None for those that cannot be, and those with mistakes.
+    pub fn prepared(&self, connection: &mut Connection) -> Option<&Prepared> {
+        self.prepared
+            .get_or_init(|| connection.prepare(&self.sql).ok())
+            .as_ref()
+    }
+}
+
+/// The texts a connection has seen.
+#[derive(Default)]
+pub struct Texts {
+    positional: HashMap<Box<str>, Arc<Text>, BuildHasherDefault<FxHasher>>,
+    named: HashMap<Box<str>, Arc<Text>, BuildHasherDefault<FxHasher>>,
+}
+
+impl Texts {
+    /// `sql` rewritten; `named`: its parameters have names.
+    pub fn get(&mut self, sql: &str, named: bool) -> Arc<Text> {
+        let known = match named {
+            true => &mut self.named,
+            false => &mut self.positional,
+        };
+        if let Some(text) = known.get(sql) {
+            return text.clone();
+        }
+        if known.len() >= TEXTS {
+            known.clear();
+        }
+        let text = Arc::new(rewritten(sql, named));
+        known.insert(sql.into(), text.clone());
+        text
+    }
+}
+
+/// A fast hash of texts that the program itself wrote.
+#[derive(Default)]
+pub struct FxHasher(u64);
+
+impl std::hash::Hasher for FxHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        let mut chunks = bytes.chunks_exact(8);
+        for chunk in &mut chunks {
+            let mut word = [0; 8];
+            word.copy_from_slice(chunk);
+            self.add(u64::from_le_bytes(word));
+        }
+        let mut word = [0; 8];
+        let rest = chunks.remainder();
+        word[..rest.len()].copy_from_slice(rest);
+        self.add(u64::from_le_bytes(word) ^ ((rest.len() as u64) << 56));
+    }
+    fn write_u8(&mut self, _: u8) {}
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 29)
+    }
+}
+
+impl FxHasher {
+    fn add(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+}
+
+fn rewritten(sql: &str, named: bool) -> Text {
+    let mut scanner = Scanner {
+        rest: sql,
+        out: String::with_capacity(sql.len() + 8),
+        names: Vec::new(),
+        questions: 0,
+    };
+    while scanner.step(named) {}
+    Text {
+        is_control: is_control(sql),
+        sql: scanner.out,
+        names: scanner.names,
+        prepared: OnceLock::new(),
+    }
+}
+
+/// Whether no transaction is begun for a statement when none is open.
+fn is_control(sql: &str) -> bool {
+    let mut rest = sql.trim_start();
+    while let Some(comment) = comment_length(rest) {
+        rest = rest[comment..].trim_start();
+    }
+    let end = rest.find(|c: char| !c.is_ascii_alphabetic());
+    let word = &rest[..end.unwrap_or(rest.len())];
+    const CONTROL: &[&str] = &[
+        "BEGIN",
+        "START",
+        "COMMIT",
+        "END",
+        "ROLLBACK",
+        "ABORT",
+        "SET",
+        "RESET",
+        "SHOW",
+        "DISCARD",
+        "PREPARE",
+        "DEALLOCATE",
+        "CHECKPOINT",
+    ];
+    CONTROL
+        .iter()
+        .any(|control| control.eq_ignore_ascii_case(word))
+}
+
+struct Scanner<'a> {
+    rest: &'a str,
+    out: String,
+    names: Vec<String>,
+    questions: usize,
+}
+
+impl Scanner<'_> {
+    /// Takes one token over; false at the end.
+    fn step(&mut self, named: bool) -> bool {
+        let Some(first) = self.rest.chars().next() else {
+            return false;
+        };
+        match first {
+            '\'' | '"' => self.copy(quoted_length(self.rest, first, self.escapes())),
+            '$' => self.copy(dollar_quoted_length(self.rest).unwrap_or(1)),
+            '-' | '/' => self.copy(comment_length(self.rest).unwrap_or(1)),
+            '?' if !named => {
+                self.questions += 1;
+                self.rest = &self.rest[1..];
+                self.out.push_str(&format!("${}", self.questions));
+            }
+            ':' if self.rest.starts_with("::") => self.copy(2),
+            ':' if named => self.parameter(),
+            c if c.is_alphanumeric() || c == '_' => self.copy(word_length(self.rest)),
+            c => self.copy(c.len_utf8()),
+        }
+        true
+    }
+
+    fn copy(&mut self, bytes: usize) {
+        self.out.push_str(&self.rest[..bytes]);
+        self.rest = &self.rest[bytes..];
+    }
+
+    /// Whether a quote here opens a string in which a backslash escapes: `E'…'`.
+    fn escapes(&self) -> bool {
+        let mut before = self.out.chars().rev();
+        let prefix = before.next().is_some_and(|c| matches!(c, 'e' | 'E'));
+        prefix
+            && !before
+                .next()
+                .is_some_and(|c| c.is_alphanumeric() || c == '_')
+    }
+
+    fn parameter(&mut self) {
+        let length = word_length(&self.rest[1..]);
+        let name = &self.rest[1..=length];
+        if length == 0 || name.starts_with(|c: char| c.is_ascii_digit()) {
+            return self.copy(1);
+        }
+        let known = self.names.iter().position(|n| n == name);
+        let number = known.unwrap_or_else(|| {
+            self.names.push(name.to_string());
+            self.names.len() - 1
+        });
+        self.rest = &self.rest[1 + length..];
+        self.out.push_str(&format!("${}", number + 1));
+    }
+}
+
+fn word_length(text: &str) -> usize {
+    text.find(|c: char| !c.is_alphanumeric() && c != '_')
+        .unwrap_or(text.len())
+}
+
+/// Bytes up to and with the closing quote; the rest of the text if there is none.
+fn quoted_length(text: &str, quote: char, escapes: bool) -> usize {
+    let mut is_escaped = false;
+    for (at, c) in text.char_indices().skip(1) {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' if escapes => is_escaped = true,
+            // A doubled quote ends one string and begins the next.
+            c if c == quote => return at + 1,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+/// Bytes of `$tag$…$tag$` at the start of `text`.
+fn dollar_quoted_length(text: &str) -> Option<usize> {
+    let tag = 1 + word_length(&text[1..]);
+    if !text[tag..].starts_with('$') || text[1..].starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    let delimiter = &text[..=tag];
+    let body = &text[delimiter.len()..];
+    let end = body.find(delimiter).map(|at| at + 2 * delimiter.len());
+    Some(end.unwrap_or(text.len()))
+}
+
+/// Bytes of the comment at the start of `text`.
+fn comment_length(text: &str) -> Option<usize> {
+    if text.starts_with("--") {
+        return Some(text.find('\n').unwrap_or(text.len()));
+    }
+    if !text.starts_with("/*") {
+        return None;
+    }
+    let bytes = text.as_bytes();
+    let (mut depth, mut at) = (1, 2);
+    while depth > 0 && at < bytes.len() {
+        match &bytes[at..] {
+            [b'/', b'*', ..] => (depth, at) = (depth + 1, at + 2),
+            [b'*', b'/', ..] => (depth, at) = (depth - 1, at + 2),
+            _ => at += 1,
+        }
+    }
+    Some(at)
+}

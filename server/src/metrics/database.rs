@@ -1,0 +1,299 @@
+//! The database's counters, read when somebody asks for the metrics.
+//!
+//! A counter that the table does not know is exported under its own name, so that none is lost when
+//! the engine learns to count something new.
+
+use super::Phase;
+use parking_lot::RwLock;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Unit;
+use std::sync::Arc;
+
+/// How a counter of the database is exported.
+struct Exported {
+    /// the name in `Database::counters`
+    counter: &'static str,
+    /// the metric's, without the prefix, the unit and `_total`
+    metric: &'static str,
+    /// label and value, if the metric has one
+    label: Option<(&'static str, &'static str)>,
+    form: Form,
+    help: &'static str,
+}
+
+/// What kind of metric a counter is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// only grows
+    Count,
+    /// only grows, in bytes
+    CountBytes,
+    /// only grows, in microseconds, exported in seconds
+    CountMicros,
+    /// grows and shrinks
+    Level,
+    /// grows and shrinks, in bytes
+    LevelBytes,
+    /// a time in microseconds, exported in seconds
+    LevelMicros,
+}
+
+const fn exported(
+    counter: &'static str,
+    metric: &'static str,
+    form: Form,
+    help: &'static str,
+) -> Exported {
+    Exported {
+        counter,
+        metric,
+        label: None,
+        form,
+        help,
+    }
+}
+
+const fn labelled(
+    counter: &'static str,
+    metric: &'static str,
+    label: (&'static str, &'static str),
+    form: Form,
+    help: &'static str,
+) -> Exported {
+    Exported {
+        counter,
+        metric,
+        label: Some(label),
+        form,
+        help,
+    }
+}
+
+const TRANSACTIONS: &str = "Transactions that have ended, by outcome";
+const MEMORY: &str = "Memory in use, by consumer";
+const PLANS: &str = "Statements that looked for a plan in the plan cache, by outcome";
+
+/// Metrics with several labels stand one after the other.
+const EXPORTED: &[Exported] = &[
+    labelled(
+        "commits",
+        "transactions",
+        ("outcome", "committed"),
+        Form::Count,
+        TRANSACTIONS,
+    ),
+    labelled(
+        "rollbacks",
+        "transactions",
+        ("outcome", "rolled_back"),
+        Form::Count,
+        TRANSACTIONS,
+    ),
+    exported(
+        "log_bytes",
+        "log",
+        Form::CountBytes,
+        "Bytes ever written to the log",
+    ),
+    exported(
+        "log_syncs",
+        "log_syncs",
+        Form::Count,
+        "Syncs of the log, each for a group of commits",
+    ),
+    exported("checkpoints", "checkpoints", Form::Count, "Checkpoints"),
+    exported(
+        "checkpoint_micros",
+        "checkpoint",
+        Form::CountMicros,
+        "Time spent in checkpoints, merges included",
+    ),
+    exported(
+        "merged_ranges",
+        "merged_ranges",
+        Form::Count,
+        "Ranges merged into new chunks",
+    ),
+    exported(
+        "run_records",
+        "run_records",
+        Form::Count,
+        "Records written into update runs",
+    ),
+    exported(
+        "bytes_written",
+        "written",
+        Form::CountBytes,
+        "Bytes of new chunk and run files",
+    ),
+    exported(
+        "cache_misses",
+        "cache_misses",
+        Form::Count,
+        "Frames that had to be loaded and decoded",
+    ),
+    labelled(
+        "cache_bytes",
+        "memory",
+        ("consumer", "cache"),
+        Form::LevelBytes,
+        MEMORY,
+    ),
+    labelled(
+        "tail_bytes",
+        "memory",
+        ("consumer", "tails"),
+        Form::LevelBytes,
+        MEMORY,
+    ),
+    labelled(
+        "query_bytes",
+        "memory",
+        ("consumer", "queries"),
+        Form::LevelBytes,
+        MEMORY,
+    ),
+    exported(
+        "key_entries",
+        "key_index_entries",
+        Form::Level,
+        "Entries of all key indexes",
+    ),
+    exported(
+        "pending_records",
+        "pending_records",
+        Form::Level,
+        "Records of tails that no merge has folded into base yet",
+    ),
+    exported(
+        "run_bytes",
+        "update_runs",
+        Form::LevelBytes,
+        "Size of the update runs: history, and pending records on disk",
+    ),
+    exported(
+        "recovery_micros",
+        "recovery",
+        Form::LevelMicros,
+        "How long opening the database took",
+    ),
+    labelled(
+        "plan_cache_hits",
+        "plan_cache_lookups",
+        ("outcome", "hit"),
+        Form::Count,
+        PLANS,
+    ),
+    labelled(
+        "plan_cache_misses",
+        "plan_cache_lookups",
+        ("outcome", "miss"),
+        Form::Count,
+        PLANS,
+    ),
+];
+
+/// Reads the counters of the database that is served.
+pub struct DatabaseCollector {
+    phase: Arc<RwLock<Phase>>,
+}
+
+impl DatabaseCollector {
+    pub fn new(phase: Arc<RwLock<Phase>>) -> Self {
+        Self { phase }
+    }
+}
+
+impl std::fmt::Debug for DatabaseCollector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("DatabaseCollector")
+    }
+}
+
+impl Collector for DatabaseCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let Phase::Serving(database) = self.phase.read().clone() else {
+            return Ok(());
+        };
+        let counters = database.counters();
+        let value_of = |name: &str| counters.iter().find(|(n, _)| *n == name).map(|(_, v)| *v);
+        let mut at = 0;
+        while let Some(first) = EXPORTED.get(at) {
+            let same = EXPORTED[at..]
+                .iter()
+                .take_while(|e| e.metric == first.metric)
+                .count();
+            let group: Vec<(&Exported, u64)> = EXPORTED[at..at + same]
+                .iter()
+                .filter_map(|e| Some((e, value_of(e.counter)?)))
+                .collect();
+            encode_group(&mut encoder, &group)?;
+            at += same;
+        }
+        for (name, value) in counters {
+            if EXPORTED.iter().all(|e| e.counter != name) {
+                let counter = ConstCounter::new(value);
+                let help = "A counter of the database";
+                let metric = encoder.encode_descriptor(
+                    name,
+                    help,
+                    None,
+                    prometheus_client::metrics::MetricType::Counter,
+                )?;
+                counter.encode(metric)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Encodes one metric: with its labels, if it has any.
+fn encode_group(
+    encoder: &mut DescriptorEncoder<'_>,
+    group: &[(&Exported, u64)],
+) -> Result<(), std::fmt::Error> {
+    use prometheus_client::metrics::MetricType;
+    let Some((first, _)) = group.first() else {
+        return Ok(());
+    };
+    let unit = match first.form {
+        Form::CountBytes | Form::LevelBytes => Some(&Unit::Bytes),
+        Form::CountMicros | Form::LevelMicros => Some(&Unit::Seconds),
+        Form::Count | Form::Level => None,
+    };
+    let metric_type = match first.form {
+        Form::Count | Form::CountBytes | Form::CountMicros => MetricType::Counter,
+        Form::Level | Form::LevelBytes | Form::LevelMicros => MetricType::Gauge,
+    };
+    let mut metric = encoder.encode_descriptor(first.metric, first.help, unit, metric_type)?;
+    for (exported, value) in group {
+        match exported.label {
+            Some(label) => {
+                let labels = [label];
+                let labelled = metric.encode_family(&labels)?;
+                encode_value(exported.form, *value, labelled)?;
+            }
+            None => {
+                let unlabelled: [(&str, &str); 0] = [];
+                encode_value(exported.form, *value, metric.encode_family(&unlabelled)?)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn encode_value(
+    form: Form,
+    value: u64,
+    encoder: prometheus_client::encoding::MetricEncoder<'_>,
+) -> Result<(), std::fmt::Error> {
+    match form {
+        Form::Count | Form::CountBytes => ConstCounter::new(value).encode(encoder),
+        Form::CountMicros => ConstCounter::new(value as f64 / 1e6).encode(encoder),
+        Form::Level | Form::LevelBytes => ConstGauge::new(value as i64).encode(encoder),
+        Form::LevelMicros => ConstGauge::new(value as f64 / 1e6).encode(encoder),
+    }
+}

@@ -1,0 +1,261 @@
+//! A running server: its listeners, what its sessions share, its end.
+//!
+//! A thread per listener accepts, a thread per connection serves. When a shutdown is asked for, the
+//! listeners go on telling clients so until the last session has ended.
+
+use crate::auth::Authenticator;
+use crate::backends::{Backends, Phase};
+use crate::metrics::Metrics;
+use crate::options::{DEFAULT_PORT, ServerOptions};
+use crate::startup;
+use crate::tls::Tls;
+use crate::transport::Accepted;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use strandline::{Database, Error, Result, SqlState};
+
+/// Connections beyond the sessions that are served at one time: cancel requests, clients that are
+/// being authenticated or told that there is no room.
+const CONNECTIONS_BESIDE: usize = 64;
+/// How long to wait after a connection could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+/// The stack of a connection's thread; planning takes more pieces when it needs them.
+const STACK_BYTES: usize = 4 << 20;
+
+/// What all connections of a server share.
+pub(crate) struct Shared {
+    pub database: Database,
+    pub options: ServerOptions,
+    pub metrics: Option<Arc<Metrics>>,
+    pub authenticator: Authenticator,
+    pub tls: Option<Tls>,
+    pub backends: Arc<Backends>,
+}
+
+impl Shared {
+    /// What a server has before anybody connects.
+    pub fn new(
+        database: Database,
+        options: ServerOptions,
+        metrics: Option<Arc<Metrics>>,
+    ) -> Result<Arc<Self>> {
+        let tls = options.tls.as_ref().map(Tls::load).transpose()?;
+        if options.require_tls && tls.is_none() {
+            return Err(Error::invalid(
+                SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "TLS is required, but there is no certificate",
+            )
+            .with_hint("Name a certificate and its key."));
+        }
+        let authenticator = Authenticator::new(tls.as_ref().map(|t| &t.certificate_pem[..]))?;
+        Ok(Arc::new(Self {
+            database,
+            options,
+            metrics,
+            authenticator,
+            tls,
+            backends: Arc::new(Backends::new()),
+        }))
+    }
+}
+
+/// A server that listens and serves until it is shut down.
+///
+/// ```no_run
+/// use strandline::Database;
+/// use strandline_server::{Server, ServerOptions};
+///
+/// let database = Database::open("/var/lib/strandline")?;
+/// let server = Server::start(database, ServerOptions::default(), None)?;
+/// println!("listening on {:?}", server.addresses());
+/// server.shut_down()?;
+/// # Ok::<(), strandline::Error>(())
+/// ```
+pub struct Server {
+    shared: Arc<Shared>,
+    addresses: Vec<SocketAddr>,
+    socket_path: Option<PathBuf>,
+    listeners: Vec<Listener>,
+}
+
+enum Socket {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+struct Listener {
+    socket: Arc<Socket>,
+    thread: JoinHandle<()>,
+}
+
+impl Server {
+    /// Listens as `options` say and serves `database` to its users; `metrics` counts what happens.
+    ///
+    /// # Errors
+    /// 55000 if there are no users and an address is one that others can reach; the system's
+    /// errors for addresses, files and threads.
+    pub fn start(
+        database: Database,
+        options: ServerOptions,
+        metrics: Option<Arc<Metrics>>,
+    ) -> Result<Self> {
+        if !database.has_users() {
+            require_loopback(&options.listen)?;
+        }
+        let shared = Shared::new(database, options, metrics)?;
+        let (sockets, addresses, socket_path) = bind(&shared.options)?;
+        let listeners = sockets.into_iter().map(|socket| listen(&shared, socket));
+        Ok(Self {
+            listeners: listeners.collect::<Result<_>>()?,
+            shared,
+            addresses,
+            socket_path,
+        })
+    }
+
+    /// The TCP addresses that it listens on, with the ports that were free.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// The path of its Unix socket.
+    pub fn socket_path(&self) -> Option<&Path> {
+        self.socket_path.as_deref()
+    }
+
+    /// How many sessions there are.
+    pub fn session_count(&self) -> usize {
+        self.shared.backends.count()
+    }
+
+    /// Tells new clients that the server goes away (57P03), lets running statements and open
+    /// transactions finish within the grace period of the options, ends the sessions that are left
+    /// (57P01), writes a checkpoint and closes the database.
+    pub fn shut_down(self) -> Result<()> {
+        tracing::info!("shutting down");
+        if let Some(metrics) = &self.shared.metrics {
+            metrics.stopping();
+        }
+        self.shared
+            .backends
+            .shut_down(self.shared.options.shutdown_grace);
+        for listener in &self.listeners {
+            // Its thread has ended if this fails.
+            let _ended = match &*listener.socket {
+                Socket::Tcp(s) => socket2::SockRef::from(s).shutdown(std::net::Shutdown::Both),
+                Socket::Unix(s) => socket2::SockRef::from(s).shutdown(std::net::Shutdown::Both),
+            };
+        }
+        for listener in self.listeners {
+            // A panic there has been reported where it happened.
+            let _ended = listener.thread.join();
+        }
+        if let Some(path) = &self.socket_path {
+            // A socket that is left behind is replaced at the next start.
+            let _left = std::fs::remove_file(path);
+        }
+        self.shared.database.close()
+    }
+}
+
+fn require_loopback(addresses: &[SocketAddr]) -> Result<()> {
+    match addresses.iter().find(|a| !a.ip().is_loopback()) {
+        None => Ok(()),
+        Some(public) => Err(Error::invalid(
+            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+            format!(
+                "without a user, nobody but this machine may connect: not listening on {public}"
+            ),
+        )
+        .with_hint("Create a user with a password first (CREATE USER … PASSWORD '…').")),
+    }
+}
+
+type Bound = (Vec<Socket>, Vec<SocketAddr>, Option<PathBuf>);
+
+fn bind(options: &ServerOptions) -> Result<Bound> {
+    let mut sockets = Vec::new();
+    let mut addresses = Vec::new();
+    for address in &options.listen {
+        let failed = |e| Error::io(format!("listening on {address}"), &e);
+        let listener = TcpListener::bind(address).map_err(failed)?;
+        addresses.push(listener.local_addr().map_err(failed)?);
+        sockets.push(Socket::Tcp(listener));
+    }
+    let mut socket_path = None;
+    if let Some(directory) = &options.unix_socket_directory {
+        let port = addresses.first().map_or(DEFAULT_PORT, SocketAddr::port);
+        let path = directory.join(format!(".s.PGSQL.{port}"));
+        sockets.push(Socket::Unix(bind_unix(&path)?));
+        socket_path = Some(path);
+    }
+    Ok((sockets, addresses, socket_path))
+}
+
+/// Binds the socket at `path`, in place of one on which nobody listens any more.
+fn bind_unix(path: &Path) -> Result<UnixListener> {
+    let failed = |e| Error::io(format!("listening on \"{}\"", path.display()), &e);
+    match UnixListener::bind(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::AddrInUse => {
+            if std::os::unix::net::UnixStream::connect(path).is_ok() {
+                return Err(failed(e));
+            }
+            std::fs::remove_file(path).map_err(failed)?;
+            UnixListener::bind(path).map_err(failed)
+        }
+        other => other.map_err(failed),
+    }
+}
+
+fn listen(shared: &Arc<Shared>, socket: Socket) -> Result<Listener> {
+    let socket = Arc::new(socket);
+    let (server, accepting) = (shared.clone(), socket.clone());
+    let thread = std::thread::Builder::new()
+        .name("strandline-accept".into())
+        .spawn(move || accept_all(&server, &accepting))
+        .map_err(|e| Error::io("starting a thread", &e))?;
+    Ok(Listener { socket, thread })
+}
+
+fn accept_all(server: &Arc<Shared>, socket: &Socket) {
+    loop {
+        let accepted = match socket {
+            Socket::Tcp(listener) => listener.accept().map(|(s, _)| Accepted::Tcp(s)),
+            Socket::Unix(listener) => listener.accept().map(|(s, _)| Accepted::Unix(s)),
+        };
+        match accepted {
+            Ok(accepted) => serve(server, accepted),
+            // Only shutting the socket down makes accepting impossible.
+            Err(e) if e.kind() == std::io::ErrorKind::InvalidInput => return,
+            Err(error) => {
+                if server.backends.phase() != Phase::Serving && server.backends.count() == 0 {
+                    return;
+                }
+                // Mostly too many open files: sessions that end give some back.
+                tracing::warn!(%error, "cannot accept a connection");
+                std::thread::sleep(ACCEPT_PAUSE);
+            }
+        }
+    }
+}
+
+/// Serves a connection on a thread of its own; a flood of them is dropped unanswered.
+fn serve(server: &Arc<Shared>, accepted: Accepted) {
+    let most = server.options.max_connections + CONNECTIONS_BESIDE;
+    let Some(serving) = server.backends.enter(most) else {
+        tracing::warn!("too many connections: one is dropped");
+        return;
+    };
+    let server = server.clone();
+    let started = std::thread::Builder::new()
+        .name("strandline-session".into())
+        .stack_size(STACK_BYTES)
+        .spawn(move || startup::serve(&server, accepted, serving));
+    if let Err(error) = started {
+        tracing::warn!(%error, "cannot start a thread for a connection");
+    }
+}

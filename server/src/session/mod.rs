@@ -1,0 +1,327 @@
+//! One client's session: its messages in, answers out, on a thread of its own.
+//!
+//! * The simple protocol is in [`simple`], the extended one in [`extended`], rows are written in
+//!   [`rows`], COPY moves data in [`copy`].
+//! * A session blocks in its client's socket, in the engine's locks and in commits; nobody else
+//!   waits for it.
+//! * After an error in the extended protocol everything up to the next Sync is skipped. Statements
+//!   up to a Sync are one transaction; a statement that a Sync follows at once commits by itself,
+//!   which comes to the same.
+//!
+//! Lock order: the session holds its [`Wire`] except while a statement runs, which may be a COPY
+//! that reads or writes it from another thread.
+
+mod copy;
+mod extended;
+mod parameters;
+mod rows;
+mod simple;
+mod statement;
+
+use crate::backends::{Phase, Registration};
+use crate::message::Fields;
+use crate::reply;
+use crate::report::{self, Severity, protocol_violation};
+use crate::server::Shared;
+use crate::wire::{Wire, WireError};
+use extended::Portal;
+pub(crate) use parameters::Reported;
+use parking_lot::{Mutex, MutexGuard};
+use statement::Statement;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+use strandline::wire_format::Scalar;
+use strandline::{
+    Connection, Error, Prepared, Result, SqlState, Started, Termination, TransactionStatus,
+};
+
+/// Why a message could not be answered as it should be.
+#[derive(Debug)]
+enum Fault {
+    /// the statement failed, the session goes on
+    Statement(Error),
+    /// the session ends after this is reported
+    Fatal(Error),
+    /// the connection is gone or cannot be understood
+    Wire(WireError),
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Self::Statement(error)
+    }
+}
+
+impl From<WireError> for Fault {
+    fn from(error: WireError) -> Self {
+        Self::Wire(error)
+    }
+}
+
+type Answer<T = ()> = std::result::Result<T, Fault>;
+
+/// The session's hold on its wire.
+type Held<'a> = MutexGuard<'a, Wire>;
+
+/// An authenticated client.
+pub(crate) struct Session {
+    server: Arc<Shared>,
+    backend: Registration,
+    connection: Connection,
+    termination: Termination,
+    statements: HashMap<String, Arc<Statement>>,
+    portals: HashMap<String, Portal>,
+    /// an error has been reported and no Sync has come since
+    is_skipping: bool,
+    reported: Reported,
+    /// no statement is running that could be a COPY
+    has_ended: Arc<AtomicBool>,
+}
+
+/// Whether the session goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flow {
+    Continue,
+    End,
+}
+
+impl Session {
+    /// A session of `connection`, whose client has been told everything but ReadyForQuery.
+    pub fn new(server: Arc<Shared>, backend: Registration, connection: Connection) -> Self {
+        let reported = Reported::of(&connection);
+        Self {
+            server,
+            backend,
+            termination: connection.termination(),
+            connection,
+            statements: HashMap::new(),
+            portals: HashMap::new(),
+            is_skipping: false,
+            reported,
+            has_ended: Arc::default(),
+        }
+    }
+
+    /// Serves the client until it leaves or is made to.
+    pub fn run(mut self, wire: Wire) {
+        let _counted = self.server.metrics.as_ref().map(|m| m.connection());
+        let wire = Arc::new(Mutex::new(wire));
+        self.connection
+            .set_copy_client(Some(copy::client(wire.clone(), self.has_ended.clone())));
+        let mut held = wire.lock();
+        reply::ready(&mut held.output, TransactionStatus::Idle);
+        loop {
+            match self.serve_one(&mut held) {
+                Ok(Flow::Continue) => {}
+                Ok(Flow::End) => break,
+                Err(fault) => {
+                    self.report_end(&mut held, fault);
+                    break;
+                }
+            }
+        }
+        // The client is not there any more if this fails.
+        let _gone = held.flush();
+    }
+
+    /// The last words to a client whose session ends.
+    fn report_end(&self, wire: &mut Held<'_>, fault: Fault) {
+        let error = match fault {
+            Fault::Wire(WireError::Closed | WireError::Io(_)) if self.is_ended() => terminated(),
+            Fault::Wire(WireError::Closed) => return,
+            Fault::Wire(WireError::Io(error)) => {
+                tracing::info!(pid = self.backend.pid, %error, "connection lost");
+                return;
+            }
+            Fault::Wire(WireError::Malformed(what)) => protocol_violation(what),
+            Fault::Wire(WireError::TimedOut) => self.idle_too_long(),
+            Fault::Statement(error) | Fault::Fatal(error) => error,
+        };
+        tracing::info!(pid = self.backend.pid, %error, "session ended by the server");
+        report::error(&mut wire.output, Severity::Fatal, &error, None);
+    }
+
+    fn idle_too_long(&self) -> Error {
+        match self.connection.transaction_status() {
+            TransactionStatus::Idle => Error::invalid(
+                SqlState("57P05"),
+                "terminating connection due to idle-session timeout",
+            ),
+            _ => Error::invalid(
+                SqlState("25P03"),
+                "terminating connection due to idle-in-transaction timeout",
+            ),
+        }
+    }
+
+    /// Whether the server or another session has asked that this one ends.
+    fn is_ended(&self) -> bool {
+        self.backend.is_ended() || self.termination.is_requested()
+    }
+
+    /// Waits for a message and answers it.
+    fn serve_one(&mut self, wire: &mut Held<'_>) -> Answer<Flow> {
+        if wire.peek().is_none() {
+            self.prepare_to_wait(wire)?;
+        }
+        let kind = wire.next()?;
+        self.backend.set_idle(false);
+        match kind {
+            b'X' => return Ok(Flow::End),
+            b'Q' => self.on_query(wire)?,
+            b'S' => self.on_sync(wire)?,
+            b'P' | b'B' | b'D' | b'E' | b'C' | b'H' if self.is_skipping => {}
+            b'P' => self.guarded(wire, Self::on_parse)?,
+            b'B' => self.guarded(wire, Self::on_bind)?,
+            b'D' => self.guarded(wire, Self::on_describe)?,
+            b'E' => self.guarded(wire, Self::on_execute)?,
+            b'C' => self.guarded(wire, Self::on_close)?,
+            b'H' => wire.flush()?,
+            b'F' => {
+                let error = Error::unsupported("the function call protocol is not supported");
+                self.fail(wire, &error, None)?;
+                self.ready(wire);
+            }
+            // What a client still sends after its COPY has failed.
+            b'd' | b'c' | b'f' => {}
+            other => {
+                return Err(Fault::Fatal(protocol_violation(format!(
+                    "invalid frontend message type {other}"
+                ))));
+            }
+        }
+        wire.flush_if_much()?;
+        Ok(Flow::Continue)
+    }
+
+    /// Nothing of the client's is at hand: is the session to go on, and how long does it wait?
+    fn prepare_to_wait(&mut self, wire: &mut Held<'_>) -> Answer {
+        let status = self.connection.transaction_status();
+        let is_idle = status == TransactionStatus::Idle && !self.connection.is_in_request();
+        self.backend.set_idle(is_idle);
+        let phase = self.server.backends.phase();
+        if self.is_ended() || (is_idle && phase != Phase::Serving) {
+            return Err(Fault::Fatal(terminated()));
+        }
+        let timeout = match status {
+            TransactionStatus::Idle => self.connection.idle_session_timeout(),
+            _ => self.connection.idle_in_transaction_timeout(),
+        };
+        wire.set_read_timeout(timeout)?;
+        Ok(())
+    }
+
+    /// Starts a statement, which has the wire if it is a COPY.
+    fn start(
+        &mut self,
+        wire: &mut Held<'_>,
+        prepared: &Prepared,
+        values: &[Scalar],
+    ) -> Result<Started> {
+        MutexGuard::unlocked(wire, || {
+            let started = self.connection.start(prepared, values);
+            self.has_ended.store(true, Ordering::SeqCst);
+            started
+        })
+    }
+
+    /// Answers a message of the extended protocol; an error skips everything up to Sync.
+    fn guarded(
+        &mut self,
+        wire: &mut Held<'_>,
+        answer: impl FnOnce(&mut Self, &mut Held<'_>) -> Answer,
+    ) -> Answer {
+        match answer(self, wire) {
+            Err(Fault::Statement(error)) => {
+                self.is_skipping = true;
+                self.fail(wire, &error, None)
+            }
+            other => other,
+        }
+    }
+
+    /// Reports an error and undoes what belongs to the failed request. `sql` is the text that the
+    /// error may name a place in.
+    fn fail(&mut self, wire: &mut Held<'_>, error: &Error, sql: Option<&str>) -> Answer {
+        tracing::debug!(pid = self.backend.pid, %error, "statement failed");
+        self.send_notices(wire);
+        report::error(&mut wire.output, Severity::Error, error, sql);
+        self.connection.fail_request()?;
+        Ok(())
+    }
+
+    fn send_notices(&mut self, wire: &mut Held<'_>) {
+        let notices = self.connection.take_notices();
+        if notices.is_empty() {
+            return;
+        }
+        let least = self.connection.setting("client_min_messages");
+        for notice in notices {
+            report::notice(
+                &mut wire.output,
+                &notice,
+                least.as_deref().unwrap_or_default(),
+            );
+        }
+    }
+
+    /// When a statement begins, if anybody wants to know how long it takes.
+    fn begin_measuring(&self) -> Option<Instant> {
+        self.server.metrics.as_ref().map(|_| Instant::now())
+    }
+
+    /// Counts a statement that has ended: `tag` is its tag, or its text if it failed.
+    fn measure(&self, began: Option<Instant>, tag: &str, failure: Option<SqlState>) {
+        if let Some((metrics, began)) = self.server.metrics.as_ref().zip(began) {
+            metrics.statement(tag, failure, began.elapsed());
+        }
+    }
+
+    /// What follows a statement that is done, before its tag.
+    fn after_statement(&mut self, wire: &mut Held<'_>, tag: &str) {
+        self.send_notices(wire);
+        match tag.split(' ').next() {
+            Some("SELECT" | "INSERT" | "UPDATE" | "DELETE" | "COPY" | "MERGE") => return,
+            Some("DISCARD" | "DEALLOCATE") if tag.ends_with(" ALL") => self.statements.clear(),
+            _ => {}
+        }
+        self.reported.update(&self.connection, &mut wire.output);
+    }
+
+    /// Sync: the end of a request of the extended protocol.
+    fn on_sync(&mut self, wire: &mut Held<'_>) -> Answer {
+        self.is_skipping = false;
+        if let Err(error) = self.connection.commit_request() {
+            self.fail(wire, &error, None)?;
+        }
+        self.ready(wire);
+        Ok(())
+    }
+
+    /// ReadyForQuery; portals do not outlive their transaction.
+    fn ready(&mut self, wire: &mut Held<'_>) {
+        let status = self.connection.transaction_status();
+        if status == TransactionStatus::Idle && !self.portals.is_empty() {
+            self.portals.clear();
+        }
+        reply::ready(&mut wire.output, status);
+    }
+}
+
+/// The only text of a message's body.
+fn only_text<'a>(wire: &'a Held<'_>) -> Result<&'a str> {
+    let mut fields = Fields::new(wire.body());
+    let text = fields.text()?;
+    fields.end()?;
+    Ok(text)
+}
+
+/// 57P01.
+pub(crate) fn terminated() -> Error {
+    Error::invalid(
+        SqlState::ADMIN_SHUTDOWN,
+        "terminating connection due to administrator command",
+    )
+}

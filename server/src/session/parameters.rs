@@ -1,0 +1,59 @@
+//! ParameterStatus: settings whose values the client is told when it connects and whenever they
+//! change.
+
+use crate::reply;
+use strandline::Connection;
+
+/// The settings that PostgreSQL 15 reports.
+const REPORTED: &[&str] = &[
+    "application_name",
+    "client_encoding",
+    "DateStyle",
+    "default_transaction_read_only",
+    "in_hot_standby",
+    "integer_datetimes",
+    "IntervalStyle",
+    "is_superuser",
+    "server_encoding",
+    "server_version",
+    "session_authorization",
+    "standard_conforming_strings",
+    "TimeZone",
+];
+
+/// What the client has been told.
+pub(crate) struct Reported(Vec<String>);
+
+impl Reported {
+    /// The settings of `connection` as they are.
+    pub fn of(connection: &Connection) -> Self {
+        Self(
+            REPORTED
+                .iter()
+                .map(|name| value(connection, name))
+                .collect(),
+        )
+    }
+
+    /// Appends all of them.
+    pub fn write_all(&self, out: &mut Vec<u8>) {
+        for (name, value) in REPORTED.iter().zip(&self.0) {
+            reply::parameter(out, name, value);
+        }
+    }
+
+    /// Appends those that have changed.
+    pub fn update(&mut self, connection: &Connection, out: &mut Vec<u8>) {
+        for (name, known) in REPORTED.iter().zip(&mut self.0) {
+            let now = value(connection, name);
+            if *known != now {
+                reply::parameter(out, name, &now);
+                *known = now;
+            }
+        }
+    }
+}
+
+fn value(connection: &Connection, name: &str) -> String {
+    connection.setting(name).unwrap_or_default()
+}

@@ -1,0 +1,95 @@
+//! The simple protocol: a text of statements, each answered with its rows and its tag.
+//!
+//! Several statements in one text are one transaction, unless they say BEGIN and COMMIT
+//! themselves; all are parsed before the first one runs.
+
+use super::rows::{Portion, RowSource};
+use super::statement::Formats;
+use super::{Answer, Fault, Held, Session, only_text};
+use crate::reply;
+use strandline::{Prepared, Started};
+
+impl Session {
+    /// Query.
+    pub(super) fn on_query(&mut self, wire: &mut Held<'_>) -> Answer {
+        self.portals.remove("");
+        self.statements.remove("");
+        match only_text(wire).map(str::to_string) {
+            Ok(sql) => self.run_script(wire, &sql)?,
+            Err(error) => self.fail(wire, &error, None)?,
+        }
+        self.ready(wire);
+        Ok(())
+    }
+
+    fn run_script(&mut self, wire: &mut Held<'_>, sql: &str) -> Answer {
+        if let Some(tag) = self.deallocate(sql) {
+            reply::complete(&mut wire.output, tag);
+            return Ok(());
+        }
+        let statements = match self.connection.prepare_script(sql) {
+            Ok(statements) => statements,
+            Err(error) => return self.fail(wire, &error, Some(sql)),
+        };
+        if statements.is_empty() {
+            reply::empty(&mut wire.output, b'I');
+            return Ok(());
+        }
+        let is_alone = statements.len() == 1;
+        for (i, statement) in statements.iter().enumerate() {
+            let is_last = i + 1 == statements.len();
+            let began = self.begin_measuring();
+            match self.run_one(wire, statement, is_alone, is_last) {
+                Ok(tag) => self.measure(began, &tag, None),
+                Err(Fault::Statement(error)) => {
+                    self.measure(began, sql, Some(error.sqlstate()));
+                    return self.fail(wire, &error, None);
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        Ok(())
+    }
+
+    fn run_one(
+        &mut self,
+        wire: &mut Held<'_>,
+        statement: &Prepared,
+        is_alone: bool,
+        is_last: bool,
+    ) -> Answer<String> {
+        if !is_alone {
+            self.connection.begin_request()?;
+        }
+        let started = self.start(wire, statement, &[])?;
+        let tag = match started {
+            Started::Rows(query) => {
+                let mut rows = RowSource::of_query(query, Formats::default());
+                rows.describe(&mut wire.output);
+                let count = self.send_all(wire, &mut rows)?;
+                format!("SELECT {count}")
+            }
+            Started::Done(summary) => {
+                let tag = summary.command_tag().to_string();
+                if let Some(result) = summary.into_result() {
+                    let mut rows = RowSource::of_result(result, Formats::default());
+                    rows.describe(&mut wire.output);
+                    self.send_all(wire, &mut rows)?;
+                }
+                tag
+            }
+        };
+        if is_last {
+            self.connection.commit_request()?;
+        }
+        self.after_statement(wire, &tag);
+        reply::complete(&mut wire.output, &tag);
+        Ok(tag)
+    }
+
+    fn send_all(&mut self, wire: &mut Held<'_>, rows: &mut RowSource) -> Answer<u64> {
+        match rows.send(&mut self.connection, wire, 0)? {
+            Portion::All(count) | Portion::Part(count) => Ok(count),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Statements that clients have prepared: the place where the protocol's types meet the
+//! database's.
+
+use crate::report::protocol_violation;
+use arrow::datatypes::SchemaRef;
+use strandline::wire_format::{ColumnType, Format, Scalar, read_parameter, sql_type_of_oid};
+use strandline::{Connection, Prepared, Result, SqlType};
+
+/// A statement that a client has prepared.
+#[derive(Debug)]
+pub(super) struct Statement {
+    /// None: the text was empty
+    pub prepared: Option<Prepared>,
+    /// its first word
+    pub word: String,
+    /// the types of its parameters
+    types: Vec<SqlType>,
+    /// per parameter the type that the client has declared, by number; 0: none
+    declared: Vec<u32>,
+}
+
+/// What Describe answers.
+pub(super) struct Described {
+    /// the parameters' types by number
+    pub parameters: Vec<u32>,
+    /// the result's columns; None: no rows
+    pub result: Option<SchemaRef>,
+}
+
+impl Statement {
+    /// Parses `sql`; `declared` are types by number.
+    pub fn prepare(connection: &mut Connection, sql: &str, declared: Vec<u32>) -> Result<Self> {
+        let word = sql.split_ascii_whitespace().next().unwrap_or_default();
+        let word = word.to_string();
+        if is_empty(sql)? {
+            return Ok(Self {
+                word,
+                prepared: None,
+                types: Vec::new(),
+                declared,
+            });
+        }
+        let known: Vec<_> = declared.iter().map(|oid| sql_type_of_oid(*oid)).collect();
+        let prepared = connection.prepare_typed(sql, &known)?;
+        // Only statements with parameters have to be described to be run.
+        let types = match prepared.parameter_count() {
+            0 => Vec::new(),
+            _ => connection.describe(&prepared)?.parameters,
+        };
+        Ok(Self {
+            prepared: Some(prepared),
+            word,
+            types,
+            declared,
+        })
+    }
+
+    /// How many values it takes.
+    pub fn parameter_count(&self) -> usize {
+        let needed = self.prepared.as_ref().map_or(0, Prepared::parameter_count);
+        needed.max(self.declared.len())
+    }
+
+    /// What it takes and gives.
+    pub fn describe(&self, connection: &mut Connection) -> Result<Described> {
+        let declared = |i| self.declared.get(i).copied().filter(|oid| *oid != 0);
+        let found = |i| {
+            self.types
+                .get(i)
+                .map_or(TEXT, |t| ColumnType::of_sql(*t).oid)
+        };
+        let parameters =
+            (0..self.parameter_count()).map(|i| declared(i).unwrap_or_else(|| found(i)));
+        Ok(Described {
+            parameters: parameters.collect(),
+            result: match &self.prepared {
+                Some(prepared) => connection.describe(prepared)?.result,
+                None => None,
+            },
+        })
+    }
+
+    /// The values of a Bind.
+    pub fn read_values(&self, formats: &[i16], values: &[Option<&[u8]>]) -> Result<Vec<Scalar>> {
+        let formats = Formats::read(formats, values.len())?;
+        let scalars = values.iter().enumerate().map(|(i, value)| match value {
+            None => Ok(Scalar::Null),
+            Some(bytes) => read_parameter(self.types.get(i).copied(), formats.at(i), bytes),
+        });
+        scalars.collect()
+    }
+}
+
+/// Whether there is no statement in `sql`. What begins like one is not looked at any closer.
+fn is_empty(sql: &str) -> Result<bool> {
+    match sql.trim_ascii_start().as_bytes() {
+        [] | [b';', ..] | [b'-', b'-', ..] | [b'/', b'*', ..] => {
+            Ok(strandline::split_script(sql)?.is_empty())
+        }
+        _ => Ok(false),
+    }
+}
+
+/// A parameter that nothing is known of is a text.
+const TEXT: u32 = 25;
+
+/// The formats of several values.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Formats(Vec<Format>);
+
+impl Formats {
+    /// Codes as a message has them: none for text, one for all, or one each.
+    pub fn read(codes: &[i16], count: usize) -> Result<Self> {
+        if codes.len() > 1 && codes.len() != count {
+            return Err(protocol_violation(format!(
+                "bind message has {} formats but {count} values",
+                codes.len()
+            )));
+        }
+        let formats = codes.iter().map(|code| match code {
+            0 => Ok(Format::Text),
+            1 => Ok(Format::Binary),
+            other => Err(protocol_violation(format!(
+                "unsupported format code: {other}"
+            ))),
+        });
+        formats.collect::<Result<_>>().map(Self)
+    }
+
+    /// The format of the value at `index`.
+    pub fn at(&self, index: usize) -> Format {
+        match self.0.as_slice() {
+            [] => Format::Text,
+            [all] => *all,
+            each => each.get(index).copied().unwrap_or(Format::Text),
+        }
+    }
+}
+
+/// A result's columns for RowDescription.
+pub(super) fn columns_of<'a>(
+    schema: &'a SchemaRef,
+    formats: &'a Formats,
+) -> impl ExactSizeIterator<Item = (&'a str, ColumnType, Format)> {
+    let fields = schema.fields().iter().enumerate();
+    fields.map(|(i, field)| (field.name().as_str(), ColumnType::of(field), formats.at(i)))
+}

@@ -1,0 +1,108 @@
+//! The bytes between client and server: TCP, a Unix socket, or TLS over TCP.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+use tokio_rustls::rustls::{ServerConnection, StreamOwned};
+
+/// A connected byte stream whose calls block, with time limits.
+pub(crate) trait Transport: Read + Write + Send {
+    /// How long a read waits; None: for ever. A read that waited so long fails with `WouldBlock`
+    /// or `TimedOut`.
+    fn set_read_timeout(&mut self, timeout: Option<Duration>) -> io::Result<()>;
+    /// The TCP connection that it is, to be encrypted; None: it is something else.
+    fn into_tcp(self: Box<Self>) -> Option<TcpStream> {
+        None
+    }
+}
+
+impl Transport for TcpStream {
+    fn set_read_timeout(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        TcpStream::set_read_timeout(self, timeout)
+    }
+    fn into_tcp(self: Box<Self>) -> Option<TcpStream> {
+        Some(*self)
+    }
+}
+
+impl Transport for UnixStream {
+    fn set_read_timeout(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        UnixStream::set_read_timeout(self, timeout)
+    }
+}
+
+impl Transport for StreamOwned<ServerConnection, TcpStream> {
+    fn set_read_timeout(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        self.sock.set_read_timeout(timeout)
+    }
+}
+
+/// A connection as it was accepted.
+pub(crate) enum Accepted {
+    /// over TCP
+    Tcp(TcpStream),
+    /// over the Unix socket
+    Unix(UnixStream),
+}
+
+/// Seconds without traffic after which the system asks whether the client is still there, and
+/// between two such questions.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+
+impl Accepted {
+    /// Sends small answers at once, bounds how long a write may take, and lets the system find
+    /// out about clients that have vanished.
+    pub fn configure(&self, write_timeout: Duration) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => {
+                stream.set_nodelay(true)?;
+                stream.set_write_timeout(Some(write_timeout))?;
+                let keepalive = socket2::TcpKeepalive::new()
+                    .with_time(KEEPALIVE_IDLE)
+                    .with_interval(KEEPALIVE_INTERVAL);
+                let socket = socket2::SockRef::from(stream);
+                socket.set_tcp_keepalive(&keepalive)?;
+                socket.set_tcp_user_timeout(Some(write_timeout))
+            }
+            Self::Unix(stream) => stream.set_write_timeout(Some(write_timeout)),
+        }
+    }
+
+    /// The client's address as others are shown it; empty for the Unix socket.
+    pub fn peer(&self) -> String {
+        match self {
+            Self::Tcp(stream) => stream
+                .peer_addr()
+                .map(|a| a.to_string())
+                .unwrap_or_default(),
+            Self::Unix(_) => String::new(),
+        }
+    }
+
+    /// A handle with which another thread ends this connection's reads.
+    pub fn hangup(&self) -> io::Result<Hangup> {
+        Ok(match self {
+            Self::Tcp(stream) => Hangup::Tcp(stream.try_clone()?),
+            Self::Unix(stream) => Hangup::Unix(stream.try_clone()?),
+        })
+    }
+}
+
+/// Ends a connection's reads from another thread: a blocked read returns as if the client had
+/// gone, while what is still to be sent can be.
+pub(crate) enum Hangup {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Hangup {
+    /// Ends the reads. An error means that the connection is gone already.
+    pub fn stop_reading(&self) {
+        let _gone = match self {
+            Self::Tcp(stream) => stream.shutdown(Shutdown::Read),
+            Self::Unix(stream) => stream.shutdown(Shutdown::Read),
+        };
+    }
+}

@@ -1,0 +1,272 @@
+//! Framed messages over a transport.
+//!
+//! Input is read into one buffer as it comes, so that a pipeline costs one call; a message's
+//! length is checked before the buffer grows, and the buffer grows with what arrives, never with
+//! what is announced. Output is gathered and written when the client is waited for, when it says
+//! so (Flush), or when much has come together. A client that does not read makes the write fail
+//! after the transport's time limit.
+
+use crate::transport::Transport;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+/// Bytes asked of the transport at a time, at least.
+const READ_BYTES: usize = 8 << 10;
+/// Output is written when this much has come together.
+const WRITE_BYTES: usize = 64 << 10;
+/// A buffer that grew beyond this for one message is given back after it.
+const KEEP_BYTES: usize = 256 << 10;
+/// The longest message of a type without long fields, as in PostgreSQL.
+const SMALL_MESSAGE_BYTES: usize = 10_000;
+/// The longest startup packet, as in PostgreSQL.
+const STARTUP_BYTES: usize = 10_000;
+
+/// Why there is no next message.
+#[derive(Debug)]
+pub(crate) enum WireError {
+    /// the client has closed the connection between two messages
+    Closed,
+    /// the time for the next message is over
+    TimedOut,
+    /// what came is no message (08P01); the connection cannot go on
+    Malformed(String),
+    /// the connection is broken
+    Io(io::Error),
+}
+
+impl From<io::Error> for WireError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => Self::TimedOut,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+/// What is left of a transport whose handshake has failed.
+struct Gone;
+
+impl Read for Gone {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        Ok(0)
+    }
+}
+
+impl Write for Gone {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(ErrorKind::BrokenPipe.into())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Transport for Gone {
+    fn set_read_timeout(&mut self, _: Option<Duration>) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// One connection's buffers and transport.
+pub(crate) struct Wire {
+    transport: Box<dyn Transport>,
+    input: Vec<u8>,
+    /// `input[start..end]` is read and not yet taken
+    start: usize,
+    end: usize,
+    /// the body of the message at hand
+    body: std::ops::Range<usize>,
+    /// what is to be sent
+    pub output: Vec<u8>,
+    read_timeout: Option<Duration>,
+    /// when the client must be authenticated
+    deadline: Option<Instant>,
+    max_message_bytes: usize,
+}
+
+impl Wire {
+    /// A connection over `transport`; until [`Wire::end_startup`] messages are short, and all that
+    /// is read must come before `deadline`.
+    pub fn new(transport: Box<dyn Transport>, deadline: Instant) -> Self {
+        Self {
+            transport,
+            input: Vec::new(),
+            start: 0,
+            end: 0,
+            body: 0..0,
+            output: Vec::new(),
+            read_timeout: None,
+            deadline: Some(deadline),
+            max_message_bytes: SMALL_MESSAGE_BYTES,
+        }
+    }
+
+    /// The client is authenticated: its messages may come at any time and have `bytes`.
+    pub fn end_startup(&mut self, bytes: usize) {
+        self.deadline = None;
+        self.max_message_bytes = bytes;
+    }
+
+    /// Goes on over TLS, which `shake_hands` begins on the socket.
+    pub fn encrypt<T: Transport + 'static>(
+        &mut self,
+        shake_hands: impl FnOnce(TcpStream) -> Result<T, WireError>,
+    ) -> Result<(), WireError> {
+        let transport = std::mem::replace(&mut self.transport, Box::new(Gone));
+        let socket = transport.into_tcp().ok_or(WireError::Closed)?;
+        self.transport = Box::new(shake_hands(socket)?);
+        self.read_timeout = None;
+        Ok(())
+    }
+
+    /// How long the next reads wait; a system call only if it changes.
+    pub fn set_read_timeout(&mut self, timeout: Option<Duration>) -> Result<(), WireError> {
+        if self.read_timeout != timeout {
+            self.transport.set_read_timeout(timeout)?;
+            self.read_timeout = timeout;
+        }
+        Ok(())
+    }
+
+    /// The next read waits until the deadline at most, if there is one.
+    fn keep_deadline(&mut self) -> Result<(), WireError> {
+        let Some(deadline) = self.deadline else {
+            return Ok(());
+        };
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(WireError::TimedOut);
+        }
+        self.set_read_timeout(Some(left))
+    }
+
+    /// Whether nothing of the client's is waiting to be taken.
+    pub fn is_drained(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// The type of the next message if it is here as a whole.
+    pub fn peek(&self) -> Option<u8> {
+        let unread = &self.input[self.start..self.end];
+        let (kind, rest) = unread.split_first()?;
+        let length = usize::try_from(i32::from_be_bytes(*rest.first_chunk()?)).ok()?;
+        (rest.len() >= length).then_some(*kind)
+    }
+
+    /// Reads the next message; its type. Sends what is gathered before waiting.
+    pub fn next(&mut self) -> Result<u8, WireError> {
+        self.need(1, true)?;
+        let kind = self.input[self.start];
+        self.need(5, false)?;
+        let length = self.length_at(self.start + 1);
+        let most = match kind {
+            b'Q' | b'P' | b'B' | b'd' | b'F' | b'p' => self.max_message_bytes,
+            _ => SMALL_MESSAGE_BYTES,
+        };
+        let length = length.filter(|n| (4..=most).contains(n));
+        let length = length.ok_or_else(|| invalid_length(kind))?;
+        self.need(1 + length, false)?;
+        self.body = self.start + 5..self.start + 1 + length;
+        self.start += 1 + length;
+        Ok(kind)
+    }
+
+    /// Reads a packet without a type, as the first ones of a connection are.
+    pub fn next_startup(&mut self) -> Result<(), WireError> {
+        self.need(4, true)?;
+        let length = self.length_at(self.start);
+        let length = length.filter(|n| (8..=STARTUP_BYTES).contains(n));
+        let length = length
+            .ok_or_else(|| WireError::Malformed("invalid length of startup packet".into()))?;
+        self.need(length, false)?;
+        self.body = self.start + 4..self.start + length;
+        self.start += length;
+        Ok(())
+    }
+
+    /// The body of the message that [`Wire::next`] has read.
+    pub fn body(&self) -> &[u8] {
+        &self.input[self.body.clone()]
+    }
+
+    fn length_at(&self, at: usize) -> Option<usize> {
+        let bytes: [u8; 4] = *self.input[at..].first_chunk()?;
+        usize::try_from(i32::from_be_bytes(bytes)).ok()
+    }
+
+    /// Waits until `wanted` bytes are unread.
+    fn need(&mut self, wanted: usize, between_messages: bool) -> Result<(), WireError> {
+        if self.end - self.start >= wanted {
+            return Ok(());
+        }
+        self.flush()?;
+        self.make_room();
+        while self.end - self.start < wanted {
+            if self.input.len() - self.end < READ_BYTES {
+                // Doubling: the buffer follows what has arrived.
+                let grown = (self.input.len() * 2).max(2 * READ_BYTES);
+                self.input.resize(grown, 0);
+            }
+            self.keep_deadline()?;
+            match self.transport.read(&mut self.input[self.end..]) {
+                Ok(0) if between_messages && self.start == self.end => {
+                    return Err(WireError::Closed);
+                }
+                Ok(0) => return Err(WireError::Io(ErrorKind::UnexpectedEof.into())),
+                Ok(n) => self.end += n,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves what is unread to the buffer's start.
+    fn make_room(&mut self) {
+        self.input.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        self.body = 0..0;
+        if self.end == 0 && self.input.len() > KEEP_BYTES {
+            self.input = Vec::new();
+        }
+    }
+
+    /// Writes what is gathered if it is much.
+    pub fn flush_if_much(&mut self) -> Result<(), WireError> {
+        match self.output.len() >= WRITE_BYTES {
+            true => self.flush(),
+            false => Ok(()),
+        }
+    }
+
+    /// Writes what is gathered.
+    pub fn flush(&mut self) -> Result<(), WireError> {
+        if self.output.is_empty() {
+            return Ok(());
+        }
+        let written = self.transport.write_all(&self.output);
+        self.output.clear();
+        if self.output.capacity() > KEEP_BYTES {
+            self.output = Vec::new();
+        }
+        written.map_err(|e| match e.kind() {
+            // Nobody reads: that is no pause between two messages.
+            ErrorKind::WouldBlock => WireError::Io(ErrorKind::TimedOut.into()),
+            _ => WireError::Io(e),
+        })?;
+        self.transport.flush().map_err(WireError::Io)
+    }
+}
+
+fn invalid_length(kind: u8) -> WireError {
+    WireError::Malformed(match kind {
+        b'Q' | b'P' | b'B' | b'd' | b'F' | b'p' => "invalid message length".to_string(),
+        other if KINDS.contains(&other) => "invalid message length".to_string(),
+        other => format!("invalid frontend message type {other}"),
+    })
+}
+
+/// The types of messages that clients send.
+pub(crate) const KINDS: &[u8] = b"QPBDECHSXdcfpF";

@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""Real clients against `strandline serve`: psql, pgbench, psycopg 3, SQLAlchemy, JDBC, node-postgres.
+
+Usage: run.py BINARY [CLIENT ...]. BINARY is the `strandline` program; without clients all run. Each
+gets a server and a database of its own. `install.sh` provides what is not there yet.
+"""
+
+import difflib
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).parent
+CACHE = pathlib.Path(os.environ.get("STRANDLINE_CLIENTS", "~/.cache/strandline/clients")).expanduser()
+PYTHON = CACHE / "venv/bin/python"
+JDBC = CACHE / "jdbc/postgresql.jar"
+LIMIT = 120
+
+
+class Failure(Exception):
+    pass
+
+
+class Server:
+    """A server on a free port, its database gone afterwards."""
+
+    def __init__(self, binary):
+        self.directory = tempfile.mkdtemp(prefix="strandline-clients-")
+        arguments = [binary, "serve", self.directory + "/db", "--listen", "127.0.0.1:0"]
+        self.process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
+        self.port = None
+        while self.port is None:
+            line = self.process.stderr.readline()
+            if not line:
+                raise Failure("the server does not start")
+            found = re.search(r"127\.0\.0\.1:(\d+)", line)
+            self.port = found and int(found[1])
+
+    def environment(self):
+        return dict(
+            os.environ,
+            PGHOST="127.0.0.1",
+            PGPORT=str(self.port),
+            PGUSER="ada",
+            PGDATABASE="strandline",
+            NODE_PATH=str(CACHE / "node/node_modules"),
+        )
+
+    def stop(self):
+        """SIGTERM ends it in order."""
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            code = self.process.wait(timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise Failure("the server does not stop")
+        finally:
+            shutil.rmtree(self.directory, ignore_errors=True)
+        if code != 0:
+            raise Failure(f"the server ended with {code}")
+
+
+def run(server, *command, stdin=None):
+    done = subprocess.run(
+        [str(c) for c in command],
+        env=server.environment(),
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=LIMIT,
+    )
+    return done.returncode, done.stdout
+
+
+def require(server, *command):
+    code, output = run(server, *command)
+    if code != 0:
+        raise Failure(f"{command[0]} ended with {code}\n{output}")
+    return output
+
+
+def psql(server):
+    """Scripts with the output that PostgreSQL 15 gives."""
+    for script in sorted((HERE / "psql").glob("*.sql")):
+        with script.open() as stdin:
+            _, output = run(server, "psql", "-X", "-a", "-q", stdin=stdin)
+        expected = script.with_suffix(".out").read_text()
+        if output != expected:
+            lines = difflib.unified_diff(
+                expected.splitlines(), output.splitlines(), "expected", "got", lineterm=""
+            )
+            raise Failure(script.name + "\n" + "\n".join(lines))
+
+
+def pgbench(server):
+    """Initialisation, every protocol, TPC-B under contention: the sums must agree."""
+    require(server, "pgbench", "-i", "-q", "-s", "1")
+    for mode in ["simple", "extended", "prepared"]:
+        require(server, "pgbench", "-n", "-S", "-M", mode, "-c", "2", "-t", "50")
+    for mode in ["simple", "prepared"]:
+        counts = ["-c", "8", "-j", "2", "-t", "10", "--max-tries", "10"]
+        output = require(server, "pgbench", "-M", mode, *counts)
+        if "number of failed transactions: 0 " not in output:
+            raise Failure(output)
+    sums = [
+        require(server, "psql", "-XAtc", f"SELECT sum({column}) FROM pgbench_{table}").strip()
+        for column, table in [
+            ("bbalance", "branches"),
+            ("tbalance", "tellers"),
+            ("abalance", "accounts"),
+            ("delta", "history"),
+        ]
+    ]
+    if len(set(sums)) != 1:
+        raise Failure(f"the sums differ: {sums}")
+    count = require(server, "psql", "-XAtc", "SELECT count(*) FROM pgbench_history").strip()
+    if count != "160":
+        raise Failure(f"{count} rows of history")
+
+
+def psycopg(server):
+    require(server, PYTHON, HERE / "psycopg_client.py")
+
+
+def sqlalchemy(server):
+    require(server, PYTHON, HERE / "sqlalchemy_client.py")
+
+
+def jdbc(server):
+    require(server, "java", "-cp", JDBC, HERE / "Jdbc.java")
+
+
+def node(server):
+    require(server, "node", HERE / "node_client.js")
+
+
+CLIENTS = {c.__name__: c for c in [psql, pgbench, psycopg, sqlalchemy, jdbc, node]}
+
+
+def main():
+    binary, names = sys.argv[1], sys.argv[2:] or list(CLIENTS)
+    failed = False
+    for name in names:
+        began = time.monotonic()
+        try:
+            server = Server(binary)
+            try:
+                CLIENTS[name](server)
+            finally:
+                server.stop()
+            result = "ok"
+        except (Failure, subprocess.TimeoutExpired) as error:
+            result, failed = f"FAILED\n{error}", True
+        print(f"{name}: {result} ({time.monotonic() - began:.1f} s)", flush=True)
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,398 @@
+//! Running a compiled statement in a transaction.
+
+use super::arithmetic::{Number, compute};
+use super::value::{Comparand, array_of_one, assigned, comparand};
+use super::{
+    Compiled, Conflict, Datum, Insert, Key, Operation, Scalar, Select, SetList, Source, Update,
+};
+use crate::point::{CheckSet, identity};
+use crate::result::QueryResult;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::scalar::ScalarValue;
+use std::sync::Arc;
+use strandline_base::{ColumnId, Error, Result, Value};
+use strandline_engine::catalog::TableDef;
+use strandline_engine::{Effect, OnInvisibleDuplicate, PointTable, Statement, Transaction};
+
+/// What came of running a statement.
+#[derive(Debug)]
+pub(crate) enum Run {
+    /// a query's rows
+    Rows(QueryResult),
+    /// the command tag and the number of rows
+    Done(&'static str, u64),
+    /// The full path decides. What has been written is to be undone.
+    Undecided,
+}
+
+/// One execution of a compiled statement.
+pub(crate) struct Execution<'a> {
+    pub compiled: &'a Compiled,
+    pub transaction: &'a Arc<Transaction>,
+    pub values: &'a [ScalarValue],
+    pub now_us: u64,
+    /// the table's CHECK constraints, if it has any
+    pub checks: Option<Arc<CheckSet>>,
+}
+
+/// `None` in it: not decided here.
+type Decided<T> = Result<Option<T>>;
+
+impl Execution<'_> {
+    /// Runs the statement.
+    pub fn run(&self) -> Result<Run> {
+        let Some(statement) = &self.compiled.statement else {
+            return Ok(Run::Undecided);
+        };
+        let table = &statement.table;
+        let done = match &statement.operation {
+            Operation::Select(select) => return self.select(select),
+            Operation::Update(update) => self.update(table, update)?.map(|n| ("UPDATE", n)),
+            Operation::Delete(key) => self.delete(table, key)?.map(|n| ("DELETE", n)),
+            Operation::Insert(insert) => self.insert(table, insert)?.map(|n| ("INSERT", n)),
+        };
+        Ok(done.map_or(Run::Undecided, |(tag, rows)| Run::Done(tag, rows)))
+    }
+
+    fn datum(&self, source: &Source) -> Option<Datum> {
+        source.datum(self.values, self.now_us)
+    }
+
+    fn constants_are_numbers(&self, scalar: &Scalar) -> bool {
+        match scalar {
+            Scalar::Constant(source) => {
+                let datum = self.datum(source);
+                datum.is_some_and(|datum| Number::of_datum(&datum).is_some())
+            }
+            Scalar::Column(..) | Scalar::Excluded(..) => true,
+            Scalar::Arithmetic(_, left, right) => {
+                self.constants_are_numbers(left) && self.constants_are_numbers(right)
+            }
+        }
+    }
+
+    /// The key's values; `Some(None)`: no row has it.
+    fn key_values(&self, key: &Key) -> Option<Option<Vec<Value>>> {
+        let mut found = Vec::with_capacity(key.parts.len());
+        let mut never = false;
+        for (sql_type, source) in &key.parts {
+            match comparand(&self.datum(source)?, *sql_type)? {
+                Comparand::Value(value) => found.push(value),
+                Comparand::Never => never = true,
+            }
+        }
+        Some((!never).then_some(found))
+    }
+
+    /// A statement for what needs one; None if it goes by another catalog.
+    fn statement(&self) -> Decided<Arc<Statement>> {
+        let statement = self.transaction.begin_statement()?;
+        let same = Arc::ptr_eq(&self.transaction.catalog(), &self.compiled.catalog);
+        Ok(same.then_some(statement))
+    }
+
+    fn select(&self, select: &Select) -> Result<Run> {
+        let Some(key) = self.key_values(&select.key) else {
+            return Ok(Run::Undecided);
+        };
+        let mut values = Vec::with_capacity(select.columns.len());
+        let Some(key) = key else {
+            return Ok(Run::Rows(QueryResult::new(
+                select.schema.clone(),
+                Vec::new(),
+            )));
+        };
+        let (point, columns) = (&select.key.point, &select.columns);
+        let found = match self
+            .transaction
+            .try_point_get(point, &key, columns, &mut values)?
+        {
+            true => true,
+            false => {
+                let Some(statement) = self.statement()? else {
+                    return Ok(Run::Undecided);
+                };
+                let table = point.table();
+                statement.point_get(table, select.key.index, &key, columns, &mut values)?
+            }
+        };
+        let mut batches = Vec::new();
+        if found {
+            let columns = select.types.iter().zip(&values);
+            let arrays = columns
+                .map(|(t, value)| array_of_one(*t, value))
+                .collect::<Result<_>>()?;
+            let batch = RecordBatch::try_new(select.schema.clone(), arrays)
+                .map_err(|error| Error::internal(format!("a row as a batch: {error}")))?;
+            batches.push(batch);
+        }
+        Ok(Run::Rows(QueryResult::new(select.schema.clone(), batches)))
+    }
+
+    fn update(&self, table: &Arc<TableDef>, update: &Update) -> Decided<u64> {
+        let Some(mut modification) = Modification::new(self, table, &update.set, &[]) else {
+            return Ok(None);
+        };
+        match self.key_values(&update.key) {
+            None => Ok(None),
+            Some(None) => Ok(Some(0)),
+            Some(Some(values)) => {
+                let place = (&update.key.point, update.key.index, values.as_slice());
+                self.apply(table, place, &mut modification)
+            }
+        }
+    }
+
+    fn apply(
+        &self,
+        table: &Arc<TableDef>,
+        (point, index, key): (&PointTable, usize, &[Value]),
+        modification: &mut Modification<'_>,
+    ) -> Decided<u64> {
+        let reads = modification.list.reads.as_slice();
+        let done = {
+            let mut effect = |row: &[Value], set: &mut Vec<_>| modification.decide(row, set);
+            match self
+                .transaction
+                .try_point_modify(point, key, reads, &mut effect)?
+            {
+                Some(written) => written,
+                None => match self.statement()? {
+                    Some(s) => s.point_modify(table, index, key, reads, &mut effect)?,
+                    None => return Ok(None),
+                },
+            }
+        };
+        Ok((!modification.is_undecided).then_some(u64::from(done)))
+    }
+
+    fn delete(&self, table: &Arc<TableDef>, key: &Key) -> Decided<u64> {
+        let Some(values) = self.key_values(key) else {
+            return Ok(None);
+        };
+        let Some(values) = values else {
+            return Ok(Some(0));
+        };
+        let mut effect = |_: &[Value], _: &mut Vec<_>| Ok(Effect::Delete);
+        let transaction = self.transaction;
+        let done = match transaction.try_point_modify(&key.point, &values, &[], &mut effect)? {
+            Some(written) => written,
+            None => match self.statement()? {
+                Some(s) => s.point_modify(table, key.index, &values, &[], &mut effect)?,
+                None => return Ok(None),
+            },
+        };
+        Ok(Some(u64::from(done)))
+    }
+
+    fn insert(&self, table: &Arc<TableDef>, insert: &Insert) -> Decided<u64> {
+        let width = table.columns.len();
+        let mut rows = Vec::with_capacity(insert.rows.len() * width);
+        for sources in &insert.rows {
+            if !self.proposed(table, sources, &mut rows)? {
+                return Ok(None);
+            }
+        }
+        let conflicts = match &insert.conflict {
+            None => OnInvisibleDuplicate::Violation,
+            Some(conflict) => {
+                match self.on_conflict(table, conflict, &rows)? {
+                    None => return Ok(None),
+                    Some(OnExisting::Done(rows)) => return Ok(Some(rows)),
+                    Some(OnExisting::Missing) => {}
+                }
+                OnInvisibleDuplicate::Conflict
+            }
+        };
+        let Some(statement) = self.statement()? else {
+            return Ok(None);
+        };
+        statement.insert_values(table, &rows, conflicts)?;
+        statement.finish()?;
+        Ok(Some(insert.rows.len() as u64))
+    }
+
+    /// Appends the values of a row to insert; false if something is wrong with them.
+    fn proposed(
+        &self,
+        table: &TableDef,
+        sources: &[Source],
+        rows: &mut Vec<Value>,
+    ) -> Result<bool> {
+        let from = rows.len();
+        for (source, column) in sources.iter().zip(&table.columns) {
+            let value = match source {
+                Source::Identity => {
+                    let next = self.transaction.db().next_identity(table, column.id)?;
+                    identity(column, next).ok()
+                }
+                other => self
+                    .datum(other)
+                    .and_then(|d| assigned(&d, column.sql_type)),
+            };
+            match value {
+                Some(value) if !(column.not_null && value.is_null()) => rows.push(value),
+                _ => return Ok(false),
+            }
+        }
+        Ok(self.passes(table, &rows[from..]))
+    }
+
+    fn passes(&self, table: &TableDef, row: &[Value]) -> bool {
+        let checks = self.checks.as_ref();
+        checks.is_none_or(|checks| checks.check_row(table, row).is_ok())
+    }
+
+    /// What ON CONFLICT does if there is a row with the proposed row's key.
+    fn on_conflict(
+        &self,
+        table: &Arc<TableDef>,
+        conflict: &Conflict,
+        row: &[Value],
+    ) -> Decided<OnExisting> {
+        let key: Vec<Value> = conflict.key.iter().map(|p| row[*p].clone()).collect();
+        if key.iter().any(Value::is_null) {
+            return Ok(Some(OnExisting::Missing));
+        }
+        let (point, index) = (&conflict.point, conflict.index);
+        let Some(list) = &conflict.update else {
+            let mut nothing = Vec::new();
+            let found = self
+                .transaction
+                .try_point_get(point, &key, &[], &mut nothing)?
+                || match self.statement()? {
+                    Some(s) => s.point_get(table, index, &key, &[], &mut nothing)?,
+                    None => return Ok(None),
+                };
+            return Ok(Some(match found {
+                true => OnExisting::Done(0),
+                false => OnExisting::Missing,
+            }));
+        };
+        let Some(mut modification) = Modification::new(self, table, list, row) else {
+            return Ok(None);
+        };
+        let Some(written) = self.apply(table, (point, index, &key), &mut modification)? else {
+            return Ok(None);
+        };
+        Ok(Some(match modification.has_seen_a_row {
+            true => OnExisting::Done(written),
+            false => OnExisting::Missing,
+        }))
+    }
+}
+
+/// What ON CONFLICT found.
+enum OnExisting {
+    /// the row is there, and so many were updated
+    Done(u64),
+    Missing,
+}
+
+/// What is assigned to a column.
+enum NewValue<'a> {
+    Known(Value),
+    Computed(&'a Scalar),
+}
+
+/// The new values of a row.
+struct Modification<'a> {
+    execution: &'a Execution<'a>,
+    table: &'a TableDef,
+    list: &'a SetList,
+    /// one per entry of the list
+    values: Vec<NewValue<'a>>,
+    /// the row that an INSERT proposes
+    excluded: &'a [Value],
+    has_seen_a_row: bool,
+    is_undecided: bool,
+}
+
+impl<'a> Modification<'a> {
+    /// None: a constant is not what its place wants, which is wrong even if there is no row.
+    fn new(
+        execution: &'a Execution<'a>,
+        table: &'a TableDef,
+        list: &'a SetList,
+        excluded: &'a [Value],
+    ) -> Option<Self> {
+        let mut values = Vec::with_capacity(list.set.len());
+        for (position, scalar) in &list.set {
+            let column = &table.columns[*position];
+            values.push(match scalar {
+                Scalar::Constant(source) => {
+                    let datum = execution.datum(source)?;
+                    NewValue::Known(assigned(&datum, column.sql_type)?)
+                }
+                computed => {
+                    execution.constants_are_numbers(computed).then_some(())?;
+                    NewValue::Computed(computed)
+                }
+            });
+        }
+        Some(Self {
+            execution,
+            table,
+            list,
+            values,
+            excluded,
+            has_seen_a_row: false,
+            is_undecided: false,
+        })
+    }
+
+    /// The new values of `row`, whose columns are those that the list reads.
+    fn decide(&mut self, row: &[Value], set: &mut Vec<(ColumnId, Value)>) -> Result<Effect> {
+        self.has_seen_a_row = true;
+        if self.assign(row, set).is_none() || !self.passes(row, set) {
+            self.is_undecided = true;
+            return Ok(Effect::Leave);
+        }
+        Ok(Effect::Update)
+    }
+
+    fn assign(&self, row: &[Value], set: &mut Vec<(ColumnId, Value)>) -> Option<()> {
+        for ((position, _), new) in self.list.set.iter().zip(&self.values) {
+            let column = &self.table.columns[*position];
+            let value = match new {
+                NewValue::Known(value) => value.clone(),
+                NewValue::Computed(Scalar::Column(place, _)) => row[*place].clone(),
+                NewValue::Computed(Scalar::Excluded(position, _)) => {
+                    self.excluded[*position].clone()
+                }
+                NewValue::Computed(scalar) => {
+                    self.number(scalar, row)?.assigned(column.sql_type)?
+                }
+            };
+            if column.not_null && value.is_null() {
+                return None;
+            }
+            set.push((column.id, value));
+        }
+        Some(())
+    }
+
+    fn number(&self, scalar: &Scalar, row: &[Value]) -> Option<Number> {
+        match scalar {
+            Scalar::Constant(source) => Number::of_datum(&self.execution.datum(source)?),
+            Scalar::Column(place, t) => Number::of_value(&row[*place], *t),
+            Scalar::Excluded(position, t) => Number::of_value(&self.excluded[*position], *t),
+            Scalar::Arithmetic(operation, left, right) => {
+                let (left, right) = (self.number(left, row)?, self.number(right, row)?);
+                compute(*operation, &left, &right)
+            }
+        }
+    }
+
+    /// Whether the new row passes the CHECK constraints, for which all columns are read, in order.
+    fn passes(&self, row: &[Value], set: &[(ColumnId, Value)]) -> bool {
+        if self.execution.checks.is_none() {
+            return true;
+        }
+        let mut new: Vec<Value> = row[..self.table.columns.len()].to_vec();
+        for ((position, _), (_, value)) in self.list.set.iter().zip(set) {
+            new[*position].clone_from(value);
+        }
+        self.execution.passes(self.table, &new)
+    }
+}

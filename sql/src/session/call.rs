@@ -1,0 +1,92 @@
+//! CALL: the procedures of the database. There is one, `strandline_backup('directory')`, for
+//! databases that a server has open: a directory belongs to one process at a time.
+
+use super::Session;
+use super::cancel::Timer;
+use super::outcome::Summary;
+use super::settings::text_result;
+use crate::params;
+use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast::{
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Value,
+};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use strandline_base::utc::format_utc;
+use strandline_base::{Error, Result, SqlState};
+
+/// The procedure that writes a backup.
+const BACKUP: &str = "strandline_backup";
+
+impl Session {
+    pub(super) async fn call(
+        &mut self,
+        call: &Function,
+        params: &[ScalarValue],
+    ) -> Result<Summary> {
+        let mut call = call.clone();
+        params::substitute(&mut call, params)?;
+        let name = crate::names::parts(&call.name)?.join(".");
+        let arguments = texts(&call.args);
+        match (name.as_str(), arguments.as_deref()) {
+            (BACKUP, Some([target])) => self.call_backup(PathBuf::from(target)).await,
+            _ => Err(Error::invalid(
+                SqlState::UNDEFINED_FUNCTION,
+                format!("procedure {call} does not exist"),
+            )
+            .with_hint("There is CALL strandline_backup('directory').")),
+        }
+    }
+
+    async fn call_backup(&mut self, target: PathBuf) -> Result<Summary> {
+        if self.open.is_some() {
+            return Err(Error::invalid(
+                SqlState::ACTIVE_SQL_TRANSACTION,
+                format!("{BACKUP} cannot run inside a transaction block"),
+            ));
+        }
+        let cancel = self.cancel.clone();
+        cancel.start();
+        let timeout = self.settings.statement_timeout;
+        let _timer = timeout.map(|t| Timer::start(&self.shared, cancel.clone(), t));
+        let (db, flag) = (self.shared.db.clone(), cancel.flag().clone());
+        let work = tokio::task::spawn_blocking(move || {
+            crate::backup::backup(&db, &target, &|_| !flag.load(Ordering::SeqCst))
+        });
+        // Not raced against the cancellation: the copying sees it and removes what it has made.
+        let report = match work.await {
+            Ok(report) => report.map_err(|error| cancel.explain(error))?,
+            Err(panic) => return Err(Error::internal(format!("the backup panicked: {panic}"))),
+        };
+        let row = vec![
+            format_utc(report.as_of.0),
+            report.files.to_string(),
+            report.bytes.to_string(),
+        ];
+        Ok(text_result("CALL", &["as_of", "files", "bytes"], vec![row]))
+    }
+}
+
+/// The arguments, if all of them are texts.
+fn texts(arguments: &FunctionArguments) -> Option<Vec<String>> {
+    let FunctionArguments::List(list) = arguments else {
+        return None;
+    };
+    let text = |argument: &FunctionArg| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => text_of(expr),
+        _ => None,
+    };
+    list.args.iter().map(text).collect()
+}
+
+fn text_of(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) => Some(text.clone()),
+            _ => None,
+        },
+        // What a bound parameter becomes.
+        Expr::Cast { expr, .. } => text_of(expr),
+        _ => None,
+    }
+}

@@ -1,0 +1,388 @@
+//! What a statement takes and gives, without running it: the types of its parameters and the
+//! columns of its result.
+//!
+//! A parameter that is declared has its declared type. Any other is, as a quoted literal would be,
+//! of no type until its place gives it one \[PostgreSQL, "Type Conversion"\]: the statement is
+//! planned with placeholders, and what the analyzer has made of each says its type. A parameter
+//! that nothing gives a type is a text. Types are without length, precision and scale, which
+//! belong to columns.
+//!
+//! Places that are evaluated while planning (`FOR SYSTEM_TIME AS OF $1`, arguments of table
+//! functions) cannot hold a placeholder; their types are known by the place.
+
+use super::Session;
+use super::prepared::PreparedStatement;
+use super::work::Work;
+use crate::context::StatementContext;
+use crate::error::convert;
+use crate::semantics::types;
+use crate::{dml, explain, params, parse, semantics};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::expr::Placeholder;
+use datafusion::logical_expr::{Expr as Planned, LogicalPlan};
+use datafusion::sql::sqlparser::ast::{
+    CastKind, Expr, FunctionArg, FunctionArgExpr, Select, Statement as Parsed, TableFactor,
+    Value as Literal, ValueWithSpan, VisitMut, VisitorMut,
+};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use strandline_base::{Error, Result, SqlType};
+use strandline_engine::catalog::Catalog;
+
+/// What a prepared statement takes and gives.
+#[derive(Clone, Debug)]
+pub struct Description {
+    /// the types of `$1`, `$2`, …; of varchar, char and numeric without length, precision and
+    /// scale (those of a numeric mean nothing)
+    pub parameters: Vec<SqlType>,
+    /// the columns of the rows it gives; None: it gives none
+    pub result: Option<SchemaRef>,
+}
+
+/// A description and what it holds for.
+#[derive(Debug)]
+pub(crate) struct Described {
+    catalog: Arc<Catalog>,
+    template: Arc<SessionState>,
+    /// per parameter its type, where it is known
+    pub types: Vec<Option<SqlType>>,
+    pub description: Arc<Description>,
+}
+
+impl Described {
+    /// The same with the parameters' types that `before` had, which the client goes by.
+    pub(super) fn with_types_of(&self, before: &Self) -> Self {
+        Self {
+            catalog: self.catalog.clone(),
+            template: self.template.clone(),
+            types: before.types.clone(),
+            description: before.description.clone(),
+        }
+    }
+}
+
+/// A numeric whose precision and scale mean nothing.
+pub(crate) const NUMERIC: SqlType = SqlType::Numeric {
+    precision: 38,
+    scale: 16,
+};
+
+/// `t` without length, precision and scale.
+pub(crate) fn of_parameter(t: SqlType) -> SqlType {
+    match t {
+        SqlType::Varchar(_) | SqlType::Char(_) => SqlType::Text,
+        SqlType::Numeric { .. } => NUMERIC,
+        other => other,
+    }
+}
+
+impl Session {
+    /// Describes `prepared`; a description stays as long as the definitions it went by.
+    pub(crate) async fn describe(&self, prepared: &PreparedStatement) -> Result<Arc<Described>> {
+        let catalog = match &self.open {
+            Some(open) => open.transaction.catalog(),
+            None => self.shared.db.catalog(),
+        };
+        if let Some(known) = prepared.described.lock().as_ref()
+            && Arc::ptr_eq(&known.catalog, &catalog)
+            && Arc::ptr_eq(&known.template, &self.template)
+        {
+            return Ok(known.clone());
+        }
+        let (found, result) = self.describe_anew(prepared).await?;
+        let known = |t: &Option<SqlType>| t.unwrap_or(SqlType::Text);
+        let description = Description {
+            parameters: found.iter().map(known).collect(),
+            result,
+        };
+        let described = Arc::new(Described {
+            catalog,
+            template: self.template.clone(),
+            types: found,
+            description: Arc::new(description),
+        });
+        *prepared.described.lock() = Some(described.clone());
+        Ok(described)
+    }
+
+    async fn describe_anew(
+        &self,
+        prepared: &PreparedStatement,
+    ) -> Result<(Vec<Option<SqlType>>, Option<SchemaRef>)> {
+        let declared = prepared.declared_types()?;
+        let text = |name: &str| Some(Arc::new(Schema::new(vec![text_field(name)])));
+        let result = match &prepared.statement {
+            Parsed::ShowVariable { variable } => self.shown_columns(variable)?,
+            Parsed::Execute { .. } => {
+                let inner = self.prepared_by(&prepared.statement)?;
+                Box::pin(self.describe(&inner))
+                    .await?
+                    .description
+                    .result
+                    .clone()
+            }
+            Parsed::Explain { statement, .. } => {
+                let planned = Work::of(statement)?;
+                if !matches!(planned, Work::Query(_) | Work::Dml(_)) {
+                    return Ok((declared, text(explain::COLUMN)));
+                }
+                let (found, _) = self.describe_work(statement, declared).await?;
+                return Ok((found, text(explain::COLUMN)));
+            }
+            Parsed::Query(_)
+            | Parsed::Insert(_)
+            | Parsed::Update(_)
+            | Parsed::Delete(_)
+            | Parsed::Merge(_) => return self.describe_work(&prepared.statement, declared).await,
+            _ => None,
+        };
+        Ok((declared, result))
+    }
+
+    /// Parameters and result of a query or DML statement.
+    async fn describe_work(
+        &self,
+        statement: &Parsed,
+        declared: Vec<Option<SqlType>>,
+    ) -> Result<(Vec<Option<SqlType>>, Option<SchemaRef>)> {
+        let implicit = match &self.open {
+            Some(_) => None,
+            None => {
+                let mut modes = self.default_modes();
+                modes.read_only = true;
+                Some(self.begin_engine(modes)?)
+            }
+        };
+        let open = self
+            .open
+            .as_ref()
+            .map(|open| (open.transaction.clone(), open.now_us));
+        let (transaction, now_us) = match (open, &implicit) {
+            (Some(open), _) => open,
+            (None, Some(transaction)) => (transaction.clone(), self.now_us()),
+            (None, None) => return Err(Error::internal("no transaction to describe in")),
+        };
+        let mut context = StatementContext::new(
+            &self.template,
+            transaction.begin_statement()?,
+            Vec::new(),
+            now_us,
+        );
+        context.open_parameters = true;
+        let described = types_and_result(&context, statement, declared).await;
+        if let Some(transaction) = implicit {
+            transaction.rollback();
+        }
+        described
+    }
+}
+
+fn text_field(name: &str) -> Field {
+    Field::new(name, DataType::Utf8, false)
+}
+
+async fn types_and_result(
+    context: &StatementContext,
+    statement: &Parsed,
+    declared: Vec<Option<SqlType>>,
+) -> Result<(Vec<Option<SqlType>>, Option<SchemaRef>)> {
+    let (mut types, open) = (declared.clone(), declared.iter().any(Option::is_none));
+    match planned(context, statement, &mut types, Hold::Placeholder).await {
+        Ok((_, result)) if !open || result.is_none() => return Ok((types, result)),
+        Ok(_) => {
+            // Only now is it known what the result depends on.
+            let untyped = |t: &Option<SqlType>| Some(t.unwrap_or(SqlType::Text));
+            let mut known: Vec<_> = types.iter().map(untyped).collect();
+            let again = planned(context, statement, &mut known, Hold::Placeholder).await?;
+            Ok((known, again.1))
+        }
+        // Some place takes only constants.
+        Err(error) => {
+            let mut types = declared;
+            match planned(context, statement, &mut types, Hold::Null).await {
+                Ok((_, result)) => Ok((types, result)),
+                Err(_) => Err(error),
+            }
+        }
+    }
+}
+
+/// What stands for a parameter while planning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hold {
+    Placeholder,
+    Null,
+}
+
+/// Plans `statement`; fills in the types that are found. The result's columns if it gives rows.
+async fn planned(
+    context: &StatementContext,
+    statement: &Parsed,
+    types: &mut [Option<SqlType>],
+    hold: Hold,
+) -> Result<(LogicalPlan, Option<SchemaRef>)> {
+    let mut statement = statement.clone();
+    let mut placing = Placing { types, hold };
+    if let ControlFlow::Break(error) = statement.visit(&mut placing) {
+        return Err(error);
+    }
+    let (plan, rows) = match Work::of(&statement)? {
+        Work::Query(query) => (context.plan_query(query).await?, true),
+        _ => dml::describe(context, &statement).await?,
+    };
+    let plan = context
+        .state
+        .analyzer()
+        .execute_and_check(plan, context.state.config_options(), |_, _| {})
+        .map_err(convert)?;
+    collect_types(&plan, types).map_err(convert)?;
+    let result = rows.then(|| semantics::sql::output_schema(plan.schema().inner()));
+    Ok((plan, result))
+}
+
+/// Puts into the parameters' places what can be planned: placeholders, cast to their types where
+/// those are known.
+struct Placing<'a> {
+    types: &'a mut [Option<SqlType>],
+    hold: Hold,
+}
+
+impl Placing<'_> {
+    fn is_parameter(expr: &Expr) -> Option<usize> {
+        match expr {
+            Expr::Value(ValueWithSpan {
+                value: Literal::Placeholder(name),
+                ..
+            }) => params::number(name).ok(),
+            _ => None,
+        }
+    }
+
+    /// A value of its type in the place of a parameter that a constant must stand for.
+    fn fix(&mut self, expr: &mut Expr) -> Result<()> {
+        let Some(number) = Self::is_parameter(expr) else {
+            return Ok(());
+        };
+        let sample = match *self.types[number - 1].get_or_insert(SqlType::Integer) {
+            SqlType::SmallInt | SqlType::Integer => "1",
+            SqlType::BigInt => "9223372036854775807",
+            SqlType::Numeric { .. } | SqlType::Double | SqlType::Real => "1.0",
+            SqlType::Date | SqlType::Timestamp | SqlType::TimestampTz => "'2000-01-01'",
+            _ => "''",
+        };
+        *expr = parse::expression(sample)?;
+        Ok(())
+    }
+
+    fn place(&mut self, factor: &mut TableFactor) -> Result<()> {
+        if let TableFactor::Table {
+            version: Some(version),
+            ..
+        } = factor
+        {
+            let _ = version.visit(&mut Moments(self.types));
+        }
+        for arg in params::function_arguments(factor) {
+            if let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = arg {
+                self.fix(expr)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl VisitorMut for Placing<'_> {
+    type Break = Error;
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        params::name_parameters(select);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
+        match self.place(factor) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
+        }
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        let Some(number) = Self::is_parameter(expr) else {
+            return ControlFlow::Continue(());
+        };
+        if self.hold == Hold::Null {
+            *expr = Expr::value(Literal::Null);
+        }
+        let Some(known) = self.types[number - 1] else {
+            return ControlFlow::Continue(());
+        };
+        let data_type = match parse::expression(&format!("CAST(0 AS {})", params::type_name(known)))
+        {
+            Ok(Expr::Cast { data_type, .. }) => data_type,
+            Ok(_) => return ControlFlow::Break(Error::internal("a cast is no cast")),
+            Err(error) => return ControlFlow::Break(error),
+        };
+        *expr = Expr::Cast {
+            kind: CastKind::Cast,
+            expr: Box::new(std::mem::replace(expr, Expr::value(Literal::Null))),
+            data_type,
+            array: false,
+            format: None,
+        };
+        ControlFlow::Continue(())
+    }
+}
+
+/// Puts the present into moments that parameters name.
+struct Moments<'a>(&'a mut [Option<SqlType>]);
+
+impl VisitorMut for Moments<'_> {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Some(number) = Placing::is_parameter(expr)
+            && let Ok(now) = parse::expression("now()")
+        {
+            self.0[number - 1].get_or_insert(SqlType::TimestampTz);
+            *expr = now;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Notes the types that a plan gives to parameters of unknown type, at the first place of each.
+fn collect_types(
+    plan: &LogicalPlan,
+    types: &mut [Option<SqlType>],
+) -> datafusion::common::Result<()> {
+    plan.apply_with_subqueries(|plan| {
+        plan.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                let (parameter, field) = match expr {
+                    Planned::Cast(cast) => match cast.expr.as_ref() {
+                        Planned::Placeholder(parameter) => (parameter, Some(cast.field.as_ref())),
+                        _ => return Ok(TreeNodeRecursion::Continue),
+                    },
+                    Planned::Placeholder(parameter) => (parameter, None),
+                    _ => return Ok(TreeNodeRecursion::Continue),
+                };
+                note(parameter, field, types);
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })
+    .map(|_| ())
+}
+
+fn note(parameter: &Placeholder, cast_to: Option<&Field>, types: &mut [Option<SqlType>]) {
+    let typed = |field: &&Field| !field.data_type().is_null();
+    let field = parameter.field.as_deref().filter(typed).or(cast_to);
+    if let Ok(number) = params::number(&parameter.id)
+        && let Some(slot @ None) = types.get_mut(number - 1)
+        && let Some(field) = field.filter(typed)
+    {
+        *slot = types::sql_type_of(field).map(of_parameter);
+    }
+}

@@ -1,0 +1,47 @@
+//! VACUUM and ANALYZE. What they are for in PostgreSQL is done in the background here: VACUUM runs
+//! a checkpoint, which merges the ranges that are due (FULL: all that have updates), ANALYZE has
+//! nothing to do, because statistics are kept up.
+
+use super::Session;
+use super::outcome::Summary;
+use crate::names;
+use datafusion::sql::sqlparser::ast::ObjectName;
+use strandline_base::{Error, Result, SqlState};
+
+impl Session {
+    /// VACUUM of `table`, or of everything, which comes to the same.
+    pub(super) fn vacuum(&mut self, table: Option<&ObjectName>, full: bool) -> Result<Summary> {
+        if self.open.is_some() {
+            return Err(Error::invalid(
+                SqlState::ACTIVE_SQL_TRANSACTION,
+                "VACUUM cannot run inside a transaction block",
+            ));
+        }
+        self.require_relation(table)?;
+        self.shared.db.checkpoint(full)?;
+        Ok(Summary::tag("VACUUM"))
+    }
+
+    /// ANALYZE of `table`, or of everything.
+    pub(super) fn analyze(&mut self, table: Option<&ObjectName>) -> Result<Summary> {
+        self.require_relation(table)?;
+        Ok(Summary::tag("ANALYZE"))
+    }
+
+    fn require_relation(&self, name: Option<&ObjectName>) -> Result<()> {
+        let Some(name) = name else {
+            return Ok(());
+        };
+        let (schema, table) = names::qualified(name, &self.settings.search_path)?;
+        let catalog = match &self.open {
+            Some(open) => open.transaction.catalog(),
+            None => self.shared.db.catalog(),
+        };
+        let exists =
+            catalog.table(&schema, &table).is_some() || catalog.view(&schema, &table).is_some();
+        match exists {
+            true => Ok(()),
+            false => Err(names::undefined_table(&schema, &table)),
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! The point path of a session: which statements take it, and the transaction around them.
+//!
+//! A prepared statement keeps what it was compiled to for the last catalog and settings it ran
+//! with. An execution that the point path leaves undecided is undone and goes the full path.
+//!
+//! A statement that is compiled already runs without a future ([`Session::run_at_once`]): making
+//! and polling the one that could also plan queries would cost more than the statement.
+
+use super::Session;
+use super::outcome::{Output, Summary};
+use super::prepared::PreparedStatement;
+use crate::point_path::{Compiled, Compiler, Execution, PointStatement, Run};
+use crate::provider::registered::RegisteredTables;
+use crate::roles::acting::Acting;
+use datafusion::scalar::ScalarValue;
+use std::sync::Arc;
+use strandline_base::{ErrorKind, Result, SqlState, SqlType};
+use strandline_engine::{ConflictPolicy, Isolation, Transaction};
+
+impl Session {
+    /// Runs a text whose statement is compiled already; None: it takes the longer way.
+    pub(crate) fn run_text_at_once(
+        &mut self,
+        sql: &str,
+        values: &[ScalarValue],
+    ) -> Result<Option<Output>> {
+        match self.statements.known(sql) {
+            Some(prepared) => self.run_at_once(&prepared, values),
+            None => Ok(None),
+        }
+    }
+
+    /// Runs a statement that is compiled already; None: it takes the longer way.
+    pub(crate) fn run_at_once(
+        &mut self,
+        prepared: &PreparedStatement,
+        values: &[ScalarValue],
+    ) -> Result<Option<Output>> {
+        let is_failed = self.open.as_ref().is_some_and(|open| open.failed);
+        if is_failed || !self.point_path || values.len() != prepared.parameter_count() {
+            return Ok(None);
+        }
+        let Some(compiled) = self.compiled(prepared) else {
+            return Ok(None);
+        };
+        self.cancel.refuse_if_terminated()?;
+        let backend = self.registered.backend();
+        let running = backend.start(Some(prepared.text.clone()), self.shared.db.now_us());
+        let ran = self.run_compiled(&compiled, values);
+        drop(running);
+        match &ran {
+            Ok(None) => self.is_undecided = true,
+            Ok(Some(_)) => {}
+            Err(_) => {
+                self.mark_failed();
+                self.report_block();
+            }
+        }
+        ran
+    }
+
+    /// Runs a statement on the point path; None: it takes the full path.
+    pub(super) async fn run_point(
+        &mut self,
+        prepared: &PreparedStatement,
+        values: &[ScalarValue],
+    ) -> Result<Option<Output>> {
+        let is_undecided = std::mem::take(&mut self.is_undecided);
+        if is_undecided || !self.point_path || !prepared.may_be_point() {
+            return Ok(None);
+        }
+        let compiled = match self.compiled(prepared) {
+            Some(compiled) => compiled,
+            None => {
+                let types = self.known_types(prepared).await?;
+                self.compile(prepared, &types)
+            }
+        };
+        self.run_compiled(&compiled, values)
+    }
+
+    fn run_compiled(
+        &mut self,
+        compiled: &Compiled,
+        values: &[ScalarValue],
+    ) -> Result<Option<Output>> {
+        let Some(statement) = &compiled.statement else {
+            return Ok(None);
+        };
+        let reads = statement.is_read_only();
+        if reads && self.settings.max_staleness.is_some() {
+            return Ok(None);
+        }
+        let Some((transaction, now_us, implicit)) = self.point_transaction(reads)? else {
+            return Ok(None);
+        };
+        self.cancel.start();
+        // A read waits for nobody.
+        let _timer = match reads {
+            true => None,
+            false => self.timer(),
+        };
+        let savepoint = (!reads && !implicit).then(|| transaction.savepoint());
+        let checks = match statement.checked_table().map(|table| self.checks_of(table)) {
+            None => None,
+            Some(Ok(checks)) => Some(checks),
+            Some(Err(_)) => return Ok(None),
+        };
+        let execution = Execution {
+            compiled,
+            transaction: &transaction,
+            values,
+            now_us,
+            checks,
+        };
+        let ran = match execution.run() {
+            Err(error) if looks_again(&transaction) && is_conflict(&error) => Run::Undecided,
+            Err(error) => {
+                if implicit {
+                    transaction.rollback();
+                }
+                return Err(self.cancel.explain(error));
+            }
+            Ok(ran) => ran,
+        };
+        let output = match ran {
+            Run::Rows(result) => Output::Ready(result),
+            Run::Done(tag, rows) => Output::Done(Summary::rows(command_tag(tag, rows), rows)),
+            Run::Undecided => {
+                match savepoint {
+                    Some(savepoint) => transaction.rollback_to(&savepoint)?,
+                    None if implicit => transaction.rollback(),
+                    None => {}
+                }
+                return Ok(None);
+            }
+        };
+        if implicit {
+            self.commit_engine(&transaction)?;
+        }
+        self.shared.statistics.point();
+        Ok(Some(output))
+    }
+
+    /// What `prepared` is compiled to for the catalog and settings of now.
+    fn compiled(&self, prepared: &PreparedStatement) -> Option<Arc<Compiled>> {
+        let known = prepared.compiled.lock().clone()?;
+        let same_catalog = match &self.open {
+            Some(open) => open.transaction.goes_by(&known.catalog),
+            None => self.shared.db.goes_by(&known.catalog),
+        };
+        (same_catalog && Arc::ptr_eq(&known.template, &self.template)).then_some(known)
+    }
+
+    fn compile(&self, prepared: &PreparedStatement, types: &[Option<SqlType>]) -> Arc<Compiled> {
+        let catalog = match &self.open {
+            Some(open) => open.transaction.next_catalog(),
+            None => self.shared.db.catalog(),
+        };
+        let compiler = Compiler {
+            db: &self.shared.db,
+            catalog: &catalog,
+            default_schema: &self.template.config_options().catalog.default_schema,
+            registered: &RegisteredTables::of(&self.template),
+            types,
+        };
+        // Who may not run it is told so by the full path. Another role is another template, other
+        // privileges are another catalog.
+        let acting = Acting::of(&self.template, &catalog);
+        let may = |statement: &PointStatement| {
+            let (table, wanted) = statement.privileges();
+            let may = |acting: &Arc<Acting>| {
+                let mut wanted = wanted.iter();
+                wanted.all(|privilege| acting.require_on(table, *privilege).is_ok())
+            };
+            acting.as_ref().is_none_or(may)
+        };
+        let statement = compiler.compile(&prepared.statement).filter(may);
+        let compiled = Arc::new(Compiled {
+            statement,
+            catalog,
+            template: self.template.clone(),
+        });
+        *prepared.compiled.lock() = Some(compiled.clone());
+        compiled
+    }
+
+    /// The open block's transaction or one of the statement's own, its `now()`, and whether it is
+    /// its own; None if the full path is to refuse.
+    fn point_transaction(&mut self, reads: bool) -> Result<Option<(Arc<Transaction>, u64, bool)>> {
+        if let Some(open) = &mut self.open {
+            if open.transaction.options().read_only && !reads {
+                return Ok(None);
+            }
+            open.used = true;
+            return Ok(Some((open.transaction.clone(), open.now_us, false)));
+        }
+        let mut modes = self.default_modes();
+        if modes.read_only && !reads {
+            return Ok(None);
+        }
+        modes.read_only = reads;
+        modes.speculative &= !reads;
+        Ok(Some((self.begin_engine(modes)?, self.now_us(), true)))
+    }
+}
+
+/// Whether a statement that meets a newer committed version runs again.
+fn looks_again(transaction: &Transaction) -> bool {
+    let options = transaction.options();
+    options.isolation == Isolation::ReadCommitted && options.conflicts == ConflictPolicy::Wait
+}
+
+fn is_conflict(error: &strandline_base::Error) -> bool {
+    error.kind() == ErrorKind::Conflict && error.sqlstate() == SqlState::SERIALIZATION_FAILURE
+}
+
+/// PostgreSQL's command tag.
+fn command_tag(tag: &'static str, rows: u64) -> std::borrow::Cow<'static, str> {
+    match (tag, rows) {
+        ("INSERT", 1) => "INSERT 0 1".into(),
+        ("UPDATE", 1) => "UPDATE 1".into(),
+        ("DELETE", 1) => "DELETE 1".into(),
+        ("INSERT", n) => format!("INSERT 0 {n}").into(),
+        (tag, n) => format!("{tag} {n}").into(),
+    }
+}

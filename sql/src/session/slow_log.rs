@@ -1,0 +1,96 @@
+//! Statements that take long, told to `tracing` when they end: `log_min_duration_statement`.
+//!
+//! A statement's time runs from its text's arrival to its last row, or to its error. Without a
+//! threshold a statement costs one comparison.
+
+use super::Session;
+use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast::Statement;
+use std::sync::Arc;
+use std::time::Duration;
+use strandline_engine::Db;
+use tracing::info;
+
+/// A running statement that is told about if it takes long; its time ends when this is dropped.
+pub struct WatchedStatement {
+    db: Arc<Db>,
+    began_us: u64,
+    threshold: Duration,
+    text: String,
+    parameters: String,
+}
+
+impl Session {
+    /// Starts to watch a statement; None if nobody wants to know.
+    pub(crate) fn watch(&self, text: &str, parameters: &[ScalarValue]) -> Option<WatchedStatement> {
+        let threshold = self.settings.log_min_duration?;
+        Some(WatchedStatement {
+            db: self.shared.db.clone(),
+            began_us: self.shared.db.now_us(),
+            threshold,
+            text: text.to_string(),
+            parameters: shown(parameters, self.settings.log_parameter_max_length),
+        })
+    }
+}
+
+impl Session {
+    /// As [`Session::watch`], for a statement whose text is not at hand.
+    pub(crate) fn watch_parsed(
+        &self,
+        statement: &Statement,
+        parameters: &[ScalarValue],
+    ) -> Option<WatchedStatement> {
+        self.settings.log_min_duration?;
+        self.watch(&statement.to_string(), parameters)
+    }
+}
+
+/// `$1 = 'x', $2 = 7`, each value cut to `max_bytes` if that is not negative; empty for 0.
+fn shown(parameters: &[ScalarValue], max_bytes: i64) -> String {
+    if max_bytes == 0 {
+        return String::new();
+    }
+    let mut out = String::new();
+    for (at, value) in parameters.iter().enumerate() {
+        let mut value = value.to_string();
+        if let Ok(max) = usize::try_from(max_bytes)
+            && value.len() > max
+        {
+            value.truncate(value.floor_char_boundary(max));
+            value.push('\u{2026}');
+        }
+        let comma = if at > 0 { ", " } else { "" };
+        out.push_str(&format!("{comma}${} = '{value}'", at + 1));
+    }
+    out
+}
+
+impl Drop for WatchedStatement {
+    fn drop(&mut self) {
+        let micros = self.db.now_us().saturating_sub(self.began_us);
+        if Duration::from_micros(micros) < self.threshold {
+            return;
+        }
+        let (statement, parameters) = (self.text.as_str(), self.parameters.as_str());
+        let duration_ms = micros as f64 / 1e3;
+        info!(target: "strandline::slow", duration_ms, statement, parameters, "slow statement");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_cut_between_characters() {
+        let values = [
+            ScalarValue::Utf8(Some("gr\u{fc}n".into())),
+            ScalarValue::Int64(Some(7)),
+        ];
+        assert_eq!(shown(&values, -1), "$1 = 'gr\u{fc}n', $2 = '7'");
+        assert_eq!(shown(&values, 3), "$1 = 'gr\u{2026}', $2 = '7'");
+        assert_eq!(shown(&values, 0), "");
+        assert_eq!(shown(&[], -1), "");
+    }
+}
