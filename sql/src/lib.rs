@@ -27,9 +27,9 @@
 //! * Results are Arrow batches ([`QueryResult::batches`]) and typed rows ([`Row::get`]).
 //!
 //! Inside: `session` dispatches statements, `context` is what one running statement has in hand,
-//! `provider` is the database as DataFusion sees it, `ddl` and `dml` change it, `roles` says who may,
-//! `pg_catalog` shows it, `semantics` makes DataFusion compute as PostgreSQL does and `subplan` runs
-//! the subqueries that it cannot join. See ARCHITECTURE.md.
+//! `provider` is the database as DataFusion sees it, `ddl` and `dml` change it, `roles` says who
+//! may, `pg_catalog` shows it, `semantics` makes DataFusion compute as PostgreSQL does, `subplan`
+//! runs the subqueries that it cannot join. See ARCHITECTURE.md.
 
 mod appender;
 mod backup;

@@ -3,10 +3,10 @@
 //! `NOT x <> ALL (a)`. For the elements of a written array IN says the same, and scans know how to
 //! prune by it.
 
-use super::calls::cast;
+use super::calls;
 use crate::semantics::text::array;
 use datafusion::sql::sqlparser::ast::{
-    Array, BinaryOperator, DataType, Expr, UnaryOperator, Value,
+    Array, ArrayElemTypeDef, BinaryOperator, DataType, Expr, UnaryOperator, Value,
 };
 use strandline_base::Result;
 
@@ -22,7 +22,7 @@ pub fn written(text: &Expr, item: Option<&DataType>) -> Result<Option<Expr>> {
         let text = text.map_or(Value::Null, Value::SingleQuotedString);
         let text = Expr::Value(text.into());
         match item {
-            Some(item) => cast(text, item.clone()),
+            Some(item) => calls::cast(text, item.clone()),
             None => text,
         }
     });
@@ -30,6 +30,21 @@ pub fn written(text: &Expr, item: Option<&DataType>) -> Result<Option<Expr>> {
         elem: elem.collect(),
         named: true,
     })))
+}
+
+/// `'{1,2}'::t[]` as a written array; `None` for other casts, and where there are no items to tell
+/// the array's type.
+pub fn cast(expr: &Expr) -> Result<Option<Expr>> {
+    let Expr::Cast {
+        expr: text,
+        data_type: DataType::Array(ArrayElemTypeDef::SquareBracket(item, _)),
+        ..
+    } = expr
+    else {
+        return Ok(None);
+    };
+    let array = written(text, Some(item))?;
+    Ok(array.filter(|array| !matches!(array, Expr::Array(items) if items.elem.is_empty())))
 }
 
 /// The comparison in other words; `None` for a subquery and operators without an opposite.

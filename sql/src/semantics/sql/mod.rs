@@ -34,9 +34,8 @@ pub use patterns::with_backslashes;
 use crate::semantics::set_operations;
 use calls::{call, cast, cast_type, function, interval, last_name, named_cast, plain_frame};
 use datafusion::sql::sqlparser::ast::{
-    self, AccessExpr, ArrayElemTypeDef, CastKind, DataType, Expr, GroupByExpr, Ident, LimitClause,
-    Query, Select, Subscript, TableAliasColumnDef, TableFactor, UnaryOperator, Value, VisitMut,
-    VisitorMut,
+    self, AccessExpr, CastKind, Expr, GroupByExpr, Ident, LimitClause, Query, Select, Subscript,
+    TableAliasColumnDef, TableFactor, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 use std::ops::ControlFlow;
 use strandline_base::{Error, Result};
@@ -370,20 +369,10 @@ fn expression(expr: &mut Expr) -> Result<()> {
             kind: CastKind::Cast | CastKind::DoubleColon,
             array: false,
             ..
-        } => {
-            if let Expr::Cast {
-                expr: text,
-                data_type: DataType::Array(ArrayElemTypeDef::SquareBracket(item, _)),
-                ..
-            } = expr
-                && let Some(array) = arrays::written(text, Some(item))?
-                && !matches!(&array, Expr::Array(a) if a.elem.is_empty())
-            {
-                *expr = array;
-                return Ok(());
-            }
-            named_cast(expr);
-        }
+        } => match arrays::cast(expr)? {
+            Some(array) => *expr = array,
+            None => named_cast(expr),
+        },
         Expr::Interval(_) => interval(expr),
         Expr::AtTimeZone {
             timestamp,
