@@ -12,6 +12,7 @@ mod peer;
 mod plots;
 mod report;
 mod rounds;
+mod server;
 mod statements;
 mod tpch;
 
@@ -56,6 +57,12 @@ enum Suite {
     ///
     /// A table of 100 K rows with 10 columns; at most 2 minutes, with --quick half a minute.
     Statements(Options),
+    /// `strandline serve` against PostgreSQL, with PostgreSQL's own clients.
+    ///
+    /// pgbench at scale 20 and TPC-H SF 1, at most 15 minutes; with --quick scale 5 and SF 0.1, at
+    /// most 3 minutes. Needs Debian's packages postgresql and postgresql-contrib, and the program
+    /// `strandline` beside this one.
+    Server(Options),
     /// Draws the figures of a run of `lineage` as SVG and PNG.
     Plots(plots::Options),
 }
@@ -93,6 +100,10 @@ fn main() -> ExitCode {
             let bench =
                 |directory: &Path| statements::Bench::new(directory, options.quick, options.seed);
             run("statements", &options, &statements::GROUPS, bench)
+        }
+        Suite::Server(options) => {
+            let bench = |directory: &Path| server::Bench::new(directory, options.quick);
+            run("server", &options, &server::GROUPS, bench)
         }
         Suite::Plots(options) => plots::draw(&options).map(|()| 0),
     };
@@ -141,6 +152,12 @@ fn run<B>(
             .as_ref()
             .is_none_or(|only| name.contains(only.as_str()))
     };
+    if !groups.iter().any(|(name, _)| chosen(name)) {
+        let names: Vec<&str> = groups.iter().map(|(name, _)| *name).collect();
+        let only = options.only.as_deref().unwrap_or_default();
+        let names = names.join(", ");
+        return Err(format!("no group of {suite} has \"{only}\" in its name: {names}").into());
+    }
     for (name, group) in groups.iter().filter(|(name, _)| chosen(name)) {
         eprintln!("{name} …");
         if let Err(error) = group(&mut bench, &mut report) {

@@ -129,6 +129,10 @@ def psycopg(server):
     require(server, PYTHON, HERE / "psycopg_client.py")
 
 
+def sqlalchemy(server):
+    require(server, PYTHON, HERE / "sqlalchemy_client.py")
+
+
 def jdbc(server):
     require(server, "java", "-cp", JDBC, HERE / "Jdbc.java")
 
@@ -137,7 +141,7 @@ def node(server):
     require(server, "node", HERE / "node_client.js")
 
 
-CLIENTS = {c.__name__: c for c in [psql, pgbench, psycopg, jdbc, node]}
+CLIENTS = {c.__name__: c for c in [psql, pgbench, psycopg, sqlalchemy, jdbc, node]}
 
 
 def main():

@@ -82,10 +82,10 @@ async fn much_data_is_not_gathered() {
     assert_eq!(sink.finish().await.unwrap(), 100_000);
     let sums = texts(&client, "SELECT sum(a) FROM big").await;
     assert_eq!(sums, [Some((0..100_000u64).sum::<u64>().to_string())]);
-    assert_eq!(
-        copy_out(&client, "COPY big TO STDOUT").await,
-        rows.as_bytes()
-    );
+    // Threads read parts of the table; who wants an order says so.
+    let ordered = "COPY (SELECT * FROM big ORDER BY a) TO STDOUT";
+    let back = copy_out(&client, ordered).await;
+    assert!(back == rows.as_bytes(), "{} bytes came back", back.len());
 }
 
 #[test]

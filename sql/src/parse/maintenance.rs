@@ -64,5 +64,8 @@ fn one(statement: &[TokenWithSpan], out: &mut Vec<TokenWithSpan>) {
 }
 
 fn is(token: &TokenWithSpan, word: &str) -> bool {
-    matches!(&token.token, Token::Word(w) if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word))
+    match &token.token {
+        Token::Word(w) => w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word),
+        _ => false,
+    }
 }

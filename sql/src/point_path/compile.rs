@@ -3,6 +3,7 @@
 
 use super::value::is_key_type;
 use super::{Arithmetic, Key, Operation, PointStatement, Scalar, Select, SetList, Source, Update};
+use crate::provider::registered::RegisteredTables;
 use crate::provider::table::arrow_field;
 use crate::{dml, names};
 use datafusion::arrow::datatypes::Schema;

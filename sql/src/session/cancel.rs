@@ -151,7 +151,8 @@ impl CancelState {
 
     /// A cancellation that the engine reported, with its cause.
     pub fn explain(&self, error: Error) -> Error {
-        if error.sqlstate() == SqlState::QUERY_CANCELED {
+        let of_engine = error.kind() == ErrorKind::Cancelled;
+        if of_engine && error.sqlstate() == SqlState::QUERY_CANCELED {
             self.error()
         } else {
             error

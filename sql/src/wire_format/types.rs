@@ -1,11 +1,8 @@
 //! SQL types and PostgreSQL's numbers (OIDs) for them.
 
-use crate::semantics::types::sql_type_of;
+use crate::semantics::types::{PG_TYPE_KEY, sql_type_of};
 use datafusion::arrow::datatypes::{DataType, Field};
 use strandline_base::SqlType;
-
-/// A field's metadata key for the OID of a type that no table stores (`oid`, `name`, `regclass`).
-pub const TYPE_OID_KEY: &str = "strandline.type_oid";
 
 /// What RowDescription says of a column's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,9 +18,7 @@ pub struct ColumnType {
 impl ColumnType {
     /// The type of a result's column.
     pub fn of(field: &Field) -> Self {
-        if let Some(oid) = field.metadata().get(TYPE_OID_KEY)
-            && let Ok(oid) = oid.parse()
-        {
+        if let Some(oid) = oid_of_system_type(field) {
             return Self::plain(oid);
         }
         if let Some(item) = item_of(field.data_type()) {
@@ -51,7 +46,7 @@ impl ColumnType {
         let size = match oid {
             16 | 18 => 1,
             21 => 2,
-            23 | 26 | 700 | 1082 | 2205 | 2206 | 24 => 4,
+            23 | 26 | 28 | 700 | 1082 | 2205 | 2206 | 24 => 4,
             20 | 701 | 1083 | 1114 | 1184 => 8,
             1186 | 2950 => 16,
             19 => 64,
@@ -66,6 +61,18 @@ impl ColumnType {
 }
 
 const TEXT: u32 = 25;
+
+/// The number of a type that only PostgreSQL's system tables have.
+fn oid_of_system_type(field: &Field) -> Option<u32> {
+    Some(match field.metadata().get(PG_TYPE_KEY)?.as_str() {
+        "char" => 18,
+        "name" => 19,
+        "regproc" => 24,
+        "oid" => 26,
+        "xid" => 28,
+        _ => return None,
+    })
+}
 
 /// The items of a list type.
 pub(super) fn item_of(t: &DataType) -> Option<&Field> {

@@ -254,7 +254,7 @@ fn retention_is_a_table_option() {
     );
     fails(
         &mut c,
-        "ALTER TABLE t SET (fillfactor = 70)",
+        "ALTER TABLE t SET (fillfactr = 70)",
         SqlState::INVALID_PARAMETER_VALUE,
     );
 }

@@ -198,7 +198,12 @@ fn named_object(expr: &mut Expr) {
 const SET_FUNCTIONS: [&str; 1] = ["pg_get_keywords"];
 
 /// What is a table function for DataFusion too.
-const TABLE_FUNCTIONS: [&str; 3] = ["generate_series", "range", "strandline_history"];
+const TABLE_FUNCTIONS: [&str; 4] = [
+    "generate_series",
+    "range",
+    "strandline_history",
+    "strandline_stats",
+];
 
 /// `FROM f(x) AS a` of a function that gives one value as `FROM (SELECT f(x) AS a) AS a`.
 fn as_subquery(factor: &mut TableFactor, function: &str) {

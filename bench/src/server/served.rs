@@ -1,0 +1,178 @@
+//! The two servers of a run: ours and PostgreSQL, each with a database of its own on this machine.
+
+use crate::Result;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use tempfile::TempDir;
+
+/// A server that listens on loopback until it is dropped.
+pub struct Served {
+    /// its name in results
+    pub name: String,
+    port: u16,
+    user: &'static str,
+    /// stops it
+    stop: Stop,
+}
+
+enum Stop {
+    /// a child that ends in order on SIGTERM
+    Ours(Child),
+    /// `pg_ctl stop`
+    Postgres { programs: PathBuf, data: TempDir },
+}
+
+/// PostgreSQL's user and database, which are ours too.
+const USER: &str = "postgres";
+
+impl Served {
+    /// `strandline serve`, the program beside this one, on the database at `path`.
+    pub fn ours(path: &Path) -> Result<Self> {
+        let program = std::env::current_exe()?.with_file_name("strandline");
+        let mut child = Command::new(&program)
+            .args(["serve", &path.display().to_string()])
+            .args(["--listen", "127.0.0.1:0", "--memory", "2GiB"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|e| format!("{}: {e}; build strandline-cli too", program.display()))?;
+        let mut lines = BufReader::new(child.stderr.take().ok_or("no standard error")?).lines();
+        let port = loop {
+            let line = lines.next().ok_or("the server has not started")??;
+            let rest = line.split_once("127.0.0.1:").map(|(_, rest)| rest);
+            let digits: Option<String> = rest.map(|rest| {
+                let digits = rest.chars().take_while(char::is_ascii_digit);
+                digits.collect()
+            });
+            if let Some(port) = digits.and_then(|digits| digits.parse().ok()) {
+                break port;
+            }
+        };
+        // Whatever else it says must not fill the pipe.
+        std::thread::spawn(move || lines.for_each(drop));
+        Ok(Self {
+            name: "strandline".to_string(),
+            port,
+            user: USER,
+            stop: Stop::Ours(child),
+        })
+    }
+
+    /// A PostgreSQL of its own below `/var/tmp`, tuned for a machine with memory to spare.
+    pub fn postgres() -> Result<Self> {
+        let programs = programs()?;
+        let data = tempfile::Builder::new()
+            .prefix("strandline-postgres-")
+            .tempdir_in("/var/tmp")?;
+        if is_root()? {
+            done(Command::new("chown").arg(USER).arg(data.path()))?;
+        }
+        let directory = data.path().display().to_string();
+        let initdb = ["-D", &directory, "-U", USER, "-A", "trust", "-E", "UTF8"];
+        let locale = ["--locale=C"];
+        done(
+            as_postgres(&programs.join("initdb"))?
+                .args(initdb)
+                .args(locale),
+        )?;
+        let port = free_port()?;
+        let settings = format!(
+            "-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' \
+             -c shared_buffers=2GB -c max_wal_size=8GB -c checkpoint_timeout=15min \
+             -c work_mem=128MB -c effective_cache_size=12GB -c random_page_cost=1.1"
+        );
+        let log = data.path().join("log").display().to_string();
+        let start = ["-D", &directory, "-w", "-l", &log, "-o", &settings, "start"];
+        done(as_postgres(&programs.join("pg_ctl"))?.args(start))?;
+        let version = Command::new(programs.join("postgres"))
+            .arg("--version")
+            .output()?;
+        let version = String::from_utf8_lossy(&version.stdout);
+        let version = version.split_whitespace().nth(2).unwrap_or("?").to_string();
+        Ok(Self {
+            name: format!("PostgreSQL {version}"),
+            port,
+            user: USER,
+            stop: Stop::Postgres { programs, data },
+        })
+    }
+
+    /// A client program of PostgreSQL's that talks to this server.
+    pub fn client(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command
+            .env("PGHOST", "127.0.0.1")
+            .env("PGPORT", self.port.to_string())
+            .env("PGUSER", self.user)
+            .env("PGDATABASE", USER);
+        command
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        match &mut self.stop {
+            Stop::Ours(child) => {
+                let kill = Command::new("kill").arg(child.id().to_string()).status();
+                if kill.is_err() {
+                    let _ = child.kill();
+                }
+                let _ = child.wait();
+            }
+            Stop::Postgres { programs, data } => {
+                let directory = data.path().display().to_string();
+                let stop = ["-D", &directory, "-m", "fast", "-w", "stop"];
+                let stopped = as_postgres(&programs.join("pg_ctl"))
+                    .and_then(|mut command| done(command.args(stop)).map(drop));
+                if let Err(error) = stopped {
+                    eprintln!("stopping PostgreSQL: {error}");
+                }
+            }
+        }
+    }
+}
+
+/// The output of a command that has worked.
+pub fn done(command: &mut Command) -> Result<String> {
+    let output = command
+        .output()
+        .map_err(|e| format!("{}: {e}", command.get_program().display()))?;
+    if !output.status.success() {
+        let program = command.get_program().display();
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{program}: {}: {said}", output.status).into());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Where PostgreSQL's programs are: Debian keeps them by version.
+fn programs() -> Result<PathBuf> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql")
+        .map_err(|e| format!("PostgreSQL is not installed (/usr/lib/postgresql: {e})"))?;
+    let programs = versions.flatten().map(|version| version.path().join("bin"));
+    let mut programs: Vec<PathBuf> = programs.filter(|p| p.join("initdb").exists()).collect();
+    programs.sort();
+    let newest = programs.pop();
+    newest.ok_or_else(|| "/usr/lib/postgresql has no initdb".into())
+}
+
+/// PostgreSQL refuses to run as root.
+fn as_postgres(program: &Path) -> Result<Command> {
+    if !is_root()? {
+        return Ok(Command::new(program));
+    }
+    let mut command = Command::new("runuser");
+    command.args(["-u", USER, "--"]).arg(program);
+    // It need not be able to read the directory we are in.
+    command.current_dir("/var/tmp");
+    Ok(command)
+}
+
+fn is_root() -> Result<bool> {
+    Ok(done(Command::new("id").arg("-u"))?.trim() == "0")
+}
+
+fn free_port() -> Result<u16> {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    Ok(listener.local_addr()?.port())
+}
