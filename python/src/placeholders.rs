@@ -11,6 +11,8 @@ use strandline::{Connection, Prepared};
 
 /// How many texts a connection remembers.
 const TEXTS: usize = 512;
+/// Longer texts are not remembered: they are bulk INSERTs, and never come again.
+const LONGEST: usize = 64 << 10;
 
 /// A statement as the engine takes it.
 pub struct Text {
@@ -53,7 +55,9 @@ impl Texts {
             known.clear();
         }
         let text = Arc::new(rewritten(sql, named));
-        known.insert(sql.into(), text.clone());
+        if sql.len() <= LONGEST {
+            known.insert(sql.into(), text.clone());
+        }
         text
     }
 }
