@@ -23,8 +23,9 @@ use strandline::{Database, Error, Result, SqlState};
 const CONNECTIONS_BESIDE: usize = 64;
 /// How long to wait after a connection could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
-/// The stack of a connection's thread; planning takes more pieces when it needs them.
-const STACK_BYTES: usize = 4 << 20;
+/// The stack of a connection's thread, of which only what is used takes memory. The longest chains
+/// that [`crate::nesting`] lets pass fit a build without optimisation.
+const STACK_BYTES: usize = 128 << 20;
 
 /// What all connections of a server share.
 pub(crate) struct Shared {

@@ -6,6 +6,7 @@
 use super::rows::{Portion, RowSource};
 use super::statement::Formats;
 use super::{Answer, Fault, Held, Session, only_text};
+use crate::nesting;
 use crate::reply;
 use strandline::{Prepared, Started};
 
@@ -27,7 +28,8 @@ impl Session {
             reply::complete(&mut wire.output, tag);
             return Ok(());
         }
-        let statements = match self.connection.prepare_script(sql) {
+        let checked = nesting::check(sql);
+        let statements = match checked.and_then(|()| self.connection.prepare_script(sql)) {
             Ok(statements) => statements,
             Err(error) => return self.fail(wire, &error, Some(sql)),
         };

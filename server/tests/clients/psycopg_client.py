@@ -28,17 +28,18 @@ VALUES = [
 
 
 def types(connection):
-    for name, value in VALUES:
-        connection.execute(f"CREATE TABLE v (a {name})")
+    for i, (name, value) in enumerate(VALUES):
+        v = f"v{i}"
+        connection.execute(f"CREATE TABLE {v} (a {name})")
         for binary in [False, True]:
             placeholder = "%b" if binary else "%t"
-            connection.execute(f"INSERT INTO v VALUES ({placeholder})", [value])
+            connection.execute(f"INSERT INTO {v} VALUES ({placeholder})", [value])
             cursor = connection.cursor(binary=binary)
-            row = cursor.execute(f"SELECT a FROM v WHERE a = {placeholder}", [value]).fetchone()
+            row = cursor.execute(f"SELECT a FROM {v} WHERE a = {placeholder}", [value]).fetchone()
             assert row == (value,), (name, binary, row)
-            assert cursor.execute("SELECT a FROM v").fetchone() == (value,), (name, binary)
-        connection.execute("INSERT INTO v VALUES (%s)", [None])
-        connection.execute("DROP TABLE v")
+            assert cursor.execute(f"SELECT a FROM {v}").fetchone() == (value,), (name, binary)
+        connection.execute(f"INSERT INTO {v} VALUES (%s)", [None])
+        connection.execute(f"DROP TABLE {v}")
     assert connection.execute("SELECT ARRAY[1, NULL, 3]").fetchone() == ([1, None, 3],)
     connection.commit()
 

@@ -1,7 +1,7 @@
 //! Many clients, of which some vanish at any time, and a server that is killed: what a client was
 //! told is committed is there afterwards, and no session is left behind.
 
-use crate::support::{PATIENCE, Raw, TestServer, message, query};
+use crate::support::{PATIENCE, Raw, message, query};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;

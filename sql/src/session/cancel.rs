@@ -151,8 +151,9 @@ impl CancelState {
 
     /// A cancellation that the engine reported, with its cause.
     pub fn explain(&self, error: Error) -> Error {
-        let of_engine = error.kind() == ErrorKind::Cancelled;
-        if of_engine && error.sqlstate() == SqlState::QUERY_CANCELED {
+        // A client that gives up its COPY has the same code and its own words.
+        let is_asked = self.flag.load(Ordering::SeqCst);
+        if is_asked && error.sqlstate() == SqlState::QUERY_CANCELED {
             self.error()
         } else {
             error

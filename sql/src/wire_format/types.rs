@@ -70,6 +70,8 @@ fn oid_of_system_type(field: &Field) -> Option<u32> {
         "regproc" => 24,
         "oid" => 26,
         "xid" => 28,
+        // Stored as numbers and shown as text.
+        "regclass" | "regtype" | "regnamespace" | "regrole" | "int2vector" | "oidvector" => TEXT,
         _ => return None,
     })
 }

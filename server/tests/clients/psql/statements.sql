@@ -12,8 +12,8 @@ SELECT 1/0;
 SELECT 1;
 ROLLBACK;
 SELECT people FROM city WHERE name = 'Oslo';
-INSERT INTO city VALUES ('Oslo', 1, NULL);
 \set VERBOSITY sqlstate
+INSERT INTO city VALUES ('Oslo', 1, NULL);
 SELECT nothing;
 \set VERBOSITY default
 COPY city FROM STDIN;
@@ -23,7 +23,7 @@ Back\\slash	\N	2000-01-01
 COPY city TO STDOUT;
 COPY (SELECT name, people FROM city ORDER BY people) TO STDOUT WITH (FORMAT csv, HEADER);
 \copy (SELECT count(*) FROM city) to stdout
-SELECT true, 1.50, 1e100::float8, 'a' || 'b', '\x00ff'::bytea, interval '1 day 02:03:04';
+SELECT true AS b, 1.50, 1e100::float8, 'a' || 'b', '\x00ff'::bytea, interval '1 day 02:03:04';
 SELECT count(*) FROM city \gset
 \echo :count
 COMMIT;
@@ -39,4 +39,3 @@ SELECT 1 AS one \; SELECT 2 AS two;
 VACUUM city;
 ANALYZE city;
 DROP TABLE city;
-DROP TABLE IF EXISTS city;
