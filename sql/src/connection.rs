@@ -261,6 +261,8 @@ impl Connection {
     }
 
     fn prepared_to_end(&mut self, prepared: &Prepared, params: &[ScalarValue]) -> Result<Summary> {
+        let statement = &prepared.0.statement;
+        let _watched = self.session.watch_parsed(statement, params);
         let output = self.run_statement(prepared, params)?;
         self.finish(output)
     }

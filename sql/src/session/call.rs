@@ -6,6 +6,7 @@ use super::cancel::Timer;
 use super::outcome::Summary;
 use super::settings::text_result;
 use crate::params;
+use crate::roles::acting::{Acting, files_denied};
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Value,
@@ -39,6 +40,9 @@ impl Session {
     }
 
     async fn call_backup(&mut self, target: PathBuf) -> Result<Summary> {
+        if Acting::of(&self.template, &self.shared.db.catalog()).is_some() {
+            return Err(files_denied("write a backup into"));
+        }
         if self.open.is_some() {
             return Err(Error::invalid(
                 SqlState::ACTIVE_SQL_TRANSACTION,

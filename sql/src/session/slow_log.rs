@@ -1,7 +1,7 @@
 //! Statements that take long, told to `tracing` when they end: `log_min_duration_statement`.
 //!
 //! A statement's time runs from its text's arrival to its last row, or to its error. Without a
-//! threshold a statement costs one comparison.
+//! threshold a statement costs one comparison. Passwords are left out of the text.
 
 use super::Session;
 use datafusion::scalar::ScalarValue;
@@ -28,7 +28,7 @@ impl Session {
             db: self.shared.db.clone(),
             began_us: self.shared.db.now_us(),
             threshold,
-            text: text.to_string(),
+            text: crate::parse::redacted(text).into_owned(),
             parameters: shown(parameters, self.settings.log_parameter_max_length),
         })
     }

@@ -447,3 +447,15 @@ fn roles_survive_a_crash_and_passwords_are_never_written() {
         ["1"]
     );
 }
+
+#[test]
+fn backups_are_written_by_superusers_only() {
+    let (_database, mut admin, mut ann) = with_ann();
+    let home = tempfile::tempdir().expect("directory");
+    let target = home.path().join("copy");
+    let call = format!("CALL strandline_backup('{}')", target.display());
+    fails(&mut ann, &call, DENIED);
+    assert!(!target.exists());
+    run(&mut admin, &[&call]);
+    assert!(target.join("superblock").exists());
+}

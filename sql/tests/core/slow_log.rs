@@ -66,9 +66,15 @@ fn statements_over_the_threshold_are_told_with_their_parameters() {
         c.query("SELECT a + $1 FROM t", (1i64,)).expect("rows");
         c.execute("SELECT nonsense", ())
             .expect_err("no such column");
+        let prepared = c.prepare("SELECT $1 + 1").expect("prepared");
+        c.query_prepared(&prepared, (1i64,)).expect("rows");
+        run(&mut c, &["CREATE USER ann PASSWORD 'secret'"]);
         run(&mut c, &["SET log_min_duration_statement = -1", "SELECT 1"]);
     });
-    let lines = kept.0.lock().expect("lock").clone();
+    let mut lines = kept.0.lock().expect("lock").clone();
+    let secret = lines.iter().position(|line| line.contains("CREATE USER"));
+    let secret = lines.remove(secret.expect("it is told"));
+    assert!(!secret.contains("secret"), "{secret}");
     assert_eq!(
         lines,
         [
@@ -77,6 +83,7 @@ fn statements_over_the_threshold_are_told_with_their_parameters() {
             "statement=\"SET log_parameter_max_length = 0\" parameters=\"\"",
             "statement=\"SELECT a + $1 FROM t\" parameters=\"\"",
             "statement=\"SELECT nonsense\" parameters=\"\"",
+            "statement=\"SELECT $1 + 1\" parameters=\"\"",
             "statement=\"SET log_min_duration_statement = -1\" parameters=\"\"",
         ]
     );
