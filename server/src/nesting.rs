@@ -1,8 +1,8 @@
 //! How deep the syntax tree of a text can be, guessed before it is parsed.
 //!
-//! The parser bounds parentheses, but a chain (`a OR b OR c …`, `… UNION …`) is a tree as deep as it
-//! is long, and planning walks trees. A chain that is too long for the stack would end the server,
-//! so it is refused, as PostgreSQL does (54001).
+//! The parser bounds parentheses, but a chain (`a OR b OR c …`, `… UNION …`) is a tree as deep as
+//! it is long, and planning walks trees. A chain that is too long for the stack would end the
+//! server, so it is refused, as PostgreSQL does (54001).
 
 use strandline::{Error, Result, SqlState};
 

@@ -106,7 +106,7 @@ def pgbench(server):
         require(server, "pgbench", "-n", "-S", "-M", mode, "-c", "2", "-t", "50")
     for mode in ["simple", "prepared"]:
         counts = ["-c", "8", "-j", "2", "-t", "10", "--max-tries", "10"]
-        output = require(server, "pgbench", "-M", mode, *counts)
+        output = require(server, "pgbench", "-n", "-M", mode, *counts)
         if "number of failed transactions: 0 " not in output:
             raise Failure(output)
     sums = [

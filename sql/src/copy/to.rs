@@ -1,7 +1,8 @@
 //! COPY … TO. Rows for a client are sent as they come. Those for a file go into a temporary file
-//! beside the target, which is renamed over it once everything is on the device: a reader never sees
-//! half a file, and an error leaves the old file as it was. A symbolic link stays one: what it points
-//! to is replaced. Devices and pipes (`/dev/stdout`) cannot be replaced and are written to directly.
+//! beside the target, which is renamed over it once everything is on the device: a reader never
+//! sees half a file, and an error leaves the old file as it was. A symbolic link stays one: what it
+//! points to is replaced. Devices and pipes (`/dev/stdout`) cannot be replaced and are written to
+//! directly.
 
 use super::End;
 use super::client::SharedCopyClient;
