@@ -74,7 +74,7 @@ const fn labelled(
 
 const TRANSACTIONS: &str = "Transactions that have ended, by outcome";
 const MEMORY: &str = "Memory in use, by consumer";
-const PLANS: &str = "Statements that looked for a plan in the plan cache, by outcome";
+const RUNS: &str = "Statements run by key without a plan, and those that were planned";
 
 /// Metrics with several labels stand one after the other.
 const EXPORTED: &[Exported] = &[
@@ -180,19 +180,25 @@ const EXPORTED: &[Exported] = &[
         Form::LevelMicros,
         "How long opening the database took",
     ),
-    labelled(
-        "plan_cache_hits",
-        "plan_cache_lookups",
-        ("outcome", "hit"),
+    exported(
+        "statements_parsed",
+        "statements_parsed",
         Form::Count,
-        PLANS,
+        "Statement texts that were parsed; the others were known",
     ),
     labelled(
-        "plan_cache_misses",
-        "plan_cache_lookups",
-        ("outcome", "miss"),
+        "statements_point",
+        "statement_runs",
+        ("path", "point"),
         Form::Count,
-        PLANS,
+        RUNS,
+    ),
+    labelled(
+        "statements_planned",
+        "statement_runs",
+        ("path", "planned"),
+        Form::Count,
+        RUNS,
     ),
 ];
 
@@ -270,17 +276,13 @@ fn encode_group(
     };
     let mut metric = encoder.encode_descriptor(first.metric, first.help, unit, metric_type)?;
     for (exported, value) in group {
-        match exported.label {
-            Some(label) => {
-                let labels = [label];
-                let labelled = metric.encode_family(&labels)?;
-                encode_value(exported.form, *value, labelled)?;
-            }
-            None => {
-                let unlabelled: [(&str, &str); 0] = [];
-                encode_value(exported.form, *value, metric.encode_family(&unlabelled)?)?;
-            }
-        }
+        let Some(label) = exported.label else {
+            // The only one of its name.
+            return encode_value(exported.form, *value, metric);
+        };
+        let labels = [label];
+        let labelled = metric.encode_family(&labels)?;
+        encode_value(exported.form, *value, labelled)?;
     }
     Ok(())
 }
