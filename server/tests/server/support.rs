@@ -124,10 +124,15 @@ pub struct Raw {
 
 impl Raw {
     pub fn open(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_nodelay(true).unwrap();
-        Self { stream }
+        Self::try_open(address).unwrap()
+    }
+
+    /// As [`Raw::open`], of a server that may be gone.
+    pub fn try_open(address: SocketAddr) -> std::io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream })
     }
 
     pub fn send(&mut self, bytes: &[u8]) {

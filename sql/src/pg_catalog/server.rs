@@ -287,18 +287,7 @@ pub fn pg_settings(system: &System, rows: &mut Rows) {
 }
 
 /// Settings of PostgreSQL that clients ask for and that cannot be anything else here.
-const FIXED_SETTINGS: &[(&str, &str)] = &[
-    ("block_size", "8192"),
-    ("default_table_access_method", "heap"),
-    ("integer_datetimes", "on"),
-    ("lc_collate", "C"),
-    ("lc_ctype", "C"),
-    ("max_identifier_length", "255"),
-    ("max_index_keys", "32"),
-    ("password_encryption", "scram-sha-256"),
-    ("server_encoding", "UTF8"),
-    ("server_version_num", "150000"),
-];
+const FIXED_SETTINGS: &[(&str, &str)] = &[("password_encryption", "scram-sha-256")];
 
 /// The value of a setting that is always the same.
 pub fn fixed_setting(name: &str) -> Option<&'static str> {

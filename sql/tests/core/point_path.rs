@@ -170,7 +170,7 @@ fn both_paths_agree() {
             _ => statement(&mut rng),
         };
         let typed = rng.below(4) == 0;
-        let mut once = |c: &mut Connection| match typed {
+        let once = |c: &mut Connection| match typed {
             false => seen(c.run(&sql, values.as_slice())),
             true => match c.prepare_typed(&sql, &[]) {
                 Err(error) => seen(Err(error)),

@@ -347,7 +347,7 @@ pub static PARAMETERS: &[Parameter] = &[
     parameter(
         "max_identifier_length",
         Kind::Integer,
-        Access::Internal(|_| "63".to_string()),
+        Access::Internal(|_| "255".to_string()),
         "bytes of a name",
     ),
     parameter(
