@@ -580,3 +580,36 @@ fn typed_parameters_reach_their_columns() {
     assert_eq!(refused.kind(), ErrorKind::Constraint);
     let _ = Value::Null;
 }
+
+/// What was compiled for a table does not outlive it, inside of a transaction neither.
+#[test]
+fn a_table_made_again_in_a_transaction_is_another_one() {
+    let database = database();
+    let mut c = database.connect();
+    c.execute("BEGIN", ()).expect("begins");
+    let values = [
+        ("integer", ScalarValue::Int32(Some(7)), "7"),
+        ("text", ScalarValue::Utf8(Some("seven".into())), "seven"),
+        (
+            "numeric(10,2)",
+            ScalarValue::Decimal128(Some(725), 10, 2),
+            "7.25",
+        ),
+        ("boolean", ScalarValue::Boolean(Some(true)), "true"),
+    ];
+    for (sql_type, value, shown) in values {
+        c.execute(&format!("CREATE TABLE again (v {sql_type})"), ())
+            .expect("made");
+        for _ in 0..2 {
+            let insert = c
+                .prepare_typed("INSERT INTO again VALUES ($1)", &[])
+                .expect("prepared");
+            c.run_prepared(&insert, std::slice::from_ref(&value))
+                .expect(sql_type);
+        }
+        let found = rows(&mut c, "SELECT DISTINCT v::text FROM again");
+        assert_eq!(found, [shown], "{sql_type}");
+        c.execute("DROP TABLE again", ()).expect("dropped");
+    }
+    c.execute("COMMIT", ()).expect("commits");
+}
