@@ -121,7 +121,7 @@ pub enum Command {
         path: PathBuf,
     },
     /// Serve a database to PostgreSQL clients until SIGTERM or SIGINT
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     /// Write a backup of a database into a new directory: the state of one moment, every checksum
     /// verified. A database that a server has open is backed up by
     /// CALL strandline_backup('DEST') in a connection to it

@@ -423,10 +423,8 @@ mod tests {
         let readers = role(&mut access, "readers", &[]);
         let staff = role(&mut access, "staff", &[readers]);
         let ann = role(&mut access, "ann", &[staff]);
-        access
-            .roles
-            .get_mut(&readers)
-            .map(|r| Arc::make_mut(r).member_of.push(ann));
+        let role = access.roles.get_mut(&readers).expect("made above");
+        Arc::make_mut(role).member_of.push(ann);
         let table = Object::Table(TableId(1));
         access.change_grant(&table, readers, |g| g.privileges = Privileges::SELECT);
         assert_eq!(access.privileges(ann, &table), Privileges::SELECT);

@@ -194,7 +194,7 @@ fn damage_in(id: StorageId, storage: &StorageState, shared: &Shared) -> Result<V
             let existing = || DataFile::existing(&shared.files, file);
             files.entry(file).or_insert_with(existing).clone()
         })?;
-        check_chunks(&*lineage.ensure_range(*no), &mut damage);
+        check_chunks(&lineage.ensure_range(*no), &mut damage);
     }
     let types: Vec<_> = schema.iter().map(|(id, c)| (id, c.sql_type)).collect();
     for run in &storage.runs {

@@ -40,13 +40,19 @@ pub static SERVER_PARAMETERS: &[ServerParameter] = &[
         "authentication_timeout",
         "60s",
         "how long a client may take from connecting to being authenticated",
-        |o, n, v| Ok(o.authentication_timeout = seconds(n, v)?),
+        |o, n, v| {
+            let _: () = o.authentication_timeout = seconds(n, v)?;
+            Ok(())
+        },
     ),
     parameter(
         "listen",
         "127.0.0.1:5432",
         "TCP addresses to listen on, separated by commas",
-        |o, n, v| Ok(o.listen = addresses(n, v)?),
+        |o, n, v| {
+            let _: () = o.listen = addresses(n, v)?;
+            Ok(())
+        },
     ),
     parameter(
         "log_filter",
@@ -64,13 +70,19 @@ pub static SERVER_PARAMETERS: &[ServerParameter] = &[
         "max_connections",
         "200",
         "sessions at one time",
-        |o, n, v| Ok(o.max_connections = count(n, v)?),
+        |o, n, v| {
+            let _: () = o.max_connections = count(n, v)?;
+            Ok(())
+        },
     ),
     parameter(
         "max_message_bytes",
         "268435456",
         "the longest message of a client",
-        |o, n, v| Ok(o.max_message_bytes = count(n, v)?),
+        |o, n, v| {
+            let _: () = o.max_message_bytes = count(n, v)?;
+            Ok(())
+        },
     ),
     parameter(
         "metrics_listen",
@@ -82,13 +94,19 @@ pub static SERVER_PARAMETERS: &[ServerParameter] = &[
         "require_tls",
         "off",
         "whether clients that come over TCP without TLS are refused",
-        |o, n, v| Ok(o.require_tls = switch(n, v)?),
+        |o, n, v| {
+            let _: () = o.require_tls = switch(n, v)?;
+            Ok(())
+        },
     ),
     parameter(
         "shutdown_grace",
         "30s",
         "how long statements and transactions may go on after a shutdown was asked for",
-        |o, n, v| Ok(o.shutdown_grace = seconds(n, v)?),
+        |o, n, v| {
+            let _: () = o.shutdown_grace = seconds(n, v)?;
+            Ok(())
+        },
     ),
     parameter(
         "tls_certificate",
@@ -115,7 +133,10 @@ pub static SERVER_PARAMETERS: &[ServerParameter] = &[
         "write_timeout",
         "60s",
         "how long a client may leave what is sent to it unread",
-        |o, n, v| Ok(o.write_timeout = seconds(n, v)?),
+        |o, n, v| {
+            let _: () = o.write_timeout = seconds(n, v)?;
+            Ok(())
+        },
     ),
 ];
 

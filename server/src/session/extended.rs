@@ -23,7 +23,7 @@ enum State {
     /// not started
     Bound,
     /// some rows are sent, more may come
-    Rows(RowSource, String),
+    Rows(Box<RowSource>, String),
     /// nothing more comes
     Done,
 }
@@ -176,12 +176,15 @@ impl Session {
             let formats = portal.formats.clone();
             portal.state = match started {
                 Started::Rows(query) => {
-                    State::Rows(RowSource::of_query(query, formats), String::new())
+                    State::Rows(Box::new(RowSource::of_query(query, formats)), String::new())
                 }
                 Started::Done(summary) => {
                     let tag = summary.command_tag().to_string();
                     match summary.into_result() {
-                        Some(result) => State::Rows(RowSource::of_result(result, formats), tag),
+                        Some(result) => {
+                            let rows = Box::new(RowSource::of_result(result, formats));
+                            State::Rows(rows, tag)
+                        }
                         None => {
                             portal.state = State::Done;
                             self.after_statement(wire, &tag);

@@ -155,7 +155,7 @@ impl ClientWriter {
         })
     }
 
-    fn finish(mut self: Box<Self>) -> Result<()> {
+    fn finish(mut self) -> Result<()> {
         let mut trailer = std::mem::take(&mut self.header);
         self.format.end(&mut trailer);
         let mut client = self.client.lock();

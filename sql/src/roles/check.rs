@@ -109,10 +109,10 @@ pub fn ddl(context: &StatementContext, statement: &Parsed) -> Result<()> {
             create_in(context, acting, &create.name)?;
             owner_if_there(context, acting, &create.name)
         }
-        Parsed::CreateSchema { schema_name, .. } => match schema_name {
-            SchemaName::Simple(_) => Err(denied("database", names::DATABASE)),
-            _ => Ok(()),
-        },
+        Parsed::CreateSchema {
+            schema_name: SchemaName::Simple(_),
+            ..
+        } => Err(denied("database", names::DATABASE)),
         Parsed::AlterTable(alter) => {
             owner_if_there(context, acting, &alter.name)?;
             let given_away = alter

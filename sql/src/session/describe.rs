@@ -190,7 +190,7 @@ async fn types_and_result(
 ) -> Result<(Vec<Option<SqlType>>, Option<SchemaRef>)> {
     let (mut types, open) = (declared.clone(), declared.iter().any(Option::is_none));
     match planned(context, statement, &mut types, Hold::Placeholder).await {
-        Ok((_, result)) if !open || result.is_none() => return Ok((types, result)),
+        Ok((_, result)) if !open || result.is_none() => Ok((types, result)),
         Ok(_) => {
             // Only now is it known what the result depends on.
             let untyped = |t: &Option<SqlType>| Some(t.unwrap_or(SqlType::Text));

@@ -66,11 +66,12 @@ pub(super) const FUNCTIONS: &[Definition] = &[
         Ok(system.table(number(args, 0)).is_some().into())
     }),
     stable("pg_index_column_has_property", "bool", |_, args| {
-        Ok(match argument(args, 2).as_text() {
-            Some("asc" | "nulls_last" | "orderable" | "returnable") => true,
-            _ => false,
-        }
-        .into())
+        let property = argument(args, 2).as_text();
+        let has = matches!(
+            property,
+            Some("asc" | "nulls_last" | "orderable" | "returnable")
+        );
+        Ok(has.into())
     }),
     stable("pg_stat_get_numscans", "int8", |_, _| Ok(0.into())),
     stable("pg_stat_get_live_tuples", "int8", |system, args| {

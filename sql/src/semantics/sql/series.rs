@@ -37,7 +37,7 @@ pub fn expand(select: &mut Select) -> Result<()> {
         );
     }
     let constant = match (calls.pop(), calls.is_empty()) {
-        (Some(args), true) => Some(args).filter(|args| is_constant(args)),
+        (Some(args), true) => Some(args).filter(is_constant),
         _ => None,
     };
     for item in &mut select.projection {
