@@ -10,7 +10,8 @@ from typing_extensions import CapsuleType, Self
 
 from strandline import _errors
 
-__all__: list[str]
+__all__ = ["Appender", "Connection", "Cursor", "__version__", "close_all", "forked", "running"]
+
 __version__: str
 
 class _Peek(TypedDict):
