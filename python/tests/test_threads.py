@@ -76,6 +76,14 @@ def test_python_goes_on_while_a_statement_runs_and_can_interrupt_it(big):
     assert big.execute("SELECT 1").fetchone() == (1,)
 
 
+@pytest.fixture(autouse=True)
+def ctrl_c():
+    """Of a job in the background SIGINT is ignored; these tests want Python's own handler."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def test_ctrl_c_raises_keyboard_interrupt(big):
     def press():
         wait_until_running()
