@@ -140,6 +140,14 @@ impl CancelState {
         }
     }
 
+    /// 57014 or 57P01 if the running statement has been cancelled.
+    pub fn check(&self) -> Result<()> {
+        match self.flag.load(Ordering::SeqCst) {
+            true => Err(self.error()),
+            false => Ok(()),
+        }
+    }
+
     /// Runs `future` unless it is cancelled first.
     pub async fn guard<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
         tokio::select! {

@@ -160,7 +160,11 @@ impl Session {
         query: &mut RunningQuery,
     ) -> Option<Result<RecordBatch>> {
         let cancel = self.cancel.clone();
-        let next = async { query.stream.next().await.transpose().map_err(convert) };
+        let next = async {
+            // Rows that are always ready leave no pause in which to notice it.
+            cancel.check()?;
+            query.stream.next().await.transpose().map_err(convert)
+        };
         match cancel.guard(next).await {
             Ok(Some(batch)) => Some(Ok(batch)),
             Ok(None) => {
