@@ -210,7 +210,7 @@ def fetch_arrow(bench: Bench) -> None:
         f"DuckDB {duckdb.__version__}",
         1.0,
         lambda: rate(lambda: ours.execute("SELECT * FROM f").arrow()),
-        lambda: rate(lambda: theirs.execute("SELECT * FROM f").fetch_arrow_table()),
+        lambda: rate(lambda: theirs.sql("SELECT * FROM f").to_arrow_table()),
     )
     ours.close()
     theirs.close()
