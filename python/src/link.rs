@@ -211,6 +211,8 @@ impl Link {
     ) -> strandline::Result<T> {
         let mut session = self.session.lock();
         let session = session.as_mut().ok_or_else(closed)?;
+        // Whoever sees that a statement runs can interrupt it: the scope comes first.
+        let _scope = session.connection.cancel_scope();
         let started = STARTED.elapsed().as_micros() as u64;
         self.since_us.store(started, Ordering::Relaxed);
         self.running

@@ -7,13 +7,12 @@
 //!
 //! Lock order: `Backends::sessions`, then nothing.
 
-use crate::transport::Hangup;
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use strandline::CancelHandle;
+use strandline::Termination;
 
 /// How far a shutdown is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,25 +38,20 @@ pub(crate) struct Backends {
 pub(crate) struct Backend {
     /// its connection's number
     pub pid: i32,
-    cancel: CancelHandle,
-    hangup: Arc<Hangup>,
+    termination: Termination,
     /// waits for its client outside a transaction
     is_idle: AtomicBool,
-    /// somebody has asked that it ends
-    is_ended: AtomicBool,
 }
 
 impl Backend {
     /// Makes the session end with 57P01 as soon as it can.
     pub fn end(&self) {
-        self.is_ended.store(true, Ordering::SeqCst);
-        self.cancel.cancel();
-        self.hangup.stop_reading();
+        self.termination.request();
     }
 
-    /// Whether somebody has asked that it ends.
+    /// Whether the server or another session has asked that it ends.
     pub fn is_ended(&self) -> bool {
-        self.is_ended.load(Ordering::SeqCst)
+        self.termination.is_requested()
     }
 
     /// The session waits for its client, or no longer.
@@ -67,8 +61,7 @@ impl Backend {
 
     fn end_if_idle(&self) {
         if self.is_idle.load(Ordering::SeqCst) {
-            self.is_ended.store(true, Ordering::SeqCst);
-            self.hangup.stop_reading();
+            self.end();
         }
     }
 }
@@ -108,8 +101,7 @@ impl Backends {
         self: &Arc<Self>,
         most: usize,
         pid: i32,
-        cancel: CancelHandle,
-        hangup: Arc<Hangup>,
+        termination: Termination,
     ) -> Option<Registration> {
         let mut sessions = self.sessions.lock();
         if sessions.len() >= most {
@@ -117,10 +109,8 @@ impl Backends {
         }
         let backend = Arc::new(Backend {
             pid,
-            cancel,
-            hangup,
+            termination,
             is_idle: AtomicBool::new(false),
-            is_ended: AtomicBool::new(false),
         });
         sessions.insert(backend.pid, backend.clone());
         Some(Registration {
@@ -146,17 +136,10 @@ impl Backends {
             return;
         }
         self.phase.store(2, Ordering::SeqCst);
-        // A statement that starts just now forgets the cancellation: ask until it is heard.
-        let give_up = Instant::now() + GIVE_UP;
-        loop {
-            for backend in self.all() {
-                backend.end();
-            }
-            let soon = Instant::now() + Duration::from_millis(100);
-            if self.wait_until_empty(soon.min(give_up)) || Instant::now() >= give_up {
-                return;
-            }
+        for backend in self.all() {
+            backend.end();
         }
+        self.wait_until_empty(Instant::now() + GIVE_UP);
     }
 
     fn all(&self) -> Vec<Arc<Backend>> {

@@ -19,7 +19,6 @@ mod fuzz;
 pub mod logging;
 mod message;
 pub mod metrics;
-mod nesting;
 mod options;
 mod reply;
 mod report;

@@ -23,8 +23,8 @@ use strandline::{Database, Error, Result, SqlState};
 const CONNECTIONS_BESIDE: usize = 64;
 /// How long to wait after a connection could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
-/// The stack of a connection's thread, of which only what is used takes memory. The longest chains
-/// that [`crate::nesting`] lets pass fit a build without optimisation.
+/// The stack of a connection's thread, of which only what is used takes memory. The deepest
+/// statements that the parser accepts fit a build without optimisation.
 const STACK_BYTES: usize = 128 << 20;
 
 /// What all connections of a server share.

@@ -165,16 +165,13 @@ impl Opening<'_> {
             false => server.database.connect(),
         };
         connection.set_client(peer);
-        let hangup = Arc::new(hangup);
-        let ending = hangup.clone();
-        connection.on_termination(move || ending.stop_reading());
+        connection.on_termination(move || hangup.stop_reading());
         let backend = server
             .backends
             .add(
                 server.options.max_connections,
                 connection.backend_id(),
-                connection.cancel_handle(),
-                hangup,
+                connection.termination(),
             )
             .ok_or_else(too_many)?;
         if server.backends.phase() != Phase::Serving {

@@ -11,7 +11,7 @@ use crate::portal::{Portal, Started};
 use crate::provider::registered::RegisteredTables;
 use crate::result::QueryResult;
 use crate::session::Session;
-use crate::session::cancel::{CancelHandle, Termination};
+use crate::session::cancel::{CancelHandle, CancelScope, Termination};
 use crate::session::describe::Description;
 use crate::session::identity::User;
 use crate::session::outcome::{Output, Summary, TransactionStatus};
@@ -326,6 +326,24 @@ impl Connection {
     /// A handle with which other threads cancel what this connection runs.
     pub fn cancel_handle(&self) -> CancelHandle {
         CancelHandle(self.session.cancel.clone())
+    }
+
+    /// While the scope lives, a cancellation holds for all that this connection runs, not only for
+    /// the statement that it met: for work of several statements that is one to whoever cancels it.
+    /// Cancellations from before it are forgotten. Scopes within a scope change nothing.
+    ///
+    /// ```
+    /// # let database = strandline::Database::in_memory()?;
+    /// # let mut connection = database.connect();
+    /// let scope = connection.cancel_scope();
+    /// connection.cancel_handle().cancel();
+    /// assert!(connection.query("SELECT 1", ()).is_err());
+    /// drop(scope);
+    /// assert!(connection.query("SELECT 1", ()).is_ok());
+    /// # Ok::<(), strandline::Error>(())
+    /// ```
+    pub fn cancel_scope(&self) -> CancelScope {
+        CancelScope::begin(&self.session.cancel)
     }
 
     /// Calls `hook` while a COPY runs, to show how far it is; None: no longer.

@@ -83,7 +83,7 @@ pub use portal::{Portal, Started};
 pub use result::{ColumnIndex, FromCell, QueryResult, Row};
 pub use roles::{RandomSource, ScramVerifier};
 pub use session::activity::{Activity, BackendState};
-pub use session::cancel::{CancelHandle, Termination};
+pub use session::cancel::{CancelHandle, CancelScope, Termination};
 pub use session::describe::Description;
 pub use session::outcome::{Summary, TransactionStatus};
 pub use session::settings::origin::Origin;

@@ -80,7 +80,7 @@ impl Portal {
         let Some(query) = self.query.as_mut() else {
             return Ok(None);
         };
-        // A cancellation that came between two calls holds.
+        // Outside a scope, a cancellation that came between two calls holds.
         let _timer = session.timer();
         let shared = session.shared.clone();
         let next = shared.block_on(session.next_batch(query));

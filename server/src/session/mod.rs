@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use strandline::wire_format::Scalar;
 use strandline::{
-    Connection, Error, Prepared, Result, SqlState, Started, Termination, TransactionStatus,
+    CancelScope, Connection, Error, Prepared, Result, SqlState, Started, TransactionStatus,
 };
 
 /// Why a message could not be answered as it should be.
@@ -70,7 +70,8 @@ pub(crate) struct Session {
     server: Arc<Shared>,
     backend: Registration,
     connection: Connection,
-    termination: Termination,
+    /// from a message to the next wait for one: a cancellation in between is not forgotten
+    scope: Option<CancelScope>,
     statements: HashMap<String, Arc<Statement>>,
     portals: HashMap<String, Portal>,
     /// an error has been reported and no Sync has come since
@@ -94,7 +95,7 @@ impl Session {
         Self {
             server,
             backend,
-            termination: connection.termination(),
+            scope: None,
             connection,
             statements: HashMap::new(),
             portals: HashMap::new(),
@@ -129,7 +130,9 @@ impl Session {
     /// The last words to a client whose session ends.
     fn report_end(&self, wire: &mut Held<'_>, fault: Fault) {
         let error = match fault {
-            Fault::Wire(WireError::Closed | WireError::Io(_)) if self.is_ended() => terminated(),
+            Fault::Wire(WireError::Closed | WireError::Io(_)) if self.backend.is_ended() => {
+                terminated()
+            }
             Fault::Wire(WireError::Closed) => return,
             Fault::Wire(WireError::Io(error)) => {
                 tracing::info!(pid = self.backend.pid, %error, "connection lost");
@@ -156,17 +159,15 @@ impl Session {
         }
     }
 
-    /// Whether the server or another session has asked that this one ends.
-    fn is_ended(&self) -> bool {
-        self.backend.is_ended() || self.termination.is_requested()
-    }
-
     /// Waits for a message and answers it.
     fn serve_one(&mut self, wire: &mut Held<'_>) -> Answer<Flow> {
         if wire.peek().is_none() {
             self.prepare_to_wait(wire)?;
         }
         let kind = wire.next()?;
+        if self.scope.is_none() {
+            self.scope = Some(self.connection.cancel_scope());
+        }
         self.backend.set_idle(false);
         match kind {
             b'X' => return Ok(Flow::End),
@@ -198,11 +199,12 @@ impl Session {
 
     /// Nothing of the client's is at hand: is the session to go on, and how long does it wait?
     fn prepare_to_wait(&mut self, wire: &mut Held<'_>) -> Answer {
+        self.scope = None;
         let status = self.connection.transaction_status();
         let is_idle = status == TransactionStatus::Idle && !self.connection.is_in_request();
         self.backend.set_idle(is_idle);
         let phase = self.server.backends.phase();
-        if self.is_ended() || (is_idle && phase != Phase::Serving) {
+        if self.backend.is_ended() || (is_idle && phase != Phase::Serving) {
             return Err(Fault::Fatal(terminated()));
         }
         let timeout = match status {

@@ -6,7 +6,6 @@
 use super::rows::{Portion, RowSource};
 use super::statement::Formats;
 use super::{Answer, Fault, Held, Session, only_text};
-use crate::nesting;
 use crate::reply;
 use strandline::{Prepared, Started};
 
@@ -28,8 +27,7 @@ impl Session {
             reply::complete(&mut wire.output, tag);
             return Ok(());
         }
-        let checked = nesting::check(sql);
-        let statements = match checked.and_then(|()| self.connection.prepare_script(sql)) {
+        let statements = match self.connection.prepare_script(sql) {
             Ok(statements) => statements,
             Err(error) => return self.fail(wire, &error, Some(sql)),
         };

@@ -1,7 +1,6 @@
 //! Statements that clients have prepared: the place where the protocol's types meet the
 //! database's.
 
-use crate::nesting;
 use crate::report::protocol_violation;
 use arrow::datatypes::SchemaRef;
 use strandline::wire_format::{ColumnType, Format, Scalar, read_parameter, sql_type_of_oid};
@@ -41,7 +40,6 @@ impl Statement {
                 declared,
             });
         }
-        nesting::check(sql)?;
         let known: Vec<_> = declared.iter().map(|oid| sql_type_of_oid(*oid)).collect();
         let prepared = connection.prepare_typed(sql, &known)?;
         // Only statements with parameters have to be described to be run.

@@ -173,6 +173,8 @@ async fn statements_that_are_nested_too_deeply_are_refused() {
         format!("SELECT 1{}", " + 1".repeat(20_000)),
         format!("SELECT {}1", "- ".repeat(50_000)),
         format!("SELECT {}true", "NOT ".repeat(50_000)),
+        format!("SELECT 1{}", " UNION SELECT 1".repeat(400)),
+        format!("SELECT 1{}", " UNION SELECT 1".repeat(20_000)),
     ] {
         // Some of them are possible; none ends the server.
         let _either = client.simple_query(&sql).await;

@@ -5,8 +5,10 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use strandline_base::{Error, Result, SqlState};
 
-/// How many operators, or set operations, may follow each other.
-const LONGEST: usize = 1_000;
+/// How many operators may follow each other.
+const MOST_OPERATORS: usize = 1_000;
+/// How many UNION, EXCEPT and INTERSECT may follow each other: each is a whole query to plan.
+const MOST_SET_OPERATIONS: usize = 500;
 
 /// 54001 if a chain is too long.
 pub fn check(tokens: &[TokenWithSpan]) -> Result<()> {
@@ -20,8 +22,11 @@ pub fn check(tokens: &[TokenWithSpan]) -> Result<()> {
             other => {
                 if let Some(chain) = levels.last_mut() {
                     chain.extend(other);
-                    if chain.operators.max(chain.set_operations) > LONGEST {
-                        return Err(too_long());
+                    if chain.operators > MOST_OPERATORS {
+                        return Err(too_long(MOST_OPERATORS, "operators"));
+                    }
+                    if chain.set_operations > MOST_SET_OPERATIONS {
+                        return Err(too_long(MOST_SET_OPERATIONS, "set operations"));
                     }
                 }
             }
@@ -70,8 +75,8 @@ impl Chain {
     }
 }
 
-fn too_long() -> Error {
+fn too_long(most: usize, what: &str) -> Error {
     Error::invalid(SqlState("54001"), "the statement is nested too deeply").with_hint(format!(
-        "A chain has at most {LONGEST} operators: use parentheses, IN (…), or a table of values."
+        "A chain has at most {most} {what}: use parentheses, IN (…), or a table of values."
     ))
 }

@@ -273,26 +273,6 @@ pub fn pg_settings(system: &System, rows: &mut Rows) {
             ("pending_restart", false.into()),
         ]);
     }
-    for (name, value) in FIXED_SETTINGS {
-        rows.add([
-            ("name", (*name).into()),
-            ("setting", (*value).into()),
-            ("category", "Preset Options".into()),
-            ("context", "internal".into()),
-            ("vartype", "string".into()),
-            ("source", "default".into()),
-            ("pending_restart", false.into()),
-        ]);
-    }
-}
-
-/// Settings of PostgreSQL that clients ask for and that cannot be anything else here.
-const FIXED_SETTINGS: &[(&str, &str)] = &[("password_encryption", "scram-sha-256")];
-
-/// The value of a setting that is always the same.
-pub fn fixed_setting(name: &str) -> Option<&'static str> {
-    let found = FIXED_SETTINGS.iter().find(|(known, _)| *known == name);
-    found.map(|(_, value)| *value)
 }
 
 /// The words that mean something in SQL.

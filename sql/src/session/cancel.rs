@@ -2,12 +2,13 @@
 //!
 //! The engine polls the flag (in scans and while waiting for locks); the session races the
 //! statement's future against the wake-up, so that work which never looks at the flag ends at its
-//! next pause. A cancellation while nothing runs is forgotten when the next statement starts; the
-//! end of a whole session, asked for by another one, is not.
+//! next pause. A cancellation while nothing runs is forgotten when the next statement starts, or,
+//! where several statements are one piece of work for whoever cancels, when the [`CancelScope`]
+//! around them begins; the end of a whole session, asked for by another one, is not.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 use strandline_base::{Error, ErrorKind, Result, SqlState};
 use tokio::sync::Notify;
@@ -18,6 +19,8 @@ pub struct CancelState {
     flag: Arc<AtomicBool>,
     timed_out: AtomicBool,
     terminated: AtomicBool,
+    /// how many [`CancelScope`]s there are
+    scopes: AtomicU32,
     woken: Notify,
     on_termination: OnTermination,
 }
@@ -56,15 +59,36 @@ impl CancelHandle {
 #[derive(Clone, Debug)]
 pub struct Termination(pub(crate) Arc<CancelState>);
 
+/// While it lives, a cancellation concerns all that the connection runs until the scope's end, and
+/// the moments between two statements too; see [`Connection::cancel_scope`].
+///
+/// [`Connection::cancel_scope`]: crate::Connection::cancel_scope
+#[derive(Debug)]
+pub struct CancelScope(Arc<CancelState>);
+
+impl CancelScope {
+    pub(crate) fn begin(cancel: &Arc<CancelState>) -> Self {
+        cancel.start();
+        cancel.scopes.fetch_add(1, Ordering::SeqCst);
+        Self(cancel.clone())
+    }
+}
+
+impl Drop for CancelScope {
+    fn drop(&mut self) {
+        self.0.scopes.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 impl Termination {
+    /// Ends the connection.
+    pub fn request(&self) {
+        self.0.terminate();
+    }
+
     /// Whether the connection has been ended.
     pub fn is_requested(&self) -> bool {
         self.0.is_terminated()
-    }
-
-    /// Waits until the connection is ended.
-    pub async fn requested(&self) {
-        self.0.terminated().await;
     }
 }
 
@@ -74,10 +98,17 @@ impl CancelState {
         &self.flag
     }
 
-    /// Forgets earlier cancellations.
+    /// Forgets earlier cancellations that do not concern the statement that starts.
     pub fn start(&self) {
-        self.timed_out.store(false, Ordering::SeqCst);
-        self.flag.store(self.is_terminated(), Ordering::SeqCst);
+        // A timeout was an earlier statement's.
+        let late = self.timed_out.swap(false, Ordering::SeqCst);
+        if late || self.scopes.load(Ordering::SeqCst) == 0 {
+            self.flag.store(false, Ordering::SeqCst);
+            // Looked at after the store, which may have hidden it.
+            if self.is_terminated() {
+                self.flag.store(true, Ordering::SeqCst);
+            }
+        }
     }
 
     /// Ends the session: what it runs, and whatever it is told to run, fails with 57P01.
@@ -99,17 +130,6 @@ impl CancelState {
         self.terminated.load(Ordering::SeqCst)
     }
 
-    /// Waits until another session ends this one.
-    pub async fn terminated(&self) {
-        loop {
-            let woken = self.woken.notified();
-            if self.is_terminated() {
-                return;
-            }
-            woken.await;
-        }
-    }
-
     /// 57P01 if the session has been ended.
     pub fn refuse_if_terminated(&self) -> Result<()> {
         match self.is_terminated() {
@@ -124,7 +144,10 @@ impl CancelState {
     }
 
     fn trigger(&self, timed_out: bool) {
-        self.timed_out.store(timed_out, Ordering::SeqCst);
+        // The first cause is the one that is told.
+        if timed_out && !self.flag.load(Ordering::SeqCst) {
+            self.timed_out.store(true, Ordering::SeqCst);
+        }
         self.flag.store(true, Ordering::SeqCst);
         self.woken.notify_waiters();
     }

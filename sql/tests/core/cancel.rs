@@ -29,6 +29,38 @@ fn another_thread_cancels() {
     assert_eq!(rows(&mut c, "SELECT 1"), ["1"]);
 }
 
+/// A cancellation holds for all of a scope, wherever in it it came; a timeout and what came before
+/// the scope do not.
+#[test]
+fn a_scope_is_cancelled_as_a_whole() {
+    let database = database();
+    let mut c = database.connect();
+    let handle = c.cancel_handle();
+    handle.cancel();
+    let scope = c.cancel_scope();
+    assert_eq!(rows(&mut c, "SELECT 1"), ["1"]);
+    run(&mut c, &["CREATE TABLE t (a int PRIMARY KEY)", "BEGIN"]);
+    handle.cancel();
+    fails(&mut c, "SELECT 1", SqlState::QUERY_CANCELED);
+    run(&mut c, &["ROLLBACK"]);
+    fails(&mut c, ENDLESS, SqlState::QUERY_CANCELED);
+    let inner = c.cancel_scope();
+    fails(&mut c, ENDLESS, SqlState::QUERY_CANCELED);
+    drop(inner);
+    fails(&mut c, ENDLESS, SqlState::QUERY_CANCELED);
+    drop(scope);
+    let scope = c.cancel_scope();
+    run(&mut c, &["SET statement_timeout = '20ms'"]);
+    fails(&mut c, ENDLESS, SqlState::QUERY_CANCELED);
+    run(&mut c, &["SET statement_timeout = 0"]);
+    assert_eq!(rows(&mut c, "SELECT count(*) FROM t"), ["0"]);
+    drop(scope);
+    let termination = c.termination();
+    termination.request();
+    let _scope = c.cancel_scope();
+    fails(&mut c, "SELECT 1", SqlState("57P01"));
+}
+
 #[test]
 fn statements_time_out() {
     let database = database();

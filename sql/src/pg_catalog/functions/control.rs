@@ -3,7 +3,6 @@
 use super::{Definition, argument, number, stable};
 use crate::blocking;
 use crate::pg_catalog::cell::Cell;
-use crate::pg_catalog::server;
 use crate::pg_catalog::system::System;
 use crate::session::activity::Backend;
 use std::sync::Arc;
@@ -65,16 +64,13 @@ fn nothing(_: &System, _: &[Cell]) -> Result<Cell> {
 
 /// The value of a setting; NULL for an unknown one if the second argument is true.
 fn current_setting(system: &System, args: &[Cell]) -> Result<Cell> {
-    let name = argument(args, 0)
-        .as_text()
-        .unwrap_or_default()
-        .to_lowercase();
+    let name = argument(args, 0).as_text().unwrap_or_default();
     let settings = system.settings();
-    if let Some(found) = settings.iter().find(|setting| setting.name == name) {
+    if let Some(found) = settings
+        .iter()
+        .find(|setting| setting.name.eq_ignore_ascii_case(name))
+    {
         return Ok(found.value.as_str().into());
-    }
-    if let Some(value) = server::fixed_setting(&name) {
-        return Ok(value.into());
     }
     if argument(args, 1).is_true() {
         return Ok(Cell::Null);

@@ -375,6 +375,15 @@ pub static PARAMETERS: &[Parameter] = &[
         "pending records after which a range of rows is merged",
     ),
     parameter(
+        "password_encryption",
+        Kind::Word(&["scram-sha-256"]),
+        Access::Only {
+            shown: "scram-sha-256",
+            check: |name, value| only(name, value, "scram-sha-256", &["md5", "on"]),
+        },
+        "how passwords are stored; scram-sha-256 only",
+    ),
+    parameter(
         "query_memory_bytes",
         Kind::Bytes,
         Access::Internal(|s| s.shared.opened.engine.query_bytes().to_string()),
