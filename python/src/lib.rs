@@ -22,6 +22,9 @@ mod statement;
 mod temporal;
 mod values;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// What `import strandline._native` gives.
 #[pyo3::pymodule]
 mod _native {

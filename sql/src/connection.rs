@@ -18,6 +18,7 @@ use crate::session::outcome::{Output, Summary, TransactionStatus};
 use crate::session::prepared::PreparedStatement;
 use crate::session::settings::ShownParameter;
 use crate::session::settings::origin::Origin;
+use crate::template::Template;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::scalar::ScalarValue;
@@ -471,7 +472,7 @@ impl Connection {
         let template = &mut self.session.template;
         let mut tables = RegisteredTables::clone(&RegisteredTables::of(template));
         tables.add(&name, schema, batches)?;
-        *template = Arc::new(tables.put_into(template));
+        *template = Template::new(tables.put_into(template));
         Ok(())
     }
 
@@ -483,7 +484,7 @@ impl Connection {
         if !tables.remove(&name) {
             return Err(names::undefined_table(names::PUBLIC, &name));
         }
-        *template = Arc::new(tables.put_into(template));
+        *template = Template::new(tables.put_into(template));
         Ok(())
     }
 

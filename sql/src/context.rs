@@ -12,11 +12,11 @@ use crate::names;
 use crate::pg_catalog::display;
 use crate::provider::catalog::StatementCatalog;
 use crate::roles::Acting;
-use crate::{params, parse, semantics};
+use crate::template::{StatementState, Template};
+use crate::{parallelism, params, parse, semantics};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::DFSchema;
 use datafusion::execution::SendableRecordBatchStream;
-use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::physical_plan::execute_stream;
 use datafusion::scalar::ScalarValue;
@@ -29,7 +29,7 @@ use strandline_engine::catalog::{Catalog, TableDef, ViewDef};
 /// Everything one running SQL statement needs: what it sees, where it writes, how to plan.
 pub struct StatementContext {
     /// DataFusion's state; its catalog resolves names at this statement's snapshot.
-    pub state: SessionState,
+    pub state: StatementState,
     /// The engine's statement.
     pub statement: Arc<Statement>,
     /// The catalog the statement sees.
@@ -67,7 +67,7 @@ impl StatementContext {
     /// A context for `statement`. `template` is the session's state; it is cloned and bound to the
     /// statement's snapshot. `now_us` is what `now()` returns.
     pub fn new(
-        template: &Arc<SessionState>,
+        template: &Arc<Template>,
         statement: Arc<Statement>,
         parameters: Vec<ScalarValue>,
         now_us: u64,
@@ -78,7 +78,7 @@ impl StatementContext {
 
     /// As [`StatementContext::new`], with names that mean what they mean in `catalog`.
     fn over(
-        template: &Arc<SessionState>,
+        template: &Arc<Template>,
         statement: Arc<Statement>,
         catalog: Arc<Catalog>,
         parameters: Vec<ScalarValue>,
@@ -129,6 +129,11 @@ impl StatementContext {
         )
     }
 
+    /// The session's state that the statement's is a copy of.
+    pub fn template(&self) -> &Arc<Template> {
+        self.names.template()
+    }
+
     /// Resolves a table name; errors as PostgreSQL does (42P01; 42809 for a view).
     pub fn resolve_table(&self, name: &ast::ObjectName) -> Result<Arc<TableDef>> {
         let (schema, table) = names::qualified(name, &self.default_schema)?;
@@ -167,6 +172,25 @@ impl StatementContext {
         self.names.plan(&self.state, query, values).await
     }
 
+    /// As [`StatementContext::plan_query`], with parameters that stay placeholders.
+    pub async fn plan_open(&self, query: &ast::Query) -> Result<LogicalPlan> {
+        self.names.plan(&self.state, query, None).await
+    }
+
+    /// The plan with all types settled.
+    pub fn analyze(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        let analyzer = self.state.analyzer();
+        let analyzed = analyzer.execute_and_check(plan, self.state.config_options(), |_, _| {});
+        analyzed.map_err(convert)
+    }
+
+    /// An analyzed plan, optimized.
+    pub fn optimize(&self, analyzed: LogicalPlan) -> Result<LogicalPlan> {
+        let optimizer = self.state.optimizer();
+        let optimized = optimizer.optimize(analyzed, &*self.state, |_, _| {});
+        optimized.map_err(convert)
+    }
+
     /// The tables that the queries planned so far read as of the statement's snapshot.
     pub fn present_tables(&self) -> Vec<Arc<TableDef>> {
         self.names.present_tables()
@@ -193,6 +217,17 @@ impl StatementContext {
             .map_err(convert)
     }
 
+    /// Plans from now on with as many partitions as `plan` is worth.
+    pub fn fit(&mut self, plan: &LogicalPlan) -> Result<()> {
+        let most = self.names.template().config().target_partitions();
+        let wanted = parallelism::partitions(plan, most).map_err(convert)?;
+        if self.state.config().target_partitions() != wanted {
+            let options = self.state.config_mut().options_mut();
+            options.execution.target_partitions = wanted;
+        }
+        Ok(())
+    }
+
     /// Runs a plan. The columns of the result have the names that users see.
     pub async fn run(&self, plan: LogicalPlan) -> Result<(SchemaRef, SendableRecordBatchStream)> {
         let plan = match display::is_needed(&plan) {
@@ -200,17 +235,31 @@ impl StatementContext {
             false => plan,
         };
         let schema = semantics::sql::output_schema(plan.schema().inner());
-        let physical = self
-            .state
-            .create_physical_plan(&plan)
+        self.run_analyzed(self.analyze(plan)?, &schema, false).await
+    }
+
+    /// Runs an analyzed plan, which may have been optimized too, with a result of `schema`.
+    pub async fn run_analyzed(
+        &self,
+        plan: LogicalPlan,
+        schema: &SchemaRef,
+        is_optimized: bool,
+    ) -> Result<(SchemaRef, SendableRecordBatchStream)> {
+        let optimized = match is_optimized {
+            true => plan,
+            false => self.optimize(plan)?,
+        };
+        let planner = self.state.query_planner();
+        let physical = planner
+            .create_physical_plan(&optimized, &*self.state)
             .await
             .map_err(convert)?;
-        let stream = execute_stream(physical, self.state.task_ctx()).map_err(convert)?;
+        let stream = execute_stream(physical, self.state.task()).map_err(convert)?;
         if stream.schema().fields() == schema.fields() {
-            return Ok((schema, stream));
+            return Ok((schema.clone(), stream));
         }
         let renamed = semantics::sql::renamed(stream, schema.clone());
-        Ok((schema, renamed))
+        Ok((schema.clone(), renamed))
     }
 
     /// The statement's DEFAULT expression of each column (in table order) as a parsed expression;

@@ -20,6 +20,7 @@ use crate::session::settings::{ForeignParameter, OpenSettings, Origins, configur
 use crate::single_row::SingleRowSubqueries;
 use crate::statistics::{StatementStatistics, StatsFunction};
 use crate::subplan::ArrayOf;
+use crate::template::Template;
 use crate::{dml, locking};
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
@@ -66,7 +67,7 @@ pub struct Database {
 /// What all connections of a database share.
 pub(crate) struct Shared {
     pub(crate) db: Arc<Db>,
-    pub(crate) template: Arc<SessionState>,
+    pub(crate) template: Arc<Template>,
     pub(crate) defaults: SessionSettings,
     pub(crate) opened: OpenSettings,
     pub(crate) origins: Origins,
@@ -228,7 +229,7 @@ impl DatabaseBuilder {
         Ok(Database {
             shared: Arc::new(Shared {
                 db,
-                template: Arc::new(template),
+                template: Template::new(template),
                 defaults: self.session,
                 opened: self.open,
                 origins: self.origins,

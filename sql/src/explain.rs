@@ -37,7 +37,7 @@ pub const COLUMN: &str = "QUERY PLAN";
 
 /// Executes EXPLAIN. `note`: a line about the snapshot, shown with ANALYZE.
 pub async fn execute(
-    context: &StatementContext,
+    context: &mut StatementContext,
     statement: &Parsed,
     note: Option<String>,
 ) -> Result<Summary> {
@@ -64,6 +64,7 @@ pub async fn execute(
         apply(option, &mut wanted)?;
     }
     let logical = plan(context, statement).await?;
+    context.fit(&logical)?;
     let physical = context
         .state
         .create_physical_plan(&logical)
@@ -124,7 +125,7 @@ async fn analyze_plan(
 ) -> Result<String> {
     let db = context.statement.transaction().db();
     let begin = db.now_us();
-    let mut stream = execute_stream(plan.clone(), context.state.task_ctx()).map_err(convert)?;
+    let mut stream = execute_stream(plan.clone(), context.state.task()).map_err(convert)?;
     let mut rows = 0;
     while let Some(batch) = stream.next().await {
         rows += batch.map_err(convert)?.num_rows();

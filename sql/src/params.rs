@@ -10,8 +10,8 @@ use crate::{parse, text, value};
 use datafusion::arrow::array::ArrayRef;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
-    Array, Expr, FunctionArg, FunctionArgExpr, LimitClause, Query, Select, SelectItem, Statement,
-    TableFactor, UnaryOperator, Value as Literal, ValueWithSpan, VisitMut, VisitorMut,
+    Array, Expr, FunctionArg, FunctionArgExpr, LimitClause, Query, Select, SelectItem, TableFactor,
+    UnaryOperator, Value as Literal, ValueWithSpan, VisitMut, VisitorMut,
 };
 use std::ops::ControlFlow;
 use strandline_base::{Error, Result, SqlState, SqlType, Value};
@@ -130,7 +130,11 @@ pub fn substitute_expressions<T: VisitMut>(tree: &mut T, values: &[Expr]) -> Res
 }
 
 /// Puts `values` into a parsed statement, each as its parameter's type where that is known.
-pub fn bind(tree: &mut Statement, values: &[ScalarValue], types: &[Option<SqlType>]) -> Result<()> {
+pub fn bind<T: VisitMut>(
+    tree: &mut T,
+    values: &[ScalarValue],
+    types: &[Option<SqlType>],
+) -> Result<()> {
     let mut plain = Vec::with_capacity(values.len());
     let mut typed = Vec::with_capacity(values.len());
     for (i, value) in values.iter().enumerate() {
@@ -146,6 +150,12 @@ pub fn bind(tree: &mut Statement, values: &[ScalarValue], types: &[Option<SqlTyp
         return Err(error);
     }
     substitute_expressions(tree, &typed)
+}
+
+/// Whether a parameter of `query` stands where only a constant may.
+pub fn need_constants(query: &Query) -> bool {
+    let mut none = Constants { values: &[] };
+    query.clone().visit(&mut none).is_break()
 }
 
 /// Puts plain literals where only a constant may stand: LIMIT, OFFSET, FETCH and the arguments of

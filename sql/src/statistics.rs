@@ -15,6 +15,7 @@ use strandline_engine::Db;
 pub(crate) struct StatementStatistics {
     parsed: AtomicU64,
     planned: AtomicU64,
+    reused: AtomicU64,
     point: AtomicU64,
 }
 
@@ -27,16 +28,21 @@ impl StatementStatistics {
     pub fn planned(&self) {
         self.planned.fetch_add(1, Ordering::Relaxed);
     }
+    /// A query has run by a plan that was kept.
+    pub fn reused(&self) {
+        self.reused.fetch_add(1, Ordering::Relaxed);
+    }
     /// A statement has run on the point path.
     pub fn point(&self) {
         self.point.fetch_add(1, Ordering::Relaxed);
     }
     /// The counts under their names.
-    pub fn counters(&self) -> [(&'static str, u64); 3] {
+    pub fn counters(&self) -> [(&'static str, u64); 4] {
         let get = |a: &AtomicU64| a.load(Ordering::Relaxed);
         [
             ("statements_parsed", get(&self.parsed)),
             ("statements_planned", get(&self.planned)),
+            ("plans_reused", get(&self.reused)),
             ("statements_point", get(&self.point)),
         ]
     }

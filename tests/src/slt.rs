@@ -109,18 +109,55 @@ impl Session {
             self.connections.insert(id, connection);
         }
         let connection = self.connections.get_mut(&id).expect("just made");
-        let summary = match connection.run(sql, ())? {
-            Outcome::Rows(stream) => {
-                let schema = stream.schema().clone();
-                let batches = stream.collect::<Result<Vec<_>, Error>>()?;
-                return output(&QueryResult::new(schema, batches));
+        let mut done = run_once(connection, sql)?;
+        if may_repeat(sql) {
+            // The second run makes a plan that is kept, the third runs by it.
+            for _ in 0..2 {
+                done = run_once(connection, sql).map_err(|error| {
+                    let message = format!("only the first run succeeds: {error}");
+                    Error::internal(message)
+                })?;
             }
-            Outcome::Done(summary) => summary,
-        };
-        match summary.result() {
-            Some(result) => output(result),
-            None => Ok(DBOutput::StatementComplete(summary.rows_affected())),
         }
+        Ok(done)
+    }
+}
+
+/// Whether a query gives the same rows when it runs again.
+fn may_repeat(sql: &str) -> bool {
+    let text = sql.trim_start().to_lowercase();
+    let reads = ["select", "with", "values", "table", "("];
+    let changes = [
+        "nextval",
+        "for update",
+        "for share",
+        "for no key",
+        "for key",
+        "random",
+        "insert",
+        "update",
+        "delete",
+        "merge",
+        "strandline_stats",
+        "pg_sleep",
+        "gen_random",
+    ];
+    reads.iter().any(|word| text.starts_with(word))
+        && !changes.iter().any(|word| text.contains(word))
+}
+
+fn run_once(connection: &mut Connection, sql: &str) -> Result<DBOutput<DefaultColumnType>, Error> {
+    let summary = match connection.run(sql, ())? {
+        Outcome::Rows(stream) => {
+            let schema = stream.schema().clone();
+            let batches = stream.collect::<Result<Vec<_>, Error>>()?;
+            return output(&QueryResult::new(schema, batches));
+        }
+        Outcome::Done(summary) => summary,
+    };
+    match summary.result() {
+        Some(result) => output(result),
+        None => Ok(DBOutput::StatementComplete(summary.rows_affected())),
     }
 }
 

@@ -74,7 +74,8 @@ const fn labelled(
 
 const TRANSACTIONS: &str = "Transactions that have ended, by outcome";
 const MEMORY: &str = "Memory in use, by consumer";
-const RUNS: &str = "Statements run by key without a plan, and those that were planned";
+const RUNS: &str =
+    "Statements run by key without a plan, by a plan that was kept, and planned anew";
 
 /// Metrics with several labels stand one after the other.
 const EXPORTED: &[Exported] = &[
@@ -190,6 +191,13 @@ const EXPORTED: &[Exported] = &[
         "statements_point",
         "statement_runs",
         ("path", "point"),
+        Form::Count,
+        RUNS,
+    ),
+    labelled(
+        "plans_reused",
+        "statement_runs",
+        ("path", "reused"),
         Form::Count,
         RUNS,
     ),

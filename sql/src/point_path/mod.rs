@@ -23,8 +23,8 @@ mod constant;
 mod run;
 mod value;
 
+use crate::template::Template;
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::execution::session_state::SessionState;
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
 use strandline_base::{ColumnId, SqlType};
@@ -42,7 +42,7 @@ pub(crate) struct Compiled {
     /// the catalog it is good for
     pub catalog: Arc<Catalog>,
     /// the settings it is good for
-    pub template: Arc<SessionState>,
+    pub template: Arc<Template>,
     /// None: the statement takes the full path
     pub statement: Option<PointStatement>,
 }

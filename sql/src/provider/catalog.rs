@@ -17,6 +17,7 @@ use crate::roles::Acting;
 use crate::roles::acting::{Shown, files_denied};
 use crate::semantics::types::sql_type_of;
 use crate::session::identity::Identity;
+use crate::template::{StatementState, Template};
 use crate::{information_schema, locking, names, params, parse, references, semantics, subplan};
 use async_trait::async_trait;
 use datafusion::arrow::temporal_conversions::timestamp_us_to_datetime;
@@ -51,7 +52,7 @@ type Present = Arc<Mutex<Vec<Arc<TableDef>>>>;
 
 /// What a statement's names mean at its snapshot or at one moment of the past.
 pub struct StatementCatalog {
-    template: Arc<SessionState>,
+    template: Arc<Template>,
     statement: Arc<Statement>,
     catalog: Arc<Catalog>,
     as_of: Option<CommitTs>,
@@ -76,7 +77,7 @@ pub struct StatementCatalog {
 impl StatementCatalog {
     /// The names as `statement` sees them.
     pub fn current(
-        template: Arc<SessionState>,
+        template: Arc<Template>,
         statement: Arc<Statement>,
         catalog: Arc<Catalog>,
         now_us: u64,
@@ -95,7 +96,7 @@ impl StatementCatalog {
     }
 
     /// The session's state that statements' states are cloned from.
-    pub fn template(&self) -> &Arc<SessionState> {
+    pub fn template(&self) -> &Arc<Template> {
         &self.template
     }
 
@@ -110,7 +111,7 @@ impl StatementCatalog {
     }
 
     fn create(
-        template: Arc<SessionState>,
+        template: Arc<Template>,
         statement: Arc<Statement>,
         catalog: Arc<Catalog>,
         as_of: Option<CommitTs>,
@@ -190,8 +191,8 @@ impl StatementCatalog {
     }
 
     /// A state whose names resolve here, unqualified ones in `default_schema`.
-    pub fn bind(&self, default_schema: &str) -> SessionState {
-        let mut state = SessionState::clone(&self.template);
+    pub fn bind(&self, default_schema: &str) -> StatementState {
+        let mut state = self.template.copy();
         if state.config_options().catalog.default_schema != default_schema {
             state.config_mut().options_mut().catalog.default_schema = default_schema.to_string();
         }

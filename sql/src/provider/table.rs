@@ -61,6 +61,29 @@ impl Table {
         &self.def
     }
 
+    /// The same table, read by another statement.
+    pub fn read_by(&self, statement: Arc<Statement>) -> Self {
+        Self {
+            def: self.def.clone(),
+            statement,
+            as_of: self.as_of,
+            row_id: self.row_id,
+            schema: self.schema.clone(),
+            constraints: self.constraints.clone(),
+        }
+    }
+
+    /// Whether it is read as of its statement's snapshot.
+    pub fn is_present(&self) -> bool {
+        self.as_of.is_none()
+    }
+
+    /// How many rows it has, about.
+    pub fn stored_rows(&self) -> usize {
+        let db = self.statement.transaction().db();
+        usize::try_from(db.statistics(&self.def).rows).unwrap_or(usize::MAX)
+    }
+
     /// The same table with its hidden column, read by `statement`.
     pub fn with_row_ids(&self, statement: Arc<Statement>) -> Self {
         Self::new(self.def.clone(), statement, self.as_of, true)

@@ -16,14 +16,14 @@ use super::work::Work;
 use crate::context::StatementContext;
 use crate::error::convert;
 use crate::semantics::types;
+use crate::template::Template;
 use crate::{dml, explain, params, parse, semantics};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::{Expr as Planned, LogicalPlan};
 use datafusion::sql::sqlparser::ast::{
-    CastKind, Expr, FunctionArg, FunctionArgExpr, Select, Statement as Parsed, TableFactor,
+    CastKind, Expr, FunctionArg, FunctionArgExpr, Query, Select, Statement as Parsed, TableFactor,
     Value as Literal, ValueWithSpan, VisitMut, VisitorMut,
 };
 use std::ops::ControlFlow;
@@ -45,7 +45,7 @@ pub struct Description {
 #[derive(Debug)]
 pub(crate) struct Described {
     catalog: Arc<Catalog>,
-    template: Arc<SessionState>,
+    template: Arc<Template>,
     /// per parameter its type, where it is known
     pub types: Vec<Option<SqlType>>,
     pub description: Arc<Description>,
@@ -240,6 +240,19 @@ async fn planned(
     collect_types(&plan, types).map_err(convert)?;
     let result = rows.then(|| semantics::sql::output_schema(plan.schema().inner()));
     Ok((plan, result))
+}
+
+/// Puts placeholders of their types into the places of a query's parameters.
+pub(crate) fn place_parameters(query: &mut Query, types: &[Option<SqlType>]) -> Result<()> {
+    let mut types = types.to_vec();
+    let mut placing = Placing {
+        types: &mut types,
+        hold: Hold::Placeholder,
+    };
+    match query.visit(&mut placing) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
 }
 
 /// Puts into the parameters' places what can be planned: placeholders, cast to their types where

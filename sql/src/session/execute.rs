@@ -13,6 +13,8 @@ use crate::error::convert;
 use crate::result::QueryResult;
 use crate::{copy, ddl, dml, explain, roles};
 use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::{StreamExt, TryStreamExt};
@@ -100,13 +102,24 @@ impl Session {
         work: &Work<'_>,
         now_us: u64,
     ) -> Result<Output> {
-        self.shared.statistics.planned();
         let statement = transaction.begin_statement()?;
         let mut context =
             StatementContext::new(&self.template, statement.clone(), Vec::new(), now_us);
         context.progress = self.progress.clone();
         context.copy_client = self.copy_client.clone();
+        if let Work::Prepared(execution) = work
+            && let Some(rows) = execution.run(&mut context).await?
+        {
+            return Ok(running(context, rows));
+        }
+        self.shared.statistics.planned();
         let summary = match work {
+            Work::Prepared(execution) => {
+                let plan = context.plan_query(&execution.bound_query()?).await?;
+                context.fit(&plan)?;
+                let rows = context.run(plan).await?;
+                return Ok(running(context, rows));
+            }
             Work::Query(query) => {
                 let mut plan = context.plan_query(query).await?;
                 if !work.is_read_only() {
@@ -118,15 +131,9 @@ impl Session {
                     context = context.again(older);
                     plan = context.plan_query(query).await?;
                 }
-                let (schema, stream) = context.run(plan).await?;
-                let running = RunningQuery {
-                    schema,
-                    stream,
-                    implicit: None,
-                    context,
-                    running: None,
-                };
-                return Ok(Output::Rows(Box::new(running)));
+                context.fit(&plan)?;
+                let rows = context.run(plan).await?;
+                return Ok(running(context, rows));
             }
             Work::Dml(parsed) => {
                 context.writes_without_reading(roles::check::dml(&context, parsed)?);
@@ -146,8 +153,10 @@ impl Session {
                     _ => None,
                 };
                 let (older, note) = choice.map_or((None, None), |c| (c.older, Some(c.text)));
-                let older = older.map(|older| context.again(older));
-                explain::execute(older.as_ref().unwrap_or(&context), parsed, note).await?
+                if let Some(older) = older {
+                    context = context.again(older);
+                }
+                explain::execute(&mut context, parsed, note).await?
             }
         };
         statement.finish()?;
@@ -201,6 +210,19 @@ impl Session {
         }
         Ok(QueryResult::new(query.schema, batches))
     }
+}
+
+fn running(
+    context: StatementContext,
+    (schema, stream): (SchemaRef, SendableRecordBatchStream),
+) -> Output {
+    Output::Rows(Box::new(RunningQuery {
+        schema,
+        stream,
+        implicit: None,
+        context,
+        running: None,
+    }))
 }
 
 /// Runs a query that locks to its end: a conflict is noticed while it can still run again.

@@ -32,9 +32,9 @@ use crate::copy::SharedCopyClient;
 use crate::database::Shared;
 use crate::params;
 use crate::point::CheckSet;
+use crate::template::Template;
 use activity::Registered;
 use cancel::CancelState;
-use datafusion::execution::session_state::SessionState;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, Statement as Parsed};
 use identity::{Identity, User};
@@ -54,7 +54,7 @@ use work::Work;
 pub struct Session {
     pub(crate) shared: Arc<Shared>,
     /// The database's template with this session's settings in it.
-    pub(crate) template: Arc<SessionState>,
+    pub(crate) template: Arc<Template>,
     settings: Arc<Settings>,
     pub(crate) open: Option<OpenTransaction>,
     prepared: HashMap<String, Arc<PreparedStatement>>,
@@ -82,7 +82,7 @@ impl Session {
         let (template, random) = (&shared.template, &shared.random);
         let template = Identity::put_into(template, &registered, random, user.clone(), user);
         let session = Self {
-            template: Arc::new(template),
+            template: Template::new(template),
             shared,
             settings,
             registered,

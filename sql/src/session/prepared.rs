@@ -5,6 +5,8 @@
 use super::Session;
 use super::describe::{Described, Description, NUMERIC, of_parameter};
 use super::outcome::{Output, Summary};
+use super::work::Work;
+use crate::plan_cache::{self, PlanSlot};
 use crate::point_path::{Compiled, argument};
 use crate::semantics::types;
 use crate::{names, params};
@@ -32,6 +34,8 @@ pub struct PreparedStatement {
     pub(super) described: Mutex<Option<Arc<Described>>>,
     /// what it was compiled to for the point path last
     pub(super) compiled: Mutex<Option<Arc<Compiled>>>,
+    /// its plan, if it is a query
+    plan: PlanSlot,
 }
 
 impl PreparedStatement {
@@ -100,6 +104,7 @@ impl PreparedStatement {
             typed,
             described: Mutex::new(None),
             compiled: Mutex::new(None),
+            plan: PlanSlot::default(),
         }
     }
 
@@ -194,15 +199,50 @@ impl Session {
             return Ok(output);
         }
         if !prepared.typed {
+            if let Some(output) = self.run_kept(prepared, values, None).await? {
+                return Ok(output);
+            }
             return self.run_unfailed(&prepared.statement, values).await;
         }
         let types = self.known_types(prepared).await?;
+        if let Some(output) = self.run_kept(prepared, values, Some(&types)).await? {
+            return Ok(output);
+        }
         if values.is_empty() || matches!(prepared.statement, Parsed::Execute { .. }) {
             return self.run_unfailed(&prepared.statement, values).await;
         }
         let mut bound = prepared.statement.clone();
         params::bind(&mut bound, values, &types)?;
         self.run_unfailed(&bound, &[]).await
+    }
+
+    /// Runs a query that only reads, by the plan that is kept of it if there is one; None: it is no
+    /// such query, or may read an older moment.
+    async fn run_kept(
+        &mut self,
+        prepared: &PreparedStatement,
+        values: &[ScalarValue],
+        types: Option<&[Option<SqlType>]>,
+    ) -> Result<Option<Output>> {
+        let Parsed::Query(query) = &prepared.statement else {
+            return Ok(None);
+        };
+        let work = Work::of(&prepared.statement)?;
+        if !matches!(work, Work::Query(_)) || !work.is_read_only() {
+            return Ok(None);
+        }
+        if self.settings.max_staleness.is_some() {
+            return Ok(None);
+        }
+        let shared = self.shared.clone();
+        let execution = plan_cache::Execution {
+            query,
+            slot: &prepared.plan,
+            values,
+            types,
+            statistics: &shared.statistics,
+        };
+        self.execute(&Work::Prepared(execution)).await.map(Some)
     }
 
     /// The types of a typed statement's parameters, where they are known. If it has been

@@ -18,6 +18,7 @@ use super::outcome::Summary;
 use super::transaction::modes_of;
 use crate::names;
 use crate::result::QueryResult;
+use crate::template::Template;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::sql::sqlparser::ast::{self, Expr, Ident, ObjectName, Reset, UnaryOperator};
@@ -374,10 +375,10 @@ impl Session {
             self.report_settings();
         }
         if moved {
-            let mut state = (*self.template).clone();
+            let mut state = self.template.state().clone();
             let options = state.config_mut().options_mut();
             options.catalog.default_schema = self.settings.search_path.clone();
-            self.template = Arc::new(state);
+            self.template = Template::new(state);
         }
     }
 
@@ -427,7 +428,7 @@ impl Session {
         let (template, random) = (&self.template, &self.shared.random);
         let registered = &self.registered;
         let state = Identity::put_into(template, registered, random, session_user, current_user);
-        self.template = Arc::new(state);
+        self.template = Template::new(state);
         Ok(Summary::tag("SET"))
     }
 

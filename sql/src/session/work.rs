@@ -1,6 +1,6 @@
 //! Statements that read or write data or definitions, told apart by what they may do.
 
-use crate::{ddl, locking, roles};
+use crate::{ddl, locking, plan_cache, roles};
 use datafusion::sql::sqlparser::ast::{
     CopySource, DescribeAlias, Query, SetExpr, Statement as Parsed,
 };
@@ -10,6 +10,8 @@ use strandline_base::{Error, Result};
 pub enum Work<'a> {
     /// SELECT, VALUES, TABLE, WITH
     Query(&'a Query),
+    /// a query of a prepared statement that only reads
+    Prepared(plan_cache::Execution<'a>),
     /// INSERT, UPDATE, DELETE, MERGE
     Dml(&'a Parsed),
     /// COPY
@@ -51,6 +53,7 @@ impl<'a> Work<'a> {
                 Some(clause) => format!("SELECT {clause}"),
                 None => "SELECT".to_string(),
             },
+            Self::Prepared(_) => "SELECT".to_string(),
             Self::Dml(s) | Self::Copy(s) | Self::Ddl(s) | Self::Explain(s) => first_words(s),
         }
     }
@@ -74,6 +77,7 @@ impl<'a> Work<'a> {
     pub fn is_read_only(&self) -> bool {
         match self {
             Self::Query(query) => locking::clause_in(query).is_none(),
+            Self::Prepared(_) => true,
             Self::Copy(Parsed::Copy { to, source, .. }) => match source {
                 CopySource::Query(query) => locking::clause_in(query).is_none(),
                 CopySource::Table { .. } => *to,

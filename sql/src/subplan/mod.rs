@@ -32,6 +32,11 @@ use std::sync::{Arc, OnceLock};
 /// The function that marks `ARRAY(SELECT …)`, around the subquery as a value.
 pub use function::ArrayOf;
 
+/// Whether a function is a subquery that runs row by row, in a state of its statement.
+pub fn is_subplan(function: &ScalarUDF) -> bool {
+    function.inner().is::<Subplan>()
+}
+
 /// Puts calls in the place of `plan`'s subqueries that DataFusion cannot join. `state` is the one
 /// that the statement is planned in.
 pub fn extract(plan: LogicalPlan, state: &SessionState) -> strandline_base::Result<LogicalPlan> {

@@ -12,6 +12,7 @@ mod errors;
 mod explain;
 mod files;
 mod locking;
+mod plan_cache;
 mod point;
 mod point_path;
 mod prepared;

@@ -143,6 +143,11 @@ pub fn call(name: &str, argument: Expr, system: &Arc<System>) -> Option<Expr> {
     Some(Expr::ScalarFunction(ScalarFunction { func, args }))
 }
 
+/// Whether a function is one of the system's, with a statement's surroundings in it.
+pub fn is_system(function: &ScalarUDF) -> bool {
+    function.inner().is::<SystemFunction>()
+}
+
 /// A function with the surroundings that it looks at.
 struct SystemFunction {
     definition: &'static Definition,

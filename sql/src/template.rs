@@ -1,0 +1,104 @@
+//! The state of DataFusion that a session's statements start from.
+//!
+//! Copying a state copies the names of some hundred functions, more work than planning a small
+//! query. So a statement's copy goes back to its template when the statement ends, and the next
+//! one starts from it. A spare state knows no statement: it names no catalog, so that it keeps no
+//! snapshot.
+
+use crate::provider::history::HistoryFunction;
+use datafusion::catalog::MemoryCatalogProviderList;
+use datafusion::execution::TaskContext;
+use datafusion::execution::session_state::SessionState;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+/// A state that is not changed any more, and one that statements have used.
+#[derive(Debug)]
+pub struct Template {
+    state: SessionState,
+    spare: Mutex<Option<SessionState>>,
+}
+
+impl Template {
+    /// A template of `state`.
+    pub fn new(state: SessionState) -> Arc<Self> {
+        Arc::new(Self {
+            state,
+            spare: Mutex::new(None),
+        })
+    }
+
+    /// The state itself, to make another template of.
+    pub fn state(&self) -> &SessionState {
+        &self.state
+    }
+
+    /// A copy of the state, for one statement.
+    pub fn copy(self: &Arc<Self>) -> StatementState {
+        let spare = self.spare.lock().take();
+        StatementState {
+            state: Some(spare.unwrap_or_else(|| self.state.clone())),
+            template: Arc::clone(self),
+        }
+    }
+}
+
+impl Deref for Template {
+    type Target = SessionState;
+    fn deref(&self) -> &SessionState {
+        &self.state
+    }
+}
+
+/// A statement's copy of a [`Template`]'s state; goes back to it when dropped.
+#[derive(Debug)]
+pub struct StatementState {
+    /// None: being dropped
+    state: Option<SessionState>,
+    template: Arc<Template>,
+}
+
+impl StatementState {
+    /// What plans of this state run with. They hold their functions themselves, so there are none
+    /// in it to be found by name.
+    pub fn task(&self) -> Arc<TaskContext> {
+        Arc::new(TaskContext::new(
+            None,
+            self.session_id().to_string(),
+            self.config().clone(),
+            HashMap::new(),
+            HashMap::new(),
+            HashMap::new(),
+            HashMap::new(),
+            self.runtime_env().clone(),
+        ))
+    }
+}
+
+impl Deref for StatementState {
+    type Target = SessionState;
+    fn deref(&self) -> &SessionState {
+        self.state.as_ref().expect("it is there until the drop")
+    }
+}
+
+impl DerefMut for StatementState {
+    fn deref_mut(&mut self) -> &mut SessionState {
+        self.state.as_mut().expect("it is there until the drop")
+    }
+}
+
+impl Drop for StatementState {
+    fn drop(&mut self) {
+        let Some(mut state) = self.state.take() else {
+            return;
+        };
+        // What is left of the statement in it: its catalog, and what looks at its snapshot.
+        state.register_catalog_list(Arc::new(MemoryCatalogProviderList::new()));
+        if state.deregister_udtf(HistoryFunction::NAME).is_ok() {
+            *self.template.spare.lock() = Some(state);
+        }
+    }
+}
