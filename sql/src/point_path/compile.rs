@@ -2,7 +2,9 @@
 //! path, also where it is wrong.
 
 use super::value::is_key_type;
-use super::{Arithmetic, Key, Operation, PointStatement, Scalar, Select, SetList, Source, Update};
+use super::{
+    Arithmetic, Key, Operation, PointStatement, Projection, Scalar, Select, SetList, Source, Update,
+};
 use crate::provider::registered::RegisteredTables;
 use crate::provider::table::arrow_field;
 use crate::{dml, names};
@@ -142,46 +144,13 @@ impl Compiler<'_> {
         }
         let scope = self.scope(&select.from)?;
         let key = self.key(&scope, select.selection.as_ref())?;
-        let mut found: Vec<(usize, String)> = Vec::new();
-        for item in &select.projection {
-            match item {
-                SelectItem::Wildcard(options)
-                    if *options == ast::WildcardAdditionalOptions::default() =>
-                {
-                    let columns = scope.table.columns.iter().enumerate();
-                    found.extend(columns.map(|(i, c)| (i, c.name.clone())));
-                }
-                SelectItem::UnnamedExpr(expr) => {
-                    let position = scope.column(expr)?;
-                    found.push((position, scope.table.columns[position].name.clone()));
-                }
-                SelectItem::ExprWithAlias { expr, alias } => {
-                    found.push((scope.column(expr)?, names::fold(alias)));
-                }
-                _ => return None,
-            }
-        }
-        if found.is_empty() {
-            return None;
-        }
-        let column = |(position, _): &(usize, String)| &scope.table.columns[*position];
-        let fields: Vec<_> = found
-            .iter()
-            .map(|item| arrow_field(&item.1, column(item).sql_type, !column(item).not_null))
-            .collect();
-        let operation = Operation::Select(Select {
-            key,
-            columns: found.iter().map(|item| column(item).id).collect(),
-            types: found.iter().map(|item| column(item).sql_type).collect(),
-            schema: Arc::new(Schema::new(fields)),
-        });
-        Some(of(&scope, operation))
+        let columns = projection(&scope, &select.projection)?;
+        Some(of(&scope, Operation::Select(Select { key, columns }), None))
     }
 
     fn update(&self, update: &ast::Update) -> Option<PointStatement> {
         let is_plain = update.optimizer_hints.is_empty()
             && update.from.is_none()
-            && update.returning.is_none()
             && update.output.is_none()
             && update.or.is_none()
             && update.order_by.is_empty()
@@ -191,15 +160,16 @@ impl Compiler<'_> {
         }
         let scope = self.scope(std::slice::from_ref(&update.table))?;
         let key = self.key(&scope, update.selection.as_ref())?;
-        let set = self.set_list(&scope, &update.assignments)?;
-        Some(of(&scope, Operation::Update(Update { key, set })))
+        let returning = returning(&scope, update.returning.as_deref())?;
+        let set = self.set_list(&scope, &update.assignments, returning.is_some())?;
+        let operation = Operation::Update(Update { key, set });
+        Some(of(&scope, operation, returning))
     }
 
     fn delete(&self, delete: &ast::Delete) -> Option<PointStatement> {
         let is_plain = delete.optimizer_hints.is_empty()
             && delete.tables.is_empty()
             && delete.using.is_none()
-            && delete.returning.is_none()
             && delete.output.is_none()
             && delete.order_by.is_empty()
             && delete.limit.is_none();
@@ -211,7 +181,8 @@ impl Compiler<'_> {
         }
         let scope = self.scope(from)?;
         let key = self.key(&scope, delete.selection.as_ref())?;
-        Some(of(&scope, Operation::Delete(key)))
+        let returning = returning(&scope, delete.returning.as_deref())?;
+        Some(of(&scope, Operation::Delete(key), returning))
     }
 
     /// `k = c [AND …]` over all columns of one key and nothing else.
@@ -269,10 +240,16 @@ impl Compiler<'_> {
         })
     }
 
-    pub(super) fn set_list(&self, scope: &Scope<'_>, list: &[ast::Assignment]) -> Option<SetList> {
+    /// `whole`: the new row is given back.
+    pub(super) fn set_list(
+        &self,
+        scope: &Scope<'_>,
+        list: &[ast::Assignment],
+        whole: bool,
+    ) -> Option<SetList> {
         let table = scope.table;
         let mut reads = Vec::new();
-        if !table.checks.is_empty() {
+        if whole || !table.checks.is_empty() {
             reads = table.columns.iter().map(|c| c.id).collect();
         }
         let mut set: Vec<(usize, Scalar)> = Vec::with_capacity(list.len());
@@ -340,11 +317,63 @@ impl Compiler<'_> {
     }
 }
 
-pub(super) fn of(scope: &Scope<'_>, operation: Operation) -> PointStatement {
+pub(super) fn of(
+    scope: &Scope<'_>,
+    operation: Operation,
+    returning: Option<Projection>,
+) -> PointStatement {
     PointStatement {
         table: scope.table.clone(),
         operation,
+        returning,
     }
+}
+
+/// A RETURNING clause, if there is one; None: it is more than columns.
+pub(super) fn returning(
+    scope: &Scope<'_>,
+    items: Option<&[SelectItem]>,
+) -> Option<Option<Projection>> {
+    match items {
+        None => Some(None),
+        Some(items) => projection(scope, items).map(Some),
+    }
+}
+
+fn projection(scope: &Scope<'_>, items: &[SelectItem]) -> Option<Projection> {
+    let mut found: Vec<(usize, String)> = Vec::new();
+    for item in items {
+        match item {
+            SelectItem::Wildcard(options)
+                if *options == ast::WildcardAdditionalOptions::default() =>
+            {
+                let columns = scope.table.columns.iter().enumerate();
+                found.extend(columns.map(|(i, c)| (i, c.name.clone())));
+            }
+            SelectItem::UnnamedExpr(expr) => {
+                let position = scope.column(expr)?;
+                found.push((position, scope.table.columns[position].name.clone()));
+            }
+            SelectItem::ExprWithAlias { expr, alias } => {
+                found.push((scope.column(expr)?, names::fold(alias)));
+            }
+            _ => return None,
+        }
+    }
+    if found.is_empty() {
+        return None;
+    }
+    let column = |(position, _): &(usize, String)| &scope.table.columns[*position];
+    let fields: Vec<_> = found
+        .iter()
+        .map(|item| arrow_field(&item.1, column(item).sql_type, !column(item).not_null))
+        .collect();
+    Some(Projection {
+        ids: found.iter().map(|item| column(item).id).collect(),
+        positions: found.iter().map(|(position, _)| *position).collect(),
+        types: found.iter().map(|item| column(item).sql_type).collect(),
+        schema: Arc::new(Schema::new(fields)),
+    })
 }
 
 fn is_number(scalar: &Scalar) -> bool {

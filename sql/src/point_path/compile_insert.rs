@@ -1,6 +1,6 @@
 //! INSERT … VALUES, also with ON CONFLICT, as compiled statements.
 
-use super::compile::{Compiler, EXCLUDED, Scope, of};
+use super::compile::{Compiler, EXCLUDED, Scope, of, returning};
 use super::value::is_key_type;
 use super::{Conflict, Insert, Operation, PointStatement, Source};
 use crate::{dml, names, parse};
@@ -26,7 +26,6 @@ impl Compiler<'_> {
             && insert.partitioned.is_none()
             && insert.after_columns.is_empty()
             && !insert.has_table_keyword
-            && insert.returning.is_none()
             && insert.output.is_none()
             && !insert.replace_into
             && insert.priority.is_none()
@@ -54,12 +53,22 @@ impl Compiler<'_> {
             .iter()
             .map(|row| self.row(table, &columns, &row.content))
             .collect::<Option<Vec<_>>>()?;
+        let inserted = Scope {
+            proposes: false,
+            ..scope
+        };
+        let returning = returning(&inserted, insert.returning.as_deref())?;
+        let scope = Scope {
+            proposes: true,
+            ..inserted
+        };
         let conflict = match &insert.on {
             None => None,
             Some(_) if rows.len() > 1 => return None,
-            Some(on) => Some(self.conflict(&scope, on)?),
+            Some(on) => Some(self.conflict(&scope, on, returning.is_some())?),
         };
-        Some(of(&scope, Operation::Insert(Insert { rows, conflict })))
+        let operation = Operation::Insert(Insert { rows, conflict });
+        Some(of(&scope, operation, returning))
     }
 
     /// The values of all columns of a row whose `columns` are given as `cells`.
@@ -93,7 +102,8 @@ impl Compiler<'_> {
         row.into_iter().collect()
     }
 
-    fn conflict(&self, scope: &Scope<'_>, on: &ast::OnInsert) -> Option<Conflict> {
+    /// `whole`: the row that an update makes is given back.
+    fn conflict(&self, scope: &Scope<'_>, on: &ast::OnInsert, whole: bool) -> Option<Conflict> {
         let ast::OnInsert::OnConflict(on) = on else {
             return None;
         };
@@ -121,7 +131,7 @@ impl Compiler<'_> {
             ast::OnConflictAction::DoNothing => None,
             ast::OnConflictAction::DoUpdate(_) if on.conflict_target.is_none() => return None,
             ast::OnConflictAction::DoUpdate(update) if update.selection.is_none() => {
-                Some(self.set_list(scope, &update.assignments)?)
+                Some(self.set_list(scope, &update.assignments, whole)?)
             }
             ast::OnConflictAction::DoUpdate(_) => return None,
         };

@@ -52,6 +52,8 @@ pub(crate) struct Compiled {
 pub(crate) struct PointStatement {
     table: Arc<TableDef>,
     operation: Operation,
+    /// RETURNING, of what writes
+    returning: Option<Projection>,
 }
 
 impl PointStatement {
@@ -101,7 +103,15 @@ struct Key {
 #[derive(Debug)]
 struct Select {
     key: Key,
-    columns: Vec<ColumnId>,
+    columns: Projection,
+}
+
+/// The columns of a result, which are some of the table's.
+#[derive(Debug)]
+struct Projection {
+    ids: Vec<ColumnId>,
+    /// in the table
+    positions: Vec<usize>,
     types: Vec<SqlType>,
     schema: SchemaRef,
 }
@@ -115,7 +125,8 @@ struct Update {
 /// `SET …`, and the columns that its expressions and the CHECK constraints read.
 #[derive(Debug)]
 struct SetList {
-    /// what is read of the row
+    /// what is read of the row; all columns in order, and perhaps more, if the new row as a whole
+    /// is asked for
     reads: Vec<ColumnId>,
     /// (position in the table, new value)
     set: Vec<(usize, Scalar)>,

@@ -3,15 +3,18 @@
 use super::arithmetic::{Number, compute};
 use super::value::{Comparand, array_of_one, assigned, comparand};
 use super::{
-    Compiled, Conflict, Datum, Insert, Key, Operation, Scalar, Select, SetList, Source, Update,
+    Compiled, Conflict, Datum, Insert, Key, Operation, Projection, Scalar, Select, SetList, Source,
+    Update,
 };
 use crate::point::{CheckSet, identity};
 use crate::result::QueryResult;
-use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::array::{ArrayRef, RecordBatch};
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
 use strandline_base::{ColumnId, Error, Result, Value};
 use strandline_engine::catalog::TableDef;
+use strandline_engine::types::array_of;
 use strandline_engine::{Effect, OnInvisibleDuplicate, PointTable, Statement, Transaction};
 
 /// What came of running a statement.
@@ -19,8 +22,8 @@ use strandline_engine::{Effect, OnInvisibleDuplicate, PointTable, Statement, Tra
 pub(crate) enum Run {
     /// a query's rows
     Rows(QueryResult),
-    /// the command tag and the number of rows
-    Done(&'static str, u64),
+    /// the command tag, the number of rows, and what RETURNING gives
+    Done(&'static str, u64, Option<QueryResult>),
     /// The full path decides. What has been written is to be undone.
     Undecided,
 }
@@ -45,13 +48,22 @@ impl Execution<'_> {
             return Ok(Run::Undecided);
         };
         let table = &statement.table;
+        let mut written = Written {
+            wanted: statement.returning.is_some(),
+            values: Vec::new(),
+        };
         let done = match &statement.operation {
             Operation::Select(select) => return self.select(select),
-            Operation::Update(update) => self.update(table, update)?.map(|n| ("UPDATE", n)),
-            Operation::Delete(key) => self.delete(table, key)?.map(|n| ("DELETE", n)),
-            Operation::Insert(insert) => self.insert(table, insert)?.map(|n| ("INSERT", n)),
+            Operation::Update(u) => ("UPDATE", self.update(table, u, &mut written)?),
+            Operation::Delete(key) => ("DELETE", self.delete(table, key, &mut written)?),
+            Operation::Insert(i) => ("INSERT", self.insert(table, i, &mut written)?),
         };
-        Ok(done.map_or(Run::Undecided, |(tag, rows)| Run::Done(tag, rows)))
+        let (tag, Some(rows)) = done else {
+            return Ok(Run::Undecided);
+        };
+        let returning = statement.returning.as_ref();
+        let returned = returning.map(|columns| written.result(columns, table.columns.len()));
+        Ok(Run::Done(tag, rows, returned.transpose()?))
     }
 
     fn datum(&self, source: &Source) -> Option<Datum> {
@@ -95,14 +107,17 @@ impl Execution<'_> {
         let Some(key) = self.key_values(&select.key) else {
             return Ok(Run::Undecided);
         };
-        let mut values = Vec::with_capacity(select.columns.len());
+        let Projection {
+            ids: columns,
+            types,
+            schema,
+            ..
+        } = &select.columns;
+        let mut values = Vec::with_capacity(columns.len());
         let Some(key) = key else {
-            return Ok(Run::Rows(QueryResult::new(
-                select.schema.clone(),
-                Vec::new(),
-            )));
+            return Ok(Run::Rows(QueryResult::new(schema.clone(), Vec::new())));
         };
-        let (point, columns) = (&select.key.point, &select.columns);
+        let point = &select.key.point;
         let found = match self
             .transaction
             .try_point_get(point, &key, columns, &mut values)?
@@ -118,18 +133,21 @@ impl Execution<'_> {
         };
         let mut batches = Vec::new();
         if found {
-            let columns = select.types.iter().zip(&values);
+            let columns = types.iter().zip(&values);
             let arrays = columns
                 .map(|(t, value)| array_of_one(*t, value))
                 .collect::<Result<_>>()?;
-            let batch = RecordBatch::try_new(select.schema.clone(), arrays)
-                .map_err(|error| Error::internal(format!("a row as a batch: {error}")))?;
-            batches.push(batch);
+            batches.push(batch(schema, arrays)?);
         }
-        Ok(Run::Rows(QueryResult::new(select.schema.clone(), batches)))
+        Ok(Run::Rows(QueryResult::new(schema.clone(), batches)))
     }
 
-    fn update(&self, table: &Arc<TableDef>, update: &Update) -> Decided<u64> {
+    fn update(
+        &self,
+        table: &Arc<TableDef>,
+        update: &Update,
+        written: &mut Written,
+    ) -> Decided<u64> {
         let Some(mut modification) = Modification::new(self, table, &update.set, &[]) else {
             return Ok(None);
         };
@@ -138,7 +156,7 @@ impl Execution<'_> {
             Some(None) => Ok(Some(0)),
             Some(Some(values)) => {
                 let place = (&update.key.point, update.key.index, values.as_slice());
-                self.apply(table, place, &mut modification)
+                self.apply(table, place, &mut modification, written)
             }
         }
     }
@@ -148,10 +166,15 @@ impl Execution<'_> {
         table: &Arc<TableDef>,
         (point, index, key): (&PointTable, usize, &[Value]),
         modification: &mut Modification<'_>,
+        written: &mut Written,
     ) -> Decided<u64> {
         let reads = modification.list.reads.as_slice();
         let done = {
-            let mut effect = |row: &[Value], set: &mut Vec<_>| modification.decide(row, set);
+            let mut effect = |row: &[Value], set: &mut Vec<_>| {
+                let effect = modification.decide(row, set)?;
+                written.keep(|| modification.new_row(row, set));
+                Ok(effect)
+            };
             match self
                 .transaction
                 .try_point_modify(point, key, reads, &mut effect)?
@@ -163,29 +186,43 @@ impl Execution<'_> {
                 },
             }
         };
+        written.keep_only(done);
         Ok((!modification.is_undecided).then_some(u64::from(done)))
     }
 
-    fn delete(&self, table: &Arc<TableDef>, key: &Key) -> Decided<u64> {
+    fn delete(&self, table: &Arc<TableDef>, key: &Key, written: &mut Written) -> Decided<u64> {
         let Some(values) = self.key_values(key) else {
             return Ok(None);
         };
         let Some(values) = values else {
             return Ok(Some(0));
         };
-        let mut effect = |_: &[Value], _: &mut Vec<_>| Ok(Effect::Delete);
+        let mut reads = Vec::new();
+        if written.wanted {
+            reads.extend(table.columns.iter().map(|column| column.id));
+        }
+        let mut effect = |row: &[Value], _: &mut Vec<_>| {
+            written.keep(|| row.to_vec());
+            Ok(Effect::Delete)
+        };
         let transaction = self.transaction;
-        let done = match transaction.try_point_modify(&key.point, &values, &[], &mut effect)? {
-            Some(written) => written,
+        let done = match transaction.try_point_modify(&key.point, &values, &reads, &mut effect)? {
+            Some(done) => done,
             None => match self.statement()? {
-                Some(s) => s.point_modify(table, key.index, &values, &[], &mut effect)?,
+                Some(s) => s.point_modify(table, key.index, &values, &reads, &mut effect)?,
                 None => return Ok(None),
             },
         };
+        written.keep_only(done);
         Ok(Some(u64::from(done)))
     }
 
-    fn insert(&self, table: &Arc<TableDef>, insert: &Insert) -> Decided<u64> {
+    fn insert(
+        &self,
+        table: &Arc<TableDef>,
+        insert: &Insert,
+        written: &mut Written,
+    ) -> Decided<u64> {
         let width = table.columns.len();
         let mut rows = Vec::with_capacity(insert.rows.len() * width);
         for sources in &insert.rows {
@@ -196,7 +233,7 @@ impl Execution<'_> {
         let conflicts = match &insert.conflict {
             None => OnInvisibleDuplicate::Violation,
             Some(conflict) => {
-                match self.on_conflict(table, conflict, &rows)? {
+                match self.on_conflict(table, conflict, &rows, written)? {
                     None => return Ok(None),
                     Some(OnExisting::Done(rows)) => return Ok(Some(rows)),
                     Some(OnExisting::Missing) => {}
@@ -209,6 +246,7 @@ impl Execution<'_> {
         };
         statement.insert_values(table, &rows, conflicts)?;
         statement.finish()?;
+        written.keep(|| rows);
         Ok(Some(insert.rows.len() as u64))
     }
 
@@ -249,6 +287,7 @@ impl Execution<'_> {
         table: &Arc<TableDef>,
         conflict: &Conflict,
         row: &[Value],
+        written: &mut Written,
     ) -> Decided<OnExisting> {
         let key: Vec<Value> = conflict.key.iter().map(|p| row[*p].clone()).collect();
         if key.iter().any(Value::is_null) {
@@ -272,11 +311,12 @@ impl Execution<'_> {
         let Some(mut modification) = Modification::new(self, table, list, row) else {
             return Ok(None);
         };
-        let Some(written) = self.apply(table, (point, index, &key), &mut modification)? else {
+        let place = (point, index, key.as_slice());
+        let Some(updated) = self.apply(table, place, &mut modification, written)? else {
             return Ok(None);
         };
         Ok(Some(match modification.has_seen_a_row {
-            true => OnExisting::Done(written),
+            true => OnExisting::Done(updated),
             false => OnExisting::Missing,
         }))
     }
@@ -386,13 +426,60 @@ impl<'a> Modification<'a> {
 
     /// Whether the new row passes the CHECK constraints, for which all columns are read, in order.
     fn passes(&self, row: &[Value], set: &[(ColumnId, Value)]) -> bool {
-        if self.execution.checks.is_none() {
-            return true;
-        }
-        let mut new: Vec<Value> = row[..self.table.columns.len()].to_vec();
+        self.execution.checks.is_none()
+            || self.execution.passes(self.table, &self.new_row(row, set))
+    }
+
+    /// The row as it will be, if all its columns have been read.
+    fn new_row(&self, row: &[Value], set: &[(ColumnId, Value)]) -> Vec<Value> {
+        let mut new = row[..self.table.columns.len()].to_vec();
         for ((position, _), (_, value)) in self.list.set.iter().zip(set) {
             new[*position].clone_from(value);
         }
-        self.execution.passes(self.table, &new)
+        new
     }
+}
+
+/// The rows that RETURNING gives.
+struct Written {
+    wanted: bool,
+    /// all columns in order, row after row
+    values: Vec<Value>,
+}
+
+impl Written {
+    /// `rows` are written, instead of any before: a write may look at a row again.
+    fn keep(&mut self, rows: impl FnOnce() -> Vec<Value>) {
+        if self.wanted {
+            self.values = rows();
+        }
+    }
+
+    /// Nothing was written unless `done`.
+    fn keep_only(&mut self, done: bool) {
+        if !done {
+            self.values.clear();
+        }
+    }
+
+    /// The wanted columns of rows with `width` columns.
+    fn result(&self, wanted: &Projection, width: usize) -> Result<QueryResult> {
+        let schema = wanted.schema.clone();
+        if self.values.is_empty() {
+            return Ok(QueryResult::new(schema, Vec::new()));
+        }
+        let columns = wanted.positions.iter().zip(&wanted.types);
+        let arrays = columns.map(|(position, t)| {
+            let rows = self.values.chunks_exact(width);
+            let column: Vec<Value> = rows.map(|row| row[*position].clone()).collect();
+            array_of(*t, &column)
+        });
+        let rows = batch(&schema, arrays.collect::<Result<_>>()?)?;
+        Ok(QueryResult::new(schema, vec![rows]))
+    }
+}
+
+fn batch(schema: &SchemaRef, arrays: Vec<ArrayRef>) -> Result<RecordBatch> {
+    RecordBatch::try_new(schema.clone(), arrays)
+        .map_err(|error| Error::internal(format!("rows as a batch: {error}")))
 }

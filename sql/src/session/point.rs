@@ -125,7 +125,10 @@ impl Session {
         };
         let output = match ran {
             Run::Rows(result) => Output::Ready(result),
-            Run::Done(tag, rows) => Output::Done(Summary::rows(command_tag(tag, rows), rows)),
+            Run::Done(tag, rows, returned) => {
+                let summary = Summary::rows(command_tag(tag, rows), rows);
+                Output::Done(summary.with_result(returned))
+            }
             Run::Undecided => {
                 match savepoint {
                     Some(savepoint) => transaction.rollback_to(&savepoint)?,

@@ -19,7 +19,14 @@ fn seen(outcome: Result<Outcome<'_>, Error>) -> String {
     match outcome {
         Err(error) => shown(error),
         Ok(Outcome::Done(summary)) => {
-            format!("{} {}", summary.command_tag(), summary.rows_affected())
+            // Whether a returned column may be NULL goes by what is known of the new values.
+            let returned = summary.result().map(|result| {
+                let fields = result.schema().fields().iter();
+                let columns = fields.map(|f| (f.name().clone(), f.data_type().clone()));
+                (columns.collect::<Vec<_>>(), super::lines(result))
+            });
+            let (tag, rows) = (summary.command_tag(), summary.rows_affected());
+            format!("{tag} {rows} {returned:?}")
         }
         Ok(Outcome::Rows(stream)) => {
             let mut text = String::new();
@@ -146,6 +153,21 @@ fn statement(rng: &mut Rng) -> (String, Vec<ScalarValue>) {
         }
         sql += part;
     }
+    if !template.starts_with("SELECT") && rng.below(3) == 0 {
+        let clauses = match template.contains(" p ") {
+            true => [
+                " RETURNING *",
+                " RETURNING v AS w, p.y, v",
+                " RETURNING x + 1",
+            ],
+            false => [
+                " RETURNING *",
+                " RETURNING t.b, id, a AS aa",
+                " RETURNING n, s, f",
+            ],
+        };
+        sql += *pick(rng, &clauses);
+    }
     (sql, values)
 }
 
@@ -210,7 +232,17 @@ fn statements_on_one_row_take_it_and_others_do_not() {
         ("UPDATE t SET a = -(a - 1) WHERE id = 1", false),
         ("UPDATE t SET a = a / 2 WHERE id = 1", false),
         ("UPDATE t SET a = 5 WHERE id = 1 AND a = 3", false),
-        ("UPDATE t SET a = 5 WHERE id = 1 RETURNING a", false),
+        ("UPDATE t SET a = 5 WHERE id = 1 RETURNING a, *", true),
+        ("UPDATE t SET a = 5 WHERE id = 1 RETURNING a + 1", false),
+        (
+            "INSERT INTO t (id) VALUES (77) RETURNING t.id AS new, a",
+            true,
+        ),
+        (
+            "INSERT INTO t (id) VALUES (77) ON CONFLICT (id) DO UPDATE SET a = 3 RETURNING a",
+            true,
+        ),
+        ("DELETE FROM t WHERE id = 77 RETURNING id", true),
         (
             "INSERT INTO p (x, y, at) VALUES (1, 'a', CURRENT_TIMESTAMP)",
             true,
