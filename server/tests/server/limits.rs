@@ -59,6 +59,42 @@ async fn statements_and_idle_clients_have_their_time() {
     assert_eq!(raw.last_error().as_deref(), Some("57P05"));
 }
 
+/// Small statements of others need none of the threads that huge queries keep busy.
+#[tokio::test]
+async fn huge_queries_starve_nobody() {
+    let server = TestServer::start();
+    let client = server.connect().await;
+    client
+        .batch_execute("CREATE TABLE t (k int PRIMARY KEY, v text)")
+        .await
+        .unwrap();
+    let huge: Vec<_> = (0..4)
+        .map(|_| {
+            let mut raw = server.raw();
+            raw.send(&query(LONG));
+            raw
+        })
+        .collect();
+    let running = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE \
+                   '%3000000%' AND pid <> pg_backend_pid()";
+    while texts(&client, running).await != [Some("4".into())] {}
+    for k in 0..10 {
+        let insert = format!("INSERT INTO t VALUES ({k}, 'v{k}')");
+        client.batch_execute(&insert).await.unwrap();
+        let get = format!("SELECT v FROM t WHERE k = {k}");
+        assert_eq!(texts(&client, &get).await, [Some(format!("v{k}"))]);
+        let count = "SELECT count(*) FROM t GROUP BY v > '' ORDER BY 1";
+        assert_eq!(texts(&client, count).await, [Some((k + 1).to_string())]);
+    }
+    assert_eq!(texts(&client, running).await, [Some("4".into())]);
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE \
+               '%3000000%' AND pid <> pg_backend_pid()";
+    texts(&client, end).await;
+    for mut raw in huge {
+        assert_eq!(raw.last_error().as_deref(), Some("57P01"));
+    }
+}
+
 #[tokio::test]
 async fn one_session_ends_another() {
     let server = TestServer::start();
