@@ -289,8 +289,11 @@ pub(crate) fn drop_repeats(records: &mut [RunRecord]) {
             RunRecordKind::OldValue => {}
             RunRecordKind::Insert | RunRecordKind::Delete => known.clear(),
             RunRecordKind::Update => record.columns.retain(|(column, value)| {
-                let before = known.insert(*column, value.clone());
-                before.is_none_or(|before| !is_same(&before, value))
+                let is_repeat = known.get(column).is_some_and(|v| is_same(v, value));
+                if !is_repeat {
+                    known.insert(*column, value.clone());
+                }
+                !is_repeat
             }),
         }
     }

@@ -192,12 +192,14 @@ fn only_updates_are_repeated() {
     let all = [(0, Value::BigInt(1)), (1, Value::BigInt(2))];
     let old = record(10, RunRecordKind::OldValue, [(0, Value::BigInt(1))]);
     let rows = [
-        // An insertion may go while the update stays, and so may the old value's version.
+        // An insertion may go while the update stays, and between old value and update there may
+        // be others, in older runs.
         vec![
+            update(30, &[(1, 9)]),
             update(20, &[(0, 1)]),
             record(10, RunRecordKind::Insert, all),
         ],
-        vec![update(20, &[(0, 1)]), old],
+        vec![update(30, &[(1, 9)]), update(20, &[(0, 1)]), old],
         // Another value lies between.
         vec![
             update(30, &[(0, 1)]),
