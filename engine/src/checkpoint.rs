@@ -247,14 +247,14 @@ impl Db {
         let mut writer: Option<RunWriter> = None;
         for group in lineage.ranges().chunks(self.settings.merge_threads.max(1)) {
             for prepared in self.prepare_all(&preparation, group, files)? {
-                for record in &prepared.records {
+                report.run_records += prepared.records.len() as u64;
+                for record in prepared.records {
                     let run = match &mut writer {
                         Some(run) => run,
                         None => writer.insert(self.new_run(store, files)?),
                     };
                     run.push(record)?;
                 }
-                report.run_records += prepared.records.len() as u64;
                 part.versions.push(prepared.version);
                 if let Some(merged) = prepared.merged {
                     report.merged_ranges += 1;

@@ -12,8 +12,9 @@
 //!    repeats its Start Time there).
 //! 3. The TPS is the time of the last commit that has been merged, not the number of a record.
 //! 4. A deletion is marked by its kind, not by an empty Schema Encoding alone.
-//! 5. History (Table 6) has base-RID order and each row's versions side by side, newest first, but
-//!    as records of their own: a column that a cumulative update repeats stands there again.
+//! 5. History (Table 6) has base-RID order and each row's versions side by side, as the paper's,
+//!    but newest first and old values last; `∅` is also what the paper has as `-`, a value that is
+//!    that of the version before.
 
 mod common;
 
@@ -481,7 +482,7 @@ fn table_6_history_is_in_base_rid_order() {
     let example = Example::merged();
     // Of the inserts nothing is here: they were merged before they were in a run.
     let history = [
-        "b2 0101 19:25 ∅ a22 ∅ c21",
+        "b2 0001 19:25 ∅ ∅ ∅ c21",
         "b2 0100 19:24 ∅ a22 ∅ ∅",
         "b2 0100 19:21 ∅ a21 ∅ ∅",
         "b2 0001* 13:04 ∅ ∅ ∅ c2",
@@ -501,4 +502,24 @@ fn table_6_history_is_in_base_rid_order() {
     };
     check(&example);
     check(&example.reopen());
+}
+
+#[test]
+fn table_6_what_comes_back_into_the_tail_is_cumulative_again() {
+    let example = Example::updated();
+    let report = example.db.checkpoint(false).expect("checkpoint");
+    assert_eq!((report.merged_ranges, report.run_records), (0, 7));
+    let first = "b2 0001 19:25 ∅ ∅ ∅ c21";
+    assert_eq!(example.history()[0], first);
+    let example = example.reopen();
+    assert_eq!(example.history()[0], first);
+    let tail = [
+        "t1 b2 0100 19:21 ∅ a21 ∅ ∅",
+        "t2 t1 0100 19:24 ∅ a22 ∅ ∅",
+        "t3 t2 0101 19:25 ∅ a22 ∅ c21",
+        "t4 b3 0001 19:45 ∅ ∅ ∅ c31",
+    ];
+    assert_eq!(example.tail(0), tail);
+    assert_eq!(example.as_of("19:24")[1], "k2 a22 b2 c2");
+    assert_eq!(example.as_of("19:25")[1], "k2 a22 b2 c21");
 }

@@ -8,6 +8,8 @@
 //! before the oldest moment are *reduced* to the values it sees, when the oldest run is rewritten.
 //! A version between two moments is *thinned out*, whenever a run that has it is written: the next
 //! newer record takes on its values, and so is as right for recovery as both were.
+//!
+//! Tail records are cumulative, those of runs are not: see [`drop_repeats`].
 
 use crate::base::BaseBody;
 use crate::horizon::Horizon;
@@ -180,7 +182,7 @@ impl Reduction<'_> {
 pub fn unite(
     runs: &[Arc<Run>],
     reduction: &Reduction<'_>,
-    mut visit: impl FnMut(&RunRecord) -> Result<()>,
+    mut visit: impl FnMut(RunRecord) -> Result<()>,
 ) -> Result<()> {
     let mut cursors: Vec<RunCursor<'_>> = runs.iter().map(|run| run.cursor()).collect();
     loop {
@@ -195,8 +197,9 @@ pub fn unite(
             cursor.take_row(row, &mut records)?;
         }
         sort_newest_first(&mut records);
-        let kept = reduction.of(&records, row.range())?;
-        kept.iter().try_for_each(&mut visit)?;
+        let mut kept = reduction.of(&records, row.range())?;
+        drop_repeats(&mut kept);
+        kept.into_iter().try_for_each(&mut visit)?;
     }
 }
 
@@ -268,6 +271,43 @@ fn fold(newer: &mut RunRecord, older: RunRecord) {
     }
 }
 
+/// Takes from the updates of one row, newest first, the values that the next older record with the
+/// column has as well: whoever looks for the column's value goes on to that one.
+///
+/// That must be an update. An insertion may leave the runs while later updates stay, and old values
+/// do not say when a value was set. Both records are in one run, so they are rewritten together,
+/// and when a version is folded into the next newer one, or into old values, its values go along.
+/// A version of which nothing is left stays: it says when the row was updated.
+pub(crate) fn drop_repeats(records: &mut [RunRecord]) {
+    let is_update = |record: &&RunRecord| record.kind == RunRecordKind::Update;
+    if records.iter().filter(is_update).count() < 2 {
+        return;
+    }
+    let mut known: BTreeMap<ColumnId, Value> = BTreeMap::new();
+    for record in records.iter_mut().rev() {
+        match record.kind {
+            RunRecordKind::OldValue => {}
+            RunRecordKind::Insert | RunRecordKind::Delete => known.clear(),
+            RunRecordKind::Update => record.columns.retain(|(column, value)| {
+                let is_repeat = known.get(column).is_some_and(|v| is_same(v, value));
+                if !is_repeat {
+                    known.insert(*column, value.clone());
+                }
+                !is_repeat
+            }),
+        }
+    }
+}
+
+/// Bit for bit.
+fn is_same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Real(a), Value::Real(b)) => a.to_bits() == b.to_bits(),
+        (Value::Double(a), Value::Double(b)) => a.to_bits() == b.to_bits(),
+        (a, b) => a == b,
+    }
+}
+
 /// By row, newest first, old values last; records that several runs hold once.
 fn sort_newest_first(records: &mut Vec<RunRecord>) {
     records.sort_by_key(|r| {
@@ -281,125 +321,4 @@ fn sort_newest_first(records: &mut Vec<RunRecord>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use strandline_base::rng::Rng;
-
-    const COLUMNS: u32 = 3;
-
-    fn record(
-        ts: u64,
-        kind: RunRecordKind,
-        columns: impl IntoIterator<Item = (u32, i64)>,
-    ) -> RunRecord {
-        let columns = columns.into_iter();
-        RunRecord {
-            row: RowId(5),
-            ts: CommitTs(ts),
-            kind,
-            columns: columns
-                .map(|(c, v)| (ColumnId(c), Value::BigInt(v)))
-                .collect(),
-        }
-    }
-
-    /// A row's records, newest first, and its columns as base has them at the end.
-    fn random_row(rng: &mut Rng) -> (Vec<RunRecord>, Vec<i64>) {
-        let mut values: Vec<i64> = (0..i64::from(COLUMNS)).collect();
-        let mut records = Vec::new();
-        let mut old_values = Vec::new();
-        if rng.one_in(2) {
-            let all = (0..COLUMNS).zip(values.iter().copied());
-            records.push(record(10, RunRecordKind::Insert, all));
-        }
-        let mut updated = [false; COLUMNS as usize];
-        let end = 20 + rng.below(60);
-        for ts in (11..end).filter(|_| rng.one_in(3)).collect::<Vec<_>>() {
-            let mut set = Vec::new();
-            for c in (0..COLUMNS).filter(|_| rng.one_in(2)) {
-                if !std::mem::replace(&mut updated[c as usize], true) {
-                    let old = [(c, values[c as usize])];
-                    old_values.push(record(10, RunRecordKind::OldValue, old));
-                }
-                values[c as usize] = ts as i64 * 10 + i64::from(c);
-                set.push((c, values[c as usize]));
-            }
-            if !set.is_empty() {
-                records.push(record(ts, RunRecordKind::Update, set));
-            }
-        }
-        if rng.one_in(3) {
-            records.push(record(end, RunRecordKind::Delete, []));
-        }
-        records.reverse();
-        records.extend(old_values);
-        (records, values)
-    }
-
-    /// What a reader at `ts` finds, whose base has everything.
-    fn read(
-        records: &[RunRecord],
-        base: &[i64],
-        last: u64,
-        ends: bool,
-        ts: u64,
-    ) -> Option<Vec<i64>> {
-        if ts >= last {
-            return (!ends).then(|| base.to_vec());
-        }
-        let mut found: Vec<Option<i64>> = vec![None; base.len()];
-        let is_old = |r: &RunRecord| r.kind == RunRecordKind::OldValue;
-        for r in records.iter().filter(|r| r.ts.0 <= ts || is_old(r)) {
-            if r.kind == RunRecordKind::Delete {
-                return None;
-            }
-            for (column, value) in &r.columns {
-                if let Value::BigInt(value) = value {
-                    found[column.0 as usize].get_or_insert(*value);
-                }
-            }
-        }
-        Some(
-            found
-                .iter()
-                .zip(base)
-                .map(|(f, b)| f.unwrap_or(*b))
-                .collect(),
-        )
-    }
-
-    #[test]
-    fn every_moment_that_may_be_asked_for_reads_as_before() {
-        let (mut before, mut after) = (0, 0);
-        for seed in 0..4000 {
-            let mut rng = Rng::new(seed);
-            let (records, base) = random_row(&mut rng);
-            let versions = records.iter().filter(|r| r.kind != RunRecordKind::OldValue);
-            let last = versions.clone().map(|r| r.ts.0).max().unwrap_or(0);
-            let ends = records
-                .first()
-                .is_some_and(|r| r.kind == RunRecordKind::Delete);
-            let kept_from = 10 + rng.below(90);
-            let mut snapshots: Vec<u64> = (0..rng.below(4)).map(|_| 10 + rng.below(80)).collect();
-            snapshots.sort_unstable();
-            let moments = snapshots.iter().map(|ts| CommitTs(*ts)).collect();
-            let horizon = Horizon::new(CommitTs(kept_from), moments);
-            let reduction = Reduction {
-                horizon: &horizon,
-                merged_through: &BTreeMap::from([(RangeNo(0), CommitTs(last))]),
-                has_oldest: rng.one_in(2),
-                begin: &|_| Ok(Some(CommitTs::ZERO)),
-            };
-            let kept = reduction.of(&records, RangeNo(0)).expect("reduced");
-            (before, after) = (before + records.len(), after + kept.len());
-            for ts in snapshots.into_iter().chain(kept_from..100) {
-                let (was, is) = (
-                    read(&records, &base, last, ends, ts),
-                    read(&kept, &base, last, ends, ts),
-                );
-                assert_eq!(is, was, "seed {seed} at {ts}: {records:?} became {kept:?}");
-            }
-        }
-        assert!(after * 2 < before, "{after} of {before} records are left");
-    }
-}
+mod tests;

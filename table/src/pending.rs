@@ -3,10 +3,11 @@
 //! A row's old-value records go along with the first of its updates that is written (again with
 //! later ones: a duplicate is harmless, a missing one would lose history). Of several records of
 //! one transaction for one row only the newest is written: it is cumulative. Versions that were
-//! superseded before anybody could ask for them are folded into the next (see `history`).
+//! superseded before anybody could ask for them are folded into the next, and a version does not
+//! repeat what the one before it has (see `history`).
 
 use crate::base::BaseBody;
-use crate::history::thinned;
+use crate::history::{drop_repeats, thinned};
 use crate::horizon::Horizon;
 use crate::insert_range::InsertRange;
 use crate::lineage::Lineage;
@@ -45,8 +46,12 @@ impl Lineage {
             self.pending_inserts(no, inserted, through, &mut rows)?;
         }
         let merged = version.base.merged_through();
-        let thin = |records| thinned(records, horizon, merged);
-        Ok(rows.into_values().flat_map(thin).collect())
+        let kept = |records| {
+            let mut records = thinned(records, horizon, merged);
+            drop_repeats(&mut records);
+            records
+        };
+        Ok(rows.into_values().flat_map(kept).collect())
     }
 
     fn pending_of_tail(

@@ -28,7 +28,7 @@ mod encoding;
 #[cfg(test)]
 mod tests;
 
-pub use encoding::{put_value, skip_value, take_value};
+pub use encoding::{StoredValue, put_value, take_value};
 pub use strandline_tail::value_words::{
     NUMERIC_WORD_PRECISION, Physical, bytes_of, physical, value_of_bytes, value_of_wide,
     value_of_word, wide_of, word_of,

@@ -399,8 +399,9 @@ impl Lineage {
         Ok(())
     }
 
-    /// Recovery: puts a committed change that a run holds back into the tail. Unlike a replay of
-    /// the log it never writes old values: the run has them.
+    /// Recovery: puts a committed change that a run holds back into the tail, those of a row in
+    /// commit order. Unlike a replay of the log it never writes old values: the run has them. The
+    /// record is cumulative again, which the run's is not.
     pub fn restore_change(&self, row: RowId, change: Change<'_>, ts: CommitTs) -> Result<()> {
         let range = self.ensure_range(row.range());
         let tail = range.ensure_tail(row.slot() / UPDATE_ROWS, &self.shared.page_bytes);
@@ -419,7 +420,13 @@ impl Lineage {
             writer: &writer,
             written: &mut Vec::new(),
         };
-        let seq = append.change(change, None, latch.head())?;
+        let head = latch.head();
+        let carry = match head {
+            0 => None,
+            head => locate(&tail.pages(), head - 1).map(|(page, i)| (page.clone(), i)),
+        };
+        let carry = carry.filter(|(page, i)| page.slot_kind(*i).1 == RecordKind::Update);
+        let seq = append.change(change, carry, head)?;
         latch.publish(seq);
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Single values as bytes: one tag byte that gives the length away, then the value. Used for the
-//! bounds in chunk footers and for the values of update runs; a reader that does not know the
-//! column's type can still skip the value.
+//! bounds in chunk footers and for single values of update runs; a reader that does not know the
+//! column's type can still step over the value.
 //!
 //! | tag | value | bytes after the tag |
 //! |---|---|---|
@@ -11,6 +11,7 @@
 //! | 4 | text, bytea | varint length, then the bytes |
 
 use super::{Physical, physical, value_of_bytes, value_of_wide, value_of_word, wide_of, word_of};
+use std::borrow::Cow;
 use strandline_base::bytes::{ByteReader, PutBytes, unzigzag, zigzag};
 use strandline_base::{SqlType, Value};
 
@@ -55,46 +56,65 @@ pub fn put_value(out: &mut Vec<u8>, value: &Value) {
     }
 }
 
-/// Reads a value of type `t` that [`put_value`] wrote; `None` when the bytes end early, are not a
-/// value of that type or not UTF-8.
-pub fn take_value(reader: &mut ByteReader<'_>, t: SqlType) -> Option<Value> {
-    let tag = reader.u8()?;
-    match (tag, physical(t)) {
-        (NULL, _) => Some(Value::Null),
-        (INTEGER, Physical::Word) if !matches!(t, SqlType::Real | SqlType::Double) => {
-            Some(value_of_word(t, unzigzag(reader.varint()?) as u64))
-        }
-        (INTEGER, Physical::Wide) if matches!(t, SqlType::Numeric { .. }) => {
-            Some(Value::Numeric(i128::from(unzigzag(reader.varint()?))))
-        }
-        (FLOAT, Physical::Word) => {
-            let bits = reader.bytes()?;
-            match t {
-                SqlType::Real => Some(Value::Real(f32::from_le_bytes(bits.try_into().ok()?))),
-                SqlType::Double => Some(Value::Double(f64::from_le_bytes(bits.try_into().ok()?))),
-                _ => None,
+/// A value as it is stored, whatever the column's type.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StoredValue<'a> {
+    /// NULL
+    Null,
+    /// a word that is no float
+    Integer(i64),
+    /// the bits of a real
+    Real(u32),
+    /// the bits of a double precision
+    Double(u64),
+    /// two words
+    Wide([u64; 2]),
+    /// text or bytea
+    Bytes(Cow<'a, [u8]>),
+}
+
+impl<'a> StoredValue<'a> {
+    /// Reads what [`put_value`] wrote; `None`: the bytes end early or are no value.
+    pub fn take(reader: &mut ByteReader<'a>) -> Option<Self> {
+        Some(match reader.u8()? {
+            NULL => Self::Null,
+            INTEGER => Self::Integer(unzigzag(reader.varint()?)),
+            FLOAT => {
+                let bits = reader.bytes()?;
+                match bits.len() {
+                    4 => Self::Real(u32::from_le_bytes(bits.try_into().ok()?)),
+                    _ => Self::Double(u64::from_le_bytes(bits.try_into().ok()?)),
+                }
             }
+            WIDE => Self::Wide([reader.u64()?, reader.u64()?]),
+            BYTES => Self::Bytes(reader.bytes()?.into()),
+            _ => return None,
+        })
+    }
+
+    /// The value of type `t`; `None`: it is none of that type, or not UTF-8.
+    pub fn value(&self, t: SqlType) -> Option<Value> {
+        match (self, physical(t)) {
+            (Self::Null, _) => Some(Value::Null),
+            (Self::Integer(v), Physical::Word) if !matches!(t, SqlType::Real | SqlType::Double) => {
+                Some(value_of_word(t, *v as u64))
+            }
+            (Self::Integer(v), Physical::Wide) if matches!(t, SqlType::Numeric { .. }) => {
+                Some(Value::Numeric(i128::from(*v)))
+            }
+            (Self::Real(bits), _) if t == SqlType::Real => Some(Value::Real(f32::from_bits(*bits))),
+            (Self::Double(bits), _) if t == SqlType::Double => {
+                Some(Value::Double(f64::from_bits(*bits)))
+            }
+            (Self::Wide(words), Physical::Wide) => Some(value_of_wide(t, *words)),
+            (Self::Bytes(bytes), Physical::Bytes) => value_of_bytes(t, bytes).ok(),
+            _ => None,
         }
-        (WIDE, Physical::Wide) => Some(value_of_wide(t, [reader.u64()?, reader.u64()?])),
-        (BYTES, Physical::Bytes) => value_of_bytes(t, reader.bytes()?).ok(),
-        _ => None,
     }
 }
 
-/// Steps over one value of any type.
-pub fn skip_value(reader: &mut ByteReader<'_>) -> Option<()> {
-    match reader.u8()? {
-        NULL => {}
-        INTEGER => {
-            reader.varint()?;
-        }
-        WIDE => {
-            reader.take(16)?;
-        }
-        FLOAT | BYTES => {
-            reader.bytes()?;
-        }
-        _ => return None,
-    }
-    Some(())
+/// Reads a value of type `t` that [`put_value`] wrote; `None` when the bytes end early, are not a
+/// value of that type or not UTF-8.
+pub fn take_value(reader: &mut ByteReader<'_>, t: SqlType) -> Option<Value> {
+    StoredValue::take(reader)?.value(t)
 }

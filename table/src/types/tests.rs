@@ -186,7 +186,7 @@ fn encoded_values_come_back_and_can_be_skipped() {
         let mut skipper = ByteReader::new(&bytes);
         for v in &values {
             assert_eq!(take_value(&mut reader, t).as_ref(), Some(v), "{t}");
-            skip_value(&mut skipper).unwrap();
+            StoredValue::take(&mut skipper).unwrap();
             assert_eq!(reader.position(), skipper.position(), "{t}");
         }
         assert_eq!(reader.remaining(), 0);
@@ -204,5 +204,5 @@ fn encoded_values_come_back_and_can_be_skipped() {
         take_value(&mut ByteReader::new(&[4, 1, 0xff]), SqlType::Text),
         None
     );
-    assert_eq!(skip_value(&mut ByteReader::new(&[9])), None);
+    assert_eq!(StoredValue::take(&mut ByteReader::new(&[9])), None);
 }

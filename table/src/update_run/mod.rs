@@ -7,27 +7,39 @@
 //! historic tail records \[L-Store §4.3\].
 //!
 //! A file is a header, blocks of about 32 KiB, and an index with every block's first row id,
-//! length and checksum. The index (the papers' run index) stays in memory: about 20 bytes per
-//! block, one 1,600th of the data.
+//! length and checksum. A block is a sequence of groups. A group is what it has of one row: the
+//! times of the versions, then for each column the values that they set, each as a difference to
+//! that of the next newer one; so a row's versions are read newest first, and what does not change
+//! takes a bit per version (see `group` and `values`). The index (the papers' run index) stays in
+//! memory: about 20 bytes per block, one 1,600th of the data.
 //!
 //! Invariants:
 //! 1. records are sorted by row id ascending; the records of a row by commit timestamp
 //!    descending, newest first; its old-value records after all others;
 //! 2. no byte of a block is interpreted before its checksum matched, and the checksum covers the
 //!    run's id and the block's offset;
-//! 3. a run is immutable once [`RunWriter::finish`] has returned it.
+//! 3. a run is immutable once [`RunWriter::finish`] has returned it;
+//! 4. what is read is what was pushed, whatever it shares with its neighbours: nothing of a record
+//!    is left out here. That a version need not repeat what the one before it set is for the
+//!    writer to know (see `history`);
+//! 5. a block needs no other block: its first group is relative to nothing outside.
 //!
 //! The byte layout is in docs/format.md, section "Update runs".
 //!
 //! Differences from the papers: a record carries columns of one row at one commit, not a blind
 //! update to be merged; runs keep every version that may be asked for rather than one combined
-//! update per key; versions of a row are not delta-encoded against each other (yet), only row ids
-//! and timestamps are.
+//! update per key. L-Store has pages per column for a range of rows, oldest version first; here a
+//! row's columns stand together, as it is rows whose history is read, and the newest version comes
+//! first, which is the one that most readers of the past stop at.
 
+#[cfg(test)]
+mod format_tests;
+mod group;
 mod reader;
 mod record;
 #[cfg(test)]
 mod tests;
+mod values;
 mod writer;
 
 pub use reader::{Run, RunCursor};
@@ -53,13 +65,18 @@ const MAGIC: u64 = u64::from_le_bytes(*b"STRDRUN1");
 /// Last four bytes of a run.
 const END_MAGIC: u32 = u32::from_le_bytes(*b"RULS");
 /// Version of the layout.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// Bytes before the first block.
 const HEADER_BYTES: usize = 24;
 /// Bytes after the index.
 const TRAILER_BYTES: usize = 12;
-/// Blocks end after the record that reaches this size.
+/// Blocks end after the group that reaches this size.
 const BLOCK_BYTES: usize = 32 << 10;
+/// Groups end when their records would take about so much one by one, which bounds what is decoded
+/// at once ...
+const GROUP_BYTES: usize = 256 << 10;
+/// ... but not with fewer records than this: large values, too, share what they have in common.
+const GROUP_RECORDS_MIN: usize = 16;
 /// Second identity word of the header's and the index's checksum; blocks have their offset there.
 const HEADER_IDENTITY: u64 = u64::MAX;
 const INDEX_IDENTITY: u64 = u64::MAX - 1;

@@ -1,6 +1,6 @@
 //! Reading a run.
 
-use super::record::{Previous, take_record};
+use super::group::{BlockTimes, Group};
 use super::{
     BlockPlace, END_MAGIC, HEADER_BYTES, INDEX_IDENTITY, RunIndex, RunRecord, TRAILER_BYTES,
     check_header,
@@ -210,24 +210,20 @@ impl Run {
         if got != block.crc {
             return Err(Error::checksum_mismatch(self.place(block), block.crc, got));
         }
+        let malformed = || Error::corrupt(self.place(block), "malformed record");
         let mut reader = ByteReader::new(bytes);
-        let mut previous = Previous {
-            row: block.first_row,
-            ts: CommitTs::ZERO,
-        };
+        let times = BlockTimes::take(&mut reader).ok_or_else(malformed)?;
+        let mut previous = block.first_row;
         while reader.remaining() > 0 {
-            let wanted = |row| row >= from && row < to_exclusive;
-            let record = take_record(&mut reader, previous, wanted, |c| self.type_of(c))
-                .ok_or_else(|| Error::corrupt(self.place(block), "malformed record"))?;
-            if record.row >= to_exclusive {
+            let group = Group::take(&mut reader, previous).ok_or_else(malformed)?;
+            if group.row >= to_exclusive {
                 break;
             }
-            previous = Previous {
-                row: record.row,
-                ts: record.ts,
-            };
-            if record.row >= from {
-                visit(record)?;
+            previous = group.row;
+            if group.row >= from {
+                let records = group.records(times, |c| self.type_of(c));
+                let records = records.ok_or_else(malformed)?;
+                records.into_iter().try_for_each(&mut *visit)?;
             }
         }
         Ok(())

@@ -1,8 +1,6 @@
-//! One record of a run and its bytes.
+//! One record of a run.
 
-use crate::types::{put_value, skip_value, take_value};
-use strandline_base::bytes::{ByteReader, PutBytes, unzigzag, zigzag};
-use strandline_base::{ColumnId, CommitTs, RowId, SqlType, Value};
+use strandline_base::{ColumnId, CommitTs, RowId, Value};
 
 /// What a record says about its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +25,7 @@ pub struct RunRecord {
     pub ts: CommitTs,
     /// What happened.
     pub kind: RunRecordKind,
-    /// Column values, in the writer's order.
+    /// Column values; those of a record that was read by column id ascending.
     pub columns: Vec<(ColumnId, Value)>,
 }
 
@@ -43,74 +41,4 @@ impl RunRecord {
                     _ => self.ts >= next.ts,
                 })
     }
-}
-
-/// What records of a block are encoded relative to: the record before, or the block's first row.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Previous {
-    pub row: RowId,
-    pub ts: CommitTs,
-}
-
-fn kind_code(kind: RunRecordKind) -> u8 {
-    match kind {
-        RunRecordKind::Insert => 0,
-        RunRecordKind::Update => 1,
-        RunRecordKind::OldValue => 2,
-        RunRecordKind::Delete => 3,
-    }
-}
-
-/// Appends `record`, whose row is not before `previous.row`.
-pub(super) fn put_record(out: &mut Vec<u8>, record: &RunRecord, previous: Previous) {
-    out.put_varint(record.row.0 - previous.row.0);
-    out.put_u8(kind_code(record.kind));
-    out.put_varint(zigzag(record.ts.0.wrapping_sub(previous.ts.0) as i64));
-    out.put_varint(record.columns.len() as u64);
-    for (column, value) in &record.columns {
-        out.put_varint(u64::from(column.0));
-        put_value(out, value);
-    }
-}
-
-/// Reads a record that [`put_record`] wrote, without the columns that `type_of` does not know;
-/// `None`: malformed.
-pub(super) fn take_record(
-    reader: &mut ByteReader<'_>,
-    previous: Previous,
-    wanted: impl Fn(RowId) -> bool,
-    type_of: impl Fn(ColumnId) -> Option<SqlType>,
-) -> Option<RunRecord> {
-    let row = RowId(previous.row.0.checked_add(reader.varint()?)?);
-    let kind = match reader.u8()? {
-        0 => RunRecordKind::Insert,
-        1 => RunRecordKind::Update,
-        2 => RunRecordKind::OldValue,
-        3 => RunRecordKind::Delete,
-        _ => return None,
-    };
-    let ts = CommitTs(
-        previous
-            .ts
-            .0
-            .wrapping_add(unzigzag(reader.varint()?) as u64),
-    );
-    let count = usize::try_from(reader.varint()?)
-        .ok()
-        .filter(|&n| n <= reader.remaining())?;
-    let mut columns = Vec::new();
-    let wanted = wanted(row);
-    for _ in 0..count {
-        let column = ColumnId(u32::try_from(reader.varint()?).ok()?);
-        match type_of(column) {
-            Some(t) if wanted => columns.push((column, take_value(reader, t)?)),
-            _ => skip_value(reader)?,
-        }
-    }
-    Some(RunRecord {
-        row,
-        ts,
-        kind,
-        columns,
-    })
 }

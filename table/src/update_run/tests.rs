@@ -3,12 +3,12 @@
 use super::*;
 use crate::data_file::{DataFiles, OPEN_FILES_MAX, PooledFile};
 use std::sync::Arc;
-use strandline_base::{ColumnId, ErrorKind, SqlType, Value, rng::Rng};
+use strandline_base::{ColumnId, ErrorKind, Interval, SqlType, Value, rng::Rng};
 use strandline_device::MemoryDevice;
 
-const RUN: u64 = 77;
+pub(super) const RUN: u64 = 77;
 
-fn types() -> Vec<(ColumnId, SqlType)> {
+pub(super) fn types() -> Vec<(ColumnId, SqlType)> {
     let numeric = |precision| SqlType::Numeric {
         precision,
         scale: 2,
@@ -22,6 +22,9 @@ fn types() -> Vec<(ColumnId, SqlType)> {
         SqlType::Uuid,
         SqlType::Boolean,
         SqlType::Bytea,
+        SqlType::Real,
+        SqlType::Interval,
+        SqlType::SmallInt,
     ];
     types
         .into_iter()
@@ -44,7 +47,36 @@ fn value(rng: &mut Rng, t: SqlType) -> Value {
         SqlType::Numeric { .. } => Value::Numeric(i128::from(word) << rng.below(60)),
         SqlType::Uuid => Value::Uuid((u128::from(word) << 40).to_le_bytes()),
         SqlType::Boolean => Value::Boolean(word & 1 == 1),
+        SqlType::Real => Value::Real(f32::from_bits(word as u32 & !(0xff << 23))),
+        SqlType::Interval => Value::Interval(Interval {
+            months: word as i32,
+            days: 1,
+            nanos: -(word as i64),
+        }),
+        SqlType::SmallInt => Value::SmallInt(word as i16),
         _ => Value::Bytea(vec![word as u8; rng.below(40) as usize].into()),
+    }
+}
+
+/// A value that has much in common with `before`.
+fn like(rng: &mut Rng, before: &Value) -> Value {
+    let step = rng.below(3) as i64 - 1;
+    match before {
+        Value::BigInt(v) => Value::BigInt(v.wrapping_add(step)),
+        Value::Numeric(v) => Value::Numeric(v + i128::from(step)),
+        Value::Double(v) => Value::Double(v + 0.5),
+        Value::Real(v) => Value::Real(v * 2.0),
+        Value::Text(v) => match rng.below(3) {
+            0 => Value::Text(format!("{v}{step}").into()),
+            1 => Value::Text(format!("{step}{v}").into()),
+            _ => Value::Text(v.replacen('t', "ë", 1).into()),
+        },
+        Value::Bytea(v) => Value::Bytea([v, &[step as u8][..]].concat().into()),
+        Value::Interval(v) => Value::Interval(Interval {
+            nanos: v.nanos.wrapping_add(step),
+            ..*v
+        }),
+        other => other.clone(),
     }
 }
 
@@ -55,20 +87,29 @@ fn below_power(rng: &mut Rng, bits: u64) -> u64 {
 }
 
 /// Sorted records: rows with gaps, several versions of some.
-fn records(rng: &mut Rng, rows: usize) -> Vec<RunRecord> {
-    let mut out = Vec::new();
+pub(super) fn records(rng: &mut Rng, rows: usize) -> Vec<RunRecord> {
+    let mut out: Vec<RunRecord> = Vec::new();
     let mut row = rng.below(1 << 33);
     for _ in 0..rows {
         row += 1 + below_power(rng, 18);
         let mut ts = 1_700_000_000_000_000 + rng.below(1 << 40);
-        for _ in 0..=below_power(rng, 3) {
+        for _ in 0..=below_power(rng, 5) {
             ts -= rng.below(1000);
             let kind = match rng.below(8) {
                 0 => RunRecordKind::Insert,
                 1 => RunRecordKind::Delete,
                 _ => RunRecordKind::Update,
             };
-            out.push(record(rng, row, ts, kind));
+            let newer = out.last().cloned();
+            let mut record = record(rng, row, ts, kind);
+            for (column, value) in &mut record.columns {
+                let newer = newer.iter().flat_map(|r| &r.columns);
+                let newer = newer.filter(|(c, v)| c == column && !v.is_null());
+                for (_, newer) in newer.take(rng.below(4) as usize) {
+                    *value = like(rng, newer);
+                }
+            }
+            out.push(record);
         }
         if rng.one_in(3) {
             let start = ts + rng.below(5);
@@ -100,17 +141,17 @@ fn record(rng: &mut Rng, row: u64, ts: u64, kind: RunRecordKind) -> RunRecord {
     }
 }
 
-fn files() -> Arc<DataFiles> {
+pub(super) fn files() -> Arc<DataFiles> {
     DataFiles::new(Arc::new(MemoryDevice::new()))
 }
 
-fn write(files: &Arc<DataFiles>, records: &[RunRecord]) -> Run {
+pub(super) fn write(files: &Arc<DataFiles>, records: &[RunRecord]) -> Run {
     let mut writer = RunWriter::create(files, "run", RUN, &types()).unwrap();
-    records.iter().for_each(|r| writer.push(r).unwrap());
+    records.iter().for_each(|r| writer.push(r.clone()).unwrap());
     writer.finish().unwrap()
 }
 
-fn read(run: &Run, from: u64, to: u64) -> Result<Vec<RunRecord>> {
+pub(super) fn read(run: &Run, from: u64, to: u64) -> Result<Vec<RunRecord>> {
     let mut out = Vec::new();
     run.records(RowId(from), RowId(to), &mut |r| {
         out.push(r);
@@ -164,19 +205,20 @@ fn a_run_gives_back_every_range_of_rows() {
 
 #[test]
 fn a_row_with_more_versions_than_a_block_holds_is_found_whole() {
-    let version = |row, ts| RunRecord {
+    let mut rng = Rng::new(12);
+    let mut version = |row, ts| RunRecord {
         row: RowId(row),
         ts: CommitTs(ts),
         kind: RunRecordKind::Update,
-        columns: vec![(ColumnId(3), "x".repeat(100).as_str().into())],
+        columns: vec![(ColumnId(3), format!("{:0100x}", rng.next_u64()).into())],
     };
     let mut expected: Vec<_> = (0..50).map(|row| version(row, 9)).collect();
-    expected.extend((0..2000).rev().map(|ts| version(50, 100 + ts)));
+    expected.extend((0..20_000).rev().map(|ts| version(50, 100 + ts)));
     expected.push(version(51, 1));
     let run = write(&files(), &expected);
     assert!(run.index.blocks.len() > 5);
-    assert_eq!(read(&run, 50, 51).unwrap().len(), 2000);
-    assert_eq!(read(&run, 49, 52).unwrap().len(), 2002);
+    assert_eq!(read(&run, 50, 51).unwrap(), expected[50..20_050]);
+    assert_eq!(read(&run, 49, 52).unwrap(), expected[49..]);
     assert_eq!(read(&run, 52, u64::MAX).unwrap(), []);
 }
 
@@ -229,7 +271,7 @@ fn few_runs_are_open_and_closed_ones_are_still_read() {
             let records = records(&mut Rng::new(id), 3);
             let name = run_file_name(id);
             let mut writer = RunWriter::create(&files, &name, id, &types()).unwrap();
-            records.iter().for_each(|r| writer.push(r).unwrap());
+            records.iter().for_each(|r| writer.push(r.clone()).unwrap());
             (writer.finish().unwrap(), records)
         })
         .collect();
@@ -271,17 +313,17 @@ fn order_is_checked_and_empty_runs_are_refused() {
         of(5, 20, RunRecordKind::OldValue),
         of(5, 2, RunRecordKind::OldValue),
     ] {
-        writer.push(&record).unwrap();
+        writer.push(record).unwrap();
     }
     for record in [
         of(5, 1, RunRecordKind::Update),
         of(5, 3, RunRecordKind::OldValue),
         of(4, 1, RunRecordKind::Update),
     ] {
-        let error = writer.push(&record).unwrap_err();
+        let error = writer.push(record.clone()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Internal, "{record:?}");
     }
-    writer.push(&of(6, 7, RunRecordKind::OldValue)).unwrap();
+    writer.push(of(6, 7, RunRecordKind::OldValue)).unwrap();
     let run = writer.finish().unwrap();
     assert_eq!(run.min_ts(), CommitTs(2));
     assert_eq!(
@@ -317,7 +359,7 @@ fn every_damaged_byte_is_found() {
     let files = files();
     let device = files.device();
     let mut rng = Rng::new(9);
-    write(&files, &records(&mut rng, 1500));
+    write(&files, &records(&mut rng, 400));
     let file = device.open("run").unwrap();
     let len = file.len().unwrap();
     for at in (0..len).filter(|&at| at < 200 || at + 300 > len || at % 301 == 0) {

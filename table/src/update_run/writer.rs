@@ -1,10 +1,14 @@
 //! Writing a run.
 
-use super::record::{Previous, put_record};
-use super::{BLOCK_BYTES, BlockPlace, Run, RunIndex, RunRecord, RunRecordKind, header};
+use super::group::{BlockTimes, put_group};
+use super::{
+    BLOCK_BYTES, BlockPlace, GROUP_BYTES, GROUP_RECORDS_MIN, Run, RunIndex, RunRecord,
+    RunRecordKind, header,
+};
 use crate::data_file::{DataFiles, PooledFile};
+use crate::types::bytes_of;
 use std::sync::Arc;
-use strandline_base::{ColumnId, CommitTs, Error, Result, RowId, SqlType, checksum};
+use strandline_base::{ColumnId, CommitTs, Error, Result, RowId, SqlType, Value, checksum};
 use strandline_device::File;
 
 /// Writes the records of one run in order.
@@ -14,10 +18,15 @@ pub struct RunWriter {
     file: Arc<dyn File>,
     run_id: u64,
     types: Vec<(ColumnId, SqlType)>,
+    /// the last records pushed, all of one row
+    group: Vec<RunRecord>,
+    /// about what they would take one by one
+    group_bytes: usize,
     block: Vec<u8>,
     block_first_row: RowId,
+    block_last_row: RowId,
+    block_times: BlockTimes,
     offset: u64,
-    last: Option<RunRecord>,
     index: RunIndex,
 }
 
@@ -41,10 +50,13 @@ impl RunWriter {
             file,
             run_id,
             types: types.to_vec(),
+            group: Vec::new(),
+            group_bytes: 0,
             block: Vec::with_capacity(BLOCK_BYTES * 2),
             block_first_row: RowId(0),
+            block_last_row: RowId(0),
+            block_times: BlockTimes::near(&[]),
             offset: header.len() as u64,
-            last: None,
             index: RunIndex {
                 records: 0,
                 min_ts: CommitTs::MAX,
@@ -59,28 +71,21 @@ impl RunWriter {
     /// Appends a record, which must not sort before the one pushed last.
     ///
     /// # Errors
-    /// A record out of order is an internal error; otherwise those of the device.
-    pub fn push(&mut self, record: &RunRecord) -> Result<()> {
-        if let Some(last) = self.last.as_ref().filter(|last| !last.may_precede(record)) {
-            return Err(Error::internal(format!(
-                "update run {}: record {:?} {:?} at {} pushed after {:?} {:?} at {}",
-                self.run_id, record.row, record.kind, record.ts, last.row, last.kind, last.ts
-            )));
-        }
-        let previous = match &self.last {
-            Some(last) if !self.block.is_empty() => Previous {
-                row: last.row,
-                ts: last.ts,
-            },
-            _ => {
-                self.block_first_row = record.row;
-                Previous {
-                    row: record.row,
-                    ts: CommitTs::ZERO,
-                }
+    /// A record out of order or with a column twice is an internal error; otherwise those of the
+    /// device.
+    pub fn push(&mut self, record: RunRecord) -> Result<()> {
+        if let Some(last) = self.group.last() {
+            if !last.may_precede(&record) {
+                return Err(Error::internal(format!(
+                    "update run {}: record {:?} {:?} at {} pushed after {:?} {:?} at {}",
+                    self.run_id, record.row, record.kind, record.ts, last.row, last.kind, last.ts
+                )));
             }
-        };
-        put_record(&mut self.block, record, previous);
+            let is_full = self.group_bytes >= GROUP_BYTES && self.group.len() >= GROUP_RECORDS_MIN;
+            if is_full || last.row != record.row {
+                self.end_group()?;
+            }
+        }
         self.index.records += 1;
         self.index.max_row = record.row;
         self.index.max_ts = self.index.max_ts.max(record.ts);
@@ -88,13 +93,27 @@ impl RunWriter {
         if record.kind != RunRecordKind::OldValue {
             self.index.oldest_version = self.index.oldest_version.min(record.ts);
         }
-        let (row, ts, kind) = (record.row, record.ts, record.kind);
-        self.last = Some(RunRecord {
-            row,
-            ts,
-            kind,
-            columns: Vec::new(),
-        });
+        self.group_bytes += single_bytes(&record);
+        self.group.push(record);
+        Ok(())
+    }
+
+    fn end_group(&mut self) -> Result<()> {
+        let Some(row) = self.group.first().map(|record| record.row) else {
+            return Ok(());
+        };
+        if self.block.is_empty() {
+            self.block_times = BlockTimes::near(&self.group);
+            self.block_times.put(&mut self.block);
+            (self.block_first_row, self.block_last_row) = (row, row);
+        }
+        let previous = std::mem::replace(&mut self.block_last_row, row);
+        if !put_group(&mut self.block, &self.group, previous, self.block_times) {
+            let what = format!("update run {}: {row:?} with a column twice", self.run_id);
+            return Err(Error::internal(what));
+        }
+        self.group.clear();
+        self.group_bytes = 0;
         if self.block.len() >= BLOCK_BYTES {
             self.write_block()?;
         }
@@ -125,6 +144,7 @@ impl RunWriter {
     /// # Errors
     /// A run without records is an internal error; otherwise those of the device.
     pub fn finish(mut self) -> Result<Run> {
+        self.end_group()?;
         if !self.block.is_empty() {
             self.write_block()?;
         }
@@ -142,4 +162,11 @@ impl RunWriter {
         file.put(self.file);
         Ok(Run::new(file, self.run_id, &self.types, self.index, bytes))
     }
+}
+
+/// About what a record would take by itself.
+fn single_bytes(record: &RunRecord) -> usize {
+    let bytes = |value: &Value| bytes_of(value).map_or(8, <[u8]>::len);
+    let columns = record.columns.iter();
+    8 + columns.map(|(_, value)| 2 + bytes(value)).sum::<usize>()
 }
