@@ -91,7 +91,7 @@ impl Session {
         {
             return Ok(known.clone());
         }
-        let (found, result) = self.describe_anew(prepared).await?;
+        let (found, result) = Box::pin(self.describe_anew(prepared)).await?;
         let known = |t: &Option<SqlType>| t.unwrap_or(SqlType::Text);
         let description = Description {
             parameters: found.iter().map(known).collect(),

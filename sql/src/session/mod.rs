@@ -164,7 +164,8 @@ impl Session {
         Ok(Some(Output::Done(summary)))
     }
 
-    async fn run_unfailed(&mut self, statement: &Parsed, params: &[ScalarValue]) -> Result<Output> {
+    /// The statements that begin a transaction or mark a place in it.
+    fn run_begin(&mut self, statement: &Parsed) -> Result<Option<Output>> {
         let summary = match statement {
             Parsed::StartTransaction {
                 modes,
@@ -179,6 +180,16 @@ impl Session {
             }
             Parsed::Savepoint { name } => self.savepoint(name)?,
             Parsed::ReleaseSavepoint { name } => self.release(name)?,
+            _ => return Ok(None),
+        };
+        Ok(Some(Output::Done(summary)))
+    }
+
+    async fn run_unfailed(&mut self, statement: &Parsed, params: &[ScalarValue]) -> Result<Output> {
+        if let Some(done) = self.run_begin(statement)? {
+            return Ok(done);
+        }
+        let summary = match statement {
             Parsed::Set(ast::Set::SetTransaction {
                 modes,
                 session,

@@ -3,8 +3,9 @@
 //! A prepared statement keeps what it was compiled to for the last catalog and settings it ran
 //! with. An execution that the point path leaves undecided is undone and goes the full path.
 //!
-//! A statement that is compiled already runs without a future ([`Session::run_at_once`]): making
-//! and polling the one that could also plan queries would cost more than the statement.
+//! A statement that is compiled already, and those around a transaction, run without a future
+//! ([`Session::run_at_once`]): making and polling the one that could also plan queries would cost
+//! more than the statement.
 
 use super::Session;
 use super::outcome::{Output, Summary};
@@ -13,8 +14,9 @@ use crate::point_path::{Compiled, Compiler, Execution, PointStatement, Run};
 use crate::provider::registered::RegisteredTables;
 use crate::roles::acting::Acting;
 use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast::Statement as Parsed;
 use std::sync::Arc;
-use strandline_base::{ErrorKind, Result, SqlState, SqlType};
+use strandline_base::{Error, ErrorKind, Result, SqlState, SqlType};
 use strandline_engine::{ConflictPolicy, Isolation, Transaction};
 
 impl Session {
@@ -36,6 +38,9 @@ impl Session {
         prepared: &PreparedStatement,
         values: &[ScalarValue],
     ) -> Result<Option<Output>> {
+        if prepared.is_of_transaction() && values.is_empty() {
+            return self.run_of_transaction(prepared).map(Some);
+        }
         let is_failed = self.open.as_ref().is_some_and(|open| open.failed);
         if is_failed || !self.point_path || values.len() != prepared.parameter_count() {
             return Ok(None);
@@ -77,6 +82,27 @@ impl Session {
             }
         };
         self.run_compiled(&compiled, values)
+    }
+
+    fn run_of_transaction(&mut self, prepared: &PreparedStatement) -> Result<Output> {
+        self.cancel.refuse_if_terminated()?;
+        let backend = self.registered.backend();
+        let running = backend.start(Some(prepared.text.clone()), self.shared.db.now_us());
+        let output = self.control(&prepared.statement);
+        drop(running);
+        self.report_block();
+        output
+    }
+
+    fn control(&mut self, statement: &Parsed) -> Result<Output> {
+        if let Some(done) = self.run_control(statement)? {
+            return Ok(done);
+        }
+        self.refuse_if_failed()?;
+        let done = self
+            .run_begin(statement)
+            .inspect_err(|_| self.mark_failed())?;
+        done.ok_or_else(|| Error::internal("a statement around a transaction is none"))
     }
 
     fn run_compiled(

@@ -148,6 +148,18 @@ impl PreparedStatement {
         )
     }
 
+    /// Whether it begins or ends a transaction or a part of one.
+    pub(super) fn is_of_transaction(&self) -> bool {
+        matches!(
+            self.statement,
+            Parsed::StartTransaction { .. }
+                | Parsed::Commit { .. }
+                | Parsed::Rollback { .. }
+                | Parsed::Savepoint { .. }
+                | Parsed::ReleaseSavepoint { .. }
+        )
+    }
+
     /// How many parameters it has.
     pub fn parameter_count(&self) -> usize {
         self.parameters
@@ -189,6 +201,7 @@ impl Session {
         result
     }
 
+    /// What could plan is boxed: a future is as large as all that it may run, and is moved.
     async fn run_values(
         &mut self,
         prepared: &PreparedStatement,
@@ -199,21 +212,21 @@ impl Session {
             return Ok(output);
         }
         if !prepared.typed {
-            if let Some(output) = self.run_kept(prepared, values, None).await? {
+            if let Some(output) = Box::pin(self.run_kept(prepared, values, None)).await? {
                 return Ok(output);
             }
-            return self.run_unfailed(&prepared.statement, values).await;
+            return Box::pin(self.run_unfailed(&prepared.statement, values)).await;
         }
         let types = self.known_types(prepared).await?;
-        if let Some(output) = self.run_kept(prepared, values, Some(&types)).await? {
+        if let Some(output) = Box::pin(self.run_kept(prepared, values, Some(&types))).await? {
             return Ok(output);
         }
         if values.is_empty() || matches!(prepared.statement, Parsed::Execute { .. }) {
-            return self.run_unfailed(&prepared.statement, values).await;
+            return Box::pin(self.run_unfailed(&prepared.statement, values)).await;
         }
         let mut bound = prepared.statement.clone();
         params::bind(&mut bound, values, &types)?;
-        self.run_unfailed(&bound, &[]).await
+        Box::pin(self.run_unfailed(&bound, &[])).await
     }
 
     /// Runs a query that only reads, by the plan that is kept of it if there is one; None: it is no
