@@ -165,7 +165,7 @@ impl Transaction {
             && let Some(row) = point.certain_row(key)
         {
             let from = out.len();
-            out.resize(from + columns.len(), Value::Null);
+            out.resize_with(from + columns.len(), || Value::Null);
             let lineage = &point.store.lineage;
             match lineage.read_newest(row, &visibility, columns, &mut out[from..])? {
                 NewestRow::Found => return Ok(true),

@@ -10,6 +10,7 @@ use crate::range::RangeVersion;
 use crate::record_page::RecordKind;
 use crate::row_meta::NEVER;
 use crate::tail::locate;
+use crate::types::set_word;
 use crate::update_run::RunRecordKind;
 use crate::visibility::{sees, sees_record};
 use strandline_base::{ColumnId, CommitTs, Result, RowId, UPDATE_ROWS, Value};
@@ -43,11 +44,12 @@ impl<'a> Wanted<'a> {
             _ => self.more_found.get(at - 64) == Some(&true),
         }
     }
+    /// Where the value at `at` goes, which is found now.
     #[inline]
-    fn put(&mut self, at: usize, value: Value) {
+    fn take(&mut self, at: usize) -> &mut Value {
         self.mark(at);
-        self.out[at] = value;
         self.left -= 1;
+        &mut self.out[at]
     }
     #[inline]
     fn mark(&mut self, at: usize) {
@@ -145,9 +147,13 @@ impl Lineage {
         }
         let columns = wanted.columns;
         if let BaseBody::Chunks(chunks) = &version.base.body {
-            chunks.read_row(row.slot(), columns, &self.shared.cache, |at, value| {
+            let cache = &self.shared.cache;
+            chunks.read_row(row.slot(), columns, cache, |at, sql_type, word| {
                 if !wanted.is_found(at) {
-                    wanted.put(at, value);
+                    match word {
+                        Some(word) => set_word(wanted.take(at), sql_type, word),
+                        None => *wanted.take(at) = Value::Null,
+                    }
                 }
             })?;
         }
@@ -196,7 +202,6 @@ impl Lineage {
         if next == 0 {
             return Ok(true);
         }
-        let schema = self.load_schema();
         let pages = tail.pages();
         while next != 0 {
             let Some((page, i)) = locate(&pages, next - 1) else {
@@ -212,7 +217,7 @@ impl Lineage {
             for at in 0..wanted.columns.len() {
                 let column = wanted.columns[at];
                 if page.has(i, column) && !wanted.is_found(at) {
-                    wanted.put(at, page.value(i, column, schema.column(column))?);
+                    page.read(i, column, wanted.take(at))?;
                 }
             }
             if wanted.left == 0 && !wanted.columns.is_empty() {
@@ -286,7 +291,7 @@ impl Lineage {
             for (column, value) in record.columns {
                 for at in 0..wanted.columns.len() {
                     if wanted.columns[at] == column && !wanted.is_found(at) {
-                        wanted.put(at, value.clone());
+                        wanted.take(at).clone_from(&value);
                     }
                 }
             }

@@ -8,9 +8,9 @@
 //! Invariant: a block is made of immutable chunks and never changes.
 
 use crate::base::{ChunkBase, ChunkColumn};
-use crate::types::{Physical, physical, value_of_word, word_at};
+use crate::types::{Physical, physical, word_at};
 use std::sync::{Arc, OnceLock};
-use strandline_base::{BLOCK_ROWS, ColumnId, RANGE_ROWS, Result, SqlType, Value};
+use strandline_base::{BLOCK_ROWS, ColumnId, RANGE_ROWS, Result, SqlType};
 use strandline_storage::cache::{Cache, Slot};
 
 /// Most columns of a row: NULLs are the bits of one word.
@@ -53,6 +53,7 @@ impl Blocks {
         }
     }
 
+    #[inline]
     fn place(&self, column: ColumnId) -> Option<(u8, SqlType)> {
         *self.places.get(column.0 as usize)?
     }
@@ -80,50 +81,62 @@ impl Blocks {
 
 impl ChunkBase {
     /// Reads the row at `slot`, if that is worth it or has been: `put` gets positions among
-    /// `columns` and values of those that rows hold, perhaps of none.
+    /// `columns` with types and words (None: NULL) of those that rows hold, perhaps of none.
+    #[inline]
     pub fn read_row(
         &self,
         slot: usize,
         columns: &[ColumnId],
         cache: &Arc<Cache>,
-        mut put: impl FnMut(usize, Value),
+        mut put: impl FnMut(usize, SqlType, Option<u64>),
     ) -> Result<()> {
-        let blocks = self.row_blocks.0.get_or_init(|| Box::new(Blocks::of(self)));
-        let held = columns
-            .iter()
-            .filter(|c| blocks.place(**c).is_some())
-            .count();
-        if held == 0 || slot >= self.rows as usize {
+        if slot >= self.rows as usize {
             return Ok(());
         }
-        let is_worth_it = held >= 2 && held * WORTH >= blocks.width;
+        let blocks = self.row_blocks.0.get_or_init(|| Box::new(Blocks::of(self)));
         let (block, row) = (slot / BLOCK_ROWS, slot % BLOCK_ROWS);
-        if !is_worth_it && blocks.blocks[block].get().is_none() {
-            return Ok(()); // nobody has wanted more of it
-        }
-        let frame = blocks.blocks[block].get_or_init(|| Slot::new(cache));
         let mut give = |RowBlock(words): &RowBlock| {
             let stride = blocks.width + 1;
             let values = &words[row * stride..(row + 1) * stride];
             for (at, &column) in columns.iter().enumerate() {
-                let Some((place, sql_type)) = blocks.place(column) else {
-                    continue;
-                };
-                let value = match values[0] >> place & 1 {
-                    0 => value_of_word(sql_type, values[1 + usize::from(place)]),
-                    _ => Value::Null,
-                };
-                put(at, value);
+                if let Some((place, sql_type)) = blocks.place(column) {
+                    let is_null = values[0] >> place & 1 == 1;
+                    let word = values[1 + usize::from(place)];
+                    put(at, sql_type, (!is_null).then_some(word));
+                }
             }
         };
-        if frame.with(&mut give).is_none() && is_worth_it {
-            let loaded = frame.get_or_load(|| {
-                let block = blocks.read(self, block)?;
-                let bytes = block.0.capacity() * 8;
-                Ok((block, bytes))
-            })?;
+        if let Some(frame) = blocks.blocks[block].get()
+            && frame.with(&mut give).is_some()
+        {
+            return Ok(());
+        }
+        if let Some(loaded) = self.load_block(blocks, block, columns, cache)? {
             give(&loaded);
         }
         Ok(())
+    }
+
+    /// The block, made now; None if nobody wants enough of it.
+    #[cold]
+    fn load_block(
+        &self,
+        blocks: &Blocks,
+        block: usize,
+        columns: &[ColumnId],
+        cache: &Arc<Cache>,
+    ) -> Result<Option<Arc<RowBlock>>> {
+        let is_held = |column: &&ColumnId| blocks.place(**column).is_some();
+        let held = columns.iter().filter(is_held).count();
+        if held < 2 || held * WORTH < blocks.width {
+            return Ok(None);
+        }
+        let frame = blocks.blocks[block].get_or_init(|| Slot::new(cache));
+        let loaded = frame.get_or_load(|| {
+            let block = blocks.read(self, block)?;
+            let bytes = block.0.capacity() * 8;
+            Ok((block, bytes))
+        })?;
+        Ok(Some(loaded))
     }
 }

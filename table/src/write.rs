@@ -492,21 +492,23 @@ impl Append<'_> {
             statement,
             word: self.old_value_word(base, row, start),
         };
-        let mut values = vec![None; columns.len()];
+        let mut words = vec![None; columns.len()];
         if let BaseBody::Chunks(chunks) = &base.body {
             let cache = &self.lineage.shared.cache;
-            chunks.read_row(row.slot(), columns, cache, |at, value| {
-                values[at] = Some(value);
+            chunks.read_row(row.slot(), columns, cache, |at, _, word| {
+                words[at] = Some(word);
             })?;
         }
         let fill = |page: &RecordPage, i: u32| {
-            columns.iter().zip(values).try_for_each(|(&column, value)| {
+            columns.iter().zip(&words).try_for_each(|(&column, word)| {
                 let spec = self.schema.column(column);
-                let value = match value {
-                    Some(value) => value,
-                    None => base_value(base, row.slot(), column, spec)?,
-                };
-                page.put(i, column, spec, &value)
+                match word {
+                    Some(word) => page.put_word(i, column, spec, *word),
+                    None => {
+                        let value = base_value(base, row.slot(), column, spec)?;
+                        page.put(i, column, spec, &value)
+                    }
+                }
             })
         };
         let (page, i) = self.tail.append(self.schema, &header, fill)?;

@@ -21,7 +21,7 @@
 
 use crate::schema::{StorageColumn, StorageSchema};
 use crate::value_words::{
-    Physical, value_of_bytes, value_of_wide, value_of_word, wide_of, word_of,
+    Physical, set_word, value_of_bytes, value_of_wide, value_of_word, wide_of, word_of,
 };
 use std::sync::Arc;
 use strandline_base::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, OnceLock, Ordering};
@@ -402,6 +402,28 @@ impl RecordPage {
         Ok(())
     }
 
+    /// As [`RecordPage::put`] for a [`Physical::Word`] column; None: NULL.
+    #[inline]
+    pub fn put_word(
+        &self,
+        i: u32,
+        column: ColumnId,
+        spec: &StorageColumn,
+        word: Option<u64>,
+    ) -> Result<()> {
+        let Cells::Word { words, nulls } = self.cells(column, spec) else {
+            return Err(Error::internal(
+                "a word for a column that is not held in words",
+            ));
+        };
+        self.set_bit(i, column);
+        match word {
+            Some(word) => words[i as usize].store(word, Ordering::Relaxed),
+            None => mark_null(nulls, i as usize),
+        }
+        Ok(())
+    }
+
     /// Copies a cell (and its bit) from another page.
     pub fn copy_cell(
         &self,
@@ -411,8 +433,10 @@ impl RecordPage {
         from: &RecordPage,
         j: u32,
     ) -> Result<()> {
-        let value = from.value(j, column, spec)?;
-        self.put(i, column, spec, &value)
+        match from.cell(j, column) {
+            Cell::Word(word) => self.put_word(i, column, spec, Some(word)),
+            _ => self.put(i, column, spec, &from.value(j, column, spec)?),
+        }
     }
 
     /// The value of a cell; the column's `missing` value where the page never had the column.
@@ -425,6 +449,17 @@ impl RecordPage {
             Cell::Wide(w) => Ok(value_of_wide(spec.sql_type, w)),
             Cell::Bytes(b) => value_of_bytes(spec.sql_type, b),
         }
+    }
+
+    /// Sets `out` to the value of a cell that record `i` has.
+    #[inline]
+    pub fn read(&self, i: u32, column: ColumnId, out: &mut Value) -> Result<()> {
+        let spec = self.schema.column(column);
+        match self.cell(i, column) {
+            Cell::Word(word) => set_word(out, spec.sql_type, word),
+            _ => *out = self.value(i, column, spec)?,
+        }
+        Ok(())
     }
 
     /// The raw content of a cell.
@@ -479,10 +514,15 @@ fn set_null(nulls: &[AtomicU64], at: usize, value: &Value, spec: &StorageColumn)
     if !value.is_null() {
         return Err(wrong_type(value, spec));
     }
-    nulls[at / 64].fetch_or(1 << (at % 64), Ordering::Relaxed);
+    mark_null(nulls, at);
     Ok(())
 }
 
+fn mark_null(nulls: &[AtomicU64], at: usize) {
+    nulls[at / 64].fetch_or(1 << (at % 64), Ordering::Relaxed);
+}
+
+#[inline]
 fn is_null(nulls: &[AtomicU64], at: usize) -> bool {
     nulls[at / 64].load(Ordering::Relaxed) >> (at % 64) & 1 == 1
 }
