@@ -8,59 +8,56 @@ use crate::base::{BaseBody, ChunkBase, base_value};
 use crate::lineage::Lineage;
 use crate::range::RangeVersion;
 use crate::record_page::RecordKind;
+use crate::row_block::BlockRow;
 use crate::row_meta::NEVER;
 use crate::tail::locate;
-use crate::types::set_word;
 use crate::update_run::RunRecordKind;
 use crate::visibility::{sees, sees_record};
 use strandline_base::{ColumnId, CommitTs, Result, RowId, UPDATE_ROWS, Value};
 use strandline_txn::Visibility;
 
-/// The columns a read still looks for.
+/// Columns that one walk reads: as many as a word has bits.
+const WALK_COLUMNS: usize = u64::BITS as usize;
+
+/// The columns that a walk looks for, at most [`WALK_COLUMNS`].
 struct Wanted<'a> {
     columns: &'a [ColumnId],
     out: &'a mut [Value],
-    /// by position, the first 64
+    /// by position
     found: u64,
-    /// the others
-    more_found: Vec<bool>,
-    left: usize,
 }
 
 impl<'a> Wanted<'a> {
     fn new(columns: &'a [ColumnId], out: &'a mut [Value]) -> Self {
+        debug_assert!(columns.len() == out.len() && columns.len() <= WALK_COLUMNS);
         Self {
             columns,
             out,
             found: 0,
-            more_found: Vec::new(),
-            left: columns.len(),
         }
     }
     #[inline]
     fn is_found(&self, at: usize) -> bool {
-        match at {
-            0..64 => self.found >> at & 1 == 1,
-            _ => self.more_found.get(at - 64) == Some(&true),
-        }
+        self.found >> at & 1 == 1
+    }
+    #[inline]
+    fn is_complete(&self) -> bool {
+        self.found.count_ones() as usize == self.columns.len()
     }
     /// Where the value at `at` goes, which is found now.
     #[inline]
     fn take(&mut self, at: usize) -> &mut Value {
-        self.mark(at);
-        self.left -= 1;
+        self.found |= 1 << at;
         &mut self.out[at]
     }
+    /// Takes what is still wanted and in `row`.
     #[inline]
-    fn mark(&mut self, at: usize) {
-        if at < 64 {
-            self.found |= 1 << at;
-            return;
+    fn take_from(&mut self, row: &BlockRow<'_>) {
+        for (at, (column, out)) in self.columns.iter().zip(&mut *self.out).enumerate() {
+            if self.found >> at & 1 == 0 && row.read(*column, out) {
+                self.found |= 1 << at;
+            }
         }
-        if self.more_found.is_empty() {
-            self.more_found = vec![false; self.columns.len() - 64];
-        }
-        self.more_found[at - 64] = true;
     }
 }
 
@@ -100,23 +97,45 @@ impl Lineage {
             return Ok(false);
         };
         let version = range.load();
-        let mut wanted = Wanted::new(columns, out);
-        if !self.read_chain(&version, row, visibility, &mut wanted)? {
+        // Several walks over one version, by one visibility, are one read.
+        let mut rest = (columns, out);
+        loop {
+            let (columns, more) = rest.0.split_at(rest.0.len().min(WALK_COLUMNS));
+            let (out, more_out) = rest.1.split_at_mut(columns.len());
+            if !self.walk(&version, row, visibility, Wanted::new(columns, out))? {
+                return Ok(false);
+            }
+            if more.is_empty() {
+                return Ok(true);
+            }
+            rest = (more, more_out);
+        }
+    }
+
+    fn walk(
+        &self,
+        version: &RangeVersion,
+        row: RowId,
+        visibility: &Visibility,
+        mut wanted: Wanted<'_>,
+    ) -> Result<bool> {
+        if !self.read_chain(version, row, visibility, &mut wanted)? {
             return Ok(false);
         }
-        match self.base_row(&version, row.slot(), visibility)? {
+        match self.base_row(version, row.slot(), visibility)? {
             BaseRow::Gone => return Ok(false),
             BaseRow::Newer if !self.read_history(row, visibility.ts, &mut wanted)? => {
                 return Ok(false);
             }
             BaseRow::Newer | BaseRow::Current => {}
         }
-        self.read_base(&version, row, wanted)?;
+        self.read_base(version, row, wanted)?;
         Ok(true)
     }
 
     /// As [`Lineage::read`], by a moment that is not registered: what is needed of the row may not
-    /// be there any more, and a row that is not visible may have been so just before.
+    /// be there any more, and a row that is not visible may have been so just before. Reads of more
+    /// columns than one walk reads are left to [`Lineage::read`].
     pub fn read_newest(
         &self,
         row: RowId,
@@ -125,6 +144,9 @@ impl Lineage {
         out: &mut [Value],
     ) -> Result<NewestRow> {
         debug_assert_eq!(columns.len(), out.len());
+        if columns.len() > WALK_COLUMNS {
+            return Ok(NewestRow::Unknown);
+        }
         let ranges = self.load_ranges();
         let Some(range) = ranges.get(row.range().0 as usize) else {
             return Ok(NewestRow::Unknown);
@@ -142,22 +164,15 @@ impl Lineage {
 
     /// Fills what is still wanted from base, which has it as the reader sees it.
     fn read_base(&self, version: &RangeVersion, row: RowId, mut wanted: Wanted<'_>) -> Result<()> {
-        if wanted.left == 0 {
+        if wanted.is_complete() {
             return Ok(());
         }
         let columns = wanted.columns;
         if let BaseBody::Chunks(chunks) = &version.base.body {
             let cache = &self.shared.cache;
-            chunks.read_row(row.slot(), columns, cache, |at, sql_type, word| {
-                if !wanted.is_found(at) {
-                    match word {
-                        Some(word) => set_word(wanted.take(at), sql_type, word),
-                        None => *wanted.take(at) = Value::Null,
-                    }
-                }
-            })?;
+            chunks.read_row(row.slot(), columns, cache, |row| wanted.take_from(&row))?;
         }
-        if wanted.left == 0 {
+        if wanted.is_complete() {
             return Ok(());
         }
         let schema = self.load_schema();
@@ -220,7 +235,7 @@ impl Lineage {
                     page.read(i, column, wanted.take(at))?;
                 }
             }
-            if wanted.left == 0 && !wanted.columns.is_empty() {
+            if wanted.is_complete() && !wanted.columns.is_empty() {
                 break;
             }
         }

@@ -8,9 +8,9 @@
 //! Invariant: a block is made of immutable chunks and never changes.
 
 use crate::base::{ChunkBase, ChunkColumn};
-use crate::types::{Physical, physical, word_at};
+use crate::types::{Physical, physical, set_word, word_at};
 use std::sync::{Arc, OnceLock};
-use strandline_base::{BLOCK_ROWS, ColumnId, RANGE_ROWS, Result, SqlType};
+use strandline_base::{BLOCK_ROWS, ColumnId, RANGE_ROWS, Result, SqlType, Value};
 use strandline_storage::cache::{Cache, Slot};
 
 /// Most columns of a row: NULLs are the bits of one word.
@@ -34,6 +34,33 @@ struct Blocks {
 /// Row by row a word of NULL bits and the values.
 #[derive(Debug)]
 struct RowBlock(Vec<u64>);
+
+/// One row of a block.
+pub struct BlockRow<'a> {
+    places: &'a [Option<(u8, SqlType)>],
+    words: &'a [u64],
+}
+
+impl BlockRow<'_> {
+    /// The word of a column (None: NULL), if blocks hold the column.
+    pub fn word(&self, column: ColumnId) -> Option<Option<u64>> {
+        let (place, _) = (*self.places.get(column.0 as usize)?)?;
+        let is_null = self.words[0] >> place & 1 == 1;
+        Some((!is_null).then(|| self.words[1 + usize::from(place)]))
+    }
+    /// Sets `out` to the value of a column; false if blocks do not hold the column.
+    #[inline]
+    pub fn read(&self, column: ColumnId, out: &mut Value) -> bool {
+        let Some(Some((place, sql_type))) = self.places.get(column.0 as usize) else {
+            return false;
+        };
+        match self.words[0] >> place & 1 {
+            0 => set_word(out, *sql_type, self.words[1 + usize::from(*place)]),
+            _ => *out = Value::Null,
+        }
+        true
+    }
+}
 
 impl Blocks {
     fn of(chunks: &ChunkBase) -> Self {
@@ -80,15 +107,14 @@ impl Blocks {
 }
 
 impl ChunkBase {
-    /// Reads the row at `slot`, if that is worth it or has been: `put` gets positions among
-    /// `columns` with types and words (None: NULL) of those that rows hold, perhaps of none.
+    /// Gives `read` the row at `slot`, if making its block for `columns` is worth it or has been.
     #[inline]
     pub fn read_row(
         &self,
         slot: usize,
         columns: &[ColumnId],
         cache: &Arc<Cache>,
-        mut put: impl FnMut(usize, SqlType, Option<u64>),
+        mut read: impl FnMut(BlockRow<'_>),
     ) -> Result<()> {
         if slot >= self.rows as usize {
             return Ok(());
@@ -97,14 +123,10 @@ impl ChunkBase {
         let (block, row) = (slot / BLOCK_ROWS, slot % BLOCK_ROWS);
         let mut give = |RowBlock(words): &RowBlock| {
             let stride = blocks.width + 1;
-            let values = &words[row * stride..(row + 1) * stride];
-            for (at, &column) in columns.iter().enumerate() {
-                if let Some((place, sql_type)) = blocks.place(column) {
-                    let is_null = values[0] >> place & 1 == 1;
-                    let word = values[1 + usize::from(place)];
-                    put(at, sql_type, (!is_null).then_some(word));
-                }
-            }
+            read(BlockRow {
+                places: &blocks.places,
+                words: &words[row * stride..(row + 1) * stride],
+            });
         };
         if let Some(frame) = blocks.blocks[block].get()
             && frame.with(&mut give).is_some()

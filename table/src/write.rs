@@ -174,6 +174,7 @@ impl Lineage {
         let mut append = Append {
             lineage: self,
             tail,
+            pages: &pages,
             slot: slot as u16,
             schema: &self.load_schema(),
             writer,
@@ -405,6 +406,7 @@ impl Lineage {
         let range = self.ensure_range(row.range());
         let tail = range.ensure_tail(row.slot() / UPDATE_ROWS, &self.shared.page_bytes);
         let latch = tail.row_map().latch(row.slot() % UPDATE_ROWS);
+        let pages = tail.pages();
         let writer = Writer {
             word: StartWord::committed(ts),
             statement: 0,
@@ -414,6 +416,7 @@ impl Lineage {
         let mut append = Append {
             lineage: self,
             tail: &tail,
+            pages: &pages,
             slot: (row.slot() % UPDATE_ROWS) as u16,
             schema: &self.load_schema(),
             writer: &writer,
@@ -469,6 +472,8 @@ fn is_held(pages: &TailPages, mut head: u32, lock: RowLock, own: StartWord) -> b
 struct Append<'a> {
     lineage: &'a Lineage,
     tail: &'a Tail,
+    /// loaded under the latch
+    pages: &'a TailPages,
     slot: u16,
     schema: &'a Arc<StorageSchema>,
     writer: &'a Writer,
@@ -495,8 +500,10 @@ impl Append<'_> {
         let mut words = vec![None; columns.len()];
         if let BaseBody::Chunks(chunks) = &base.body {
             let cache = &self.lineage.shared.cache;
-            chunks.read_row(row.slot(), columns, cache, |at, _, word| {
-                words[at] = Some(word);
+            chunks.read_row(row.slot(), columns, cache, |row| {
+                for (word, column) in words.iter_mut().zip(columns) {
+                    *word = row.word(*column);
+                }
             })?;
         }
         let fill = |page: &RecordPage, i: u32| {
@@ -511,7 +518,7 @@ impl Append<'_> {
                 }
             })
         };
-        let (page, i) = self.tail.append(self.schema, &header, fill)?;
+        let (page, i) = self.tail.append((self.pages, self.schema), &header, fill)?;
         let seq = page.first() + i;
         if start == self.writer.word {
             self.written.push(Written::Records(page, i, i + 1));
@@ -568,7 +575,7 @@ impl Append<'_> {
             }
             Ok(())
         };
-        let (page, i) = self.tail.append(self.schema, &header, fill)?;
+        let (page, i) = self.tail.append((self.pages, self.schema), &header, fill)?;
         let seq = page.first() + i;
         self.written.push(match change {
             Change::Lock(_) => Written::Lock(page, i),
