@@ -32,7 +32,7 @@ use crate::transaction::Transaction;
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Result, RowId, SqlType, Value};
-use strandline_index::{Found, integer_key};
+use strandline_index::{Found, KeySequence, integer_key};
 use strandline_table::read::NewestRow;
 use strandline_table::write::{Change, WriteOutcome, Writer};
 use strandline_txn::{Isolation, StartWord, Visibility};
@@ -44,6 +44,8 @@ pub struct PointTable {
     key: usize,
     store: Arc<Store>,
     index: Arc<KeyColumns>,
+    /// the longest of the index's sequences, at hand
+    sequence: Option<KeySequence>,
     /// equal hashes are equal keys
     is_exact: bool,
     /// by column id: whether the table has it
@@ -101,6 +103,7 @@ impl PointTable {
             table: table.clone(),
             key,
             store,
+            sequence: index.sequences.longest(),
             index,
             is_exact,
             has_column,
@@ -130,7 +133,9 @@ impl PointTable {
         if !self.is_exact {
             return None;
         }
-        let found = match self.index.sequences.find(integer_key(key)?) {
+        let number = integer_key(key)?;
+        let known = self.sequence.and_then(|sequence| sequence.row(number));
+        let found = match known.or_else(|| self.index.sequences.find(number)) {
             Some(row) => Found::One(row),
             None => self.index.index.find(Store::key_hash(key)?),
         };

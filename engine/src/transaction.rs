@@ -646,7 +646,7 @@ fn never_waits() -> Error {
 fn undo(state: &mut TxnState, written: usize, entries: usize, loads: usize, grown: usize) {
     for load in &state.loads[loads..] {
         if let Some(range) = load.store.lineage.range(load.range) {
-            forget_loaded(&load.store, &range);
+            forget_loaded(&load.store, range);
         }
     }
     for written in state.written.drain(written..) {

@@ -92,8 +92,7 @@ impl Lineage {
         out: &mut [Value],
     ) -> Result<bool> {
         debug_assert_eq!(columns.len(), out.len());
-        let ranges = self.load_ranges();
-        let Some(range) = ranges.get(row.range().0 as usize) else {
+        let Some(range) = self.range(row.range()) else {
             return Ok(false);
         };
         let version = range.load();
@@ -147,8 +146,7 @@ impl Lineage {
         if columns.len() > WALK_COLUMNS {
             return Ok(NewestRow::Unknown);
         }
-        let ranges = self.load_ranges();
-        let Some(range) = ranges.get(row.range().0 as usize) else {
+        let Some(range) = self.range(row.range()) else {
             return Ok(NewestRow::Unknown);
         };
         let version = range.load();

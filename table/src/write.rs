@@ -135,8 +135,7 @@ impl Lineage {
         writer: &Writer,
         written: &mut Vec<Written>,
     ) -> Result<WriteOutcome> {
-        let ranges = self.load_ranges();
-        let Some(range) = ranges.get(row.range().0 as usize) else {
+        let Some(range) = self.range(row.range()) else {
             return Ok(WriteOutcome::Gone);
         };
         let at = row.slot() / UPDATE_ROWS;
@@ -205,8 +204,7 @@ impl Lineage {
         own: StartWord,
         speculative: bool,
     ) -> Result<Option<StartWord>> {
-        let ranges = self.ranges();
-        let Some(range) = ranges.get(row.range().0 as usize) else {
+        let Some(range) = self.range(row.range()) else {
             return Ok(None);
         };
         let version = range.load_full();
