@@ -227,12 +227,7 @@ impl Lineage {
             if page.slot_kind(i).1 == RecordKind::Delete {
                 return Ok(false);
             }
-            for at in 0..wanted.columns.len() {
-                let column = wanted.columns[at];
-                if page.has(i, column) && !wanted.is_found(at) {
-                    page.read(i, column, wanted.take(at))?;
-                }
-            }
+            page.read(i, wanted.columns, wanted.out, &mut wanted.found)?;
             if wanted.is_complete() && !wanted.columns.is_empty() {
                 break;
             }

@@ -241,9 +241,15 @@ impl Drop for Tail {
 /// The page and index of record `seq`; None if its page has been dropped.
 #[inline]
 pub fn locate(pages: &TailPages, seq: u32) -> Option<(&Arc<RecordPage>, u32)> {
-    let at = pages.partition_point(|p| p.first() + p.capacity() <= seq);
-    let page = pages.get(at)?;
-    (seq >= page.first()).then(|| (page, seq - page.first()))
+    let last = pages.last()?;
+    // Full-grown pages are found without a look at others: each would be a cache miss.
+    let before = last.first().saturating_sub(seq).div_ceil(PAGE_RECORDS_MAX);
+    let guess = pages.get((pages.len() - 1).wrapping_sub(before as usize));
+    let page = match guess.filter(|page| page.has_record(seq)) {
+        Some(page) => page,
+        None => pages.get(pages.partition_point(|p| p.first() + p.capacity() <= seq))?,
+    };
+    Some((page, seq.checked_sub(page.first())?))
 }
 
 #[cfg(test)]
