@@ -61,6 +61,25 @@ impl<'a> Wanted<'a> {
     }
 }
 
+/// Reads columns in as many walks as it takes, until one gives false. Over one version of the range
+/// and by one visibility they are one read.
+#[inline]
+fn in_walks(
+    mut columns: &[ColumnId],
+    mut out: &mut [Value],
+    mut walk: impl FnMut(Wanted<'_>) -> Result<bool>,
+) -> Result<bool> {
+    while columns.len() > WALK_COLUMNS {
+        let (now, later) = columns.split_at(WALK_COLUMNS);
+        let (out_now, out_later) = out.split_at_mut(WALK_COLUMNS);
+        if !walk(Wanted::new(now, out_now))? {
+            return Ok(false);
+        }
+        (columns, out) = (later, out_later);
+    }
+    walk(Wanted::new(columns, out))
+}
+
 /// What [`Lineage::read_newest`] has found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NewestRow {
@@ -96,19 +115,9 @@ impl Lineage {
             return Ok(false);
         };
         let version = range.load();
-        // Several walks over one version, by one visibility, are one read.
-        let mut rest = (columns, out);
-        loop {
-            let (columns, more) = rest.0.split_at(rest.0.len().min(WALK_COLUMNS));
-            let (out, more_out) = rest.1.split_at_mut(columns.len());
-            if !self.walk(&version, row, visibility, Wanted::new(columns, out))? {
-                return Ok(false);
-            }
-            if more.is_empty() {
-                return Ok(true);
-            }
-            rest = (more, more_out);
-        }
+        in_walks(columns, out, |wanted| {
+            self.walk(&version, row, visibility, wanted)
+        })
     }
 
     fn walk(
@@ -133,8 +142,7 @@ impl Lineage {
     }
 
     /// As [`Lineage::read`], by a moment that is not registered: what is needed of the row may not
-    /// be there any more, and a row that is not visible may have been so just before. Reads of more
-    /// columns than one walk reads are left to [`Lineage::read`].
+    /// be there any more, and a row that is not visible may have been so just before.
     pub fn read_newest(
         &self,
         row: RowId,
@@ -143,21 +151,22 @@ impl Lineage {
         out: &mut [Value],
     ) -> Result<NewestRow> {
         debug_assert_eq!(columns.len(), out.len());
-        if columns.len() > WALK_COLUMNS {
-            return Ok(NewestRow::Unknown);
-        }
         let Some(range) = self.range(row.range()) else {
             return Ok(NewestRow::Unknown);
         };
         let version = range.load();
-        let mut wanted = Wanted::new(columns, out);
-        if !self.read_chain(&version, row, visibility, &mut wanted)?
-            || self.base_row(&version, row.slot(), visibility)? != BaseRow::Current
-        {
-            return Ok(NewestRow::Unknown);
-        }
-        self.read_base(&version, row, wanted)?;
-        Ok(NewestRow::Found)
+        let found = in_walks(columns, out, |mut wanted| {
+            let is_known = self.read_chain(&version, row, visibility, &mut wanted)?
+                && self.base_row(&version, row.slot(), visibility)? == BaseRow::Current;
+            if is_known {
+                self.read_base(&version, row, wanted)?;
+            }
+            Ok(is_known)
+        })?;
+        Ok(match found {
+            true => NewestRow::Found,
+            false => NewestRow::Unknown,
+        })
     }
 
     /// Fills what is still wanted from base, which has it as the reader sees it.

@@ -172,8 +172,8 @@ impl Tail {
         Some((page.clone(), i))
     }
 
-    /// Appends a record: [claims](Tail::claim) it, lets `fill` put its cells, publishes it. A record that does not
-    /// take its cells becomes a tombstone. The caller holds the row's latch.
+    /// Appends a record: [claims](Tail::claim) it, lets `fill` put its cells, publishes it. A
+    /// record that does not take its cells becomes a tombstone. The caller holds the row's latch.
     pub fn append(
         &self,
         (pages, schema): (&TailPages, &Arc<StorageSchema>),
