@@ -2,6 +2,9 @@
 //! on damaged input: every shortfall is `None`, which callers turn into a corruption error that
 //! names the place.
 
+/// Bytes of the longest varint.
+const VARINT_BYTES_MAX: usize = 10;
+
 /// Appends primitives to a buffer.
 pub trait PutBytes {
     /// One byte.
@@ -21,6 +24,7 @@ pub trait PutBytes {
 }
 
 impl PutBytes for Vec<u8> {
+    #[inline]
     fn put_u8(&mut self, v: u8) {
         self.push(v);
     }
@@ -36,12 +40,22 @@ impl PutBytes for Vec<u8> {
     fn put_u128(&mut self, v: u128) {
         self.extend_from_slice(&v.to_le_bytes());
     }
+    #[inline]
     fn put_varint(&mut self, mut v: u64) {
-        while v >= 0x80 {
-            self.push((v as u8) | 0x80);
-            v >>= 7;
+        if v < 0x80 {
+            return self.push(v as u8);
         }
-        self.push(v as u8);
+        // One append of a fixed size costs less than one per byte.
+        let mut bytes = [0; VARINT_BYTES_MAX];
+        let mut last = 0;
+        while v >= 0x80 && last < VARINT_BYTES_MAX - 1 {
+            bytes[last] = (v as u8) | 0x80;
+            v >>= 7;
+            last += 1;
+        }
+        bytes[last] = v as u8;
+        self.extend_from_slice(&bytes);
+        self.truncate(self.len() - (VARINT_BYTES_MAX - 1 - last));
     }
     fn put_bytes(&mut self, v: &[u8]) {
         self.put_varint(v.len() as u64);
@@ -50,11 +64,13 @@ impl PutBytes for Vec<u8> {
 }
 
 /// Maps signed integers to unsigned so that small magnitudes get short varints.
+#[inline]
 pub fn zigzag(v: i64) -> u64 {
     ((v << 1) ^ (v >> 63)) as u64
 }
 
 /// The inverse of [`zigzag`].
+#[inline]
 pub fn unzigzag(v: u64) -> i64 {
     ((v >> 1) as i64) ^ -((v & 1) as i64)
 }

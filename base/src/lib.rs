@@ -3,6 +3,7 @@
 //! Nothing in this crate touches a device, a thread or the wall clock except through the traits
 //! it defines, so that a seeded simulation can replace all of them.
 
+pub mod append_list;
 pub mod bytes;
 pub mod checksum;
 pub mod clock;
@@ -13,6 +14,7 @@ pub mod sync;
 pub mod utc;
 pub mod value;
 
+pub use append_list::AppendList;
 pub use checksum::{Checksum, checksum};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{Error, ErrorKind, Result, SqlState};

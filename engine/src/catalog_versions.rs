@@ -6,6 +6,8 @@
 //!    it here under the log's lock. So a snapshot's catalog is the version valid at the snapshot,
 //!    whenever it is looked up, and a version later than every snapshot is nobody's yet.
 //! 3. A commit that fails after that takes its version back before it leaves the commit queue.
+//! 4. `last_catalog` is where the catalog of `last` is. It is stored while the one before is still
+//!    held, so that nobody's catalog can be where it says unless it is that one.
 //!
 //! Lock order: the log's lock → `versions`, which is held only to look and to change.
 
@@ -14,12 +16,15 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use strandline_base::{CommitTs, Error, ErrorKind, Result, SqlState, StorageId};
 
 /// The versions.
 pub struct CatalogVersions {
     /// the last of `versions`, for those who come later than it: nearly everybody
     last: ArcSwap<Version>,
+    /// compared only: a look at it costs less than one at `last`
+    last_catalog: AtomicPtr<Catalog>,
     versions: Mutex<Vec<Version>>,
 }
 
@@ -31,6 +36,7 @@ impl CatalogVersions {
     pub fn new(versions: Vec<Version>) -> Self {
         let last = versions.last().cloned().unwrap_or_default();
         Self {
+            last_catalog: AtomicPtr::new(address(&last.1)),
             last: ArcSwap::from_pointee(last),
             versions: Mutex::new(versions),
         }
@@ -49,21 +55,27 @@ impl CatalogVersions {
         }
     }
     /// Whether `catalog` is the last version, visible to all or not yet.
+    #[inline]
     pub fn is_last(&self, catalog: &Arc<Catalog>) -> bool {
-        Arc::ptr_eq(&self.last.load().1, catalog)
+        self.last_catalog.load(Ordering::Acquire) == address(catalog)
+    }
+    fn set_last(&self, version: Version) {
+        let catalog = address(&version.1);
+        let _before = self.last.swap(Arc::new(version));
+        self.last_catalog.store(catalog, Ordering::Release);
     }
     /// Adds the version that the commit at `ts` makes, before the stable timestamp reaches `ts`.
     pub fn add(&self, ts: CommitTs, catalog: Arc<Catalog>) {
         let mut versions = self.versions.lock();
         versions.push((ts, catalog.clone()));
-        self.last.store(Arc::new((ts, catalog)));
+        self.set_last((ts, catalog));
     }
     /// Takes back the version of a commit at `ts` that has failed; stable has not reached it.
     pub fn take_back(&self, ts: CommitTs) {
         let mut versions = self.versions.lock();
         versions.retain(|(from, _)| *from != ts);
         if let Some(last) = versions.last() {
-            self.last.store(Arc::new(last.clone()));
+            self.set_last(last.clone());
         }
     }
     /// The versions that are valid at or before `through`, oldest first.
@@ -93,6 +105,10 @@ impl CatalogVersions {
         }
         versions.len() != before
     }
+}
+
+fn address(catalog: &Arc<Catalog>) -> *mut Catalog {
+    Arc::as_ptr(catalog).cast_mut()
 }
 
 /// Every storage that some version names.

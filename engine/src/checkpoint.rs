@@ -389,7 +389,7 @@ impl Db {
             };
             let word = chunks.start.load();
             if word == StartWord::ABORTED {
-                store.lineage.empty_range(&range);
+                store.lineage.empty_range(range);
                 store.unlisted.lock().retain(|n| *n != no);
             } else if word.commit_ts().is_some_and(|ts| ts <= through) {
                 let entry = || RangeEntry::of(&chunks.describe(no));

@@ -307,7 +307,7 @@ impl Db {
     /// Records of all tails that no merge has folded into base yet.
     fn pending_records(&self) -> u64 {
         let stores: Vec<Arc<Store>> = self.stores.read().values().cloned().collect();
-        let ranges = stores.iter().flat_map(|s| s.lineage.ranges().to_vec());
+        let ranges = stores.iter().flat_map(|s| s.lineage.ranges());
         let pending = |range: Arc<Range>| -> u64 {
             let version = range.load_full();
             let tails = version.tails.iter().flatten();

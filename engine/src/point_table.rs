@@ -29,9 +29,10 @@ use crate::settings::ConflictPolicy;
 use crate::statement::key_index;
 use crate::store::{KeyColumns, Store};
 use crate::transaction::Transaction;
+use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Result, RowId, SqlType, Value};
-use strandline_index::{Found, integer_key};
+use strandline_index::{Found, KeySequence, integer_key};
 use strandline_table::read::NewestRow;
 use strandline_table::write::{Change, WriteOutcome, Writer};
 use strandline_txn::{Isolation, StartWord, Visibility};
@@ -43,10 +44,14 @@ pub struct PointTable {
     key: usize,
     store: Arc<Store>,
     index: Arc<KeyColumns>,
+    /// the longest of the index's sequences, at hand
+    sequence: Option<KeySequence>,
     /// equal hashes are equal keys
     is_exact: bool,
     /// by column id: whether the table has it
     has_column: Vec<bool>,
+    /// by column id: whether some key has it
+    in_key: Vec<bool>,
 }
 
 /// What is to be done with a row that was looked at.
@@ -88,15 +93,21 @@ impl PointTable {
         for column in &table.columns {
             has_column[column.id.0 as usize] = true;
         }
+        let mut in_key = vec![false; has_column.len()];
+        for column in table.keys.iter().flat_map(|key| &key.columns) {
+            in_key[column.0 as usize] = true;
+        }
         let is_exact = columns.len() == 1 && columns.iter().all(is_integer);
         Ok(Self {
             catalog: catalog.clone(),
             table: table.clone(),
             key,
             store,
+            sequence: index.sequences.longest(),
             index,
             is_exact,
             has_column,
+            in_key,
         })
     }
 
@@ -107,8 +118,8 @@ impl PointTable {
 
     /// Whether a change sets a column of any key.
     fn sets_key(&self, set: &[(ColumnId, Value)]) -> bool {
-        let is_of_key = |id: &ColumnId| self.table.keys.iter().any(|k| k.columns.contains(id));
-        set.iter().any(|(id, _)| is_of_key(id))
+        set.iter()
+            .any(|(id, _)| self.in_key.get(id.0 as usize) == Some(&true))
     }
 
     /// Whether the table has a column with this id.
@@ -122,7 +133,9 @@ impl PointTable {
         if !self.is_exact {
             return None;
         }
-        let found = match self.index.sequences.find(integer_key(key)?) {
+        let number = integer_key(key)?;
+        let known = self.sequence.and_then(|sequence| sequence.row(number));
+        let found = match known.or_else(|| self.index.sequences.find(number)) {
             Some(row) => Found::One(row),
             None => self.index.index.find(Store::key_hash(key)?),
         };
@@ -165,7 +178,7 @@ impl Transaction {
             && let Some(row) = point.certain_row(key)
         {
             let from = out.len();
-            out.resize(from + columns.len(), Value::Null);
+            out.resize_with(from + columns.len(), || Value::Null);
             let lineage = &point.store.lineage;
             match lineage.read_newest(row, &visibility, columns, &mut out[from..])? {
                 NewestRow::Found => return Ok(true),
@@ -183,11 +196,8 @@ impl Transaction {
         key: &[Value],
         set: &[(ColumnId, Value)],
     ) -> Result<bool> {
-        let mut given = |_: &[Value], new: &mut Vec<_>| {
-            new.extend_from_slice(set);
-            Ok(Effect::Update)
-        };
-        if self.try_point_modify(point, key, &[], &mut given)? == Some(true) {
+        let change = Change::Update(set);
+        if !point.sets_key(set) && self.try_point_change(point, key, change)? == Some(true) {
             return Ok(true);
         }
         let statement = self.begin_statement()?;
@@ -197,8 +207,7 @@ impl Transaction {
     /// Deletes the row with this key; false if there is no such row. As
     /// `Statement::point_delete` of a new statement.
     pub fn point_delete(self: &Arc<Self>, point: &PointTable, key: &[Value]) -> Result<bool> {
-        let mut delete = |_: &[Value], _: &mut Vec<_>| Ok(Effect::Delete);
-        if self.try_point_modify(point, key, &[], &mut delete)? == Some(true) {
+        if self.try_point_change(point, key, Change::Delete)? == Some(true) {
             return Ok(true);
         }
         let statement = self.begin_statement()?;
@@ -226,6 +235,29 @@ impl Transaction {
         Ok(is_same.then_some(visibility))
     }
 
+    /// Changes the row with this key; whether there is one. None as in
+    /// [`Transaction::try_point_modify`].
+    fn try_point_change(
+        &self,
+        point: &PointTable,
+        key: &[Value],
+        change: Change<'_>,
+    ) -> Result<Option<bool>> {
+        let Some(word) = self.begin_point_write(point)? else {
+            return Ok(None);
+        };
+        loop {
+            let snapshot = self.db().stable();
+            let Some(row) = point.certain_row(key) else {
+                return Ok(None);
+            };
+            let outcome = self.write_certain(point, row, change, (word, snapshot))?;
+            if let Break(written) = self.after_point_write(outcome)? {
+                return Ok(written);
+            }
+        }
+    }
+
     /// Changes the row with this key as `modify` says, which gets the newest version's `columns`
     /// and is asked again if that is not the newest any more; whether it was changed. None if only
     /// a statement can tell; nothing has been written then. As `Statement::point_modify` of a new
@@ -237,15 +269,9 @@ impl Transaction {
         columns: &[ColumnId],
         modify: Modify<'_>,
     ) -> Result<Option<bool>> {
-        if !self.sees_newest() {
+        let Some(word) = self.begin_point_write(point)? else {
             return Ok(None);
-        }
-        let store = &point.store;
-        let word = self.lock_store(store)?;
-        if !self.db().catalogs.is_last(&point.catalog) {
-            return Ok(None);
-        }
-        self.db().wait_for_tail_memory(&|| self.is_cancelled())?;
+        };
         let (mut row_values, mut set) = (vec![Value::Null; columns.len()], Vec::new());
         loop {
             let snapshot = self.db().stable();
@@ -258,7 +284,7 @@ impl Transaction {
                     own: word,
                     statement: u32::MAX,
                 };
-                let lineage = &store.lineage;
+                let lineage = &point.store.lineage;
                 match lineage.read_newest(row, &visibility, columns, &mut row_values)? {
                     NewestRow::Found => {}
                     NewestRow::Unknown => return Ok(None),
@@ -271,18 +297,41 @@ impl Transaction {
                 Effect::Update => Change::Update(&set),
                 Effect::Delete => Change::Delete,
             };
-            match self.write_certain(point, row, change, (word, snapshot))? {
-                Some(WriteOutcome::Done) => return Ok(Some(true)),
-                Some(WriteOutcome::Conflict(_))
-                    if self.options().conflicts == ConflictPolicy::Wait =>
-                {
-                    self.check_cancelled()?;
-                }
-                // The statement says what is wrong, or finds another row.
-                Some(WriteOutcome::Conflict(_) | WriteOutcome::Gone) | None => return Ok(None),
-                Some(WriteOutcome::Wait(holder)) => self.wait_for(holder)?,
+            let outcome = self.write_certain(point, row, change, (word, snapshot))?;
+            if let Break(written) = self.after_point_write(outcome)? {
+                return Ok(written);
             }
         }
+    }
+
+    /// The transaction's word, registered with the table; None if only a statement can write.
+    fn begin_point_write(&self, point: &PointTable) -> Result<Option<StartWord>> {
+        if !self.sees_newest() {
+            return Ok(None);
+        }
+        let word = self.lock_store(&point.store)?;
+        if !self.db().catalogs.is_last(&point.catalog) {
+            return Ok(None);
+        }
+        self.db().wait_for_tail_memory(&|| self.is_cancelled())?;
+        Ok(Some(word))
+    }
+
+    /// What an operation gives after this outcome, or that it looks again.
+    fn after_point_write(
+        &self,
+        outcome: Option<WriteOutcome>,
+    ) -> Result<ControlFlow<Option<bool>>> {
+        match outcome {
+            Some(WriteOutcome::Done) => return Ok(Break(Some(true))),
+            Some(WriteOutcome::Conflict(_)) if self.options().conflicts == ConflictPolicy::Wait => {
+                self.check_cancelled()?;
+            }
+            // The statement says what is wrong, or finds another row.
+            Some(WriteOutcome::Conflict(_) | WriteOutcome::Gone) | None => return Ok(Break(None)),
+            Some(WriteOutcome::Wait(holder)) => self.wait_for(holder)?,
+        }
+        Ok(Continue(()))
     }
 
     /// Writes one change to `row`; None if the transaction goes by another catalog.

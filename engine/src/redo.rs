@@ -15,6 +15,9 @@ const TS_AT: std::ops::Range<usize> = 1..9;
 /// Bytes before the first operation.
 pub const HEADER_BYTES: usize = 9;
 
+/// Room for a small transaction's record.
+const RECORD_BYTES: usize = 256;
+
 /// One operation of a transaction.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Redo {
@@ -66,6 +69,7 @@ pub enum Redo {
 /// Starts a record's bytes.
 pub fn begin(out: &mut Vec<u8>) {
     out.clear();
+    out.reserve(RECORD_BYTES);
     out.put_u8(VERSION);
     out.put_u64(0);
 }
@@ -196,6 +200,7 @@ fn put_value(out: &mut Vec<u8>, value: &Value) {
     }
 }
 
+#[inline]
 fn put_integer(out: &mut Vec<u8>, tag: u8, v: i64) {
     out.put_u8(tag);
     out.put_varint(zigzag(v));

@@ -64,6 +64,8 @@ pub(crate) struct TxnState {
     pub(crate) loads: Vec<Load>,
     catalog: Arc<Catalog>,
     catalog_changed: bool,
+    /// may hold the right to change the catalog
+    locks_ddl: bool,
     /// the snapshot of the whole transaction, unless it is read committed
     snapshot: Option<SnapshotGuard>,
     /// the newest speculative snapshot: what it sees must be durable before this ends well
@@ -142,6 +144,7 @@ impl Transaction {
             loads: Vec::new(),
             catalog,
             catalog_changed: false,
+            locks_ddl: false,
             snapshot,
             depends_on: CommitTs::ZERO,
             ended: false,
@@ -334,6 +337,7 @@ impl Transaction {
         let word = self.word()?;
         let cancelled = || self.is_cancelled();
         let waiting = self.waiting(&cancelled);
+        self.state.lock().locks_ddl = true;
         self.db.lock_ddl(word, &waiting)?;
         let before = self.ddl_base()?;
         let mut catalog = Catalog::clone(&before);
@@ -615,7 +619,9 @@ impl Transaction {
         for store in state.stores.drain(..) {
             store.release(word);
         }
-        self.db.release_ddl(word);
+        if std::mem::take(&mut state.locks_ddl) {
+            self.db.release_ddl(word);
+        }
     }
 }
 
@@ -646,7 +652,7 @@ fn never_waits() -> Error {
 fn undo(state: &mut TxnState, written: usize, entries: usize, loads: usize, grown: usize) {
     for load in &state.loads[loads..] {
         if let Some(range) = load.store.lineage.range(load.range) {
-            forget_loaded(&load.store, &range);
+            forget_loaded(&load.store, range);
         }
     }
     for written in state.written.drain(written..) {

@@ -5,7 +5,10 @@
 //! short cut, not the index: every row has its entry there as well. A row found here was inserted
 //! with the key; whether it is visible, and still has it, is for the caller to see.
 //!
-//! Invariant: the list is ordered by first key; it is replaced, never changed.
+//! Invariants:
+//! 1. The list is ordered by first key; it is replaced, never changed.
+//! 2. A sequence that goes on where the one before it ends is joined with it: a table that was
+//!    loaded in order has one. So it is worth to keep the longest at hand.
 
 use arc_swap::ArcSwap;
 use strandline_base::{RowId, Value};
@@ -44,8 +47,14 @@ impl KeySequence {
         sequence.filter(|s| s.rows > 1)
     }
 
+    fn goes_on_with(&self, next: &Self) -> bool {
+        let keys = i128::from(next.first_key) - i128::from(self.first_key);
+        keys == i128::from(self.rows) && next.first_row.0 == self.first_row.0 + self.rows
+    }
+
+    /// The row of `key`, if the sequence has it.
     #[inline]
-    fn row(&self, key: i64) -> Option<RowId> {
+    pub fn row(&self, key: i64) -> Option<RowId> {
         let offset = key.checked_sub(self.first_key)?;
         let offset = u64::try_from(offset).ok().filter(|o| *o < self.rows)?;
         Some(RowId(self.first_row.0 + offset))
@@ -62,9 +71,17 @@ impl KeySequences {
         self.0.rcu(|known| {
             let mut all = Vec::clone(known);
             let at = all.partition_point(|s| s.first_key <= sequence.first_key);
-            all.insert(at, sequence);
+            match at.checked_sub(1).map(|before| &mut all[before]) {
+                Some(before) if before.goes_on_with(&sequence) => before.rows += sequence.rows,
+                _ => all.insert(at, sequence),
+            }
             all
         });
+    }
+
+    /// The longest sequence, if there is any.
+    pub fn longest(&self) -> Option<KeySequence> {
+        self.0.load().iter().max_by_key(|s| s.rows).copied()
     }
 
     /// A row that was inserted with this key, if a sequence has it.
@@ -118,6 +135,37 @@ mod tests {
         assert_eq!(KeySequence::of(gap.into_iter()), None);
         let extremes = [(Some(i64::MAX), RowId(0)), (Some(i64::MIN), RowId(1))];
         assert_eq!(KeySequence::of(extremes.into_iter()), None);
+    }
+
+    #[test]
+    fn sequences_that_go_on_are_joined() {
+        let all = KeySequences::default();
+        assert_eq!(all.longest(), None);
+        for (keys, row) in [
+            (0..9, 100),
+            (9..20, 109),
+            (20..30, 500),
+            (30..31, 600),
+            (30..40, 600),
+        ] {
+            if let Some(sequence) = KeySequence::of(entries(keys, row)) {
+                all.add(sequence);
+            }
+        }
+        let longest = all.longest().expect("one");
+        assert_eq!((longest.first_key, longest.first_row), (0, RowId(100)));
+        assert_eq!(longest.rows, 20);
+        for (key, row) in [
+            (0, 100),
+            (9, 109),
+            (19, 119),
+            (20, 500),
+            (30, 600),
+            (39, 609),
+        ] {
+            assert_eq!(all.find(key), Some(RowId(row)));
+        }
+        assert_eq!((all.find(40), longest.row(20)), (None, None));
     }
 
     #[test]

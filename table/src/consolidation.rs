@@ -43,7 +43,7 @@ impl Consolidation {
                 if let Some(lineage) = lineage.upgrade()
                     && let Some(range) = lineage.range(no)
                 {
-                    lineage.make_overlay(&range, ts);
+                    lineage.make_overlay(range, ts);
                 }
             }
             state = self.state.lock();

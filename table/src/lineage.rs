@@ -1,7 +1,7 @@
 //! A lineage table's storage: ranges, runs, files; the entry point of this crate.
 //!
 //! Invariants:
-//! 1. The vector of ranges only grows; a range number is its position.
+//! 1. The list of ranges only grows; a range number is its position.
 //! 2. A run is listed before any base that has merged its records is published, so that a reader
 //!    that loads a version first and the runs after it finds all history it may need.
 //! 3. Rows are inserted only into insert ranges whose schema is the current one.
@@ -25,7 +25,7 @@ use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use strandline_base::{CommitTs, RangeNo, Result, StorageId};
+use strandline_base::{AppendList, CommitTs, RangeNo, Result, StorageId};
 use strandline_device::Device;
 use strandline_storage::cache::Cache;
 use strandline_tail::merged_through::MergedThrough;
@@ -62,7 +62,7 @@ pub struct Lineage {
     id: StorageId,
     pub(crate) shared: Shared,
     schema: ArcSwap<StorageSchema>,
-    ranges: ArcSwap<Vec<Arc<Range>>>,
+    ranges: AppendList<Arc<Range>>,
     grow: Mutex<()>,
     /// the range that takes inserts
     open_range: ArcSwap<Option<Arc<OpenRange>>>,
@@ -106,7 +106,7 @@ impl Lineage {
             id,
             shared,
             schema: ArcSwap::new(schema),
-            ranges: ArcSwap::from_pointee(Vec::new()),
+            ranges: AppendList::default(),
             grow: Mutex::new(()),
             open_range: ArcSwap::from_pointee(None),
             runs: ArcSwap::from_pointee(Vec::new()),
@@ -138,21 +138,18 @@ impl Lineage {
             }
         }
     }
-    /// All ranges.
-    pub fn ranges(&self) -> Arc<Vec<Arc<Range>>> {
-        self.ranges.load_full()
-    }
-    /// All ranges, for short looks.
-    pub(crate) fn load_ranges(&self) -> Guard<Arc<Vec<Arc<Range>>>> {
-        self.ranges.load()
+    /// All ranges there are now.
+    pub fn ranges(&self) -> Vec<Arc<Range>> {
+        self.ranges.iter().cloned().collect()
     }
     /// The current columns, for short looks.
     pub(crate) fn load_schema(&self) -> Guard<Arc<StorageSchema>> {
         self.schema.load()
     }
     /// Range `no`, if it exists.
-    pub fn range(&self, no: RangeNo) -> Option<Arc<Range>> {
-        self.ranges.load().get(no.0 as usize).cloned()
+    #[inline]
+    pub fn range(&self, no: RangeNo) -> Option<&Arc<Range>> {
+        self.ranges.get(no.0 as usize)
     }
     /// The runs, newest first. Load a range's version before.
     pub fn runs(&self) -> Arc<Vec<Arc<Run>>> {
@@ -200,19 +197,18 @@ impl Lineage {
         }
         let rows = Arc::new(InsertRange::new(self.schema(), &self.shared.page_bytes));
         let base = BaseState::new(BaseBody::Insert(rows.clone()));
-        let no = self.push_range(base);
+        let no = self.push_range(base).no();
         let open = Arc::new(OpenRange { no, rows });
         self.open_range.store(Arc::new(Some(open.clone())));
         open
     }
 
     /// Appends a range; the caller holds `grow`.
-    fn push_range(&self, base: Arc<BaseState>) -> RangeNo {
-        let mut ranges = Vec::clone(&self.ranges.load());
-        let no = RangeNo(ranges.len() as u32);
-        ranges.push(Range::new(no, base));
-        self.ranges.store(Arc::new(ranges));
-        no
+    fn push_range(&self, base: Arc<BaseState>) -> Arc<Range> {
+        let no = RangeNo(self.ranges.len() as u32);
+        let range = Range::new(no, base);
+        self.ranges.push(range.clone());
+        range
     }
 
     /// Reserves a range number for a bulk load: an empty closed insert range, replaced later.
@@ -220,8 +216,7 @@ impl Lineage {
         let rows = Arc::new(InsertRange::new(self.schema(), &self.shared.page_bytes));
         rows.close();
         let _grow = self.grow.lock();
-        let no = self.push_range(BaseState::new(BaseBody::Insert(rows)));
-        self.ranges.load()[no.0 as usize].clone()
+        self.push_range(BaseState::new(BaseBody::Insert(rows)))
     }
 
     /// The load that made `range` was rolled back: nothing but an empty closed range is left.
@@ -237,11 +232,13 @@ impl Lineage {
     /// which the last one stays open.
     pub fn ensure_range(&self, no: RangeNo) -> Arc<Range> {
         let _grow = self.grow.lock();
-        while self.ranges.load().len() <= no.0 as usize {
+        loop {
+            if let Some(range) = self.range(no) {
+                return range.clone();
+            }
             let rows = Arc::new(InsertRange::new(self.schema(), &self.shared.page_bytes));
             self.push_range(BaseState::new(BaseBody::Insert(rows)));
         }
-        self.ranges.load()[no.0 as usize].clone()
     }
 
     /// Recovery is over: the last range, if it is an insert range with room, takes new inserts;

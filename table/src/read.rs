@@ -8,6 +8,7 @@ use crate::base::{BaseBody, ChunkBase, base_value};
 use crate::lineage::Lineage;
 use crate::range::RangeVersion;
 use crate::record_page::RecordKind;
+use crate::row_block::BlockRow;
 use crate::row_meta::NEVER;
 use crate::tail::locate;
 use crate::update_run::RunRecordKind;
@@ -15,51 +16,68 @@ use crate::visibility::{sees, sees_record};
 use strandline_base::{ColumnId, CommitTs, Result, RowId, UPDATE_ROWS, Value};
 use strandline_txn::Visibility;
 
-/// The columns a read still looks for.
+/// Columns that one walk reads: as many as a word has bits.
+const WALK_COLUMNS: usize = u64::BITS as usize;
+
+/// The columns that a walk looks for, at most [`WALK_COLUMNS`].
 struct Wanted<'a> {
     columns: &'a [ColumnId],
     out: &'a mut [Value],
-    /// by position, the first 64
+    /// by position
     found: u64,
-    /// the others
-    more_found: Vec<bool>,
-    left: usize,
 }
 
 impl<'a> Wanted<'a> {
     fn new(columns: &'a [ColumnId], out: &'a mut [Value]) -> Self {
+        debug_assert!(columns.len() == out.len() && columns.len() <= WALK_COLUMNS);
         Self {
             columns,
             out,
             found: 0,
-            more_found: Vec::new(),
-            left: columns.len(),
         }
     }
     #[inline]
     fn is_found(&self, at: usize) -> bool {
-        match at {
-            0..64 => self.found >> at & 1 == 1,
-            _ => self.more_found.get(at - 64) == Some(&true),
-        }
+        self.found >> at & 1 == 1
     }
     #[inline]
-    fn put(&mut self, at: usize, value: Value) {
-        self.mark(at);
-        self.out[at] = value;
-        self.left -= 1;
+    fn is_complete(&self) -> bool {
+        self.found.count_ones() as usize == self.columns.len()
     }
+    /// Where the value at `at` goes, which is found now.
     #[inline]
-    fn mark(&mut self, at: usize) {
-        if at < 64 {
-            self.found |= 1 << at;
-            return;
-        }
-        if self.more_found.is_empty() {
-            self.more_found = vec![false; self.columns.len() - 64];
-        }
-        self.more_found[at - 64] = true;
+    fn take(&mut self, at: usize) -> &mut Value {
+        self.found |= 1 << at;
+        &mut self.out[at]
     }
+    /// Takes what is still wanted and in `row`.
+    #[inline]
+    fn take_from(&mut self, row: &BlockRow<'_>) {
+        for (at, (column, out)) in self.columns.iter().zip(&mut *self.out).enumerate() {
+            if self.found >> at & 1 == 0 && row.read(*column, out) {
+                self.found |= 1 << at;
+            }
+        }
+    }
+}
+
+/// Reads columns in as many walks as it takes, until one gives false. Over one version of the range
+/// and by one visibility they are one read.
+#[inline]
+fn in_walks(
+    mut columns: &[ColumnId],
+    mut out: &mut [Value],
+    mut walk: impl FnMut(Wanted<'_>) -> Result<bool>,
+) -> Result<bool> {
+    while columns.len() > WALK_COLUMNS {
+        let (now, later) = columns.split_at(WALK_COLUMNS);
+        let (out_now, out_later) = out.split_at_mut(WALK_COLUMNS);
+        if !walk(Wanted::new(now, out_now))? {
+            return Ok(false);
+        }
+        (columns, out) = (later, out_later);
+    }
+    walk(Wanted::new(columns, out))
 }
 
 /// What [`Lineage::read_newest`] has found.
@@ -93,23 +111,33 @@ impl Lineage {
         out: &mut [Value],
     ) -> Result<bool> {
         debug_assert_eq!(columns.len(), out.len());
-        let ranges = self.load_ranges();
-        let Some(range) = ranges.get(row.range().0 as usize) else {
+        let Some(range) = self.range(row.range()) else {
             return Ok(false);
         };
         let version = range.load();
-        let mut wanted = Wanted::new(columns, out);
-        if !self.read_chain(&version, row, visibility, &mut wanted)? {
+        in_walks(columns, out, |wanted| {
+            self.walk(&version, row, visibility, wanted)
+        })
+    }
+
+    fn walk(
+        &self,
+        version: &RangeVersion,
+        row: RowId,
+        visibility: &Visibility,
+        mut wanted: Wanted<'_>,
+    ) -> Result<bool> {
+        if !self.read_chain(version, row, visibility, &mut wanted)? {
             return Ok(false);
         }
-        match self.base_row(&version, row.slot(), visibility)? {
+        match self.base_row(version, row.slot(), visibility)? {
             BaseRow::Gone => return Ok(false),
             BaseRow::Newer if !self.read_history(row, visibility.ts, &mut wanted)? => {
                 return Ok(false);
             }
             BaseRow::Newer | BaseRow::Current => {}
         }
-        self.read_base(&version, row, wanted)?;
+        self.read_base(version, row, wanted)?;
         Ok(true)
     }
 
@@ -123,35 +151,35 @@ impl Lineage {
         out: &mut [Value],
     ) -> Result<NewestRow> {
         debug_assert_eq!(columns.len(), out.len());
-        let ranges = self.load_ranges();
-        let Some(range) = ranges.get(row.range().0 as usize) else {
+        let Some(range) = self.range(row.range()) else {
             return Ok(NewestRow::Unknown);
         };
         let version = range.load();
-        let mut wanted = Wanted::new(columns, out);
-        if !self.read_chain(&version, row, visibility, &mut wanted)?
-            || self.base_row(&version, row.slot(), visibility)? != BaseRow::Current
-        {
-            return Ok(NewestRow::Unknown);
-        }
-        self.read_base(&version, row, wanted)?;
-        Ok(NewestRow::Found)
+        let found = in_walks(columns, out, |mut wanted| {
+            let is_known = self.read_chain(&version, row, visibility, &mut wanted)?
+                && self.base_row(&version, row.slot(), visibility)? == BaseRow::Current;
+            if is_known {
+                self.read_base(&version, row, wanted)?;
+            }
+            Ok(is_known)
+        })?;
+        Ok(match found {
+            true => NewestRow::Found,
+            false => NewestRow::Unknown,
+        })
     }
 
     /// Fills what is still wanted from base, which has it as the reader sees it.
     fn read_base(&self, version: &RangeVersion, row: RowId, mut wanted: Wanted<'_>) -> Result<()> {
-        if wanted.left == 0 {
+        if wanted.is_complete() {
             return Ok(());
         }
         let columns = wanted.columns;
         if let BaseBody::Chunks(chunks) = &version.base.body {
-            chunks.read_row(row.slot(), columns, &self.shared.cache, |at, value| {
-                if !wanted.is_found(at) {
-                    wanted.put(at, value);
-                }
-            })?;
+            let cache = &self.shared.cache;
+            chunks.read_row(row.slot(), columns, cache, |row| wanted.take_from(&row))?;
         }
-        if wanted.left == 0 {
+        if wanted.is_complete() {
             return Ok(());
         }
         let schema = self.load_schema();
@@ -196,7 +224,6 @@ impl Lineage {
         if next == 0 {
             return Ok(true);
         }
-        let schema = self.load_schema();
         let pages = tail.pages();
         while next != 0 {
             let Some((page, i)) = locate(&pages, next - 1) else {
@@ -209,13 +236,8 @@ impl Lineage {
             if page.slot_kind(i).1 == RecordKind::Delete {
                 return Ok(false);
             }
-            for at in 0..wanted.columns.len() {
-                let column = wanted.columns[at];
-                if page.has(i, column) && !wanted.is_found(at) {
-                    wanted.put(at, page.value(i, column, schema.column(column))?);
-                }
-            }
-            if wanted.left == 0 && !wanted.columns.is_empty() {
+            page.read(i, wanted.columns, wanted.out, &mut wanted.found)?;
+            if wanted.is_complete() && !wanted.columns.is_empty() {
                 break;
             }
         }
@@ -286,7 +308,7 @@ impl Lineage {
             for (column, value) in record.columns {
                 for at in 0..wanted.columns.len() {
                     if wanted.columns[at] == column && !wanted.is_found(at) {
-                        wanted.put(at, value.clone());
+                        wanted.take(at).clone_from(&value);
                     }
                 }
             }

@@ -8,7 +8,7 @@
 //! Invariant: a block is made of immutable chunks and never changes.
 
 use crate::base::{ChunkBase, ChunkColumn};
-use crate::types::{Physical, physical, value_of_word, word_at};
+use crate::types::{Physical, physical, set_word, word_at};
 use std::sync::{Arc, OnceLock};
 use strandline_base::{BLOCK_ROWS, ColumnId, RANGE_ROWS, Result, SqlType, Value};
 use strandline_storage::cache::{Cache, Slot};
@@ -35,6 +35,33 @@ struct Blocks {
 #[derive(Debug)]
 struct RowBlock(Vec<u64>);
 
+/// One row of a block.
+pub struct BlockRow<'a> {
+    places: &'a [Option<(u8, SqlType)>],
+    words: &'a [u64],
+}
+
+impl BlockRow<'_> {
+    /// The word of a column (None: NULL), if blocks hold the column.
+    pub fn word(&self, column: ColumnId) -> Option<Option<u64>> {
+        let (place, _) = (*self.places.get(column.0 as usize)?)?;
+        let is_null = self.words[0] >> place & 1 == 1;
+        Some((!is_null).then(|| self.words[1 + usize::from(place)]))
+    }
+    /// Sets `out` to the value of a column; false if blocks do not hold the column.
+    #[inline]
+    pub fn read(&self, column: ColumnId, out: &mut Value) -> bool {
+        let Some(Some((place, sql_type))) = self.places.get(column.0 as usize) else {
+            return false;
+        };
+        match self.words[0] >> place & 1 {
+            0 => set_word(out, *sql_type, self.words[1 + usize::from(*place)]),
+            _ => *out = Value::Null,
+        }
+        true
+    }
+}
+
 impl Blocks {
     fn of(chunks: &ChunkBase) -> Self {
         let mut width = 0;
@@ -53,6 +80,7 @@ impl Blocks {
         }
     }
 
+    #[inline]
     fn place(&self, column: ColumnId) -> Option<(u8, SqlType)> {
         *self.places.get(column.0 as usize)?
     }
@@ -79,51 +107,58 @@ impl Blocks {
 }
 
 impl ChunkBase {
-    /// Reads the row at `slot`, if that is worth it or has been: `put` gets positions among
-    /// `columns` and values of those that rows hold, perhaps of none.
+    /// Gives `read` the row at `slot`, if making its block for `columns` is worth it or has been.
+    #[inline]
     pub fn read_row(
         &self,
         slot: usize,
         columns: &[ColumnId],
         cache: &Arc<Cache>,
-        mut put: impl FnMut(usize, Value),
+        mut read: impl FnMut(BlockRow<'_>),
     ) -> Result<()> {
-        let blocks = self.row_blocks.0.get_or_init(|| Box::new(Blocks::of(self)));
-        let held = columns
-            .iter()
-            .filter(|c| blocks.place(**c).is_some())
-            .count();
-        if held == 0 || slot >= self.rows as usize {
+        if slot >= self.rows as usize {
             return Ok(());
         }
-        let is_worth_it = held >= 2 && held * WORTH >= blocks.width;
+        let blocks = self.row_blocks.0.get_or_init(|| Box::new(Blocks::of(self)));
         let (block, row) = (slot / BLOCK_ROWS, slot % BLOCK_ROWS);
-        if !is_worth_it && blocks.blocks[block].get().is_none() {
-            return Ok(()); // nobody has wanted more of it
-        }
-        let frame = blocks.blocks[block].get_or_init(|| Slot::new(cache));
         let mut give = |RowBlock(words): &RowBlock| {
             let stride = blocks.width + 1;
-            let values = &words[row * stride..(row + 1) * stride];
-            for (at, &column) in columns.iter().enumerate() {
-                let Some((place, sql_type)) = blocks.place(column) else {
-                    continue;
-                };
-                let value = match values[0] >> place & 1 {
-                    0 => value_of_word(sql_type, values[1 + usize::from(place)]),
-                    _ => Value::Null,
-                };
-                put(at, value);
-            }
+            read(BlockRow {
+                places: &blocks.places,
+                words: &words[row * stride..(row + 1) * stride],
+            });
         };
-        if frame.with(&mut give).is_none() && is_worth_it {
-            let loaded = frame.get_or_load(|| {
-                let block = blocks.read(self, block)?;
-                let bytes = block.0.capacity() * 8;
-                Ok((block, bytes))
-            })?;
+        if let Some(frame) = blocks.blocks[block].get()
+            && frame.with(&mut give).is_some()
+        {
+            return Ok(());
+        }
+        if let Some(loaded) = self.load_block(blocks, block, columns, cache)? {
             give(&loaded);
         }
         Ok(())
+    }
+
+    /// The block, made now; None if nobody wants enough of it.
+    #[cold]
+    fn load_block(
+        &self,
+        blocks: &Blocks,
+        block: usize,
+        columns: &[ColumnId],
+        cache: &Arc<Cache>,
+    ) -> Result<Option<Arc<RowBlock>>> {
+        let is_held = |column: &&ColumnId| blocks.place(**column).is_some();
+        let held = columns.iter().filter(is_held).count();
+        if held < 2 || held * WORTH < blocks.width {
+            return Ok(None);
+        }
+        let frame = blocks.blocks[block].get_or_init(|| Slot::new(cache));
+        let loaded = frame.get_or_load(|| {
+            let block = blocks.read(self, block)?;
+            let bytes = block.0.capacity() * 8;
+            Ok((block, bytes))
+        })?;
+        Ok(Some(loaded))
     }
 }

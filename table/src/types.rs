@@ -30,7 +30,7 @@ mod tests;
 
 pub use encoding::{StoredValue, put_value, take_value};
 pub use strandline_tail::value_words::{
-    NUMERIC_WORD_PRECISION, Physical, bytes_of, physical, value_of_bytes, value_of_wide,
+    NUMERIC_WORD_PRECISION, Physical, bytes_of, physical, set_word, value_of_bytes, value_of_wide,
     value_of_word, wide_of, word_of,
 };
 use strandline_tail::value_words::{halves, interval_words};

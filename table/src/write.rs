@@ -135,8 +135,7 @@ impl Lineage {
         writer: &Writer,
         written: &mut Vec<Written>,
     ) -> Result<WriteOutcome> {
-        let ranges = self.load_ranges();
-        let Some(range) = ranges.get(row.range().0 as usize) else {
+        let Some(range) = self.range(row.range()) else {
             return Ok(WriteOutcome::Gone);
         };
         let at = row.slot() / UPDATE_ROWS;
@@ -174,6 +173,7 @@ impl Lineage {
         let mut append = Append {
             lineage: self,
             tail,
+            pages: &pages,
             slot: slot as u16,
             schema: &self.load_schema(),
             writer,
@@ -204,8 +204,7 @@ impl Lineage {
         own: StartWord,
         speculative: bool,
     ) -> Result<Option<StartWord>> {
-        let ranges = self.ranges();
-        let Some(range) = ranges.get(row.range().0 as usize) else {
+        let Some(range) = self.range(row.range()) else {
             return Ok(None);
         };
         let version = range.load_full();
@@ -406,6 +405,7 @@ impl Lineage {
         let range = self.ensure_range(row.range());
         let tail = range.ensure_tail(row.slot() / UPDATE_ROWS, &self.shared.page_bytes);
         let latch = tail.row_map().latch(row.slot() % UPDATE_ROWS);
+        let pages = tail.pages();
         let writer = Writer {
             word: StartWord::committed(ts),
             statement: 0,
@@ -415,6 +415,7 @@ impl Lineage {
         let mut append = Append {
             lineage: self,
             tail: &tail,
+            pages: &pages,
             slot: (row.slot() % UPDATE_ROWS) as u16,
             schema: &self.load_schema(),
             writer: &writer,
@@ -476,6 +477,8 @@ fn is_held(pages: &TailPages, mut head: u32, lock: RowLock, own: StartWord) -> b
 struct Append<'a> {
     lineage: &'a Lineage,
     tail: &'a Tail,
+    /// loaded under the latch
+    pages: &'a TailPages,
     slot: u16,
     schema: &'a Arc<StorageSchema>,
     writer: &'a Writer,
@@ -499,24 +502,28 @@ impl Append<'_> {
             statement,
             word: self.old_value_word(base, row, start),
         };
-        let mut values = vec![None; columns.len()];
+        let mut words = vec![None; columns.len()];
         if let BaseBody::Chunks(chunks) = &base.body {
             let cache = &self.lineage.shared.cache;
-            chunks.read_row(row.slot(), columns, cache, |at, value| {
-                values[at] = Some(value);
+            chunks.read_row(row.slot(), columns, cache, |row| {
+                for (word, column) in words.iter_mut().zip(columns) {
+                    *word = row.word(*column);
+                }
             })?;
         }
         let fill = |page: &RecordPage, i: u32| {
-            columns.iter().zip(values).try_for_each(|(&column, value)| {
+            columns.iter().zip(&words).try_for_each(|(&column, word)| {
                 let spec = self.schema.column(column);
-                let value = match value {
-                    Some(value) => value,
-                    None => base_value(base, row.slot(), column, spec)?,
-                };
-                page.put(i, column, spec, &value)
+                match word {
+                    Some(word) => page.put_word(i, column, spec, *word),
+                    None => {
+                        let value = base_value(base, row.slot(), column, spec)?;
+                        page.put(i, column, spec, &value)
+                    }
+                }
             })
         };
-        let (page, i) = self.tail.append(self.schema, &header, fill)?;
+        let (page, i) = self.tail.append((self.pages, self.schema), &header, fill)?;
         let seq = page.first() + i;
         if start == self.writer.word {
             self.written.push(Written::Records(page, i, i + 1));
@@ -573,7 +580,7 @@ impl Append<'_> {
             }
             Ok(())
         };
-        let (page, i) = self.tail.append(self.schema, &header, fill)?;
+        let (page, i) = self.tail.append((self.pages, self.schema), &header, fill)?;
         let seq = page.first() + i;
         self.written.push(match change {
             Change::Lock(_) => Written::Lock(page, i),

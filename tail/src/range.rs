@@ -18,7 +18,9 @@
 //! Readers and appenders hold the version they go by: what its base does not contain is in the
 //! pages for that long, whatever is merged meanwhile. So an appender may put a record on top of a
 //! base that is outdated by the time it does. That a tail which let an appender in is still the
-//! range's needs no check: a tail that left the range is sealed for ever.
+//! range's needs no check: a tail that left the range is sealed for ever. Nor needs the version to
+//! be loaded again inside: one that a merge has replaced since is as good as one that a merge
+//! replaces a moment later.
 //!
 //! A merge publishes on top of the version it finds under `publish`, not of the one it has folded:
 //! other update ranges may have got tails since. It names what it retires on the old base, which it
@@ -146,9 +148,9 @@ impl<B> Range<B> {
         append: impl FnOnce(&RangeVersion<B>, &Tail) -> R,
     ) -> R {
         loop {
-            // Guards, not counted references: writers of a range would share the counters.
-            let before = self.load();
-            let Some(tail) = &before.tails[at] else {
+            // A guard, not a counted reference: writers of a range would share the counter.
+            let version = self.load();
+            let Some(tail) = &version.tails[at] else {
                 self.ensure_tail(at, bytes);
                 continue;
             };
@@ -156,12 +158,6 @@ impl<B> Range<B> {
                 spin_loop(); // being retired: the range shows the next tail soon
                 continue;
             };
-            let version = self.load();
-            let is_current = |t: &Arc<Tail>| Arc::ptr_eq(t, tail);
-            debug_assert!(
-                version.tails[at].as_ref().is_some_and(is_current),
-                "a tail left the range with an appender inside (invariant 4)"
-            );
             let appended = append(&version, tail);
             self.marks.note_claim(at);
             return appended;

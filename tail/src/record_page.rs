@@ -21,7 +21,7 @@
 
 use crate::schema::{StorageColumn, StorageSchema};
 use crate::value_words::{
-    Physical, value_of_bytes, value_of_wide, value_of_word, wide_of, word_of,
+    Physical, set_word, value_of_bytes, value_of_wide, value_of_word, wide_of, word_of,
 };
 use std::sync::Arc;
 use strandline_base::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, OnceLock, Ordering};
@@ -107,14 +107,26 @@ const _: () = assert!(cfg!(shuttle) || size_of::<Header>() == 32);
 enum Cells {
     Word {
         words: Box<[AtomicU64]>,
-        nulls: Box<[AtomicU64]>,
+        nulls: Nulls,
     },
     Wide {
         words: Box<[AtomicU64]>,
-        nulls: Box<[AtomicU64]>,
+        nulls: Nulls,
     },
     /// unset = NULL
     Bytes { cells: Box<[OnceLock<Box<[u8]>>]> },
+}
+
+/// A bit per record, from the first NULL on: a read of a column without any looks at no bits.
+#[derive(Debug, Default)]
+struct Nulls(OnceLock<Box<[AtomicU64]>>);
+
+impl Nulls {
+    #[inline]
+    fn has(&self, at: usize) -> bool {
+        let bits = self.0.get();
+        bits.is_some_and(|bits| bits[at / 64].load(Ordering::Relaxed) >> (at % 64) & 1 == 1)
+    }
 }
 
 fn zeros64(n: usize) -> Box<[AtomicU64]> {
@@ -192,6 +204,12 @@ impl RecordPage {
     #[inline]
     pub fn capacity(&self) -> u32 {
         self.capacity
+    }
+    /// Whether it has a place for the record with this number.
+    #[inline]
+    pub fn has_record(&self, seq: u32) -> bool {
+        seq.checked_sub(self.first)
+            .is_some_and(|i| i < self.capacity)
     }
     /// Whether the page was made for exactly this schema: a rolled-back change of the table may
     /// leave pages whose columns have other types than later columns with the same ids.
@@ -336,6 +354,7 @@ impl RecordPage {
         })
     }
 
+    #[inline]
     fn set_bit(&self, i: u32, column: ColumnId) {
         let (word, bit) = (column.0 as usize / 64, column.0 % 64);
         if let Some(bits) = self.bits(i, word) {
@@ -343,21 +362,22 @@ impl RecordPage {
         }
     }
 
+    #[inline]
     fn cells(&self, column: ColumnId, spec: &StorageColumn) -> &Cells {
         let n = self.capacity as usize;
         self.columns[column.0 as usize].get_or_init(|| match spec.physical {
             Physical::Word => {
-                self.account(n * 8 + n.div_ceil(64) * 8);
+                self.account(n * 8);
                 Cells::Word {
                     words: zeros64(n),
-                    nulls: zeros64(n.div_ceil(64)),
+                    nulls: Nulls::default(),
                 }
             }
             Physical::Wide => {
-                self.account(n * 16 + n.div_ceil(64) * 8);
+                self.account(n * 16);
                 Cells::Wide {
                     words: zeros64(n * 2),
-                    nulls: zeros64(n.div_ceil(64)),
+                    nulls: Nulls::default(),
                 }
             }
             Physical::Bytes => {
@@ -377,14 +397,14 @@ impl RecordPage {
         match self.cells(column, spec) {
             Cells::Word { words, nulls } => match word_of(value) {
                 Some(word) => words[at].store(word, Ordering::Relaxed),
-                None => set_null(nulls, at, value, spec)?,
+                None => self.set_null(nulls, at, value, spec)?,
             },
             Cells::Wide { words, nulls } => match wide_of(value) {
                 Some([low, high]) => {
                     words[at * 2].store(low, Ordering::Relaxed);
                     words[at * 2 + 1].store(high, Ordering::Relaxed);
                 }
-                None => set_null(nulls, at, value, spec)?,
+                None => self.set_null(nulls, at, value, spec)?,
             },
             Cells::Bytes { cells } => {
                 let bytes: &[u8] = match value {
@@ -402,6 +422,51 @@ impl RecordPage {
         Ok(())
     }
 
+    /// As [`RecordPage::put`] for a [`Physical::Word`] column; None: NULL.
+    #[inline]
+    pub fn put_word(
+        &self,
+        i: u32,
+        column: ColumnId,
+        spec: &StorageColumn,
+        word: Option<u64>,
+    ) -> Result<()> {
+        let Cells::Word { words, nulls } = self.cells(column, spec) else {
+            return Err(Error::internal(
+                "a word for a column that is not held in words",
+            ));
+        };
+        self.set_bit(i, column);
+        match word {
+            Some(word) => words[i as usize].store(word, Ordering::Relaxed),
+            None => self.mark_null(nulls, i as usize),
+        }
+        Ok(())
+    }
+
+    fn set_null(
+        &self,
+        nulls: &Nulls,
+        at: usize,
+        value: &Value,
+        spec: &StorageColumn,
+    ) -> Result<()> {
+        if !value.is_null() {
+            return Err(wrong_type(value, spec));
+        }
+        self.mark_null(nulls, at);
+        Ok(())
+    }
+
+    fn mark_null(&self, nulls: &Nulls, at: usize) {
+        let words = (self.capacity as usize).div_ceil(64);
+        let bits = nulls.0.get_or_init(|| {
+            self.account(words * 8);
+            zeros64(words)
+        });
+        bits[at / 64].fetch_or(1 << (at % 64), Ordering::Relaxed);
+    }
+
     /// Copies a cell (and its bit) from another page.
     pub fn copy_cell(
         &self,
@@ -411,8 +476,10 @@ impl RecordPage {
         from: &RecordPage,
         j: u32,
     ) -> Result<()> {
-        let value = from.value(j, column, spec)?;
-        self.put(i, column, spec, &value)
+        match from.cell(j, column) {
+            Cell::Word(word) => self.put_word(i, column, spec, Some(word)),
+            _ => self.put(i, column, spec, &from.value(j, column, spec)?),
+        }
     }
 
     /// The value of a cell; the column's `missing` value where the page never had the column.
@@ -427,6 +494,35 @@ impl RecordPage {
         }
     }
 
+    /// Sets those of `out` to the values of record `i` in `columns` that it has and that are not
+    /// `found` (a bit per place, at most 64) yet, which they are then.
+    #[inline]
+    pub fn read(
+        &self,
+        i: u32,
+        columns: &[ColumnId],
+        out: &mut [Value],
+        found: &mut u64,
+    ) -> Result<()> {
+        let bits = self.bits(i, 0).map_or(0, |b| b.load(Ordering::Relaxed));
+        for (at, (column, out)) in columns.iter().zip(out).enumerate() {
+            let has = match column.0 {
+                0..64 => bits >> column.0 & 1 == 1,
+                _ => self.has(i, *column),
+            };
+            if !has || *found >> at & 1 == 1 {
+                continue;
+            }
+            let spec = self.schema.column(*column);
+            match self.cell(i, *column) {
+                Cell::Word(word) => set_word(out, spec.sql_type, word),
+                _ => *out = self.value(i, *column, spec)?,
+            }
+            *found |= 1 << at;
+        }
+        Ok(())
+    }
+
     /// The raw content of a cell.
     #[inline]
     pub fn cell(&self, i: u32, column: ColumnId) -> Cell<'_> {
@@ -436,13 +532,13 @@ impl RecordPage {
         };
         match cells {
             Cells::Word { words, nulls } => {
-                if is_null(nulls, at) {
+                if nulls.has(at) {
                     return Cell::Null;
                 }
                 Cell::Word(words[at].load(Ordering::Relaxed))
             }
             Cells::Wide { words, nulls } => {
-                if is_null(nulls, at) {
+                if nulls.has(at) {
                     return Cell::Null;
                 }
                 let word = |k: usize| words[at * 2 + k].load(Ordering::Relaxed);
@@ -473,18 +569,6 @@ pub enum Cell<'a> {
     Wide([u64; 2]),
     /// text or bytes
     Bytes(&'a [u8]),
-}
-
-fn set_null(nulls: &[AtomicU64], at: usize, value: &Value, spec: &StorageColumn) -> Result<()> {
-    if !value.is_null() {
-        return Err(wrong_type(value, spec));
-    }
-    nulls[at / 64].fetch_or(1 << (at % 64), Ordering::Relaxed);
-    Ok(())
-}
-
-fn is_null(nulls: &[AtomicU64], at: usize) -> bool {
-    nulls[at / 64].load(Ordering::Relaxed) >> (at % 64) & 1 == 1
 }
 
 fn wrong_type(value: &Value, spec: &StorageColumn) -> Error {

@@ -56,8 +56,8 @@ pub struct Tail {
     pages: ArcSwap<TailPages>,
     grow: Mutex<()>,
     appenders: AtomicU32,
-    /// records that are not merged, or more, for the merge trigger
-    pending: AtomicU32,
+    /// of the records ever claimed those that are merged, or fewer
+    merged: AtomicU32,
     /// every committed record up to this timestamp is in a run
     persisted_through: AtomicU64,
     /// records ever claimed; moves before an appender leaves
@@ -83,7 +83,7 @@ impl Tail {
             pages: ArcSwap::from_pointee(Vec::new()),
             grow: Mutex::new(()),
             appenders: AtomicU32::new(0),
-            pending: AtomicU32::new(0),
+            merged: AtomicU32::new(0),
             persisted_through: AtomicU64::new(0),
             claims: AtomicU32::new(0),
             bytes: bytes.clone(),
@@ -106,15 +106,14 @@ impl Tail {
     }
     /// Records that are not merged, or more.
     pub fn pending(&self) -> u32 {
-        self.pending.load(Ordering::Relaxed)
+        let merged = self.merged.load(Ordering::Relaxed);
+        self.claims.load(Ordering::Relaxed).wrapping_sub(merged)
     }
     /// After a merge: `unmerged` records are left of those that were there when `pending` gave
     /// `before`. Records that came since may be counted twice, never not at all.
     pub(crate) fn set_pending(&self, before: u32, unmerged: u32) {
-        let count = |now: u32| Some(unmerged + (now - before));
-        let _ = self
-            .pending
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);
+        let merged = before.wrapping_sub(unmerged);
+        self.merged.fetch_add(merged, Ordering::Relaxed);
     }
     /// Every committed record up to this timestamp is in a run.
     pub fn persisted_through(&self) -> u64 {
@@ -147,34 +146,41 @@ impl Tail {
         self.appenders.fetch_and(!SEALED, Ordering::Release);
     }
 
-    /// Claims a record in a page made for `schema`; returns the page and
-    /// the record's index in it.
-    pub fn claim(&self, schema: &Arc<StorageSchema>) -> (Arc<RecordPage>, u32) {
+    /// Claims a record in a page made for `schema`, if there is room in the last one of `pages`, a
+    /// list loaded under the row's latch; returns the page and the record's index in it.
+    pub fn claim(&self, pages: &TailPages, schema: &Arc<StorageSchema>) -> (Arc<RecordPage>, u32) {
+        if let Some(claimed) = self.claim_in(pages, schema) {
+            return claimed;
+        }
         loop {
-            {
-                let pages = self.pages.load();
-                if let Some(page) = pages.last()
-                    && page.is_for(schema)
-                    && let Some(i) = page.claim()
-                {
-                    self.pending.fetch_add(1, Ordering::Relaxed);
-                    self.claims.fetch_add(1, Ordering::SeqCst);
-                    return (page.clone(), i);
-                }
-            }
             self.grow(schema);
+            if let Some(claimed) = self.claim_in(&self.pages(), schema) {
+                return claimed;
+            }
         }
     }
 
-    /// Appends a record: claims it, lets `fill` put its cells, publishes it. A record that does not
-    /// take its cells becomes a tombstone. The caller holds the row's latch.
+    #[inline]
+    fn claim_in(
+        &self,
+        pages: &TailPages,
+        schema: &Arc<StorageSchema>,
+    ) -> Option<(Arc<RecordPage>, u32)> {
+        let page = pages.last().filter(|page| page.is_for(schema))?;
+        let i = page.claim()?;
+        self.claims.fetch_add(1, Ordering::SeqCst);
+        Some((page.clone(), i))
+    }
+
+    /// Appends a record: [claims](Tail::claim) it, lets `fill` put its cells, publishes it. A
+    /// record that does not take its cells becomes a tombstone. The caller holds the row's latch.
     pub fn append(
         &self,
-        schema: &Arc<StorageSchema>,
+        (pages, schema): (&TailPages, &Arc<StorageSchema>),
         header: &RecordHeader,
         fill: impl FnOnce(&RecordPage, u32) -> Result<()>,
     ) -> Result<(Arc<RecordPage>, u32)> {
-        let (page, i) = self.claim(schema);
+        let (page, i) = self.claim(pages, schema);
         page.set_link(i, header.slot, header.kind, header.back);
         page.set_statement(i, header.statement);
         let filled = fill(&page, i);
@@ -235,9 +241,15 @@ impl Drop for Tail {
 /// The page and index of record `seq`; None if its page has been dropped.
 #[inline]
 pub fn locate(pages: &TailPages, seq: u32) -> Option<(&Arc<RecordPage>, u32)> {
-    let at = pages.partition_point(|p| p.first() + p.capacity() <= seq);
-    let page = pages.get(at)?;
-    (seq >= page.first()).then(|| (page, seq - page.first()))
+    let last = pages.last()?;
+    // Full-grown pages are found without a look at others: each would be a cache miss.
+    let before = last.first().saturating_sub(seq).div_ceil(PAGE_RECORDS_MAX);
+    let guess = pages.get((pages.len() - 1).wrapping_sub(before as usize));
+    let page = match guess.filter(|page| page.has_record(seq)) {
+        Some(page) => page,
+        None => pages.get(pages.partition_point(|p| p.first() + p.capacity() <= seq))?,
+    };
+    Some((page, seq.checked_sub(page.first())?))
 }
 
 #[cfg(test)]
@@ -252,7 +264,7 @@ mod tests {
         let tail = Tail::new(&bytes);
         let spec = schema.column(ColumnId(0));
         for n in 0..2000u32 {
-            let (page, i) = tail.claim(&schema);
+            let (page, i) = tail.claim(&tail.pages(), &schema);
             page.put(i, ColumnId(0), spec, &Value::BigInt(i64::from(n)))
                 .expect("put");
             page.set_link(i, 3, RecordKind::Update, n);

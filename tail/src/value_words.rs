@@ -61,7 +61,6 @@ pub fn word_of(v: &Value) -> Option<u64> {
 ///
 /// # Panics
 /// If `t` is not a [`Physical::Word`] type.
-#[inline]
 pub fn value_of_word(t: SqlType, word: u64) -> Value {
     match t {
         SqlType::Boolean => Value::Boolean(word != 0),
@@ -76,6 +75,20 @@ pub fn value_of_word(t: SqlType, word: u64) -> Value {
         SqlType::Timestamp => Value::Timestamp(word as i64),
         SqlType::TimestampTz => Value::TimestampTz(word as i64),
         _ => unreachable!("{t} is not held in one word"),
+    }
+}
+
+/// Sets `out` to the value of a word that [`word_of`] made.
+///
+/// # Panics
+/// If `t` is not a [`Physical::Word`] type.
+#[inline]
+pub fn set_word(out: &mut Value, t: SqlType, word: u64) {
+    // Apart from the rest, so that it is written where it belongs and not moved there.
+    if t == SqlType::BigInt {
+        *out = Value::BigInt(word as i64);
+    } else {
+        *out = value_of_word(t, word);
     }
 }
 

@@ -132,7 +132,7 @@ impl Model {
             values.iter().try_for_each(put)
         };
         let appended = self.range.append_to(tail, &self.bytes, |_, tail| {
-            tail.append(schema, &header, fill)
+            tail.append((&tail.pages(), schema), &header, fill)
         });
         let (page, i) = appended.expect("fits");
         self.open.push(self.records.len());

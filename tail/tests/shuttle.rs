@@ -97,7 +97,8 @@ impl Record {
         };
         let value = Value::BigInt(self.value);
         let fill = |page: &RecordPage, i| page.put(i, VALUE, schema.column(VALUE), &value);
-        tail.append(schema, &header, fill).expect("a number")
+        tail.append((&tail.pages(), schema), &header, fill)
+            .expect("a number")
     }
 
     /// Appends it as its row's newest.
@@ -180,7 +181,7 @@ fn sequence_numbers_are_unique_and_dense() {
     explore(|| {
         let (tail, schema) = (Arc::new(Tail::new(&PageBytes::default())), schema());
         let claim = |tail: &Tail, schema: &Arc<StorageSchema>| {
-            let (page, i) = tail.claim(schema);
+            let (page, i) = tail.claim(&tail.pages(), schema);
             page.first() + i
         };
         let mut claimed: Vec<u32> = (0..3).map(|_| claim(&tail, &schema)).collect();
