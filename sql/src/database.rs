@@ -9,6 +9,7 @@ use crate::error::convert;
 use crate::names;
 use crate::planner::QueryPlanner;
 use crate::point::PointChecks;
+use crate::query_memory::QueryMemory;
 use crate::roles::{RandomSource, SystemRandom};
 use crate::semantics;
 use crate::session::Settings as SessionSettings;
@@ -24,7 +25,7 @@ use crate::template::Template;
 use crate::{dml, locking};
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
-use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
+use datafusion::execution::memory_pool::TrackConsumersPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::ScalarUDF;
@@ -279,7 +280,7 @@ fn template(
         None => DiskManagerMode::OsTmpDirectory,
     };
     let consumers_named = NonZeroUsize::new(5).expect("5 is not 0");
-    let pool = TrackConsumersPool::new(FairSpillPool::new(query_bytes), consumers_named);
+    let pool = TrackConsumersPool::new(QueryMemory::new(query_bytes), consumers_named);
     let environment = RuntimeEnvBuilder::new()
         .with_memory_pool(Arc::new(pool))
         .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(mode))

@@ -57,6 +57,7 @@ mod point;
 mod point_path;
 mod portal;
 mod provider;
+mod query_memory;
 mod references;
 mod request;
 mod result;
