@@ -7,6 +7,7 @@
 //!
 //! Lock order: `Backends::sessions`, then nothing.
 
+use crate::transport::Hangup;
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -39,6 +40,7 @@ pub(crate) struct Backend {
     /// its connection's number
     pub pid: i32,
     termination: Termination,
+    hangup: Arc<Hangup>,
     /// waits for its client outside a transaction
     is_idle: AtomicBool,
 }
@@ -59,9 +61,11 @@ impl Backend {
         self.is_idle.store(is_idle, Ordering::SeqCst);
     }
 
-    fn end_if_idle(&self) {
+    /// Wakes a session that waits for its client, to see that the server shuts down. What has just
+    /// begun is left to end.
+    fn wake_if_idle(&self) {
         if self.is_idle.load(Ordering::SeqCst) {
-            self.end();
+            self.hangup.stop_reading();
         }
     }
 }
@@ -102,6 +106,7 @@ impl Backends {
         most: usize,
         pid: i32,
         termination: Termination,
+        hangup: Arc<Hangup>,
     ) -> Option<Registration> {
         let mut sessions = self.sessions.lock();
         if sessions.len() >= most {
@@ -110,6 +115,7 @@ impl Backends {
         let backend = Arc::new(Backend {
             pid,
             termination,
+            hangup,
             is_idle: AtomicBool::new(false),
         });
         sessions.insert(backend.pid, backend.clone());
@@ -130,7 +136,7 @@ impl Backends {
     pub fn shut_down(&self, grace: Duration) {
         self.phase.store(1, Ordering::SeqCst);
         for backend in self.all() {
-            backend.end_if_idle();
+            backend.wake_if_idle();
         }
         if self.wait_until_empty(Instant::now() + grace) {
             return;

@@ -165,13 +165,16 @@ impl Opening<'_> {
             false => server.database.connect(),
         };
         connection.set_client(peer);
-        connection.on_termination(move || hangup.stop_reading());
+        let hangup = Arc::new(hangup);
+        let ending = hangup.clone();
+        connection.on_termination(move || ending.stop_reading());
         let backend = server
             .backends
             .add(
                 server.options.max_connections,
                 connection.backend_id(),
                 connection.termination(),
+                hangup,
             )
             .ok_or_else(too_many)?;
         if server.backends.phase() != Phase::Serving {

@@ -221,10 +221,7 @@ impl StatementContext {
     pub fn fit(&mut self, plan: &LogicalPlan) -> Result<()> {
         let most = self.names.template().config().target_partitions();
         let wanted = parallelism::partitions(plan, most).map_err(convert)?;
-        if self.state.config().target_partitions() != wanted {
-            let options = self.state.config_mut().options_mut();
-            options.execution.target_partitions = wanted;
-        }
+        self.state.set_partitions(wanted);
         Ok(())
     }
 

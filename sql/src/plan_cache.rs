@@ -1,13 +1,15 @@
 //! The plans of queries that are run again and again: parsed, names resolved, types settled; only
 //! what depends on data and values is done at each execution.
 //!
-//! A prepared query keeps one plan from its second execution on. The plan is bound to no snapshot:
+//! A query that a client or a program prepares keeps one plan from its second execution on; what
+//! SQL's PREPARE names is planned at each EXECUTE. The plan is bound to no snapshot:
 //! an execution puts its own tables and values into a copy of it.
 //!
 //! Invariants:
 //! 1. A kept plan is used only with the very catalog and settings it was made with ([`Key`]): so
 //!    its names, types and privileges are those of now.
-//! 2. It has nothing of the statement that made it but its tables, which are exchanged: tables of
+//! 2. It has nothing of the statement that made it, whose snapshot it would keep: tables are taken
+//!    out and put back for each execution. Tables of
 //!    the past, files, system tables and functions, subqueries run row by row and locking clauses
 //!    are reasons to plan anew each time ([`is_free`]).
 //! 3. A plan for any values stands for parameters of declared types whose literals have no shape of
@@ -18,8 +20,9 @@ use crate::context::StatementContext;
 use crate::error::convert;
 use crate::params;
 use crate::pg_catalog::{self, display};
-use crate::provider::table::Table;
+use crate::provider::table::{Table, UnboundTable};
 use crate::semantics;
+use crate::semantics::functions::Function;
 use crate::semantics::types::arrow_type;
 use crate::session::describe::place_parameters;
 use crate::statistics::StatementStatistics;
@@ -123,12 +126,23 @@ impl Execution<'_> {
                 }
             },
         };
-        let plan = kept
-            .bound(&context.statement, self.values)
-            .map_err(convert)?;
+        match self.run_by(&kept, context).await {
+            Ok(rows) => Ok(Some(rows)),
+            // Values that the plan does not suit; or whatever planning anew says.
+            Err(_) if !self.values.is_empty() => {
+                *self.slot.0.lock() = State::Bound(self.key(context));
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn run_by(&self, kept: &Kept, context: &mut StatementContext) -> Result<Rows> {
+        let plan = kept.bound(&context.statement, self.values);
+        let plan = plan.map_err(convert)?;
         context.fit(&plan)?;
         let rows = context.run_analyzed(plan, &kept.output, kept.is_optimized);
-        rows.await.map(Some)
+        rows.await
     }
 
     fn known(&self, context: &StatementContext) -> Known {
@@ -211,7 +225,7 @@ impl Execution<'_> {
         };
         let kept = Arc::new(Kept {
             key,
-            plan,
+            plan: unbound(plan).ok()?,
             output,
             is_optimized,
         });
@@ -240,7 +254,7 @@ impl Kept {
             let node = match node {
                 LogicalPlan::TableScan(mut scan) => {
                     let provider = source_as_provider(&scan.source)?;
-                    if let Some(table) = provider.downcast_ref::<Table>() {
+                    if let Some(table) = provider.downcast_ref::<UnboundTable>() {
                         let table = table.read_by(statement.clone());
                         scan.source = provider_as_source(Arc::new(table));
                     }
@@ -257,11 +271,26 @@ impl Kept {
     }
 }
 
+/// The plan without its statement, whose snapshot it would keep.
+fn unbound(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+    let plan = plan.transform_up_with_subqueries(|node| {
+        let LogicalPlan::TableScan(mut scan) = node else {
+            return Ok(Transformed::no(node));
+        };
+        let provider = source_as_provider(&scan.source)?;
+        if let Some(table) = provider.downcast_ref::<Table>() {
+            scan.source = provider_as_source(Arc::new(table.unbound()));
+        }
+        Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
+    })?;
+    Ok(plan.data)
+}
+
 /// A node whose parameters are `values`. Its columns keep their names: others refer to them.
 fn with_values(node: LogicalPlan, values: &[ScalarValue]) -> PlanResult<Transformed<LogicalPlan>> {
     let names = NamePreserver::new(&node);
     node.map_expressions(|expr| {
-        if !expr.exists(|e| Ok(matches!(e, Expr::Placeholder(_))))? {
+        if !has_parameter(&expr)? {
             return Ok(Transformed::no(expr));
         }
         let name = names.save(&expr);
@@ -326,7 +355,13 @@ fn look(plan: &LogicalPlan) -> PlanResult<Found> {
             expr.apply(|expr| {
                 match expr {
                     Expr::Placeholder(_) => found.is_open = true,
+                    // Its place in the node is that of no single expression.
+                    Expr::GroupingSet(_) => found.is_free &= !has_parameter(expr)?,
                     Expr::ScalarFunction(call) => {
+                        let function = call.func.inner().downcast_ref::<Function>();
+                        if function.is_some_and(Function::has_computed_type) {
+                            found.is_free &= !has_parameter(expr)?;
+                        }
                         found.is_free &= !subplan::is_subplan(&call.func)
                             && !pg_catalog::functions::is_system(&call.func);
                         found.is_open |= call.func.signature().volatility != Volatility::Immutable;
@@ -338,6 +373,10 @@ fn look(plan: &LogicalPlan) -> PlanResult<Found> {
         })
     })?;
     Ok(found)
+}
+
+fn has_parameter(expr: &Expr) -> PlanResult<bool> {
+    expr.exists(|e| Ok(matches!(e, Expr::Placeholder(_))))
 }
 
 /// Whether a node would be the same for another statement.

@@ -61,6 +61,19 @@ pub struct StatementState {
 }
 
 impl StatementState {
+    /// Plans from now on with so many partitions.
+    pub fn set_partitions(&mut self, partitions: usize) {
+        if self.config().target_partitions() == partitions {
+            return;
+        }
+        // Options that nobody else holds are changed in place.
+        self.execution_props_mut().config_options = None;
+        let options = self.config_mut().options_mut();
+        options.execution.target_partitions = partitions;
+        let options = Arc::clone(self.config().options());
+        self.execution_props_mut().config_options = Some(options);
+    }
+
     /// What plans of this state run with. They hold their functions themselves, so there are none
     /// in it to be found by name.
     pub fn task(&self) -> Arc<TaskContext> {

@@ -70,7 +70,8 @@ pub(crate) struct Session {
     server: Arc<Shared>,
     backend: Registration,
     connection: Connection,
-    /// from a message to the next wait for one: a cancellation in between is not forgotten
+    /// from a request's first message to its end or to a wait for the client: a cancellation in
+    /// between is not forgotten
     scope: Option<CancelScope>,
     statements: HashMap<String, Arc<Statement>>,
     portals: HashMap<String, Portal>,
@@ -130,9 +131,7 @@ impl Session {
     /// The last words to a client whose session ends.
     fn report_end(&self, wire: &mut Held<'_>, fault: Fault) {
         let error = match fault {
-            Fault::Wire(WireError::Closed | WireError::Io(_)) if self.backend.is_ended() => {
-                terminated()
-            }
+            Fault::Wire(WireError::Closed | WireError::Io(_)) if self.must_end() => terminated(),
             Fault::Wire(WireError::Closed) => return,
             Fault::Wire(WireError::Io(error)) => {
                 tracing::info!(pid = self.backend.pid, %error, "connection lost");
@@ -157,6 +156,11 @@ impl Session {
                 "terminating connection due to idle-in-transaction timeout",
             ),
         }
+    }
+
+    /// Whether somebody has asked that the session ends, or the server shuts down.
+    fn must_end(&self) -> bool {
+        self.backend.is_ended() || self.server.backends.phase() != Phase::Serving
     }
 
     /// Waits for a message and answers it.
@@ -309,6 +313,7 @@ impl Session {
             self.portals.clear();
         }
         reply::ready(&mut wire.output, status);
+        self.scope = None;
     }
 }
 

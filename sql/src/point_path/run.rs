@@ -12,7 +12,7 @@ use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
-use strandline_base::{ColumnId, Error, Result, Value};
+use strandline_base::{ColumnId, Error, Result, SqlState, Value};
 use strandline_engine::catalog::TableDef;
 use strandline_engine::types::array_of;
 use strandline_engine::{Effect, OnInvisibleDuplicate, PointTable, Statement, Transaction};
@@ -244,8 +244,16 @@ impl Execution<'_> {
         let Some(statement) = self.statement()? else {
             return Ok(None);
         };
-        statement.insert_values(table, &rows, conflicts)?;
-        statement.finish()?;
+        let inserted = statement.insert_values(table, &rows, conflicts);
+        match inserted.and_then(|()| statement.finish()) {
+            // Committed after the look for it and before this statement's snapshot.
+            Err(error)
+                if insert.conflict.is_some() && error.sqlstate() == SqlState::UNIQUE_VIOLATION =>
+            {
+                return Ok(None);
+            }
+            outcome => outcome?,
+        }
         written.keep(|| rows);
         Ok(Some(insert.rows.len() as u64))
     }
@@ -315,9 +323,9 @@ impl Execution<'_> {
         let Some(updated) = self.apply(table, place, &mut modification, written)? else {
             return Ok(None);
         };
-        Ok(Some(match modification.has_seen_a_row {
-            true => OnExisting::Done(updated),
-            false => OnExisting::Missing,
+        Ok(Some(match updated {
+            0 => OnExisting::Missing,
+            rows => OnExisting::Done(rows),
         }))
     }
 }
@@ -344,7 +352,6 @@ struct Modification<'a> {
     values: Vec<NewValue<'a>>,
     /// the row that an INSERT proposes
     excluded: &'a [Value],
-    has_seen_a_row: bool,
     is_undecided: bool,
 }
 
@@ -376,14 +383,12 @@ impl<'a> Modification<'a> {
             list,
             values,
             excluded,
-            has_seen_a_row: false,
             is_undecided: false,
         })
     }
 
     /// The new values of `row`, whose columns are those that the list reads.
     fn decide(&mut self, row: &[Value], set: &mut Vec<(ColumnId, Value)>) -> Result<Effect> {
-        self.has_seen_a_row = true;
         if self.assign(row, set).is_none() || !self.passes(row, set) {
             self.is_undecided = true;
             return Ok(Effect::Leave);

@@ -196,6 +196,8 @@ impl StatementCatalog {
         if state.config_options().catalog.default_schema != default_schema {
             state.config_mut().options_mut().catalog.default_schema = default_schema.to_string();
         }
+        let partitions = self.template.config().target_partitions();
+        state.set_partitions(partitions);
         state.mark_start_execution();
         if let Some(now) = timestamp_us_to_datetime(self.now_us as i64) {
             state.execution_props_mut().query_execution_start_time = Some(now.and_utc());

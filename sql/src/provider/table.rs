@@ -61,15 +61,12 @@ impl Table {
         &self.def
     }
 
-    /// The same table, read by another statement.
-    pub fn read_by(&self, statement: Arc<Statement>) -> Self {
-        Self {
+    /// The table without its statement.
+    pub fn unbound(&self) -> UnboundTable {
+        UnboundTable {
             def: self.def.clone(),
-            statement,
-            as_of: self.as_of,
             row_id: self.row_id,
             schema: self.schema.clone(),
-            constraints: self.constraints.clone(),
         }
     }
 
@@ -87,6 +84,40 @@ impl Table {
     /// The same table with its hidden column, read by `statement`.
     pub fn with_row_ids(&self, statement: Arc<Statement>) -> Self {
         Self::new(self.def.clone(), statement, self.as_of, true)
+    }
+}
+
+/// A table in a plan that waits for a statement to read it.
+#[derive(Debug)]
+pub struct UnboundTable {
+    def: Arc<TableDef>,
+    row_id: bool,
+    schema: SchemaRef,
+}
+
+impl UnboundTable {
+    /// The table as `statement` sees it.
+    pub fn read_by(&self, statement: Arc<Statement>) -> Table {
+        Table::new(self.def.clone(), statement, None, self.row_id)
+    }
+}
+
+#[async_trait]
+impl TableProvider for UnboundTable {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+    async fn scan(
+        &self,
+        _state: &dyn Session,
+        _projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
+        Err(wrap(Error::internal("a plan of no statement was run")))
     }
 }
 

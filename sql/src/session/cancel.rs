@@ -6,7 +6,7 @@
 //! where several statements are one piece of work for whoever cancels, when the [`CancelScope`]
 //! around them begins; the end of a whole session, asked for by another one, is not.
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -17,12 +17,21 @@ use tokio::sync::Notify;
 #[derive(Debug, Default)]
 pub struct CancelState {
     flag: Arc<AtomicBool>,
-    timed_out: AtomicBool,
+    cause: Mutex<Cause>,
     terminated: AtomicBool,
     /// how many [`CancelScope`]s there are
     scopes: AtomicU32,
     woken: Notify,
     on_termination: OnTermination,
+}
+
+/// Why the flag is set; it is set and cleared under the cause's lock.
+#[derive(Debug, Default)]
+struct Cause {
+    /// counts statements; a timer is one statement's
+    statement: u64,
+    timed_out: bool,
+    asked: bool,
 }
 
 /// What is to happen when the session is ended.
@@ -100,21 +109,21 @@ impl CancelState {
 
     /// Forgets earlier cancellations that do not concern the statement that starts.
     pub fn start(&self) {
+        let mut cause = self.cause.lock();
+        cause.statement += 1;
         // A timeout was an earlier statement's.
-        let late = self.timed_out.swap(false, Ordering::SeqCst);
-        if late || self.scopes.load(Ordering::SeqCst) == 0 {
-            self.flag.store(false, Ordering::SeqCst);
-            // Looked at after the store, which may have hidden it.
-            if self.is_terminated() {
-                self.flag.store(true, Ordering::SeqCst);
-            }
+        cause.timed_out = false;
+        if self.scopes.load(Ordering::SeqCst) == 0 {
+            cause.asked = false;
         }
+        let is_set = cause.asked || self.is_terminated();
+        self.flag.store(is_set, Ordering::SeqCst);
     }
 
     /// Ends the session: what it runs, and whatever it is told to run, fails with 57P01.
     pub fn terminate(&self) {
         self.terminated.store(true, Ordering::SeqCst);
-        self.trigger(false);
+        self.wake(self.cause.lock());
         if let Some(act) = self.on_termination.0.lock().as_ref() {
             act();
         }
@@ -140,15 +149,24 @@ impl CancelState {
 
     /// Makes the running statement fail with 57014.
     pub fn cancel(&self) {
-        self.trigger(false);
+        let mut cause = self.cause.lock();
+        cause.asked = true;
+        self.wake(cause);
     }
 
-    fn trigger(&self, timed_out: bool) {
-        // The first cause is the one that is told.
-        if timed_out && !self.flag.load(Ordering::SeqCst) {
-            self.timed_out.store(true, Ordering::SeqCst);
+    /// The time of statement number `statement` is up.
+    fn time_out(&self, statement: u64) {
+        let mut cause = self.cause.lock();
+        if cause.statement == statement {
+            // The first cause is the one that is told.
+            cause.timed_out = !cause.asked;
+            self.wake(cause);
         }
+    }
+
+    fn wake(&self, cause: MutexGuard<'_, Cause>) {
         self.flag.store(true, Ordering::SeqCst);
+        drop(cause);
         self.woken.notify_waiters();
     }
 
@@ -196,34 +214,49 @@ impl CancelState {
             let message = "terminating connection due to administrator command";
             return Error::new(ErrorKind::Cancelled, SqlState("57P01"), message);
         }
-        let cause = if self.timed_out.load(Ordering::SeqCst) {
-            "canceling statement due to statement timeout"
-        } else {
-            "canceling statement due to user request"
+        let cause = match self.cause.lock().timed_out {
+            true => "canceling statement due to statement timeout",
+            false => "canceling statement due to user request",
         };
         Error::new(ErrorKind::Cancelled, SqlState::QUERY_CANCELED, cause)
     }
 }
 
 /// Cancels the statement when its time is up; dropped when the statement has ended.
-pub struct Timer(tokio::task::JoinHandle<()>);
+pub struct Timer {
+    task: tokio::task::JoinHandle<()>,
+    cancel: Arc<CancelState>,
+    statement: u64,
+}
 
 impl Timer {
-    /// Starts on `shared`'s threads.
+    /// Starts on `shared`'s threads, for the statement that has started last.
     pub(crate) fn start(
         shared: &crate::database::Shared,
         cancel: Arc<CancelState>,
         timeout: Duration,
     ) -> Self {
-        Self(shared.spawn(async move {
+        let statement = cancel.cause.lock().statement;
+        let timed = cancel.clone();
+        let task = shared.spawn(async move {
             tokio::time::sleep(timeout).await;
-            cancel.trigger(true);
-        }))
+            timed.time_out(statement);
+        });
+        Self {
+            task,
+            cancel,
+            statement,
+        }
     }
 }
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
+        // The task may be past its pause: from now on it is nobody's.
+        let mut cause = self.cancel.cause.lock();
+        if cause.statement == self.statement {
+            cause.statement += 1;
+        }
     }
 }

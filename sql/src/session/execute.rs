@@ -122,6 +122,7 @@ impl Session {
             }
             Work::Query(query) => {
                 let mut plan = context.plan_query(query).await?;
+                context.fit(&plan)?;
                 if !work.is_read_only() {
                     return Ok(Output::Rows(locked_rows(context, plan).await?));
                 }

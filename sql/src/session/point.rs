@@ -117,10 +117,11 @@ impl Session {
         if reads && self.settings.max_staleness.is_some() {
             return Ok(None);
         }
+        self.cancel.start();
+        self.cancel.check()?;
         let Some((transaction, now_us, implicit)) = self.point_transaction(reads)? else {
             return Ok(None);
         };
-        self.cancel.start();
         // A read waits for nobody.
         let _timer = match reads {
             true => None,

@@ -91,7 +91,10 @@ impl Subplan {
             gives,
             field: Arc::new(field),
             state: Arc::clone(state),
-            signature: Signature::variadic_any(Volatility::Volatile),
+            signature: match args.len() {
+                0 => Signature::nullary(Volatility::Volatile),
+                _ => Signature::variadic_any(Volatility::Volatile),
+            },
         };
         (subplan, args)
     }

@@ -41,8 +41,9 @@ fn a_scope_is_cancelled_as_a_whole() {
     assert_eq!(rows(&mut c, "SELECT 1"), ["1"]);
     run(&mut c, &["CREATE TABLE t (a int PRIMARY KEY)", "BEGIN"]);
     handle.cancel();
-    fails(&mut c, "SELECT 1", SqlState::QUERY_CANCELED);
+    fails(&mut c, "INSERT INTO t VALUES (1)", SqlState::QUERY_CANCELED);
     run(&mut c, &["ROLLBACK"]);
+    fails(&mut c, "INSERT INTO t VALUES (1)", SqlState::QUERY_CANCELED);
     fails(&mut c, ENDLESS, SqlState::QUERY_CANCELED);
     let inner = c.cancel_scope();
     fails(&mut c, ENDLESS, SqlState::QUERY_CANCELED);

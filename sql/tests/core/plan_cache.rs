@@ -2,8 +2,11 @@
 
 use super::{database, database_with_clock, fails, lines, rows, run};
 use arrow::datatypes::DataType;
-use strandline::{Connection, Database, QueryResult, SqlState, Value};
+use std::sync::Arc;
+use strandline::{Connection, Database, QueryResult, Settings, SqlState, Value};
+use strandline_base::ManualClock;
 use strandline_base::SqlType;
+use strandline_device::{Device, MemoryDevice};
 
 fn filled() -> Database {
     let database = database();
@@ -101,6 +104,17 @@ const GENERIC: &[(&str, SqlType)] = &[
     ),
 ];
 
+/// Queries whose types, or more, go by the parameter's value: no plan serves all.
+const BY_VALUE: &[&str] = &[
+    "SELECT round(x::numeric(20,6), $1) FROM t ORDER BY k",
+    "SELECT k FROM t WHERE round(x::numeric(20,6), $1) = 0.5 ORDER BY k",
+    "SELECT sum(trunc(x::numeric(20,6), $1)) FROM t",
+    "SELECT round(x::numeric(20,6), $1) FROM t UNION SELECT 1.5 ORDER BY 1",
+    "SELECT g + $1, count(*) FROM t GROUP BY ROLLUP (g + $1) ORDER BY 1, 2",
+    "SELECT k FROM t ORDER BY k LIMIT $1",
+    "SELECT $1, count(*) FROM t GROUP BY CUBE ($1) ORDER BY 1, 2",
+];
+
 fn samples(t: SqlType) -> Vec<Value> {
     match t {
         SqlType::Integer => [-1, 0, 1, 2, 5, 150, i32::MAX - 1]
@@ -126,40 +140,123 @@ fn columns(result: &QueryResult) -> Vec<(String, DataType)> {
         .collect()
 }
 
+/// Runs `sql` with each value twice, on one connection where its plan may be kept and each time as
+/// a new statement.
+fn compare(database: &Database, sql: &str, t: SqlType, values: &[Value]) {
+    let (mut c, mut fresh) = (database.connect(), database.connect());
+    let prepared = c.prepare_typed(sql, &[Some(t)]).expect(sql);
+    for (n, value) in values.iter().chain(values).enumerate() {
+        let kept = c.query_prepared(&prepared, (value.clone(),));
+        // A statement that runs for the first time has a plan of its own.
+        let text = format!("{sql} -- {n}");
+        let once = fresh.prepare_typed(&text, &[Some(t)]).expect(sql);
+        match (kept, fresh.query_prepared(&once, (value.clone(),))) {
+            (Ok(kept), Ok(planned)) => {
+                assert_eq!(columns(&kept), columns(&planned), "{sql} with {value:?}");
+                assert_eq!(lines(&kept), lines(&planned), "{sql} with {value:?}");
+            }
+            (Err(kept), Err(planned)) => {
+                assert_eq!(
+                    kept.to_string(),
+                    planned.to_string(),
+                    "{sql} with {value:?}"
+                );
+            }
+            (kept, planned) => panic!("{sql} with {value:?}: {kept:?} but {planned:?}"),
+        }
+    }
+}
+
 #[test]
 fn one_plan_serves_all_values() {
     let database = filled();
-    let (mut c, mut fresh) = (database.connect(), database.connect());
-    let mut texts = 0;
+    let mut counting = database.connect();
     for (sql, t) in GENERIC {
-        let prepared = c.prepare_typed(sql, &[Some(*t)]).expect(sql);
         let mut values = samples(*t);
         values.push(Value::Null);
-        let before = reused(&mut fresh);
-        for value in values.iter().chain(&values) {
-            let kept = c.query_prepared(&prepared, (value.clone(),));
-            // A statement that runs for the first time has a plan of its own.
-            texts += 1;
-            let text = format!("{sql} -- {texts}");
-            let once = fresh.prepare_typed(&text, &[Some(*t)]).expect(sql);
-            let planned = fresh.query_prepared(&once, (value.clone(),));
-            match (kept, planned) {
-                (Ok(kept), Ok(planned)) => {
-                    assert_eq!(columns(&kept), columns(&planned), "{sql} with {value:?}");
-                    assert_eq!(lines(&kept), lines(&planned), "{sql} with {value:?}");
-                }
-                (Err(kept), Err(planned)) => {
-                    assert_eq!(
-                        kept.to_string(),
-                        planned.to_string(),
-                        "{sql} with {value:?}"
-                    );
-                }
-                (kept, planned) => panic!("{sql} with {value:?}: {kept:?} but {planned:?}"),
-            }
-        }
+        let before = reused(&mut counting);
+        compare(&database, sql, *t, &values);
         let times = 2 * values.len() as u64 - 2;
-        assert_eq!(reused(&mut fresh) - before, times, "{sql}");
+        assert_eq!(reused(&mut counting) - before, times, "{sql}");
+        // The counter's own statement has a plan that is kept.
+        counting = database.connect();
+    }
+    for sql in BY_VALUE {
+        let values = [1, 3, 0].map(Value::Integer);
+        compare(&database, sql, SqlType::Integer, &values);
+    }
+}
+
+/// A kept plan keeps no snapshot: dropped tables give their files back.
+#[test]
+fn a_kept_plan_pins_nothing() {
+    let device = Arc::new(MemoryDevice::new());
+    let clock = Arc::new(ManualClock::new(1_704_067_200_000_000));
+    let settings = Settings {
+        background_maintenance: false,
+        ..Settings::default()
+    };
+    let database = Database::on_device(device.clone())
+        .settings(settings)
+        .clock(clock.clone())
+        .build()
+        .expect("opens");
+    let (mut c, mut pooled) = (database.connect(), database.connect());
+    run(
+        &mut c,
+        &[
+            "CREATE TABLE small (k int PRIMARY KEY, v int)",
+            "INSERT INTO small VALUES (1, 0)",
+            "CREATE TABLE big (k int PRIMARY KEY, v text) WITH (history = 'none')",
+            "INSERT INTO big SELECT n, 'some text ' || n FROM generate_series(1, 20000) s(n)",
+        ],
+    );
+    database.checkpoint().expect("writes");
+    for _ in 0..3 {
+        rows(&mut pooled, "SELECT sum(v) FROM small WHERE v >= 0");
+    }
+    run(&mut c, &["DROP TABLE big"]);
+    for _ in 0..4 {
+        clock.advance(40 * 24 * 3_600_000_000);
+        run(&mut c, &["UPDATE small SET v = v + 1 WHERE k = 1"]);
+        database.checkpoint().expect("writes");
+    }
+    for name in device.list().expect("lists") {
+        let bytes = device
+            .open(&name)
+            .and_then(|file| file.len())
+            .expect("is there");
+        let is_data = name.contains("run") || name.contains("chunks");
+        assert!(!is_data || bytes < 100_000, "{name} has {bytes} bytes");
+    }
+}
+
+/// What one statement was planned for is nothing to the next.
+#[test]
+fn small_queries_leave_others_their_partitions() {
+    let device = Arc::new(MemoryDevice::new());
+    let database = Database::on_device(device)
+        .query_threads(4)
+        .build()
+        .expect("opens");
+    let mut c = database.connect();
+    run(
+        &mut c,
+        &[
+            "CREATE TABLE b AS SELECT n FROM generate_series(1, 200000) s(n)",
+            "CREATE TABLE u AS SELECT 1 AS n",
+        ],
+    );
+    for _ in 0..3 {
+        let small = rows(&mut c, "EXPLAIN SELECT n, count(*) FROM u GROUP BY n");
+        assert!(!small.join(" ").contains("Repartition"), "{small:?}");
+        let big = rows(&mut c, "EXPLAIN SELECT n, count(*) FROM b GROUP BY n");
+        assert!(big.join(" ").contains("Repartition"), "{big:?}");
+        let write = rows(
+            &mut c,
+            "EXPLAIN UPDATE b SET n = 1 WHERE n IN (SELECT n FROM u)",
+        );
+        assert!(write.join(" ").contains("CoalescePartitions"), "{write:?}");
     }
 }
 

@@ -645,3 +645,29 @@ fn a_table_made_again_in_a_transaction_is_another_one() {
     }
     c.execute("COMMIT", ()).expect("commits");
 }
+
+/// An upsert that waited for a deletion of the row inserts it.
+#[test]
+fn an_upsert_inserts_what_another_transaction_deleted() {
+    let database = database();
+    let (mut a, mut b) = (database.connect(), database.connect());
+    run(&mut a, &["CREATE TABLE h (k int PRIMARY KEY, v int)"]);
+    let upsert = "INSERT INTO h VALUES (1, 5) ON CONFLICT (k) DO UPDATE SET v = excluded.v \
+                  RETURNING v";
+    rows(&mut b, upsert);
+    for _ in 0..20 {
+        run(&mut a, &["BEGIN", "DELETE FROM h WHERE k = 1"]);
+        let waiting = std::thread::spawn(move || {
+            let returned = rows(&mut b, upsert);
+            (b, returned)
+        });
+        let begun = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE \
+                     'INSERT INTO h%'";
+        while rows(&mut a, begun) != ["1"] {}
+        run(&mut a, &["COMMIT"]);
+        let returned;
+        (b, returned) = waiting.join().expect("no panic");
+        assert_eq!(returned, ["5"]);
+        assert_eq!(rows(&mut a, "SELECT k, v FROM h"), ["1|5"]);
+    }
+}

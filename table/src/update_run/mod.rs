@@ -75,8 +75,10 @@ const BLOCK_BYTES: usize = 32 << 10;
 /// Groups end when their records would take about so much one by one, which bounds what is decoded
 /// at once ...
 const GROUP_BYTES: usize = 256 << 10;
-/// ... but not with fewer records than this: large values, too, share what they have in common.
+/// ... but not with fewer records than this: large values, too, share what they have in common ...
 const GROUP_RECORDS_MIN: usize = 16;
+/// ... unless they would take so much.
+const GROUP_BYTES_MAX: usize = 8 << 20;
 /// Second identity word of the header's and the index's checksum; blocks have their offset there.
 const HEADER_IDENTITY: u64 = u64::MAX;
 const INDEX_IDENTITY: u64 = u64::MAX - 1;

@@ -2,8 +2,8 @@
 
 use super::group::{BlockTimes, put_group};
 use super::{
-    BLOCK_BYTES, BlockPlace, GROUP_BYTES, GROUP_RECORDS_MIN, Run, RunIndex, RunRecord,
-    RunRecordKind, header,
+    BLOCK_BYTES, BlockPlace, GROUP_BYTES, GROUP_BYTES_MAX, GROUP_RECORDS_MIN, Run, RunIndex,
+    RunRecord, RunRecordKind, header,
 };
 use crate::data_file::{DataFiles, PooledFile};
 use crate::types::bytes_of;
@@ -81,7 +81,8 @@ impl RunWriter {
                     self.run_id, record.row, record.kind, record.ts, last.row, last.kind, last.ts
                 )));
             }
-            let is_full = self.group_bytes >= GROUP_BYTES && self.group.len() >= GROUP_RECORDS_MIN;
+            let is_full = self.group_bytes >= GROUP_BYTES_MAX
+                || self.group_bytes >= GROUP_BYTES && self.group.len() >= GROUP_RECORDS_MIN;
             if is_full || last.row != record.row {
                 self.end_group()?;
             }

@@ -350,6 +350,11 @@ impl Function {
             ..self.clone()
         })
     }
+    /// Whether the result's type may go by the values of constant arguments.
+    pub fn has_computed_type(&self) -> bool {
+        let mut returns = self.overloads.iter().map(|o| o.returns);
+        returns.any(|returns| matches!(returns, Returns::Computed(_)))
+    }
     /// As DataFusion's function.
     pub fn into_udf(self) -> ScalarUDF {
         ScalarUDF::from(self)
