@@ -122,8 +122,8 @@ impl Session {
             }
             Work::Query(query) => {
                 let mut plan = context.plan_query(query).await?;
-                context.fit(&plan)?;
                 if !work.is_read_only() {
+                    context.fit(&plan)?;
                     return Ok(Output::Rows(locked_rows(context, plan).await?));
                 }
                 if let Some(choice) = self.choose_moment(&context)?
