@@ -8,7 +8,7 @@ use std::sync::Arc;
 use strandline_base::ManualClock;
 use strandline_base::rng::Rng;
 use strandline_device::MemoryDevice;
-use strandline_engine::catalog::{HistoryPolicy, KeyDef, TableDef};
+use strandline_engine::catalog::HistoryPolicy;
 use strandline_engine::*;
 
 const ROWS: i64 = 200;
@@ -30,22 +30,8 @@ impl Updated {
         txn.change_catalog(&mut |catalog| {
             let key = column(0, "k", SqlType::BigInt, true);
             let others = (1..=columns).map(|id| column(id, &format!("c{id}"), sql_type, false));
-            let table = TableDef {
-                id: catalog.new_table_id(),
-                storage: catalog.new_storage_id(),
-                schema: "public".into(),
-                name: "t".into(),
-                columns: [key].into_iter().chain(others).collect(),
-                next_column: columns + 1,
-                keys: vec![KeyDef {
-                    name: "t_pkey".into(),
-                    primary: true,
-                    columns: vec![ColumnId(0)],
-                }],
-                checks: Vec::new(),
-                history: HistoryPolicy::Forever,
-                comment: None,
-            };
+            let columns = [key].into_iter().chain(others).collect();
+            let table = definition(catalog, columns, HistoryPolicy::Forever);
             catalog.put_table(table);
             Ok(())
         })

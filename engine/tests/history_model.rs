@@ -11,7 +11,7 @@ use common::*;
 use std::sync::Arc;
 use strandline_base::ManualClock;
 use strandline_base::rng::Rng;
-use strandline_engine::catalog::{HistoryPolicy, KeyDef, TableDef};
+use strandline_engine::catalog::HistoryPolicy;
 use strandline_engine::*;
 use strandline_sim::SimDisk;
 
@@ -115,22 +115,7 @@ fn create(db: &Arc<Db>) {
     txn.change_catalog(&mut |catalog| {
         let columns = (0..=TYPES.len() as u32).map(ColumnId);
         let columns = columns.map(|id| column(id.0, &format!("c{id}"), sql_type(id), id.0 == 0));
-        let table = TableDef {
-            id: catalog.new_table_id(),
-            storage: catalog.new_storage_id(),
-            schema: "public".into(),
-            name: "t".into(),
-            columns: columns.collect(),
-            next_column: TYPES.len() as u32 + 1,
-            keys: vec![KeyDef {
-                name: "t_pkey".into(),
-                primary: true,
-                columns: vec![ColumnId(0)],
-            }],
-            checks: Vec::new(),
-            history: HistoryPolicy::Forever,
-            comment: None,
-        };
+        let table = definition(catalog, columns.collect(), HistoryPolicy::Forever);
         catalog.put_table(table);
         Ok(())
     })

@@ -22,7 +22,7 @@ use common::*;
 use std::sync::Arc;
 use strandline_base::ManualClock;
 use strandline_device::MemoryDevice;
-use strandline_engine::catalog::{HistoryPolicy, KeyDef, TableDef};
+use strandline_engine::catalog::{HistoryPolicy, TableDef};
 use strandline_engine::image::RangeImage;
 use strandline_engine::update_run::{RunRecord, RunRecordKind};
 use strandline_engine::*;
@@ -76,26 +76,10 @@ fn cells(columns: &[(ColumnId, Value)]) -> String {
     (0..4).map(cell).collect::<Vec<_>>().join(" ")
 }
 
-fn definition(catalog: &mut catalog::Catalog) -> TableDef {
+fn text_table(catalog: &mut catalog::Catalog) -> TableDef {
     let names = ["key", "a", "b", "c"].into_iter().enumerate();
-    TableDef {
-        id: catalog.new_table_id(),
-        storage: catalog.new_storage_id(),
-        schema: "public".into(),
-        name: "t".into(),
-        columns: names
-            .map(|(id, name)| column(id as u32, name, SqlType::Text, id == 0))
-            .collect(),
-        next_column: 4,
-        keys: vec![KeyDef {
-            name: "t_pkey".into(),
-            primary: true,
-            columns: vec![ColumnId(0)],
-        }],
-        checks: Vec::new(),
-        history: HistoryPolicy::Forever,
-        comment: None,
-    }
+    let columns = names.map(|(id, name)| column(id as u32, name, SqlType::Text, id == 0));
+    definition(catalog, columns.collect(), HistoryPolicy::Forever)
 }
 
 impl Example {
@@ -106,7 +90,7 @@ impl Example {
         let db = open(device.clone(), &clock).expect("open");
         let txn = db.begin(TxnOptions::default()).expect("begin");
         txn.change_catalog(&mut |catalog| {
-            let table = definition(catalog);
+            let table = text_table(catalog);
             catalog.put_table(table);
             Ok(())
         })

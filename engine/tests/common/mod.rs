@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use strandline_base::ManualClock;
 use strandline_device::MemoryDevice;
-use strandline_engine::catalog::{ColumnDef, HistoryPolicy, KeyDef, TableDef};
+use strandline_engine::catalog::{Catalog, ColumnDef, HistoryPolicy, KeyDef, TableDef};
 use strandline_engine::*;
 
 /// key → (a, b)
@@ -27,29 +27,39 @@ pub fn column(id: u32, name: &str, sql_type: SqlType, not_null: bool) -> ColumnD
     }
 }
 
+/// A table `t` of `columns`, numbered from 0, the first of which is its primary key.
+pub fn definition(
+    catalog: &mut Catalog,
+    columns: Vec<ColumnDef>,
+    history: HistoryPolicy,
+) -> TableDef {
+    TableDef {
+        id: catalog.new_table_id(),
+        storage: catalog.new_storage_id(),
+        schema: "public".into(),
+        name: "t".into(),
+        next_column: columns.len() as u32,
+        columns,
+        keys: vec![KeyDef {
+            name: "t_pkey".into(),
+            primary: true,
+            columns: vec![ColumnId(0)],
+        }],
+        checks: Vec::new(),
+        history,
+        comment: None,
+    }
+}
+
 pub fn create_table(db: &Arc<Db>, history: HistoryPolicy) -> (Arc<TableDef>, CommitTs) {
     let txn = db.begin(TxnOptions::default()).expect("begin");
     txn.change_catalog(&mut |catalog| {
-        let table = TableDef {
-            id: catalog.new_table_id(),
-            storage: catalog.new_storage_id(),
-            schema: "public".into(),
-            name: "t".into(),
-            columns: vec![
-                column(0, "k", SqlType::BigInt, true),
-                column(1, "a", SqlType::BigInt, false),
-                column(2, "b", SqlType::Text, false),
-            ],
-            next_column: 3,
-            keys: vec![KeyDef {
-                name: "t_pkey".into(),
-                primary: true,
-                columns: vec![ColumnId(0)],
-            }],
-            checks: Vec::new(),
-            history,
-            comment: None,
-        };
+        let columns = vec![
+            column(0, "k", SqlType::BigInt, true),
+            column(1, "a", SqlType::BigInt, false),
+            column(2, "b", SqlType::Text, false),
+        ];
+        let table = definition(catalog, columns, history);
         catalog.put_table(table);
         Ok(())
     })
