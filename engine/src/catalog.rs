@@ -218,10 +218,15 @@ impl TableDef {
     /// The column with `id`.
     #[inline]
     pub fn column_by_id(&self, id: ColumnId) -> Option<&ColumnDef> {
-        self.columns.iter().find(|c| c.id == id)
+        self.position(id).map(|at| &self.columns[at])
     }
     /// The position of column `id` in SQL order.
     pub fn position(&self, id: ColumnId) -> Option<usize> {
+        // Its own number, until a column before it is dropped.
+        let likely = id.0 as usize;
+        if self.columns.get(likely).is_some_and(|c| c.id == id) {
+            return Some(likely);
+        }
         self.columns.iter().position(|c| c.id == id)
     }
     /// The PRIMARY KEY.

@@ -25,8 +25,18 @@ use strandline_engine::{Isolation, PointTable, Statement, Transaction as EngineT
 pub struct TableHandle {
     catalog: Arc<Catalog>,
     table: Arc<TableDef>,
-    /// prepared for the primary key, if there is one
-    point: Option<Arc<PointTable>>,
+    /// the primary key, if there is one
+    primary: Option<PrimaryKey>,
+}
+
+/// What a handle knows of a primary key.
+#[derive(Clone, Debug)]
+struct PrimaryKey {
+    /// its position among the table's keys
+    index: usize,
+    /// the positions of its columns in the table
+    columns: Vec<usize>,
+    point: Arc<PointTable>,
 }
 
 impl TableHandle {
@@ -43,13 +53,23 @@ impl TableHandle {
         if let Some(acting) = Acting::of(&session.template, &catalog) {
             acting.require_on(&table, Privileges::ALL_ON_ROWS)?;
         }
-        let primary = table.keys.iter().position(|key| key.primary);
-        let prepare = |key| PointTable::new(&session.shared.db, &catalog, &table, key);
-        let point = primary.map(prepare).transpose()?.map(Arc::new);
+        let primary = match table.keys.iter().position(|key| key.primary) {
+            Some(index) => Some(PrimaryKey {
+                index,
+                columns: key_positions(&table, index)?,
+                point: Arc::new(PointTable::new(
+                    &session.shared.db,
+                    &catalog,
+                    &table,
+                    index,
+                )?),
+            }),
+            None => None,
+        };
         Ok(Self {
             catalog,
             table,
-            point,
+            primary,
         })
     }
 
@@ -128,29 +148,33 @@ impl<'c> Transaction<'c> {
         values: &mut Vec<Value>,
     ) -> Result<bool> {
         self.refuse_if_failed()?;
-        let def = self.resolve(table)?;
+        if let Some(primary) = self.prepared(table) {
+            check_key_values(&table.table, &primary.columns, key)?;
+            let is_known = |id: &ColumnId| primary.point.has_column(*id);
+            for id in columns.iter().filter(|id| !is_known(id)) {
+                require(&table.table, *id)?;
+            }
+            return self
+                .transaction
+                .point_get(&primary.point, key, columns, values);
+        }
+        let def = self.resolve(table)?.clone();
         let index = check_key(&def, key)?;
-        let point = self.prepared(table);
-        let is_known = |id: &ColumnId| point.as_ref().is_some_and(|point| point.has_column(*id));
-        for id in columns.iter().filter(|id| !is_known(id)) {
+        for id in columns {
             require(&def, *id)?;
         }
-        match point {
-            Some(point) => self.transaction.point_get(&point, key, columns, values),
-            None => self.reader()?.point_get(&def, index, key, columns, values),
-        }
+        self.reader()?.point_get(&def, index, key, columns, values)
     }
 
     /// Inserts one row: the values of all columns in order. A NULL in an identity column takes the
     /// next value; other defaults are not filled in.
     pub fn insert(&mut self, table: &TableHandle, row: &[Value]) -> Result<()> {
         self.refuse_if_failed()?;
-        let def = self.resolve(table)?;
-        let result = self.insert_into(&def, row);
+        let result = self.insert_into(self.resolve(table)?, row);
         self.written(result)
     }
 
-    fn insert_into(&mut self, def: &Arc<TableDef>, row: &[Value]) -> Result<()> {
+    fn insert_into(&self, def: &Arc<TableDef>, row: &[Value]) -> Result<()> {
         if row.len() != def.columns.len() {
             return Err(Error::invalid(
                 SqlState::SYNTAX_ERROR,
@@ -187,19 +211,25 @@ impl<'c> Transaction<'c> {
         set: &[(ColumnId, Value)],
     ) -> Result<bool> {
         self.refuse_if_failed()?;
-        let def = self.resolve(table)?;
-        let point = self.prepared(table);
-        let result = self.update_in((&def, point), key, set);
+        let result = self.update_in(table, self.resolve(table)?, key, set);
         self.written(result)
     }
 
     fn update_in(
-        &mut self,
-        (def, point): (&Arc<TableDef>, Option<Arc<PointTable>>),
+        &self,
+        table: &TableHandle,
+        def: &Arc<TableDef>,
         key: &[Value],
         set: &[(ColumnId, Value)],
     ) -> Result<bool> {
-        let index = check_key(def, key)?;
+        let prepared = self.prepared(table);
+        let index = match prepared {
+            Some(primary) => {
+                check_key_values(def, &primary.columns, key)?;
+                primary.index
+            }
+            None => check_key(def, key)?,
+        };
         for (id, value) in set {
             let column = require(def, *id)?;
             check_value(column, value)?;
@@ -207,8 +237,8 @@ impl<'c> Transaction<'c> {
                 return Err(not_null(def, column));
             }
         }
-        let updated = match point {
-            Some(point) => self.transaction.point_update(&point, key, set)?,
+        let updated = match prepared {
+            Some(primary) => self.transaction.point_update(&primary.point, key, set)?,
             None => {
                 let statement = self.transaction.begin_statement()?;
                 statement.point_update(def, index, key, set)?
@@ -223,7 +253,7 @@ impl<'c> Transaction<'c> {
     /// CHECK constraints of the row as it is after the update: what other transactions committed
     /// to it before counts too. A violation fails the transaction, so nothing of it stays.
     fn check_updated(
-        &mut self,
+        &self,
         def: &Arc<TableDef>,
         index: usize,
         key: &[Value],
@@ -247,16 +277,19 @@ impl<'c> Transaction<'c> {
     /// Deletes the row whose primary key is `key`; false if there is none.
     pub fn delete(&mut self, table: &TableHandle, key: &[Value]) -> Result<bool> {
         self.refuse_if_failed()?;
-        let def = self.resolve(table)?;
-        let point = self.prepared(table);
-        let result = check_key(&def, key).and_then(|index| match point {
-            Some(point) => self.transaction.point_delete(&point, key),
+        let result = self.delete_in(table, self.resolve(table)?, key);
+        self.written(result)
+    }
+
+    fn delete_in(&self, table: &TableHandle, def: &Arc<TableDef>, key: &[Value]) -> Result<bool> {
+        let index = check_key(def, key)?;
+        match self.prepared(table) {
+            Some(primary) => self.transaction.point_delete(&primary.point, key),
             None => {
                 let statement = self.transaction.begin_statement()?;
-                statement.point_delete(&def, index, key)
+                statement.point_delete(def, index, key)
             }
-        });
-        self.written(result)
+        }
     }
 
     /// Commits. With `synchronous_commit` it returns when the transaction is durable. A failed
@@ -309,22 +342,20 @@ impl<'c> Transaction<'c> {
     }
 
     /// The definition that this transaction sees of a table.
-    fn resolve(&mut self, handle: &TableHandle) -> Result<Arc<TableDef>> {
+    fn resolve<'a>(&'a self, handle: &'a TableHandle) -> Result<&'a Arc<TableDef>> {
         if Arc::ptr_eq(&handle.catalog, &self.catalog) {
-            return Ok(handle.table.clone());
+            return Ok(&handle.table);
         }
         let found = self.catalog.tables.get(&handle.table.id);
-        found
-            .cloned()
-            .ok_or_else(|| names::undefined_table(&handle.table.schema, &handle.table.name))
+        found.ok_or_else(|| names::undefined_table(&handle.table.schema, &handle.table.name))
     }
 
     /// What is prepared for `handle`, if that is good in this transaction and each operation is
     /// to see what has been committed before it.
-    fn prepared(&self, handle: &TableHandle) -> Option<Arc<PointTable>> {
+    fn prepared<'a>(&self, handle: &'a TableHandle) -> Option<&'a PrimaryKey> {
         let is_same = Arc::ptr_eq(&handle.catalog, &self.catalog)
             && self.transaction.options().isolation == Isolation::ReadCommitted;
-        handle.point.clone().filter(|_| is_same)
+        handle.primary.as_ref().filter(|_| is_same)
     }
 
     /// A statement that sees all that a new one would see. Under read committed it is a new one,
@@ -361,12 +392,15 @@ fn aborted() -> Error {
 }
 
 fn require(def: &TableDef, id: ColumnId) -> Result<&ColumnDef> {
-    def.column_by_id(id).ok_or_else(|| {
-        Error::invalid(
-            SqlState::UNDEFINED_COLUMN,
-            format!("table \"{}\" has no column number {id} any more", def.name),
-        )
-    })
+    def.column_by_id(id)
+        .ok_or_else(|| undefined_column(def, id))
+}
+
+fn undefined_column(def: &TableDef, id: ColumnId) -> Error {
+    Error::invalid(
+        SqlState::UNDEFINED_COLUMN,
+        format!("table \"{}\" has no column number {id} any more", def.name),
+    )
 }
 
 /// The position of the primary key among the table's keys, if `key` fits it.
@@ -377,7 +411,21 @@ fn check_key(def: &TableDef, key: &[Value]) -> Result<usize> {
             format!("table \"{}\" has no primary key", def.name),
         )
     })?;
-    let columns = &def.keys[index].columns;
+    check_key_values(def, &key_positions(def, index)?, key)?;
+    Ok(index)
+}
+
+/// The positions in the table of the columns of a key.
+fn key_positions(def: &TableDef, index: usize) -> Result<Vec<usize>> {
+    let position = |id: &ColumnId| {
+        let position = def.position(*id);
+        position.ok_or_else(|| undefined_column(def, *id))
+    };
+    def.keys[index].columns.iter().map(position).collect()
+}
+
+/// Whether `key` fits the columns at these positions.
+fn check_key_values(def: &TableDef, columns: &[usize], key: &[Value]) -> Result<()> {
     if columns.len() != key.len() {
         return Err(Error::invalid(
             SqlState::SYNTAX_ERROR,
@@ -389,10 +437,8 @@ fn check_key(def: &TableDef, key: &[Value]) -> Result<usize> {
             ),
         ));
     }
-    for (id, value) in columns.iter().zip(key) {
-        check_value(require(def, *id)?, value)?;
-    }
-    Ok(index)
+    let mut parts = columns.iter().zip(key);
+    parts.try_for_each(|(at, value)| check_value(&def.columns[*at], value))
 }
 
 /// Whether a column may hold `value`: its type exactly, within its length or precision. NOT NULL
