@@ -4,7 +4,7 @@
 //! their Arrow type; an array nobody else holds is patched in place. Booleans are bit-packed.
 //! Text and bytes are rebuilt as view arrays.
 
-use crate::record_page::Cell;
+use crate::cell::Cell;
 use crate::schema::StorageColumn;
 use crate::types::{Physical, arrow_type, wide_of, word_of};
 use crate::word_patches::WordPatches;

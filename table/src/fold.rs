@@ -5,10 +5,11 @@
 //! its value. Rows whose base is newer than the snapshot take the values still missing from
 //! history.
 
+use crate::cell::Cell;
 use crate::column_buffer::cell_of;
 use crate::lineage::Lineage;
 use crate::range::RangeVersion;
-use crate::record_page::{Cell, RecordKind, RecordPage};
+use crate::record_page::{RecordKind, RecordPage};
 use crate::row_meta::{NEVER, RowBits, RowMeta};
 use crate::schema::StorageColumn;
 use crate::tail::Tail;

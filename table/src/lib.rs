@@ -28,4 +28,6 @@ pub mod word_patches;
 pub mod write;
 
 pub use strandline_tail::tail_pages as tail;
-pub use strandline_tail::{insert_range, record_page, row_map, schema, visibility};
+pub use strandline_tail::{
+    cell, column_set, insert_range, record_page, row_map, schema, visibility,
+};

@@ -385,8 +385,6 @@ fn scrub(
         .iter()
         .filter(|&r| meta.starts[r] == NEVER)
         .collect();
-    let cells = gone
-        .into_iter()
-        .map(|row| (row, crate::record_page::Cell::Null));
+    let cells = gone.into_iter().map(|row| (row, crate::cell::Cell::Null));
     crate::column_buffer::patch(spec, array, cells)
 }

@@ -177,7 +177,8 @@ impl Lineage {
         let columns = wanted.columns;
         if let BaseBody::Chunks(chunks) = &version.base.body {
             let cache = &self.shared.cache;
-            chunks.read_row(row.slot(), columns, cache, |row| wanted.take_from(&row))?;
+            let asked = columns.iter().copied();
+            chunks.read_row(row.slot(), asked, cache, |row| wanted.take_from(&row))?;
         }
         if wanted.is_complete() {
             return Ok(());

@@ -112,7 +112,7 @@ impl ChunkBase {
     pub fn read_row(
         &self,
         slot: usize,
-        columns: &[ColumnId],
+        columns: impl Iterator<Item = ColumnId>,
         cache: &Arc<Cache>,
         mut read: impl FnMut(BlockRow<'_>),
     ) -> Result<()> {
@@ -133,24 +133,23 @@ impl ChunkBase {
         {
             return Ok(());
         }
-        if let Some(loaded) = self.load_block(blocks, block, columns, cache)? {
+        let held = columns.filter(|column| blocks.place(*column).is_some());
+        if let Some(loaded) = self.load_block(blocks, block, held.count(), cache)? {
             give(&loaded);
         }
         Ok(())
     }
 
-    /// The block, made now; None if nobody wants enough of it.
+    /// The block, made now; None if `wanted` of its columns are too few for that.
     #[cold]
     fn load_block(
         &self,
         blocks: &Blocks,
         block: usize,
-        columns: &[ColumnId],
+        wanted: usize,
         cache: &Arc<Cache>,
     ) -> Result<Option<Arc<RowBlock>>> {
-        let is_held = |column: &&ColumnId| blocks.place(**column).is_some();
-        let held = columns.iter().filter(is_held).count();
-        if held < 2 || held * WORTH < blocks.width {
+        if wanted < 2 || wanted * WORTH < blocks.width {
             return Ok(None);
         }
         let frame = blocks.blocks[block].get_or_init(|| Slot::new(cache));

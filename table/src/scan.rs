@@ -7,13 +7,13 @@
 //! processor's cache.
 
 use crate::base::{BaseBody, ChunkBase, ChunkColumn};
+use crate::cell::Cell;
 use crate::chunk::BlockBounds;
 use crate::column_buffer::{gather, patch, patch_words};
 use crate::fold::Fold;
 use crate::insert_range::InsertRange;
 use crate::lineage::Lineage;
 use crate::range::{Range, RangeVersion};
-use crate::record_page::Cell;
 use crate::row_meta::RowBits;
 use crate::visibility::{sees, sees_record};
 use crate::word_patches::WordPatches;

@@ -18,6 +18,8 @@
 //! instead of aborting; the caller decides. Locks are ours.
 
 use crate::base::{BaseBody, BaseState, UniformStart, base_value};
+use crate::cell::Cell;
+use crate::column_set::ColumnSet;
 use crate::lineage::Lineage;
 use crate::range::RangeVersion;
 use crate::record_page::{RecordKind, RecordPage};
@@ -310,8 +312,8 @@ impl Lineage {
         head: u32,
         row: RowId,
         set: &[(ColumnId, Value)],
-    ) -> Result<Vec<ColumnId>> {
-        let mut missing: Vec<ColumnId> = set.iter().map(|(column, _)| *column).collect();
+    ) -> Result<ColumnSet> {
+        let mut missing: ColumnSet = set.iter().map(|(column, _)| *column).collect();
         let mut next = head;
         while next != 0 && !missing.is_empty() {
             let Some((page, i)) = locate(pages, next - 1) else {
@@ -321,7 +323,7 @@ impl Lineage {
             // An old-value record counts also if the update after it was aborted; an aborted
             // update does not.
             if page.start(i) != StartWord::ABORTED {
-                missing.retain(|column| !page.has(i, *column));
+                page.remove_columns(i, &mut missing);
             }
         }
         if !missing.is_empty()
@@ -329,7 +331,7 @@ impl Lineage {
             && let Some(meta) = &chunks.meta
         {
             let meta = meta.load()?;
-            missing.retain(|column| !meta.was_updated(row.slot(), *column));
+            missing.retain(|column| !meta.was_updated(row.slot(), column));
         }
         Ok(missing)
     }
@@ -491,7 +493,7 @@ impl Append<'_> {
         &mut self,
         base: &BaseState,
         row: RowId,
-        columns: &[ColumnId],
+        columns: &ColumnSet,
         back: u32,
     ) -> Result<u32> {
         let (start, statement) = base_start(base, row.slot())?;
@@ -502,28 +504,37 @@ impl Append<'_> {
             statement,
             word: self.old_value_word(base, row, start),
         };
-        let mut words = vec![None; columns.len()];
-        if let BaseBody::Chunks(chunks) = &base.body {
-            let cache = &self.lineage.shared.cache;
-            chunks.read_row(row.slot(), columns, cache, |row| {
-                for (word, column) in words.iter_mut().zip(columns) {
-                    *word = row.word(*column);
-                }
-            })?;
-        }
         let fill = |page: &RecordPage, i: u32| {
-            columns.iter().zip(&words).try_for_each(|(&column, word)| {
+            // What the row's block does not have comes from the chunks themselves.
+            let mut others = columns.clone();
+            if let BaseBody::Chunks(chunks) = &base.body {
+                let (cache, mut put) = (&self.lineage.shared.cache, Ok(()));
+                chunks.read_row(row.slot(), columns.iter(), cache, |row| {
+                    others.retain(|column| match row.word(column) {
+                        None => true,
+                        Some(word) => {
+                            let cell = word.map_or(Cell::Null, Cell::Word);
+                            if let Err(error) = page.put_cell(i, column, cell) {
+                                put = Err(error);
+                            }
+                            false
+                        }
+                    })
+                })?;
+                put?;
+            }
+            others.iter().try_for_each(|column| {
                 let spec = self.schema.column(column);
-                match word {
-                    Some(word) => page.put_word(i, column, spec, *word),
-                    None => {
-                        let value = base_value(base, row.slot(), column, spec)?;
-                        page.put(i, column, spec, &value)
-                    }
-                }
+                page.put(
+                    i,
+                    column,
+                    spec,
+                    &base_value(base, row.slot(), column, spec)?,
+                )
             })
         };
-        let (page, i) = self.tail.append((self.pages, self.schema), &header, fill)?;
+        let place = (self.pages, self.schema);
+        let (page, i) = self.tail.append(place, &header, columns, fill)?;
         let seq = page.first() + i;
         if start == self.writer.word {
             self.written.push(Written::Records(page, i, i + 1));
@@ -567,20 +578,26 @@ impl Append<'_> {
             statement: self.writer.statement,
             word: self.writer.word,
         };
+        let own: ColumnSet = set.iter().map(|(column, _)| *column).collect();
+        let carry = carry.filter(|_| kind == RecordKind::Update);
+        let mut carried = ColumnSet::default();
+        if let Some((from, j)) = &carry {
+            from.add_columns(*j, &mut carried);
+            carried.remove_all(&own);
+        }
+        let mut columns = own;
+        columns.insert_all(&carried);
         let fill = |page: &RecordPage, i: u32| {
             for (column, value) in set {
                 page.put(i, *column, self.schema.column(*column), value)?;
             }
-            if let (RecordKind::Update, Some((from, j))) = (kind, &carry) {
-                for column in from.columns_of(*j) {
-                    if !page.has(i, column) {
-                        page.copy_cell(i, column, self.schema.column(column), from, *j)?;
-                    }
-                }
+            match &carry {
+                Some((from, j)) => page.copy_cells(i, &carried, (from, *j)),
+                None => Ok(()),
             }
-            Ok(())
         };
-        let (page, i) = self.tail.append((self.pages, self.schema), &header, fill)?;
+        let place = (self.pages, self.schema);
+        let (page, i) = self.tail.append(place, &header, &columns, fill)?;
         let seq = page.first() + i;
         self.written.push(match change {
             Change::Lock(_) => Written::Lock(page, i),

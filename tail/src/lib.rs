@@ -1,10 +1,14 @@
-//! Where updates live until they are merged: append-only columnar record pages, the row map, and
+//! Where updates live until they are merged: append-only record pages, the row map, and
 //! the protocols around them \[L-Store §2.2, §3.1, §3.2\]. A crate of its own because it knows
 //! neither Arrow nor devices, so that a controlled scheduler can explore its interleavings.
 
+pub mod cell;
+pub mod column_set;
 pub mod insert_range;
+mod inserted_rows;
 pub mod merged_through;
 pub mod overlay;
+pub mod page_memory;
 pub mod patches;
 pub mod range;
 pub mod record_page;
@@ -13,6 +17,7 @@ pub mod row_map;
 pub mod schema;
 pub mod succession;
 pub mod tail_pages;
+mod tail_records;
 pub mod tails_reader;
 pub mod value_words;
 pub mod visibility;

@@ -199,6 +199,8 @@ impl Settled {
         };
         let pages = &settled.pages;
         for page in pages.iter() {
+            // Asked first: a page that is full has no record after those counted.
+            let is_full = page.is_full();
             let claimed = page.claimed();
             for i in from.saturating_sub(page.first())..claimed {
                 if page.start(i) != StartWord::ABORTED {
@@ -212,7 +214,7 @@ impl Settled {
                 }
                 settled.records.end = page.first() + i + 1;
             }
-            if claimed < page.capacity() {
+            if !is_full {
                 // More may come here, whatever pages follow.
                 settled.is_all = pages.last().is_some_and(|last| Arc::ptr_eq(last, page));
                 return settled;

@@ -1,6 +1,7 @@
 //! New values of rows on their way into decoded columns.
 
-use crate::record_page::{Cell, RecordPage};
+use crate::cell::Cell;
+use crate::record_page::RecordPage;
 use crate::value_words::Physical;
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! The tail of one update range: its row map and its tail pages \[L-Store §2.2, §3.1\].
 //!
 //! Records are numbered by a sequence that grows over pages. Pages start at 8 records and double to
-//! 512, so that a lone update costs little. Pages whose records are all merged into base are
+//! 512, so that a lone update costs little. A record with a column that the last page has no place
+//! for closes it: the next one has places for both. Pages whose records are all merged into base are
 //! dropped from the front; a back pointer into a dropped page means "continue in base".
 //!
 //! A tail is *retired* (removed from its range) only when it holds nothing but merged records.
@@ -17,9 +18,11 @@
 //!
 //! Lock order: row latch → `pages` (growing). Nothing is awaited under either.
 
+use crate::column_set::ColumnSet;
 use crate::record_page::{PageBytes, RecordKind, RecordPage};
 use crate::row_map::RowMap;
 use crate::schema::StorageSchema;
+use crate::tail_records::RecordLayout;
 use arc_swap::ArcSwap;
 use std::sync::Arc;
 use strandline_base::Result;
@@ -146,15 +149,20 @@ impl Tail {
         self.appenders.fetch_and(!SEALED, Ordering::Release);
     }
 
-    /// Claims a record in a page made for `schema`, if there is room in the last one of `pages`, a
-    /// list loaded under the row's latch; returns the page and the record's index in it.
-    pub fn claim(&self, pages: &TailPages, schema: &Arc<StorageSchema>) -> (Arc<RecordPage>, u32) {
-        if let Some(claimed) = self.claim_in(pages, schema) {
+    /// Claims a record for values of `columns` in a page made for `schema`, if there is room in the
+    /// last one of `pages`, a list loaded under the row's latch; returns the page and the record's
+    /// index in it.
+    pub fn claim(
+        &self,
+        (pages, schema): (&TailPages, &Arc<StorageSchema>),
+        columns: &ColumnSet,
+    ) -> (Arc<RecordPage>, u32) {
+        if let Some(claimed) = self.claim_in(pages, schema, columns) {
             return claimed;
         }
         loop {
-            self.grow(schema);
-            if let Some(claimed) = self.claim_in(&self.pages(), schema) {
+            self.grow(schema, columns);
+            if let Some(claimed) = self.claim_in(&self.pages(), schema, columns) {
                 return claimed;
             }
         }
@@ -165,22 +173,25 @@ impl Tail {
         &self,
         pages: &TailPages,
         schema: &Arc<StorageSchema>,
+        columns: &ColumnSet,
     ) -> Option<(Arc<RecordPage>, u32)> {
         let page = pages.last().filter(|page| page.is_for(schema))?;
-        let i = page.claim()?;
+        let i = page.claim(columns)?;
         self.claims.fetch_add(1, Ordering::SeqCst);
         Some((page.clone(), i))
     }
 
-    /// Appends a record: [claims](Tail::claim) it, lets `fill` put its cells, publishes it. A
-    /// record that does not take its cells becomes a tombstone. The caller holds the row's latch.
+    /// Appends a record with values of `columns`: [claims](Tail::claim) it, lets `fill` put its
+    /// cells, publishes it. A record that does not take its cells becomes a tombstone. The caller
+    /// holds the row's latch.
     pub fn append(
         &self,
         (pages, schema): (&TailPages, &Arc<StorageSchema>),
         header: &RecordHeader,
+        columns: &ColumnSet,
         fill: impl FnOnce(&RecordPage, u32) -> Result<()>,
     ) -> Result<(Arc<RecordPage>, u32)> {
-        let (page, i) = self.claim(pages, schema);
+        let (page, i) = self.claim((pages, schema), columns);
         page.set_link(i, header.slot, header.kind, header.back);
         page.set_statement(i, header.statement);
         let filled = fill(&page, i);
@@ -192,27 +203,46 @@ impl Tail {
         filled.map(|()| (page, i))
     }
 
-    fn grow(&self, schema: &Arc<StorageSchema>) {
+    /// Adds a page with places for `columns` and for those of the page before, unless that has room
+    /// for such a record.
+    fn grow(&self, schema: &Arc<StorageSchema>, columns: &ColumnSet) {
         let _grow = self.grow.lock();
         let pages = self.pages.load_full();
-        let (first, capacity) = match pages.last() {
+        let last = pages.last();
+        let layout = last
+            .filter(|last| last.is_for(schema))
+            .and_then(|last| last.layout());
+        let has_places = |layout: &&Arc<RecordLayout>| layout.columns().contains_all(columns);
+        let same = layout.filter(has_places);
+        let was_full = last.is_some_and(|last| last.is_full());
+        if same.is_some() && !was_full {
+            return; // somebody else has grown it
+        }
+        let (first, capacity) = match last {
             Some(last) => {
-                let room = last.is_for(schema) && last.claimed() < last.capacity();
-                if room {
-                    return; // somebody else has grown it
-                }
-                let next = last.first() + last.capacity();
-                (next, (last.capacity() * 2).min(PAGE_RECORDS_MAX))
+                // The numbers go on where its end.
+                last.close();
+                let capacity = match was_full {
+                    true => (last.capacity() * 2).min(PAGE_RECORDS_MAX),
+                    false => last.capacity(),
+                };
+                (last.end(), capacity)
             }
             None => (0, FIRST_PAGE_RECORDS),
         };
+        let layout = match same {
+            Some(layout) => layout.clone(),
+            None => {
+                let mut columns = columns.clone();
+                if let Some(before) = layout {
+                    columns.insert_all(before.columns());
+                }
+                RecordLayout::covering(schema, columns)
+            }
+        };
+        let page = RecordPage::tail(first, capacity, &layout, &self.bytes);
         let mut grown = TailPages::clone(&pages);
-        grown.push(Arc::new(RecordPage::tail(
-            first,
-            capacity,
-            schema,
-            &self.bytes,
-        )));
+        grown.push(Arc::new(page));
         self.pages.store(Arc::new(grown));
     }
 
@@ -223,7 +253,7 @@ impl Tail {
         let keep_from = pages
             .iter()
             .take(pages.len().saturating_sub(1))
-            .take_while(|p| p.first() + p.capacity() <= before)
+            .take_while(|p| p.end() <= before)
             .count();
         if keep_from > 0 {
             self.pages.store(Arc::new(pages[keep_from..].to_vec()));
@@ -247,7 +277,7 @@ pub fn locate(pages: &TailPages, seq: u32) -> Option<(&Arc<RecordPage>, u32)> {
     let guess = pages.get((pages.len() - 1).wrapping_sub(before as usize));
     let page = match guess.filter(|page| page.has_record(seq)) {
         Some(page) => page,
-        None => pages.get(pages.partition_point(|p| p.first() + p.capacity() <= seq))?,
+        None => pages.get(pages.partition_point(|p| p.end() <= seq))?,
     };
     Some((page, seq.checked_sub(page.first())?))
 }
@@ -263,8 +293,9 @@ mod tests {
         let schema = StorageSchema::new([(SqlType::BigInt, Value::Null)]);
         let tail = Tail::new(&bytes);
         let spec = schema.column(ColumnId(0));
+        let columns = ColumnSet::from_iter([ColumnId(0)]);
         for n in 0..2000u32 {
-            let (page, i) = tail.claim(&tail.pages(), &schema);
+            let (page, i) = tail.claim((&tail.pages(), &schema), &columns);
             page.put(i, ColumnId(0), spec, &Value::BigInt(i64::from(n)))
                 .expect("put");
             page.set_link(i, 3, RecordKind::Update, n);
@@ -287,6 +318,45 @@ mod tests {
         assert_eq!(tail.pages().len(), 1, "the page being appended to stays");
         drop(tail);
         assert_eq!(bytes.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_new_column_closes_the_last_page() {
+        let bytes = PageBytes::default();
+        let schema = StorageSchema::new([const { (SqlType::BigInt, Value::Null) }; 5]);
+        let tail = Tail::new(&bytes);
+        let claim = |columns: &[u32]| {
+            let columns = columns.iter().map(|&column| ColumnId(column)).collect();
+            let (page, i) = tail.claim((&tail.pages(), &schema), &columns);
+            page.first() + i
+        };
+        assert_eq!([claim(&[0]), claim(&[]), claim(&[0])], [0, 1, 2]);
+        assert_eq!(claim(&[1]), 3, "in a page of its own");
+        assert_eq!(claim(&[0, 1]), 4, "which has places for both");
+        let pages = tail.pages();
+        assert_eq!((pages.len(), pages[0].claimed(), pages[0].end()), (2, 3, 3));
+        for seq in 0..5 {
+            let (page, i) = locate(&pages, seq).expect("claimed");
+            assert_eq!(page.first() + i, seq);
+            assert!(i < page.claimed());
+        }
+        assert!(pages[0].is_full() && !pages[1].is_full());
+        assert_eq!(pages[0].claim(&ColumnSet::default()), None, "closed");
+        assert_eq!(
+            pages[1].capacity(),
+            FIRST_PAGE_RECORDS,
+            "the first was not used up"
+        );
+        assert!(!pages[0].has_cells(ColumnId(1)) && pages[1].has_cells(ColumnId(1)));
+        assert_eq!(tail.pending(), 5);
+        // A small table's records have places for all columns from the first on.
+        let small = StorageSchema::new([const { (SqlType::BigInt, Value::Null) }; 4]);
+        let tail = Tail::new(&bytes);
+        for column in 0..4 {
+            let columns = ColumnSet::from_iter([ColumnId(column)]);
+            tail.claim((&tail.pages(), &small), &columns);
+        }
+        assert_eq!(tail.pages().len(), 1);
     }
 
     #[test]

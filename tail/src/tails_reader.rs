@@ -138,7 +138,7 @@ impl Behind {
             ..Seen::default()
         };
         let mut wanted = Vec::with_capacity(columns.len());
-        let is_before = |page: &Arc<RecordPage>| page.first() + page.capacity() <= self.from;
+        let is_before = |page: &Arc<RecordPage>| page.end() <= self.from;
         let start = self.pages.partition_point(is_before);
         for page in &self.pages[start..] {
             wanted.clear();

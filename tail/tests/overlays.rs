@@ -9,8 +9,9 @@ use strandline_base::rng::Rng;
 use strandline_base::{
     ColumnId, CommitTs, ManualClock, RangeNo, SqlType, UPDATE_RANGES, UPDATE_ROWS, Value,
 };
+use strandline_tail::cell::Cell;
 use strandline_tail::range::{Range, RangeVersion};
-use strandline_tail::record_page::{Cell, PageBytes, RecordKind, RecordPage};
+use strandline_tail::record_page::{PageBytes, RecordKind, RecordPage};
 use strandline_tail::schema::StorageSchema;
 use strandline_tail::tail_pages::RecordHeader;
 use strandline_tail::value_words::{value_of_bytes, value_of_wide, value_of_word};
@@ -75,6 +76,8 @@ impl Model {
                 (SqlType::BigInt, Value::Null),
                 (SqlType::Text, Value::Null),
                 (SqlType::Uuid, Value::Null),
+                // Nobody sets it: with it the table is too large for pages of all columns.
+                (SqlType::BigInt, Value::Null),
             ]),
             txns,
             bytes: PageBytes::default(),
@@ -131,8 +134,9 @@ impl Model {
             };
             values.iter().try_for_each(put)
         };
+        let columns = values.iter().map(|(column, _)| *column).collect();
         let appended = self.range.append_to(tail, &self.bytes, |_, tail| {
-            tail.append((&tail.pages(), schema), &header, fill)
+            tail.append((&tail.pages(), schema), &header, &columns, fill)
         });
         let (page, i) = appended.expect("fits");
         self.open.push(self.records.len());

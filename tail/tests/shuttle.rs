@@ -15,6 +15,7 @@ use strandline_base::sync::{AtomicBool, Mutex, Ordering};
 use strandline_base::{
     ColumnId, CommitTs, ManualClock, RangeNo, SqlType, UPDATE_RANGES, UPDATE_ROWS, Value,
 };
+use strandline_tail::column_set::ColumnSet;
 use strandline_tail::insert_range::InsertRange;
 use strandline_tail::merged_through::MergedThrough;
 use strandline_tail::range::{Range, RangeVersion};
@@ -96,8 +97,9 @@ impl Record {
             word: self.word,
         };
         let value = Value::BigInt(self.value);
+        let columns = ColumnSet::from_iter([VALUE]);
         let fill = |page: &RecordPage, i| page.put(i, VALUE, schema.column(VALUE), &value);
-        tail.append((&tail.pages(), schema), &header, fill)
+        tail.append((&tail.pages(), schema), &header, &columns, fill)
             .expect("a number")
     }
 
@@ -181,7 +183,8 @@ fn sequence_numbers_are_unique_and_dense() {
     explore(|| {
         let (tail, schema) = (Arc::new(Tail::new(&PageBytes::default())), schema());
         let claim = |tail: &Tail, schema: &Arc<StorageSchema>| {
-            let (page, i) = tail.claim(&tail.pages(), schema);
+            let columns = ColumnSet::from_iter([VALUE]);
+            let (page, i) = tail.claim((&tail.pages(), schema), &columns);
             page.first() + i
         };
         let mut claimed: Vec<u32> = (0..3).map(|_| claim(&tail, &schema)).collect();
@@ -200,9 +203,52 @@ fn sequence_numbers_are_unique_and_dense() {
         let pages = tail.pages();
         assert!(pages[0].first() > 0, "a dropped page is back");
         assert!((3..9).all(|seq| locate(&pages, seq).is_some()));
-        let is_dense =
-            |two: &[Arc<RecordPage>]| two[0].first() + two[0].capacity() == two[1].first();
+        let is_dense = |two: &[Arc<RecordPage>]| two[0].end() == two[1].first();
         assert!(pages.windows(2).all(is_dense));
+    });
+}
+
+/// A record with a new column closes the last page; whoever finds a page full has all its records.
+#[test]
+fn a_closed_page_gets_no_more_records() {
+    explore(|| {
+        // Too many for a page with places for all of them.
+        let schema = StorageSchema::new([const { (SqlType::BigInt, Value::Null) }; 5]);
+        let tail = Arc::new(Tail::new(&PageBytes::default()));
+        let threads = [[0, 0], [1, 0], [1, 1]].map(|columns| {
+            let (tail, schema) = (tail.clone(), schema.clone());
+            thread::spawn(move || {
+                columns.map(|column| {
+                    let columns = ColumnSet::from_iter([ColumnId(column)]);
+                    let (page, i) = tail.claim((&tail.pages(), &schema), &columns);
+                    assert!(page.has(i, ColumnId(column)));
+                    page.first() + i
+                })
+            })
+        });
+        let full = |tail: &Tail| -> Vec<(u32, u32)> {
+            let pages = tail.pages();
+            let full = pages.iter().filter(|page| page.is_full());
+            full.map(|page| (page.first(), page.claimed())).collect()
+        };
+        let (first, second) = (full(&tail), full(&tail));
+        let mut claimed: Vec<u32> = join(threads.into()).into_iter().flatten().collect();
+        let last = full(&tail);
+        assert!(second.starts_with(&first), "{first:?}, then {second:?}");
+        assert!(last.starts_with(&second), "{second:?}, then {last:?}");
+        claimed.sort_unstable();
+        let pages = tail.pages();
+        let held = pages.iter();
+        let held: Vec<u32> = held
+            .flat_map(|page| page.first()..page.first() + page.claimed())
+            .collect();
+        assert_eq!(held, claimed, "every number is of one record");
+        assert_eq!(claimed, (0..6).collect::<Vec<_>>());
+        let is_found = |seq| locate(&pages, seq).is_some_and(|(page, i)| i < page.claimed());
+        assert!((0..6).all(is_found));
+        let (open, before) = pages.split_last().expect("a page");
+        assert!(before.iter().all(|page| page.is_full()));
+        assert!(open.has_cells(ColumnId(0)) || open.has_cells(ColumnId(1)));
     });
 }
 
