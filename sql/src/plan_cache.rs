@@ -301,6 +301,7 @@ impl Execution<'_> {
 }
 
 /// Why there is no plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failure {
     /// the statement was stopped, or something was short
     Moment,
@@ -509,4 +510,26 @@ fn is_free(node: &LogicalPlan) -> PlanResult<bool> {
         | LogicalPlan::Unnest(_) => true,
         _ => false,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strandline_base::{ErrorKind, SqlState};
+
+    /// What stops a statement says nothing of its plan.
+    #[test]
+    fn only_a_plan_s_own_failure_is_remembered() {
+        let failure = |state| Failure::of(&Error::new(ErrorKind::Invalid, state, "no plan"));
+        for state in [
+            SqlState::QUERY_CANCELED,
+            SqlState("57P01"),
+            SqlState::OUT_OF_MEMORY,
+            SqlState::SERIALIZATION_FAILURE,
+        ] {
+            assert_eq!(failure(state), Failure::Moment, "{state:?}");
+        }
+        assert_eq!(failure(SqlState("22012")), Failure::Value);
+        assert_eq!(failure(SqlState::UNDEFINED_COLUMN), Failure::Plan);
+    }
 }
