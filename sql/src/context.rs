@@ -18,7 +18,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::DFSchema;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::{Expr, LogicalPlan};
-use datafusion::physical_plan::execute_stream;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub struct StatementContext {
     pub default_schema: String,
     /// Values of $1, $2, …
     pub parameters: Vec<ScalarValue>,
-    /// Whether parameters stay placeholders: the statement is described, not run.
+    /// Whether parameters stay placeholders: the statement is described, or its plan is kept.
     pub open_parameters: bool,
     /// Who is checked; None: a superuser.
     pub acting: Option<Arc<Acting>>,
@@ -172,11 +172,6 @@ impl StatementContext {
         self.names.plan(&self.state, query, values).await
     }
 
-    /// As [`StatementContext::plan_query`], with parameters that stay placeholders.
-    pub async fn plan_open(&self, query: &ast::Query) -> Result<LogicalPlan> {
-        self.names.plan(&self.state, query, None).await
-    }
-
     /// The plan with all types settled.
     pub fn analyze(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         let analyzer = self.state.analyzer();
@@ -232,25 +227,31 @@ impl StatementContext {
             false => plan,
         };
         let schema = semantics::sql::output_schema(plan.schema().inner());
-        self.run_analyzed(self.analyze(plan)?, &schema, false).await
+        let physical = self.physical(self.analyze(plan)?, false).await?;
+        self.start(physical, &schema)
     }
 
-    /// Runs an analyzed plan, which may have been optimized too, with a result of `schema`.
-    pub async fn run_analyzed(
+    /// What runs an analyzed plan, which may have been optimized too.
+    pub async fn physical(
         &self,
         plan: LogicalPlan,
-        schema: &SchemaRef,
         is_optimized: bool,
-    ) -> Result<(SchemaRef, SendableRecordBatchStream)> {
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         let optimized = match is_optimized {
             true => plan,
             false => self.optimize(plan)?,
         };
         let planner = self.state.query_planner();
-        let physical = planner
-            .create_physical_plan(&optimized, &*self.state)
-            .await
-            .map_err(convert)?;
+        let physical = planner.create_physical_plan(&optimized, &*self.state);
+        physical.await.map_err(convert)
+    }
+
+    /// Runs a physical plan, with a result of `schema`.
+    pub fn start(
+        &self,
+        physical: Arc<dyn ExecutionPlan>,
+        schema: &SchemaRef,
+    ) -> Result<(SchemaRef, SendableRecordBatchStream)> {
         let stream = execute_stream(physical, self.state.task()).map_err(convert)?;
         if stream.schema().fields() == schema.fields() {
             return Ok((schema.clone(), stream));

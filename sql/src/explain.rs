@@ -3,11 +3,11 @@
 //! tail records patched.
 
 use crate::context::StatementContext;
-use crate::dml;
 use crate::error::convert;
 use crate::session::outcome::Summary;
 use crate::session::settings::text_result;
 use crate::session::work::Work;
+use crate::{dml, roles};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
@@ -110,7 +110,10 @@ pub fn analyzes(statement: &Parsed) -> bool {
 async fn plan(context: &StatementContext, statement: &Parsed) -> Result<LogicalPlan> {
     match Work::of(statement)? {
         Work::Query(query) => context.plan_query(query).await,
-        Work::Dml(parsed) => dml::explain(context, parsed).await,
+        Work::Dml(parsed) => {
+            context.writes_without_reading(roles::check::dml(context, parsed)?);
+            dml::explain(context, parsed).await
+        }
         other => Err(Error::unsupported(format!(
             "EXPLAIN of {} is not supported",
             other.name()

@@ -47,6 +47,7 @@ mod explain;
 mod information_schema;
 mod locking;
 mod names;
+mod owner;
 mod parallelism;
 mod params;
 mod parse;

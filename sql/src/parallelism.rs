@@ -1,10 +1,11 @@
 //! How many partitions a query is planned for: one if it is small, because exchanges between
 //! threads and planning them cost more than they gain.
 //!
-//! A query is small if all that it reads is stored tables with few rows together, joined by equal
-//! values: mostly, what comes of that is not much more than what goes in. Joins that WHERE alone
+//! A query is small if all that it reads is stored tables and VALUES with few rows together, joined
+//! by equal values: mostly, what comes of that is not much more than what goes in. Joins that WHERE alone
 //! makes are not seen yet where this is decided, and count as products.
 
+use crate::dml;
 use crate::provider::table::Table;
 use datafusion::common::Result;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -33,11 +34,16 @@ fn rows_of(node: &LogicalPlan) -> Result<usize> {
     match node {
         LogicalPlan::TableScan(scan) => {
             let provider = source_as_provider(&scan.source)?;
-            let table = provider.downcast_ref::<Table>();
-            Ok(table.map_or(usize::MAX, |table| table.stored_rows()))
+            let stored = provider.downcast_ref::<Table>();
+            let rows = match provider.downcast_ref::<dml::ValueRows>() {
+                Some(values) => Some(values.count()),
+                None => stored.and_then(Table::stored_rows),
+            };
+            Ok(rows.unwrap_or(usize::MAX))
         }
         LogicalPlan::Values(values) => Ok(values.values.len()),
         LogicalPlan::Join(join) if join.on.is_empty() => Ok(usize::MAX),
+        LogicalPlan::Extension(node) if dml::is_own(node) => Ok(0),
         LogicalPlan::Unnest(_) | LogicalPlan::RecursiveQuery(_) | LogicalPlan::Extension(_) => {
             Ok(usize::MAX)
         }

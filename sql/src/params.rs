@@ -152,10 +152,40 @@ pub fn bind<T: VisitMut>(
     substitute_expressions(tree, &typed)
 }
 
-/// Whether a parameter of `query` stands where only a constant may.
-pub fn need_constants(query: &Query) -> bool {
+/// A value as its literal reads, with the type of this; None: it takes the type of its place.
+pub fn own_type(value: &ScalarValue) -> (ScalarValue, Option<SqlType>) {
+    let integer = match value {
+        ScalarValue::Int16(Some(v)) => Some(i64::from(*v)),
+        ScalarValue::Int32(Some(v)) => Some(i64::from(*v)),
+        ScalarValue::Int64(Some(v)) => Some(*v),
+        _ => None,
+    };
+    if let Some(v) = integer {
+        return match i32::try_from(v) {
+            Ok(v) => (ScalarValue::Int32(Some(v)), Some(SqlType::Integer)),
+            Err(_) => (ScalarValue::Int64(Some(v)), Some(SqlType::BigInt)),
+        };
+    }
+    let has_place = value.is_null() || value.data_type().is_string();
+    let known = (!has_place).then(|| value::sql_type_of(&value.data_type()).ok());
+    let own = known.flatten().filter(|t| {
+        matches!(
+            t,
+            SqlType::Boolean
+                | SqlType::Double
+                | SqlType::Date
+                | SqlType::Timestamp
+                | SqlType::TimestampTz
+                | SqlType::Uuid
+        )
+    });
+    (value.clone(), own)
+}
+
+/// Whether a parameter of a statement stands where only a constant may.
+pub fn need_constants<T: VisitMut + Clone>(tree: &T) -> bool {
     let mut none = Constants { values: &[] };
-    query.clone().visit(&mut none).is_break()
+    tree.clone().visit(&mut none).is_break()
 }
 
 /// Puts plain literals where only a constant may stand: LIMIT, OFFSET, FETCH and the arguments of

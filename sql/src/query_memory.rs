@@ -1,67 +1,159 @@
-//! The memory that all queries share: fairly among those that can spill to disk, so that each of
+//! The memory that all queries share: fairly among those that can do with less, so that each of
 //! them has some.
 //!
-//! Exchanges between the partitions of a query (`RepartitionExec`) are counted but never refused.
-//! What they hold is a few batches per partition, because they stop their inputs when every output
-//! has rows waiting; and an exchange that spills can wait for itself for ever in this version of
-//! DataFusion (issue 24883 there: two inputs spill at the same time, the reader waits for the older
-//! file while the batch it needs is in the newer one).
+//! What holds memory is of one of three kinds:
+//! * *Sharers* can do with what they are given: operators that spill to disk, and the merges of what
+//!   sorts have spilled, which read fewer files at a time. Each may have an equal part of what the
+//!   others leave. DataFusion counts a merge among what cannot spill: the first of a sort's
+//!   partitions to merge would leave nothing to the others, which fail.
+//! * *Holders* can not, such as the hash table of a join: first come, first served.
+//! * *Exchanges* between the partitions of a query (`RepartitionExec`) are never refused. What they
+//!   hold is a few batches per partition, because they stop their inputs when every output has rows
+//!   waiting; and an exchange that spills can wait for itself for ever in this version of DataFusion
+//!   (issue 24883 there: two inputs spill at the same time, the reader waits for the older file
+//!   while the batch it needs is in the newer one). What they hold is taken from the others' part,
+//!   down to a half of the whole: where one partition gets most rows, theirs may be much.
 
-use datafusion::common::Result;
+use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{
-    FairSpillPool, MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
+    MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation, human_readable_size,
 };
+use parking_lot::Mutex;
 use std::fmt;
 
 /// How an exchange names itself.
 const EXCHANGE: &str = "RepartitionExec";
+/// How the merge of a sort names itself.
+const MERGE: &str = "ExternalSorterMerge";
 
 /// See the module's header.
 #[derive(Debug)]
-pub struct QueryMemory(FairSpillPool);
+pub struct QueryMemory {
+    bytes: usize,
+    held: Mutex<Held>,
+}
+
+/// What is held, by kind.
+#[derive(Debug, Default)]
+struct Held {
+    /// how many sharers there are
+    sharers: usize,
+    by_sharers: usize,
+    by_holders: usize,
+    by_exchanges: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Sharer,
+    Holder,
+    Exchange,
+}
+
+impl Kind {
+    fn of(consumer: &MemoryConsumer) -> Self {
+        let name = consumer.name();
+        if name.starts_with(EXCHANGE) {
+            Self::Exchange
+        } else if consumer.can_spill() || name.starts_with(MERGE) {
+            Self::Sharer
+        } else {
+            Self::Holder
+        }
+    }
+}
+
+impl Held {
+    fn by(&mut self, kind: Kind) -> &mut usize {
+        match kind {
+            Kind::Sharer => &mut self.by_sharers,
+            Kind::Holder => &mut self.by_holders,
+            Kind::Exchange => &mut self.by_exchanges,
+        }
+    }
+
+    /// What a reservation of `kind` and of `size` bytes may grow by, of `bytes` altogether.
+    fn left(&self, bytes: usize, kind: Kind, size: usize) -> usize {
+        let all = bytes - self.by_exchanges.min(bytes / 2);
+        let shared = all.saturating_sub(self.by_holders);
+        match kind {
+            Kind::Sharer => (shared / self.sharers.max(1)).saturating_sub(size),
+            Kind::Holder => shared.saturating_sub(self.by_sharers),
+            Kind::Exchange => usize::MAX,
+        }
+    }
+}
 
 impl QueryMemory {
     /// A pool of `bytes`.
     pub fn new(bytes: usize) -> Self {
-        Self(FairSpillPool::new(bytes))
+        Self {
+            bytes,
+            held: Mutex::default(),
+        }
     }
 }
 
 impl fmt::Display for QueryMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.0, f)
+        write!(f, "fair(pool_size: {})", human_readable_size(self.bytes))
     }
 }
 
 impl MemoryPool for QueryMemory {
     fn name(&self) -> &str {
-        self.0.name()
+        "fair"
     }
+
     fn register(&self, consumer: &MemoryConsumer) {
-        self.0.register(consumer);
-    }
-    fn unregister(&self, consumer: &MemoryConsumer) {
-        self.0.unregister(consumer);
-    }
-    fn grow(&self, reservation: &MemoryReservation, additional: usize) {
-        self.0.grow(reservation, additional);
-    }
-    fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
-        self.0.shrink(reservation, shrink);
-    }
-    fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
-        if reservation.consumer().name().starts_with(EXCHANGE) {
-            self.0.grow(reservation, additional);
-            return Ok(());
+        if Kind::of(consumer) == Kind::Sharer {
+            self.held.lock().sharers += 1;
         }
-        self.0.try_grow(reservation, additional)
     }
+
+    fn unregister(&self, consumer: &MemoryConsumer) {
+        if Kind::of(consumer) == Kind::Sharer {
+            self.held.lock().sharers -= 1;
+        }
+    }
+
+    fn grow(&self, reservation: &MemoryReservation, additional: usize) {
+        *self.held.lock().by(Kind::of(reservation.consumer())) += additional;
+    }
+
+    fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
+        *self.held.lock().by(Kind::of(reservation.consumer())) -= shrink;
+    }
+
+    fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
+        let kind = Kind::of(reservation.consumer());
+        let mut held = self.held.lock();
+        let left = held.left(self.bytes, kind, reservation.size());
+        if additional > left {
+            return Err(refused(reservation, additional, left));
+        }
+        *held.by(kind) += additional;
+        Ok(())
+    }
+
     fn reserved(&self) -> usize {
-        self.0.reserved()
+        let held = self.held.lock();
+        held.by_sharers + held.by_holders + held.by_exchanges
     }
+
     fn memory_limit(&self) -> MemoryLimit {
-        self.0.memory_limit()
+        MemoryLimit::Finite(self.bytes)
     }
+}
+
+fn refused(reservation: &MemoryReservation, additional: usize, left: usize) -> DataFusionError {
+    DataFusionError::ResourcesExhausted(format!(
+        "{} has {} and asked for {} more; {} are left to it",
+        reservation.consumer().name(),
+        human_readable_size(reservation.size()),
+        human_readable_size(additional),
+        human_readable_size(left),
+    ))
 }
 
 #[cfg(test)]
@@ -69,23 +161,52 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
-    fn reserved(pool: &Arc<dyn MemoryPool>, name: &str) -> MemoryReservation {
-        let consumer = MemoryConsumer::new(name).with_can_spill(true);
+    fn reserved(pool: &Arc<dyn MemoryPool>, name: &str, spills: bool) -> MemoryReservation {
+        let consumer = MemoryConsumer::new(name).with_can_spill(spills);
         consumer.register(pool)
     }
 
     #[test]
     fn only_exchanges_exceed_the_bound() {
         let pool: Arc<dyn MemoryPool> = Arc::new(QueryMemory::new(1_000));
-        let exchange = reserved(&pool, "RepartitionExec[3]");
-        let sort = reserved(&pool, "ExternalSorter[0]");
+        let exchange = reserved(&pool, "RepartitionExec[3]", true);
+        let sort = reserved(&pool, "ExternalSorter[0]", true);
         assert!(sort.try_grow(2_000).is_err());
         sort.try_grow(400).unwrap();
         exchange.try_grow(5_000).unwrap();
         assert_eq!(pool.reserved(), 5_400);
-        assert!(sort.try_grow(2_000).is_err());
+        // They leave a half.
+        assert!(sort.try_grow(101).is_err());
+        sort.try_grow(100).unwrap();
         exchange.shrink(5_000);
-        assert_eq!(pool.reserved(), 400);
+        sort.try_grow(500).unwrap();
+        assert_eq!(pool.reserved(), 1_000);
         assert!(matches!(pool.memory_limit(), MemoryLimit::Finite(1_000)));
+    }
+
+    #[test]
+    fn sorts_and_their_merges_have_equal_parts() {
+        let pool: Arc<dyn MemoryPool> = Arc::new(QueryMemory::new(1_000));
+        let parts = [0, 1].map(|n| {
+            let sort = reserved(&pool, &format!("ExternalSorter[{n}]"), true);
+            (
+                sort,
+                reserved(&pool, &format!("ExternalSorterMerge[{n}]"), false),
+            )
+        });
+        for (sort, merge) in &parts {
+            assert!(merge.try_grow(251).is_err());
+            merge.try_grow(250).unwrap();
+            sort.try_grow(250).unwrap();
+            assert!(sort.try_grow(1).is_err());
+        }
+        let [(sort, merge), _] = parts;
+        drop((sort, merge));
+        let join = reserved(&pool, "HashJoinInput", false);
+        assert!(join.try_grow(501).is_err());
+        join.try_grow(500).unwrap();
+        assert_eq!(pool.reserved(), 1_000);
+        drop(join);
+        assert_eq!(pool.reserved(), 500);
     }
 }

@@ -19,7 +19,7 @@ use sqllogictest::{DB, DBOutput, DefaultColumnType};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
-use strandline::{Connection, Database, Error, Outcome, QueryResult};
+use strandline::{Connection, Database, Error, Outcome, QueryResult, TransactionStatus};
 use strandline_base::ManualClock;
 
 /// Opens the database under test with a clock; called again by `@reopen`.
@@ -35,6 +35,8 @@ pub struct Session {
     database: Option<Database>,
     connections: HashMap<usize, Connection>,
     opened: usize,
+    /// a column draws values that a rollback does not give back
+    draws_identity: bool,
 }
 
 impl Session {
@@ -48,6 +50,7 @@ impl Session {
             database,
             connections: HashMap::new(),
             opened: 0,
+            draws_identity: false,
         })))
     }
 
@@ -109,6 +112,10 @@ impl Session {
             self.connections.insert(id, connection);
         }
         let connection = self.connections.get_mut(&id).expect("just made");
+        self.draws_identity |= declares_identity(sql);
+        if changes_rows(sql) && !self.draws_identity {
+            return run_rehearsed(connection, sql);
+        }
         let mut done = run_once(connection, sql)?;
         if may_repeat(sql) {
             // The second run makes a plan that is kept, the third runs by it.
@@ -121,6 +128,69 @@ impl Session {
         }
         Ok(done)
     }
+}
+
+/// Whether a statement may declare an identity column.
+fn declares_identity(sql: &str) -> bool {
+    let text = sql.to_lowercase();
+    text.split(|c: char| !c.is_ascii_alphabetic())
+        .any(|word| ["identity", "serial", "bigserial", "smallserial"].contains(&word))
+}
+
+/// Whether a statement changes rows and nothing else.
+fn changes_rows(sql: &str) -> bool {
+    let text = sql.trim_start().to_lowercase();
+    let changes = ["insert", "update", "delete", "merge"];
+    changes.iter().any(|word| text.starts_with(word))
+}
+
+/// Runs a statement that changes rows twice in vain, so that its last run has a plan that was kept,
+/// and asks that each run does the same.
+fn run_rehearsed(
+    connection: &mut Connection,
+    sql: &str,
+) -> Result<DBOutput<DefaultColumnType>, Error> {
+    let (begin, end): (_, &[_]) = match connection.transaction_status() {
+        TransactionStatus::Idle => ("BEGIN", &["ROLLBACK"]),
+        TransactionStatus::Open => (
+            "SAVEPOINT rehearsal",
+            &["ROLLBACK TO rehearsal", "RELEASE rehearsal"],
+        ),
+        TransactionStatus::Failed => return run_once(connection, sql),
+    };
+    let mut rehearsed = Vec::new();
+    for _ in 0..2 {
+        connection.execute(begin, ())?;
+        rehearsed.push(shown(&run_once(connection, sql)));
+        for sql in end {
+            connection.execute(sql, ())?;
+        }
+    }
+    let done = run_once(connection, sql);
+    let last = shown(&done);
+    match rehearsed.iter().find(|other| **other != last) {
+        Some(other) if !may_differ(sql) => Err(Error::internal(format!(
+            "once it gives {other}, once {last}"
+        ))),
+        _ => done,
+    }
+}
+
+fn shown(done: &Result<DBOutput<DefaultColumnType>, Error>) -> String {
+    match done {
+        Ok(DBOutput::Rows { rows, .. }) => format!("{rows:?}"),
+        Ok(DBOutput::StatementComplete(rows)) => format!("{rows} rows"),
+        Ok(_) => "another result".to_string(),
+        Err(error) => format!("{}: {}", error.sqlstate().0, error.message()),
+    }
+}
+
+/// Whether a statement's result is another each time.
+fn may_differ(sql: &str) -> bool {
+    let sql = sql.to_lowercase();
+    ["random", "clock_timestamp"]
+        .iter()
+        .any(|word| sql.contains(word))
 }
 
 /// Whether a query gives the same rows when it runs again.

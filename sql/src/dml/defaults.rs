@@ -91,6 +91,11 @@ fn next_identity(context: &StatementContext, table: &Arc<TableDef>, column: &Col
     Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(function), Vec::new()))
 }
 
+/// Whether a function draws identity values, for the statement that it was planned for.
+pub(crate) fn draws_identity(function: &ScalarUDF) -> bool {
+    function.inner().is::<NextIdentity>()
+}
+
 /// A fresh identity value per row.
 struct NextIdentity {
     statement: Arc<Statement>,

@@ -22,9 +22,16 @@ use std::sync::Arc;
 use strandline_base::Result;
 use strandline_engine::catalog::ColumnDef;
 
+/// Whether an INSERT could do without a plan, as far as its form tells.
+pub(crate) fn may_be_direct(insert: &ast::Insert) -> bool {
+    let source = insert.source.as_deref();
+    let is_rows = source.is_none_or(|query| values::rows_of(query).is_some());
+    is_rows && insert.on.is_none() && insert.returning.is_none()
+}
+
 /// The number of rows inserted; `None` if the statement needs a plan.
 pub(super) fn execute(context: &StatementContext, insert: &ast::Insert) -> Result<Option<u64>> {
-    if insert.on.is_some() || insert.returning.is_some() {
+    if !may_be_direct(insert) {
         return Ok(None);
     }
     let target = target_of(context, insert)?;

@@ -392,7 +392,7 @@ fn in_order(
         .collect::<Result<Vec<_>>>()?;
     let sequence = Sequence {
         table: target.table.clone(),
-        statement: context.statement.clone(),
+        owner: context.statement.clone().into(),
         drawn,
         sorted,
         next: AtomicU64::new(0),

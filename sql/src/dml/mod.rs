@@ -50,17 +50,24 @@ use crate::context::StatementContext;
 use crate::error::convert;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::sql::sqlparser::ast;
+pub(crate) use defaults::draws_identity;
+pub(crate) use direct::may_be_direct;
 pub(crate) use exec::in_place;
 use futures::TryStreamExt;
 pub(crate) use insert::plain_row;
 pub use node::extension_planner;
+pub(crate) use node::{Tally, is_own, owned};
 pub(crate) use one_input::{as_its_input, one_input};
-use pipeline::DmlPlan;
+pub(crate) use pipeline::{DmlForm, DmlPlan};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use strandline_base::{Error, Result};
 pub use syntax::rewrite_tokens;
+pub(crate) use values::ValueRows;
 
 /// What a DML statement did.
 pub struct DmlOutcome {
@@ -73,7 +80,7 @@ pub struct DmlOutcome {
 }
 
 /// The DML statement itself and the WITH before it.
-fn parts(statement: &ast::Statement) -> Option<(&ast::Statement, Option<&ast::With>)> {
+pub(crate) fn parts(statement: &ast::Statement) -> Option<(&ast::Statement, Option<&ast::With>)> {
     match statement {
         ast::Statement::Insert(_)
         | ast::Statement::Update(_)
@@ -90,7 +97,11 @@ fn parts(statement: &ast::Statement) -> Option<(&ast::Statement, Option<&ast::Wi
     }
 }
 
-async fn plan(context: &StatementContext, statement: &ast::Statement) -> Result<DmlPlan> {
+/// Plans INSERT, UPDATE, DELETE or MERGE.
+pub(crate) async fn plan(
+    context: &StatementContext,
+    statement: &ast::Statement,
+) -> Result<DmlPlan> {
     match parts(statement) {
         Some((ast::Statement::Insert(insert), with)) => insert::plan(context, insert, with).await,
         Some((ast::Statement::Update(update), with)) => update::plan(context, update, with).await,
@@ -105,17 +116,32 @@ async fn plan(context: &StatementContext, statement: &ast::Statement) -> Result<
 /// # Errors
 /// As PostgreSQL's, with its SQLSTATEs; `ErrorKind::Conflict` asks for a retry with a new snapshot.
 /// After an error the statement's rows must be rolled back.
-pub async fn execute(context: &StatementContext, statement: &ast::Statement) -> Result<DmlOutcome> {
-    if let ast::Statement::Insert(insert) = statement
-        && let Some(rows) = direct::execute(context, insert)?
-    {
-        return Ok(DmlOutcome {
-            tag: "INSERT",
-            rows,
-            returning: None,
-        });
+pub async fn execute(
+    context: &mut StatementContext,
+    statement: &ast::Statement,
+) -> Result<DmlOutcome> {
+    if let Some(done) = execute_directly(context, statement)? {
+        return Ok(done);
     }
-    run(context, plan(context, statement).await?).await
+    let planned = plan(context, statement).await?;
+    context.fit(&planned.plan)?;
+    run(context, planned).await
+}
+
+/// Executes an INSERT of nothing but literals; None: the statement needs a plan.
+pub(crate) fn execute_directly(
+    context: &StatementContext,
+    statement: &ast::Statement,
+) -> Result<Option<DmlOutcome>> {
+    let ast::Statement::Insert(insert) = statement else {
+        return Ok(None);
+    };
+    let rows = direct::execute(context, insert)?;
+    Ok(rows.map(|rows| DmlOutcome {
+        tag: "INSERT",
+        rows,
+        returning: None,
+    }))
 }
 
 /// The plan that EXPLAIN shows for a DML statement. Running it applies the statement.
@@ -132,18 +158,31 @@ pub async fn describe(
     statement: &ast::Statement,
 ) -> Result<(LogicalPlan, bool)> {
     let planned = plan(context, statement).await?;
-    Ok((planned.plan, planned.returning))
+    Ok((planned.plan, planned.form.returning))
 }
 
 /// Runs a planned statement to its end.
 async fn run(context: &StatementContext, planned: DmlPlan) -> Result<DmlOutcome> {
-    let DmlPlan {
-        plan,
-        tally,
-        tag,
-        returning,
-    } = planned;
-    let (schema, mut stream) = context.run(plan).await?;
+    let DmlPlan { plan, form, tally } = planned;
+    drain(context.run(plan).await?, form, &tally).await
+}
+
+/// Runs the physical plan of a statement, whose rows have the columns of `schema`, to its end.
+pub(crate) async fn run_physical(
+    context: &StatementContext,
+    plan: Arc<dyn ExecutionPlan>,
+    schema: &SchemaRef,
+    form: DmlForm,
+    tally: &Tally,
+) -> Result<DmlOutcome> {
+    drain(context.start(plan, schema)?, form, tally).await
+}
+
+async fn drain(
+    (schema, mut stream): (SchemaRef, SendableRecordBatchStream),
+    DmlForm { tag, returning }: DmlForm,
+    tally: &Tally,
+) -> Result<DmlOutcome> {
     let mut batches = Vec::new();
     while let Some(batch) = stream.try_next().await.map_err(convert)? {
         if returning {

@@ -9,12 +9,14 @@
 use super::apply::Applier;
 use super::exec::DmlExec;
 use super::widen::{WidenExec, WidenNode};
+use crate::error::wrap;
+use crate::owner::Owner;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::{DFSchemaRef, Result, internal_err};
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{
-    Expr, LogicalPlan, UserDefinedLogicalNode, UserDefinedLogicalNodeCore,
+    Expr, Extension, LogicalPlan, UserDefinedLogicalNode, UserDefinedLogicalNodeCore,
 };
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
@@ -23,7 +25,6 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use strandline_engine::Statement;
 use strandline_engine::catalog::TableDef;
 
 /// What happens to a row.
@@ -138,11 +139,11 @@ impl Operation {
 
 /// What a running statement has done.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(crate) struct Tally {
     /// rows changed so far
-    pub rows: AtomicU64,
+    pub(super) rows: AtomicU64,
     /// the whole input has been applied
-    pub complete: AtomicBool,
+    pub(super) complete: AtomicBool,
 }
 
 /// The logical node. Two nodes are equal only if they are the same statement.
@@ -150,12 +151,35 @@ pub(super) struct Tally {
 pub(super) struct DmlNode {
     /// what to do
     pub operation: Arc<Operation>,
-    /// where to do it
-    pub statement: Arc<Statement>,
+    /// for whom
+    pub owner: Owner,
     /// what has been done
     pub tally: Arc<Tally>,
     /// which rows
     pub input: LogicalPlan,
+}
+
+/// The node of DML that `node` is, for `owner` to run, who counts in `tally`; None: it is another's.
+pub(crate) fn owned(node: &Extension, owner: &Owner, tally: &Arc<Tally>) -> Option<Extension> {
+    let node: Arc<dyn UserDefinedLogicalNode> =
+        if let Some(dml) = node.node.as_any().downcast_ref::<DmlNode>() {
+            Arc::new(DmlNode {
+                operation: dml.operation.clone(),
+                owner: owner.clone(),
+                tally: tally.clone(),
+                input: dml.input.clone(),
+            })
+        } else {
+            let widen = node.node.as_any().downcast_ref::<WidenNode>()?;
+            Arc::new(widen.of(owner))
+        };
+    Some(Extension { node })
+}
+
+/// Whether a node of a plan is one of DML's.
+pub(crate) fn is_own(node: &Extension) -> bool {
+    let node = node.node.as_any();
+    node.is::<DmlNode>() || node.is::<WidenNode>()
 }
 
 impl fmt::Debug for DmlNode {
@@ -242,7 +266,8 @@ impl ExtensionPlanner for DmlPlanner {
             _ => internal_err!("a DML node has one input"),
         };
         if let Some(dml) = node.as_any().downcast_ref::<DmlNode>() {
-            let applier = Applier::new(dml.operation.clone(), dml.statement.clone());
+            let statement = dml.owner.statement().map_err(wrap)?.clone();
+            let applier = Applier::new(dml.operation.clone(), statement);
             let explain = dml.operation.explain();
             return Ok(Some(Arc::new(DmlExec::new(
                 explain,

@@ -25,11 +25,18 @@ use strandline_base::{Error, Result};
 pub(super) const ACTION: &str = "#action";
 
 /// A statement that is planned.
-pub(super) struct DmlPlan {
+pub(crate) struct DmlPlan {
     /// the whole plan
     pub plan: LogicalPlan,
+    /// what runs it
+    pub form: DmlForm,
     /// what it will have done
     pub tally: Arc<Tally>,
+}
+
+/// What is to be told of a statement besides its plan.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DmlForm {
     /// `INSERT`, `UPDATE`, `DELETE` or `MERGE`
     pub tag: &'static str,
     /// whether the plan's rows are RETURNING's
@@ -112,7 +119,7 @@ impl Pipeline {
         let tally = Arc::new(Tally::default());
         let node = DmlNode {
             operation: Arc::new(operation),
-            statement: context.statement.clone(),
+            owner: context.statement.clone().into(),
             tally: tally.clone(),
             input: rows,
         };
@@ -126,9 +133,11 @@ impl Pipeline {
         };
         Ok(DmlPlan {
             plan,
+            form: DmlForm {
+                tag: self.tag,
+                returning,
+            },
             tally,
-            tag: self.tag,
-            returning,
         })
     }
 }

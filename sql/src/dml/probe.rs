@@ -8,6 +8,7 @@
 use super::widen::Widening;
 use crate::error::from_arrow;
 use crate::names::ROW_ID;
+use crate::owner::Owner;
 use crate::semantics::types;
 use datafusion::arrow::array::{
     ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array, new_null_array,
@@ -17,7 +18,6 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::TableReference;
 use std::sync::Arc;
 use strandline_base::{Error, Result, RowId};
-use strandline_engine::Statement;
 use strandline_engine::catalog::TableDef;
 use strandline_table::types::arrow_type;
 
@@ -32,7 +32,7 @@ pub(super) struct Probe {
     /// what the existing rows' columns are qualified with
     pub target: TableReference,
     /// who asks
-    pub statement: Arc<Statement>,
+    pub owner: Owner,
 }
 
 impl Widening for Probe {
@@ -62,12 +62,21 @@ impl Widening for Probe {
         fields
     }
 
+    fn of(&self, owner: Owner) -> Arc<dyn Widening> {
+        Arc::new(Self {
+            table: self.table.clone(),
+            arbiters: self.arbiters.clone(),
+            fetch: self.fetch,
+            target: self.target.clone(),
+            owner,
+        })
+    }
+
     fn extend(&self, proposed: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
         let mut found: Vec<Option<RowId>> = vec![None; proposed.num_rows()];
         for key in &self.arbiters {
-            let ids = self
-                .statement
-                .find_by_key(&self.table, *key, &self.keys(*key, proposed)?)?;
+            let statement = self.owner.statement()?;
+            let ids = statement.find_by_key(&self.table, *key, &self.keys(*key, proposed)?)?;
             for (known, id) in found.iter_mut().zip(ids) {
                 *known = known.or(id);
             }
@@ -121,7 +130,7 @@ impl Probe {
         let mut rows = if ids.is_empty() {
             None
         } else {
-            Some(self.statement.fetch(&self.table, &ids, &columns)?)
+            Some(self.owner.statement()?.fetch(&self.table, &ids, &columns)?)
         };
         if rows.as_ref().is_some_and(|r| r.num_rows() != ids.len()) {
             rows = self.fetch_one_by_one(found, &columns)?;
@@ -152,10 +161,11 @@ impl Probe {
         found: &mut [Option<RowId>],
         columns: &[strandline_base::ColumnId],
     ) -> Result<Option<RecordBatch>> {
+        let statement = self.owner.statement()?;
         let mut fetched = Vec::new();
         for known in found.iter_mut() {
             let Some(id) = *known else { continue };
-            let row = self.statement.fetch(&self.table, &[id], columns)?;
+            let row = statement.fetch(&self.table, &[id], columns)?;
             match row.num_rows() {
                 0 => *known = None,
                 _ => fetched.push(row),

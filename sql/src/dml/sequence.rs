@@ -7,6 +7,7 @@
 use super::defaults::identity_values;
 use super::widen::{SortKey, Widening};
 use crate::error::from_arrow;
+use crate::owner::Owner;
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array,
     UInt64Array,
@@ -17,7 +18,6 @@ use datafusion::common::TableReference;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use strandline_base::Result;
-use strandline_engine::Statement;
 use strandline_engine::catalog::TableDef;
 use strandline_table::types::arrow_type;
 
@@ -30,6 +30,7 @@ pub(super) fn identity_field(position: usize) -> String {
 }
 
 /// An identity column to draw values for.
+#[derive(Clone, Copy)]
 pub(super) struct Drawn {
     /// its position in the table
     pub position: usize,
@@ -37,12 +38,12 @@ pub(super) struct Drawn {
     pub only: Option<usize>,
 }
 
-/// The numbering of one statement's rows.
+/// The numbering of a statement's rows.
 pub(super) struct Sequence {
     /// the target
     pub table: Arc<TableDef>,
-    /// whose statement it is
-    pub statement: Arc<Statement>,
+    /// whose rows they are
+    pub owner: Owner,
     /// what to draw
     pub drawn: Vec<Drawn>,
     /// what the rows are sorted by
@@ -54,7 +55,8 @@ pub(super) struct Sequence {
 impl Sequence {
     fn draw(&self, drawn: &Drawn, batch: &RecordBatch) -> Result<ArrayRef> {
         let column = &self.table.columns[drawn.position];
-        let draw = |rows| identity_values(&self.statement, &self.table, column, rows);
+        let statement = self.owner.statement()?;
+        let draw = |rows| identity_values(statement, &self.table, column, rows);
         let Some(only) = drawn.only else {
             return draw(batch.num_rows());
         };
@@ -108,6 +110,16 @@ impl Widening for Sequence {
 
     fn sorted_by(&self) -> Option<usize> {
         Some(0)
+    }
+
+    fn of(&self, owner: Owner) -> Arc<dyn Widening> {
+        Arc::new(Self {
+            table: self.table.clone(),
+            owner,
+            drawn: self.drawn.clone(),
+            sorted: self.sorted.clone(),
+            next: AtomicU64::new(0),
+        })
     }
 
     fn extend(&self, batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {

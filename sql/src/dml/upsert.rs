@@ -152,7 +152,7 @@ pub(super) async fn plan(
         arbiters: conflict.arbiters.clone(),
         fetch: conflict.update.is_some(),
         target: target.qualifier(),
-        statement: context.statement.clone(),
+        owner: context.statement.clone().into(),
     };
     let ordered = proposed.schema().has_column_with_unqualified_name(ORDER);
     let probed = WidenNode::plan(Arc::new(probe), proposed)?;

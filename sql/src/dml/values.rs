@@ -16,12 +16,15 @@ use crate::error::convert;
 use crate::semantics::decimal::Shape;
 use crate::semantics::text::number::parse_numeric;
 use crate::semantics::types;
+use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch};
-use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::datasource::{MemTable, provider_as_source};
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit, when};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, TableType, lit, when};
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::sql::sqlparser::ast;
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState, SqlType};
@@ -209,8 +212,8 @@ impl TableOfRows {
         let names: Vec<Expr> = schema.fields().iter().map(|f| field(f.name())).collect();
         let batch = RecordBatch::try_new(schema.clone(), self.arrays)
             .map_err(|e| crate::error::from_arrow(&e))?;
-        let table = MemTable::try_new(schema, vec![vec![batch]]).map_err(convert)?;
-        let scan = LogicalPlanBuilder::scan(VALUES, provider_as_source(Arc::new(table)), None)
+        let rows = ValueRows::new(schema, batch).map_err(convert)?;
+        let scan = LogicalPlanBuilder::scan(VALUES, provider_as_source(Arc::new(rows)), None)
             .and_then(LogicalPlanBuilder::build)
             .map_err(convert)?;
         // The fields lose the table's name: nothing of the statement may refer to it.
@@ -220,6 +223,47 @@ impl TableOfRows {
             Expr::Column(c).alias(name)
         });
         super::pipeline::project(scan.clone(), exprs.collect())
+    }
+}
+
+/// The rows of VALUES in a plan: those of the text and of no statement.
+#[derive(Debug)]
+pub(crate) struct ValueRows {
+    table: MemTable,
+    rows: usize,
+}
+
+impl ValueRows {
+    fn new(schema: SchemaRef, batch: RecordBatch) -> datafusion::error::Result<Self> {
+        let rows = batch.num_rows();
+        let table = MemTable::try_new(schema, vec![vec![batch]])?;
+        Ok(Self { table, rows })
+    }
+
+    /// How many they are.
+    pub fn count(&self) -> usize {
+        self.rows
+    }
+}
+
+#[async_trait]
+impl TableProvider for ValueRows {
+    fn schema(&self) -> SchemaRef {
+        self.table.schema()
+    }
+
+    fn table_type(&self) -> TableType {
+        self.table.table_type()
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> datafusion::error::Result<Arc<dyn ExecutionPlan>> {
+        self.table.scan(state, projection, filters, limit).await
     }
 }
 

@@ -7,6 +7,7 @@
 use super::exec::in_place;
 use super::one_input::one_input;
 use crate::error::{convert, wrap};
+use crate::owner::Owner;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::SortOptions;
 use datafusion::arrow::datatypes::{Field, SchemaRef};
@@ -50,6 +51,8 @@ pub(super) trait Widening: Send + Sync {
     fn sorted_by(&self) -> Option<usize> {
         None
     }
+    /// The same, with nothing appended yet, for `owner`.
+    fn of(&self, owner: Owner) -> Arc<dyn Widening>;
     /// The batch with the fields appended, as `schema` says. It may wait.
     fn extend(
         &self,
@@ -59,6 +62,7 @@ pub(super) trait Widening: Send + Sync {
 }
 
 /// A field of the input that it is sorted by.
+#[derive(Clone)]
 pub(super) struct SortKey {
     /// its name
     pub field: String,
@@ -87,6 +91,15 @@ impl WidenNode {
             schema,
         });
         Ok(LogicalPlan::Extension(Extension { node }))
+    }
+
+    /// The same node for `owner`.
+    pub fn of(&self, owner: &Owner) -> Self {
+        Self {
+            widening: self.widening.of(owner.clone()),
+            input: self.input.clone(),
+            schema: self.schema.clone(),
+        }
     }
 }
 

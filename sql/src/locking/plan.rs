@@ -190,7 +190,7 @@ impl Weaver<'_> {
         let Some(table) = provider.downcast_ref::<Table>() else {
             return unchanged();
         };
-        let with_row_ids = Arc::new(table.with_row_ids(self.statement.clone()));
+        let with_row_ids = Arc::new(table.with_row_ids(self.statement.clone().into()));
         let mut columns = scan.projected_schema.columns();
         let name = scan.table_name.clone();
         let source = provider_as_source(with_row_ids);

@@ -277,7 +277,8 @@ impl StatementCatalog {
             if self.as_of.is_none() {
                 self.present.lock().push(table.clone());
             }
-            let table = Table::new(table.clone(), self.statement.clone(), self.as_of, row_id);
+            let owner = self.statement.clone().into();
+            let table = Table::new(table.clone(), owner, self.as_of, row_id);
             return Ok(Some(Arc::new(table)));
         }
         if let Some(view) = self.catalog.view(schema, name) {

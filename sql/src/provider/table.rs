@@ -4,6 +4,7 @@
 
 use crate::error::wrap;
 use crate::names::ROW_ID;
+use crate::owner::Owner;
 use crate::provider::scan::ScanExec;
 use crate::provider::{filter, selectivity, statistics};
 use crate::semantics::types;
@@ -17,13 +18,12 @@ use datafusion::physical_plan::ExecutionPlan;
 use std::fmt;
 use std::sync::Arc;
 use strandline_base::{CommitTs, Error, SqlType};
-use strandline_engine::Statement;
 use strandline_engine::catalog::TableDef;
 
-/// A table at a statement's snapshot, or AS OF one moment.
+/// A table at its owner's snapshot, or AS OF one moment.
 pub struct Table {
     def: Arc<TableDef>,
-    statement: Arc<Statement>,
+    owner: Owner,
     as_of: Option<CommitTs>,
     schema: SchemaRef,
     row_id: bool,
@@ -32,12 +32,7 @@ pub struct Table {
 
 impl Table {
     /// `row_id`: with the hidden column `_rowid` last.
-    pub fn new(
-        def: Arc<TableDef>,
-        statement: Arc<Statement>,
-        as_of: Option<CommitTs>,
-        row_id: bool,
-    ) -> Self {
+    pub fn new(def: Arc<TableDef>, owner: Owner, as_of: Option<CommitTs>, row_id: bool) -> Self {
         let mut fields = fields(&def);
         if row_id {
             fields.push(Field::new(ROW_ID, DataType::UInt64, false));
@@ -46,7 +41,7 @@ impl Table {
         let schema = Arc::new(Schema::new(fields));
         Self {
             def,
-            statement,
+            owner,
             as_of,
             schema,
             row_id,
@@ -61,63 +56,32 @@ impl Table {
         &self.def
     }
 
-    /// The table without its statement.
-    pub fn unbound(&self) -> UnboundTable {
-        UnboundTable {
+    /// The same table, read by `owner`.
+    pub fn of(&self, owner: Owner) -> Self {
+        Self {
             def: self.def.clone(),
-            row_id: self.row_id,
+            owner,
+            as_of: self.as_of,
             schema: self.schema.clone(),
+            row_id: self.row_id,
+            constraints: self.constraints.clone(),
         }
     }
 
-    /// Whether it is read as of its statement's snapshot.
+    /// Whether it is read as of its owner's snapshot.
     pub fn is_present(&self) -> bool {
         self.as_of.is_none()
     }
 
-    /// How many rows it has, about.
-    pub fn stored_rows(&self) -> usize {
-        let db = self.statement.transaction().db();
-        usize::try_from(db.statistics(&self.def).rows).unwrap_or(usize::MAX)
+    /// How many rows it has, about; None: there is no owner to ask.
+    pub fn stored_rows(&self) -> Option<usize> {
+        let db = self.owner.known()?.transaction().db();
+        Some(usize::try_from(db.statistics(&self.def).rows).unwrap_or(usize::MAX))
     }
 
-    /// The same table with its hidden column, read by `statement`.
-    pub fn with_row_ids(&self, statement: Arc<Statement>) -> Self {
-        Self::new(self.def.clone(), statement, self.as_of, true)
-    }
-}
-
-/// A table in a plan that waits for a statement to read it.
-#[derive(Debug)]
-pub struct UnboundTable {
-    def: Arc<TableDef>,
-    row_id: bool,
-    schema: SchemaRef,
-}
-
-impl UnboundTable {
-    /// The table as `statement` sees it.
-    pub fn read_by(&self, statement: Arc<Statement>) -> Table {
-        Table::new(self.def.clone(), statement, None, self.row_id)
-    }
-}
-
-#[async_trait]
-impl TableProvider for UnboundTable {
-    fn schema(&self) -> SchemaRef {
-        self.schema.clone()
-    }
-    fn table_type(&self) -> TableType {
-        TableType::Base
-    }
-    async fn scan(
-        &self,
-        _state: &dyn Session,
-        _projection: Option<&Vec<usize>>,
-        _filters: &[Expr],
-        _limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
-        Err(wrap(Error::internal("a plan of no statement was run")))
+    /// The same table with its hidden column, read by `owner`.
+    pub fn with_row_ids(&self, owner: Owner) -> Self {
+        Self::new(self.def.clone(), owner, self.as_of, true)
     }
 }
 
@@ -180,7 +144,7 @@ impl TableProvider for Table {
     }
 
     fn statistics(&self) -> Option<Statistics> {
-        let db = self.statement.transaction().db();
+        let db = self.owner.known()?.transaction().db();
         Some(statistics::of_table(
             &db.statistics(&self.def),
             &self.def,
@@ -201,7 +165,7 @@ impl TableProvider for Table {
         let statistics = selectivity::filtered(statistics, filters, &self.def);
         let scan = ScanExec::try_new(
             self.def.clone(),
-            self.statement.clone(),
+            self.owner.statement().map_err(wrap)?.clone(),
             self.as_of,
             &self.schema,
             projection,

@@ -3,7 +3,7 @@
 
 use super::acting::{Acting, Shown, denied, object_named};
 use crate::context::StatementContext;
-use crate::names;
+use crate::{dml, names};
 use datafusion::sql::sqlparser::ast::{
     self, AlterTableOperation, Expr, FromTable, ObjectName, ObjectType, OnConflictAction, OnInsert,
     SchemaName, Statement as Parsed, TableFactor, TableObject, visit_expressions,
@@ -19,6 +19,8 @@ pub fn dml(context: &StatementContext, statement: &Parsed) -> Result<Option<Tabl
     let Some(acting) = &context.acting else {
         return Ok(None);
     };
+    // A WITH before it makes it a part of a query.
+    let statement = dml::parts(statement).map_or(statement, |(changes, _)| changes);
     let (target, wanted, reads) = match statement {
         Parsed::Insert(insert) => {
             let TableObject::TableName(name) = &insert.table else {

@@ -5,9 +5,7 @@ use super::Session;
 use super::cancel::Timer;
 use super::outcome::Summary;
 use super::settings::text_result;
-use crate::params;
 use crate::roles::acting::{Acting, files_denied};
-use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Value,
 };
@@ -20,13 +18,7 @@ use strandline_base::{Error, Result, SqlState};
 const BACKUP: &str = "strandline_backup";
 
 impl Session {
-    pub(super) async fn call(
-        &mut self,
-        call: &Function,
-        params: &[ScalarValue],
-    ) -> Result<Summary> {
-        let mut call = call.clone();
-        params::substitute(&mut call, params)?;
+    pub(super) async fn call(&mut self, call: &Function) -> Result<Summary> {
         let name = crate::names::parts(&call.name)?.join(".");
         let arguments = texts(&call.args);
         match (name.as_str(), arguments.as_deref()) {

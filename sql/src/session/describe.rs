@@ -23,12 +23,13 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::{Expr as Planned, LogicalPlan};
 use datafusion::sql::sqlparser::ast::{
-    CastKind, Expr, FunctionArg, FunctionArgExpr, Query, Select, Statement as Parsed, TableFactor,
+    CastKind, Expr, FunctionArg, FunctionArgExpr, Select, Statement as Parsed, TableFactor,
     Value as Literal, ValueWithSpan, VisitMut, VisitorMut,
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlType};
+use strandline_engine::Transaction;
 use strandline_engine::catalog::Catalog;
 
 /// What a prepared statement takes and gives.
@@ -147,35 +148,30 @@ impl Session {
         statement: &Parsed,
         declared: Vec<Option<SqlType>>,
     ) -> Result<(Vec<Option<SqlType>>, Option<SchemaRef>)> {
-        let implicit = match &self.open {
-            Some(_) => None,
-            None => {
-                let mut modes = self.default_modes();
-                modes.read_only = true;
-                Some(self.begin_engine(modes)?)
-            }
-        };
-        let open = self
-            .open
-            .as_ref()
-            .map(|open| (open.transaction.clone(), open.now_us));
-        let (transaction, now_us) = match (open, &implicit) {
-            (Some(open), _) => open,
-            (None, Some(transaction)) => (transaction.clone(), self.now_us()),
-            (None, None) => return Err(Error::internal("no transaction to describe in")),
-        };
-        let mut context = StatementContext::new(
-            &self.template,
-            transaction.begin_statement()?,
-            Vec::new(),
-            now_us,
-        );
+        let (mut context, implicit) = self.context_aside()?;
         context.open_parameters = true;
         let described = types_and_result(&context, statement, declared).await;
         if let Some(transaction) = implicit {
             transaction.rollback();
         }
         described
+    }
+
+    /// A context for what is looked up besides a statement: in the open block's transaction, or in
+    /// one of its own, which is then to be rolled back.
+    pub(super) fn context_aside(&self) -> Result<(StatementContext, Option<Arc<Transaction>>)> {
+        let (transaction, now_us, implicit) = match &self.open {
+            Some(open) => (open.transaction.clone(), open.now_us, None),
+            None => {
+                let mut modes = self.default_modes();
+                modes.read_only = true;
+                let transaction = self.begin_engine(modes)?;
+                (transaction.clone(), self.now_us(), Some(transaction))
+            }
+        };
+        let statement = transaction.begin_statement()?;
+        let context = StatementContext::new(&self.template, statement, Vec::new(), now_us);
+        Ok((context, implicit))
     }
 }
 
@@ -242,14 +238,14 @@ async fn planned(
     Ok((plan, result))
 }
 
-/// Puts placeholders of their types into the places of a query's parameters.
-pub(crate) fn place_parameters(query: &mut Query, types: &[Option<SqlType>]) -> Result<()> {
+/// Puts placeholders of their types into the places of a statement's parameters.
+pub(crate) fn place_parameters<T: VisitMut>(tree: &mut T, types: &[Option<SqlType>]) -> Result<()> {
     let mut types = types.to_vec();
     let mut placing = Placing {
         types: &mut types,
         hold: Hold::Placeholder,
     };
-    match query.visit(&mut placing) {
+    match tree.visit(&mut placing) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }

@@ -10,6 +10,7 @@ use super::outcome::{Output, RunningQuery, Summary};
 use super::work::Work;
 use crate::context::StatementContext;
 use crate::error::convert;
+use crate::plan_cache::Ran;
 use crate::result::QueryResult;
 use crate::{copy, ddl, dml, explain, roles};
 use datafusion::arrow::array::RecordBatch;
@@ -107,38 +108,47 @@ impl Session {
             StatementContext::new(&self.template, statement.clone(), Vec::new(), now_us);
         context.progress = self.progress.clone();
         context.copy_client = self.copy_client.clone();
-        if let Work::Prepared(execution) = work
-            && let Some(rows) = execution.run(&mut context).await?
-        {
-            return Ok(running(context, rows));
+        let Work::Prepared(execution) = work else {
+            return self.run_anew(context, work).await;
+        };
+        match execution.run(&mut context).await? {
+            Some(Ran::Rows(rows)) => Ok(running(context, rows)),
+            Some(Ran::Changed(done)) => {
+                statement.finish()?;
+                Ok(Output::Done(dml_summary(done)))
+            }
+            None => {
+                let bound = execution.bound_statement()?;
+                self.run_anew(context, &Work::of(&bound)?).await
+            }
         }
+    }
+
+    /// Plans and runs what is not prepared.
+    async fn run_anew(&self, mut context: StatementContext, work: &Work<'_>) -> Result<Output> {
+        let statement = context.statement.clone();
         self.shared.statistics.planned();
         let summary = match work {
-            Work::Prepared(execution) => {
-                let plan = context.plan_query(&execution.bound_query()?).await?;
-                context.fit(&plan)?;
-                let rows = context.run(plan).await?;
-                return Ok(running(context, rows));
-            }
+            Work::Prepared(_) => return Err(Error::internal("a prepared statement is not bound")),
             Work::Query(query) => {
                 let mut plan = context.plan_query(query).await?;
-                if !work.is_read_only() {
-                    context.fit(&plan)?;
-                    return Ok(Output::Rows(locked_rows(context, plan).await?));
-                }
-                if let Some(choice) = self.choose_moment(&context)?
+                if work.is_read_only()
+                    && let Some(choice) = self.choose_moment(&context)?
                     && let Some(older) = choice.older
                 {
                     context = context.again(older);
                     plan = context.plan_query(query).await?;
                 }
                 context.fit(&plan)?;
+                if !work.is_read_only() {
+                    return Ok(Output::Rows(locked_rows(context, plan).await?));
+                }
                 let rows = context.run(plan).await?;
                 return Ok(running(context, rows));
             }
             Work::Dml(parsed) => {
                 context.writes_without_reading(roles::check::dml(&context, parsed)?);
-                dml_summary(dml::execute(&context, parsed).await?)
+                dml_summary(dml::execute(&mut context, parsed).await?)
             }
             Work::Copy(parsed) => {
                 let rows = copy::execute(&context, parsed).await?;

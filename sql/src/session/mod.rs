@@ -10,6 +10,7 @@
 //!   every statement is 25P02.
 
 pub mod activity;
+mod arguments;
 pub mod call;
 pub mod cancel;
 pub(crate) mod describe;
@@ -30,7 +31,6 @@ pub mod work;
 use crate::context::ProgressHook;
 use crate::copy::SharedCopyClient;
 use crate::database::Shared;
-use crate::params;
 use crate::point::CheckSet;
 use crate::template::Template;
 use activity::Registered;
@@ -185,7 +185,8 @@ impl Session {
         Ok(Some(Output::Done(summary)))
     }
 
-    async fn run_unfailed(&mut self, statement: &Parsed, params: &[ScalarValue]) -> Result<Output> {
+    /// Runs a statement without parameters, or an EXECUTE, whose arguments may be `outer` ones.
+    async fn run_unfailed(&mut self, statement: &Parsed, outer: &[ScalarValue]) -> Result<Output> {
         if let Some(done) = self.run_begin(statement)? {
             return Ok(done);
         }
@@ -209,7 +210,7 @@ impl Session {
             Parsed::Set(set) => self.set(set)?,
             Parsed::Reset(reset) => self.reset(&reset.reset)?,
             Parsed::ShowVariable { variable } => self.show(variable)?,
-            Parsed::Call(call) => self.call(call, params).await?,
+            Parsed::Call(call) => self.call(call).await?,
             Parsed::Discard { object_type } => self.discard(object_type)?,
             Parsed::Vacuum(vacuum) => self.vacuum(vacuum.table_name.as_ref(), vacuum.full)?,
             Parsed::Analyze(analyze) => self.analyze(analyze.table_name.as_ref())?,
@@ -220,27 +221,11 @@ impl Session {
             } => self.prepare(name, data_types, statement)?,
             Parsed::Deallocate { name, .. } => self.deallocate(name)?,
             Parsed::Execute { .. } => {
-                if let Some(output) = self.execute_point(statement, params).await? {
-                    return Ok(output);
-                }
-                let bound = self.bind_execute(statement, params)?;
-                if let Some(done) = self.run_control(&bound)? {
-                    return Ok(done);
-                }
-                return Box::pin(self.run_unfailed(&bound, &[])).await;
+                return Box::pin(self.run_executed(statement, outer)).await;
             }
-            other => return self.run_work(other, params).await,
+            other => return self.execute(&Work::of(other)?).await,
         };
         Ok(Output::Done(summary))
-    }
-
-    async fn run_work(&mut self, statement: &Parsed, params: &[ScalarValue]) -> Result<Output> {
-        if params.is_empty() {
-            return self.execute(&Work::of(statement)?).await;
-        }
-        let mut bound = statement.clone();
-        params::substitute(&mut bound, params)?;
-        self.execute(&Work::of(&bound)?).await
     }
 
     /// Whether a transaction block is open, and whether it has failed.

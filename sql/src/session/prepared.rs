@@ -3,16 +3,17 @@
 //! execution into account.
 
 use super::Session;
+use super::arguments::Executed;
 use super::describe::{Described, Description, NUMERIC, of_parameter};
 use super::outcome::{Output, Summary};
 use super::work::Work;
 use crate::plan_cache::{self, PlanSlot};
-use crate::point_path::{Compiled, argument};
+use crate::point_path::Compiled;
 use crate::semantics::types;
 use crate::{names, params};
 use datafusion::arrow::datatypes::FieldRef;
 use datafusion::scalar::ScalarValue;
-use datafusion::sql::sqlparser::ast::{CastKind, DataType, Expr, Ident, Statement as Parsed};
+use datafusion::sql::sqlparser::ast::{DataType, Ident, Statement as Parsed};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState, SqlType};
@@ -160,6 +161,11 @@ impl PreparedStatement {
         )
     }
 
+    /// The type that PREPARE declares for the parameter at `index`.
+    pub(super) fn declared_type(&self, index: usize) -> Option<&DataType> {
+        self.types.get(index)
+    }
+
     /// How many parameters it has.
     pub fn parameter_count(&self) -> usize {
         self.parameters
@@ -211,51 +217,51 @@ impl Session {
         if let Some(output) = self.run_point(prepared, values).await? {
             return Ok(output);
         }
-        if !prepared.typed {
-            if let Some(output) = Box::pin(self.run_kept(prepared, values, None)).await? {
-                return Ok(output);
-            }
-            return Box::pin(self.run_unfailed(&prepared.statement, values)).await;
+        if prepared.typed {
+            let types = self.known_types(prepared).await?;
+            return Box::pin(self.run_with(prepared, values, &types)).await;
         }
-        let types = self.known_types(prepared).await?;
-        if let Some(output) = Box::pin(self.run_kept(prepared, values, Some(&types))).await? {
-            return Ok(output);
+        let (values, mut types): (Vec<_>, Vec<_>) = values.iter().map(params::own_type).unzip();
+        types.resize(prepared.parameters, None);
+        Box::pin(self.run_with(prepared, &values, &types)).await
+    }
+
+    /// Runs a prepared statement off the point path. `types` is what is known of each parameter.
+    async fn run_with(
+        &mut self,
+        prepared: &PreparedStatement,
+        values: &[ScalarValue],
+        types: &[Option<SqlType>],
+    ) -> Result<Output> {
+        if self.may_keep_plan(&prepared.statement) {
+            let shared = self.shared.clone();
+            let execution = plan_cache::Execution {
+                statement: &prepared.statement,
+                slot: &prepared.plan,
+                values,
+                types,
+                statistics: &shared.statistics,
+            };
+            return self.execute(&Work::Prepared(execution)).await;
         }
         if values.is_empty() || matches!(prepared.statement, Parsed::Execute { .. }) {
             return Box::pin(self.run_unfailed(&prepared.statement, values)).await;
         }
         let mut bound = prepared.statement.clone();
-        params::bind(&mut bound, values, &types)?;
+        params::bind(&mut bound, values, types)?;
         Box::pin(self.run_unfailed(&bound, &[])).await
     }
 
-    /// Runs a query that only reads, by the plan that is kept of it if there is one; None: it is no
-    /// such query, or may read an older moment.
-    async fn run_kept(
-        &mut self,
-        prepared: &PreparedStatement,
-        values: &[ScalarValue],
-        types: Option<&[Option<SqlType>]>,
-    ) -> Result<Option<Output>> {
-        let Parsed::Query(query) = &prepared.statement else {
-            return Ok(None);
-        };
-        let work = Work::of(&prepared.statement)?;
-        if !matches!(work, Work::Query(_)) || !work.is_read_only() {
-            return Ok(None);
+    /// Whether a statement is one whose plan is kept: a query that only reads, unless it may read an
+    /// older moment, or one that changes rows.
+    fn may_keep_plan(&self, statement: &Parsed) -> bool {
+        match Work::of(statement) {
+            Ok(work @ Work::Query(_)) => {
+                work.is_read_only() && self.settings.max_staleness.is_none()
+            }
+            Ok(Work::Dml(_)) => true,
+            _ => false,
         }
-        if self.settings.max_staleness.is_some() {
-            return Ok(None);
-        }
-        let shared = self.shared.clone();
-        let execution = plan_cache::Execution {
-            query,
-            slot: &prepared.plan,
-            values,
-            types,
-            statistics: &shared.statistics,
-        };
-        self.execute(&Work::Prepared(execution)).await.map(Some)
     }
 
     /// The types of a typed statement's parameters, where they are known. If it has been
@@ -351,10 +357,33 @@ impl Session {
         }
     }
 
+    /// Runs what an EXECUTE names, whose arguments may be `outer` parameters.
+    pub(super) async fn run_executed(
+        &mut self,
+        statement: &Parsed,
+        outer: &[ScalarValue],
+    ) -> Result<Output> {
+        let executed = self.executed(statement, outer).await?;
+        let Executed {
+            prepared,
+            values,
+            types,
+        } = &executed;
+        if let Some(done) = self.run_control(&prepared.statement)? {
+            return Ok(done);
+        }
+        if let Some(output) = self.run_point(prepared, values).await? {
+            return Ok(output);
+        }
+        Box::pin(self.run_with(prepared, values, types)).await
+    }
+
     /// The prepared statement that an EXECUTE names.
     pub(super) fn prepared_by(&self, execute: &Parsed) -> Result<Arc<PreparedStatement>> {
         let Parsed::Execute {
-            name: Some(name), ..
+            name: Some(name),
+            immediate: false,
+            ..
         } = execute
         else {
             return Err(Error::unsupported("EXECUTE IMMEDIATE is not supported"));
@@ -363,86 +392,14 @@ impl Session {
         let prepared = self.prepared.get(&name).cloned();
         prepared.ok_or_else(|| undefined(&name))
     }
-
-    /// Runs what EXECUTE names on the point path; None: it takes the full path.
-    pub(super) async fn execute_point(
-        &mut self,
-        statement: &Parsed,
-        outer: &[ScalarValue],
-    ) -> Result<Option<Output>> {
-        let Parsed::Execute {
-            parameters,
-            immediate: false,
-            using,
-            into,
-            ..
-        } = statement
-        else {
-            return Ok(None);
-        };
-        let prepared = self.prepared_by(statement)?;
-        if !using.is_empty() || !into.is_empty() {
-            return Ok(None);
-        }
-        let values: Option<Vec<ScalarValue>> = (0..)
-            .zip(parameters)
-            .map(|(i, expr)| argument(expr, outer, prepared.types.get(i)))
-            .collect();
-        match values.filter(|values| values.len() == prepared.parameters) {
-            Some(values) => self.run_point(&prepared, &values).await,
-            None => Ok(None),
-        }
-    }
-
-    /// The statement that EXECUTE names, with its values in place.
-    pub(super) fn bind_execute(&self, statement: &Parsed, outer: &[ScalarValue]) -> Result<Parsed> {
-        let Parsed::Execute {
-            name: Some(name),
-            parameters,
-            immediate: false,
-            using,
-            into,
-            ..
-        } = statement
-        else {
-            return Err(Error::unsupported("EXECUTE IMMEDIATE is not supported"));
-        };
-        if !using.is_empty() || !into.is_empty() {
-            return Err(Error::unsupported(
-                "EXECUTE … USING and INTO are not supported",
-            ));
-        }
-        let prepared = self.prepared_by(statement)?;
-        let name = names::single(name)?;
-        if parameters.len() != prepared.parameters {
-            return Err(Error::invalid(
-                SqlState::SYNTAX_ERROR,
-                format!("wrong number of parameters for prepared statement \"{name}\""),
-            )
-            .with_detail(format!(
-                "Expected {} parameters but got {}.",
-                prepared.parameters,
-                parameters.len()
-            )));
-        }
-        let mut values = Vec::with_capacity(parameters.len());
-        for (i, value) in parameters.iter().enumerate() {
-            let mut value = value.clone();
-            params::substitute_in_expr(&mut value, outer)?;
-            values.push(typed(value, prepared.types.get(i)));
-        }
-        let mut bound = prepared.statement.clone();
-        params::substitute_expressions(&mut bound, &values)?;
-        Ok(bound)
-    }
 }
 
-/// Whether two results have columns of the same names and SQL types.
 /// What others see of a statement while it runs: no passwords.
 fn shown(sql: &str) -> Arc<str> {
     Arc::from(crate::parse::redacted(sql))
 }
 
+/// Whether two results have columns of the same names and SQL types.
 fn same_columns(a: &Description, b: &Description) -> bool {
     let columns = |d: &Description| {
         d.result.as_ref().map(|schema| {
@@ -454,20 +411,6 @@ fn same_columns(a: &Description, b: &Description) -> bool {
         })
     };
     columns(a) == columns(b)
-}
-
-fn typed(value: Expr, data_type: Option<&DataType>) -> Expr {
-    match (data_type, value) {
-        (Some(data_type), value) => Expr::Cast {
-            kind: CastKind::Cast,
-            expr: Box::new(value),
-            data_type: data_type.clone(),
-            array: false,
-            format: None,
-        },
-        (None, value @ Expr::Value(_)) => value,
-        (None, value) => Expr::Nested(Box::new(value)),
-    }
 }
 
 fn undefined(name: &str) -> Error {

@@ -10,7 +10,7 @@ use strandline_base::{Error, Result};
 pub enum Work<'a> {
     /// SELECT, VALUES, TABLE, WITH
     Query(&'a Query),
-    /// a query of a prepared statement that only reads
+    /// a prepared query that only reads, or statement that changes rows
     Prepared(plan_cache::Execution<'a>),
     /// INSERT, UPDATE, DELETE, MERGE
     Dml(&'a Parsed),
@@ -53,7 +53,7 @@ impl<'a> Work<'a> {
                 Some(clause) => format!("SELECT {clause}"),
                 None => "SELECT".to_string(),
             },
-            Self::Prepared(_) => "SELECT".to_string(),
+            Self::Prepared(execution) => first_words(execution.statement),
             Self::Dml(s) | Self::Copy(s) | Self::Ddl(s) | Self::Explain(s) => first_words(s),
         }
     }
@@ -77,7 +77,7 @@ impl<'a> Work<'a> {
     pub fn is_read_only(&self) -> bool {
         match self {
             Self::Query(query) => locking::clause_in(query).is_none(),
-            Self::Prepared(_) => true,
+            Self::Prepared(execution) => !execution.changes_rows(),
             Self::Copy(Parsed::Copy { to, source, .. }) => match source {
                 CopySource::Query(query) => locking::clause_in(query).is_none(),
                 CopySource::Table { .. } => *to,

@@ -62,6 +62,28 @@ fn each_privilege_allows_its_statement_and_no_other() {
     }
 }
 
+/// A WITH before it or an EXPLAIN around it makes a statement no other.
+#[test]
+fn a_change_within_another_statement_needs_its_privilege() {
+    let (_database, mut admin, mut ann) = with_ann();
+    run(&mut admin, &["GRANT SELECT ON t TO ann"]);
+    for (privilege, sql) in &NEEDS[1..4] {
+        let forms = [
+            format!("WITH w AS (SELECT 1) {sql}"),
+            format!("EXPLAIN ANALYZE {sql}"),
+            format!("EXPLAIN {sql}"),
+        ];
+        for form in &forms {
+            fails(&mut ann, form, DENIED);
+        }
+        assert_eq!(rows(&mut admin, "SELECT b FROM t"), ["1", "2"]);
+        run(&mut admin, &[&format!("GRANT {privilege} ON t TO ann")]);
+        for form in &forms {
+            run(&mut ann, &["BEGIN", form, "ROLLBACK"]);
+        }
+    }
+}
+
 #[test]
 fn statements_that_read_their_target_need_to_read_it() {
     let (_database, mut admin, mut ann) = with_ann();

@@ -114,7 +114,7 @@ async fn fill(context: &StatementContext, table: &TableDef, column: &str) -> Res
     );
     let update = parse::statement(&sql)?;
     let statement = context.statement.transaction().begin_statement()?;
-    let again = context.again(statement.clone());
-    dml::execute(&again, &update).await?;
+    let mut again = context.again(statement.clone());
+    dml::execute(&mut again, &update).await?;
     statement.finish()
 }
