@@ -70,6 +70,7 @@ mod subplan;
 mod template;
 mod text;
 mod value;
+mod value_row;
 pub mod wire_format;
 
 pub use appender::Appender;
@@ -102,3 +103,4 @@ pub use strandline_engine::{
     RewindReport, Settings, catalog,
 };
 pub use text::cell;
+pub use value_row::ValueRow;
