@@ -1,5 +1,6 @@
 //! The engine's values as Python's: a batch is converted column by column, in a loop per type, and
-//! then cut into tuples.
+//! then cut into tuples. A row of values, which a statement on one key gives, is converted value by
+//! value to the same objects.
 
 use crate::errors;
 use crate::temporal::{DAY_US, civil, clock};
@@ -18,6 +19,7 @@ use pyo3::prelude::*;
 use pyo3::types::{
     PyBytes, PyDate, PyDateTime, PyDelta, PyDict, PyList, PyString, PyTime, PyTuple, PyTzInfo,
 };
+use strandline::{Value, ValueRow};
 
 type Cells<'py> = Vec<Bound<'py, PyAny>>;
 
@@ -35,6 +37,67 @@ pub fn tuples<'py>(py: Python<'py>, batch: &RecordBatch) -> PyResult<Vec<Bound<'
         rows.push(PyTuple::new(py, cells.drain(..))?);
     }
     Ok(rows)
+}
+
+/// Takes the row that was found, as a tuple; None: there was none, or it has been taken.
+pub fn row_tuple<'py>(
+    py: Python<'py>,
+    row: &mut ValueRow,
+) -> PyResult<Option<Bound<'py, PyTuple>>> {
+    let Some(values) = row.take() else {
+        return Ok(None);
+    };
+    let fields = row.schema().fields().iter();
+    let cells = fields.zip(&values).map(|(field, value)| Cell(field, value));
+    PyTuple::new(py, cells).map(Some)
+}
+
+/// A value and its column.
+struct Cell<'a>(&'a Field, &'a Value);
+
+impl<'py> IntoPyObject<'py> for Cell<'_> {
+    type Target = PyAny;
+    type Output = Bound<'py, PyAny>;
+    type Error = PyErr;
+
+    fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
+        cell(py, self.0, self.1)
+    }
+}
+
+fn cell<'py>(py: Python<'py>, field: &Field, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    match value {
+        Value::Null => Ok(py.None().into_bound(py)),
+        Value::Boolean(v) => v.into_bound_py_any(py),
+        Value::SmallInt(v) => v.into_bound_py_any(py),
+        Value::Integer(v) => v.into_bound_py_any(py),
+        Value::BigInt(v) => v.into_bound_py_any(py),
+        Value::Real(v) => v.into_bound_py_any(py),
+        Value::Double(v) => v.into_bound_py_any(py),
+        Value::Numeric(v) => {
+            let scale = match field.data_type() {
+                DataType::Decimal64(_, scale) | DataType::Decimal128(_, scale) => *scale,
+                _ => 0,
+            };
+            let mut text = String::new();
+            write_decimal(&mut text, *v, usize::try_from(scale).unwrap_or(0));
+            decimal_type(py)?.call1((text,))
+        }
+        Value::Text(v) if is_json(field) => {
+            py.import("json")?.getattr("loads")?.call1((v.as_ref(),))
+        }
+        Value::Text(v) => Ok(PyString::new(py, v).into_any()),
+        Value::Bytea(v) => Ok(PyBytes::new(py, v).into_any()),
+        Value::Date(v) => date(py, i64::from(*v)),
+        Value::Time(v) => time(py, *v),
+        Value::Timestamp(v) => timestamp(py, *v, None),
+        Value::TimestampTz(v) => {
+            let utc = PyTzInfo::utc(py)?.to_owned();
+            timestamp(py, *v, Some(&utc))
+        }
+        Value::Interval(v) => interval(py, v.months, v.days, v.nanos),
+        Value::Uuid(v) => uuid_type(py)?.call1((py.None(), PyBytes::new(py, v))),
+    }
 }
 
 /// The values of a column.

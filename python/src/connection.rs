@@ -4,11 +4,12 @@ use crate::appender::{self, Appender};
 use crate::cursor::Cursor;
 use crate::link::{Link, Session};
 use crate::open::{DatabaseSettings, Opened};
-use crate::statement::{self, Executed};
+use crate::placeholders::Text;
+use crate::statement::{self, Executed, Given};
 use crate::{errors, frames};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyList};
+use pyo3::types::{PyBool, PyDict, PyList, PyString};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,11 +49,11 @@ impl Connection {
 
     fn run<'py>(
         slf: &Bound<'py, Self>,
-        sql: &str,
+        text: &Text,
         parameters: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Executed> {
         let this = slf.get();
-        statement::execute(slf.py(), &this.link, this.is_autocommit(), sql, parameters)
+        statement::execute(slf.py(), &this.link, this.is_autocommit(), text, parameters)
     }
 
     fn give<'py>(slf: &Bound<'py, Self>, executed: Executed) -> PyResult<Bound<'py, Cursor>> {
@@ -130,10 +131,11 @@ impl Connection {
     #[pyo3(signature = (operation, parameters=None, /))]
     fn execute<'py>(
         slf: &Bound<'py, Self>,
-        operation: &str,
+        operation: &Bound<'py, PyString>,
         parameters: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, Cursor>> {
-        let executed = Self::run(slf, operation, parameters)?;
+        let text = statement::text_of(&slf.get().link, operation, parameters)?;
+        let executed = Self::run(slf, &text, parameters)?;
         Self::give(slf, executed)
     }
 
@@ -151,7 +153,7 @@ impl Connection {
         Self::give(
             slf,
             Executed {
-                rows: None,
+                given: Given::Nothing,
                 rowcount,
             },
         )
@@ -168,7 +170,8 @@ impl Connection {
     fn executescript(&self, py: Python<'_>, script: &str) -> PyResult<()> {
         let pieces = strandline::split_script(script);
         for piece in pieces.map_err(|error| errors::exception(py, &error))? {
-            statement::execute(py, &self.link, self.is_autocommit(), piece.sql, None)?;
+            let text = self.link.text(piece.sql, false);
+            statement::execute(py, &self.link, self.is_autocommit(), &text, None)?;
         }
         Ok(())
     }
@@ -340,12 +343,13 @@ impl Connection {
         as_of: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, Cursor>> {
         let name = quoted(name);
+        let text = |sql: String| slf.get().link.text(&sql, false);
         let executed = match as_of {
-            None => Self::run(slf, &format!("SELECT * FROM {name}"), None)?,
+            None => Self::run(slf, &text(format!("SELECT * FROM {name}")), None)?,
             Some(moment) => {
                 let sql = format!("SELECT * FROM {name} FOR SYSTEM_TIME AS OF $1");
                 let parameters = PyList::new(slf.py(), [moment])?;
-                Self::run(slf, &sql, Some(parameters.as_any()))?
+                Self::run(slf, &text(sql), Some(parameters.as_any()))?
             }
         };
         Self::give(slf, executed)

@@ -1,18 +1,19 @@
 //! `strandline.Cursor`: a statement's result.
 //!
-//! Rows become tuples a chunk at a time. The state stands behind a lock that nobody waits for: a
-//! cursor that another thread is using is an error, so that no thread waits with the interpreter
-//! in its hands.
+//! Rows become tuples a chunk at a time; a row that was found by its key becomes one from the
+//! engine's values, and batches only for those who ask for batches. The state stands behind a
+//! lock that nobody waits for: a cursor that another thread is using is an error, so that no thread
+//! waits with the interpreter in its hands.
 
 use crate::link::Link;
 use crate::results::{self, Rows, Stream};
-use crate::statement::{self, Executed};
+use crate::statement::{self, Executed, Given};
 use crate::{cells, description, errors};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchReader, StructArray};
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::{DataType, Field, SchemaRef};
 use parking_lot::{Mutex, MutexGuard};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyList, PyTuple};
+use pyo3::types::{PyCapsule, PyList, PyString, PyTuple};
 use pyo3_arrow::ffi::{ArrayIterator, to_stream_pycapsule};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -44,7 +45,7 @@ pub struct Cursor {
 
 #[derive(Default)]
 struct State {
-    rows: Option<Arc<Mutex<Rows>>>,
+    given: Given,
     rowcount: i64,
     /// the rows that `tuples` came from
     chunk: Option<RecordBatch>,
@@ -55,15 +56,29 @@ struct State {
 impl State {
     fn of(executed: Executed) -> Self {
         Self {
-            rows: executed.rows,
+            given: executed.given,
             rowcount: executed.rowcount,
             ..Self::default()
         }
     }
 
+    /// The result's columns; None: there is no result.
+    fn schema(&self) -> Option<SchemaRef> {
+        match &self.given {
+            Given::Nothing => None,
+            Given::Row(row) => Some(row.schema().clone()),
+            Given::Rows(rows) => Some(rows.lock().schema.clone()),
+        }
+    }
+
     /// The rows nobody has seen yet.
     fn unseen(&mut self, py: Python<'_>) -> PyResult<&Arc<Mutex<Rows>>> {
-        let Some(rows) = &self.rows else {
+        if let Given::Row(row) = &self.given {
+            let result = row.clone().into_result();
+            let result = result.map_err(|error| errors::exception(py, &error))?;
+            self.given = Given::Rows(Arc::new(Mutex::new(Rows::done(result))));
+        }
+        let Given::Rows(rows) = &self.given else {
             let message = "the last statement gave no rows";
             return Err(errors::raise(py, "24000", message));
         };
@@ -103,6 +118,9 @@ impl State {
     }
 
     fn next<'py>(&mut self, py: Python<'py>, link: &Link) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        if let Given::Row(row) = &mut self.given {
+            return cells::row_tuple(py, row);
+        }
         let next = match self.tuples.next() {
             Some(tuple) => Some(tuple),
             None if self.fill(py, link, CHUNK_ROWS)? => self.tuples.next(),
@@ -119,6 +137,14 @@ impl State {
         wanted: usize,
     ) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
+        if let Given::Row(row) = &mut self.given {
+            if wanted > 0
+                && let Some(tuple) = cells::row_tuple(py, row)?
+            {
+                list.append(tuple)?;
+            }
+            return Ok(list);
+        }
         while list.len() < wanted && self.fill(py, link, wanted - list.len())? {
             for tuple in self.tuples.by_ref().take(wanted - list.len()) {
                 list.append(tuple)?;
@@ -189,7 +215,7 @@ impl Cursor {
     #[pyo3(signature = (operation, parameters=None, /))]
     fn execute<'py>(
         slf: Bound<'py, Self>,
-        operation: &str,
+        operation: &Bound<'py, PyString>,
         parameters: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, Self>> {
         let (py, this) = (slf.py(), slf.get());
@@ -198,9 +224,9 @@ impl Cursor {
         *state = State::default();
         state.rowcount = -1;
         let autocommit = this.connection.get().is_autocommit();
-        *state = State::of(statement::execute(
-            py, &this.link, autocommit, operation, parameters,
-        )?);
+        let text = statement::text_of(&this.link, operation, parameters)?;
+        let executed = statement::execute(py, &this.link, autocommit, &text, parameters)?;
+        *state = State::of(executed);
         drop(state);
         Ok(slf)
     }
@@ -330,9 +356,8 @@ impl Cursor {
     fn description(&self, py: Python<'_>) -> PyResult<Option<Py<PyList>>> {
         let mut state = self.state(py)?;
         if state.description.is_none()
-            && let Some(rows) = &state.rows
+            && let Some(schema) = state.schema()
         {
-            let schema = rows.lock().schema.clone();
             state.description = Some(description::of(py, &schema)?.unbind());
         }
         Ok(state.description.as_ref().map(|d| d.clone_ref(py)))
@@ -421,7 +446,7 @@ impl Cursor {
     /// no result. The last value: whether there are more.
     fn _peek(&self, py: Python<'_>, rows: usize) -> PyResult<Option<Peek>> {
         let mut state = self.state(py)?;
-        if state.rows.is_none() {
+        if let Given::Nothing = state.given {
             return Ok(None);
         }
         let unseen = state.unseen(py)?.clone();
@@ -433,11 +458,11 @@ impl Cursor {
             return Ok("<strandline.Cursor: closed>".into());
         }
         let state = self.state(py)?;
-        Ok(match (&state.rows, state.rowcount) {
+        Ok(match (state.schema(), state.rowcount) {
             (None, -1) => "<strandline.Cursor: no result>".into(),
             (None, rows) => format!("<strandline.Cursor: {rows} rows affected>"),
-            (Some(rows), count) => {
-                let columns = rows.lock().schema.fields().len();
+            (Some(schema), count) => {
+                let columns = schema.fields().len();
                 match count {
                     -1 => format!("<strandline.Cursor: {columns} columns, rows to come>"),
                     count => format!("<strandline.Cursor: {columns} columns, {count} rows>"),

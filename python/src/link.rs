@@ -12,8 +12,9 @@ use crate::open::Opened;
 use crate::placeholders::{Text, Texts};
 use crate::results::Rows;
 use crate::signals;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Weak};
 use std::time::{Duration, Instant};
@@ -162,6 +163,11 @@ impl Link {
         self.texts.lock().get(sql, named)
     }
 
+    /// As [`Link::text`], of a text that a program has written.
+    pub fn text_of(&self, sql: &Bound<'_, PyString>, named: bool) -> PyResult<Arc<Text>> {
+        self.texts.lock().get_object(sql, named)
+    }
+
     /// The connections of this process that are open.
     pub fn all() -> Vec<Arc<Self>> {
         let links = LINKS.lock();
@@ -180,7 +186,15 @@ impl Link {
         py: Python<'_>,
         work: impl FnOnce(&mut Session) -> strandline::Result<T> + Send,
     ) -> PyResult<T> {
-        self.detached(py, || self.run_detached(work))
+        let now = Instant::now();
+        self.detached_at(py, now, || {
+            let session = self.session.try_lock();
+            let (session, now) = match session {
+                Some(session) => (session, now),
+                None => (self.session.lock(), Instant::now()),
+            };
+            self.run_locked(session, now, work)
+        })
     }
 
     /// Runs `work`, which may wait for the connection, without the interpreter; errors as for
@@ -190,8 +204,17 @@ impl Link {
         py: Python<'_>,
         work: impl FnOnce() -> strandline::Result<T> + Send,
     ) -> PyResult<T> {
+        self.detached_at(py, Instant::now(), work)
+    }
+
+    fn detached_at<T: Send>(
+        &self,
+        py: Python<'_>,
+        now: Instant,
+        work: impl FnOnce() -> strandline::Result<T> + Send,
+    ) -> PyResult<T> {
         self.check_process(py)?;
-        signals::arm(py)?;
+        signals::arm(py, now)?;
         let error = match py.detach(work) {
             Ok(value) => return Ok(value),
             Err(error) => error,
@@ -209,11 +232,21 @@ impl Link {
         &self,
         work: impl FnOnce(&mut Session) -> strandline::Result<T>,
     ) -> strandline::Result<T> {
-        let mut session = self.session.lock();
+        let session = self.session.lock();
+        self.run_locked(session, Instant::now(), work)
+    }
+
+    /// Runs `work`, which begins `now`.
+    fn run_locked<T>(
+        &self,
+        mut session: MutexGuard<'_, Option<Box<Session>>>,
+        now: Instant,
+        work: impl FnOnce(&mut Session) -> strandline::Result<T>,
+    ) -> strandline::Result<T> {
         let session = session.as_mut().ok_or_else(closed)?;
         // Whoever sees that a statement runs can interrupt it: the scope comes first.
         let _scope = session.connection.cancel_scope();
-        let started = STARTED.elapsed().as_micros() as u64;
+        let started = now.saturating_duration_since(*STARTED).as_micros() as u64;
         self.since_us.store(started, Ordering::Relaxed);
         self.running
             .store(signals::this_thread(), Ordering::Release);

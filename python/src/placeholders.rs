@@ -1,9 +1,12 @@
 //! Parameters in statement texts: `?` and `:name` become the engine's `$1`, `$2`, ….
 //!
-//! A text is rewritten once per connection and remembered. Quoted strings and names, dollar-quoted
-//! strings and comments are left alone. `:name` is a parameter only if the values come in a
-//! mapping; `::` is a cast.
+//! A text is rewritten once per connection and remembered; of the last ones the very objects are
+//! known, so that a program that runs a constant text again costs a comparison of pointers. Quoted
+//! strings and names, dollar-quoted strings and comments are left alone. `:name` is a parameter
+//! only if the values come in a mapping; `::` is a cast.
 
+use pyo3::prelude::*;
+use pyo3::types::PyString;
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::sync::{Arc, OnceLock};
@@ -13,6 +16,8 @@ use strandline::{Connection, Prepared};
 const TEXTS: usize = 512;
 /// Longer texts are not remembered: they are bulk INSERTs, and never come again.
 const LONGEST: usize = 64 << 10;
+/// How many of Python's objects are known.
+const OBJECTS: usize = 16;
 
 /// A statement as the engine takes it.
 pub struct Text {
@@ -39,9 +44,39 @@ impl Text {
 pub struct Texts {
     positional: HashMap<Box<str>, Arc<Text>, BuildHasherDefault<FxHasher>>,
     named: HashMap<Box<str>, Arc<Text>, BuildHasherDefault<FxHasher>>,
+    /// by address; an object that is here lives, so that no other has its address
+    objects: [Option<Known>; OBJECTS],
+}
+
+/// A text as an object of Python's.
+struct Known {
+    object: Py<PyString>,
+    named: bool,
+    text: Arc<Text>,
 }
 
 impl Texts {
+    /// As [`Texts::get`].
+    pub fn get_object(&mut self, sql: &Bound<'_, PyString>, named: bool) -> PyResult<Arc<Text>> {
+        // Objects stand at multiples of 16.
+        let place = (sql.as_ptr() as usize >> 4) % OBJECTS;
+        if let Some(known) = &self.objects[place]
+            && known.object.is(sql)
+            && known.named == named
+        {
+            return Ok(known.text.clone());
+        }
+        let text = self.get(sql.to_str()?, named);
+        if text.sql.len() <= LONGEST {
+            self.objects[place] = Some(Known {
+                object: sql.clone().unbind(),
+                named,
+                text: text.clone(),
+            });
+        }
+        Ok(text)
+    }
+
     /// `sql` rewritten; `named`: its parameters have names.
     pub fn get(&mut self, sql: &str, named: bool) -> Arc<Text> {
         let known = match named {

@@ -41,12 +41,12 @@ static MAIN_THREAD: AtomicUsize = AtomicUsize::new(0);
 /// The end that Python writes to, and the process it belongs to as [`link::forks`] counts.
 static WRITER: Mutex<Option<(u32, UnixStream)>> = Mutex::new(None);
 
-/// Sees to it, when called on the main thread, that Ctrl-C cancels what it runs.
-pub fn arm(py: Python<'_>) -> PyResult<()> {
+/// Sees to it, when called on the main thread, that Ctrl-C cancels what it runs from `now` on.
+pub fn arm(py: Python<'_>, now: Instant) -> PyResult<()> {
     thread_local! {
         static LAST: Cell<Option<(u32, Instant)>> = const { Cell::new(None) };
     }
-    let (forks, now) = (link::forks(), Instant::now());
+    let forks = link::forks();
     let is_recent = LAST
         .get()
         .is_some_and(|(f, at)| f == forks && now - at < REARMED);

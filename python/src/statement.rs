@@ -11,16 +11,28 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyMapping, PyString, PyTuple};
 use std::sync::Arc;
 use strandline::ScalarValue;
-use strandline::{Outcome, Started, Summary, TransactionStatus};
+use strandline::{Outcome, Started, Summary, TransactionStatus, ValueRow};
 
 /// Rows of parameters that are loaded at once.
 const ROWS_AT_ONCE: usize = 1 << 20;
 /// How often a loop over a program's rows looks whether Ctrl-C was pressed.
 const ROWS_PER_LOOK: usize = 1 << 16;
 
+/// What a statement gave.
+#[derive(Default)]
+pub enum Given {
+    /// no rows
+    #[default]
+    Nothing,
+    /// a row that was found by its key, or none
+    Row(ValueRow),
+    /// batches of rows
+    Rows(Arc<Mutex<Rows>>),
+}
+
 /// What a statement did.
 pub struct Executed {
-    pub rows: Option<Arc<Mutex<Rows>>>,
+    pub given: Given,
     /// rows affected or given; -1: not known
     pub rowcount: i64,
 }
@@ -33,42 +45,61 @@ impl Executed {
             }
             _ => -1,
         };
-        let rows = summary.into_result();
+        let given = match summary.into_result() {
+            Some(result) => Given::Rows(Arc::new(Mutex::new(Rows::done(result)))),
+            None => Given::Nothing,
+        };
+        Self { given, rowcount }
+    }
+
+    fn found(row: ValueRow) -> Self {
         Self {
-            rows: rows.map(|result| Arc::new(Mutex::new(Rows::done(result)))),
-            rowcount,
+            rowcount: row.row_count() as i64,
+            given: Given::Row(row),
         }
     }
 
-    fn begun(rows: Rows) -> Self {
+    fn begun(rows: Rows, session: &mut Session) -> Self {
         let rowcount = match rows.is_complete() {
             true => rows.at_hand() as i64,
             false => -1,
         };
+        let in_block = rows.in_block();
+        let rows = Arc::new(Mutex::new(rows));
+        if in_block {
+            session.remember(&rows);
+        }
         Self {
-            rows: Some(Arc::new(Mutex::new(rows))),
+            given: Given::Rows(rows),
             rowcount,
         }
     }
 }
 
-/// Runs `sql` with `parameters`, in a new transaction block if none is open and not `autocommit`.
+/// A program's text with `parameters` as the engine takes it.
+pub fn text_of(
+    link: &Link,
+    sql: &Bound<'_, PyString>,
+    parameters: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Arc<Text>> {
+    link.text_of(sql, parameters.is_some_and(is_mapping))
+}
+
+/// Runs `text` with `parameters`, in a new transaction block if none is open and not `autocommit`.
 pub fn execute(
     py: Python<'_>,
     link: &Link,
     autocommit: bool,
-    sql: &str,
+    text: &Text,
     parameters: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Executed> {
-    let named = parameters.is_some_and(is_mapping);
-    let text = link.text(sql, named);
     let values = match parameters {
-        Some(parameters) => values(&text, parameters)?,
+        Some(parameters) => values(text, parameters)?,
         None => Vec::new(),
     };
     link.run(py, |session| {
-        session.prepare_for(&text, autocommit)?;
-        let result = run(session, &text, &values);
+        session.prepare_for(text, autocommit)?;
+        let result = run(session, text, &values);
         session.keep_notices();
         result
     })
@@ -83,17 +114,15 @@ fn run(session: &mut Session, text: &Text, values: &[ScalarValue]) -> strandline
             Outcome::Done(summary) => Started::Done(summary),
         },
     };
-    let portal = match started {
+    let mut portal = match started {
         Started::Rows(portal) => portal,
         Started::Done(summary) => return Ok(Executed::done(summary)),
     };
-    let executed = Executed::begun(Rows::begun(portal, &mut session.connection)?);
-    if let Some(rows) = &executed.rows
-        && rows.lock().in_block()
-    {
-        session.remember(rows);
+    if let Some(row) = portal.take_row() {
+        return Ok(Executed::found(row));
     }
-    Ok(executed)
+    let rows = Rows::begun(portal, &mut session.connection)?;
+    Ok(Executed::begun(rows, session))
 }
 
 fn is_mapping(parameters: &Bound<'_, PyAny>) -> bool {
@@ -104,7 +133,10 @@ fn is_mapping(parameters: &Bound<'_, PyAny>) -> bool {
 }
 
 fn values(text: &Text, parameters: &Bound<'_, PyAny>) -> PyResult<Vec<ScalarValue>> {
-    let mut values = Vec::new();
+    let mut values = match parameters.cast_exact::<PyTuple>() {
+        Ok(tuple) => Vec::with_capacity(tuple.len()),
+        Err(_) => Vec::new(),
+    };
     each_value(text, parameters, |_, value| {
         values.push(scalar(value)?);
         Ok(())

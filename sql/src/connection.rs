@@ -116,8 +116,8 @@ impl Connection {
         let output = self.run_text(sql, &params)?;
         Ok(match output {
             Output::Done(summary) => Outcome::Done(summary),
-            Output::Ready(result) => Outcome::Rows(QueryStream {
-                portal: Portal::ready(result),
+            Output::Row(row) => Outcome::Rows(QueryStream {
+                portal: Portal::of_row(row),
                 session: &mut self.session,
             }),
             Output::Rows(query) => Outcome::Rows(QueryStream {
@@ -251,7 +251,7 @@ impl Connection {
         let output = self.run_statement(prepared, values)?;
         Ok(match output {
             Output::Done(summary) => Started::Done(summary),
-            Output::Ready(result) => Started::Rows(Portal::ready(result)),
+            Output::Row(row) => Started::Rows(Portal::of_row(row)),
             Output::Rows(query) => Started::Rows(Portal::new(query, watched)),
         })
     }
@@ -299,7 +299,7 @@ impl Connection {
     fn finish(&mut self, output: Output) -> Result<Summary> {
         match output {
             Output::Done(summary) => Ok(summary),
-            Output::Ready(result) => Ok(selected(result)),
+            Output::Row(row) => Ok(selected(row.into_result()?)),
             Output::Rows(query) => {
                 let shared = self.session.shared.clone();
                 let result = shared.block_on(self.session.collect(query))?;

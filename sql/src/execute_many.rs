@@ -56,7 +56,7 @@ async fn each_row(
         }
         affected += match session.run_prepared(prepared, &params).await? {
             Output::Done(summary) => summary.rows_affected(),
-            Output::Ready(result) => result.row_count() as u64,
+            Output::Row(row) => row.row_count() as u64,
             Output::Rows(query) => session.collect(query).await?.row_count() as u64,
         };
     }

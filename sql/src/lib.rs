@@ -71,6 +71,7 @@ mod subplan;
 mod template;
 mod text;
 mod value;
+mod value_row;
 pub mod wire_format;
 
 pub use appender::Appender;
@@ -103,3 +104,4 @@ pub use strandline_engine::{
     RewindReport, Settings, catalog,
 };
 pub use text::cell;
+pub use value_row::ValueRow;

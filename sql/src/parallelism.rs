@@ -2,8 +2,8 @@
 //! threads and planning them cost more than they gain.
 //!
 //! A query is small if all that it reads is stored tables and VALUES with few rows together, joined
-//! by equal values: mostly, what comes of that is not much more than what goes in. Joins that WHERE alone
-//! makes are not seen yet where this is decided, and count as products.
+//! by equal values: mostly, what comes of that is not much more than what goes in. Joins that WHERE
+//! alone makes are not seen yet where this is decided, and count as products.
 
 use crate::dml;
 use crate::provider::table::Table;

@@ -1,5 +1,5 @@
-//! The plans of statements that are run again and again: parsed, names resolved, types settled; only
-//! what depends on data and values is done at each execution.
+//! The plans of statements that are run again and again: parsed, names resolved, types settled;
+//! only what depends on data and values is done at each execution.
 //!
 //! A query that only reads, and a statement that changes rows, keeps one plan from its second
 //! execution on, whoever prepared it: a client, a program, or SQL's PREPARE. The plan is bound to

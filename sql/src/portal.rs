@@ -6,10 +6,10 @@
 //! when the portal is dropped. One inside a block ends with the block: rows asked for later are an
 //! error.
 
-use crate::result::QueryResult;
 use crate::session::Session;
 use crate::session::outcome::{RunningQuery, Summary};
 use crate::session::slow_log::WatchedStatement;
+use crate::value_row::ValueRow;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use strandline_base::Result;
@@ -28,56 +28,94 @@ pub enum Started {
 /// [`Connection::next_batch`]: crate::Connection::next_batch
 /// [`QueryStream::into_portal`]: crate::QueryStream::into_portal
 pub struct Portal {
-    query: Option<Box<RunningQuery>>,
-    /// rows that are there already
-    ready: std::vec::IntoIter<RecordBatch>,
-    schema: SchemaRef,
+    rows: Rows,
     /// until the last row
     watched: Option<WatchedStatement>,
+}
+
+enum Rows {
+    /// of a query under way; None: it is over
+    Query(SchemaRef, Option<Box<RunningQuery>>),
+    /// of one that is done
+    Row(ValueRow),
 }
 
 impl Portal {
     pub(crate) fn new(query: Box<RunningQuery>, watched: Option<WatchedStatement>) -> Self {
         Self {
-            schema: query.schema.clone(),
-            query: Some(query),
-            ready: Vec::new().into_iter(),
+            rows: Rows::Query(query.schema.clone(), Some(query)),
             watched,
         }
     }
 
-    /// Rows that are there.
-    pub(crate) fn ready(result: QueryResult) -> Self {
+    /// A row that is there, or none.
+    pub(crate) fn of_row(row: ValueRow) -> Self {
         Self {
-            schema: result.schema().clone(),
-            query: None,
-            ready: result.into_batches().into_iter(),
+            rows: Rows::Row(row),
             watched: None,
         }
     }
 
     /// Names and Arrow types of the columns.
     pub fn schema(&self) -> &SchemaRef {
-        &self.schema
+        match &self.rows {
+            Rows::Query(schema, _) => schema,
+            Rows::Row(row) => row.schema(),
+        }
+    }
+
+    /// The rows as values, if that is how they are at hand: a row found by its key, or none. They
+    /// are then no longer in the portal. Anything else is pulled by [`Connection::next_batch`].
+    ///
+    /// ```
+    /// use strandline::{Started, Value};
+    ///
+    /// let database = strandline::Database::in_memory()?;
+    /// let mut connection = database.connect();
+    /// connection.execute("CREATE TABLE t (id bigint PRIMARY KEY, s text)", ())?;
+    /// connection.execute("INSERT INTO t VALUES (1, 'one')", ())?;
+    /// let get = connection.prepare_typed("SELECT s FROM t WHERE id = 1", &[])?;
+    /// let Started::Rows(mut portal) = connection.start(&get, &[])? else { panic!() };
+    /// let mut row = portal.take_row().expect("found by its key");
+    /// assert_eq!(row.take(), Some(vec![Value::Text("one".into())]));
+    /// # Ok::<(), strandline::Error>(())
+    /// ```
+    ///
+    /// [`Connection::next_batch`]: crate::Connection::next_batch
+    pub fn take_row(&mut self) -> Option<ValueRow> {
+        let Rows::Row(row) = &self.rows else {
+            return None;
+        };
+        let schema = row.schema().clone();
+        match std::mem::replace(&mut self.rows, Rows::Query(schema, None)) {
+            Rows::Row(row) => Some(row),
+            Rows::Query(..) => None,
+        }
     }
 
     /// Whether the query belongs to a transaction block and must be read before that ends.
     pub fn in_block(&self) -> bool {
-        let query = self.query.as_ref();
-        query.is_some_and(|query| query.implicit.is_none())
+        match &self.rows {
+            Rows::Query(_, query) => query.as_ref().is_some_and(|q| q.implicit.is_none()),
+            Rows::Row(_) => false,
+        }
     }
 
     /// Whether all rows have been given out, or the query has failed.
     pub fn has_ended(&self) -> bool {
-        self.query.is_none() && self.ready.len() == 0
+        match &self.rows {
+            Rows::Query(_, query) => query.is_none(),
+            Rows::Row(row) => row.row_count() == 0,
+        }
     }
 
     /// The next batch; None at the end and after an error. `statement_timeout` bounds each call.
     pub(crate) fn next(&mut self, session: &mut Session) -> Result<Option<RecordBatch>> {
-        if let Some(batch) = self.ready.next() {
-            return Ok(Some(batch));
-        }
-        let Some(query) = self.query.as_mut() else {
+        let running = match &mut self.rows {
+            Rows::Row(row) => return row.take_batch(),
+            Rows::Query(_, running) => running,
+        };
+        let Some(query) = running.as_mut() else {
             return Ok(None);
         };
         // Outside a scope, a cancellation that came between two calls holds.
@@ -85,7 +123,7 @@ impl Portal {
         let shared = session.shared.clone();
         let next = shared.block_on(session.next_batch(query));
         if !matches!(next, Some(Ok(_))) {
-            self.query = None;
+            *running = None;
             self.watched = None;
         }
         next.transpose()
@@ -94,7 +132,8 @@ impl Portal {
 
 impl Drop for Portal {
     fn drop(&mut self) {
-        if let Some(mut query) = self.query.take()
+        if let Rows::Query(_, running) = &mut self.rows
+            && let Some(mut query) = running.take()
             && let Some(transaction) = query.implicit.take()
         {
             drop(query);

@@ -2,16 +2,16 @@
 //! them has some.
 //!
 //! What holds memory is of one of three kinds:
-//! * *Sharers* can do with what they are given: operators that spill to disk, and the merges of what
-//!   sorts have spilled, which read fewer files at a time. Each may have an equal part of what the
-//!   others leave. DataFusion counts a merge among what cannot spill: the first of a sort's
+//! * *Sharers* can do with what they are given: operators that spill to disk, and the merges of
+//!   what sorts have spilled, which read fewer files at a time. Each may have an equal part of what
+//!   the others leave. DataFusion counts a merge among what cannot spill: the first of a sort's
 //!   partitions to merge would leave nothing to the others, which fail.
 //! * *Holders* can not, such as the hash table of a join: first come, first served.
-//! * *Exchanges* between the partitions of a query (`RepartitionExec`) are never refused. What they
-//!   hold is a few batches per partition, because they stop their inputs when every output has rows
-//!   waiting; and an exchange that spills can wait for itself for ever in this version of DataFusion
-//!   (issue 24883 there: two inputs spill at the same time, the reader waits for the older file
-//!   while the batch it needs is in the newer one). What they hold is taken from the others' part,
+//! * *Exchanges* between the partitions of a query (`RepartitionExec`) are never refused. What
+//!   they hold is a few batches per partition, because they stop their inputs when every output
+//!   has rows waiting; and an exchange that spills can wait for itself for ever in this version of
+//!   DataFusion (issue 24883 there: two inputs spill at the same time, the reader waits for the
+//!   older file while the batch it needs is in the newer one). It is taken from the others' part,
 //!   down to a half of the whole: where one partition gets most rows, theirs may be much.
 
 use datafusion::common::{DataFusionError, Result};

@@ -102,7 +102,7 @@ impl RecordPage {
         Self::new((first, capacity), schema, records, own, bytes)
     }
 
-    /// A page for tail records with sequence numbers `first..first + capacity`; up to fewer if it is
+    /// A page for tail records with sequence numbers `first..first + capacity`; fewer if it is
     /// closed before it is full.
     pub(crate) fn tail(
         first: u32,

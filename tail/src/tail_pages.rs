@@ -2,8 +2,8 @@
 //!
 //! Records are numbered by a sequence that grows over pages. Pages start at 8 records and double to
 //! 512, so that a lone update costs little. A record with a column that the last page has no place
-//! for closes it: the next one has places for both. Pages whose records are all merged into base are
-//! dropped from the front; a back pointer into a dropped page means "continue in base".
+//! for closes it: the next one has places for both. Pages whose records are all merged into base
+//! are dropped from the front; a back pointer into a dropped page means "continue in base".
 //!
 //! A tail is *retired* (removed from its range) only when it holds nothing but merged records.
 //! Appenders announce themselves in `appenders`; sealing succeeds only with none inside, and an

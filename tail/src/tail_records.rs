@@ -9,7 +9,7 @@
 //! | word | content |
 //! |---|---|
 //! | 0 | start word |
-//! | 1 | slot in the update range (16 bits), kind (8 bits, from the 17th on), back pointer (upper half) |
+//! | 1 | slot in the update range (16 bits), kind (8 bits at 16), back pointer (upper half) |
 //! | 2 | statement number |
 //! | 3 … | updated-column bits, one word per 64 columns of the storage |
 //! | then | cells in column order: one word, two words; text and bytes stand in an array beside |

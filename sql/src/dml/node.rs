@@ -159,7 +159,7 @@ pub(super) struct DmlNode {
     pub input: LogicalPlan,
 }
 
-/// The node of DML that `node` is, for `owner` to run, who counts in `tally`; None: it is another's.
+/// The node of DML that `node` is, for `owner` to run, who counts in `tally`; None: another's.
 pub(crate) fn owned(node: &Extension, owner: &Owner, tally: &Arc<Tally>) -> Option<Extension> {
     let node: Arc<dyn UserDefinedLogicalNode> =
         if let Some(dml) = node.node.as_any().downcast_ref::<DmlNode>() {

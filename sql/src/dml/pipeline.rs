@@ -20,6 +20,7 @@ use datafusion::sql::sqlparser::ast;
 use std::collections::HashSet;
 use std::sync::Arc;
 use strandline_base::{Error, Result};
+use strandline_engine::catalog::ColumnDef;
 
 /// The field that says what happens to a row: an index into the statement's actions.
 pub(super) const ACTION: &str = "#action";
@@ -96,12 +97,8 @@ impl Pipeline {
             });
         }
         let qualifier = target.qualifier();
-        let columns = target
-            .table
-            .columns
-            .iter()
-            .map(|c| schema.index_of_column_by_name(Some(&qualifier), &c.name))
-            .collect();
+        let position = |c: &ColumnDef| schema.index_of_column_by_name(Some(&qualifier), &c.name);
+        let columns = target.table.columns.iter().map(position).collect();
         let layout = Layout {
             row_id: unqualified(&schema, ROW_ID),
             action: unqualified(&schema, ACTION),

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::provider::registered::RegisteredTables;
 use crate::provider::table::arrow_field;
+use crate::value_row::ValueColumns;
 use crate::{dml, names};
 use datafusion::arrow::datatypes::Schema;
 use datafusion::sql::sqlparser::ast::{
@@ -371,8 +372,10 @@ fn projection(scope: &Scope<'_>, items: &[SelectItem]) -> Option<Projection> {
     Some(Projection {
         ids: found.iter().map(|item| column(item).id).collect(),
         positions: found.iter().map(|(position, _)| *position).collect(),
-        types: found.iter().map(|item| column(item).sql_type).collect(),
-        schema: Arc::new(Schema::new(fields)),
+        result: Arc::new(ValueColumns {
+            types: found.iter().map(|item| column(item).sql_type).collect(),
+            schema: Arc::new(Schema::new(fields)),
+        }),
     })
 }
 

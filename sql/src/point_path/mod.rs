@@ -24,7 +24,7 @@ mod run;
 mod value;
 
 use crate::template::Template;
-use datafusion::arrow::datatypes::SchemaRef;
+use crate::value_row::ValueColumns;
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
 use strandline_base::{ColumnId, SqlType};
@@ -35,6 +35,7 @@ use strandline_engine::catalog::{Catalog, TableDef};
 pub(crate) use compile::Compiler;
 pub(crate) use constant::argument;
 pub(crate) use run::{Execution, Run};
+pub(crate) use value::array_of_one;
 
 /// A statement for one version of the catalog and one state of the settings.
 #[derive(Debug)]
@@ -112,8 +113,7 @@ struct Projection {
     ids: Vec<ColumnId>,
     /// in the table
     positions: Vec<usize>,
-    types: Vec<SqlType>,
-    schema: SchemaRef,
+    result: Arc<ValueColumns>,
 }
 
 #[derive(Debug)]

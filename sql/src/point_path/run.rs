@@ -1,15 +1,15 @@
 //! Running a compiled statement in a transaction.
 
 use super::arithmetic::{Number, compute};
-use super::value::{Comparand, array_of_one, assigned, comparand};
+use super::value::{Comparand, assigned, comparand};
 use super::{
     Compiled, Conflict, Datum, Insert, Key, Operation, Projection, Scalar, Select, SetList, Source,
     Update,
 };
 use crate::point::{CheckSet, identity};
 use crate::result::QueryResult;
-use datafusion::arrow::array::{ArrayRef, RecordBatch};
-use datafusion::arrow::datatypes::SchemaRef;
+use crate::value_row::{ValueColumns, ValueRow};
+use datafusion::arrow::array::RecordBatch;
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
 use strandline_base::{ColumnId, Error, Result, SqlState, Value};
@@ -20,8 +20,8 @@ use strandline_engine::{Effect, OnInvisibleDuplicate, PointTable, Statement, Tra
 /// What came of running a statement.
 #[derive(Debug)]
 pub(crate) enum Run {
-    /// a query's rows
-    Rows(QueryResult),
+    /// a query's row, if there is one
+    Row(ValueRow),
     /// the command tag, the number of rows, and what RETURNING gives
     Done(&'static str, u64, Option<QueryResult>),
     /// The full path decides. What has been written is to be undone.
@@ -107,16 +107,12 @@ impl Execution<'_> {
         let Some(key) = self.key_values(&select.key) else {
             return Ok(Run::Undecided);
         };
-        let Projection {
-            ids: columns,
-            types,
-            schema,
-            ..
-        } = &select.columns;
-        let mut values = Vec::with_capacity(columns.len());
+        let columns = &select.columns.ids;
+        let row = |values| Run::Row(ValueRow::new(select.columns.result.clone(), values));
         let Some(key) = key else {
-            return Ok(Run::Rows(QueryResult::new(schema.clone(), Vec::new())));
+            return Ok(row(None));
         };
+        let mut values = Vec::with_capacity(columns.len());
         let point = &select.key.point;
         let found = match self
             .transaction
@@ -131,15 +127,7 @@ impl Execution<'_> {
                 statement.point_get(table, select.key.index, &key, columns, &mut values)?
             }
         };
-        let mut batches = Vec::new();
-        if found {
-            let columns = types.iter().zip(&values);
-            let arrays = columns
-                .map(|(t, value)| array_of_one(*t, value))
-                .collect::<Result<_>>()?;
-            batches.push(batch(schema, arrays)?);
-        }
-        Ok(Run::Rows(QueryResult::new(schema.clone(), batches)))
+        Ok(row(found.then_some(values)))
     }
 
     fn update(
@@ -469,22 +457,18 @@ impl Written {
 
     /// The wanted columns of rows with `width` columns.
     fn result(&self, wanted: &Projection, width: usize) -> Result<QueryResult> {
-        let schema = wanted.schema.clone();
+        let ValueColumns { types, schema } = wanted.result.as_ref();
         if self.values.is_empty() {
-            return Ok(QueryResult::new(schema, Vec::new()));
+            return Ok(QueryResult::new(schema.clone(), Vec::new()));
         }
-        let columns = wanted.positions.iter().zip(&wanted.types);
+        let columns = wanted.positions.iter().zip(types);
         let arrays = columns.map(|(position, t)| {
             let rows = self.values.chunks_exact(width);
             let column: Vec<Value> = rows.map(|row| row[*position].clone()).collect();
             array_of(*t, &column)
         });
-        let rows = batch(&schema, arrays.collect::<Result<_>>()?)?;
-        Ok(QueryResult::new(schema, vec![rows]))
+        let rows = RecordBatch::try_new(schema.clone(), arrays.collect::<Result<_>>()?)
+            .map_err(|error| Error::internal(format!("rows as a batch: {error}")))?;
+        Ok(QueryResult::new(schema.clone(), vec![rows]))
     }
-}
-
-fn batch(schema: &SchemaRef, arrays: Vec<ArrayRef>) -> Result<RecordBatch> {
-    RecordBatch::try_new(schema.clone(), arrays)
-        .map_err(|error| Error::internal(format!("rows as a batch: {error}")))
 }

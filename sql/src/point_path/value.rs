@@ -300,7 +300,7 @@ fn one<P: ArrowPrimitiveType>(v: P::Native, t: SqlType) -> ArrayRef {
 }
 
 /// An array of the one value.
-pub(super) fn array_of_one(t: SqlType, value: &Value) -> Result<ArrayRef> {
+pub(crate) fn array_of_one(t: SqlType, value: &Value) -> Result<ArrayRef> {
     Ok(match (t, value) {
         (SqlType::SmallInt, Value::SmallInt(v)) => one::<Int16Type>(*v, t),
         (SqlType::Integer, Value::Integer(v)) => one::<Int32Type>(*v, t),

@@ -25,10 +25,12 @@ pub struct CancelState {
     on_termination: OnTermination,
 }
 
-/// Why the flag is set; it is set and cleared under the cause's lock.
+/// Why the flag is set; it is set and cleared under the cause's lock, and is set whenever there is
+/// a cause.
 #[derive(Debug, Default)]
 struct Cause {
-    /// counts statements; a timer is one statement's
+    /// moves on when a timer is dropped or a cancellation forgotten; a timer that finds another
+    /// number than it began with is late
     statement: u64,
     timed_out: bool,
     asked: bool,
@@ -109,6 +111,11 @@ impl CancelState {
 
     /// Forgets earlier cancellations that do not concern the statement that starts.
     pub fn start(&self) {
+        // What is to be forgotten has set the flag. One that is being set at the moment may well
+        // concern what starts.
+        if !self.flag.load(Ordering::SeqCst) && !self.is_terminated() {
+            return;
+        }
         let mut cause = self.cause.lock();
         cause.statement += 1;
         // A timeout was an earlier statement's.

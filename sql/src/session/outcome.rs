@@ -3,6 +3,7 @@
 use super::activity::Running;
 use crate::context::StatementContext;
 use crate::result::QueryResult;
+use crate::value_row::ValueRow;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::execution::SendableRecordBatchStream;
 use std::borrow::Cow;
@@ -13,8 +14,8 @@ use strandline_engine::Transaction;
 pub enum Output {
     /// A query whose rows are still to be computed.
     Rows(Box<RunningQuery>),
-    /// A query whose rows are all there.
-    Ready(QueryResult),
+    /// A query of one row by its key, which is done.
+    Row(ValueRow),
     /// Done, with any rows at hand.
     Done(Summary),
 }

@@ -151,7 +151,7 @@ impl Session {
             Ok(ran) => ran,
         };
         let output = match ran {
-            Run::Rows(result) => Output::Ready(result),
+            Run::Row(row) => Output::Row(row),
             Run::Done(tag, rows, returned) => {
                 let summary = Summary::rows(command_tag(tag, rows), rows);
                 Output::Done(summary.with_result(returned))

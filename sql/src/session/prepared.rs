@@ -252,8 +252,8 @@ impl Session {
         Box::pin(self.run_unfailed(&bound, &[])).await
     }
 
-    /// Whether a statement is one whose plan is kept: a query that only reads, unless it may read an
-    /// older moment, or one that changes rows.
+    /// Whether a statement is one whose plan is kept: a query that only reads, unless it may read
+    /// an older moment, or one that changes rows.
     fn may_keep_plan(&self, statement: &Parsed) -> bool {
         match Work::of(statement) {
             Ok(work @ Work::Query(_)) => {
