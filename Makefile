@@ -30,9 +30,10 @@ unit:
 	$(CARGO) test $(PACKAGES)
 
 # psql, pgbench, psycopg, JDBC and node-postgres against `strandline serve`; what is missing of them
-# is installed by server/tests/clients/install.sh.
+# is installed by server/tests/clients/install.sh. Of the workspace as the tests are: a package by
+# itself has other features of some dependencies, which would be built once more.
 clients:
-	$(CARGO) build -p strandline-cli
+	$(CARGO) build $(PACKAGES) --bin strandline
 	python3 server/tests/clients/run.py "$(or $(CARGO_TARGET_DIR),target)/debug/strandline"
 
 # The Python package over the debug build of its module. What tests it comes from PyPI, into a
