@@ -148,22 +148,19 @@ impl<'c> Transaction<'c> {
         values: &mut Vec<Value>,
     ) -> Result<bool> {
         self.refuse_if_failed()?;
-        if let Some(primary) = self.prepared(table) {
-            check_key_values(&table.table, &primary.columns, key)?;
-            let is_known = |id: &ColumnId| primary.point.has_column(*id);
-            for id in columns.iter().filter(|id| !is_known(id)) {
-                require(&table.table, *id)?;
+        let def = self.resolve(table)?;
+        let (index, point) = self.checked_key(table, def, key)?;
+        let is_known = |id: &ColumnId| point.is_some_and(|point| point.has_column(*id));
+        for id in columns.iter().filter(|id| !is_known(id)) {
+            require(def, *id)?;
+        }
+        match point {
+            Some(point) => self.transaction.point_get(point, key, columns, values),
+            None => {
+                let def = def.clone();
+                self.reader()?.point_get(&def, index, key, columns, values)
             }
-            return self
-                .transaction
-                .point_get(&primary.point, key, columns, values);
         }
-        let def = self.resolve(table)?.clone();
-        let index = check_key(&def, key)?;
-        for id in columns {
-            require(&def, *id)?;
-        }
-        self.reader()?.point_get(&def, index, key, columns, values)
     }
 
     /// Inserts one row: the values of all columns in order. A NULL in an identity column takes the
@@ -222,14 +219,7 @@ impl<'c> Transaction<'c> {
         key: &[Value],
         set: &[(ColumnId, Value)],
     ) -> Result<bool> {
-        let prepared = self.prepared(table);
-        let index = match prepared {
-            Some(primary) => {
-                check_key_values(def, &primary.columns, key)?;
-                primary.index
-            }
-            None => check_key(def, key)?,
-        };
+        let (index, point) = self.checked_key(table, def, key)?;
         for (id, value) in set {
             let column = require(def, *id)?;
             check_value(column, value)?;
@@ -237,8 +227,8 @@ impl<'c> Transaction<'c> {
                 return Err(not_null(def, column));
             }
         }
-        let updated = match prepared {
-            Some(primary) => self.transaction.point_update(&primary.point, key, set)?,
+        let updated = match point {
+            Some(point) => self.transaction.point_update(point, key, set)?,
             None => {
                 let statement = self.transaction.begin_statement()?;
                 statement.point_update(def, index, key, set)?
@@ -282,9 +272,9 @@ impl<'c> Transaction<'c> {
     }
 
     fn delete_in(&self, table: &TableHandle, def: &Arc<TableDef>, key: &[Value]) -> Result<bool> {
-        let index = check_key(def, key)?;
-        match self.prepared(table) {
-            Some(primary) => self.transaction.point_delete(&primary.point, key),
+        let (index, point) = self.checked_key(table, def, key)?;
+        match point {
+            Some(point) => self.transaction.point_delete(point, key),
             None => {
                 let statement = self.transaction.begin_statement()?;
                 statement.point_delete(def, index, key)
@@ -356,6 +346,21 @@ impl<'c> Transaction<'c> {
         let is_same = Arc::ptr_eq(&handle.catalog, &self.catalog)
             && self.transaction.options().isolation == Isolation::ReadCommitted;
         handle.primary.as_ref().filter(|_| is_same)
+    }
+
+    /// The position of the primary key among the table's keys, if `key` fits it, and what is
+    /// prepared for it.
+    fn checked_key<'a>(
+        &self,
+        handle: &'a TableHandle,
+        def: &TableDef,
+        key: &[Value],
+    ) -> Result<(usize, Option<&'a PointTable>)> {
+        let Some(primary) = self.prepared(handle) else {
+            return Ok((check_key(def, key)?, None));
+        };
+        check_key_values(def, &primary.columns, key)?;
+        Ok((primary.index, Some(&primary.point)))
     }
 
     /// A statement that sees all that a new one would see. Under read committed it is a new one,
