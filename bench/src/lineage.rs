@@ -149,7 +149,7 @@ fn measure(engines: &[Arc<dyn Engine>], load: &Load) -> Result<Vec<Vec<Measured>
     }
     let side = |engine: &Arc<dyn Engine>| -> Side<'_, Measured> {
         let (engine, mut load) = (engine.clone(), load.clone());
-        Box::new(move || {
+        Box::new(move |_| {
             load.seed += 1;
             load.measure(&*engine)
         })

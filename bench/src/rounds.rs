@@ -3,8 +3,9 @@
 use crate::Result;
 use std::time::{Duration, Instant};
 
-/// One contestant: every call measures once.
-pub type Side<'a, T = f64> = Box<dyn FnMut() -> Result<T> + 'a>;
+/// One contestant: every call measures once, in the round with this number. Who writes draws other
+/// rows and values in each: a round that repeated the last one would change nothing.
+pub type Side<'a, T = f64> = Box<dyn FnMut(u64) -> Result<T> + 'a>;
 
 /// The median of `rounds` interleaved measurements of each side.
 pub fn interleave(rounds: usize, sides: Vec<Side<'_>>) -> Result<Vec<f64>> {
@@ -17,7 +18,7 @@ pub fn take_turns<T>(rounds: usize, mut sides: Vec<Side<'_, T>>) -> Result<Vec<V
     for round in 0..rounds {
         for turn in 0..sides.len() {
             let side = (round + turn) % sides.len();
-            figures[side].push(sides[side]()?);
+            figures[side].push(sides[side](round as u64)?);
         }
     }
     Ok(figures)
@@ -62,21 +63,21 @@ mod tests {
         let order = std::cell::RefCell::new(String::new());
         let side = |name, figure: f64| -> Side<'_> {
             let order = &order;
-            Box::new(move || {
-                order.borrow_mut().push(name);
+            Box::new(move |round| {
+                order.borrow_mut().push_str(&format!("{name}{round}"));
                 Ok(figure)
             })
         };
         let medians = interleave(3, vec![side('a', 1.0), side('b', 2.0)]).unwrap();
         assert_eq!(
             (medians.as_slice(), order.borrow().as_str()),
-            (&[1.0, 2.0][..], "abbaab")
+            (&[1.0, 2.0][..], "a0b0b1a1a2b2")
         );
     }
 
     #[test]
     fn an_error_ends_the_rounds() {
-        let sides: Vec<Side<'_>> = vec![Box::new(|| Ok(1.0)), Box::new(|| Err("no".into()))];
+        let sides: Vec<Side<'_>> = vec![Box::new(|_| Ok(1.0)), Box::new(|_| Err("no".into()))];
         assert!(interleave(3, sides).is_err());
     }
 }

@@ -35,11 +35,11 @@ fn case(bench: &mut Bench, name: &str, definition: &str, goal: Option<Goal>) -> 
     let load = tpch::load_statement("lineitem", &folder);
     let (ours, theirs) = (bench.fresh("load.strandline")?, bench.fresh("load.duckdb")?);
     let (peer, settings) = bench.duckdb_name();
-    let mut sides: Vec<Side<'_>> = vec![Box::new(|| {
+    let mut sides: Vec<Side<'_>> = vec![Box::new(|_| {
         Ok(rows as f64 / load_ours(&ours, definition, &load)?)
     })];
     if let Some(duckdb) = &mut bench.duckdb {
-        let side = || Ok(rows as f64 / load_duckdb(duckdb, &theirs, definition, &load)?);
+        let side = |_| Ok(rows as f64 / load_duckdb(duckdb, &theirs, definition, &load)?);
         sides.push(Box::new(side));
     }
     let medians = interleave(ROUNDS, sides)?;

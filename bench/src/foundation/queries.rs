@@ -89,12 +89,12 @@ fn query(
     }
     let (duckdb_name, settings) = bench.duckdb_name();
     let mut sides: Vec<Side<'_>> = vec![
-        Box::new(|| repeat(seconds, || ours.query(sql).map(drop))),
-        Box::new(|| repeat(seconds, || memory.query(sql).map(drop))),
+        Box::new(|_| repeat(seconds, || ours.query(sql).map(drop))),
+        Box::new(|_| repeat(seconds, || memory.query(sql).map(drop))),
     ];
     if let Some(duckdb) = &mut bench.duckdb {
         let request = json!({ "op": "repeat", "sql": sql, "seconds": seconds });
-        sides.push(Box::new(move || {
+        sides.push(Box::new(move |_| {
             Ok(median(duckdb.numbers(request.clone(), "times")?))
         }));
     }

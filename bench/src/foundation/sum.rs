@@ -23,11 +23,12 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let duckdb_path = bench.fresh("sum.duckdb")?;
     let (peer, settings) = bench.duckdb_name();
     let seconds = bench.seconds / 3.0;
-    let mut sides: Vec<Side<'_>> = vec![Box::new(|| repeat(seconds, || ours.query(SUM).map(drop)))];
+    let mut sides: Vec<Side<'_>> =
+        vec![Box::new(|_| repeat(seconds, || ours.query(SUM).map(drop)))];
     if let Some(duckdb) = &mut bench.duckdb {
         load_duckdb(duckdb, &duckdb_path, &file, cores())?;
         let request = json!({ "op": "repeat", "sql": SUM, "seconds": seconds });
-        sides.push(Box::new(move || {
+        sides.push(Box::new(move |_| {
             Ok(median(duckdb.numbers(request.clone(), "times")?))
         }));
     }

@@ -21,8 +21,9 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
         let run = point::Run {
             rows: ROWS,
             seconds: bench.shared.seconds,
-            seed: bench.shared.seed + round,
-        };
+            seed: bench.shared.seed,
+        }
+        .in_round(round);
         let before = Sample::take()?;
         let rate = run.transactions(&ours, 1, false)?;
         // The thread itself has ended, and ran all the time.

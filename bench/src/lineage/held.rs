@@ -153,7 +153,7 @@ fn cursors(bench: &Bench, ours: &Ours, report: &mut Report) -> Result<()> {
     let medians = interleave(
         super::ROUNDS,
         vec![
-            Box::new(|| {
+            Box::new(|round| {
                 let mut connections: Vec<_> =
                     (0..CURSORS).map(|_| ours.database().connect()).collect();
                 let open = |connection| first_batch(connection);
@@ -161,12 +161,12 @@ fn cursors(bench: &Bench, ours: &Ours, report: &mut Report) -> Result<()> {
                     .iter_mut()
                     .map(open)
                     .collect::<Result<Vec<_>>>()?;
-                let rate = run.transactions(ours, 1, false);
+                let rate = run.in_round(round).transactions(ours, 1, false);
                 more = resident_bytes()? - before;
                 drop(streams);
                 rate
             }),
-            Box::new(|| run.transactions(ours, 1, false)),
+            Box::new(|round| run.in_round(round).transactions(ours, 1, false)),
         ],
     )?;
     report.add(Figure {

@@ -66,8 +66,8 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
             Err(error) => eprintln!("{name} is not measured: {error}"),
         }
     }
-    for case in &CASES {
-        case.run(bench, &ours, &mut peers, report)?;
+    for (case, number) in CASES.iter().zip(1..) {
+        case.run(number, bench, &ours, &mut peers, report)?;
     }
     Ok(())
 }
@@ -75,6 +75,7 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
 impl Case {
     fn run(
         &self,
+        number: u64,
         bench: &Bench,
         ours: &Ours,
         peers: &mut [(&str, Stored)],
@@ -84,15 +85,18 @@ impl Case {
         let run = Run {
             rows: shared.point_rows,
             seconds: shared.seconds / 2.0,
-            seed: shared.seed,
+            seed: shared.seed + number,
         };
-        let mut sides: Vec<Side<'_>> = vec![Box::new(|| match self.op {
-            "reads" => run.reads(ours),
-            _ => run.transactions(ours, self.threads, self.durable),
+        let mut sides: Vec<Side<'_>> = vec![Box::new(|round| match self.op {
+            "reads" => run.in_round(round).reads(ours),
+            _ => run
+                .in_round(round)
+                .transactions(ours, self.threads, self.durable),
         })];
         for (_, peer) in peers.iter_mut() {
             let run = &run;
-            let side = move || peer.rate(self.op, run, self.threads, self.durable);
+            let side =
+                move |round| peer.rate(self.op, &run.in_round(round), self.threads, self.durable);
             sides.push(Box::new(side));
         }
         let medians = interleave(ROUNDS, sides)?;

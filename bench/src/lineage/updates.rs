@@ -30,13 +30,13 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     ours.checkpoint()?;
     let seconds = shared.seconds / 3.0;
     let path = shared.fresh("paced.duckdb")?;
-    let mut sides: Vec<Side<'_>> = vec![Box::new(|| {
+    let mut sides: Vec<Side<'_>> = vec![Box::new(|_| {
         repeat(seconds, || ours.query(sum::SUM).map(drop))
     })];
     if let Some(duckdb) = &mut shared.duckdb {
         sum::load_duckdb(duckdb, &path, &file, 1)?;
         let request = json!({ "op": "repeat", "sql": sum::SUM, "seconds": seconds });
-        sides.push(Box::new(move || {
+        sides.push(Box::new(move |_| {
             Ok(median(duckdb.numbers(request.clone(), "times")?))
         }));
     }

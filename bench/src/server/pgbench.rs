@@ -86,8 +86,8 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let (ours, theirs) = bench.servers()?;
     for (run, goal) in runs {
         let sides: Vec<Side<'_>> = vec![
-            Box::new(|| run.rate(ours, bench.seconds)),
-            Box::new(|| run.rate(theirs, bench.seconds)),
+            Box::new(|_| run.rate(ours, bench.seconds)),
+            Box::new(|_| run.rate(theirs, bench.seconds)),
         ];
         let rates = interleave(bench.rounds, sides)?;
         report.add(Figure {
