@@ -20,6 +20,7 @@ pub mod logging;
 mod message;
 pub mod metrics;
 mod options;
+mod polling;
 mod reply;
 mod report;
 mod server;

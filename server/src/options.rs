@@ -15,6 +15,8 @@ pub struct ServerOptions {
     pub max_connections: usize,
     /// how long a client may take from connecting to being authenticated
     pub authentication_timeout: Duration,
+    /// how long a session looks for its client's next message before it sleeps; zero: not at all
+    pub client_poll_time: Duration,
     /// how long a client may leave what is sent to it unread
     pub write_timeout: Duration,
     /// the longest message of an authenticated client, bytes; longer ones end the connection
@@ -49,6 +51,7 @@ impl Default for ServerOptions {
             unix_socket_directory: None,
             max_connections: 200,
             authentication_timeout: Duration::from_secs(60),
+            client_poll_time: Duration::from_micros(200),
             write_timeout: Duration::from_secs(60),
             max_message_bytes: 256 << 20,
             tls: None,

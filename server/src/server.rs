@@ -7,6 +7,7 @@ use crate::auth::Authenticator;
 use crate::backends::{Backends, Phase};
 use crate::metrics::Metrics;
 use crate::options::{DEFAULT_PORT, ServerOptions};
+use crate::polling::Polls;
 use crate::startup;
 use crate::tls::Tls;
 use crate::transport::Accepted;
@@ -35,6 +36,7 @@ pub(crate) struct Shared {
     pub authenticator: Authenticator,
     pub tls: Option<Tls>,
     pub backends: Arc<Backends>,
+    pub polls: Arc<Polls>,
 }
 
 impl Shared {
@@ -53,6 +55,7 @@ impl Shared {
             .with_hint("Name a certificate and its key."));
         }
         let authenticator = Authenticator::new(tls.as_ref().map(|t| &t.certificate_pem[..]))?;
+        let polls = Arc::new(Polls::new(options.client_poll_time));
         Ok(Arc::new(Self {
             database,
             options,
@@ -60,6 +63,7 @@ impl Shared {
             authenticator,
             tls,
             backends: Arc::new(Backends::new()),
+            polls,
         }))
     }
 }

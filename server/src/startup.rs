@@ -7,6 +7,7 @@
 use crate::auth::wrong_password;
 use crate::backends::{Phase, Serving};
 use crate::message::Fields;
+use crate::polling::Pace;
 use crate::reply;
 use crate::report::{self, Severity, protocol_violation};
 use crate::server::Shared;
@@ -109,16 +110,17 @@ pub(crate) fn serve(server: &Arc<Shared>, accepted: Accepted, serving: Serving) 
 
 /// The wire, over TLS if the client begins with it; and whether it is.
 fn open(server: &Shared, accepted: Accepted, deadline: Instant) -> Answer<(Wire, bool)> {
+    let pace = Pace::new(server.polls.clone());
     let stream = match accepted {
-        Accepted::Unix(stream) => return Ok((Wire::new(Box::new(stream), deadline), false)),
+        Accepted::Unix(stream) => return Ok((Wire::new(Box::new(stream), deadline, pace), false)),
         Accepted::Tcp(stream) => stream,
     };
     match &server.tls {
         Some(tls) if begins_with_tls(&stream, deadline)? => {
             let stream = tls.accept(stream, deadline, true)?;
-            Ok((Wire::new(Box::new(stream), deadline), true))
+            Ok((Wire::new(Box::new(stream), deadline, pace), true))
         }
-        _ => Ok((Wire::new(Box::new(stream), deadline), false)),
+        _ => Ok((Wire::new(Box::new(stream), deadline, pace), false)),
     }
 }
 

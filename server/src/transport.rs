@@ -1,6 +1,8 @@
 //! The bytes between client and server: TCP, a Unix socket, or TLS over TCP.
 
+use socket2::SockRef;
 use std::io::{self, Read, Write};
+use std::mem::MaybeUninit;
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -11,6 +13,9 @@ pub(crate) trait Transport: Read + Write + Send {
     /// How long a read waits; None: for ever. A read that waited so long fails with `WouldBlock`
     /// or `TimedOut`.
     fn set_read_timeout(&mut self, timeout: Option<Duration>) -> io::Result<()>;
+    /// Whether a read gives something, the end or an error at once; true as well where that cannot
+    /// be known without reading.
+    fn has_input(&self) -> bool;
     /// The TCP connection that it is, to be encrypted; None: it is something else.
     fn into_tcp(self: Box<Self>) -> Option<TcpStream> {
         None
@@ -21,6 +26,9 @@ impl Transport for TcpStream {
     fn set_read_timeout(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         TcpStream::set_read_timeout(self, timeout)
     }
+    fn has_input(&self) -> bool {
+        has_input(&SockRef::from(self))
+    }
     fn into_tcp(self: Box<Self>) -> Option<TcpStream> {
         Some(*self)
     }
@@ -30,12 +38,24 @@ impl Transport for UnixStream {
     fn set_read_timeout(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         UnixStream::set_read_timeout(self, timeout)
     }
+    fn has_input(&self) -> bool {
+        has_input(&SockRef::from(self))
+    }
 }
 
 impl Transport for StreamOwned<ServerConnection, TcpStream> {
     fn set_read_timeout(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.sock.set_read_timeout(timeout)
     }
+    fn has_input(&self) -> bool {
+        has_input(&SockRef::from(&self.sock))
+    }
+}
+
+fn has_input(socket: &SockRef<'_>) -> bool {
+    let mut byte = [MaybeUninit::uninit()];
+    let looked = socket.recv_with_flags(&mut byte, libc::MSG_PEEK | libc::MSG_DONTWAIT);
+    !matches!(looked, Err(e) if e.kind() == io::ErrorKind::WouldBlock)
 }
 
 /// A connection as it was accepted.
@@ -62,7 +82,7 @@ impl Accepted {
                 let keepalive = socket2::TcpKeepalive::new()
                     .with_time(KEEPALIVE_IDLE)
                     .with_interval(KEEPALIVE_INTERVAL);
-                let socket = socket2::SockRef::from(stream);
+                let socket = SockRef::from(stream);
                 socket.set_tcp_keepalive(&keepalive)?;
                 socket.set_tcp_user_timeout(Some(write_timeout))
             }

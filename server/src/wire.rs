@@ -6,6 +6,7 @@
 //! so (Flush), or when much has come together. A client that does not read makes the write fail
 //! after the transport's time limit.
 
+use crate::polling::Pace;
 use crate::transport::Transport;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -66,6 +67,9 @@ impl Transport for Gone {
     fn set_read_timeout(&mut self, _: Option<Duration>) -> io::Result<()> {
         Ok(())
     }
+    fn has_input(&self) -> bool {
+        true
+    }
 }
 
 /// One connection's buffers and transport.
@@ -79,6 +83,7 @@ pub(crate) struct Wire {
     body: std::ops::Range<usize>,
     /// what is to be sent
     pub output: Vec<u8>,
+    pace: Pace,
     read_timeout: Option<Duration>,
     /// when the client must be authenticated
     deadline: Option<Instant>,
@@ -88,7 +93,7 @@ pub(crate) struct Wire {
 impl Wire {
     /// A connection over `transport`; until [`Wire::end_startup`] messages are short, and all that
     /// is read must come before `deadline`.
-    pub fn new(transport: Box<dyn Transport>, deadline: Instant) -> Self {
+    pub fn new(transport: Box<dyn Transport>, deadline: Instant, pace: Pace) -> Self {
         Self {
             transport,
             input: Vec::new(),
@@ -96,6 +101,7 @@ impl Wire {
             end: 0,
             body: 0..0,
             output: Vec::new(),
+            pace,
             read_timeout: None,
             deadline: Some(deadline),
             max_message_bytes: SMALL_MESSAGE_BYTES,
@@ -209,6 +215,9 @@ impl Wire {
                 self.input.resize(grown, 0);
             }
             self.keep_deadline()?;
+            if between_messages && self.start == self.end {
+                self.pace.poll(&*self.transport);
+            }
             match self.transport.read(&mut self.input[self.end..]) {
                 Ok(0) if between_messages && self.start == self.end => {
                     return Err(WireError::Closed);

@@ -46,6 +46,15 @@ pub static SERVER_PARAMETERS: &[ServerParameter] = &[
         },
     ),
     parameter(
+        "client_poll_time",
+        "200us",
+        "how long a session looks for its client's next message before it sleeps; 0: not at all",
+        |o, n, v| {
+            let _: () = o.client_poll_time = seconds(n, v)?;
+            Ok(())
+        },
+    ),
+    parameter(
         "listen",
         "127.0.0.1:5432",
         "TCP addresses to listen on, separated by commas",
@@ -189,6 +198,7 @@ fn seconds(name: &str, value: &str) -> Result<Duration> {
     let (number, unit) = value.split_at(digits.unwrap_or(value.len()));
     let number: u64 = number.parse().map_err(|_| invalid(name, value, hint))?;
     match unit.trim() {
+        "us" => Ok(Duration::from_micros(number)),
         "ms" => Ok(Duration::from_millis(number)),
         "" | "s" => Ok(Duration::from_secs(number)),
         "min" => Ok(Duration::from_secs(number.saturating_mul(60))),

@@ -289,7 +289,7 @@ impl Session {
     fn after_statement(&mut self, wire: &mut Held<'_>, tag: &str) {
         self.send_notices(wire);
         match tag.split(' ').next() {
-            Some("SELECT" | "INSERT" | "UPDATE" | "DELETE" | "COPY" | "MERGE") => return,
+            Some("SELECT" | "INSERT" | "UPDATE" | "DELETE" | "COPY" | "MERGE" | "BEGIN") => return,
             Some("DISCARD" | "DEALLOCATE") if tag.ends_with(" ALL") => self.statements.clear(),
             _ => {}
         }

@@ -1,0 +1,218 @@
+//! Waiting for a client's next message awake.
+//!
+//! A client that works with short statements sends the next one some microseconds after it has got
+//! its answer. To put the session's thread to sleep for that time and to wake it costs more than
+//! the statement: a virtual machine gives a processor that has nothing to do back to the host, and
+//! 0.1 ms pass until it has it again. So a session whose client has been quick looks at its socket
+//! for a while before it sleeps, and lets other threads run between two looks.
+//!
+//! Invariants:
+//! 1. At most all processors but one poll at a time; on a single one nobody does.
+//! 2. After an answer a session polls for the `client_poll_time` at most, and one whose client is
+//!    slow only once in [`PROBE_WAITS`] waits.
+//! 3. Polling decides nothing but when a read begins: timeouts, ends of sessions and errors are the
+//!    read's.
+
+use crate::transport::Transport;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// A slow client's session tries again after so many waits.
+const PROBE_WAITS: u8 = 64;
+/// What a message that came while its session polled counts, and one that did not.
+const GAIN: u8 = 1;
+const LOSS: u8 = 4;
+const SCORE_MAX: u8 = 16;
+
+/// Those sessions of a server that poll.
+#[derive(Debug)]
+pub(crate) struct Polls {
+    running: AtomicUsize,
+    most: usize,
+    /// how long each does
+    time: Duration,
+}
+
+impl Polls {
+    /// Those of this machine's processors, for `time` each; none for no time.
+    pub fn new(time: Duration) -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        match time.is_zero() {
+            true => Self::of_processors(1, time),
+            false => Self::of_processors(processors, time),
+        }
+    }
+    fn of_processors(processors: usize, time: Duration) -> Self {
+        Self {
+            running: AtomicUsize::new(0),
+            most: processors.saturating_sub(1),
+            time,
+        }
+    }
+    fn enter(&self) -> Option<Place<'_>> {
+        let place = Place(self);
+        match self.running.fetch_add(1, Ordering::Relaxed) < self.most {
+            true => Some(place),
+            false => None,
+        }
+    }
+}
+
+/// A place among those that poll.
+struct Place<'a>(&'a Polls);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What a session knows of its client's pace.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    polls: Arc<Polls>,
+    /// above 0: polling pays
+    score: u8,
+    /// waits since the last poll
+    waits: u8,
+}
+
+impl Pace {
+    /// Of a client that nothing is known of.
+    pub fn new(polls: Arc<Polls>) -> Self {
+        Self {
+            polls,
+            score: LOSS,
+            waits: 0,
+        }
+    }
+
+    /// Returns when `transport` has input, or after a while: the next read may wait.
+    pub fn poll(&mut self, transport: &dyn Transport) {
+        self.waits = self.waits.saturating_add(1);
+        if self.score == 0 && self.waits < PROBE_WAITS {
+            return;
+        }
+        let Some(_place) = self.polls.enter() else {
+            return;
+        };
+        self.waits = 0;
+        let begin = Instant::now();
+        loop {
+            if transport.has_input() {
+                self.score = (self.score + GAIN).min(SCORE_MAX);
+                return;
+            }
+            if begin.elapsed() >= self.polls.time {
+                self.score = self.score.saturating_sub(LOSS);
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::io::{self, Read, Write};
+
+    const TIME: Duration = Duration::from_micros(1);
+
+    /// Has input at the look with this number; how often it has been looked at.
+    struct Script {
+        input_at: usize,
+        looks: Cell<usize>,
+    }
+
+    impl Read for Script {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Ok(0)
+        }
+    }
+
+    impl Write for Script {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Transport for Script {
+        fn set_read_timeout(&mut self, _: Option<Duration>) -> io::Result<()> {
+            Ok(())
+        }
+        fn has_input(&self) -> bool {
+            self.looks.set(self.looks.get() + 1);
+            self.looks.get() >= self.input_at
+        }
+    }
+
+    fn script(input_at: usize) -> Script {
+        let looks = Cell::new(0);
+        Script { input_at, looks }
+    }
+
+    fn pace(processors: usize) -> Pace {
+        Pace::new(Arc::new(Polls::of_processors(processors, TIME)))
+    }
+
+    /// Whether `pace` looks at a client that does not answer.
+    fn polls(pace: &mut Pace) -> bool {
+        let silent = script(usize::MAX);
+        pace.poll(&silent);
+        silent.looks.get() > 0
+    }
+
+    #[test]
+    fn input_ends_a_poll() {
+        let quick = script(3);
+        pace(2).poll(&quick);
+        assert_eq!(quick.looks.get(), 3);
+    }
+
+    #[test]
+    fn a_slow_client_is_polled_now_and_then() {
+        let mut pace = pace(2);
+        assert!(polls(&mut pace), "nothing is known of it");
+        for _ in 0..3 {
+            let until_next = (1..).find(|_| polls(&mut pace));
+            assert_eq!(until_next, Some(usize::from(PROBE_WAITS)));
+        }
+        // One quick answer to a probe is not enough for ever.
+        for _ in 1..PROBE_WAITS {
+            assert!(!polls(&mut pace));
+        }
+        pace.poll(&script(1));
+        assert!(polls(&mut pace));
+        assert!(!polls(&mut pace));
+    }
+
+    #[test]
+    fn a_quick_client_may_be_slow_at_times() {
+        let mut pace = pace(2);
+        for _ in 0..100 {
+            pace.poll(&script(1));
+        }
+        for _ in 0..SCORE_MAX / LOSS {
+            assert!(polls(&mut pace));
+        }
+        assert!(!polls(&mut pace));
+    }
+
+    #[test]
+    fn one_processor_is_left_to_others() {
+        assert!(!polls(&mut pace(1)));
+        let never = Arc::new(Polls::new(Duration::ZERO));
+        assert!(!polls(&mut Pace::new(never)));
+        let polls_of_three = Polls::of_processors(3, TIME);
+        let (first, second) = (polls_of_three.enter(), polls_of_three.enter());
+        assert!(first.is_some() && second.is_some() && polls_of_three.enter().is_none());
+        drop(first);
+        assert!(polls_of_three.enter().is_some());
+    }
+}
