@@ -1,6 +1,7 @@
 //! Lineage tables: immutable compressed base chunks, append-only tails, the merge, and scans into
 //! Arrow \[L-Store §2–§4\]. See ARCHITECTURE.md for the picture.
 
+mod append;
 pub mod base;
 pub mod changes;
 pub mod chunk;

@@ -17,15 +17,14 @@
 //! Differences from the paper: a writer that meets an uncommitted version reports whom to wait for
 //! instead of aborting; the caller decides. Locks are ours.
 
-use crate::base::{BaseBody, BaseState, UniformStart, base_value};
-use crate::cell::Cell;
+use crate::append::Append;
+use crate::base::{BaseBody, UniformStart};
 use crate::column_set::ColumnSet;
 use crate::lineage::Lineage;
 use crate::range::RangeVersion;
 use crate::record_page::{RecordKind, RecordPage};
 use crate::row_meta::NEVER;
-use crate::schema::StorageSchema;
-use crate::tail::{RecordHeader, Tail, TailPages, locate};
+use crate::tail::{Tail, TailPages, locate};
 use crate::visibility::{RecordState, record_state, resolve};
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Error, Result, RowId, UPDATE_ROWS, Value};
@@ -473,150 +472,4 @@ fn is_held(pages: &TailPages, mut head: u32, lock: RowLock, own: StartWord) -> b
         head = page.back(i);
     }
     false
-}
-
-/// Appends the records of one change; the row's latch is held.
-struct Append<'a> {
-    lineage: &'a Lineage,
-    tail: &'a Tail,
-    /// loaded under the latch
-    pages: &'a TailPages,
-    slot: u16,
-    schema: &'a Arc<StorageSchema>,
-    writer: &'a Writer,
-    written: &'a mut Vec<Written>,
-}
-
-impl Append<'_> {
-    /// The old-value record of `columns`: base's values under the row's original start word.
-    fn old_values(
-        &mut self,
-        base: &BaseState,
-        row: RowId,
-        columns: &ColumnSet,
-        back: u32,
-    ) -> Result<u32> {
-        let (start, statement) = base_start(base, row.slot())?;
-        let header = RecordHeader {
-            slot: self.slot,
-            kind: RecordKind::OldValue,
-            back,
-            statement,
-            word: self.old_value_word(base, row, start),
-        };
-        let fill = |page: &RecordPage, i: u32| {
-            // What the row's block does not have comes from the chunks themselves.
-            let mut others = columns.clone();
-            if let BaseBody::Chunks(chunks) = &base.body {
-                let (cache, mut put) = (&self.lineage.shared.cache, Ok(()));
-                chunks.read_row(row.slot(), columns.iter(), cache, |row| {
-                    others.retain(|column| match row.word(column) {
-                        None => true,
-                        Some(word) => {
-                            let cell = word.map_or(Cell::Null, Cell::Word);
-                            if let Err(error) = page.put_cell(i, column, cell) {
-                                put = Err(error);
-                            }
-                            false
-                        }
-                    })
-                })?;
-                put?;
-            }
-            others.iter().try_for_each(|column| {
-                let spec = self.schema.column(column);
-                page.put(
-                    i,
-                    column,
-                    spec,
-                    &base_value(base, row.slot(), column, spec)?,
-                )
-            })
-        };
-        let place = (self.pages, self.schema);
-        let (page, i) = self.tail.append(place, &header, columns, fill)?;
-        let seq = page.first() + i;
-        if start == self.writer.word {
-            self.written.push(Written::Records(page, i, i + 1));
-        }
-        Ok(seq)
-    }
-
-    /// The word of an old-value record: the row's own, which may be stamped at any moment unless
-    /// this transaction inserted the row; so that of others is written as it will be stamped.
-    fn old_value_word(&self, base: &BaseState, row: RowId, start: StartWord) -> StartWord {
-        if !start.is_txn() || start == self.writer.word {
-            return start;
-        }
-        let load = || base_start(base, row.slot()).map_or(StartWord::ABORTED, |(word, _)| word);
-        match resolve(load, self.writer.word, &self.lineage.shared.txns) {
-            RecordState::Committed(ts) | RecordState::PreCommitted(_, ts) => {
-                StartWord::committed(ts)
-            }
-            RecordState::Own | RecordState::Nothing | RecordState::InProgress(_) => {
-                StartWord::ABORTED
-            }
-        }
-    }
-
-    fn change(
-        &mut self,
-        change: Change<'_>,
-        carry: Option<(Arc<RecordPage>, u32)>,
-        back: u32,
-    ) -> Result<u32> {
-        let (kind, set) = match change {
-            Change::Update(set) => (RecordKind::Update, set),
-            Change::Delete => (RecordKind::Delete, &[][..]),
-            Change::Lock(RowLock::Exclusive) => (RecordKind::Lock, &[][..]),
-            Change::Lock(RowLock::Shared) => (RecordKind::ShareLock, &[][..]),
-        };
-        let header = RecordHeader {
-            slot: self.slot,
-            kind,
-            back,
-            statement: self.writer.statement,
-            word: self.writer.word,
-        };
-        let own: ColumnSet = set.iter().map(|(column, _)| *column).collect();
-        let carry = carry.filter(|_| kind == RecordKind::Update);
-        let mut carried = ColumnSet::default();
-        if let Some((from, j)) = &carry {
-            from.add_columns(*j, &mut carried);
-            carried.remove_all(&own);
-        }
-        let mut columns = own;
-        columns.insert_all(&carried);
-        let fill = |page: &RecordPage, i: u32| {
-            for (column, value) in set {
-                page.put(i, *column, self.schema.column(*column), value)?;
-            }
-            match &carry {
-                Some((from, j)) => page.copy_cells(i, &carried, (from, *j)),
-                None => Ok(()),
-            }
-        };
-        let place = (self.pages, self.schema);
-        let (page, i) = self.tail.append(place, &header, &columns, fill)?;
-        let seq = page.first() + i;
-        self.written.push(match change {
-            Change::Lock(_) => Written::Lock(page, i),
-            Change::Update(_) | Change::Delete => Written::Records(page, i, i + 1),
-        });
-        Ok(seq)
-    }
-}
-
-/// The start word of a row in base, and the statement that inserted it.
-fn base_start(base: &BaseState, slot: usize) -> Result<(StartWord, u32)> {
-    Ok(match &base.body {
-        BaseBody::Insert(rows) => match rows.existing_page(slot) {
-            Some((page, i)) => (page.start(i), page.statement(i)),
-            None => (StartWord::ABORTED, 0),
-        },
-        BaseBody::Chunks(chunks) => match &chunks.meta {
-            Some(meta) => (StartWord(meta.load()?.starts[slot]), 0),
-            None => (chunks.start.load(), chunks.start.statement),
-        },
-    })
 }

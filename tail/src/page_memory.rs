@@ -1,11 +1,11 @@
-//! The memory that record pages hold.
+//! The memory that record pages and row maps hold.
 
 use strandline_base::sync::{Arc, AtomicU64, AtomicUsize, Ordering};
 
-/// The bytes held by all record pages of a database.
+/// The bytes held by all tails and insert pages of a database.
 pub type PageBytes = Arc<AtomicUsize>;
 
-/// A page's share of [`PageBytes`], given back when it is dropped.
+/// The share of a page or a tail in [`PageBytes`], given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct PageMemory {
     all: PageBytes,
@@ -22,7 +22,7 @@ impl PageMemory {
         memory.add(bytes);
         memory
     }
-    /// The page holds `bytes` more.
+    /// It holds `bytes` more.
     pub fn add(&self, bytes: usize) {
         self.all.fetch_add(bytes, Ordering::Relaxed);
         self.own.fetch_add(bytes, Ordering::Relaxed);

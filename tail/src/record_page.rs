@@ -27,7 +27,7 @@ use crate::tail_records::{RecordLayout, TailRecords};
 use crate::value_words::Physical;
 use std::sync::Arc;
 use strandline_base::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use strandline_base::{ColumnId, Result, Value};
+use strandline_base::{ColumnId, Error, Result, Value};
 use strandline_txn::StartWord;
 
 pub use crate::page_memory::PageBytes;
@@ -333,7 +333,7 @@ impl RecordPage {
     pub fn put_cell(&self, i: u32, column: ColumnId, cell: Cell<'_>) -> Result<()> {
         match self.changes() {
             Some(changes) => changes.put(i as usize, column, cell, &self.memory),
-            None => Ok(()),
+            None => Err(no_tail_record()),
         }
     }
     /// Copies the cells of `columns` from another page's tail record, which has them.
@@ -347,7 +347,7 @@ impl RecordPage {
             (Some(to), Some(from)) => {
                 to.copy(i as usize, columns, (from, j as usize), &self.memory)
             }
-            _ => Ok(()),
+            _ => Err(no_tail_record()),
         }
     }
 
@@ -368,7 +368,7 @@ impl RecordPage {
     ) -> Result<()> {
         match self.changes() {
             Some(changes) => changes.read(i as usize, columns, out, found),
-            None => Ok(()),
+            None => Err(no_tail_record()),
         }
     }
     /// The raw content of a cell.
@@ -379,4 +379,9 @@ impl RecordPage {
             Records::Changes(changes) => changes.cell(i as usize, column),
         }
     }
+}
+
+#[cold]
+fn no_tail_record() -> Error {
+    Error::internal("an inserted row was taken for a tail record")
 }

@@ -11,12 +11,17 @@
 //! 3. A latch is held for the time of one append, never over a wait.
 //!
 //! Differences from the paper: the map exists only for update ranges that have a live tail, in
-//! groups of 64 rows allocated on first use; it is memory-only and rebuilt from log and runs.
+//! groups of 512 rows allocated on first use; it is memory-only and rebuilt from log and runs.
+//!
+//! Smaller groups would lie scattered over as many pages of memory, and looking one up would miss
+//! the processor's table of pages (TLB) as well as its caches: with 64 rows that was more than half
+//! of a point read's chain. The groups' addresses stand in the tail itself.
 
+use crate::page_memory::PageMemory;
 use strandline_base::UPDATE_ROWS;
 use strandline_base::sync::{AtomicU32, OnceLock, Ordering, spin_loop, yield_now};
 
-const GROUP_ROWS: usize = 64;
+const GROUP_ROWS: usize = 512;
 const GROUPS: usize = UPDATE_ROWS / GROUP_ROWS;
 const LATCH: u32 = 1 << 31;
 
@@ -26,20 +31,18 @@ type Group = Box<[AtomicU32; GROUP_ROWS]>;
 #[doc(alias("indirection column", "LtoR"))]
 #[derive(Debug)]
 pub struct RowMap {
-    groups: Box<[OnceLock<Group>; GROUPS]>,
-}
-
-impl Default for RowMap {
-    fn default() -> Self {
-        Self {
-            groups: Box::new(std::array::from_fn(|_| OnceLock::new())),
-        }
-    }
+    groups: [OnceLock<Group>; GROUPS],
+    memory: PageMemory,
 }
 
 impl RowMap {
-    /// Bytes of an empty map.
-    pub const EMPTY_BYTES: usize = GROUPS * size_of::<OnceLock<Group>>();
+    /// An empty map; what it comes to hold is added to `memory`.
+    pub(crate) fn new(memory: PageMemory) -> Self {
+        Self {
+            groups: std::array::from_fn(|_| OnceLock::new()),
+            memory,
+        }
+    }
 
     /// The newest record of `slot`: sequence number + 1, or 0.
     #[inline]
@@ -50,11 +53,16 @@ impl RowMap {
         }
     }
 
+    #[cold]
+    fn new_group(&self) -> Group {
+        self.memory.add(size_of::<[AtomicU32; GROUP_ROWS]>());
+        Box::new(std::array::from_fn(|_| AtomicU32::new(0)))
+    }
+
     /// Takes the latch of `slot` and returns its head. Spins: holders never wait for anything.
     #[inline]
     pub fn latch(&self, slot: usize) -> LatchGuard<'_> {
-        let group = self.groups[slot / GROUP_ROWS]
-            .get_or_init(|| Box::new(std::array::from_fn(|_| AtomicU32::new(0))));
+        let group = self.groups[slot / GROUP_ROWS].get_or_init(|| self.new_group());
         let entry = &group[slot % GROUP_ROWS];
         let mut spins = 0u32;
         loop {
@@ -102,11 +110,18 @@ impl Drop for LatchGuard<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::page_memory::PageBytes;
+
+    fn empty(bytes: &PageBytes) -> RowMap {
+        RowMap::new(PageMemory::new(bytes, 0))
+    }
 
     #[test]
     fn heads_are_kept_per_slot_and_latches_release() {
-        let map = RowMap::default();
+        let bytes = PageBytes::default();
+        let map = empty(&bytes);
         assert_eq!(map.head(0), 0);
+        assert_eq!(bytes.load(Ordering::Relaxed), 0);
         map.latch(5).publish(41);
         assert_eq!(map.head(5), 42);
         drop(map.latch(5));
@@ -114,11 +129,14 @@ mod tests {
         assert_eq!(map.head(4), 0);
         map.latch(UPDATE_ROWS - 1).publish(0);
         assert_eq!(map.head(UPDATE_ROWS - 1), 1);
+        assert_eq!(bytes.load(Ordering::Relaxed), 2 * 4 * GROUP_ROWS);
+        drop(map);
+        assert_eq!(bytes.load(Ordering::Relaxed), 0);
     }
 
     #[test]
     fn the_latch_excludes() {
-        let map = RowMap::default();
+        let map = empty(&PageBytes::default());
         std::thread::scope(|s| {
             for _ in 0..4 {
                 s.spawn(|| {

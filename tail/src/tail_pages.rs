@@ -19,11 +19,13 @@
 //! Lock order: row latch → `pages` (growing). Nothing is awaited under either.
 
 use crate::column_set::ColumnSet;
+use crate::page_memory::PageMemory;
 use crate::record_page::{PageBytes, RecordKind, RecordPage};
 use crate::row_map::RowMap;
 use crate::schema::StorageSchema;
 use crate::tail_records::RecordLayout;
 use arc_swap::ArcSwap;
+use std::ops::Deref;
 use std::sync::Arc;
 use strandline_base::Result;
 use strandline_base::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
@@ -35,7 +37,34 @@ const PAGE_RECORDS_MAX: u32 = if cfg!(shuttle) { 2 } else { 512 };
 const SEALED: u32 = 1 << 31;
 
 /// The live pages, oldest first.
-pub type TailPages = Vec<Arc<RecordPage>>;
+#[derive(Debug, Default)]
+pub struct TailPages {
+    pages: Vec<Arc<RecordPage>>,
+    /// each page's first record: others are not touched to find one
+    firsts: Vec<u32>,
+}
+
+impl TailPages {
+    fn with(&self, page: RecordPage) -> Self {
+        let (mut pages, mut firsts) = (self.pages.clone(), self.firsts.clone());
+        firsts.push(page.first());
+        pages.push(Arc::new(page));
+        Self { pages, firsts }
+    }
+    fn without_first(&self, n: usize) -> Self {
+        Self {
+            pages: self.pages[n..].to_vec(),
+            firsts: self.firsts[n..].to_vec(),
+        }
+    }
+}
+
+impl Deref for TailPages {
+    type Target = [Arc<RecordPage>];
+    fn deref(&self) -> &Self::Target {
+        &self.pages
+    }
+}
 
 /// What a record says besides its cells.
 #[derive(Clone, Copy, Debug)]
@@ -52,11 +81,12 @@ pub struct RecordHeader {
     pub word: StartWord,
 }
 
-/// The tail of one update range.
+/// The tail of one update range. What a point read looks at comes first.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct Tail {
-    row_map: RowMap,
     pages: ArcSwap<TailPages>,
+    row_map: RowMap,
     grow: Mutex<()>,
     appenders: AtomicU32,
     /// of the records ever claimed those that are merged, or fewer
@@ -80,10 +110,9 @@ impl Drop for AppendGuard<'_> {
 impl Tail {
     /// An empty tail.
     pub fn new(bytes: &PageBytes) -> Self {
-        bytes.fetch_add(size_of::<Self>() + RowMap::EMPTY_BYTES, Ordering::Relaxed);
         Self {
-            row_map: RowMap::default(),
-            pages: ArcSwap::from_pointee(Vec::new()),
+            pages: ArcSwap::default(),
+            row_map: RowMap::new(PageMemory::new(bytes, size_of::<Self>())),
             grow: Mutex::new(()),
             appenders: AtomicU32::new(0),
             merged: AtomicU32::new(0),
@@ -241,45 +270,46 @@ impl Tail {
             }
         };
         let page = RecordPage::tail(first, capacity, &layout, &self.bytes);
-        let mut grown = TailPages::clone(&pages);
-        grown.push(Arc::new(page));
-        self.pages.store(Arc::new(grown));
+        self.pages.store(Arc::new(pages.with(page)));
     }
 
     /// Drops the pages that end at or before sequence number `before` (never the last one).
     pub fn drop_pages_before(&self, before: u32) {
         let _grow = self.grow.lock();
         let pages = self.pages.load_full();
-        let keep_from = pages
+        let dropped = pages
             .iter()
             .take(pages.len().saturating_sub(1))
             .take_while(|p| p.end() <= before)
             .count();
-        if keep_from > 0 {
-            self.pages.store(Arc::new(pages[keep_from..].to_vec()));
+        if dropped > 0 {
+            self.pages.store(Arc::new(pages.without_first(dropped)));
         }
-    }
-}
-
-impl Drop for Tail {
-    fn drop(&mut self) {
-        self.bytes
-            .fetch_sub(size_of::<Self>() + RowMap::EMPTY_BYTES, Ordering::Relaxed);
     }
 }
 
 /// The page and index of record `seq`; None if its page has been dropped.
 #[inline]
 pub fn locate(pages: &TailPages, seq: u32) -> Option<(&Arc<RecordPage>, u32)> {
-    let last = pages.last()?;
-    // Full-grown pages are found without a look at others: each would be a cache miss.
-    let before = last.first().saturating_sub(seq).div_ceil(PAGE_RECORDS_MAX);
-    let guess = pages.get((pages.len() - 1).wrapping_sub(before as usize));
-    let page = match guess.filter(|page| page.has_record(seq)) {
-        Some(page) => page,
-        None => pages.get(pages.partition_point(|p| p.end() <= seq))?,
+    let firsts = &pages.firsts[..];
+    let last = firsts.len().checked_sub(1)?;
+    // Most pages are full-grown.
+    let before = firsts[last].saturating_sub(seq).div_ceil(PAGE_RECORDS_MAX);
+    let guess = last.wrapping_sub(before as usize);
+    let is_found = firsts.get(guess).is_some_and(|first| *first <= seq)
+        && firsts.get(guess + 1).is_none_or(|next| seq < *next);
+    let at = match is_found {
+        true => guess,
+        false => firsts
+            .partition_point(|first| *first <= seq)
+            .checked_sub(1)?,
     };
-    Some((page, seq.checked_sub(page.first())?))
+    let page = &pages.pages[at];
+    // Numbers are dense: only behind the last page there may be none.
+    if at == last && !page.has_record(seq) {
+        return None;
+    }
+    Some((page, seq - firsts[at]))
 }
 
 #[cfg(test)]
