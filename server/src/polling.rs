@@ -171,7 +171,8 @@ mod tests {
     #[test]
     fn input_ends_a_poll() {
         let quick = script(3);
-        pace(2).poll(&quick);
+        let polls = Polls::of_processors(2, Duration::from_secs(3600));
+        Pace::new(Arc::new(polls)).poll(&quick);
         assert_eq!(quick.looks.get(), 3);
     }
 

@@ -48,7 +48,8 @@ impl Transport for StreamOwned<ServerConnection, TcpStream> {
         self.sock.set_read_timeout(timeout)
     }
     fn has_input(&self) -> bool {
-        has_input(&SockRef::from(&self.sock))
+        // What has been decrypted and not read is no more in the socket.
+        !self.conn.wants_read() || has_input(&SockRef::from(&self.sock))
     }
 }
 

@@ -385,3 +385,21 @@ impl RecordPage {
 fn no_tail_record() -> Error {
     Error::internal("an inserted row was taken for a tail record")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strandline_base::SqlType;
+
+    #[test]
+    fn inserted_rows_are_no_tail_records() {
+        let schema = StorageSchema::new([(SqlType::BigInt, Value::Null)]);
+        let page = RecordPage::insert(0, 4, &schema, &PageBytes::default());
+        let column = ColumnId(0);
+        assert!(page.put_cell(0, column, Cell::Word(1)).is_err());
+        let columns = ColumnSet::from_iter([column]);
+        assert!(page.copy_cells(0, &columns, (&page, 1)).is_err());
+        let mut out = [Value::Null];
+        assert!(page.read(0, &[column], &mut out, &mut 0).is_err());
+    }
+}
