@@ -179,8 +179,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// The same with other rows and values. SQLite does not write a page that an update leaves as it
-    /// was, so that what repeats the last round's draws would commit nothing.
+    /// The same with other rows and values. SQLite does not write a page that an update leaves as
+    /// it was, so that what repeats the last round's draws would commit nothing.
     pub fn in_round(&self, round: u64) -> Self {
         Self {
             seed: self.seed + (round << 8),
