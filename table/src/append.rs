@@ -6,7 +6,7 @@
 //! 2. Base is read before a record is claimed: what follows a claimed record in its tail does not
 //!    settle until that is published.
 //!
-//! Differences from the paper: what aborted while its old values were written leaves a tombstone.
+//! Differences from the paper: a record whose cells cannot be written stays as a tombstone.
 
 use crate::base::{BaseBody, BaseState, base_value};
 use crate::cell::Cell;
