@@ -192,7 +192,7 @@ fn switch(name: &str, value: &str) -> Result<bool> {
 
 /// A time; without a unit in seconds.
 fn seconds(name: &str, value: &str) -> Result<Duration> {
-    let hint = "A time such as 30s, 500ms or 2min.";
+    let hint = "A time such as 2min, 30s, 500ms or 200us.";
     let value = value.trim();
     let digits = value.find(|c: char| !c.is_ascii_digit());
     let (number, unit) = value.split_at(digits.unwrap_or(value.len()));

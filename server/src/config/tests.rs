@@ -56,7 +56,12 @@ fn flags_come_before_the_environment_and_that_before_the_file() {
 
     let database = configuration.configure(strandline::Database::builder(home.path()));
     let database = database.expect("configured").build().expect("opens");
-    let connection = database.connect();
+    let mut connection = database.connect();
+    let refused = connection.execute("SET Max_connections = 5", ());
+    assert_eq!(
+        refused.expect_err("only at the start").to_string(),
+        "parameter \"max_connections\" cannot be changed without restarting the server"
+    );
     let shown = |name| connection.parameter(name).expect(name);
     assert_eq!(shown("statement_timeout"), "5s");
     assert_eq!(shown("synchronous_commit"), "off");

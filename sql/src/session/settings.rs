@@ -330,6 +330,12 @@ impl Session {
         local: bool,
         origin: &Origin,
     ) -> Result<()> {
+        let mut foreign = self.shared.foreign_parameters.iter();
+        if find(name).is_none()
+            && let Some(known) = foreign.find(|known| known.name.eq_ignore_ascii_case(name))
+        {
+            return Err(cannot_change(&known.name, " without restarting the server"));
+        }
         let defaults = self.shared.defaults.clone();
         let mut settings = self.settings.clone();
         let changed = Arc::make_mut(&mut settings);
