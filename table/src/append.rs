@@ -9,7 +9,6 @@
 //! Differences from the paper: a record whose cells cannot be written stays as a tombstone.
 
 use crate::base::{BaseBody, BaseState, base_value};
-use crate::cell::Cell;
 use crate::column_set::ColumnSet;
 use crate::lineage::Lineage;
 use crate::record_page::{RecordKind, RecordPage};
@@ -20,13 +19,6 @@ use crate::write::{Change, RowLock, Writer, Written};
 use std::sync::Arc;
 use strandline_base::{ColumnId, Result, RowId, Value};
 use strandline_txn::StartWord;
-
-/// What base has in a column of a row.
-enum OldValue {
-    /// of a decoded block; None: NULL
-    Word(Option<u64>),
-    Other(Value),
-}
 
 /// Appends the records of one change; the row's latch is held.
 pub(crate) struct Append<'a> {
@@ -60,12 +52,10 @@ impl Append<'_> {
         };
         let values = self.base_values(base, row, columns)?;
         let fill = |page: &RecordPage, i: u32| {
-            values.iter().try_for_each(|(column, value)| match value {
-                OldValue::Word(word) => {
-                    page.put_cell(i, *column, word.map_or(Cell::Null, Cell::Word))
-                }
-                OldValue::Other(value) => page.put(i, *column, self.schema.column(*column), value),
-            })
+            let put = |(column, value): &(ColumnId, Value)| {
+                page.put(i, *column, self.schema.column(*column), value)
+            };
+            values.iter().try_for_each(put)
         };
         let place = (self.pages, self.schema);
         let (page, i) = self.tail.append(place, &header, columns, fill)?;
@@ -82,26 +72,27 @@ impl Append<'_> {
         base: &BaseState,
         row: RowId,
         columns: &ColumnSet,
-    ) -> Result<Vec<(ColumnId, OldValue)>> {
+    ) -> Result<Vec<(ColumnId, Value)>> {
         let mut values = Vec::new();
         // What the row's block does not have comes from the chunks themselves.
         let mut others = columns.clone();
         if let BaseBody::Chunks(chunks) = &base.body {
             let cache = &self.lineage.shared.cache;
             chunks.read_row(row.slot(), columns.iter(), cache, |row| {
-                others.retain(|column| match row.word(column) {
-                    None => true,
-                    Some(word) => {
-                        values.push((column, OldValue::Word(word)));
-                        false
+                others.retain(|column| {
+                    let mut value = Value::Null;
+                    let is_held = row.read(column, &mut value);
+                    if is_held {
+                        values.push((column, value));
                     }
-                })
+                    !is_held
+                });
             })?;
         }
         for column in others.iter() {
             let spec = self.schema.column(column);
             let value = base_value(base, row.slot(), column, spec)?;
-            values.push((column, OldValue::Other(value)));
+            values.push((column, value));
         }
         Ok(values)
     }

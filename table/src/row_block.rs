@@ -42,12 +42,6 @@ pub struct BlockRow<'a> {
 }
 
 impl BlockRow<'_> {
-    /// The word of a column (None: NULL), if blocks hold the column.
-    pub fn word(&self, column: ColumnId) -> Option<Option<u64>> {
-        let (place, _) = (*self.places.get(column.0 as usize)?)?;
-        let is_null = self.words[0] >> place & 1 == 1;
-        Some((!is_null).then(|| self.words[1 + usize::from(place)]))
-    }
     /// Sets `out` to the value of a column; false if blocks do not hold the column.
     #[inline]
     pub fn read(&self, column: ColumnId, out: &mut Value) -> bool {

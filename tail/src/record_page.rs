@@ -328,14 +328,6 @@ impl RecordPage {
             Records::Changes(changes) => changes.put(i, column, cell, &self.memory),
         }
     }
-    /// As [`RecordPage::put`] in a tail record, of what [`RecordPage::cell`] says.
-    #[inline]
-    pub fn put_cell(&self, i: u32, column: ColumnId, cell: Cell<'_>) -> Result<()> {
-        match self.changes() {
-            Some(changes) => changes.put(i as usize, column, cell, &self.memory),
-            None => Err(no_tail_record()),
-        }
-    }
     /// Copies the cells of `columns` from another page's tail record, which has them.
     pub fn copy_cells(
         &self,
@@ -396,7 +388,6 @@ mod tests {
         let schema = StorageSchema::new([(SqlType::BigInt, Value::Null)]);
         let page = RecordPage::insert(0, 4, &schema, &PageBytes::default());
         let column = ColumnId(0);
-        assert!(page.put_cell(0, column, Cell::Word(1)).is_err());
         let columns = ColumnSet::from_iter([column]);
         assert!(page.copy_cells(0, &columns, (&page, 1)).is_err());
         let mut out = [Value::Null];

@@ -24,7 +24,7 @@ use crate::cell::Cell;
 use crate::column_set::{ColumnSet, columns_of_word, place};
 use crate::page_memory::PageMemory;
 use crate::schema::StorageSchema;
-use crate::value_words::{Physical, set_word, value_of_wide};
+use crate::value_words::{Physical, set_word};
 use std::sync::Arc;
 use strandline_base::sync::{AtomicU64, OnceLock, Ordering};
 use strandline_base::{ColumnId, Error, Result, SqlType, Value};
@@ -346,10 +346,8 @@ impl TailRecords {
             if place.kind == PlaceKind::Held(Physical::Word) && !has_nulls {
                 set_word(out, place.sql_type, self.load(i, place.at as usize));
             } else {
-                *out = match self.cell(i, *column) {
-                    Cell::Wide(words) => value_of_wide(place.sql_type, words),
-                    cell => cell.value(self.layout.schema.column(*column))?,
-                };
+                let spec = self.layout.schema.column(*column);
+                *out = self.cell(i, *column).value(spec)?;
             }
             *found |= 1 << at;
         }
