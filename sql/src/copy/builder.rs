@@ -16,6 +16,7 @@ use datafusion::arrow::array::{
     Time64MicrosecondBuilder, TimestampMicrosecondBuilder,
 };
 use datafusion::arrow::datatypes::IntervalMonthDayNano;
+use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlType};
 use strandline_table::types::arrow_type;
@@ -146,6 +147,13 @@ impl ColumnBuilder {
                 .map_err(|e| Error::internal(format!("a uuid has 16 bytes: {e}")))?,
         }
         Ok(())
+    }
+
+    /// The value of type `t` that a text says.
+    pub fn value_of(t: SqlType, text: &str) -> Result<ScalarValue> {
+        let mut builder = Self::new(t);
+        builder.push(text)?;
+        ScalarValue::try_from_array(&builder.finish(), 0).map_err(convert)
     }
 
     /// The column; the builder is empty again.

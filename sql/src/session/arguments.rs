@@ -12,11 +12,12 @@ use crate::error::convert;
 use crate::params;
 use crate::plan_cache::is_of_type;
 use crate::point_path::argument;
+use crate::semantics::sql::cast;
 use crate::semantics::types;
 use crate::{dml, names};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::scalar::ScalarValue;
-use datafusion::sql::sqlparser::ast::{CastKind, DataType, Expr, SelectItem, Statement as Parsed};
+use datafusion::sql::sqlparser::ast::{DataType, Expr, SelectItem, Statement as Parsed};
 use futures::TryStreamExt;
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState, SqlType};
@@ -65,7 +66,11 @@ impl Session {
             if known.is_none() {
                 let mut expr = expr.clone();
                 params::substitute_in_expr(&mut expr, outer)?;
-                computed.push((at, cast(expr, declared)));
+                let expr = match declared {
+                    Some(data_type) => cast(expr, data_type.clone()),
+                    None => expr,
+                };
+                computed.push((at, expr));
             }
             arguments.push(known.unwrap_or((ScalarValue::Null, None)));
         }
@@ -144,28 +149,8 @@ fn literal(
     let read = value
         .try_as_str()
         .flatten()
-        .and_then(|text| read(text, declared));
+        .and_then(|text| ColumnBuilder::value_of(declared, text).ok());
     Ok(read.map(|value| (value, Some(of_parameter(declared)))))
-}
-
-/// A quoted literal as a value of type `t`.
-fn read(text: &str, t: SqlType) -> Option<ScalarValue> {
-    let mut builder = ColumnBuilder::new(t);
-    builder.push(text).ok()?;
-    ScalarValue::try_from_array(&builder.finish(), 0).ok()
-}
-
-fn cast(expr: Expr, declared: Option<&DataType>) -> Expr {
-    let Some(data_type) = declared else {
-        return expr;
-    };
-    Expr::Cast {
-        kind: CastKind::Cast,
-        expr: Box::new(expr),
-        data_type: data_type.clone(),
-        array: false,
-        format: None,
-    }
 }
 
 fn not_one() -> Error {

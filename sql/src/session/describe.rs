@@ -23,8 +23,8 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::{Expr as Planned, LogicalPlan};
 use datafusion::sql::sqlparser::ast::{
-    CastKind, Expr, FunctionArg, FunctionArgExpr, Select, Statement as Parsed, TableFactor,
-    Value as Literal, ValueWithSpan, VisitMut, VisitorMut,
+    Expr, FunctionArg, FunctionArgExpr, Select, Statement as Parsed, TableFactor, Value as Literal,
+    ValueWithSpan, VisitMut, VisitorMut,
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -333,13 +333,8 @@ impl VisitorMut for Placing<'_> {
             Ok(_) => return ControlFlow::Break(Error::internal("a cast is no cast")),
             Err(error) => return ControlFlow::Break(error),
         };
-        *expr = Expr::Cast {
-            kind: CastKind::Cast,
-            expr: Box::new(std::mem::replace(expr, Expr::value(Literal::Null))),
-            data_type,
-            array: false,
-            format: None,
-        };
+        let operand = std::mem::replace(expr, Expr::value(Literal::Null));
+        *expr = semantics::sql::cast(operand, data_type);
         ControlFlow::Continue(())
     }
 }

@@ -330,9 +330,8 @@ impl Session {
         local: bool,
         origin: &Origin,
     ) -> Result<()> {
-        let mut foreign = self.shared.foreign_parameters.iter();
         if find(name).is_none()
-            && let Some(known) = foreign.find(|known| known.name.eq_ignore_ascii_case(name))
+            && let Some(known) = self.foreign(name)
         {
             return Err(cannot_change(&known.name, " without restarting the server"));
         }
@@ -513,10 +512,14 @@ impl Session {
         if let Some(parameter) = find(name) {
             return Some(self.value_of_parameter(parameter));
         }
-        let foreign = self.shared.foreign_parameters.iter();
-        let mut foreign = foreign.filter(|parameter| parameter.name.eq_ignore_ascii_case(name));
-        let foreign = foreign.next().map(|parameter| parameter.value.clone());
+        let foreign = self.foreign(name).map(|parameter| parameter.value.clone());
         foreign.or_else(|| self.settings.custom.get(name).cloned())
+    }
+
+    /// The parameter of the program around the database with this name.
+    fn foreign(&self, name: &str) -> Option<&ForeignParameter> {
+        let mut foreign = self.shared.foreign_parameters.iter();
+        foreign.find(|parameter| parameter.name.eq_ignore_ascii_case(name))
     }
 
     fn value_of_parameter(&self, parameter: &Parameter) -> String {

@@ -51,9 +51,7 @@ fn from_text(t: SqlType, text: &str) -> Result<ScalarValue> {
         let decimal = number::parse_decimal(text)?;
         return numeric(decimal.unscaled, decimal.scale);
     }
-    let mut builder = ColumnBuilder::new(t);
-    builder.push(text)?;
-    ScalarValue::try_from_array(&builder.finish(), 0).map_err(convert)
+    ColumnBuilder::value_of(t, text)
 }
 
 fn from_binary(t: SqlType, bytes: &[u8]) -> Result<ScalarValue> {

@@ -29,7 +29,8 @@ pub(super) fn call(name: &str, args: Vec<Expr>) -> Expr {
     })
 }
 
-pub(super) fn cast(expr: Expr, data_type: DataType) -> Expr {
+/// `CAST(expr AS data_type)`.
+pub fn cast(expr: Expr, data_type: DataType) -> Expr {
     Expr::Cast {
         kind: CastKind::Cast,
         expr: Box::new(expr),

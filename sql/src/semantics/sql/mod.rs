@@ -28,11 +28,12 @@ mod rows;
 mod series;
 mod subqueries;
 
+pub use calls::cast;
 pub use names::{output_name, output_schema, renamed};
 pub use patterns::with_backslashes;
 
 use crate::semantics::set_operations;
-use calls::{call, cast, cast_type, function, interval, last_name, named_cast, plain_frame};
+use calls::{call, cast_type, function, interval, last_name, named_cast, plain_frame};
 use datafusion::sql::sqlparser::ast::{
     self, AccessExpr, CastKind, Expr, GroupByExpr, Ident, LimitClause, Query, Select, Subscript,
     TableAliasColumnDef, TableFactor, UnaryOperator, Value, VisitMut, VisitorMut,
