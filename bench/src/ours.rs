@@ -191,12 +191,20 @@ impl Point<'_, '_> {
 }
 
 /// Whether a thread of this name works on queries: all but the benchmark's writers and mergers and
-/// the engine's maintenance and load threads. The system keeps 15 characters of a name.
+/// the engine's threads for maintenance, overlays and loads.
 pub fn is_scan_thread(name: &str) -> bool {
     let others = [WRITER, MERGER, "strandline-maintenance", "strandline-load"];
-    !others
-        .iter()
-        .any(|other| &other[..other.len().min(15)] == name)
+    !is_overlay_thread(name) && !others.iter().any(|other| is_named(name, other))
+}
+
+/// Whether a thread of this name consolidates update ranges for scans.
+pub fn is_overlay_thread(name: &str) -> bool {
+    is_named(name, "strandline-overlays")
+}
+
+/// The system keeps 15 characters of a name.
+fn is_named(name: &str, whole: &str) -> bool {
+    name == &whole[..whole.len().min(15)]
 }
 
 /// Bytes of a database's directory, in all and by kind of file (the name up to its number).

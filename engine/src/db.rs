@@ -291,10 +291,8 @@ impl Db {
             ("bytes_written", get(&c.bytes_written)),
             ("cache_misses", self.shared.cache.misses()),
             ("cache_bytes", self.shared.cache.used_bytes() as u64),
-            (
-                "tail_bytes",
-                self.shared.page_bytes.load(Ordering::Relaxed) as u64,
-            ),
+            ("tail_bytes", self.shared.page_bytes.used() as u64),
+            ("spare_tail_bytes", self.shared.page_bytes.spare() as u64),
             ("log_bytes", self.wal.end_lsn().0),
             ("log_syncs", self.wal.syncs()),
             ("key_entries", self.key_entries()),

@@ -23,7 +23,7 @@ impl Db {
 
     /// Makes writers wait while tails use more memory than their share.
     pub(crate) fn wait_for_tail_memory(&self, cancelled: &dyn Fn() -> bool) -> Result<()> {
-        let used = || self.shared.page_bytes.load(Ordering::Relaxed);
+        let used = || self.shared.page_bytes.used();
         let limit = self.settings.tail_bytes();
         if used() <= limit {
             return Ok(());
@@ -104,6 +104,7 @@ impl Db {
         if result.is_ok() {
             result = self.merge_due(wanted).map(|_| ());
         }
+        self.shared.page_bytes.trim_spare();
         let mut state = self.maintenance.state.lock();
         state.rounds += 1;
         events::background_work(state.failure.as_ref(), result.as_ref().err());

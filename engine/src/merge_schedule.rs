@@ -94,7 +94,7 @@ impl Db {
     }
 
     pub(crate) fn is_short_of_memory(&self) -> bool {
-        self.shared.page_bytes.load(Ordering::Relaxed) > self.settings.tail_bytes() / 2
+        self.shared.page_bytes.used() > self.settings.tail_bytes() / 2
     }
 
     /// One turn of the background work: a checkpoint if one is `wanted` or ranges are due that

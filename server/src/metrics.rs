@@ -19,7 +19,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use strandline::{Database, SqlState};
 
@@ -53,6 +53,15 @@ const KINDS: [&str; 18] = [
     "SHOW", "CREATE", "ALTER", "DROP", "TRUNCATE", "EXPLAIN", "PREPARE", "CALL",
 ];
 
+/// What is counted of one kind of statement. Each is looked up once in its family, which has it
+/// from then on.
+#[derive(Debug, Default)]
+struct KindCounts {
+    ok: OnceLock<Counter>,
+    error: OnceLock<Counter>,
+    duration: OnceLock<Histogram>,
+}
+
 /// The server's metrics. Counting costs a few atomic operations.
 pub struct Metrics {
     registry: Registry,
@@ -62,6 +71,8 @@ pub struct Metrics {
     connections_refused: Counter,
     statements: Family<StatementLabels, Counter>,
     durations: Family<KindLabel, Histogram, fn() -> Histogram>,
+    /// by position in [`KINDS`], then that of all other kinds
+    kinds: [KindCounts; KINDS.len() + 1],
     serialization_failures: Counter,
     deadlocks: Counter,
 }
@@ -83,6 +94,7 @@ impl Metrics {
             connections_refused: Counter::default(),
             statements: Family::default(),
             durations: Family::new_with_constructor(latency_histogram),
+            kinds: std::array::from_fn(|_| KindCounts::default()),
             serialization_failures: Counter::default(),
             deadlocks: Counter::default(),
         };
@@ -158,12 +170,20 @@ impl Metrics {
     /// A statement with this command tag (of a failed one: its first word) has ended.
     pub fn statement(&self, tag: &str, failure: Option<SqlState>, duration: Duration) {
         let word = tag.split_ascii_whitespace().next().unwrap_or_default();
-        let known = KINDS.iter().find(|kind| kind.eq_ignore_ascii_case(word));
-        let kind = known.copied().unwrap_or("OTHER");
-        let result = if failure.is_some() { "error" } else { "ok" };
+        let known = KINDS
+            .iter()
+            .position(|kind| kind.eq_ignore_ascii_case(word));
+        let kind = known.map_or("OTHER", |at| KINDS[at]);
+        let counts = &self.kinds[known.unwrap_or(KINDS.len())];
+        let (counter, result) = match failure {
+            Some(_) => (&counts.error, "error"),
+            None => (&counts.ok, "ok"),
+        };
         let labels = StatementLabels { kind, result };
-        self.statements.get_or_create(&labels).inc();
-        let histogram = self.durations.get_or_create(&KindLabel { kind });
+        let counter = counter.get_or_init(|| self.statements.get_or_create(&labels).clone());
+        counter.inc();
+        let of_kind = || self.durations.get_or_create(&KindLabel { kind }).clone();
+        let histogram = counts.duration.get_or_init(of_kind);
         histogram.observe(duration.as_secs_f64());
         match failure {
             Some(SqlState::SERIALIZATION_FAILURE) => drop(self.serialization_failures.inc()),

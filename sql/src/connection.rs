@@ -177,7 +177,7 @@ impl Connection {
     /// let get = connection.prepare_typed("SELECT s FROM t WHERE id = $1", &[])?;
     /// let description = connection.describe(&get)?;
     /// assert_eq!(description.parameters, [SqlType::BigInt]);
-    /// assert_eq!(description.result.unwrap().field(0).name(), "s");
+    /// assert_eq!(description.result.as_ref().unwrap().field(0).name(), "s");
     /// # Ok::<(), strandline::Error>(())
     /// ```
     pub fn prepare_typed(&mut self, sql: &str, types: &[Option<SqlType>]) -> Result<Prepared> {
@@ -201,10 +201,13 @@ impl Connection {
     }
 
     /// What a statement takes and gives, by the definitions of now.
-    pub fn describe(&mut self, prepared: &Prepared) -> Result<Description> {
+    pub fn describe(&mut self, prepared: &Prepared) -> Result<Arc<Description>> {
+        if let Some(known) = self.session.known_description(&prepared.0) {
+            return Ok(known.description.clone());
+        }
         let shared = self.session.shared.clone();
         let described = shared.block_on(self.session.describe(&prepared.0))?;
-        Ok(Description::clone(&described.description))
+        Ok(described.description.clone())
     }
 
     /// Runs a prepared statement; as [`Connection::execute`].

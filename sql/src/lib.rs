@@ -97,7 +97,7 @@ pub use session::settings::parameters::{
     Kind as ParameterKind, PARAMETERS, Parameter as ParameterDefinition, SERVER_VERSION,
     SERVER_VERSION_NUM,
 };
-pub use session::settings::{ForeignParameter, ShownParameter};
+pub use session::settings::{ForeignParameter, SettingsVersion, ShownParameter};
 pub use strandline_base::{ColumnId, Error, ErrorKind, Interval, Result, SqlState, SqlType, Value};
 pub use strandline_engine::{
     BackupReport, CheckpointReport, CopyObserver, CopyProgress, Inspection, InspectionSection,

@@ -3,6 +3,7 @@
 
 use crate::connection::Connection;
 use crate::copy::SharedCopyClient;
+use crate::session::settings::SettingsVersion;
 use crate::session::settings::origin::Origin;
 use std::time::Duration;
 use strandline_base::Result;
@@ -35,6 +36,11 @@ impl Connection {
     /// The value of a setting; None: there is no such setting.
     pub fn setting(&self, name: &str) -> Option<String> {
         self.session.value_of(name)
+    }
+
+    /// What all settings are by now, to be compared with what they will be.
+    pub fn settings_version(&self) -> SettingsVersion {
+        self.session.settings_version()
     }
 
     /// Changes a setting, as SET does.

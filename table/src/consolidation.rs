@@ -5,10 +5,17 @@
 
 use crate::lineage::Lineage;
 use crate::range::Range;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 use strandline_base::{CommitTs, RangeNo, StorageId};
+
+/// How long the thread rests between two looks while readers keep wanting overlays: to wake it
+/// would cost a reader more than what one overlay spares it.
+const REST: Duration = Duration::from_micros(500);
+/// Looks that find nothing, one after the other, before the thread sleeps until it is woken.
+const IDLE_LOOKS: u32 = 40;
 
 /// Ranges whose readers want new overlays.
 #[derive(Default)]
@@ -17,13 +24,17 @@ pub struct Consolidation {
     work: Condvar,
 }
 
+/// Readers' moments by range.
+type Wanted = BTreeMap<(StorageId, RangeNo), (Weak<Lineage>, CommitTs)>;
+
 #[derive(Default)]
 struct State {
     /// a thread is at work
     is_running: bool,
     is_closed: bool,
-    /// the moments that readers read at
-    wanted: BTreeMap<(StorageId, RangeNo), (Weak<Lineage>, CommitTs)>,
+    /// the thread looks again only when it is woken
+    is_asleep: bool,
+    wanted: Wanted,
 }
 
 impl Consolidation {
@@ -32,21 +43,21 @@ impl Consolidation {
     pub fn run(&self) {
         let mut state = self.state.lock();
         state.is_running = true;
+        let mut idle_looks = 0;
         while !state.is_closed {
             let wanted = std::mem::take(&mut state.wanted);
-            if wanted.is_empty() {
+            if !wanted.is_empty() {
+                idle_looks = 0;
+                MutexGuard::unlocked(&mut state, || make_overlays(wanted));
+            } else if idle_looks < IDLE_LOOKS {
+                idle_looks += 1;
+                self.work.wait_for(&mut state, REST);
+            } else {
+                state.is_asleep = true;
                 self.work.wait(&mut state);
-                continue;
+                state.is_asleep = false;
+                idle_looks = 0;
             }
-            drop(state);
-            for ((_, no), (lineage, ts)) in wanted {
-                if let Some(lineage) = lineage.upgrade()
-                    && let Some(range) = lineage.range(no)
-                {
-                    lineage.make_overlay(range, ts);
-                }
-            }
-            state = self.state.lock();
         }
         state.is_running = false;
     }
@@ -65,8 +76,20 @@ impl Consolidation {
         }
         let key = (lineage.id(), range.no());
         state.wanted.insert(key, (Arc::downgrade(lineage), ts));
-        self.work.notify_one();
+        if std::mem::take(&mut state.is_asleep) {
+            self.work.notify_one();
+        }
         true
+    }
+}
+
+fn make_overlays(wanted: Wanted) {
+    for ((_, no), (lineage, ts)) in wanted {
+        if let Some(lineage) = lineage.upgrade()
+            && let Some(range) = lineage.range(no)
+        {
+            lineage.make_overlay(range, ts);
+        }
     }
 }
 
@@ -80,5 +103,32 @@ impl Lineage {
 
     fn make_overlay(&self, range: &Range, ts: CommitTs) {
         range.consolidate(ts, &self.shared.txns, &self.shared.page_bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wait_until(consolidation: &Consolidation, holds: impl Fn(&State) -> bool) {
+        while !holds(&consolidation.state.lock()) {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn the_thread_ends_awake_and_asleep() {
+        let states: [fn(&State) -> bool; 2] = [|state| state.is_running, |state| state.is_asleep];
+        for reached in states {
+            let consolidation = Arc::new(Consolidation::default());
+            let thread = std::thread::spawn({
+                let consolidation = consolidation.clone();
+                move || consolidation.run()
+            });
+            wait_until(&consolidation, reached);
+            consolidation.close();
+            thread.join().expect("no panic");
+            assert!(!consolidation.state.lock().is_running);
+        }
     }
 }

@@ -56,7 +56,9 @@ const COST_MIN: u32 = if cfg!(any(shuttle, debug_assertions)) {
 };
 /// Values of an overlay whose copying costs as much as the visit of one record: copies run through
 /// memory in order and on another thread.
-const COPIED_PER_VISITED: u32 = 8;
+const COPIED_PER_VISITED: u32 = 16;
+/// Records whose visits cost as much as the look at a tail, whose parts are in no cache.
+const TAIL_COST: usize = 32;
 
 /// What appenders tell readers of overlays, per range.
 #[derive(Debug)]
@@ -170,7 +172,7 @@ impl Overlay {
 
 impl Drop for Overlay {
     fn drop(&mut self) {
-        self.bytes.fetch_sub(self.own_bytes, Ordering::Relaxed);
+        self.bytes.subtract(self.own_bytes);
     }
 }
 
@@ -198,7 +200,7 @@ impl Settled {
             is_all: false,
         };
         let pages = &settled.pages;
-        for page in pages.iter() {
+        for page in pages.from_seq(from) {
             // Asked first: a page that is full has no record after those counted.
             let is_full = page.is_full();
             let claimed = page.claimed();
@@ -226,7 +228,7 @@ impl Settled {
 
     /// Adds the records' values and deletions.
     fn collect(&self, newer: &mut Newer, deleted: &mut Vec<u16>) {
-        for page in self.pages.iter() {
+        for page in self.pages.from_seq(self.records.start) {
             let from = self.records.start.saturating_sub(page.first());
             let end = self.records.end.saturating_sub(page.first());
             for i in from..end.min(page.claimed()) {
@@ -264,8 +266,6 @@ impl<B> Range<B> {
     /// Notes that a reader at `ts` has paid for visiting `records` records of `tails` tails;
     /// whether it is time for [`Range::consolidate`].
     pub fn note_visit(&self, overlay: Option<&Overlay>, tails: usize, records: usize) -> bool {
-        // A look at a tail costs as much as that at some records.
-        const TAIL_COST: usize = 16;
         let size = overlay.map_or(0, Overlay::size) as u32;
         let cost = (tails * TAIL_COST + records) as u32;
         let paid = &self.marks().paid;
@@ -295,7 +295,7 @@ impl<B> Range<B> {
                 continue;
             }
             let pages = claimed_pages(tail);
-            let first = pages.first().map_or(0, |page| page.first());
+            let first = pages.first_seq();
             kept[at] = before.is_some_and(|overlay| overlay.through[at] >= first);
             let from = if kept[at] { through[at] } else { first };
             let found = Settled::find(at, pages, from, ts, txns);
@@ -363,7 +363,7 @@ fn build(
             .map(|c| c.patches.memory_bytes())
             .sum::<usize>()
         + deleted.capacity() * 2;
-    bytes.fetch_add(own_bytes, Ordering::Relaxed);
+    bytes.add(own_bytes);
     let newest = settled.iter().map(|found| found.newest).max();
     let newest_before = before.map_or(CommitTs::ZERO, |overlay| overlay.newest);
     Overlay {

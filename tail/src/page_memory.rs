@@ -1,9 +1,43 @@
 //! The memory that record pages and row maps hold.
 
+use crate::spare_lines::SpareLines;
 use strandline_base::sync::{Arc, AtomicU64, AtomicUsize, Ordering};
 
-/// The bytes held by all tails and insert pages of a database.
-pub type PageBytes = Arc<AtomicUsize>;
+/// The memory of all tails and insert pages of a database.
+pub type PageBytes = Arc<PageAccount>;
+
+/// What pages hold, and what merged ones have left for the next.
+#[derive(Debug, Default)]
+pub struct PageAccount {
+    used: AtomicUsize,
+    spare: SpareLines,
+}
+
+impl PageAccount {
+    /// Bytes that pages, row maps and overlays hold.
+    #[inline]
+    pub fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+    /// Bytes that no page holds and the next ones will take.
+    pub fn spare(&self) -> usize {
+        self.spare.bytes()
+    }
+    /// Gives back some of the spare memory that nobody has needed since the last call. To be called
+    /// a few times per second.
+    pub fn trim_spare(&self) {
+        self.spare.trim();
+    }
+    pub(crate) fn spare_lines(&self) -> &SpareLines {
+        &self.spare
+    }
+    pub(crate) fn add(&self, bytes: usize) {
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+    }
+    pub(crate) fn subtract(&self, bytes: usize) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
 
 /// The share of a page or a tail in [`PageBytes`], given back when it is dropped.
 #[derive(Debug)]
@@ -22,9 +56,13 @@ impl PageMemory {
         memory.add(bytes);
         memory
     }
+    /// What it is a share of.
+    pub fn all(&self) -> &PageBytes {
+        &self.all
+    }
     /// It holds `bytes` more.
     pub fn add(&self, bytes: usize) {
-        self.all.fetch_add(bytes, Ordering::Relaxed);
+        self.all.add(bytes);
         self.own.fetch_add(bytes, Ordering::Relaxed);
     }
     /// `n` words, counted.
@@ -36,7 +74,7 @@ impl PageMemory {
 
 impl Drop for PageMemory {
     fn drop(&mut self) {
-        self.all.fetch_sub(*self.own.get_mut(), Ordering::Relaxed);
+        self.all.subtract(*self.own.get_mut());
     }
 }
 

@@ -111,7 +111,11 @@ impl RecordPage {
         bytes: &PageBytes,
     ) -> Self {
         let own = TailRecords::bytes(capacity as usize, layout);
-        let records = Records::Changes(TailRecords::new(capacity as usize, layout));
+        let records = Records::Changes(TailRecords::new(
+            capacity as usize,
+            layout,
+            bytes.spare_lines(),
+        ));
         Self::new((first, capacity), layout.schema(), records, own, bytes)
     }
 
@@ -369,6 +373,14 @@ impl RecordPage {
         match &self.records {
             Records::Inserts(rows) => rows.cell(i as usize, column),
             Records::Changes(changes) => changes.cell(i as usize, column),
+        }
+    }
+}
+
+impl Drop for RecordPage {
+    fn drop(&mut self) {
+        if let Records::Changes(changes) = &mut self.records {
+            changes.leave_lines(self.memory.all().spare_lines());
         }
     }
 }

@@ -121,7 +121,7 @@ mod tests {
         let bytes = PageBytes::default();
         let map = empty(&bytes);
         assert_eq!(map.head(0), 0);
-        assert_eq!(bytes.load(Ordering::Relaxed), 0);
+        assert_eq!(bytes.used(), 0);
         map.latch(5).publish(41);
         assert_eq!(map.head(5), 42);
         drop(map.latch(5));
@@ -129,9 +129,9 @@ mod tests {
         assert_eq!(map.head(4), 0);
         map.latch(UPDATE_ROWS - 1).publish(0);
         assert_eq!(map.head(UPDATE_ROWS - 1), 1);
-        assert_eq!(bytes.load(Ordering::Relaxed), 2 * 4 * GROUP_ROWS);
+        assert_eq!(bytes.used(), 2 * 4 * GROUP_ROWS);
         drop(map);
-        assert_eq!(bytes.load(Ordering::Relaxed), 0);
+        assert_eq!(bytes.used(), 0);
     }
 
     #[test]

@@ -51,6 +51,16 @@ impl TailPages {
         pages.push(Arc::new(page));
         Self { pages, firsts }
     }
+    /// The sequence number of the first record; 0 if there is no page.
+    #[inline]
+    pub(crate) fn first_seq(&self) -> u32 {
+        self.firsts.first().copied().unwrap_or(0)
+    }
+    /// The pages from that of record `seq` on, or from the first one behind it.
+    pub(crate) fn from_seq(&self, seq: u32) -> &[Arc<RecordPage>] {
+        let before = self.firsts.partition_point(|first| *first <= seq);
+        &self.pages[before.saturating_sub(1)..]
+    }
     fn without_first(&self, n: usize) -> Self {
         Self {
             pages: self.pages[n..].to_vec(),
@@ -347,7 +357,7 @@ mod tests {
         tail.drop_pages_before(u32::MAX);
         assert_eq!(tail.pages().len(), 1, "the page being appended to stays");
         drop(tail);
-        assert_eq!(bytes.load(Ordering::Relaxed), 0);
+        assert_eq!(bytes.used(), 0);
     }
 
     #[test]

@@ -24,6 +24,7 @@ use crate::cell::Cell;
 use crate::column_set::{ColumnSet, columns_of_word, place};
 use crate::page_memory::PageMemory;
 use crate::schema::StorageSchema;
+use crate::spare_lines::SpareLines;
 use crate::value_words::{Physical, set_word};
 use std::sync::Arc;
 use strandline_base::sync::{AtomicU64, OnceLock, Ordering};
@@ -145,21 +146,29 @@ type ByteCell = OnceLock<Box<[u8]>>;
 /// Words in one cache line: a record of four values fills just one.
 #[derive(Debug)]
 #[repr(align(64))]
-struct Line([AtomicU64; LINE_WORDS]);
+pub(crate) struct Line(pub [AtomicU64; LINE_WORDS]);
+
+impl Line {
+    pub fn zero() -> Self {
+        Self(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+}
 
 const LINE_WORDS: usize = 8;
 
 impl TailRecords {
     /// Room for `records` records.
-    pub fn new(records: usize, layout: &Arc<RecordLayout>) -> Self {
+    pub fn new(records: usize, layout: &Arc<RecordLayout>, spare: &SpareLines) -> Self {
         Self {
             layout: layout.clone(),
-            lines: (0..Self::lines(records, layout))
-                .map(|_| Line(std::array::from_fn(|_| AtomicU64::new(0))))
-                .collect(),
+            lines: spare.take(Self::lines(records, layout)),
             nulls: OnceLock::new(),
             bytes: OnceLock::new(),
         }
+    }
+    /// Leaves its lines to other pages. There are no records any more.
+    pub fn leave_lines(&mut self, spare: &SpareLines) {
+        spare.give(std::mem::take(&mut self.lines));
     }
     fn lines(records: usize, layout: &RecordLayout) -> usize {
         (records * layout.stride).div_ceil(LINE_WORDS)
@@ -381,7 +390,7 @@ impl TailRecords {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use strandline_base::sync::AtomicUsize;
+    use crate::page_memory::PageBytes;
 
     /// More than 64 columns, of every physical kind.
     fn schema() -> Arc<StorageSchema> {
@@ -422,9 +431,9 @@ mod tests {
 
     #[test]
     fn records_hold_their_columns_and_nothing_of_their_neighbours() {
-        let memory = PageMemory::new(&Arc::new(AtomicUsize::new(0)), 0);
+        let memory = PageMemory::new(&PageBytes::default(), 0);
         let layout = RecordLayout::new(&schema(), set((0..99).filter(|c| c % 7 != 6)));
-        let records = TailRecords::new(20, &layout);
+        let records = TailRecords::new(20, &layout, &SpareLines::default());
         let columns_of =
             |n: u64| set((0..99).filter(|c| c % 7 != 6 && (n + u64::from(*c)) % 3 < 2));
         for n in 0..20 {
@@ -458,7 +467,7 @@ mod tests {
 
     #[test]
     fn cells_are_copied_between_layouts() {
-        let memory = PageMemory::new(&Arc::new(AtomicUsize::new(0)), 0);
+        let memory = PageMemory::new(&PageBytes::default(), 0);
         let (narrow, wide) = (set([0, 1, 2, 66, 67, 68]), set(0..99));
         for to in [&narrow, &wide] {
             let from = RecordLayout::new(&schema(), narrow.clone());
@@ -466,7 +475,8 @@ mod tests {
                 true => from.clone(),
                 false => RecordLayout::new(&schema(), to.clone()),
             };
-            let (from, to) = (TailRecords::new(8, &from), TailRecords::new(8, &to));
+            let [from, to] =
+                [from, to].map(|layout| TailRecords::new(8, &layout, &SpareLines::default()));
             // Without a NULL, then with them.
             for n in [1, 4, 3, 5] {
                 fill(&from, n, &narrow, &memory);
@@ -484,7 +494,11 @@ mod tests {
 
     #[test]
     fn headers_keep_their_parts_apart() {
-        let records = TailRecords::new(2, &RecordLayout::new(&schema(), set([])));
+        let records = TailRecords::new(
+            2,
+            &RecordLayout::new(&schema(), set([])),
+            &SpareLines::default(),
+        );
         records.set_link(1, (u16::MAX, 4, u32::MAX));
         records.set_statement(1, u32::MAX);
         assert_eq!(records.link(1), (u16::MAX, 4, u32::MAX));
@@ -496,8 +510,12 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused() {
-        let memory = PageMemory::new(&Arc::new(AtomicUsize::new(0)), 0);
-        let records = TailRecords::new(1, &RecordLayout::new(&schema(), set([0, 2])));
+        let memory = PageMemory::new(&PageBytes::default(), 0);
+        let records = TailRecords::new(
+            1,
+            &RecordLayout::new(&schema(), set([0, 2])),
+            &SpareLines::default(),
+        );
         records.set_columns(0, &set([0, 2]));
         let put = |column, cell| records.put(0, ColumnId(column), cell, &memory);
         assert!(put(0, Cell::Wide([1, 2])).is_err());

@@ -7,7 +7,7 @@
 use crate::overlay::{Overlay, slot_in_range};
 use crate::patches::{PatchList, Patches};
 use crate::range::{Range, RangeVersion};
-use crate::record_page::{RecordKind, RecordPage};
+use crate::record_page::RecordKind;
 use crate::tail_pages::TailPages;
 use crate::visibility::sees_record;
 use std::ops;
@@ -54,7 +54,7 @@ impl<B> Range<B> {
                 continue;
             }
             let pages = Arc::clone(&tail.pages());
-            let first = pages.first().map_or(0, |page| page.first());
+            let first = pages.first_seq();
             let through = overlay.map_or(first, |overlay| overlay.through(at));
 
             reader.without_overlay[at] = through < first;
@@ -138,9 +138,7 @@ impl Behind {
             ..Seen::default()
         };
         let mut wanted = Vec::with_capacity(columns.len());
-        let is_before = |page: &Arc<RecordPage>| page.end() <= self.from;
-        let start = self.pages.partition_point(is_before);
-        for page in &self.pages[start..] {
+        for page in self.pages.from_seq(self.from) {
             wanted.clear();
             wanted.extend((0..columns.len()).filter(|&at| page.has_cells(columns[at])));
             let records = self.from.saturating_sub(page.first())..page.claimed();

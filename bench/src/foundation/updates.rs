@@ -8,7 +8,7 @@ use super::sum::{SUM, load};
 use super::{Bench, ROUNDS};
 use crate::Result;
 use crate::cpu_time::Sample;
-use crate::ours::{Ours, WRITER, is_scan_thread};
+use crate::ours::{Ours, WRITER, is_overlay_thread, is_scan_thread};
 use crate::report::{Figure, Goal, Report, config};
 use crate::rounds::median;
 use serde_json::json;
@@ -27,7 +27,7 @@ const PACES: [(u64, Option<Goal>); 3] = [
     (200_000, None),
 ];
 
-/// Two figures per pace: the scan's processor time and the writer's pace.
+/// Three figures per pace, those of [`Writers::case`].
 pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let ours = load(&bench.fresh("updates.strandline")?, &bench.numbers()?, 1)?;
     for (pace, goal) in PACES {
@@ -60,8 +60,9 @@ struct Run<'r> {
 }
 
 impl Writers {
-    /// Adds two figures: processor seconds of the scan against those without updates, and the pace
-    /// that the writers kept. Gives the former.
+    /// Adds three figures: processor seconds of the scan against those without updates, those of
+    /// the thread that consolidates update ranges meanwhile, and the pace that the writers kept.
+    /// Gives the first.
     pub fn case(
         &self,
         bench: &Bench,
@@ -69,12 +70,14 @@ impl Writers {
         goal: Option<Goal>,
         report: &mut Report,
     ) -> Result<f64> {
-        let (mut alone, mut beside, mut achieved) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut alone, mut beside) = (Vec::new(), Vec::new());
+        let (mut consolidation, mut achieved) = (Vec::new(), Vec::new());
         for round in 0..ROUNDS {
             ours.checkpoint()?;
-            alone.push(scan(ours, bench.seconds)?);
+            alone.push(scan(ours, bench.seconds)?.scan);
             let (cpu, rows_per_second) = self.run_beside(bench, ours, round as u64)?;
-            beside.push(cpu);
+            beside.push(cpu.scan);
+            consolidation.push(cpu.consolidation);
             achieved.push(rows_per_second);
         }
         let figure = |case: String, unit, ours, peer: &str, theirs, goal| Figure {
@@ -101,6 +104,12 @@ impl Writers {
         let peer = "itself without updates";
         let case = format!("SUM with {pace} updates/s");
         report.add(figure(case, "CPU s", beside, peer, alone, goal))?;
+        let (case, peer) = (
+            format!("consolidation beside it, {pace} updates/s"),
+            "the SUM",
+        );
+        let consolidation = median(consolidation);
+        report.add(figure(case, "CPU s", consolidation, peer, beside, None))?;
         let case = format!("pace of {pace} updates/s");
         let goal = goal.map(|_| Goal::AtLeast(0.9));
         let achieved = median(achieved);
@@ -115,9 +124,9 @@ impl Writers {
         Ok(beside)
     }
 
-    /// Scans with the writers running (and a fifth of the time before, to warm up): the scan's
-    /// processor seconds and the writers' rows/s.
-    fn run_beside(&self, bench: &Bench, ours: &Ours, round: u64) -> Result<(f64, f64)> {
+    /// Scans with the writers running (and a fifth of the time before, to warm up): what a scan
+    /// costs and the writers' rows/s.
+    fn run_beside(&self, bench: &Bench, ours: &Ours, round: u64) -> Result<(ScanCpu, f64)> {
         let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
         let (seconds, rows, seed) = (bench.seconds, bench.sum_rows, bench.seed + round);
         let (stop, written) = (&stop, &written);
@@ -174,8 +183,16 @@ impl Writers {
     }
 }
 
-/// Runs the query for `seconds`, at least 3 times: processor seconds per query.
-fn scan(ours: &Ours, seconds: f64) -> Result<f64> {
+/// Processor seconds per query.
+struct ScanCpu {
+    /// Of the threads that scan.
+    scan: f64,
+    /// Of the one that consolidates update ranges.
+    consolidation: f64,
+}
+
+/// Runs the query for `seconds`, at least 3 times.
+fn scan(ours: &Ours, seconds: f64) -> Result<ScanCpu> {
     let deadline = Instant::now() + Duration::from_secs_f64(seconds);
     let before = Sample::take()?;
     let mut queries = 0;
@@ -183,6 +200,11 @@ fn scan(ours: &Ours, seconds: f64) -> Result<f64> {
         ours.query(SUM)?;
         queries += 1;
     }
-    let cpu = Sample::take()?.seconds_since(&before, is_scan_thread);
-    Ok(cpu / f64::from(queries))
+    let after = Sample::take()?;
+    let per_query =
+        |chosen: fn(&str) -> bool| after.seconds_since(&before, chosen) / f64::from(queries);
+    Ok(ScanCpu {
+        scan: per_query(is_scan_thread),
+        consolidation: per_query(is_overlay_thread),
+    })
 }

@@ -12,7 +12,7 @@ use serde_json::json;
 /// Rows per second and how much more a scan may cost beside them.
 const PACES: [(u64, f64); 3] = [(10_000, 1.1), (50_000, 1.2), (200_000, 1.6)];
 
-/// Two figures per pace, then those against DuckDB.
+/// Three figures per pace, then those against DuckDB.
 pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let shared = &mut bench.shared;
     let file = shared.numbers()?;

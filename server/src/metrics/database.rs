@@ -151,6 +151,13 @@ const EXPORTED: &[Exported] = &[
         MEMORY,
     ),
     labelled(
+        "spare_tail_bytes",
+        "memory",
+        ("consumer", "spare_tails"),
+        Form::LevelBytes,
+        MEMORY,
+    ),
+    labelled(
         "query_bytes",
         "memory",
         ("consumer", "queries"),

@@ -8,7 +8,7 @@ use crate::reply;
 use crate::report::protocol_violation;
 use std::sync::Arc;
 use strandline::wire_format::Scalar;
-use strandline::{Error, Result, SqlState, Started, TransactionStatus};
+use strandline::{Connection, Error, Result, SqlState, Started, TransactionStatus};
 
 /// A statement with its values.
 pub(super) struct Portal {
@@ -101,9 +101,9 @@ impl Session {
         match Target::read(wire.body())? {
             Target::Statement(name) => {
                 let statement = self.statement(name)?.clone();
-                let described = statement.describe(&mut self.connection)?;
-                reply::parameters(&mut wire.output, &described.parameters);
-                match &described.result {
+                let result = statement.result(&mut self.connection)?;
+                reply::parameters(&mut wire.output, &statement.parameter_types());
+                match &result {
                     Some(schema) => {
                         let formats = Formats::default();
                         reply::columns(&mut wire.output, columns_of(schema, &formats));
@@ -112,23 +112,10 @@ impl Session {
                 }
             }
             Target::Portal(name) => {
-                let name = name.to_string();
-                self.describe_portal(wire, &name)?;
+                let portal = self.portals.get(name).ok_or_else(|| no_portal(name))?;
+                let connection = &mut self.connection;
+                describe_portal(portal, connection, &mut wire.output)?;
             }
-        }
-        Ok(())
-    }
-
-    fn describe_portal(&mut self, wire: &mut Held<'_>, name: &str) -> Answer {
-        let portal = self.portals.get(name).ok_or_else(|| no_portal(name))?;
-        if let State::Rows(rows, _) = &portal.state {
-            rows.describe(&mut wire.output);
-            return Ok(());
-        }
-        let described = portal.statement.describe(&mut self.connection)?;
-        match &described.result {
-            Some(schema) => reply::columns(&mut wire.output, columns_of(schema, &portal.formats)),
-            None => reply::empty(&mut wire.output, b'n'),
         }
         Ok(())
     }
@@ -252,6 +239,23 @@ impl Session {
         };
         known.map(|_| "DEALLOCATE")
     }
+}
+
+/// Appends what the rows of a portal are.
+fn describe_portal(
+    portal: &Portal,
+    connection: &mut Connection,
+    output: &mut Vec<u8>,
+) -> Result<()> {
+    if let State::Rows(rows, _) = &portal.state {
+        rows.describe(output);
+        return Ok(());
+    }
+    match &portal.statement.result(connection)? {
+        Some(schema) => reply::columns(output, columns_of(schema, &portal.formats)),
+        None => reply::empty(output, b'n'),
+    }
+    Ok(())
 }
 
 fn no_portal(name: &str) -> Error {

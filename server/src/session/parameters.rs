@@ -2,7 +2,7 @@
 //! change.
 
 use crate::reply;
-use strandline::Connection;
+use strandline::{Connection, SettingsVersion};
 
 /// The settings that PostgreSQL 15 reports.
 const REPORTED: &[&str] = &[
@@ -22,29 +22,37 @@ const REPORTED: &[&str] = &[
 ];
 
 /// What the client has been told.
-pub(crate) struct Reported(Vec<String>);
+pub(crate) struct Reported {
+    values: Vec<String>,
+    /// the settings that these are the values of
+    version: SettingsVersion,
+}
 
 impl Reported {
     /// The settings of `connection` as they are.
     pub fn of(connection: &Connection) -> Self {
-        Self(
-            REPORTED
-                .iter()
-                .map(|name| value(connection, name))
-                .collect(),
-        )
+        let values = REPORTED.iter().map(|name| value(connection, name));
+        Self {
+            values: values.collect(),
+            version: connection.settings_version(),
+        }
     }
 
     /// Appends all of them.
     pub fn write_all(&self, out: &mut Vec<u8>) {
-        for (name, value) in REPORTED.iter().zip(&self.0) {
+        for (name, value) in REPORTED.iter().zip(&self.values) {
             reply::parameter(out, name, value);
         }
     }
 
     /// Appends those that have changed.
     pub fn update(&mut self, connection: &Connection, out: &mut Vec<u8>) {
-        for (name, known) in REPORTED.iter().zip(&mut self.0) {
+        let version = connection.settings_version();
+        if version == self.version {
+            return;
+        }
+        self.version = version;
+        for (name, known) in REPORTED.iter().zip(&mut self.values) {
             let now = value(connection, name);
             if *known != now {
                 reply::parameter(out, name, &now);

@@ -19,14 +19,6 @@ pub(super) struct Statement {
     declared: Vec<u32>,
 }
 
-/// What Describe answers.
-pub(super) struct Described {
-    /// the parameters' types by number
-    pub parameters: Vec<u32>,
-    /// the result's columns; None: no rows
-    pub result: Option<SchemaRef>,
-}
-
 impl Statement {
     /// Parses `sql`; `declared` are types by number.
     pub fn prepare(connection: &mut Connection, sql: &str, declared: Vec<u32>) -> Result<Self> {
@@ -45,7 +37,7 @@ impl Statement {
         // Only statements with parameters have to be described to be run.
         let types = match prepared.parameter_count() {
             0 => Vec::new(),
-            _ => connection.describe(&prepared)?.parameters,
+            _ => connection.describe(&prepared)?.parameters.clone(),
         };
         Ok(Self {
             prepared: Some(prepared),
@@ -61,23 +53,25 @@ impl Statement {
         needed.max(self.declared.len())
     }
 
-    /// What it takes and gives.
-    pub fn describe(&self, connection: &mut Connection) -> Result<Described> {
+    /// Its parameters' types by number.
+    pub fn parameter_types(&self) -> Vec<u32> {
         let declared = |i| self.declared.get(i).copied().filter(|oid| *oid != 0);
         let found = |i| {
             self.types
                 .get(i)
                 .map_or(TEXT, |t| ColumnType::of_sql(*t).oid)
         };
-        let parameters =
-            (0..self.parameter_count()).map(|i| declared(i).unwrap_or_else(|| found(i)));
-        Ok(Described {
-            parameters: parameters.collect(),
-            result: match &self.prepared {
-                Some(prepared) => connection.describe(prepared)?.result,
-                None => None,
-            },
-        })
+        let parameters = 0..self.parameter_count();
+        let parameters = parameters.map(|i| declared(i).unwrap_or_else(|| found(i)));
+        parameters.collect()
+    }
+
+    /// Its result's columns by the definitions of now; None: no rows.
+    pub fn result(&self, connection: &mut Connection) -> Result<Option<SchemaRef>> {
+        match &self.prepared {
+            Some(prepared) => Ok(connection.describe(prepared)?.result.clone()),
+            None => Ok(None),
+        }
     }
 
     /// The values of a Bind.

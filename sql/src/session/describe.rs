@@ -82,16 +82,10 @@ pub(crate) fn of_parameter(t: SqlType) -> SqlType {
 impl Session {
     /// Describes `prepared`; a description stays as long as the definitions it went by.
     pub(crate) async fn describe(&self, prepared: &PreparedStatement) -> Result<Arc<Described>> {
-        let catalog = match &self.open {
-            Some(open) => open.transaction.catalog(),
-            None => self.shared.db.catalog(),
-        };
-        if let Some(known) = prepared.described.lock().as_ref()
-            && Arc::ptr_eq(&known.catalog, &catalog)
-            && Arc::ptr_eq(&known.template, &self.template)
-        {
-            return Ok(known.clone());
+        if let Some(known) = self.known_description(prepared) {
+            return Ok(known);
         }
+        let catalog = self.present_catalog();
         let (found, result) = Box::pin(self.describe_anew(prepared)).await?;
         let known = |t: &Option<SqlType>| t.unwrap_or(SqlType::Text);
         let description = Description {
@@ -106,6 +100,21 @@ impl Session {
         });
         *prepared.described.lock() = Some(described.clone());
         Ok(described)
+    }
+
+    /// The description that `prepared` has got before, if it still holds.
+    pub(crate) fn known_description(&self, prepared: &PreparedStatement) -> Option<Arc<Described>> {
+        let known = prepared.described.lock().clone()?;
+        let holds = Arc::ptr_eq(&known.template, &self.template)
+            && Arc::ptr_eq(&known.catalog, &self.present_catalog());
+        holds.then_some(known)
+    }
+
+    fn present_catalog(&self) -> Arc<Catalog> {
+        match &self.open {
+            Some(open) => open.transaction.catalog(),
+            None => self.shared.db.catalog(),
+        }
     }
 
     async fn describe_anew(

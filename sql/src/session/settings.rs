@@ -99,6 +99,17 @@ impl Default for Settings {
     }
 }
 
+/// The settings of a connection, its user among them, at some time. Two that are equal show the
+/// same values.
+#[derive(Clone, Debug)]
+pub struct SettingsVersion(Arc<Settings>, Arc<Template>);
+
+impl PartialEq for SettingsVersion {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) && Arc::ptr_eq(&self.1, &other.1)
+    }
+}
+
 /// What a database is opened with and nobody changes afterwards.
 #[derive(Clone, Debug)]
 pub struct OpenSettings {
@@ -505,6 +516,11 @@ impl Session {
             Some(origin) => origin.clone(),
             None => self.shared.origins.of(parameter.name),
         }
+    }
+
+    /// What all settings are by now.
+    pub(crate) fn settings_version(&self) -> SettingsVersion {
+        SettingsVersion(self.settings.clone(), self.template.clone())
     }
 
     /// What SHOW says of `name`; None if there is no such parameter.

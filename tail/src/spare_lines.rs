@@ -1,0 +1,151 @@
+//! The cache lines of dropped tail pages, kept for the next pages.
+//!
+//! Between two merges writers ask for about as much memory as the last one has given back. The
+//! allocator would return it to the operating system in between, which clears every page of it
+//! again: a seventh of a writer's time.
+//!
+//! Invariants:
+//! 1. Lines are all zero when they are taken: their records are not published.
+//! 2. Pages and spare lines together never hold more than pages once did; lines that are not needed
+//!    any more are given back by and by ([`SpareLines::trim`]).
+//!
+//! Lock order: `shelves` comes last.
+
+use crate::tail_records::Line;
+use std::collections::BTreeMap;
+use strandline_base::sync::Mutex;
+
+/// Fewer lines are the allocator's business: 4 KiB.
+const LINES_MIN: usize = 64;
+/// Of what nobody has needed between two trims this part is given back: half of it within 22.
+const TRIMMED_PART: usize = 32;
+
+/// Lines by how many a page has.
+#[derive(Debug, Default)]
+pub(crate) struct SpareLines {
+    shelves: Mutex<BTreeMap<usize, Shelf>>,
+}
+
+/// Lines of pages of one size.
+#[derive(Debug, Default)]
+struct Shelf {
+    pages: Vec<Box<[Line]>>,
+    /// the fewest that there were since the last trim
+    unneeded: usize,
+}
+
+impl SpareLines {
+    /// `lines` lines of zeros.
+    pub fn take(&self, lines: usize) -> Box<[Line]> {
+        match self.take_kept(lines) {
+            Some(mut kept) => {
+                kept.iter_mut().for_each(|line| *line = Line::zero());
+                kept
+            }
+            None => (0..lines).map(|_| Line::zero()).collect(),
+        }
+    }
+
+    fn take_kept(&self, lines: usize) -> Option<Box<[Line]>> {
+        if lines < LINES_MIN {
+            return None;
+        }
+        let mut shelves = self.shelves.lock();
+        let shelf = shelves.get_mut(&lines)?;
+        let kept = shelf.pages.pop();
+        shelf.unneeded = shelf.unneeded.min(shelf.pages.len());
+        kept
+    }
+
+    /// Keeps the lines of a page that nobody holds any more.
+    pub fn give(&self, lines: Box<[Line]>) {
+        if lines.len() >= LINES_MIN {
+            let mut shelves = self.shelves.lock();
+            shelves.entry(lines.len()).or_default().pages.push(lines);
+        }
+    }
+
+    /// Gives back a part of what has not been needed since the last call.
+    pub fn trim(&self) {
+        let mut dropped = Vec::new();
+        let mut shelves = self.shelves.lock();
+        for shelf in shelves.values_mut() {
+            let most = shelf.unneeded.div_ceil(TRIMMED_PART);
+            dropped.extend(shelf.pages.drain(..most));
+            shelf.unneeded = shelf.pages.len();
+        }
+        shelves.retain(|_, shelf| !shelf.pages.is_empty());
+        drop(shelves);
+        // The allocator gets them with nothing locked.
+        drop(dropped);
+    }
+
+    /// Bytes of all lines.
+    pub fn bytes(&self) -> usize {
+        let shelves = self.shelves.lock();
+        let lines = shelves
+            .iter()
+            .map(|(lines, shelf)| lines * shelf.pages.len());
+        lines.sum::<usize>() * size_of::<Line>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strandline_base::sync::Ordering;
+
+    fn words(lines: &[Line]) -> impl Iterator<Item = u64> + '_ {
+        lines
+            .iter()
+            .flat_map(|line| &line.0)
+            .map(|word| word.load(Ordering::Relaxed))
+    }
+
+    #[test]
+    fn lines_come_back_empty() {
+        let spare = SpareLines::default();
+        let lines = spare.take(LINES_MIN);
+        lines[7].0[3].store(5, Ordering::Relaxed);
+        let address = lines.as_ptr();
+        spare.give(lines);
+        assert_eq!(spare.bytes(), LINES_MIN * 64);
+        assert_eq!(
+            spare.take(LINES_MIN + 1).len(),
+            LINES_MIN + 1,
+            "another size"
+        );
+        let again = spare.take(LINES_MIN);
+        assert_eq!((again.as_ptr(), again.len()), (address, LINES_MIN));
+        assert!(words(&again).all(|word| word == 0));
+        assert_eq!(spare.bytes(), 0);
+    }
+
+    #[test]
+    fn few_lines_are_not_kept() {
+        let spare = SpareLines::default();
+        spare.give(spare.take(LINES_MIN - 1));
+        assert_eq!(spare.bytes(), 0);
+    }
+
+    #[test]
+    fn what_nobody_needs_goes() {
+        let spare = SpareLines::default();
+        let pages: Vec<_> = (0..100).map(|_| spare.take(LINES_MIN)).collect();
+        pages.into_iter().for_each(|page| spare.give(page));
+        let kept = || spare.bytes() / (LINES_MIN * 64);
+        spare.trim();
+        assert_eq!(kept(), 100, "they have only just come");
+        // A writer and a merge that use 90 of them by turns keep those.
+        for _ in 0..200 {
+            let pages: Vec<_> = (0..90).map(|_| spare.take(LINES_MIN)).collect();
+            spare.trim();
+            pages.into_iter().for_each(|page| spare.give(page));
+            spare.trim();
+        }
+        assert_eq!(kept(), 90);
+        (0..200).for_each(|_| spare.trim());
+        assert_eq!(kept(), 0);
+        assert!(spare.shelves.lock().is_empty());
+    }
+}
