@@ -126,10 +126,11 @@ impl Lineage {
     fn record_images(&self, no: RangeNo, version: &RangeVersion) -> Result<Vec<RecordImage>> {
         let mut records = Vec::new();
         for (at, tail) in version.tails.iter().enumerate() {
-            for page in tail.iter().flat_map(|tail| tail.pages().to_vec()) {
+            let Some(tail) = tail else { continue };
+            for page in tail.pages().iter() {
                 for i in 0..page.claimed() {
                     if page.start(i) != StartWord::UNPUBLISHED {
-                        records.push(self.record_image(no, at * UPDATE_ROWS, &page, i)?);
+                        records.push(self.record_image(no, at * UPDATE_ROWS, page, i)?);
                     }
                 }
             }

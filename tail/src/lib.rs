@@ -15,6 +15,7 @@ pub mod record_page;
 mod retirement;
 pub mod row_map;
 pub mod schema;
+mod shared_layouts;
 mod spare_lines;
 pub mod succession;
 pub mod tail_pages;

@@ -194,13 +194,19 @@ impl Settled {
     fn find(at: usize, pages: Arc<TailPages>, from: u32, ts: CommitTs, txns: &TxnManager) -> Self {
         let mut settled = Self {
             at,
-            pages,
             records: from..from,
             newest: CommitTs::ZERO,
             is_all: false,
+            pages,
         };
-        let pages = &settled.pages;
-        for page in pages.from_seq(from) {
+        settled.is_all = settled.advance(ts, txns);
+        settled
+    }
+
+    /// Adds what is settled behind its records; whether no record is behind that.
+    fn advance(&mut self, ts: CommitTs, txns: &TxnManager) -> bool {
+        let from = self.records.end;
+        for page in self.pages.from_seq(from) {
             // Asked first: a page that is full has no record after those counted.
             let is_full = page.is_full();
             let claimed = page.claimed();
@@ -209,21 +215,22 @@ impl Settled {
                     // An unpublished record is nothing yet, but may become something.
                     match record_state(page, i, StartWord(0), txns) {
                         RecordState::Committed(at) if at <= ts => {
-                            settled.newest = settled.newest.max(at);
+                            self.newest = self.newest.max(at);
                         }
-                        _ => return settled,
+                        _ => return false,
                     }
                 }
-                settled.records.end = page.first() + i + 1;
+                self.records.end = page.first() + i + 1;
             }
             if !is_full {
                 // More may come here, whatever pages follow.
-                settled.is_all = pages.last().is_some_and(|last| Arc::ptr_eq(last, page));
-                return settled;
+                return self
+                    .pages
+                    .last()
+                    .is_some_and(|last| Arc::ptr_eq(last, page));
             }
         }
-        settled.is_all = true;
-        settled
+        true
     }
 
     /// Adds the records' values and deletions.

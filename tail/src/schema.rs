@@ -1,6 +1,7 @@
 //! The columns of a storage, by [`ColumnId`]: a column's id is its position here for ever.
 //! Dropped columns keep their place, added ones come at the end.
 
+use crate::shared_layouts::SharedLayouts;
 use crate::value_words::{Physical, physical};
 use std::sync::Arc;
 use strandline_base::{ColumnId, SqlType, Value};
@@ -20,6 +21,7 @@ pub struct StorageColumn {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StorageSchema {
     columns: Vec<StorageColumn>,
+    layouts: SharedLayouts,
 }
 
 impl StorageSchema {
@@ -34,7 +36,12 @@ impl StorageSchema {
                     missing,
                 })
                 .collect(),
+            layouts: SharedLayouts::default(),
         })
+    }
+    /// Those of tail pages.
+    pub(crate) fn layouts(&self) -> &SharedLayouts {
+        &self.layouts
     }
     /// How many columns there are, dropped ones included.
     pub fn len(&self) -> usize {

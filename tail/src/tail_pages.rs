@@ -25,7 +25,6 @@ use crate::row_map::RowMap;
 use crate::schema::StorageSchema;
 use crate::tail_records::RecordLayout;
 use arc_swap::ArcSwap;
-use std::ops::Deref;
 use std::sync::Arc;
 use strandline_base::Result;
 use strandline_base::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
@@ -39,40 +38,61 @@ const SEALED: u32 = 1 << 31;
 /// The live pages, oldest first.
 #[derive(Debug, Default)]
 pub struct TailPages {
-    pages: Vec<Arc<RecordPage>>,
-    /// each page's first record: others are not touched to find one
-    firsts: Vec<u32>,
+    /// the sequence number of the first record
+    first_seq: u32,
+    pages: Vec<Listed>,
+}
+
+/// A page in the list.
+#[derive(Clone, Debug)]
+struct Listed {
+    /// its first record: other pages are not touched to find one
+    first: u32,
+    page: Arc<RecordPage>,
 }
 
 impl TailPages {
+    fn of(pages: Vec<Listed>) -> Self {
+        let first_seq = pages.first().map_or(0, |listed| listed.first);
+        Self { first_seq, pages }
+    }
     fn with(&self, page: RecordPage) -> Self {
-        let (mut pages, mut firsts) = (self.pages.clone(), self.firsts.clone());
-        firsts.push(page.first());
-        pages.push(Arc::new(page));
-        Self { pages, firsts }
-    }
-    /// The sequence number of the first record; 0 if there is no page.
-    #[inline]
-    pub(crate) fn first_seq(&self) -> u32 {
-        self.firsts.first().copied().unwrap_or(0)
-    }
-    /// The pages from that of record `seq` on, or from the first one behind it.
-    pub(crate) fn from_seq(&self, seq: u32) -> &[Arc<RecordPage>] {
-        let before = self.firsts.partition_point(|first| *first <= seq);
-        &self.pages[before.saturating_sub(1)..]
+        let (first, page) = (page.first(), Arc::new(page));
+        let mut pages = self.pages.clone();
+        pages.push(Listed { first, page });
+        Self::of(pages)
     }
     fn without_first(&self, n: usize) -> Self {
-        Self {
-            pages: self.pages[n..].to_vec(),
-            firsts: self.firsts[n..].to_vec(),
-        }
+        Self::of(self.pages[n..].to_vec())
     }
-}
 
-impl Deref for TailPages {
-    type Target = [Arc<RecordPage>];
-    fn deref(&self) -> &Self::Target {
-        &self.pages
+    /// The sequence number of the first record; 0 if there is no page.
+    #[inline]
+    pub fn first_seq(&self) -> u32 {
+        self.first_seq
+    }
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.pages.len()
+    }
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
+    /// All of them.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<RecordPage>> {
+        self.pages.iter().map(|listed| &listed.page)
+    }
+    /// The one that takes the next records.
+    #[inline]
+    pub fn last(&self) -> Option<&Arc<RecordPage>> {
+        self.pages.last().map(|listed| &listed.page)
+    }
+    /// Those from that of record `seq` on, or from the first one behind it.
+    pub(crate) fn from_seq(&self, seq: u32) -> impl Iterator<Item = &Arc<RecordPage>> {
+        let before = self.pages.partition_point(|listed| listed.first <= seq);
+        let from = before.saturating_sub(1);
+        self.pages[from..].iter().map(|listed| &listed.page)
     }
 }
 
@@ -276,7 +296,7 @@ impl Tail {
                 if let Some(before) = layout {
                     columns.insert_all(before.columns());
                 }
-                RecordLayout::covering(schema, columns)
+                schema.layouts().covering(schema, columns)
             }
         };
         let page = RecordPage::tail(first, capacity, &layout, &self.bytes);
@@ -301,25 +321,28 @@ impl Tail {
 /// The page and index of record `seq`; None if its page has been dropped.
 #[inline]
 pub fn locate(pages: &TailPages, seq: u32) -> Option<(&Arc<RecordPage>, u32)> {
-    let firsts = &pages.firsts[..];
-    let last = firsts.len().checked_sub(1)?;
+    let pages = &pages.pages[..];
+    let last = pages.len().checked_sub(1)?;
     // Most pages are full-grown.
-    let before = firsts[last].saturating_sub(seq).div_ceil(PAGE_RECORDS_MAX);
+    let before = pages[last]
+        .first
+        .saturating_sub(seq)
+        .div_ceil(PAGE_RECORDS_MAX);
     let guess = last.wrapping_sub(before as usize);
-    let is_found = firsts.get(guess).is_some_and(|first| *first <= seq)
-        && firsts.get(guess + 1).is_none_or(|next| seq < *next);
+    let is_found = pages.get(guess).is_some_and(|listed| listed.first <= seq)
+        && pages.get(guess + 1).is_none_or(|next| seq < next.first);
     let at = match is_found {
         true => guess,
-        false => firsts
-            .partition_point(|first| *first <= seq)
+        false => pages
+            .partition_point(|listed| listed.first <= seq)
             .checked_sub(1)?,
     };
-    let page = &pages.pages[at];
+    let Listed { first, page } = &pages[at];
     // Numbers are dense: only behind the last page there may be none.
     if at == last && !page.has_record(seq) {
         return None;
     }
-    Some((page, seq - firsts[at]))
+    Some((page, seq - first))
 }
 
 #[cfg(test)]
@@ -373,10 +396,11 @@ mod tests {
         assert_eq!([claim(&[0]), claim(&[]), claim(&[0])], [0, 1, 2]);
         assert_eq!(claim(&[1]), 3, "in a page of its own");
         assert_eq!(claim(&[0, 1]), 4, "which has places for both");
-        let pages = tail.pages();
+        let list = tail.pages();
+        let pages: Vec<_> = list.iter().collect();
         assert_eq!((pages.len(), pages[0].claimed(), pages[0].end()), (2, 3, 3));
         for seq in 0..5 {
-            let (page, i) = locate(&pages, seq).expect("claimed");
+            let (page, i) = locate(&list, seq).expect("claimed");
             assert_eq!(page.first() + i, seq);
             assert!(i < page.claimed());
         }

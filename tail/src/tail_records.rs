@@ -70,17 +70,17 @@ enum PlaceKind {
 }
 
 impl RecordLayout {
-    /// A layout for records with values of `columns` or of fewer; for those of all columns if the
+    /// The columns that a layout for records with values of `columns` or of fewer has: all if the
     /// table is so small that they fit a cache line anyway.
-    pub fn covering(schema: &Arc<StorageSchema>, columns: ColumnSet) -> Arc<Self> {
+    pub fn covered(schema: &StorageSchema, columns: ColumnSet) -> ColumnSet {
         let words = |physical| match physical {
             Physical::Word | Physical::Bytes => 1,
             Physical::Wide => 2,
         };
         let all: usize = schema.iter().map(|(_, spec)| words(spec.physical)).sum();
         match all < LINE_WORDS - BITS {
-            true => Self::new(schema, schema.iter().map(|(id, _)| id).collect()),
-            false => Self::new(schema, columns),
+            true => schema.iter().map(|(id, _)| id).collect(),
+            false => columns,
         }
     }
     /// A layout for records with values of `columns`.

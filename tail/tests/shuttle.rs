@@ -194,14 +194,14 @@ fn sequence_numbers_are_unique_and_dense() {
         });
         let threads: Vec<_> = threads.collect();
         tail.drop_pages_before(1);
-        assert_eq!(tail.pages()[0].first(), 1);
+        assert_eq!(tail.pages().first_seq(), 1);
         tail.drop_pages_before(3);
         claimed.extend(join(threads).into_iter().flatten());
         claimed.sort_unstable();
         assert_eq!(claimed, (0..9).collect::<Vec<_>>());
         assert_eq!(tail.pending(), 9);
         let pages = tail.pages();
-        assert!(pages[0].first() > 0, "a dropped page is back");
+        assert!(pages.first_seq() > 0, "a dropped page is back");
         assert!((3..9).all(|seq| locate(&pages, seq).is_some()));
         let is_dense = |two: &[Arc<RecordPage>]| two[0].end() == two[1].first();
         assert!(pages.windows(2).all(is_dense));
@@ -860,7 +860,7 @@ fn pages_go_with_the_last_old_version() {
         table.merge();
         let second = table.range.load_full();
         let tail = second.tails[0].clone().expect("not all is merged");
-        assert_eq!(tail.pages()[0].first(), 0, "the first version is held");
+        assert_eq!(tail.pages().first_seq(), 0, "the first version is held");
         let (ts, of_first) = (snapshot.ts(), table.clone());
         let reader = thread::spawn(move || {
             of_first.check(&first, ts);
@@ -871,7 +871,7 @@ fn pages_go_with_the_last_old_version() {
         table.check(&second, ts);
         drop(second);
         reader.join().expect("the reader does not panic");
-        assert!(tail.pages()[0].first() > 0, "nobody needs the first page");
+        assert!(tail.pages().first_seq() > 0, "nobody needs the first page");
         table.check_stay(&stay, ts);
         table.check(&table.range.load(), ts);
         blocker.abort();

@@ -30,13 +30,13 @@ fn described(c: &mut Connection, sql: &str) -> (Vec<SqlType>, Option<Vec<String>
         .prepare_typed(sql, &[])
         .unwrap_or_else(|e| panic!("{sql}\n{e:?}"));
     let description = c.describe(&prepared).expect("describes");
-    let columns = description.result.map(|schema| {
+    let columns = description.result.as_ref().map(|schema| {
         let fields = schema.fields().iter();
         fields
             .map(|f| format!("{} {}", f.name(), f.data_type()))
             .collect()
     });
-    (description.parameters, columns)
+    (description.parameters.clone(), columns)
 }
 
 #[test]
