@@ -206,7 +206,7 @@ impl Settled {
     /// Adds what is settled behind its records; whether no record is behind that.
     fn advance(&mut self, ts: CommitTs, txns: &TxnManager) -> bool {
         let from = self.records.end;
-        for page in self.pages.from_seq(from) {
+        for page in self.pages.since(from) {
             // Asked first: a page that is full has no record after those counted.
             let is_full = page.is_full();
             let claimed = page.claimed();
@@ -235,7 +235,7 @@ impl Settled {
 
     /// Adds the records' values and deletions.
     fn collect(&self, newer: &mut Newer, deleted: &mut Vec<u16>) {
-        for page in self.pages.from_seq(self.records.start) {
+        for page in self.pages.since(self.records.start) {
             let from = self.records.start.saturating_sub(page.first());
             let end = self.records.end.saturating_sub(page.first());
             for i in from..end.min(page.claimed()) {

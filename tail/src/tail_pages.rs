@@ -89,7 +89,7 @@ impl TailPages {
         self.pages.last().map(|listed| &listed.page)
     }
     /// Those from that of record `seq` on, or from the first one behind it.
-    pub(crate) fn from_seq(&self, seq: u32) -> impl Iterator<Item = &Arc<RecordPage>> {
+    pub(crate) fn since(&self, seq: u32) -> impl Iterator<Item = &Arc<RecordPage>> {
         let before = self.pages.partition_point(|listed| listed.first <= seq);
         let from = before.saturating_sub(1);
         self.pages[from..].iter().map(|listed| &listed.page)

@@ -138,7 +138,7 @@ impl Behind {
             ..Seen::default()
         };
         let mut wanted = Vec::with_capacity(columns.len());
-        for page in self.pages.from_seq(self.from) {
+        for page in self.pages.since(self.from) {
             wanted.clear();
             wanted.extend((0..columns.len()).filter(|&at| page.has_cells(columns[at])));
             let records = self.from.saturating_sub(page.first())..page.claimed();
