@@ -30,8 +30,9 @@ use strandline_table::data_file::{DataFile, data_file_name};
 use strandline_table::history::{Reduction, unite};
 use strandline_table::horizon::Horizon;
 use strandline_table::merge::MergedRange;
+use strandline_table::pending::PendingRecords;
 use strandline_table::range::{Range, RangeVersion};
-use strandline_table::update_run::{Run, RunRecord, RunWriter, run_file_name};
+use strandline_table::update_run::{Run, RunWriter, run_file_name};
 use strandline_txn::StartWord;
 
 /// What a checkpoint did.
@@ -123,7 +124,7 @@ struct PreparedRange {
     version: Arc<RangeVersion>,
     merged: Option<MergedRange>,
     /// what is in no run yet
-    records: Vec<RunRecord>,
+    records: PendingRecords,
 }
 
 impl Db {
@@ -247,14 +248,14 @@ impl Db {
         let mut writer: Option<RunWriter> = None;
         for group in lineage.ranges().chunks(self.settings.merge_threads.max(1)) {
             for prepared in self.prepare_all(&preparation, group, files)? {
-                report.run_records += prepared.records.len() as u64;
-                for record in prepared.records {
+                prepared.records.each(&horizon, |record| {
                     let run = match &mut writer {
                         Some(run) => run,
                         None => writer.insert(self.new_run(store, files)?),
                     };
-                    run.push(record)?;
-                }
+                    report.run_records += 1;
+                    run.push(record)
+                })?;
                 part.versions.push(prepared.version);
                 if let Some(merged) = prepared.merged {
                     report.merged_ranges += 1;
@@ -321,14 +322,8 @@ impl Db {
             merged = lineage.merge_range(range, through, horizon, columns_max, all)?;
         }
         let with_inserts = merged.is_none();
-        let records = lineage.pending_records(
-            range.no(),
-            &version,
-            through,
-            with_inserts,
-            columns_max,
-            horizon,
-        )?;
+        let no = range.no();
+        let records = lineage.pending_records(no, &version, through, with_inserts, columns_max);
         Ok(PreparedRange {
             version,
             merged,

@@ -5,8 +5,10 @@
 //! `TABLESAMPLE`, hints) is refused.
 
 pub(crate) mod cte_scopes;
+mod hidden;
 mod refuse;
 mod row_id;
+pub(crate) mod table_oid;
 
 use crate::error::convert;
 use crate::names;

@@ -119,7 +119,7 @@ impl Append<'_> {
     pub fn change(
         &mut self,
         change: Change<'_>,
-        carry: Option<(Arc<RecordPage>, u32)>,
+        carry: Option<(&RecordPage, u32)>,
         back: u32,
     ) -> Result<u32> {
         let (kind, set) = match change {
@@ -138,8 +138,8 @@ impl Append<'_> {
         let own: ColumnSet = set.iter().map(|(column, _)| *column).collect();
         let carry = carry.filter(|_| kind == RecordKind::Update);
         let mut carried = ColumnSet::default();
-        if let Some((from, j)) = &carry {
-            from.add_columns(*j, &mut carried);
+        if let Some((from, j)) = carry {
+            from.add_columns(j, &mut carried);
             carried.remove_all(&own);
         }
         let mut columns = own;
@@ -148,8 +148,8 @@ impl Append<'_> {
             for (column, value) in set {
                 page.put(i, *column, self.schema.column(*column), value)?;
             }
-            match &carry {
-                Some((from, j)) => page.copy_cells(i, &carried, (from, *j)),
+            match carry {
+                Some(from) => page.copy_cells(i, &carried, from),
                 None => Ok(()),
             }
         };

@@ -5,6 +5,9 @@
 //! one transaction for one row only the newest is written: it is cumulative. Versions that were
 //! superseded before anybody could ask for them are folded into the next, and a version does not
 //! repeat what the one before it has (see `history`).
+//!
+//! Records are found first, as addresses, and their values are read row by row when they are
+//! written: the values of all of them would take twenty times that memory, beside the writers.
 
 use crate::base::BaseBody;
 use crate::history::{drop_repeats, thinned};
@@ -17,15 +20,52 @@ use crate::schema::StorageSchema;
 use crate::tail::Tail;
 use crate::update_run::{RunRecord, RunRecordKind};
 use crate::visibility::{RecordState, record_state};
-use std::collections::BTreeMap;
+use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, RangeNo, Result, RowId, UPDATE_ROWS, Value};
 use strandline_txn::StartWord;
 
+/// The records of a range that are in no run.
+pub struct PendingRecords {
+    no: RangeNo,
+    /// of tails
+    schema: Arc<StorageSchema>,
+    columns_max: usize,
+    /// of inserted rows
+    inserted: Option<Arc<StorageSchema>>,
+    merged_through: CommitTs,
+    pages: Vec<Arc<RecordPage>>,
+    /// by slot, then in run order
+    found: Vec<Found>,
+}
+
+/// A record that was found.
+struct Found {
+    ts: CommitTs,
+    /// among the pages
+    page: u32,
+    /// in the page
+    i: u32,
+    /// in the range
+    slot: u16,
+    kind: RunRecordKind,
+}
+
+impl Found {
+    /// Within a row changes come first, newest first as they are found, and old values last.
+    fn order(&self) -> (u16, u8) {
+        let part = match self.kind {
+            RunRecordKind::Update | RunRecordKind::Delete => 0,
+            RunRecordKind::Insert => 1,
+            RunRecordKind::OldValue => 2,
+        };
+        (self.slot, part)
+    }
+}
+
 impl Lineage {
-    /// The records of range `no` committed at or before `through` that are in no run, in run
-    /// order. `with_inserts`: also inserted rows of an insert range. `columns_max`: as for
-    /// [`Lineage::merge_range`]; old values of columns beyond it are left out. Versions that
-    /// nobody may ask for by `horizon` are folded into the next ones.
+    /// The records of range `no` committed at or before `through` that are in no run.
+    /// `with_inserts`: also inserted rows of an insert range. `columns_max`: as for
+    /// [`Lineage::merge_range`]; old values of columns beyond it are left out.
     pub fn pending_records(
         &self,
         no: RangeNo,
@@ -33,41 +73,41 @@ impl Lineage {
         through: CommitTs,
         with_inserts: bool,
         columns_max: usize,
-        horizon: &Horizon,
-    ) -> Result<Vec<RunRecord>> {
-        let mut rows: BTreeMap<RowId, Vec<RunRecord>> = BTreeMap::new();
+    ) -> PendingRecords {
+        let mut pending = PendingRecords {
+            no,
+            schema: self.schema(),
+            columns_max,
+            inserted: None,
+            merged_through: version.base.merged_through(),
+            pages: Vec::new(),
+            found: Vec::new(),
+        };
         for (at, tail) in version.tails.iter().enumerate() {
             if let Some(tail) = tail {
-                let first = at * UPDATE_ROWS;
-                self.pending_of_tail(no, first, tail, through, columns_max, &mut rows)?;
+                self.find_in_tail(at * UPDATE_ROWS, tail, through, &mut pending);
             }
         }
         if with_inserts && let BaseBody::Insert(inserted) = &version.base.body {
-            self.pending_inserts(no, inserted, through, &mut rows)?;
+            self.find_inserts(inserted, through, &mut pending);
+            pending.inserted = Some(inserted.schema().clone());
         }
-        let merged = version.base.merged_through();
-        let kept = |records| {
-            let mut records = thinned(records, horizon, merged);
-            drop_repeats(&mut records);
-            records
-        };
-        Ok(rows.into_values().flat_map(kept).collect())
+        pending.found.sort_by_key(Found::order);
+        pending
     }
 
-    fn pending_of_tail(
+    fn find_in_tail(
         &self,
-        no: RangeNo,
         first_slot: usize,
         tail: &Tail,
         through: CommitTs,
-        columns_max: usize,
-        rows: &mut BTreeMap<RowId, Vec<RunRecord>>,
-    ) -> Result<()> {
-        let schema = self.schema();
+        pending: &mut PendingRecords,
+    ) {
         let from = tail.persisted_through();
-        let mut old_values: BTreeMap<RowId, Vec<RunRecord>> = BTreeMap::new();
-        let pages = tail.pages();
-        for page in pages.iter().rev() {
+        let before = pending.found.len();
+        let mut has_changes = false;
+        for page in tail.pages().iter().rev() {
+            let number = pending.number_of(page);
             for i in (0..page.claimed()).rev() {
                 // The state first: only of a published record the rest may be looked at.
                 let state = record_state(page, i, StartWord(0), &self.shared.txns);
@@ -75,86 +115,57 @@ impl Lineage {
                     continue;
                 };
                 let (slot, kind) = page.slot_kind(i);
-                let row = RowId::new(no, (first_slot + usize::from(slot)) as u16);
-                let record = |kind| {
-                    Ok(RunRecord {
-                        row,
-                        ts,
-                        kind,
-                        columns: values(page, i, &schema, columns_max)?,
-                    })
-                };
-                match kind {
-                    RecordKind::OldValue => {
-                        old_values
-                            .entry(row)
-                            .or_default()
-                            .push(record(RunRecordKind::OldValue)?);
-                    }
-                    RecordKind::Update | RecordKind::Delete if ts.0 > from && ts <= through => {
-                        let records = rows.entry(row).or_default();
-                        if records.last().is_none_or(|newer| newer.ts != ts) {
-                            let kind = match kind {
-                                RecordKind::Delete => RunRecordKind::Delete,
-                                _ => RunRecordKind::Update,
-                            };
-                            records.push(record(kind)?);
-                        }
-                    }
+                let is_pending = ts.0 > from && ts <= through;
+                let kind = match kind {
+                    RecordKind::OldValue => RunRecordKind::OldValue,
+                    RecordKind::Update if is_pending => RunRecordKind::Update,
+                    RecordKind::Delete if is_pending => RunRecordKind::Delete,
                     RecordKind::Update
                     | RecordKind::Delete
                     | RecordKind::Lock
-                    | RecordKind::ShareLock => {}
-                }
+                    | RecordKind::ShareLock => continue,
+                };
+                has_changes |= kind != RunRecordKind::OldValue;
+                pending.found.push(Found {
+                    ts,
+                    page: number,
+                    i,
+                    slot: first_slot as u16 + slot,
+                    kind,
+                });
             }
         }
-        for (row, records) in rows {
-            if let Some(old) = old_values.remove(row) {
-                records.extend(old);
-            }
+        if !has_changes {
+            pending.found.truncate(before);
         }
-        Ok(())
     }
 
-    fn pending_inserts(
+    fn find_inserts(
         &self,
-        no: RangeNo,
         inserted: &InsertRange,
         through: CommitTs,
-        rows: &mut BTreeMap<RowId, Vec<RunRecord>>,
-    ) -> Result<()> {
+        pending: &mut PendingRecords,
+    ) {
         let from = inserted.persisted_through();
         for slot in 0..inserted.rows() {
             let Some((page, i)) = inserted.existing_page(slot as usize) else {
                 continue;
             };
             let state = record_state(page, i, StartWord(0), &self.shared.txns);
-            let RecordState::Committed(ts) = state else {
-                continue;
-            };
-            if ts.0 <= from || ts > through {
-                continue;
+            if let RecordState::Committed(ts) = state
+                && ts.0 > from
+                && ts <= through
+            {
+                let page = pending.number_of(page);
+                pending.found.push(Found {
+                    ts,
+                    page,
+                    i,
+                    slot: slot as u16,
+                    kind: RunRecordKind::Insert,
+                });
             }
-            let row = RowId::new(no, slot as u16);
-            let mut columns = Vec::with_capacity(inserted.schema().len());
-            for (column, spec) in inserted.schema().iter() {
-                columns.push((column, page.value(i, column, spec)?));
-            }
-            let record = RunRecord {
-                row,
-                ts,
-                kind: RunRecordKind::Insert,
-                columns,
-            };
-            let records = rows.entry(row).or_default();
-            // After the row's updates, before its old values.
-            let at = records
-                .iter()
-                .position(|r| r.kind == RunRecordKind::OldValue)
-                .unwrap_or(records.len());
-            records.insert(at, record);
         }
-        Ok(())
     }
 
     /// Notes that everything committed at or before `through` in `version` is in a run.
@@ -168,14 +179,68 @@ impl Lineage {
     }
 }
 
-fn values(
-    page: &RecordPage,
-    i: u32,
-    schema: &StorageSchema,
-    columns_max: usize,
-) -> Result<Vec<(ColumnId, Value)>> {
-    page.columns_of(i)
-        .filter(|column| (column.0 as usize) < columns_max)
-        .map(|column| Ok((column, page.value(i, column, schema.column(column))?)))
-        .collect()
+impl PendingRecords {
+    /// A page's number; those that follow each other are of one page mostly.
+    fn number_of(&mut self, page: &Arc<RecordPage>) -> u32 {
+        if self
+            .pages
+            .last()
+            .is_none_or(|last| !Arc::ptr_eq(last, page))
+        {
+            self.pages.push(page.clone());
+        }
+        self.pages.len() as u32 - 1
+    }
+
+    /// Gives them to `push` in run order. Versions that nobody may ask for by `horizon` are folded
+    /// into the next ones.
+    pub fn each(
+        &self,
+        horizon: &Horizon,
+        mut push: impl FnMut(RunRecord) -> Result<()>,
+    ) -> Result<()> {
+        for row in self.found.chunk_by(|a, b| a.slot == b.slot) {
+            let mut records = thinned(self.read_row(row)?, horizon, self.merged_through);
+            drop_repeats(&mut records);
+            records.into_iter().try_for_each(&mut push)?;
+        }
+        Ok(())
+    }
+
+    /// What there is to write of one row, of which `found` are all records.
+    fn read_row(&self, found: &[Found]) -> Result<Vec<RunRecord>> {
+        let is_change = |f: &Found| f.order().1 == 0;
+        let has_changes = found.first().is_some_and(is_change);
+        let mut records: Vec<RunRecord> = Vec::with_capacity(found.len());
+        for found in found {
+            let is_older_of_transaction =
+                is_change(found) && records.last().is_some_and(|newer| newer.ts == found.ts);
+            let is_wanted = found.kind != RunRecordKind::OldValue || has_changes;
+            if is_wanted && !is_older_of_transaction {
+                records.push(RunRecord {
+                    row: RowId::new(self.no, found.slot),
+                    ts: found.ts,
+                    kind: found.kind,
+                    columns: self.values(found)?,
+                });
+            }
+        }
+        Ok(records)
+    }
+
+    fn values(&self, found: &Found) -> Result<Vec<(ColumnId, Value)>> {
+        let page = &self.pages[found.page as usize];
+        let value = |(column, spec)| Ok((column, page.value(found.i, column, spec)?));
+        match &self.inserted {
+            Some(schema) if found.kind == RunRecordKind::Insert => {
+                schema.iter().map(value).collect()
+            }
+            _ => {
+                let columns = page.columns_of(found.i);
+                let kept = columns.filter(|column| (column.0 as usize) < self.columns_max);
+                kept.map(|column| value((column, self.schema.column(column))))
+                    .collect()
+            }
+        }
+    }
 }

@@ -156,8 +156,14 @@ impl Lineage {
         };
         let version = range.load();
         let found = in_walks(columns, out, |mut wanted| {
-            let is_known = self.read_chain(&version, row, visibility, &mut wanted)?
-                && self.base_row(&version, row.slot(), visibility)? == BaseRow::Current;
+            if !self.read_chain(&version, row, visibility, &mut wanted)? {
+                return Ok(false);
+            }
+            // A row with a visible update is there, whatever base says of it.
+            if wanted.is_complete() && !columns.is_empty() {
+                return Ok(true);
+            }
+            let is_known = self.base_row(&version, row.slot(), visibility)? == BaseRow::Current;
             if is_known {
                 self.read_base(&version, row, wanted)?;
             }

@@ -8,7 +8,7 @@
 //! Invariant: a block is made of immutable chunks and never changes.
 
 use crate::base::{ChunkBase, ChunkColumn};
-use crate::types::{Physical, physical, set_word, word_at};
+use crate::types::{Physical, each_word, physical, set_word};
 use std::sync::{Arc, OnceLock};
 use strandline_base::{BLOCK_ROWS, ColumnId, RANGE_ROWS, Result, SqlType, Value};
 use strandline_storage::cache::{Cache, Slot};
@@ -89,12 +89,14 @@ impl Blocks {
             };
             let place = usize::from(*place);
             let array = chunk.one_block(block)?;
-            for (row, values) in words.chunks_exact_mut(stride).enumerate() {
-                match word_at(*sql_type, &array, row) {
+            let mut rows = words.chunks_exact_mut(stride);
+            each_word(*sql_type, &array, |word| {
+                let Some(values) = rows.next() else { return };
+                match word {
                     Some(word) => values[1 + place] = word,
                     None => values[0] |= 1 << place,
                 }
-            }
+            });
         }
         Ok(RowBlock(words))
     }

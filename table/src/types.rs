@@ -90,6 +90,38 @@ pub fn word_at(t: SqlType, array: &ArrayRef, row: usize) -> Option<u64> {
     array.is_valid(row).then(|| word_of_valid(t, array, row))
 }
 
+/// Gives `put` the words of an array of a [`Physical::Word`] type in order; `None` for NULL.
+///
+/// # Panics
+/// If the array has another type.
+pub fn each_word(t: SqlType, array: &ArrayRef, mut put: impl FnMut(Option<u64>)) {
+    // The type is looked at once per array, not per value.
+    match t {
+        SqlType::BigInt => each_of::<Int64Type>(array, |v| v as u64, put),
+        SqlType::Integer => each_of::<Int32Type>(array, |v| i64::from(v) as u64, put),
+        SqlType::Double => each_of::<Float64Type>(array, f64::to_bits, put),
+        SqlType::Numeric { .. } => each_of::<Decimal64Type>(array, |v| v as u64, put),
+        SqlType::Date => each_of::<Date32Type>(array, |v| i64::from(v) as u64, put),
+        SqlType::Timestamp | SqlType::TimestampTz => {
+            each_of::<TimestampMicrosecondType>(array, |v| v as u64, put);
+        }
+        _ => (0..array.len()).for_each(|row| put(word_at(t, array, row))),
+    }
+}
+
+/// The same for an array whose type is known.
+fn each_of<P: ArrowPrimitiveType>(
+    array: &ArrayRef,
+    word: impl Fn(P::Native) -> u64,
+    put: impl FnMut(Option<u64>),
+) {
+    let array = array.as_primitive::<P>();
+    match array.nulls() {
+        None => array.values().iter().map(|v| Some(word(*v))).for_each(put),
+        Some(_) => array.iter().map(|v| v.map(&word)).for_each(put),
+    }
+}
+
 /// The two words at `row` of an array of a [`Physical::Wide`] type; `None` for NULL.
 ///
 /// # Panics

@@ -99,9 +99,9 @@ pub enum WriteOutcome {
 }
 
 /// What the newest version of a row means to a writer.
-enum Newest {
+enum Newest<'p> {
     /// go ahead; the record to accumulate from, if there is one in the live tail
-    Free(Option<(Arc<RecordPage>, u32)>),
+    Free(Option<(&'p RecordPage, u32)>),
     Blocked(WriteOutcome),
 }
 
@@ -216,10 +216,12 @@ impl Lineage {
             snapshot: CommitTs::ZERO,
             speculative,
         };
+        let pages;
         let newest = match &version.tails[row.slot() / UPDATE_ROWS] {
             Some(tail) => {
                 let head = tail.row_map().head(row.slot() % UPDATE_ROWS);
-                self.newest(&version, &tail.pages(), head, row, (&anybody, Intent::Look))?
+                pages = tail.pages();
+                self.newest(&version, &pages, head, row, (&anybody, Intent::Look))?
             }
             None => self.newest_in_base(&version, row, &anybody)?,
         };
@@ -230,14 +232,14 @@ impl Lineage {
     }
 
     /// Finds the newest version and says whether the writer may do what it intends.
-    fn newest(
+    fn newest<'p>(
         &self,
         version: &RangeVersion,
-        pages: &TailPages,
+        pages: &'p TailPages,
         head: u32,
         row: RowId,
         (writer, intent): (&Writer, Intent),
-    ) -> Result<Newest> {
+    ) -> Result<Newest<'p>> {
         let mut next = head;
         while next != 0 {
             let Some((page, i)) = locate(pages, next - 1) else {
@@ -264,7 +266,7 @@ impl Lineage {
             return Ok(match blocked(state, writer) {
                 Some(outcome) => Newest::Blocked(outcome),
                 None if kind == RecordKind::Delete => Newest::Blocked(WriteOutcome::Gone),
-                None => Newest::Free(Some((page.clone(), i))),
+                None => Newest::Free(Some((page, i))),
             });
         }
         self.newest_in_base(version, row, writer)
@@ -275,7 +277,7 @@ impl Lineage {
         version: &RangeVersion,
         row: RowId,
         writer: &Writer,
-    ) -> Result<Newest> {
+    ) -> Result<Newest<'static>> {
         let txns = &self.shared.txns;
         let state = match &version.base.body {
             BaseBody::Insert(rows) => match rows.existing_page(row.slot()) {
@@ -425,7 +427,7 @@ impl Lineage {
         let head = latch.head();
         let carry = match head {
             0 => None,
-            head => locate(&tail.pages(), head - 1).map(|(page, i)| (page.clone(), i)),
+            head => locate(&pages, head - 1).map(|(page, i)| (&**page, i)),
         };
         let carry = carry.filter(|(page, i)| page.slot_kind(*i).1 == RecordKind::Update);
         let seq = append.change(change, carry, head)?;

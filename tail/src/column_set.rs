@@ -39,10 +39,15 @@ impl ColumnSet {
     pub fn words(&self) -> usize {
         1 + self.more.len()
     }
+    #[inline]
     fn word_mut(&mut self, at: usize) -> &mut u64 {
-        if at == 0 {
-            return &mut self.first;
+        match at {
+            0 => &mut self.first,
+            at => self.later_word(at),
         }
+    }
+    #[cold]
+    fn later_word(&mut self, at: usize) -> &mut u64 {
         if self.more.len() < at {
             self.more.resize(at, 0);
         }

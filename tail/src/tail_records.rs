@@ -188,7 +188,11 @@ impl TailRecords {
     /// A word of a record.
     #[inline]
     fn word(&self, i: usize, at: usize) -> &AtomicU64 {
-        let word = i * self.layout.stride + at;
+        self.at(i * self.layout.stride + at)
+    }
+    /// A word by its place in the page.
+    #[inline]
+    fn at(&self, word: usize) -> &AtomicU64 {
         &self.lines[word / LINE_WORDS].0[word % LINE_WORDS]
     }
     #[inline]
@@ -347,19 +351,29 @@ impl TailRecords {
         found: &mut u64,
     ) -> Result<()> {
         let has_nulls = self.nulls.get().is_some();
+        let layout = &*self.layout;
+        let (first, first_bits) = (i * layout.stride, self.bits(i, 0));
+        let mut now = *found;
         for (at, (column, out)) in columns.iter().zip(out).enumerate() {
-            if *found >> at & 1 == 1 || !self.has(i, *column) {
+            let (word, bit) = place(*column);
+            let bits = match word {
+                0 => first_bits,
+                word => self.bits(i, word),
+            };
+            if now >> at & 1 == 1 || bits & bit == 0 {
                 continue;
             }
-            let place = &self.layout.places[column.0 as usize];
+            let place = &layout.places[column.0 as usize];
             if place.kind == PlaceKind::Held(Physical::Word) && !has_nulls {
-                set_word(out, place.sql_type, self.load(i, place.at as usize));
+                let cell = self.at(first + place.at as usize);
+                set_word(out, place.sql_type, cell.load(Ordering::Relaxed));
             } else {
-                let spec = self.layout.schema.column(*column);
+                let spec = layout.schema.column(*column);
                 *out = self.cell(i, *column).value(spec)?;
             }
-            *found |= 1 << at;
+            now |= 1 << at;
         }
+        *found = now;
         Ok(())
     }
 

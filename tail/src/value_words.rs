@@ -84,11 +84,12 @@ pub fn value_of_word(t: SqlType, word: u64) -> Value {
 /// If `t` is not a [`Physical::Word`] type.
 #[inline]
 pub fn set_word(out: &mut Value, t: SqlType, word: u64) {
-    // Apart from the rest, so that it is written where it belongs and not moved there.
-    if t == SqlType::BigInt {
-        *out = Value::BigInt(word as i64);
-    } else {
-        *out = value_of_word(t, word);
+    // Apart from the rest, so that it is written where it belongs and not moved there, and where
+    // nothing is, so that nothing is dropped.
+    match (t, &mut *out) {
+        (SqlType::BigInt, Value::BigInt(value)) => *value = word as i64,
+        (SqlType::BigInt, Value::Null) => *out = Value::BigInt(word as i64),
+        _ => *out = value_of_word(t, word),
     }
 }
 

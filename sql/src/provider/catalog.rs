@@ -233,6 +233,7 @@ impl StatementCatalog {
         if let Some(values) = parameters {
             params::substitute(&mut query, values)?;
         }
+        references::table_oid::expand(&mut query)?;
         semantics::sql::normalize(&mut query)?;
         references::prepare(&mut query, self, state).await?;
         let used = pg_catalog::functions::Used::by(&query);

@@ -6,11 +6,11 @@
 //! and taken away when the reference is replaced.
 
 use super::cte_scopes::CteScopes;
+use super::hidden;
 use crate::names::{ROW_ID, fold};
 use datafusion::sql::sqlparser::ast::{
-    ExcludeSelectItem, Expr, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, TableFactor, TableWithJoins, VisitMut, VisitorMut,
-    visit_expressions,
+    Ident, ObjectNamePart, Query, Select, SetExpr, TableFactor, TableWithJoins, VisitMut,
+    VisitorMut,
 };
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -21,7 +21,7 @@ pub const MARK: &str = "\u{1}rowid";
 
 /// Marks the tables of `query` whose `_rowid` is named.
 pub fn mark(query: &mut Query) -> Result<()> {
-    if mentions(query).is_empty() {
+    if hidden::mentions(query, ROW_ID).is_empty() {
         return Ok(());
     }
     let mut marker = Marker {
@@ -33,28 +33,6 @@ pub fn mark(query: &mut Query) -> Result<()> {
     }
 }
 
-/// The qualifiers under which `_rowid` is named; None is the bare name.
-fn mentions(query: &Query) -> HashSet<Option<String>> {
-    let mut found = HashSet::new();
-    let _ = visit_expressions(query, |expr| {
-        match expr {
-            Expr::Identifier(ident) if fold(ident) == ROW_ID => {
-                found.insert(None);
-            }
-            Expr::CompoundIdentifier(parts) => {
-                if let [.., table, column] = parts.as_slice()
-                    && fold(column) == ROW_ID
-                {
-                    found.insert(Some(fold(table)));
-                }
-            }
-            _ => {}
-        }
-        ControlFlow::<()>::Continue(())
-    });
-    found
-}
-
 struct Marker {
     ctes: CteScopes,
 }
@@ -64,7 +42,7 @@ impl VisitorMut for Marker {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         self.ctes.enter(query);
-        let wanted = mentions(query);
+        let wanted = hidden::mentions(query, ROW_ID);
         if !wanted.is_empty()
             && let Err(error) = self.mark_body(&mut query.body, &wanted)
         {
@@ -100,7 +78,7 @@ impl Marker {
             return Ok(());
         }
         for item in &mut select.projection {
-            hide(item, &marked)?;
+            hidden::hide(item, &marked, ROW_ID)?;
         }
         Ok(())
     }
@@ -154,29 +132,4 @@ impl Marker {
             _ => {}
         }
     }
-}
-
-/// Keeps `_rowid` out of a wildcard.
-fn hide(item: &mut SelectItem, marked: &HashSet<String>) -> Result<()> {
-    let options = match item {
-        SelectItem::Wildcard(options) if marked.len() == 1 => options,
-        SelectItem::Wildcard(_) => {
-            return Err(Error::unsupported(
-                "SELECT * together with the _rowid of several tables is not supported",
-            )
-            .with_hint("Name the columns, or write t.* for each table."));
-        }
-        SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(of), options) => {
-            match of.0.last() {
-                Some(ObjectNamePart::Identifier(table)) if marked.contains(&fold(table)) => options,
-                _ => return Ok(()),
-            }
-        }
-        _ => return Ok(()),
-    };
-    if options.opt_exclude.is_none() && options.opt_except.is_none() {
-        let hidden = ObjectName::from(vec![Ident::new(ROW_ID)]);
-        options.opt_exclude = Some(ExcludeSelectItem::Single(hidden));
-    }
-    Ok(())
 }

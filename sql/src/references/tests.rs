@@ -40,6 +40,29 @@ fn wildcards_never_show_row_ids() {
 }
 
 #[test]
+fn table_oids_come_from_subqueries_of_the_tables_they_name() {
+    let expanded = |sql: &str| {
+        let mut query = crate::parse::query(sql).expect(sql);
+        table_oid::expand(&mut query).expect(sql);
+        query.to_string()
+    };
+    for unchanged in [
+        "SELECT a FROM t",
+        "SELECT \"TABLEOID\" FROM t",
+        "WITH c AS (SELECT 1 AS tableoid) SELECT c.tableoid FROM c",
+        "SELECT a.tableoid FROM t AS a (x, tableoid)",
+    ] {
+        assert_eq!(expanded(unchanged), unchanged);
+    }
+    assert_eq!(
+        expanded("SELECT u.*, q.tableoid FROM \"s'\".t AS q LEFT JOIN u ON q.a = u.a"),
+        "SELECT u.*, q.tableoid FROM (SELECT *, '\"s''\".t'::REGCLASS::oid AS tableoid \
+         FROM \"s'\".t) AS q LEFT JOIN u ON q.a = u.a"
+    );
+    assert!(expanded("SELECT *, tableoid FROM t").contains("EXCLUDE"));
+}
+
+#[test]
 fn clauses_that_would_be_ignored_are_refused() {
     for sql in [
         "SELECT * FROM t FOR UPDATE",

@@ -128,6 +128,26 @@ fn every_type_goes_through_arrays_words_and_bytes() {
 }
 
 #[test]
+fn all_words_of_an_array_are_those_of_its_rows() {
+    let words = samples()
+        .into_iter()
+        .filter(|(t, _)| physical(*t) == Physical::Word);
+    for (t, values) in words {
+        let with_nulls = values
+            .iter()
+            .flat_map(|v| [v.clone(), Value::Null])
+            .collect();
+        for values in [values, with_nulls] {
+            let array = array_of(t, &values).unwrap();
+            let mut all = Vec::new();
+            each_word(t, &array, |word| all.push(word));
+            let one_by_one: Vec<_> = values.iter().map(word_of).collect();
+            assert_eq!(all, one_by_one, "{t}");
+        }
+    }
+}
+
+#[test]
 fn float_bits_survive() {
     let nan = f64::from_bits(0xfff8_0000_dead_beef);
     let array = array_of(SqlType::Double, &[nan.into(), (-0.0f64).into()]).unwrap();

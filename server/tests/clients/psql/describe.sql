@@ -4,5 +4,6 @@ CREATE VIEW big AS SELECT name FROM city WHERE area > 100;
 \d big
 SELECT id, name, area, founded FROM city \gdesc
 \d nothing
+\dL
 DROP VIEW big;
 DROP TABLE city;
