@@ -3,6 +3,8 @@
 //! files. Each becomes a table of its own in the statement's catalog, found under a number; an
 //! alias keeps the name the user knows. What would be silently ignored (`FOR UPDATE`,
 //! `TABLESAMPLE`, hints) is refused.
+//!
+//! The hidden column `tableoid` comes from [`table_oid`], before that.
 
 pub(crate) mod cte_scopes;
 mod hidden;
