@@ -1,10 +1,9 @@
 //! What a checkpoint writes as a run: every committed record that is in no run yet.
 //!
 //! A row's old-value records go along with the first of its updates that is written (again with
-//! later ones: a duplicate is harmless, a missing one would lose history). Of several records of
-//! one transaction for one row only the newest is written: it is cumulative. Versions that were
-//! superseded before anybody could ask for them are folded into the next, and a version does not
-//! repeat what the one before it has (see `history`).
+//! later ones: a duplicate is harmless, a missing one would lose history). Versions that were
+//! superseded before anybody could ask for them, such as all but the last of one transaction, are
+//! folded into the next, and a version does not repeat what the one before it has (see `history`).
 //!
 //! Records are found first, as addresses, and their values are read row by row when they are
 //! written: the values of all of them would take twenty times that memory, beside the writers.
@@ -209,23 +208,17 @@ impl PendingRecords {
 
     /// What there is to write of one row, of which `found` are all records.
     fn read_row(&self, found: &[Found]) -> Result<Vec<RunRecord>> {
-        let is_change = |f: &Found| f.order().1 == 0;
-        let has_changes = found.first().is_some_and(is_change);
-        let mut records: Vec<RunRecord> = Vec::with_capacity(found.len());
-        for found in found {
-            let is_older_of_transaction =
-                is_change(found) && records.last().is_some_and(|newer| newer.ts == found.ts);
-            let is_wanted = found.kind != RunRecordKind::OldValue || has_changes;
-            if is_wanted && !is_older_of_transaction {
-                records.push(RunRecord {
-                    row: RowId::new(self.no, found.slot),
-                    ts: found.ts,
-                    kind: found.kind,
-                    columns: self.values(found)?,
-                });
-            }
-        }
-        Ok(records)
+        let has_changes = found.first().is_some_and(|newest| newest.order().1 == 0);
+        let is_wanted = |f: &&Found| f.kind != RunRecordKind::OldValue || has_changes;
+        let record = |f: &Found| {
+            Ok(RunRecord {
+                row: RowId::new(self.no, f.slot),
+                ts: f.ts,
+                kind: f.kind,
+                columns: self.values(f)?,
+            })
+        };
+        found.iter().filter(is_wanted).map(record).collect()
     }
 
     fn values(&self, found: &Found) -> Result<Vec<(ColumnId, Value)>> {
