@@ -12,6 +12,8 @@ pub const PUBLIC: &str = "public";
 pub const MAX_NAME_BYTES: usize = 255;
 /// The hidden column that holds a row's id.
 pub const ROW_ID: &str = "_rowid";
+/// The hidden column that holds the oid of a row's table.
+pub const TABLE_OID: &str = "tableoid";
 
 /// The name an identifier stands for.
 pub fn fold(ident: &Ident) -> String {
@@ -116,6 +118,19 @@ pub fn check(name: &str) -> Result<()> {
             SqlState::SYNTAX_ERROR,
             "a name must not contain a zero byte",
         ));
+    }
+    Ok(())
+}
+
+/// Refuses what [`check`] does and the names of hidden columns.
+pub fn check_column(name: &str) -> Result<()> {
+    check(name)?;
+    if [ROW_ID, TABLE_OID].contains(&name) {
+        return Err(Error::invalid(
+            SqlState::DUPLICATE_COLUMN,
+            format!("column name \"{name}\" conflicts with a system column name"),
+        )
+        .with_hint("Choose another name."));
     }
     Ok(())
 }

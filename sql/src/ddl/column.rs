@@ -28,13 +28,7 @@ pub struct DeclaredColumn {
 /// Reads a column's declaration.
 pub fn declare(context: &StatementContext, column: &ast::ColumnDef) -> Result<DeclaredColumn> {
     let name = names::fold(&column.name);
-    names::check(&name)?;
-    if name == names::ROW_ID {
-        return Err(Error::invalid(
-            SqlState::DUPLICATE_COLUMN,
-            format!("column name \"{name}\" conflicts with a system column name"),
-        ));
-    }
+    names::check_column(&name)?;
     let serial = types::serial(&column.data_type);
     let sql_type = match serial {
         Some(sql_type) => sql_type,

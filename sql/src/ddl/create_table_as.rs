@@ -72,7 +72,7 @@ fn define(create: &CreateTable, result: &Schema, schema: String, name: String) -
             Some(given) => names::fold(&given.name),
             None => field.name().clone(),
         };
-        names::check(&name)?;
+        names::check_column(&name)?;
         if table.column(&name).is_some() {
             return Err(Error::invalid(
                 SqlState::DUPLICATE_COLUMN,

@@ -6,11 +6,10 @@
 //! does not.
 
 use super::hidden;
+use crate::names::TABLE_OID;
 use crate::parse;
 use datafusion::sql::sqlparser::ast::{ObjectNamePart, Query, SetExpr, TableAlias, TableFactor};
 use strandline_base::Result;
-
-const TABLE_OID: &str = "tableoid";
 
 /// Gives the tables of `query` whose `tableoid` is named that column. Comes before the query is
 /// normalized.

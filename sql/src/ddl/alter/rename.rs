@@ -19,8 +19,8 @@ pub async fn column(
     let old = names::fold(old);
     let id = def.require_column(&old)?.id;
     let new = names::fold(new);
-    names::check(&new)?;
-    if def.column(&new).is_some() || new == names::ROW_ID {
+    names::check_column(&new)?;
+    if def.column(&new).is_some() {
         return Err(Error::invalid(
             SqlState::DUPLICATE_COLUMN,
             format!(
