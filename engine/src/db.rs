@@ -32,7 +32,7 @@ pub struct Db {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) settings: Settings,
     pub(crate) shared: Shared,
-    pub(crate) wal: Wal,
+    pub(crate) wal: Arc<Wal>,
     pub(crate) manifest: Manifest,
     /// what the manifest says; locked during a checkpoint
     pub(crate) checkpoint: Mutex<ManifestState>,

@@ -72,7 +72,8 @@ impl Db {
         .with_hint("Commit in smaller steps, end long transactions, or raise memory_bytes."))
     }
 
-    /// Starts the background thread. It holds the database only while it works.
+    /// Starts the background threads. The one that works on ranges holds the database only while it
+    /// works.
     pub(crate) fn start_maintenance(self: &Arc<Self>) -> Result<()> {
         let db = Arc::downgrade(self);
         let maintenance = self.maintenance.clone();
@@ -92,15 +93,11 @@ impl Db {
             .name("strandline-overlays".into())
             .spawn(move || consolidation.run())
             .map_err(|e| Error::io("starting the thread that makes overlays", &e))?;
-        Ok(())
+        self.start_log_writer()
     }
 
     fn maintenance_turn(&self, wanted: bool) {
-        // Relaxed commits reach the disk at the latest now.
-        let mut result = self
-            .wal
-            .sync_all()
-            .and_then(|()| self.wal.prepare_next_segment());
+        let mut result = self.wal.check_usable();
         if result.is_ok() {
             result = self.merge_due(wanted).map(|_| ());
         }
@@ -166,6 +163,6 @@ impl Drop for Db {
         self.maintenance.work.notify_all();
         self.shared.consolidation.close();
         // Relaxed commits are not lost by an orderly end without close.
-        let _ = self.wal.sync_all();
+        let _ = self.wal.close(closed());
     }
 }

@@ -143,7 +143,7 @@ fn assemble(
         clock: options.clock,
         settings: options.settings,
         shared,
-        wal,
+        wal: Arc::new(wal),
         manifest,
         catalogs: CatalogVersions::new(recovered.catalogs),
         checkpoint: Mutex::new(recovered.state),

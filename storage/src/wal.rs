@@ -6,8 +6,8 @@
 //! [`Wal::wait_durable`] returns when the log is durable up to a position: the first waiter
 //! becomes the *leader*, takes the whole buffer, writes it where it belongs and syncs once, for
 //! everybody; waiters that come meanwhile find their records in the next buffer, and one of them
-//! leads next. There is no log thread, so a lone committer pays one write and one sync and no
-//! hand-over.
+//! leads next. Who waits needs no log thread, so a lone committer pays one write and one sync and
+//! no hand-over. One that serves commits nobody waits for sleeps in [`Wal::wait_for_records`].
 //!
 //! Segments are allocated, filled with zeros and synced before the log reaches them, and recycled
 //! by [`Wal::cut_before`]: a sync after overwriting is faster than one that also has to record a
@@ -35,6 +35,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use strandline_base::{Error, ErrorKind, Result, SqlState};
@@ -51,8 +52,11 @@ const WAL_STREAM: u64 = 0;
 const BUFFERED_BYTES_MAX: usize = 8 << 20;
 /// How often a leader that had to wait gives way to threads that may still join its group.
 const GATHER_YIELDS_MAX: usize = 4;
-/// A buffer that a huge record has grown beyond this gives its memory back.
-const BUFFER_KEPT_BYTES: usize = 1 << 20;
+/// So much waiting is to be written at once. Buffers that grow far between two writes have to be
+/// copied as they grow, into memory that the operating system has to clear first.
+const WRITTEN_AT_BYTES: usize = 1 << 20;
+/// A buffer that has grown beyond this gives its memory back.
+const BUFFER_KEPT_BYTES: usize = 2 * WRITTEN_AT_BYTES;
 
 /// A position in the log: bytes since the log's beginning, over all segments, never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -113,6 +117,8 @@ struct State {
     end: u64,
     limit: u64,
     leading: bool,
+    /// Somebody waits for a record to come, however long it takes.
+    expected: bool,
     failure: Option<Error>,
 }
 
@@ -129,6 +135,8 @@ pub struct Wal {
     stream: StreamId,
     state: Mutex<State>,
     progress: Condvar,
+    /// For who waits for records: one has come, there are many, or the log has ended.
+    arrivals: Condvar,
     durable: AtomicU64,
     syncs: AtomicU64,
     segments: Mutex<VecDeque<Segment>>,
@@ -202,9 +210,11 @@ impl Wal {
                 end,
                 limit,
                 leading: false,
+                expected: false,
                 failure: None,
             }),
             progress: Condvar::new(),
+            arrivals: Condvar::new(),
             durable: AtomicU64::new(end),
             syncs: AtomicU64::new(0),
             segments: Mutex::new(segments.into()),
@@ -252,9 +262,31 @@ impl Wal {
         let end = start + needed;
         stamp(payload, Lsn(end))?;
         let durable = self.durable.load(Ordering::Acquire);
+        let before = state.active.len();
         put_frame(&mut state.active, self.stream, start, durable, payload);
         state.end = end;
+        let are_many = before < WRITTEN_AT_BYTES && state.active.len() >= WRITTEN_AT_BYTES;
+        if std::mem::take(&mut state.expected) || are_many {
+            self.arrivals.notify_all();
+        }
         Ok(Appended { end: Lsn(end) })
+    }
+
+    /// Waits for records that nobody has written: until there are many, but for `patience` at most
+    /// once there is one. False when the log has failed or was closed.
+    pub fn wait_for_records(&self, patience: Duration) -> bool {
+        let mut state = self.state.lock();
+        while state.active.is_empty() && state.failure.is_none() {
+            state.expected = true;
+            self.arrivals.wait(&mut state);
+        }
+        let end = Instant::now() + patience;
+        while state.active.len() < WRITTEN_AT_BYTES && state.failure.is_none() {
+            if self.arrivals.wait_until(&mut state, end).timed_out() {
+                break;
+            }
+        }
+        state.failure.is_none()
     }
 
     /// Returns once everything up to `lsn` is durable. The caller that finds no sync running
@@ -346,7 +378,10 @@ impl Wal {
         match outcome {
             Ok(()) if sync => self.durable.store(end, Ordering::Release),
             Ok(()) => {}
-            Err(cause) => state.failure = Some(poisoned(&cause)),
+            Err(cause) => {
+                state.failure = Some(poisoned(&cause));
+                self.arrivals.notify_all();
+            }
         }
         self.progress.notify_all();
         state.check_usable()
@@ -412,6 +447,7 @@ impl Wal {
             if is_durable || synced.is_err() {
                 state.failure.get_or_insert(refusal);
                 self.progress.notify_all();
+                self.arrivals.notify_all();
                 return synced;
             }
         }

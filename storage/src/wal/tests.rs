@@ -680,3 +680,43 @@ fn what_any_thread_was_told_is_durable_survives_the_worst_crash() {
         }
     }
 }
+
+#[test]
+fn who_waits_for_records_learns_of_the_first_of_many_and_of_the_end() {
+    let disk = SimDisk::new(1);
+    let log = create(&disk).unwrap();
+    let (none, long) = (Duration::ZERO, Duration::from_secs(3600));
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| log.wait_for_records(none));
+        append(&log, b"first").unwrap();
+        assert!(waiter.join().unwrap());
+    });
+    assert!(log.wait_for_records(none), "nobody has written it");
+    // One more is no reason to come early, many are.
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| log.wait_for_records(long));
+        append(&log, &[7; 100]).unwrap();
+        append(&log, &vec![7; WRITTEN_AT_BYTES]).unwrap();
+        assert!(waiter.join().unwrap());
+    });
+    log.sync_all().unwrap();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| log.wait_for_records(long));
+        log.close(poisoned(&Error::internal("closed"))).unwrap();
+        assert!(!waiter.join().unwrap());
+    });
+    assert!(!log.wait_for_records(none));
+}
+
+#[test]
+fn a_failed_log_has_no_more_records_to_wait_for() {
+    let disk = SimDisk::new(1);
+    let log = create(&disk).unwrap();
+    append(&log, b"lost").unwrap();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| log.wait_for_records(Duration::from_secs(3600)));
+        disk.fail_sync(1);
+        let failed = log.sync_all();
+        assert!(failed.is_err() && !waiter.join().unwrap());
+    });
+}

@@ -1,0 +1,85 @@
+//! The thread that makes relaxed commits durable (`synchronous_commit = off`): soon, whatever
+//! maintenance is at, and before so many wait that they need much memory. It also has the next file
+//! of the log ready.
+//!
+//! Commits that wait write the log themselves; while they do, there is nothing left for it.
+
+use crate::db::Db;
+use std::sync::Arc;
+use std::time::Duration;
+use strandline_base::{Error, Result};
+use strandline_storage::wal::Wal;
+
+/// How long a relaxed commit waits at most for a sync to begin, unless one is at work.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+impl Db {
+    /// Starts the thread. It ends when the log is closed or has failed.
+    pub(crate) fn start_log_writer(&self) -> Result<()> {
+        let wal = self.wal.clone();
+        std::thread::Builder::new()
+            .name("strandline-log".into())
+            .spawn(move || run(&wal))
+            .map_err(|e| Error::io("starting the thread that writes the log", &e))?;
+        Ok(())
+    }
+}
+
+fn run(wal: &Arc<Wal>) {
+    while wal.wait_for_records(PATIENCE) {
+        // A failed sync ends the log, whose users get the error. Without a next file the commit
+        // that needs one tries again, and gets that error.
+        let _ = wal.sync_all().and_then(|()| wal.prepare_next_segment());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{DbOptions, Settings, TxnOptions};
+    use std::thread::yield_now;
+    use strandline_base::SystemClock;
+    use strandline_device::MemoryDevice;
+
+    fn open() -> Arc<Db> {
+        Db::open(DbOptions {
+            device: Arc::new(MemoryDevice::new()),
+            clock: Arc::new(SystemClock),
+            settings: Settings::default(),
+        })
+        .expect("opens")
+    }
+
+    #[test]
+    fn relaxed_commits_become_durable_though_a_checkpoint_is_at_work() {
+        let db = open();
+        let _checkpoint = db.checkpoint.lock();
+        let options = TxnOptions {
+            synchronous_commit: false,
+            ..TxnOptions::default()
+        };
+        let transaction = db.begin(options).expect("begins");
+        transaction
+            .change_catalog(&mut |_| Ok(()))
+            .expect("a change");
+        transaction.commit().expect("commits");
+        while db.wal.durable_lsn() < db.wal.end_lsn() {
+            yield_now();
+        }
+    }
+
+    #[test]
+    fn the_thread_ends_with_the_database() {
+        for orderly in [true, false] {
+            let db = open();
+            let wal = Arc::downgrade(&db.wal);
+            if orderly {
+                db.close().expect("closes");
+            }
+            drop(db);
+            while wal.strong_count() > 0 {
+                yield_now();
+            }
+        }
+    }
+}
