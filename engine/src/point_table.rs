@@ -174,7 +174,7 @@ impl Transaction {
         out: &mut Vec<Value>,
     ) -> Result<bool> {
         if self.sees_newest()
-            && let Some(visibility) = self.newest_for(point)?
+            && let Some(visibility) = self.newest_for(point)
             && let Some(row) = point.certain_row(key)
         {
             let from = out.len();
@@ -220,19 +220,24 @@ impl Transaction {
         options.isolation == Isolation::ReadCommitted && !options.speculative
     }
 
-    /// What an operation sees now; None if `point` is not of the transaction's catalog.
-    fn newest_for(&self, point: &PointTable) -> Result<Option<Visibility>> {
-        let state = self.state.lock();
-        state.check_open()?;
-        let visibility = Visibility {
+    /// What an operation sees now; None if it does not go by `point`.
+    #[inline]
+    fn newest_for(&self, point: &PointTable) -> Option<Visibility> {
+        if !self.goes_by_point(point) {
+            return None;
+        }
+        Some(Visibility {
             ts: self.db().stable(),
-            own: state.own_word(),
+            own: self.glance.own(),
             statement: u32::MAX,
-        };
-        // Of a key that the newest catalog does not have nobody says when a row changes it.
-        let is_newest = self.db().catalogs.is_last(&point.catalog);
-        let is_same = is_newest && Arc::ptr_eq(&point.catalog, state.catalog());
-        Ok(is_same.then_some(visibility))
+        })
+    }
+
+    /// Whether operations go by the definition that `point` was prepared for: of a key that the
+    /// newest catalog does not have nobody says when a row changes it.
+    #[inline]
+    fn goes_by_point(&self, point: &PointTable) -> bool {
+        self.glance.is_plain() && self.db().catalogs.is_last(&point.catalog)
     }
 
     /// Changes the row with this key; whether there is one. None as in
@@ -310,7 +315,7 @@ impl Transaction {
             return Ok(None);
         }
         let word = self.lock_store(&point.store)?;
-        if !self.db().catalogs.is_last(&point.catalog) {
+        if !self.goes_by_point(point) {
             return Ok(None);
         }
         self.db().wait_for_tail_memory(&|| self.is_cancelled())?;
@@ -334,7 +339,7 @@ impl Transaction {
         Ok(Continue(()))
     }
 
-    /// Writes one change to `row`; None if the transaction goes by another catalog.
+    /// Writes one change to `row`; None if the transaction has a catalog of its own.
     fn write_certain(
         &self,
         point: &PointTable,
@@ -344,7 +349,7 @@ impl Transaction {
     ) -> Result<Option<WriteOutcome>> {
         let mut state = self.state.lock();
         state.check_open()?;
-        if !Arc::ptr_eq(&point.catalog, state.catalog()) {
+        if state.has_changed_catalog() {
             return Ok(None);
         }
         state.statement += 1;

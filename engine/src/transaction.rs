@@ -22,6 +22,7 @@ use crate::settings::{ConflictPolicy, TxnOptions};
 use crate::statement::{Statement, column_of};
 use crate::store::{KeyColumns, Store, Waiting};
 use crate::validation::Validation;
+use glance::Glance;
 use parking_lot::{Mutex, RwLockReadGuard};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -36,12 +37,15 @@ use strandline_txn::{
     Durability, Isolation, SnapshotGuard, StartWord, TxnSlot, TxnStatus, Visibility,
 };
 
+mod glance;
+
 /// A transaction. Shared by the plan nodes of its statements; one statement at a time writes.
 /// Dropping the last reference without commit rolls back.
 pub struct Transaction {
     db: Arc<Db>,
     options: TxnOptions,
     pub(crate) state: Mutex<TxnState>,
+    pub(crate) glance: Glance,
     /// what a serializable transaction has read
     reads: Option<Mutex<ReadSet>>,
 }
@@ -87,9 +91,9 @@ impl TxnState {
         self.slot.as_ref().map_or(StartWord(0), TxnSlot::word)
     }
 
-    /// The catalog that the last statement went by.
-    pub(crate) fn catalog(&self) -> &Arc<Catalog> {
-        &self.catalog
+    /// Whether it has a catalog of its own.
+    pub(crate) fn has_changed_catalog(&self) -> bool {
+        self.catalog_changed
     }
 }
 
@@ -153,6 +157,7 @@ impl Transaction {
             db,
             options,
             state: Mutex::new(state),
+            glance: Glance::new(),
             reads,
         }))
     }
@@ -310,23 +315,22 @@ impl Transaction {
         let word = slot.word();
         redo::begin(&mut state.redo);
         state.slot = Some(slot);
+        self.glance.set_own(word);
         Ok(word)
     }
 
     /// Registers as a writer of `store`, waiting for a definition change of its table to finish.
     pub(crate) fn lock_store(&self, store: &Arc<Store>) -> Result<StartWord> {
-        {
-            let state = self.state.lock();
-            let is_held = |held: &Arc<Store>| Arc::ptr_eq(held, store);
-            if let Some(slot) = &state.slot
-                && state.stores.iter().any(is_held)
-            {
-                return Ok(slot.word());
-            }
+        if let Some(word) = self.glance.registered(store) {
+            return Ok(word);
         }
         let word = self.word()?;
-        store.lock_shared(word, &self.waiting(&|| self.is_cancelled()))?;
-        self.state.lock().stores.push(store.clone());
+        let is_held = |held: &Arc<Store>| Arc::ptr_eq(held, store);
+        if !self.state.lock().stores.iter().any(is_held) {
+            store.lock_shared(word, &self.waiting(&|| self.is_cancelled()))?;
+            self.state.lock().stores.push(store.clone());
+        }
+        self.glance.set_registered(store);
         Ok(word)
     }
 
@@ -364,6 +368,7 @@ impl Transaction {
         outcome?;
         state.catalog = Arc::new(catalog);
         state.catalog_changed = true;
+        self.glance.set_plain(false);
         Ok(())
     }
 
@@ -445,6 +450,7 @@ impl Transaction {
         );
         state.catalog = savepoint.catalog.clone();
         state.catalog_changed = savepoint.catalog_changed;
+        self.glance.set_plain(!state.catalog_changed);
         Ok(())
     }
 
@@ -574,6 +580,7 @@ impl Transaction {
                 }
                 slot.abort();
                 state.ended = true;
+                self.glance.end();
                 // Those who wait for the locks go on, and are refused when they commit.
                 self.release_locks(state, slot.word());
                 return Err(error.context("the commit's outcome is unknown"));
@@ -605,6 +612,7 @@ impl Transaction {
 
     fn finish(&self, state: &mut TxnState, slot: Option<TxnSlot>) {
         state.ended = true;
+        self.glance.end();
         state.snapshot = None;
         state.written = Vec::new();
         state.entries = Vec::new();

@@ -11,7 +11,7 @@
 use crate::base::{BaseBody, BaseState, base_value};
 use crate::column_set::ColumnSet;
 use crate::lineage::Lineage;
-use crate::record_page::{RecordKind, RecordPage};
+use crate::record_page::{RecordKind, RecordPage, TailRecord};
 use crate::schema::StorageSchema;
 use crate::tail::{RecordHeader, Tail, TailPages};
 use crate::visibility::{RecordState, resolve};
@@ -51,12 +51,7 @@ impl Append<'_> {
             word: self.old_value_word(base, row, start),
         };
         let values = self.base_values(base, row, columns)?;
-        let fill = |page: &RecordPage, i: u32| {
-            let put = |(column, value): &(ColumnId, Value)| {
-                page.put(i, *column, self.schema.column(*column), value)
-            };
-            values.iter().try_for_each(put)
-        };
+        let fill = |page: &RecordPage, i: u32| page.fill(i, &values, None);
         let place = (self.pages, self.schema);
         let (page, i) = self.tail.append(place, &header, columns, fill)?;
         let seq = page.first() + i;
@@ -119,7 +114,7 @@ impl Append<'_> {
     pub fn change(
         &mut self,
         change: Change<'_>,
-        carry: Option<(&RecordPage, u32)>,
+        carry: Option<TailRecord<'_>>,
         back: u32,
     ) -> Result<u32> {
         let (kind, set) = match change {
@@ -138,21 +133,14 @@ impl Append<'_> {
         let own: ColumnSet = set.iter().map(|(column, _)| *column).collect();
         let carry = carry.filter(|_| kind == RecordKind::Update);
         let mut carried = ColumnSet::default();
-        if let Some((from, j)) = carry {
-            from.add_columns(j, &mut carried);
+        if let Some(from) = carry {
+            from.add_columns(&mut carried);
             carried.remove_all(&own);
         }
         let mut columns = own;
         columns.insert_all(&carried);
-        let fill = |page: &RecordPage, i: u32| {
-            for (column, value) in set {
-                page.put(i, *column, self.schema.column(*column), value)?;
-            }
-            match carry {
-                Some(from) => page.copy_cells(i, &carried, from),
-                None => Ok(()),
-            }
-        };
+        let fill =
+            |page: &RecordPage, i: u32| page.fill(i, set, carry.map(|from| (&carried, from)));
         let place = (self.pages, self.schema);
         let (page, i) = self.tail.append(place, &header, &columns, fill)?;
         let seq = page.first() + i;

@@ -236,14 +236,16 @@ impl Lineage {
             let Some((page, i)) = locate(&pages, next - 1) else {
                 break;
             };
-            next = page.back(i);
-            if !sees_record(page, i, visibility, &self.shared.txns) {
+            let record = page.record(i)?;
+            next = record.back();
+            let (start, statement) = (|| record.start(), || record.statement());
+            if !sees(start, statement, visibility, &self.shared.txns) {
                 continue;
             }
-            if page.slot_kind(i).1 == RecordKind::Delete {
+            if record.kind() == RecordKind::Delete {
                 return Ok(false);
             }
-            page.read(i, wanted.columns, wanted.out, &mut wanted.found)?;
+            record.read(wanted.columns, wanted.out, &mut wanted.found)?;
             if wanted.is_complete() && !wanted.columns.is_empty() {
                 break;
             }

@@ -22,7 +22,7 @@ use crate::base::{BaseBody, UniformStart};
 use crate::column_set::ColumnSet;
 use crate::lineage::Lineage;
 use crate::range::RangeVersion;
-use crate::record_page::{RecordKind, RecordPage};
+use crate::record_page::{RecordKind, RecordPage, TailRecord};
 use crate::row_meta::NEVER;
 use crate::tail::{Tail, TailPages, locate};
 use crate::visibility::{RecordState, record_state, resolve};
@@ -101,7 +101,7 @@ pub enum WriteOutcome {
 /// What the newest version of a row means to a writer.
 enum Newest<'p> {
     /// go ahead; the record to accumulate from, if there is one in the live tail
-    Free(Option<(&'p RecordPage, u32)>),
+    Free(Option<TailRecord<'p>>),
     Blocked(WriteOutcome),
 }
 
@@ -188,8 +188,8 @@ impl Lineage {
             }
         }
         // Cumulation is reset at the merge: what base has already is not carried on.
-        let carry = newest.filter(|(page, i)| {
-            let word = page.start(*i);
+        let carry = newest.filter(|record| {
+            let word = record.start();
             word.is_txn() || word.0 > version.base.merged_through().0
         });
         let seq = append.change(change, carry, head)?;
@@ -245,12 +245,13 @@ impl Lineage {
             let Some((page, i)) = locate(pages, next - 1) else {
                 break;
             };
-            next = page.back(i);
-            let kind = page.slot_kind(i).1;
+            let record = page.record(i)?;
+            next = record.back();
+            let kind = record.kind();
             if kind == RecordKind::OldValue {
                 continue;
             }
-            let state = record_state(page, i, writer.word, &self.shared.txns);
+            let state = resolve(|| record.start(), writer.word, &self.shared.txns);
             if kind.is_lock() {
                 // That of a finished transaction is about to become a tombstone.
                 match blocked(state, writer) {
@@ -266,7 +267,7 @@ impl Lineage {
             return Ok(match blocked(state, writer) {
                 Some(outcome) => Newest::Blocked(outcome),
                 None if kind == RecordKind::Delete => Newest::Blocked(WriteOutcome::Gone),
-                None => Newest::Free(Some((page, i))),
+                None => Newest::Free(Some(record)),
             });
         }
         self.newest_in_base(version, row, writer)
@@ -320,11 +321,12 @@ impl Lineage {
             let Some((page, i)) = locate(pages, next - 1) else {
                 break;
             };
-            next = page.back(i);
+            let record = page.record(i)?;
+            next = record.back();
             // An old-value record counts also if the update after it was aborted; an aborted
             // update does not.
-            if page.start(i) != StartWord::ABORTED {
-                page.remove_columns(i, &mut missing);
+            if record.start() != StartWord::ABORTED {
+                record.remove_columns(&mut missing);
             }
         }
         if !missing.is_empty()
@@ -427,9 +429,12 @@ impl Lineage {
         let head = latch.head();
         let carry = match head {
             0 => None,
-            head => locate(&pages, head - 1).map(|(page, i)| (&**page, i)),
+            head => match locate(&pages, head - 1) {
+                Some((page, i)) => Some(page.record(i)?),
+                None => None,
+            },
         };
-        let carry = carry.filter(|(page, i)| page.slot_kind(*i).1 == RecordKind::Update);
+        let carry = carry.filter(|record| record.kind() == RecordKind::Update);
         let seq = append.change(change, carry, head)?;
         latch.publish(seq);
         Ok(())

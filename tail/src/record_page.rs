@@ -22,8 +22,9 @@ use crate::cell::Cell;
 use crate::column_set::{ColumnSet, columns_of_word};
 use crate::inserted_rows::InsertedRows;
 use crate::page_memory::PageMemory;
+use crate::record_layout::RecordLayout;
 use crate::schema::{StorageColumn, StorageSchema};
-use crate::tail_records::{RecordLayout, TailRecords};
+use crate::tail_records::TailRecords;
 use crate::value_words::Physical;
 use std::sync::Arc;
 use strandline_base::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -31,6 +32,7 @@ use strandline_base::{ColumnId, Error, Result, Value};
 use strandline_txn::StartWord;
 
 pub use crate::page_memory::PageBytes;
+pub use crate::tail_records::TailRecord;
 
 /// What a tail record says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,7 +55,7 @@ impl RecordKind {
         matches!(self, Self::Lock | Self::ShareLock)
     }
     #[inline]
-    fn of(number: u8) -> Self {
+    pub(crate) fn of(number: u8) -> Self {
         match number {
             0 => Self::Update,
             1 => Self::OldValue,
@@ -116,7 +118,7 @@ impl RecordPage {
             layout,
             bytes.spare_lines(),
         ));
-        Self::new((first, capacity), layout.schema(), records, own, bytes)
+        Self::new((first, capacity), &layout.schema, records, own, bytes)
     }
 
     fn new(
@@ -194,7 +196,7 @@ impl RecordPage {
     /// places for them.
     pub(crate) fn claim(&self, columns: &ColumnSet) -> Option<u32> {
         let changes = self.changes()?;
-        if !changes.layout().columns().contains_all(columns) {
+        if !changes.layout().columns.contains_all(columns) {
             return None;
         }
         let mut claimed = self.claimed.load(Ordering::Relaxed);
@@ -212,7 +214,7 @@ impl RecordPage {
                 Err(now) => claimed = now,
             }
         }
-        changes.set_columns(claimed as usize, columns);
+        changes.record(claimed as usize).set_columns(columns);
         Some(claimed)
     }
 
@@ -223,11 +225,20 @@ impl RecordPage {
             Records::Changes(changes) => Some(changes),
         }
     }
+    /// Tail record `i`.
+    ///
+    /// # Errors
+    /// Internal for an insert page.
+    #[inline]
+    pub fn record(&self, i: u32) -> Result<TailRecord<'_>> {
+        let record = self.changes().map(|changes| changes.record(i as usize));
+        record.ok_or_else(no_tail_record)
+    }
     #[inline]
     fn start_word(&self, i: u32) -> &AtomicU64 {
         match &self.records {
             Records::Inserts(rows) => rows.start(i as usize),
-            Records::Changes(changes) => changes.start(i as usize),
+            Records::Changes(changes) => changes.record(i as usize).start_word(),
         }
     }
 
@@ -246,14 +257,14 @@ impl RecordPage {
     pub fn statement(&self, i: u32) -> u32 {
         match &self.records {
             Records::Inserts(rows) => rows.statement(i as usize),
-            Records::Changes(changes) => changes.statement(i as usize),
+            Records::Changes(changes) => changes.record(i as usize).statement(),
         }
     }
     /// Sets the statement number before publication.
     pub fn set_statement(&self, i: u32, statement: u32) {
         match &self.records {
             Records::Inserts(rows) => rows.set_statement(i as usize, statement),
-            Records::Changes(changes) => changes.set_statement(i as usize, statement),
+            Records::Changes(changes) => changes.record(i as usize).set_statement(statement),
         }
     }
     /// Sets slot, kind and back pointer (previous sequence number + 1, or 0) of a tail record.
@@ -262,7 +273,7 @@ impl RecordPage {
             self.has_deletes.store(true, Ordering::Relaxed);
         }
         if let Some(changes) = self.changes() {
-            changes.set_link(i as usize, (slot, kind as u8, back));
+            changes.record(i as usize).set_link(slot, kind, back);
         }
     }
     /// Whether some record is a delete. A reader that sees the record published sees this as well.
@@ -274,35 +285,36 @@ impl RecordPage {
     pub fn has_cells(&self, column: ColumnId) -> bool {
         match &self.records {
             Records::Inserts(rows) => rows.has_cells(column),
-            Records::Changes(changes) => changes.layout().columns().contains(column),
+            Records::Changes(changes) => changes.layout().columns.contains(column),
         }
     }
     /// The slot (in the update range) and kind of a tail record.
     #[inline]
     pub fn slot_kind(&self, i: u32) -> (u16, RecordKind) {
-        let link = self.changes().map(|changes| changes.link(i as usize));
-        let (slot, kind, _) = link.unwrap_or_default();
-        (slot, RecordKind::of(kind))
+        let record = self.changes().map(|changes| changes.record(i as usize));
+        record.map_or((0, RecordKind::Update), |record| {
+            (record.slot(), record.kind())
+        })
     }
     /// The previous record's sequence number + 1, or 0.
     #[inline]
     pub fn back(&self, i: u32) -> u32 {
         self.changes()
-            .map_or(0, |changes| changes.link(i as usize).2)
+            .map_or(0, |changes| changes.record(i as usize).back())
     }
     /// Whether tail record `i` has a value of `column`.
     #[inline]
     pub fn has(&self, i: u32, column: ColumnId) -> bool {
         self.changes()
-            .is_some_and(|changes| changes.has(i as usize, column))
+            .is_some_and(|changes| changes.record(i as usize).has(column))
     }
     /// The words of the column bits of tail record `i`.
     #[inline]
     fn bits(&self, i: u32) -> impl Iterator<Item = (usize, u64)> + '_ {
         let changes = self.changes().into_iter();
         changes.flat_map(move |changes| {
-            let words = 0..changes.bit_words();
-            words.map(move |word| (word, changes.bits(i as usize, word)))
+            let record = changes.record(i as usize);
+            (0..record.bit_words()).map(move |word| (word, record.bits(word)))
         })
     }
     /// The columns tail record `i` has values of.
@@ -310,16 +322,6 @@ impl RecordPage {
     pub fn columns_of(&self, i: u32) -> impl Iterator<Item = ColumnId> + '_ {
         self.bits(i)
             .flat_map(|(word, bits)| columns_of_word(word, bits))
-    }
-    /// Adds the columns tail record `i` has values of to `columns`.
-    pub fn add_columns(&self, i: u32, columns: &mut ColumnSet) {
-        self.bits(i)
-            .for_each(|(word, bits)| columns.insert_word(word, bits));
-    }
-    /// Takes the columns tail record `i` has values of from `columns`.
-    pub fn remove_columns(&self, i: u32, columns: &mut ColumnSet) {
-        self.bits(i)
-            .for_each(|(word, bits)| columns.remove_word(word, bits));
     }
 
     /// Writes a cell of record `i` before its publication; a tail record was claimed with its
@@ -329,21 +331,22 @@ impl RecordPage {
         let (i, cell) = (i as usize, Cell::of(value, spec)?);
         match &self.records {
             Records::Inserts(rows) => rows.put(i, column, spec, cell, &self.memory),
-            Records::Changes(changes) => changes.put(i, column, cell, &self.memory),
+            Records::Changes(changes) => changes.record(i).put(column, cell, &self.memory),
         }
     }
-    /// Copies the cells of `columns` from another page's tail record, which has them.
-    pub fn copy_cells(
+    /// Writes cells of tail record `i` before its publication: `values`, and those of `carried`
+    /// from another record. It was claimed with all of their columns.
+    pub fn fill(
         &self,
         i: u32,
-        columns: &ColumnSet,
-        (from, j): (&RecordPage, u32),
+        values: &[(ColumnId, Value)],
+        carried: Option<(&ColumnSet, TailRecord<'_>)>,
     ) -> Result<()> {
-        match (self.changes(), from.changes()) {
-            (Some(to), Some(from)) => {
-                to.copy(i as usize, columns, (from, j as usize), &self.memory)
-            }
-            _ => Err(no_tail_record()),
+        let record = self.record(i)?;
+        record.put_all(values, &self.memory)?;
+        match carried {
+            Some((columns, from)) => record.copy(columns, &from, &self.memory),
+            None => Ok(()),
         }
     }
 
@@ -352,27 +355,12 @@ impl RecordPage {
     pub fn value(&self, i: u32, column: ColumnId, spec: &StorageColumn) -> Result<Value> {
         self.cell(i, column).value(spec)
     }
-    /// Sets those of `out` to the values of tail record `i` in `columns` that it has and that are
-    /// not `found` (a bit per place, at most 64) yet, which they are then.
-    #[inline]
-    pub fn read(
-        &self,
-        i: u32,
-        columns: &[ColumnId],
-        out: &mut [Value],
-        found: &mut u64,
-    ) -> Result<()> {
-        match self.changes() {
-            Some(changes) => changes.read(i as usize, columns, out, found),
-            None => Err(no_tail_record()),
-        }
-    }
     /// The raw content of a cell.
     #[inline]
     pub fn cell(&self, i: u32, column: ColumnId) -> Cell<'_> {
         match &self.records {
             Records::Inserts(rows) => rows.cell(i as usize, column),
-            Records::Changes(changes) => changes.cell(i as usize, column),
+            Records::Changes(changes) => changes.record(i as usize).cell(column),
         }
     }
 }
@@ -400,9 +388,7 @@ mod tests {
         let schema = StorageSchema::new([(SqlType::BigInt, Value::Null)]);
         let page = RecordPage::insert(0, 4, &schema, &PageBytes::default());
         let column = ColumnId(0);
-        let columns = ColumnSet::from_iter([column]);
-        assert!(page.copy_cells(0, &columns, (&page, 1)).is_err());
-        let mut out = [Value::Null];
-        assert!(page.read(0, &[column], &mut out, &mut 0).is_err());
+        assert!(page.record(0).is_err());
+        assert!(page.fill(0, &[(column, Value::Null)], None).is_err());
     }
 }

@@ -9,6 +9,11 @@
 //! 1. Only the holder of the latch changes an entry.
 //! 2. An entry is stored with Release after its record's start word, and loaded with Acquire.
 //! 3. A latch is held for the time of one append, never over a wait.
+//! 4. The bit of a row whose entry is not 0 is set. It is set before the entry is stored with
+//!    Release, so that who has to see the record sees the bit.
+//!
+//! Most rows of a large table have no entry: their bits say so in a 32nd of the memory, which stays
+//! in the processor's caches. That spares cold point reads one of their two misses.
 //!
 //! Differences from the paper: the map exists only for update ranges that have a live tail, in
 //! groups of 512 rows allocated on first use; it is memory-only and rebuilt from log and runs.
@@ -19,10 +24,11 @@
 
 use crate::page_memory::PageMemory;
 use strandline_base::UPDATE_ROWS;
-use strandline_base::sync::{AtomicU32, OnceLock, Ordering, spin_loop, yield_now};
+use strandline_base::sync::{AtomicU32, AtomicU64, OnceLock, Ordering, spin_loop, yield_now};
 
 const GROUP_ROWS: usize = 512;
 const GROUPS: usize = UPDATE_ROWS / GROUP_ROWS;
+const WORD_ROWS: usize = u64::BITS as usize;
 const LATCH: u32 = 1 << 31;
 
 type Group = Box<[AtomicU32; GROUP_ROWS]>;
@@ -31,6 +37,8 @@ type Group = Box<[AtomicU32; GROUP_ROWS]>;
 #[doc(alias("indirection column", "LtoR"))]
 #[derive(Debug)]
 pub struct RowMap {
+    /// a bit per row: whether it may have an entry
+    updated: [AtomicU64; UPDATE_ROWS / WORD_ROWS],
     groups: [OnceLock<Group>; GROUPS],
     memory: PageMemory,
 }
@@ -39,6 +47,7 @@ impl RowMap {
     /// An empty map; what it comes to hold is added to `memory`.
     pub(crate) fn new(memory: PageMemory) -> Self {
         Self {
+            updated: std::array::from_fn(|_| AtomicU64::new(0)),
             groups: std::array::from_fn(|_| OnceLock::new()),
             memory,
         }
@@ -47,6 +56,10 @@ impl RowMap {
     /// The newest record of `slot`: sequence number + 1, or 0.
     #[inline]
     pub fn head(&self, slot: usize) -> u32 {
+        let updated = self.updated[slot / WORD_ROWS].load(Ordering::Relaxed);
+        if updated >> (slot % WORD_ROWS) & 1 == 0 {
+            return 0;
+        }
         match self.groups[slot / GROUP_ROWS].get() {
             Some(group) => group[slot % GROUP_ROWS].load(Ordering::Acquire) & !LATCH,
             None => 0,
@@ -72,7 +85,12 @@ impl RowMap {
                     .compare_exchange(seen, seen | LATCH, Ordering::Acquire, Ordering::Relaxed)
                     .is_ok()
             {
-                return LatchGuard { entry, head: seen };
+                return LatchGuard {
+                    entry,
+                    updated: &self.updated[slot / WORD_ROWS],
+                    bit: 1 << (slot % WORD_ROWS),
+                    head: seen,
+                };
             }
             spins += 1;
             if spins.is_multiple_of(64) {
@@ -87,6 +105,8 @@ impl RowMap {
 /// A latched entry; released unchanged on drop.
 pub struct LatchGuard<'a> {
     entry: &'a AtomicU32,
+    updated: &'a AtomicU64,
+    bit: u64,
     head: u32,
 }
 
@@ -97,6 +117,9 @@ impl LatchGuard<'_> {
     }
     /// Releases the latch with record `seq`, already published, as the new head.
     pub fn publish(mut self, seq: u32) {
+        if self.updated.load(Ordering::Relaxed) & self.bit == 0 {
+            self.updated.fetch_or(self.bit, Ordering::Relaxed);
+        }
         self.head = seq + 1;
     }
 }
@@ -126,7 +149,7 @@ mod tests {
         assert_eq!(map.head(5), 42);
         drop(map.latch(5));
         assert_eq!(map.head(5), 42);
-        assert_eq!(map.head(4), 0);
+        assert_eq!([map.head(4), map.head(5 + WORD_ROWS)], [0, 0]);
         map.latch(UPDATE_ROWS - 1).publish(0);
         assert_eq!(map.head(UPDATE_ROWS - 1), 1);
         assert_eq!(bytes.used(), 2 * 4 * GROUP_ROWS);

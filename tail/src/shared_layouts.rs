@@ -4,8 +4,8 @@
 //! Lock order: `known` comes last.
 
 use crate::column_set::ColumnSet;
+use crate::record_layout::RecordLayout;
 use crate::schema::StorageSchema;
-use crate::tail_records::RecordLayout;
 use std::sync::{Arc, Weak};
 use strandline_base::sync::Mutex;
 
@@ -27,7 +27,7 @@ impl SharedLayouts {
         let mut known = self.known.lock();
         known.retain(|layout| layout.strong_count() > 0);
         let mut live = known.iter().filter_map(Weak::upgrade);
-        if let Some(found) = live.find(|layout| *layout.columns() == columns) {
+        if let Some(found) = live.find(|layout| layout.columns == columns) {
             return found;
         }
         let layout = RecordLayout::new(schema, columns);
@@ -69,7 +69,7 @@ mod tests {
         let all: Vec<_> = (0..40).map(|column| layout(&[column])).collect();
         assert!(Arc::ptr_eq(&all[0], &layout(&[0])), "one of the first");
         assert!(!Arc::ptr_eq(&all[39], &layout(&[39])), "one too many");
-        assert_eq!(layout(&[39]).columns(), all[39].columns());
+        assert_eq!(layout(&[39]).columns, all[39].columns);
         drop((one, two, all));
         let again = layout(&[39]);
         assert!(Arc::ptr_eq(&again, &layout(&[39])), "the others are gone");

@@ -11,7 +11,7 @@
 //!
 //! Lock order: `shelves` comes last.
 
-use crate::tail_records::Line;
+use crate::record_words::RecordWords;
 use std::collections::BTreeMap;
 use strandline_base::sync::Mutex;
 
@@ -29,24 +29,24 @@ pub(crate) struct SpareLines {
 /// Lines of pages of one size.
 #[derive(Debug, Default)]
 struct Shelf {
-    pages: Vec<Box<[Line]>>,
+    pages: Vec<RecordWords>,
     /// the fewest that there were since the last trim
     unneeded: usize,
 }
 
 impl SpareLines {
     /// `lines` lines of zeros.
-    pub fn take(&self, lines: usize) -> Box<[Line]> {
+    pub fn take(&self, lines: usize) -> RecordWords {
         match self.take_kept(lines) {
             Some(mut kept) => {
-                kept.iter_mut().for_each(|line| *line = Line::zero());
+                kept.clear();
                 kept
             }
-            None => (0..lines).map(|_| Line::zero()).collect(),
+            None => RecordWords::zeros(lines),
         }
     }
 
-    fn take_kept(&self, lines: usize) -> Option<Box<[Line]>> {
+    fn take_kept(&self, lines: usize) -> Option<RecordWords> {
         if lines < LINES_MIN {
             return None;
         }
@@ -58,10 +58,11 @@ impl SpareLines {
     }
 
     /// Keeps the lines of a page that nobody holds any more.
-    pub fn give(&self, lines: Box<[Line]>) {
-        if lines.len() >= LINES_MIN {
+    pub fn give(&self, words: RecordWords) {
+        let lines = words.lines();
+        if lines >= LINES_MIN {
             let mut shelves = self.shelves.lock();
-            shelves.entry(lines.len()).or_default().pages.push(lines);
+            shelves.entry(lines).or_default().pages.push(words);
         }
     }
 
@@ -86,7 +87,7 @@ impl SpareLines {
         let lines = shelves
             .iter()
             .map(|(lines, shelf)| lines * shelf.pages.len());
-        lines.sum::<usize>() * size_of::<Line>()
+        RecordWords::bytes(lines.sum())
     }
 }
 
@@ -95,29 +96,24 @@ mod tests {
     use super::*;
     use strandline_base::sync::Ordering;
 
-    fn words(lines: &[Line]) -> impl Iterator<Item = u64> + '_ {
-        lines
-            .iter()
-            .flat_map(|line| &line.0)
-            .map(|word| word.load(Ordering::Relaxed))
-    }
+    const WORDS: usize = LINES_MIN * 8;
 
     #[test]
     fn lines_come_back_empty() {
         let spare = SpareLines::default();
         let lines = spare.take(LINES_MIN);
-        lines[7].0[3].store(5, Ordering::Relaxed);
-        let address = lines.as_ptr();
+        lines.at(59, 1)[0].store(5, Ordering::Relaxed);
+        let address = lines.at(0, WORDS).as_ptr();
         spare.give(lines);
         assert_eq!(spare.bytes(), LINES_MIN * 64);
         assert_eq!(
-            spare.take(LINES_MIN + 1).len(),
+            spare.take(LINES_MIN + 1).lines(),
             LINES_MIN + 1,
             "another size"
         );
         let again = spare.take(LINES_MIN);
-        assert_eq!((again.as_ptr(), again.len()), (address, LINES_MIN));
-        assert!(words(&again).all(|word| word == 0));
+        assert_eq!(again.at(0, WORDS).as_ptr(), address);
+        assert!((0..WORDS).all(|at| again.load(at) == 0));
         assert_eq!(spare.bytes(), 0);
     }
 

@@ -20,10 +20,10 @@
 
 use crate::column_set::ColumnSet;
 use crate::page_memory::PageMemory;
+use crate::record_layout::RecordLayout;
 use crate::record_page::{PageBytes, RecordKind, RecordPage};
 use crate::row_map::RowMap;
 use crate::schema::StorageSchema;
-use crate::tail_records::RecordLayout;
 use arc_swap::ArcSwap;
 use std::sync::Arc;
 use strandline_base::Result;
@@ -271,7 +271,7 @@ impl Tail {
         let layout = last
             .filter(|last| last.is_for(schema))
             .and_then(|last| last.layout());
-        let has_places = |layout: &&Arc<RecordLayout>| layout.columns().contains_all(columns);
+        let has_places = |layout: &&Arc<RecordLayout>| layout.columns.contains_all(columns);
         let same = layout.filter(has_places);
         let was_full = last.is_some_and(|last| last.is_full());
         if same.is_some() && !was_full {
@@ -294,7 +294,7 @@ impl Tail {
             None => {
                 let mut columns = columns.clone();
                 if let Some(before) = layout {
-                    columns.insert_all(before.columns());
+                    columns.insert_all(&before.columns);
                 }
                 schema.layouts().covering(schema, columns)
             }

@@ -23,117 +23,32 @@
 use crate::cell::Cell;
 use crate::column_set::{ColumnSet, columns_of_word, place};
 use crate::page_memory::PageMemory;
-use crate::schema::StorageSchema;
+use crate::record_layout::{HEADER_WORDS, PlaceKind, RecordLayout};
+use crate::record_page::RecordKind;
+use crate::record_words::{LINE_WORDS, RecordWords};
 use crate::spare_lines::SpareLines;
-use crate::value_words::{Physical, set_word};
+use crate::value_words::{Physical, set_word, word_of};
 use std::sync::Arc;
-use strandline_base::sync::{AtomicU64, OnceLock, Ordering};
-use strandline_base::{ColumnId, Error, Result, SqlType, Value};
+use strandline_base::sync::{AtomicBool, AtomicU64, OnceLock, Ordering};
+use strandline_base::{ColumnId, Error, Result, Value};
+use strandline_txn::StartWord;
 
 const START: usize = 0;
 const LINK: usize = 1;
 const STATEMENT: usize = 2;
-const BITS: usize = 3;
+const BITS: usize = HEADER_WORDS;
 
 const KIND_SHIFT: u32 = 16;
 const BACK_SHIFT: u32 = 32;
-
-/// Where the parts of a page's records are.
-#[derive(Debug)]
-pub(crate) struct RecordLayout {
-    schema: Arc<StorageSchema>,
-    columns: ColumnSet,
-    /// by column id
-    places: Box<[Place]>,
-    /// words of updated-column bits, and of NULL bits
-    bit_words: usize,
-    /// words of a record
-    stride: usize,
-    /// text and bytes columns
-    byte_columns: usize,
-}
-
-/// Where a column's cell is.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    sql_type: SqlType,
-    kind: PlaceKind,
-    /// the word in the record, or the position among the text and bytes columns
-    at: u32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PlaceKind {
-    /// the page does not have the column
-    Absent,
-    Held(Physical),
-}
-
-impl RecordLayout {
-    /// The columns that a layout for records with values of `columns` or of fewer has: all if the
-    /// table is so small that they fit a cache line anyway.
-    pub fn covered(schema: &StorageSchema, columns: ColumnSet) -> ColumnSet {
-        let words = |physical| match physical {
-            Physical::Word | Physical::Bytes => 1,
-            Physical::Wide => 2,
-        };
-        let all: usize = schema.iter().map(|(_, spec)| words(spec.physical)).sum();
-        match all < LINE_WORDS - BITS {
-            true => schema.iter().map(|(id, _)| id).collect(),
-            false => columns,
-        }
-    }
-    /// A layout for records with values of `columns`.
-    pub fn new(schema: &Arc<StorageSchema>, columns: ColumnSet) -> Arc<Self> {
-        let bit_words = schema.len().div_ceil(64).max(1);
-        let (mut stride, mut byte_columns) = (BITS + bit_words, 0);
-        let places = schema.iter().map(|(id, column)| {
-            let has = columns.contains(id);
-            let at = match column.physical {
-                Physical::Bytes => byte_columns,
-                Physical::Word | Physical::Wide => stride,
-            };
-            match column.physical {
-                _ if !has => {}
-                Physical::Word => stride += 1,
-                Physical::Wide => stride += 2,
-                Physical::Bytes => byte_columns += 1,
-            }
-            Place {
-                sql_type: column.sql_type,
-                kind: match has {
-                    true => PlaceKind::Held(column.physical),
-                    false => PlaceKind::Absent,
-                },
-                at: at as u32,
-            }
-        });
-        let places = places.collect();
-        Arc::new(Self {
-            schema: schema.clone(),
-            columns,
-            places,
-            bit_words,
-            stride,
-            byte_columns,
-        })
-    }
-    /// The columns of the storage.
-    pub fn schema(&self) -> &Arc<StorageSchema> {
-        &self.schema
-    }
-    /// The columns it has places for.
-    pub fn columns(&self) -> &ColumnSet {
-        &self.columns
-    }
-}
 
 /// The records of a page. What every look at one needs comes first.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct TailRecords {
     layout: Arc<RecordLayout>,
-    lines: Box<[Line]>,
+    words: RecordWords,
+    /// whether some record has a NULL that is not a text's or bytes'
+    has_nulls: AtomicBool,
     /// `bit_words` per record
     nulls: OnceLock<Box<[AtomicU64]>>,
     /// `byte_columns` per record; unset = NULL
@@ -143,124 +58,47 @@ pub(crate) struct TailRecords {
 /// A text or bytes.
 type ByteCell = OnceLock<Box<[u8]>>;
 
-/// Words in one cache line: a record of four values fills just one.
-#[derive(Debug)]
-#[repr(align(64))]
-pub(crate) struct Line(pub [AtomicU64; LINE_WORDS]);
-
-impl Line {
-    pub fn zero() -> Self {
-        Self(std::array::from_fn(|_| AtomicU64::new(0)))
-    }
-}
-
-const LINE_WORDS: usize = 8;
-
 impl TailRecords {
     /// Room for `records` records.
     pub fn new(records: usize, layout: &Arc<RecordLayout>, spare: &SpareLines) -> Self {
         Self {
             layout: layout.clone(),
-            lines: spare.take(Self::lines(records, layout)),
+            words: spare.take(Self::lines(records, layout)),
+            has_nulls: AtomicBool::new(false),
             nulls: OnceLock::new(),
             bytes: OnceLock::new(),
         }
     }
     /// Leaves its lines to other pages. There are no records any more.
     pub fn leave_lines(&mut self, spare: &SpareLines) {
-        spare.give(std::mem::take(&mut self.lines));
+        spare.give(std::mem::take(&mut self.words));
     }
     fn lines(records: usize, layout: &RecordLayout) -> usize {
         (records * layout.stride).div_ceil(LINE_WORDS)
     }
     /// The bytes of [`TailRecords::new`].
     pub fn bytes(records: usize, layout: &RecordLayout) -> usize {
-        Self::lines(records, layout) * size_of::<Line>()
+        RecordWords::bytes(Self::lines(records, layout))
     }
     pub fn layout(&self) -> &Arc<RecordLayout> {
         &self.layout
     }
     /// Places for records, or some more.
     fn records(&self) -> usize {
-        self.lines.len() * LINE_WORDS / self.layout.stride
+        self.words.lines() * LINE_WORDS / self.layout.stride
     }
 
-    /// A word of a record.
+    /// A record.
     #[inline]
-    fn word(&self, i: usize, at: usize) -> &AtomicU64 {
-        self.at(i * self.layout.stride + at)
-    }
-    /// A word by its place in the page.
-    #[inline]
-    fn at(&self, word: usize) -> &AtomicU64 {
-        &self.lines[word / LINE_WORDS].0[word % LINE_WORDS]
-    }
-    #[inline]
-    fn load(&self, i: usize, at: usize) -> u64 {
-        self.word(i, at).load(Ordering::Relaxed)
-    }
-    #[inline]
-    fn store(&self, i: usize, at: usize, word: u64) {
-        self.word(i, at).store(word, Ordering::Relaxed);
-    }
-
-    #[inline]
-    pub fn start(&self, i: usize) -> &AtomicU64 {
-        self.word(i, START)
-    }
-    #[inline]
-    pub fn statement(&self, i: usize) -> u32 {
-        self.load(i, STATEMENT) as u32
-    }
-    pub fn set_statement(&self, i: usize, statement: u32) {
-        self.store(i, STATEMENT, u64::from(statement));
-    }
-    /// The slot, the kind's number and the back pointer.
-    #[inline]
-    pub fn link(&self, i: usize) -> (u16, u8, u32) {
-        let link = self.load(i, LINK);
-        let back = (link >> BACK_SHIFT) as u32;
-        (link as u16, (link >> KIND_SHIFT) as u8, back)
-    }
-    pub fn set_link(&self, i: usize, (slot, kind, back): (u16, u8, u32)) {
-        let kind = u64::from(kind) << KIND_SHIFT;
-        let link = u64::from(slot) | kind | u64::from(back) << BACK_SHIFT;
-        self.store(i, LINK, link);
-    }
-
-    /// A word of updated-column bits; words behind the last are 0.
-    #[inline]
-    pub fn bits(&self, i: usize, word: usize) -> u64 {
-        if word >= self.layout.bit_words {
-            return 0;
-        }
-        self.load(i, BITS + word)
-    }
-    /// How many words of updated-column bits there are.
-    #[inline]
-    pub fn bit_words(&self) -> usize {
-        self.layout.bit_words
-    }
-    #[inline]
-    pub fn has(&self, i: usize, column: ColumnId) -> bool {
-        let (word, bit) = place(column);
-        self.bits(i, word) & bit != 0
-    }
-    /// Sets the updated-column bits. The layout has the columns.
-    pub fn set_columns(&self, i: usize, columns: &ColumnSet) {
-        debug_assert!(self.layout.columns.contains_all(columns));
-        for word in 0..self.layout.bit_words {
-            self.store(i, BITS + word, columns.word(word));
+    pub fn record(&self, i: usize) -> TailRecord<'_> {
+        let stride = self.layout.stride;
+        TailRecord {
+            records: self,
+            i,
+            words: self.words.at(i * stride, stride),
         }
     }
 
-    #[inline]
-    fn is_null(&self, i: usize, column: ColumnId) -> bool {
-        let (word, bit) = place(column);
-        self.nulls.get().is_some_and(|nulls| {
-            nulls[i * self.layout.bit_words + word].load(Ordering::Relaxed) & bit != 0
-        })
-    }
     fn set_null(&self, i: usize, column: ColumnId, memory: &PageMemory) {
         let (word, bit) = place(column);
         let bit_words = self.layout.bit_words;
@@ -270,6 +108,7 @@ impl TailRecords {
         let nulls = &nulls[i * bit_words + word];
         // The record's writer is alone with it.
         nulls.store(nulls.load(Ordering::Relaxed) | bit, Ordering::Relaxed);
+        self.has_nulls.store(true, Ordering::Relaxed);
     }
     fn set_bytes(&self, i: usize, at: usize, bytes: &[u8], memory: &PageMemory) -> Result<()> {
         let byte_columns = self.layout.byte_columns;
@@ -283,33 +122,127 @@ impl TailRecords {
             .set(bytes.into())
             .map_err(|_| Error::internal("a cell of a record page was written twice"))
     }
+}
 
-    /// Writes a cell of a column that the record has a bit of.
+/// A tail record. What there is to see of it before it is published, only its writer sees.
+#[derive(Clone, Copy, Debug)]
+pub struct TailRecord<'p> {
+    records: &'p TailRecords,
+    i: usize,
+    words: &'p [AtomicU64],
+}
+
+impl<'p> TailRecord<'p> {
     #[inline]
-    pub fn put(
-        &self,
-        i: usize,
-        column: ColumnId,
-        cell: Cell<'_>,
-        memory: &PageMemory,
-    ) -> Result<()> {
-        debug_assert!(self.has(i, column), "column {column} was not announced");
-        let place = self.layout.places[column.0 as usize];
+    fn load(&self, at: usize) -> u64 {
+        self.words[at].load(Ordering::Relaxed)
+    }
+    #[inline]
+    fn store(&self, at: usize, word: u64) {
+        self.words[at].store(word, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn start_word(&self) -> &'p AtomicU64 {
+        &self.words[START]
+    }
+    /// Its start word.
+    #[inline]
+    pub fn start(&self) -> StartWord {
+        StartWord(self.words[START].load(Ordering::Acquire))
+    }
+    /// The statement that wrote it.
+    #[inline]
+    pub fn statement(&self) -> u32 {
+        self.load(STATEMENT) as u32
+    }
+    pub(crate) fn set_statement(&self, statement: u32) {
+        self.store(STATEMENT, u64::from(statement));
+    }
+    /// The slot in its update range.
+    #[inline]
+    pub fn slot(&self) -> u16 {
+        self.load(LINK) as u16
+    }
+    /// What it says.
+    #[inline]
+    pub fn kind(&self) -> RecordKind {
+        RecordKind::of((self.load(LINK) >> KIND_SHIFT) as u8)
+    }
+    /// The previous record's sequence number + 1, or 0.
+    #[inline]
+    pub fn back(&self) -> u32 {
+        (self.load(LINK) >> BACK_SHIFT) as u32
+    }
+    pub(crate) fn set_link(&self, slot: u16, kind: RecordKind, back: u32) {
+        let kind = u64::from(kind as u8) << KIND_SHIFT;
+        self.store(LINK, u64::from(slot) | kind | u64::from(back) << BACK_SHIFT);
+    }
+
+    /// A word of updated-column bits; words behind the last are 0.
+    #[inline]
+    pub(crate) fn bits(&self, word: usize) -> u64 {
+        if word >= self.bit_words() {
+            return 0;
+        }
+        self.load(BITS + word)
+    }
+    /// How many words of updated-column bits there are.
+    #[inline]
+    pub(crate) fn bit_words(&self) -> usize {
+        self.records.layout.bit_words
+    }
+    #[inline]
+    pub(crate) fn has(&self, column: ColumnId) -> bool {
+        let (word, bit) = place(column);
+        self.bits(word) & bit != 0
+    }
+    /// Adds the columns it has values of to `columns`.
+    #[inline]
+    pub fn add_columns(&self, columns: &mut ColumnSet) {
+        (0..self.bit_words()).for_each(|word| columns.insert_word(word, self.bits(word)));
+    }
+    /// Takes the columns it has values of from `columns`.
+    #[inline]
+    pub fn remove_columns(&self, columns: &mut ColumnSet) {
+        (0..self.bit_words()).for_each(|word| columns.remove_word(word, self.bits(word)));
+    }
+    /// Sets the updated-column bits. The layout has the columns.
+    #[inline]
+    pub(crate) fn set_columns(&self, columns: &ColumnSet) {
+        debug_assert!(self.records.layout.columns.contains_all(columns));
+        for word in 0..self.bit_words() {
+            self.store(BITS + word, columns.word(word));
+        }
+    }
+    #[inline]
+    fn is_null(&self, column: ColumnId) -> bool {
+        let (word, bit) = place(column);
+        let at = self.i * self.bit_words() + word;
+        let nulls = self.records.nulls.get();
+        nulls.is_some_and(|nulls| nulls[at].load(Ordering::Relaxed) & bit != 0)
+    }
+
+    /// Writes a cell of a column that it has a bit of.
+    #[inline]
+    pub(crate) fn put(&self, column: ColumnId, cell: Cell<'_>, memory: &PageMemory) -> Result<()> {
+        debug_assert!(self.has(column), "column {column} was not announced");
+        let place = &self.records.layout.places[column.0 as usize];
         let at = place.at as usize;
         match (place.kind, cell) {
             (PlaceKind::Held(Physical::Word), Cell::Word(word)) => {
-                self.store(i, at, word);
+                self.store(at, word);
             }
             (PlaceKind::Held(Physical::Wide), Cell::Wide([low, high])) => {
-                self.store(i, at, low);
-                self.store(i, at + 1, high);
+                self.store(at, low);
+                self.store(at + 1, high);
             }
             (PlaceKind::Held(Physical::Bytes), Cell::Null) => {}
             (PlaceKind::Held(Physical::Bytes), Cell::Bytes(bytes)) => {
-                self.set_bytes(i, at, bytes, memory)?;
+                self.records.set_bytes(self.i, at, bytes, memory)?;
             }
             (PlaceKind::Held(Physical::Word | Physical::Wide), Cell::Null) => {
-                self.set_null(i, column, memory);
+                self.records.set_null(self.i, column, memory);
             }
             (_, cell) => {
                 return Err(Error::internal(format!(
@@ -322,54 +255,62 @@ impl TailRecords {
 
     /// The content of a cell.
     #[inline]
-    pub fn cell(&self, i: usize, column: ColumnId) -> Cell<'_> {
-        let Some(place) = self.layout.places.get(column.0 as usize) else {
+    pub(crate) fn cell(&self, column: ColumnId) -> Cell<'p> {
+        let layout = &*self.records.layout;
+        let Some(place) = layout.places.get(column.0 as usize) else {
             return Cell::Absent;
         };
         let at = place.at as usize;
         match place.kind {
             PlaceKind::Absent => Cell::Absent,
             PlaceKind::Held(Physical::Bytes) => {
-                let cell = self.bytes.get();
-                let cell = cell.and_then(|all| all[i * self.layout.byte_columns + at].get());
+                let cell = self.records.bytes.get();
+                let cell = cell.and_then(|all| all[self.i * layout.byte_columns + at].get());
                 cell.map_or(Cell::Null, |bytes| Cell::Bytes(bytes))
             }
-            PlaceKind::Held(_) if self.is_null(i, column) => Cell::Null,
-            PlaceKind::Held(Physical::Word) => Cell::Word(self.load(i, at)),
-            PlaceKind::Held(Physical::Wide) => Cell::Wide([self.load(i, at), self.load(i, at + 1)]),
+            PlaceKind::Held(_) if self.is_null(column) => Cell::Null,
+            PlaceKind::Held(Physical::Word) => Cell::Word(self.load(at)),
+            PlaceKind::Held(Physical::Wide) => Cell::Wide([self.load(at), self.load(at + 1)]),
         }
     }
 
-    /// Sets those of `out` to the values of record `i` in `columns` that it has and that are not
-    /// `found` (a bit per place, at most 64) yet, which they are then.
+    /// Sets those of `out` to its values in `columns` that it has and that are not `found` (a bit
+    /// per place, at most 64) yet, which they are then.
     #[inline]
-    pub fn read(
-        &self,
-        i: usize,
-        columns: &[ColumnId],
-        out: &mut [Value],
-        found: &mut u64,
-    ) -> Result<()> {
-        let has_nulls = self.nulls.get().is_some();
-        let layout = &*self.layout;
-        let (first, first_bits) = (i * layout.stride, self.bits(i, 0));
+    pub fn read(&self, columns: &[ColumnId], out: &mut [Value], found: &mut u64) -> Result<()> {
+        let has_nulls = self.records.has_nulls.load(Ordering::Relaxed);
+        let layout = &*self.records.layout;
+        let first_bits = self.load(BITS);
+        // Nearly always there is all that is asked for, in words.
+        if layout.is_simple && !has_nulls && *found == 0 {
+            let is_missing = |column: &ColumnId| column.0 >= 64 || first_bits >> column.0 & 1 == 0;
+            if !columns.iter().any(is_missing) {
+                for (column, out) in columns.iter().zip(&mut *out) {
+                    let place = &layout.places[column.0 as usize];
+                    set_word(out, place.sql_type, self.load(place.at as usize));
+                }
+                *found = u64::MAX
+                    .checked_shr(u64::BITS - columns.len() as u32)
+                    .unwrap_or(0);
+                return Ok(());
+            }
+        }
         let mut now = *found;
         for (at, (column, out)) in columns.iter().zip(out).enumerate() {
             let (word, bit) = place(*column);
             let bits = match word {
                 0 => first_bits,
-                word => self.bits(i, word),
+                word => self.bits(word),
             };
             if now >> at & 1 == 1 || bits & bit == 0 {
                 continue;
             }
             let place = &layout.places[column.0 as usize];
             if place.kind == PlaceKind::Held(Physical::Word) && !has_nulls {
-                let cell = self.at(first + place.at as usize);
-                set_word(out, place.sql_type, cell.load(Ordering::Relaxed));
+                set_word(out, place.sql_type, self.load(place.at as usize));
             } else {
                 let spec = layout.schema.column(*column);
-                *out = self.cell(i, *column).value(spec)?;
+                *out = self.cell(*column).value(spec)?;
             }
             now |= 1 << at;
         }
@@ -377,23 +318,42 @@ impl TailRecords {
         Ok(())
     }
 
+    /// Writes the cells of `values`, all of columns that it has bits of.
+    #[inline]
+    pub(crate) fn put_all(&self, values: &[(ColumnId, Value)], memory: &PageMemory) -> Result<()> {
+        let layout = &*self.records.layout;
+        for (column, value) in values {
+            let place = &layout.places[column.0 as usize];
+            if place.kind == PlaceKind::Held(Physical::Word)
+                && let Some(word) = word_of(value)
+            {
+                self.store(place.at as usize, word);
+            } else {
+                let spec = layout.schema.column(*column);
+                self.put(*column, Cell::of(value, spec)?, memory)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Copies the cells of `columns` from a record of another page that has them.
-    pub fn copy(
+    #[inline]
+    pub(crate) fn copy(
         &self,
-        i: usize,
         columns: &ColumnSet,
-        (from, j): (&Self, usize),
+        from: &TailRecord<'_>,
         memory: &PageMemory,
     ) -> Result<()> {
-        let is_same = Arc::ptr_eq(&self.layout, &from.layout) && from.nulls.get().is_none();
+        let is_same = Arc::ptr_eq(&self.records.layout, &from.records.layout)
+            && !from.records.has_nulls.load(Ordering::Relaxed);
         for word in 0..columns.words() {
             for column in columns_of_word(word, columns.word(word)) {
-                let place = self.layout.places[column.0 as usize];
+                let place = &self.records.layout.places[column.0 as usize];
                 if is_same && place.kind == PlaceKind::Held(Physical::Word) {
                     let at = place.at as usize;
-                    self.store(i, at, from.load(j, at));
+                    self.store(at, from.load(at));
                 } else {
-                    self.put(i, column, from.cell(j, column), memory)?;
+                    self.put(column, from.cell(column), memory)?;
                 }
             }
         }
@@ -405,6 +365,8 @@ impl TailRecords {
 mod tests {
     use super::*;
     use crate::page_memory::PageBytes;
+    use crate::schema::StorageSchema;
+    use strandline_base::SqlType;
 
     /// More than 64 columns, of every physical kind.
     fn schema() -> Arc<StorageSchema> {
@@ -426,20 +388,23 @@ mod tests {
     }
 
     fn fill(records: &TailRecords, n: u64, columns: &ColumnSet, memory: &PageMemory) {
-        let schema = records.layout().schema();
-        records.set_columns(n as usize, columns);
-        for column in columns.iter() {
-            let value = value(column.0, n);
+        let schema = &records.layout().schema;
+        let record = records.record(n as usize);
+        record.set_columns(columns);
+        // One half cell by cell, the other at once.
+        let values = columns.iter().map(|column| (column, value(column.0, n)));
+        let (single, many): (Vec<_>, Vec<_>) = values.partition(|(column, _)| column.0 < 50);
+        for (column, value) in single {
             let cell = Cell::of(&value, schema.column(column)).expect("fits");
-            records.put(n as usize, column, cell, memory).expect("put");
+            record.put(column, cell, memory).expect("put");
         }
+        record.put_all(&many, memory).expect("put");
     }
 
     fn read(records: &TailRecords, i: usize, columns: &[ColumnId]) -> (Vec<Value>, u64) {
         let (mut out, mut found) = (vec![Value::Boolean(false); columns.len()], 0);
-        records
-            .read(i, columns, &mut out, &mut found)
-            .expect("reads");
+        let record = records.record(i);
+        record.read(columns, &mut out, &mut found).expect("reads");
         (out, found)
     }
 
@@ -457,10 +422,10 @@ mod tests {
             let i = n as usize;
             let columns = columns_of(n);
             for column in (0..99).map(ColumnId) {
-                assert_eq!(records.has(i, column), columns.contains(column));
+                assert_eq!(records.record(i).has(column), columns.contains(column));
                 if columns.contains(column) {
-                    let spec = layout.schema().column(column);
-                    let cell = records.cell(i, column).value(spec).expect("a value");
+                    let spec = layout.schema.column(column);
+                    let cell = records.record(i).cell(column).value(spec).expect("a value");
                     assert_eq!(cell, value(column.0, n), "column {column} of record {n}");
                 }
             }
@@ -475,8 +440,8 @@ mod tests {
                 assert_eq!(found >> at & 1 == 1, columns.contains(*column));
             }
         }
-        assert_eq!(records.cell(0, ColumnId(6)), Cell::Absent);
-        assert_eq!(records.cell(0, ColumnId(99)), Cell::Absent);
+        assert_eq!(records.record(0).cell(ColumnId(6)), Cell::Absent);
+        assert_eq!(records.record(0).cell(ColumnId(99)), Cell::Absent);
     }
 
     #[test]
@@ -494,12 +459,13 @@ mod tests {
             // Without a NULL, then with them.
             for n in [1, 4, 3, 5] {
                 fill(&from, n, &narrow, &memory);
-                to.set_columns(7 - n as usize, &narrow);
-                to.copy(7 - n as usize, &narrow, (&from, n as usize), &memory)
+                let copy = to.record(7 - n as usize);
+                copy.set_columns(&narrow);
+                copy.copy(&narrow, &from.record(n as usize), &memory)
                     .expect("copies");
                 for column in narrow.iter() {
-                    let spec = from.layout().schema().column(column);
-                    let copied = to.cell(7 - n as usize, column).value(spec);
+                    let spec = from.layout().schema.column(column);
+                    let copied = copy.cell(column).value(spec);
                     assert_eq!(copied.expect("a value"), value(column.0, n));
                 }
             }
@@ -513,13 +479,16 @@ mod tests {
             &RecordLayout::new(&schema(), set([])),
             &SpareLines::default(),
         );
-        records.set_link(1, (u16::MAX, 4, u32::MAX));
-        records.set_statement(1, u32::MAX);
-        assert_eq!(records.link(1), (u16::MAX, 4, u32::MAX));
-        assert_eq!(records.statement(1), u32::MAX);
-        records.set_link(1, (1, 0, 2));
-        assert_eq!((records.link(1), records.link(0)), ((1, 0, 2), (0, 0, 0)));
-        assert_eq!(records.start(1).load(Ordering::Relaxed), 0);
+        let [first, second] = [0, 1].map(|i| records.record(i));
+        second.set_link(u16::MAX, RecordKind::ShareLock, u32::MAX);
+        second.set_statement(u32::MAX);
+        let link = |record: &TailRecord<'_>| (record.slot(), record.kind(), record.back());
+        assert_eq!(link(&second), (u16::MAX, RecordKind::ShareLock, u32::MAX));
+        assert_eq!(second.statement(), u32::MAX);
+        second.set_link(1, RecordKind::Update, 2);
+        assert_eq!(link(&second), (1, RecordKind::Update, 2));
+        assert_eq!(link(&first), (0, RecordKind::Update, 0));
+        assert_eq!(second.start(), StartWord::UNPUBLISHED);
     }
 
     #[test]
@@ -530,8 +499,9 @@ mod tests {
             &RecordLayout::new(&schema(), set([0, 2])),
             &SpareLines::default(),
         );
-        records.set_columns(0, &set([0, 2]));
-        let put = |column, cell| records.put(0, ColumnId(column), cell, &memory);
+        let record = records.record(0);
+        record.set_columns(&set([0, 2]));
+        let put = |column, cell| record.put(ColumnId(column), cell, &memory);
         assert!(put(0, Cell::Wide([1, 2])).is_err());
         assert!(put(0, Cell::Bytes(b"x")).is_err());
         assert!(put(2, Cell::Word(1)).is_err());

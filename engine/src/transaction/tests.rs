@@ -491,9 +491,9 @@ fn a_commit_during_a_validation_is_not_missed() {
         };
         let txn = db.begin(options).expect("begin");
         assert!(has(&txn, 1));
-        let below = crate::scan::ColumnPredicate {
+        let below = crate::ColumnPredicate {
             column: ColumnId(0),
-            op: crate::scan::CompareOp::Lt,
+            op: crate::CompareOp::Lt,
             value: Value::BigInt(1_000),
         };
         let request = ScanRequest {

@@ -1,0 +1,65 @@
+//! What point operations ask of their transaction every time, at hand without its lock.
+//!
+//! It is stored under the lock, by the one statement at a time that changes the transaction, and
+//! says no more than is so: who finds nothing here looks under the lock.
+
+use crate::store::Store;
+use std::ptr::null_mut;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use strandline_txn::StartWord;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Glance {
+    own: AtomicU64,
+    /// the transaction is open and has not changed the catalog
+    is_plain: AtomicBool,
+    /// where the storage is that it has registered with last; compared only, and there for as long
+    /// as it is registered
+    store: AtomicPtr<Store>,
+}
+
+impl Glance {
+    /// Of a new transaction.
+    pub fn new() -> Self {
+        Self {
+            own: AtomicU64::new(0),
+            is_plain: AtomicBool::new(true),
+            store: AtomicPtr::new(null_mut()),
+        }
+    }
+    /// The transaction's word, or 0 if it has written nothing.
+    #[inline]
+    pub fn own(&self) -> StartWord {
+        StartWord(self.own.load(Ordering::Acquire))
+    }
+    /// Whether the transaction is open and goes by the catalog that others go by.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.is_plain.load(Ordering::Acquire)
+    }
+    /// The transaction's word if it is open and this is the storage that it has registered with
+    /// last.
+    #[inline]
+    pub fn registered(&self, store: &Arc<Store>) -> Option<StartWord> {
+        let last = self.store.load(Ordering::Acquire);
+        (last.cast_const() == Arc::as_ptr(store)).then(|| self.own())
+    }
+    pub fn set_own(&self, word: StartWord) {
+        self.own.store(word.0, Ordering::Release);
+    }
+    pub fn set_plain(&self, is_plain: bool) {
+        self.is_plain.store(is_plain, Ordering::Release);
+    }
+    /// The transaction has its word and is registered with `store`.
+    pub fn set_registered(&self, store: &Arc<Store>) {
+        let store = Arc::as_ptr(store).cast_mut();
+        self.store.store(store, Ordering::Release);
+    }
+    /// The transaction has ended.
+    pub fn end(&self) {
+        self.set_plain(false);
+        self.store.store(null_mut(), Ordering::Release);
+    }
+}

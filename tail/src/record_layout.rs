@@ -1,0 +1,106 @@
+//! Where a tail page's records have what. All records of a page have one layout, which many pages
+//! share.
+
+use crate::column_set::ColumnSet;
+use crate::record_words::LINE_WORDS;
+use crate::schema::StorageSchema;
+use crate::value_words::Physical;
+use std::sync::Arc;
+use strandline_base::SqlType;
+
+/// Words that a record begins with, before its updated-column bits.
+pub(crate) const HEADER_WORDS: usize = 3;
+
+/// Where the parts of a page's records are.
+#[derive(Debug)]
+pub(crate) struct RecordLayout {
+    /// the columns of the storage
+    pub schema: Arc<StorageSchema>,
+    /// those it has places for
+    pub columns: ColumnSet,
+    /// by column id
+    pub places: Box<[Place]>,
+    /// words of updated-column bits, and of NULL bits
+    pub bit_words: usize,
+    /// words of a record
+    pub stride: usize,
+    /// all columns of the storage are in the first word of bits, and the cells of those it has are
+    /// one word each
+    pub is_simple: bool,
+    /// text and bytes columns
+    pub byte_columns: usize,
+}
+
+/// Where a column's cell is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub sql_type: SqlType,
+    pub kind: PlaceKind,
+    /// the word in the record, or the position among the text and bytes columns
+    pub at: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PlaceKind {
+    /// the page does not have the column
+    Absent,
+    Held(Physical),
+}
+
+impl RecordLayout {
+    /// The columns that a layout for records with values of `columns` or of fewer has: all if the
+    /// table is so small that they fit a cache line anyway.
+    pub fn covered(schema: &StorageSchema, columns: ColumnSet) -> ColumnSet {
+        let words = |physical| match physical {
+            Physical::Word | Physical::Bytes => 1,
+            Physical::Wide => 2,
+        };
+        let all: usize = schema.iter().map(|(_, spec)| words(spec.physical)).sum();
+        match all < LINE_WORDS - HEADER_WORDS {
+            true => schema.iter().map(|(id, _)| id).collect(),
+            false => columns,
+        }
+    }
+    /// A layout for records with values of `columns`.
+    pub fn new(schema: &Arc<StorageSchema>, columns: ColumnSet) -> Arc<Self> {
+        let bit_words = schema.len().div_ceil(64).max(1);
+        let (mut stride, mut byte_columns) = (HEADER_WORDS + bit_words, 0);
+        let places = schema.iter().map(|(id, column)| {
+            let has = columns.contains(id);
+            let at = match column.physical {
+                Physical::Bytes => byte_columns,
+                Physical::Word | Physical::Wide => stride,
+            };
+            match column.physical {
+                _ if !has => {}
+                Physical::Word => stride += 1,
+                Physical::Wide => stride += 2,
+                Physical::Bytes => byte_columns += 1,
+            }
+            Place {
+                sql_type: column.sql_type,
+                kind: match has {
+                    true => PlaceKind::Held(column.physical),
+                    false => PlaceKind::Absent,
+                },
+                at: at as u32,
+            }
+        });
+        let places: Box<[Place]> = places.collect();
+        let is_word = |place: &Place| {
+            matches!(
+                place.kind,
+                PlaceKind::Absent | PlaceKind::Held(Physical::Word)
+            )
+        };
+        Arc::new(Self {
+            is_simple: bit_words == 1 && places.iter().all(is_word),
+            schema: schema.clone(),
+            columns,
+            places,
+            bit_words,
+            stride,
+            byte_columns,
+        })
+    }
+}
