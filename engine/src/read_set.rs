@@ -4,7 +4,8 @@
 //! Logical reads, not rows: a key that was not there counts, and so do rows that a scan's
 //! predicate would select if they came. Reads of the past (AS OF) cannot change and are not noted.
 
-use crate::scan::{ColumnPredicate, RowFilter};
+use crate::column_predicate::ColumnPredicate;
+use crate::scan::RowFilter;
 use crate::store::Store;
 use std::sync::Arc;
 use strandline_base::{ColumnId, SqlType, TableId, Value};

@@ -1,6 +1,7 @@
 //! Scans for the query engine: ranges as work units, filters inside, Arrow batches out.
 
 use crate::catalog::TableDef;
+use crate::column_predicate::ColumnPredicate;
 use crate::statement::{Statement, column_of};
 use crate::store::Store;
 use arrow_array::builder::BooleanBufferBuilder;
@@ -9,7 +10,7 @@ use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use strandline_base::{BLOCK_ROWS, ColumnId, CommitTs, Error, Result, RowId, SqlState, Value};
+use strandline_base::{BLOCK_ROWS, ColumnId, CommitTs, Error, Result, RowId, SqlState};
 use strandline_table::base::BaseBody;
 use strandline_table::range::{Range, RangeVersion};
 use strandline_table::scan::{RangePart, RangeSnapshot, ScanCounters};
@@ -37,32 +38,6 @@ pub struct ScanRequest {
     pub filters: Vec<Arc<dyn RowFilter>>,
 }
 
-/// `column op value`; a NULL column never satisfies it.
-#[derive(Clone, Debug)]
-pub struct ColumnPredicate {
-    /// the column
-    pub column: ColumnId,
-    /// the comparison
-    pub op: CompareOp,
-    /// a value of the column's type
-    pub value: Value,
-}
-
-/// A comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CompareOp {
-    /// =
-    Eq,
-    /// <
-    Lt,
-    /// <=
-    Le,
-    /// >
-    Gt,
-    /// >=
-    Ge,
-}
-
 /// A predicate over some columns of the table, evaluated inside the scan.
 pub trait RowFilter: Send + Sync {
     /// The columns it reads.
@@ -72,6 +47,11 @@ pub trait RowFilter: Send + Sync {
     /// Whether a row costs so much that it pays to leave those out that are not selected anyway.
     fn is_costly(&self) -> bool {
         false
+    }
+    /// What it says if it is just that, so that the column's bounds may show that it selects every
+    /// row.
+    fn comparison(&self) -> Option<&ColumnPredicate> {
+        None
     }
     /// Whether it selects the same rows whenever it is asked: not so if it depends on what a query
     /// has found elsewhere.
@@ -238,6 +218,10 @@ impl TableScan {
             }
         };
         let keep = self.blocks_to_read(&snapshot)?;
+        let is_sure = match keep.contains(&true) {
+            true => self.sure_filters(&snapshot)?,
+            false => Vec::new(),
+        };
         let rows: usize = keep.iter().filter(|keep| **keep).count() * BLOCK_ROWS;
         self.metrics
             .rows_scanned
@@ -247,6 +231,7 @@ impl TableScan {
             first_row: RowId::new(range.no(), 0).0,
             snapshot,
             keep,
+            is_sure,
             next_block: 0,
         })
     }
@@ -257,14 +242,20 @@ impl TableScan {
         std::iter::from_fn(|| reader.next_batch().transpose()).collect()
     }
 
-    /// Prunes by the blocks' bounds: which blocks may have rows.
+    /// Prunes by the range's bounds, then by the blocks': which blocks may have rows.
     fn blocks_to_read(&self, snapshot: &RangeSnapshot) -> Result<Vec<bool>> {
         let mut keep = vec![true; snapshot.rows().div_ceil(BLOCK_ROWS)];
         for predicate in &self.request.prune {
             let at = self.position(predicate.column)?;
+            if let Some(bounds) = snapshot.range_bounds(at)?
+                && !predicate.may_hold((&bounds.min, &bounds.max))
+            {
+                keep.clear();
+                break;
+            }
             for (block, keep) in keep.iter_mut().enumerate().filter(|(_, keep)| **keep) {
-                if let Some(bounds) = snapshot.bounds(block, at)? {
-                    *keep = predicate.may_hold(bounds);
+                if let Some((min, max)) = snapshot.bounds(block, at)? {
+                    *keep = predicate.may_hold((&min, &max));
                 }
             }
         }
@@ -277,6 +268,20 @@ impl TableScan {
                 .fetch_add(pruned as u64, Ordering::Relaxed);
         }
         Ok(keep)
+    }
+
+    /// By filter: whether the range's bounds show that it selects every row.
+    fn sure_filters(&self, snapshot: &RangeSnapshot) -> Result<Vec<bool>> {
+        let is_sure = |filter: &Arc<dyn RowFilter>| {
+            let Some(comparison) = filter.comparison() else {
+                return Ok(false);
+            };
+            let bounds = snapshot.range_bounds(self.position(comparison.column)?)?;
+            Ok(bounds.is_some_and(|bounds| {
+                bounds.nulls == 0 && comparison.always_holds((&bounds.min, &bounds.max))
+            }))
+        };
+        self.request.filters.iter().map(is_sure).collect()
     }
 
     fn position(&self, column: ColumnId) -> Result<usize> {
@@ -336,10 +341,18 @@ pub struct UnitReader {
     snapshot: RangeSnapshot,
     /// by block: whether to read it
     keep: Vec<bool>,
+    /// by filter: whether it selects every row of the range
+    is_sure: Vec<bool>,
     next_block: usize,
 }
 
 impl UnitReader {
+    /// Whether there is nothing to read in the unit, or nothing any more.
+    pub fn is_at_end(&self) -> bool {
+        let rest = self.keep.get(self.next_block..);
+        rest.is_none_or(|rest| !rest.contains(&true))
+    }
+
     /// The next rows, in row-id order; None at the end.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         // Several, if they are too small to be handed out alone.
@@ -394,7 +407,8 @@ impl UnitReader {
             return Ok(nothing());
         }
         let mut arrays: Vec<Option<ArrayRef>> = vec![None; scan.columns.len()];
-        for filter in &scan.request.filters {
+        let filters = scan.request.filters.iter().zip(&self.is_sure);
+        for (filter, _) in filters.filter(|(_, is_sure)| !**is_sure) {
             scan.apply(filter.as_ref(), &part, &mut arrays, &mut selection)?;
             if is_empty(&selection) {
                 return Ok(nothing());
@@ -481,21 +495,4 @@ pub(crate) fn batch_of(
             format!("building a batch of a scan: {e}"),
         )
     })
-}
-
-impl ColumnPredicate {
-    /// Whether some row of a block with these bounds may satisfy the predicate.
-    fn may_hold(&self, (min, max): (Option<Value>, Option<Value>)) -> bool {
-        use std::cmp::Ordering::{Equal, Greater, Less};
-        // No bound, or one that does not compare: leave it to the filter.
-        let order = |bound: Option<Value>| bound.and_then(|b| b.compare(&self.value));
-        let (min, max) = (order(min), order(max));
-        match self.op {
-            CompareOp::Eq => min != Some(Greater) && max != Some(Less),
-            CompareOp::Lt => min.is_none_or(|m| m == Less),
-            CompareOp::Le => min.is_none_or(|m| m == Less || m == Equal),
-            CompareOp::Gt => max.is_none_or(|m| m == Greater),
-            CompareOp::Ge => max.is_none_or(|m| m == Greater || m == Equal),
-        }
-    }
 }

@@ -26,11 +26,11 @@
 //! phantoms by the same means and lets versions change back. Pre-committed transactions are taken
 //! as committed: they abort only if the log fails, and then so does this one.
 
+use crate::column_predicate::{ColumnPredicate, CompareOp};
 use crate::commit_watch::CommitWatch;
 use crate::db::Db;
 use crate::read_set::{KeyRead, ReadSet, ScanRead};
 use crate::redo::{self, Redo};
-use crate::scan::{ColumnPredicate, CompareOp};
 use crate::statement::find_key;
 use crate::store::Store;
 use arrow_array::RecordBatch;

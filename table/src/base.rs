@@ -318,12 +318,20 @@ impl ChunkColumn {
 
     /// The chunk's bounds, if the footer has been read.
     pub fn known_bounds(&self) -> Option<&ColumnBounds> {
-        let footer = self.footer.get()?;
-        Some(self.bounds.get_or_init(|| ColumnBounds {
+        Some(self.bounds_of(self.footer.get()?))
+    }
+
+    /// The chunk's bounds.
+    pub fn column_bounds(&self) -> Result<&ColumnBounds> {
+        Ok(self.bounds_of(self.footer()?))
+    }
+
+    fn bounds_of(&self, footer: &ChunkFooter) -> &ColumnBounds {
+        self.bounds.get_or_init(|| ColumnBounds {
             min: footer.min(),
             max: footer.max(),
             nulls: footer.nulls() as u64,
-        }))
+        })
     }
 
     /// Whether a scan would find the column in memory.

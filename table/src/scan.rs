@@ -6,7 +6,7 @@
 //! with history. Parts are small enough that what is decoded is used while it is in the
 //! processor's cache.
 
-use crate::base::{BaseBody, ChunkBase, ChunkColumn};
+use crate::base::{BaseBody, ChunkBase, ChunkColumn, ColumnBounds};
 use crate::cell::Cell;
 use crate::chunk::BlockBounds;
 use crate::column_buffer::{gather, patch, patch_words};
@@ -22,7 +22,7 @@ use arrow_buffer::{BooleanBuffer, Buffer};
 use std::ops::Range as Span;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use strandline_base::{BLOCK_ROWS, ColumnId, Result, SqlType, UPDATE_ROWS};
+use strandline_base::{BLOCK_ROWS, ColumnId, Result, SqlType, UPDATE_RANGES, UPDATE_ROWS};
 use strandline_tail::tails_reader::{TailsReader, TailsView};
 use strandline_tail::value_words::Physical;
 use strandline_txn::Visibility;
@@ -188,6 +188,22 @@ impl RangeSnapshot {
         };
         match self.chunk(column) {
             Some(chunk) if !is_changed => Ok(Some(chunk.footer()?.bounds(block))),
+            _ => Ok(None),
+        }
+    }
+
+    /// Bounds of the `at`-th column in the whole range; None as in [`RangeSnapshot::bounds`].
+    pub fn range_bounds(&self, at: usize) -> Result<Option<&ColumnBounds>> {
+        let column = self.columns[at];
+        let is_changed = match &self.body {
+            Body::Nothing => true,
+            Body::Folded(fold) => !fold.is_unpatched(at),
+            Body::Settled { .. } => {
+                (0..UPDATE_RANGES).any(|tail| self.tails.has_cells(tail, column))
+            }
+        };
+        match self.chunk(column) {
+            Some(chunk) if !is_changed => chunk.column_bounds().map(Some),
             _ => Ok(None),
         }
     }

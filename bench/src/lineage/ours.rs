@@ -135,15 +135,16 @@ struct StrandlineScanner {
 
 impl Scanner for StrandlineScanner {
     fn sum(&mut self, rows: Range<u64>) -> Result<i64> {
-        let mut sql = "SELECT SUM(c1) FROM point".to_string();
-        if rows != (0..self.rows) {
-            sql += &format!(" WHERE id >= {} AND id < {}", rows.start, rows.end);
-        }
-        Ok(self
-            .connection
-            .query(&sql, ())?
-            .single::<String>()?
-            .parse()?)
+        let sum = match rows != (0..self.rows) {
+            // By parameters, so that the statement's plan is kept.
+            true => {
+                let range = (rows.start as i64, rows.end as i64);
+                let sql = "SELECT SUM(c1) FROM point WHERE id >= $1 AND id < $2";
+                self.connection.query(sql, range)?
+            }
+            false => self.connection.query("SELECT SUM(c1) FROM point", ())?,
+        };
+        Ok(sum.single::<String>()?.parse()?)
     }
 }
 

@@ -19,6 +19,7 @@ mod prepared;
 mod queries;
 mod roles;
 mod row_id;
+mod scan_filters;
 mod scripts;
 mod settings;
 mod slow_log;

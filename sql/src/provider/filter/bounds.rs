@@ -5,6 +5,9 @@
 //! rounded in the direction that keeps the comparison's meaning: `x > n/d` is `x > ⌊n/d⌋` for an
 //! integer x, `x ≥ n/d` is `x ≥ ⌈n/d⌉`, and so on. A constant that is not comparable this way
 //! gives no bound.
+//!
+//! Of one comparison that is brought into integers the bound says just what it says, so that a
+//! column's bounds may show it to hold ([`comparison`]).
 
 use super::{ScalarValue, is_lossless};
 use datafusion::logical_expr::expr::{Between, InList, Like};
@@ -80,6 +83,19 @@ pub fn collect(filter: &Expr, def: &TableDef, bounds: &mut Vec<ColumnPredicate>)
     }
 }
 
+/// What `filter` says, if that is one comparison of an integer, numeric, date or timestamp column.
+pub fn comparison(filter: &Expr, def: &TableDef) -> Option<ColumnPredicate> {
+    let Expr::BinaryExpr(BinaryExpr { left, op, right }) = filter else {
+        return None;
+    };
+    let op = compare_op(*op)?;
+    let (column, op, constant) = match (column_of(left, def), constant(right)) {
+        (Some(column), Some(constant)) => (column, op, constant),
+        _ => (column_of(right, def)?, mirror(op), constant(left)?),
+    };
+    integer_bound(column, op, constant)
+}
+
 fn compare_op(op: Operator) -> Option<CompareOp> {
     match op {
         Operator::Eq => Some(CompareOp::Eq),
@@ -131,11 +147,21 @@ fn predicate(column: &ColumnDef, op: CompareOp, value: Value) -> ColumnPredicate
 }
 
 fn bound(column: &ColumnDef, op: CompareOp, value: &ScalarValue) -> Option<ColumnPredicate> {
-    if let Some((n, d)) = fraction(column.sql_type, value) {
-        let (op, stored) = round(op, n, d)?;
-        return stored_value(column.sql_type, stored).map(|v| predicate(column, op, v));
+    if fraction(column.sql_type, value).is_some() {
+        return integer_bound(column, op, value);
     }
     other_value(column.sql_type, value).map(|v| predicate(column, op, v))
+}
+
+/// The bound of a column that is stored in integers: it says just what the comparison says.
+fn integer_bound(
+    column: &ColumnDef,
+    op: CompareOp,
+    value: &ScalarValue,
+) -> Option<ColumnPredicate> {
+    let (n, d) = fraction(column.sql_type, value)?;
+    let (op, stored) = round(op, n, d)?;
+    stored_value(column.sql_type, stored).map(|v| predicate(column, op, v))
 }
 
 /// `op n/d` over integers; None for an equality that no integer satisfies (no bound rather than

@@ -46,6 +46,7 @@ pub struct ScanFilter {
     schema: SchemaRef,
     expression: Arc<dyn PhysicalExpr>,
     text: String,
+    comparison: Option<ColumnPredicate>,
     is_costly: bool,
     is_dynamic: bool,
 }
@@ -63,6 +64,7 @@ impl ScanFilter {
             schema,
             expression,
             text,
+            comparison: None,
             is_costly: false,
             is_dynamic: false,
         }
@@ -122,6 +124,10 @@ impl RowFilter for ScanFilter {
 
     fn is_costly(&self) -> bool {
         self.is_costly
+    }
+
+    fn comparison(&self) -> Option<&ColumnPredicate> {
+        self.comparison.as_ref()
     }
 
     fn is_fixed(&self) -> bool {
@@ -301,6 +307,7 @@ fn compile_one(
     })?;
     Ok(ScanFilter {
         is_costly: matches_patterns,
+        comparison: bounds::comparison(filter, def),
         ..ScanFilter::new(columns, schema, expression, filter.to_string())
     })
 }

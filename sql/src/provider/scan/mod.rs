@@ -36,8 +36,8 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
 };
 use parking_lot::Mutex;
-use reader::Reader;
 pub(super) use reader::off_thread;
+use reader::{Reader, Units};
 use source::Source;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -292,11 +292,9 @@ impl ExecutionPlan for ScanExec {
         let reservation = MemoryConsumer::new(format!("scan of {}", self.source.table.name))
             .register(context.memory_pool());
         let reader = Reader {
-            scan: self.source.open().map_err(wrap)?,
+            units: Units::new(self.source.open().map_err(wrap)?, self.counter(partition)),
             source: self.source.clone(),
             schema: self.schema.clone(),
-            taken: self.counter(partition),
-            unit: None,
             left: self.limit.unwrap_or(usize::MAX),
             metrics: BaselineMetrics::new(&self.metrics, partition),
             reservation,

@@ -9,19 +9,87 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::physical_plan::metrics::{BaselineMetrics, RecordOutput};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use strandline_base::Error;
 use strandline_engine::{TableScan, UnitReader};
 
 /// One partition at work.
 pub(super) struct Reader {
     pub source: Arc<Source>,
-    pub scan: Arc<TableScan>,
+    pub units: Units,
     pub schema: SchemaRef,
-    pub taken: Arc<AtomicUsize>,
-    /// the unit being read, and whether that stays in memory
-    pub unit: Option<(UnitReader, bool)>,
     pub left: usize,
     pub metrics: BaselineMetrics,
     pub reservation: MemoryReservation,
+}
+
+/// The units of a scan that this partition takes, one after the other.
+pub(super) struct Units {
+    scan: Arc<TableScan>,
+    /// how many units partitions have taken
+    taken: Arc<AtomicUsize>,
+    unit: Unit,
+}
+
+enum Unit {
+    /// the next one is to be taken
+    Next,
+    /// taken, to be opened
+    Taken(usize),
+    /// being read, and whether that stays in memory
+    Open(UnitReader, bool),
+    /// there are no more
+    End,
+}
+
+/// How a turn has ended.
+enum Turn {
+    Batch(RecordBatch),
+    End,
+    /// The next unit may have to read files.
+    Files,
+}
+
+impl Units {
+    pub fn new(scan: Arc<TableScan>, taken: Arc<AtomicUsize>) -> Self {
+        Self {
+            scan,
+            taken,
+            unit: Unit::Next,
+        }
+    }
+
+    /// Goes on to the next batch, over however many units that have none, but stops before one
+    /// that may read files unless it `may_read`.
+    fn turn(&mut self, may_read: bool) -> strandline_base::Result<Turn> {
+        loop {
+            match &mut self.unit {
+                Unit::Next => {
+                    let unit = self.taken.fetch_add(1, Ordering::Relaxed);
+                    self.unit = match unit < self.scan.units() {
+                        true => Unit::Taken(unit),
+                        false => Unit::End,
+                    };
+                }
+                Unit::Taken(unit) => {
+                    let is_resident = self.scan.is_resident(*unit);
+                    if !is_resident && !may_read {
+                        return Ok(Turn::Files);
+                    }
+                    let reader = self.scan.open_unit(*unit)?;
+                    self.unit = match reader.is_at_end() {
+                        true => Unit::Next,
+                        false => Unit::Open(reader, is_resident),
+                    };
+                }
+                Unit::Open(_, false) if !may_read => return Ok(Turn::Files),
+                Unit::Open(reader, _) => match reader.next_batch()? {
+                    Some(batch) => return Ok(Turn::Batch(batch)),
+                    None => self.unit = Unit::Next,
+                },
+                Unit::End => return Ok(Turn::End),
+            }
+        }
+    }
 }
 
 impl Reader {
@@ -29,46 +97,39 @@ impl Reader {
         if self.left == 0 {
             return Ok(None);
         }
-        loop {
-            let Some((mut reader, is_resident)) = self.unit.take() else {
-                self.source.check_cancelled().map_err(wrap)?;
-                let unit = self.taken.fetch_add(1, Ordering::Relaxed);
-                if unit >= self.scan.units() {
-                    self.reservation.free();
-                    return Ok(None);
-                }
-                let is_resident = self.scan.is_resident(unit);
-                let scan = self.scan.clone();
-                let open = move || scan.open_unit(unit);
-                self.unit = Some((self.run(is_resident, open).await?, is_resident));
-                continue;
-            };
-            let read = move || {
-                let batch = reader.next_batch()?;
-                Ok((reader, batch))
-            };
-            let (reader, batch) = self.run(is_resident, read).await?;
-            let Some(batch) = batch else { continue };
-            self.unit = Some((reader, is_resident));
-            self.reservation.resize(batch.get_array_memory_size());
-            let batch = batch.slice(0, batch.num_rows().min(self.left));
-            self.left -= batch.num_rows();
-            let batch = label(batch, &self.schema)?;
-            return Ok(Some(batch.record_output(&self.metrics)));
-        }
+        self.source.check_cancelled().map_err(wrap)?;
+        let Some(batch) = self.read().await? else {
+            self.reservation.free();
+            return Ok(None);
+        };
+        self.reservation.resize(batch.get_array_memory_size());
+        let batch = batch.slice(0, batch.num_rows().min(self.left));
+        self.left -= batch.num_rows();
+        let batch = label(batch, &self.schema)?;
+        Ok(Some(batch.record_output(&self.metrics)))
     }
 
-    /// Runs `work` here if it stays in memory, else off the asynchronous threads.
-    async fn run<T: Send + 'static>(
-        &self,
-        stays_in_memory: bool,
-        work: impl FnOnce() -> strandline_base::Result<T> + Send + 'static,
-    ) -> Result<T, DataFusionError> {
+    /// Reads here as long as that stays in memory, else off the asynchronous threads.
+    async fn read(&mut self) -> Result<Option<RecordBatch>, DataFusionError> {
         let _timer = self.metrics.elapsed_compute().timer();
-        if stays_in_memory {
-            return work().map_err(wrap);
+        match self.units.turn(false).map_err(wrap)? {
+            Turn::Batch(batch) => return Ok(Some(batch)),
+            Turn::End => return Ok(None),
+            Turn::Files => {}
         }
-        off_thread(work).await
+        let rest = Units::new(self.units.scan.clone(), self.units.taken.clone());
+        let mut units = std::mem::replace(&mut self.units, rest);
+        let (units, turn) = off_thread(move || {
+            let turn = units.turn(true)?;
+            Ok((units, turn))
+        })
+        .await?;
+        self.units = units;
+        match turn {
+            Turn::Batch(batch) => Ok(Some(batch)),
+            Turn::End => Ok(None),
+            Turn::Files => Err(wrap(Error::internal("a scan stopped before its files"))),
+        }
     }
 }
 
