@@ -4,28 +4,14 @@
 //!
 //! Commits that wait write the log themselves; while they do, there is nothing left for it.
 
-use crate::db::Db;
-use std::sync::Arc;
 use std::time::Duration;
-use strandline_base::{Error, Result};
 use strandline_storage::wal::Wal;
 
 /// How long a relaxed commit waits at most for a sync to begin, unless one is at work.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-impl Db {
-    /// Starts the thread. It ends when the log is closed or has failed.
-    pub(crate) fn start_log_writer(&self) -> Result<()> {
-        let wal = self.wal.clone();
-        std::thread::Builder::new()
-            .name("strandline-log".into())
-            .spawn(move || run(&wal))
-            .map_err(|e| Error::io("starting the thread that writes the log", &e))?;
-        Ok(())
-    }
-}
-
-fn run(wal: &Arc<Wal>) {
+/// The thread: it ends when the log is closed or has failed.
+pub(crate) fn run(wal: &Wal) {
     while wal.wait_for_records(PATIENCE) {
         // A failed sync ends the log, whose users get the error. Without a next file the commit
         // that needs one tries again, and gets that error.
@@ -35,8 +21,9 @@ fn run(wal: &Arc<Wal>) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::db::Db;
     use crate::settings::{DbOptions, Settings, TxnOptions};
+    use std::sync::Arc;
     use std::thread::yield_now;
     use strandline_base::SystemClock;
     use strandline_device::MemoryDevice;

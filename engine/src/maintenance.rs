@@ -5,6 +5,7 @@
 
 use crate::db::{Db, Maintenance, closed};
 use crate::events;
+use crate::log_writer;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -93,7 +94,12 @@ impl Db {
             .name("strandline-overlays".into())
             .spawn(move || consolidation.run())
             .map_err(|e| Error::io("starting the thread that makes overlays", &e))?;
-        self.start_log_writer()
+        let wal = self.wal.clone();
+        std::thread::Builder::new()
+            .name("strandline-log".into())
+            .spawn(move || log_writer::run(&wal))
+            .map_err(|e| Error::io("starting the thread that writes the log", &e))?;
+        Ok(())
     }
 
     fn maintenance_turn(&self, wanted: bool) {

@@ -35,7 +35,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use strandline_base::{Error, ErrorKind, Result, SqlState};
@@ -280,11 +280,9 @@ impl Wal {
             state.expected = true;
             self.arrivals.wait(&mut state);
         }
-        let end = Instant::now() + patience;
-        while state.active.len() < WRITTEN_AT_BYTES && state.failure.is_none() {
-            if self.arrivals.wait_until(&mut state, end).timed_out() {
-                break;
-            }
+        // Who wakes it has seen many records, which others may have written by now, or the end.
+        if state.active.len() < WRITTEN_AT_BYTES && state.failure.is_none() {
+            self.arrivals.wait_for(&mut state, patience);
         }
         state.failure.is_none()
     }

@@ -36,7 +36,7 @@ enum Unit {
     /// taken, to be opened
     Taken(usize),
     /// being read, and whether that stays in memory
-    Open(UnitReader, bool),
+    Open(Box<UnitReader>, bool),
     /// there are no more
     End,
 }
@@ -78,7 +78,7 @@ impl Units {
                     let reader = self.scan.open_unit(*unit)?;
                     self.unit = match reader.is_at_end() {
                         true => Unit::Next,
-                        false => Unit::Open(reader, is_resident),
+                        false => Unit::Open(Box::new(reader), is_resident),
                     };
                 }
                 Unit::Open(_, false) if !may_read => return Ok(Turn::Files),
