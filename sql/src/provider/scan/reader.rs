@@ -9,7 +9,6 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::physical_plan::metrics::{BaselineMetrics, RecordOutput};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use strandline_base::Error;
 use strandline_engine::{TableScan, UnitReader};
 
 /// One partition at work.
@@ -44,6 +43,8 @@ enum Unit {
 /// How a turn has ended.
 enum Turn {
     Batch(RecordBatch),
+    /// A unit has been read whose rows, if there were any, are not selected.
+    Nothing,
     End,
     /// The next unit may have to read files.
     Files,
@@ -58,8 +59,8 @@ impl Units {
         }
     }
 
-    /// Goes on to the next batch, over however many units that have none, but stops before one
-    /// that may read files unless it `may_read`.
+    /// Goes on to the next batch or the end of a unit, over however many units of which nothing
+    /// has to be read, but stops before one that may read files unless it `may_read`.
     fn turn(&mut self, may_read: bool) -> strandline_base::Result<Turn> {
         loop {
             match &mut self.unit {
@@ -84,7 +85,10 @@ impl Units {
                 Unit::Open(_, false) if !may_read => return Ok(Turn::Files),
                 Unit::Open(reader, _) => match reader.next_batch()? {
                     Some(batch) => return Ok(Turn::Batch(batch)),
-                    None => self.unit = Unit::Next,
+                    None => {
+                        self.unit = Unit::Next;
+                        return Ok(Turn::Nothing);
+                    }
                 },
                 Unit::End => return Ok(Turn::End),
             }
@@ -97,10 +101,16 @@ impl Reader {
         if self.left == 0 {
             return Ok(None);
         }
-        self.source.check_cancelled().map_err(wrap)?;
-        let Some(batch) = self.read().await? else {
-            self.reservation.free();
-            return Ok(None);
+        let batch = loop {
+            self.source.check_cancelled().map_err(wrap)?;
+            match self.turn().await? {
+                Turn::Batch(batch) => break batch,
+                Turn::Nothing | Turn::Files => {}
+                Turn::End => {
+                    self.reservation.free();
+                    return Ok(None);
+                }
+            }
         };
         self.reservation.resize(batch.get_array_memory_size());
         let batch = batch.slice(0, batch.num_rows().min(self.left));
@@ -109,13 +119,12 @@ impl Reader {
         Ok(Some(batch.record_output(&self.metrics)))
     }
 
-    /// Reads here as long as that stays in memory, else off the asynchronous threads.
-    async fn read(&mut self) -> Result<Option<RecordBatch>, DataFusionError> {
+    /// A turn here if that stays in memory, else off the asynchronous threads.
+    async fn turn(&mut self) -> Result<Turn, DataFusionError> {
         let _timer = self.metrics.elapsed_compute().timer();
         match self.units.turn(false).map_err(wrap)? {
-            Turn::Batch(batch) => return Ok(Some(batch)),
-            Turn::End => return Ok(None),
             Turn::Files => {}
+            turn => return Ok(turn),
         }
         let rest = Units::new(self.units.scan.clone(), self.units.taken.clone());
         let mut units = std::mem::replace(&mut self.units, rest);
@@ -125,11 +134,7 @@ impl Reader {
         })
         .await?;
         self.units = units;
-        match turn {
-            Turn::Batch(batch) => Ok(Some(batch)),
-            Turn::End => Ok(None),
-            Turn::Files => Err(wrap(Error::internal("a scan stopped before its files"))),
-        }
+        Ok(turn)
     }
 }
 
