@@ -72,6 +72,8 @@ pub(crate) struct MaintenanceState {
     /// the thread has ended
     pub(crate) has_stopped: bool,
     pub(crate) thread: Option<std::thread::JoinHandle<()>>,
+    /// the thread that writes the log
+    pub(crate) log_writer: Option<std::thread::JoinHandle<()>>,
 }
 
 /// Counters since the database was opened.

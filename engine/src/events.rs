@@ -93,14 +93,15 @@ pub(crate) fn recovered(location: &str, report: &RecoveryReport) {
 }
 
 /// Background work has failed or works again: each change is told once, not every retry.
-pub(crate) fn background_work(before: Option<&Error>, now: Option<&Error>) {
+/// `what` is a plural.
+pub(crate) fn background_work(what: &str, before: Option<&Error>, now: Option<&Error>) {
     match (before, now) {
         (Some(before), Some(now)) if before.message() == now.message() => {}
         (_, Some(failure)) => error!(
             sqlstate = failure.sqlstate().0,
-            "checkpoints and merges fail, and are tried again: {failure}"
+            "{what} fail, and are tried again: {failure}"
         ),
-        (Some(_), None) => info!("checkpoints and merges work again"),
+        (Some(_), None) => info!("{what} work again"),
         (None, None) => {}
     }
 }

@@ -4,6 +4,7 @@
 //!
 //! Commits that wait write the log themselves; while they do, there is nothing left for it.
 
+use crate::events;
 use std::time::Duration;
 use strandline_storage::wal::Wal;
 
@@ -12,10 +13,14 @@ const PATIENCE: Duration = Duration::from_millis(200);
 
 /// The thread: it ends when the log is closed or has failed.
 pub(crate) fn run(wal: &Wal) {
+    let mut failure = None;
     while wal.wait_for_records(PATIENCE) {
         // A failed sync ends the log, whose users get the error. Without a next file the commit
         // that needs one tries again, and gets that error.
-        let _ = wal.sync_all().and_then(|()| wal.prepare_next_segment());
+        let done = wal.sync_all().and_then(|()| wal.prepare_next_segment());
+        let (before, now) = (failure.as_ref(), done.as_ref().err());
+        events::background_work("preparations of the log", before, now);
+        failure = done.err();
     }
 }
 
@@ -64,9 +69,7 @@ mod tests {
                 db.close().expect("closes");
             }
             drop(db);
-            while wal.strong_count() > 0 {
-                yield_now();
-            }
+            assert_eq!(wal.strong_count(), 0);
         }
     }
 }

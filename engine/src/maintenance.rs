@@ -95,11 +95,22 @@ impl Db {
             .spawn(move || consolidation.run())
             .map_err(|e| Error::io("starting the thread that makes overlays", &e))?;
         let wal = self.wal.clone();
-        std::thread::Builder::new()
+        let thread = std::thread::Builder::new()
             .name("strandline-log".into())
             .spawn(move || log_writer::run(&wal))
             .map_err(|e| Error::io("starting the thread that writes the log", &e))?;
+        self.maintenance.state.lock().log_writer = Some(thread);
         Ok(())
+    }
+
+    /// Makes the log durable and ends it with its thread: nobody works on its files any more.
+    fn close_log(&self) -> Result<()> {
+        let outcome = self.wal.close(closed());
+        let thread = self.maintenance.state.lock().log_writer.take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+        outcome
     }
 
     fn maintenance_turn(&self, wanted: bool) {
@@ -110,7 +121,8 @@ impl Db {
         self.shared.page_bytes.trim_spare();
         let mut state = self.maintenance.state.lock();
         state.rounds += 1;
-        events::background_work(state.failure.as_ref(), result.as_ref().err());
+        let (before, now) = (state.failure.as_ref(), result.as_ref().err());
+        events::background_work("checkpoints and merges", before, now);
         state.failure = result.err();
         self.maintenance.done.notify_all();
     }
@@ -133,7 +145,7 @@ impl Db {
         }
         let result = self.checkpoint(false).map(|_| ());
         // Transactions that are still open must not write into what may be another's by then.
-        let result = result.and(self.wal.close(closed()));
+        let result = result.and(self.close_log());
         *self.lock.lock() = None;
         result
     }
@@ -169,6 +181,6 @@ impl Drop for Db {
         self.maintenance.work.notify_all();
         self.shared.consolidation.close();
         // Relaxed commits are not lost by an orderly end without close.
-        let _ = self.wal.close(closed());
+        let _ = self.close_log();
     }
 }

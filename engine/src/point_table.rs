@@ -223,11 +223,10 @@ impl Transaction {
     /// What an operation sees now; None if it does not go by `point`.
     #[inline]
     fn newest_for(&self, point: &PointTable) -> Option<Visibility> {
-        if !self.goes_by_point(point) {
-            return None;
-        }
-        Some(Visibility {
-            ts: self.db().stable(),
+        // Before the catalog is looked at: what is the last one then is the one at this moment.
+        let ts = self.db().stable();
+        self.goes_by_point(point).then(|| Visibility {
+            ts,
             own: self.glance.own(),
             statement: u32::MAX,
         })

@@ -272,11 +272,11 @@ impl Wal {
         Ok(Appended { end: Lsn(end) })
     }
 
-    /// Waits for records that nobody has written: until there are many, but for `patience` at most
-    /// once there is one. False when the log has failed or was closed.
+    /// Waits for records that are not durable: until many are not even written, but for `patience`
+    /// at most once there is one. False when the log has failed or was closed.
     pub fn wait_for_records(&self, patience: Duration) -> bool {
         let mut state = self.state.lock();
-        while state.active.is_empty() && state.failure.is_none() {
+        while self.durable.load(Ordering::Acquire) >= state.end && state.failure.is_none() {
             state.expected = true;
             self.arrivals.wait(&mut state);
         }

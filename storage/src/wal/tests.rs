@@ -692,6 +692,8 @@ fn who_waits_for_records_learns_of_the_first_of_many_and_of_the_end() {
         assert!(waiter.join().unwrap());
     });
     assert!(log.wait_for_records(none), "nobody has written it");
+    log.write_out().unwrap();
+    assert!(log.wait_for_records(none), "it is not durable");
     // One more is no reason to come early, many are.
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| log.wait_for_records(long));

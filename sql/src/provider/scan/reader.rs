@@ -11,6 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use strandline_engine::{TableScan, UnitReader};
 
+/// So many units of which nothing has to be read make a turn: it cannot be stopped meanwhile.
+const PRUNED_UNITS_MAX: usize = 64;
+
 /// One partition at work.
 pub(super) struct Reader {
     pub source: Arc<Source>,
@@ -43,7 +46,7 @@ enum Unit {
 /// How a turn has ended.
 enum Turn {
     Batch(RecordBatch),
-    /// A unit has been read whose rows, if there were any, are not selected.
+    /// A unit has been read to its end, or many have been passed over.
     Nothing,
     End,
     /// The next unit may have to read files.
@@ -62,6 +65,7 @@ impl Units {
     /// Goes on to the next batch or the end of a unit, over however many units of which nothing
     /// has to be read, but stops before one that may read files unless it `may_read`.
     fn turn(&mut self, may_read: bool) -> strandline_base::Result<Turn> {
+        let mut pruned = 0;
         loop {
             match &mut self.unit {
                 Unit::Next => {
@@ -77,10 +81,15 @@ impl Units {
                         return Ok(Turn::Files);
                     }
                     let reader = self.scan.open_unit(*unit)?;
-                    self.unit = match reader.is_at_end() {
-                        true => Unit::Next,
-                        false => Unit::Open(Box::new(reader), is_resident),
-                    };
+                    if !reader.is_at_end() {
+                        self.unit = Unit::Open(Box::new(reader), is_resident);
+                        continue;
+                    }
+                    self.unit = Unit::Next;
+                    pruned += 1;
+                    if pruned == PRUNED_UNITS_MAX {
+                        return Ok(Turn::Nothing);
+                    }
                 }
                 Unit::Open(_, false) if !may_read => return Ok(Turn::Files),
                 Unit::Open(reader, _) => match reader.next_batch()? {
