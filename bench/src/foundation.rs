@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | load | rows/s of a durable bulk load of lineitem | DuckDB |
 //! | tpch | seconds of Q1, Q6, Q3, Q18; bytes on disk | DataFusion on Arrow in memory, DuckDB |
-//! | sum | seconds of SUM over a bigint column | DuckDB |
+//! | sum | seconds of SUM over a bigint column, of all rows and of a range | DuckDB |
 //! | updates | processor time of that SUM while rows are updated | itself without updates |
 //! | point | transactions/s by primary key | SQLite |
 
