@@ -191,17 +191,19 @@ impl TableScan {
     pub fn estimated_rows(&self) -> u64 {
         self.ranges.iter().map(|(r, _)| slots_of(r)).sum()
     }
-    /// Whether reading unit `unit` stays in memory.
-    pub fn is_resident(&self, unit: usize) -> bool {
+    /// Whether opening unit `unit` stays in memory: the bounds are there that it is pruned by, and
+    /// the rows' metadata if that is needed.
+    pub fn opens_in_memory(&self, unit: usize) -> bool {
         let (range, version) = &self.ranges[unit];
         let version = version.clone().unwrap_or_else(|| range.load_full());
-        match &version.base.body {
-            BaseBody::Insert(_) => true,
-            BaseBody::Chunks(chunks) => self
-                .columns
-                .iter()
-                .all(|c| chunks.column(*c).is_none_or(|chunk| chunk.is_resident())),
-        }
+        let BaseBody::Chunks(chunks) = &version.base.body else {
+            return true;
+        };
+        let has_meta = chunks.is_quiet_at(self.visibility.ts)
+            || chunks.meta.as_ref().is_none_or(|meta| meta.is_loaded());
+        let pruning = self.request.prune.iter().map(|predicate| predicate.column);
+        let mut pruning = pruning.filter_map(|column| chunks.column(column));
+        has_meta && pruning.all(|chunk| chunk.has_footer())
     }
 
     /// Opens unit `unit` (below `units()`).
@@ -347,6 +349,15 @@ pub struct UnitReader {
 }
 
 impl UnitReader {
+    /// Whether reading the rows stays in memory.
+    pub fn is_resident(&self) -> bool {
+        let filters = self.scan.request.filters.iter().zip(&self.is_sure);
+        let filters = filters.filter(|(_, is_sure)| !**is_sure);
+        let filtered = filters.flat_map(|(filter, _)| filter.columns());
+        let mut columns = self.scan.request.columns.iter().chain(filtered);
+        columns.all(|column| self.snapshot.is_resident(*column))
+    }
+
     /// Whether there is nothing to read in the unit, or nothing any more.
     pub fn is_at_end(&self) -> bool {
         let rest = self.keep.get(self.next_block..);

@@ -202,6 +202,10 @@ impl MetaBlob {
             frame: Slot::new(cache),
         })
     }
+    /// Whether it is in memory.
+    pub fn is_loaded(&self) -> bool {
+        self.frame.is_filled()
+    }
     /// The decoded metadata.
     pub fn load(&self) -> Result<Arc<RowMeta>> {
         self.frame.get_or_load(|| {
@@ -314,6 +318,11 @@ impl ChunkColumn {
         };
         let len = ChunkFooter::encoded_len(&tail(chunk::TRAILER_BYTES)?)?;
         ChunkFooter::decode(self.sql_type, self.identity(), &tail(len)?)
+    }
+
+    /// Whether the footer has been read.
+    pub fn has_footer(&self) -> bool {
+        self.footer.get().is_some()
     }
 
     /// The chunk's bounds, if the footer has been read.

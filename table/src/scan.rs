@@ -208,6 +208,11 @@ impl RangeSnapshot {
         }
     }
 
+    /// Whether what base has of a column is in memory.
+    pub fn is_resident(&self, column: ColumnId) -> bool {
+        self.chunk(column).is_none_or(|chunk| chunk.is_resident())
+    }
+
     fn chunk(&self, column: ColumnId) -> Option<&Arc<ChunkColumn>> {
         match &self.base {
             BaseBody::Chunks(chunks) => chunks.column(column),

@@ -50,6 +50,7 @@ fn conditions_hold_for_the_same_rows_with_and_without_bounds() {
                 format!("a {op} {low}"),
                 format!("n {op} {} AND a IS NOT NULL", low * 1000),
                 format!("d {op} DATE '2020-01-01' + {low}"),
+                "a >= 0 AND a < 1000".to_string(),
             ];
             let by_rows = [
                 format!("a + 0 >= {low} AND a + 0 < {high}"),
@@ -57,6 +58,7 @@ fn conditions_hold_for_the_same_rows_with_and_without_bounds() {
                 format!("a + 0 {op} {low}"),
                 format!("n + 0 {op} {} AND a IS NOT NULL", low * 1000),
                 format!("d + 0 {op} DATE '2020-01-01' + {low}"),
+                "a + 0 >= 0 AND a + 0 < 1000".to_string(),
             ];
             for (one, other) in by_bounds.iter().zip(&by_rows) {
                 let sum = "SELECT count(*), sum(n), sum(p), min(a) FROM t WHERE";

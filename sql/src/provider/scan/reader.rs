@@ -37,8 +37,8 @@ enum Unit {
     Next,
     /// taken, to be opened
     Taken(usize),
-    /// being read, and whether that stays in memory
-    Open(Box<UnitReader>, bool),
+    /// being read
+    Open(Box<UnitReader>),
     /// there are no more
     End,
 }
@@ -76,13 +76,12 @@ impl Units {
                     };
                 }
                 Unit::Taken(unit) => {
-                    let is_resident = self.scan.is_resident(*unit);
-                    if !is_resident && !may_read {
+                    if !may_read && !self.scan.opens_in_memory(*unit) {
                         return Ok(Turn::Files);
                     }
                     let reader = self.scan.open_unit(*unit)?;
                     if !reader.is_at_end() {
-                        self.unit = Unit::Open(Box::new(reader), is_resident);
+                        self.unit = Unit::Open(Box::new(reader));
                         continue;
                     }
                     self.unit = Unit::Next;
@@ -91,8 +90,10 @@ impl Units {
                         return Ok(Turn::Nothing);
                     }
                 }
-                Unit::Open(_, false) if !may_read => return Ok(Turn::Files),
-                Unit::Open(reader, _) => match reader.next_batch()? {
+                Unit::Open(reader) if !may_read && !reader.is_resident() => {
+                    return Ok(Turn::Files);
+                }
+                Unit::Open(reader) => match reader.next_batch()? {
                     Some(batch) => return Ok(Turn::Batch(batch)),
                     None => {
                         self.unit = Unit::Next;
