@@ -1,6 +1,6 @@
 //! Comparisons of a column with a constant, and what a column's bounds say about them.
 
-use std::cmp::Ordering::{Equal, Greater, Less};
+use std::cmp::Ordering::{self, Equal, Greater, Less};
 use strandline_base::{ColumnId, Value};
 
 /// The smallest and the largest value, or something below and above; None: not known.
@@ -34,10 +34,9 @@ pub enum CompareOp {
 
 impl ColumnPredicate {
     /// Whether some row of a block with these bounds may satisfy the predicate.
-    pub(crate) fn may_hold(&self, (min, max): Bounds<'_>) -> bool {
+    pub(crate) fn may_hold(&self, bounds: Bounds<'_>) -> bool {
         // No bound, or one that does not compare: leave it to the filter.
-        let order = |bound: &Option<Value>| bound.as_ref().and_then(|b| b.compare(&self.value));
-        let (min, max) = (order(min), order(max));
+        let (min, max) = self.order(bounds);
         match self.op {
             CompareOp::Eq => min != Some(Greater) && max != Some(Less),
             CompareOp::Lt => min.is_none_or(|m| m == Less),
@@ -48,9 +47,8 @@ impl ColumnPredicate {
     }
 
     /// Whether every row of a block without NULLs that has these bounds satisfies the predicate.
-    pub(crate) fn always_holds(&self, (min, max): Bounds<'_>) -> bool {
-        let order = |bound: &Option<Value>| bound.as_ref().and_then(|b| b.compare(&self.value));
-        let (min, max) = (order(min), order(max));
+    pub(crate) fn always_holds(&self, bounds: Bounds<'_>) -> bool {
+        let (min, max) = self.order(bounds);
         match self.op {
             CompareOp::Eq => min == Some(Equal) && max == Some(Equal),
             CompareOp::Lt => max == Some(Less),
@@ -58,6 +56,12 @@ impl ColumnPredicate {
             CompareOp::Gt => min == Some(Greater),
             CompareOp::Ge => matches!(min, Some(Greater | Equal)),
         }
+    }
+
+    /// How the bounds compare with the value; None: not known.
+    fn order(&self, (min, max): Bounds<'_>) -> (Option<Ordering>, Option<Ordering>) {
+        let order = |bound: &Option<Value>| bound.as_ref()?.compare(&self.value);
+        (order(min), order(max))
     }
 }
 

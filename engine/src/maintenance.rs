@@ -107,10 +107,8 @@ impl Db {
     fn close_log(&self) -> Result<()> {
         let outcome = self.wal.close(closed());
         let thread = self.maintenance.state.lock().log_writer.take();
-        if let Some(thread) = thread {
-            let _ = thread.join();
-        }
-        outcome
+        let ended = thread.map_or(Ok(()), std::thread::JoinHandle::join);
+        outcome.and(ended.map_err(|_| Error::internal("the thread that writes the log panicked")))
     }
 
     fn maintenance_turn(&self, wanted: bool) {

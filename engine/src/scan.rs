@@ -220,8 +220,8 @@ impl TableScan {
             }
         };
         let keep = self.blocks_to_read(&snapshot)?;
-        let is_sure = match keep.contains(&true) {
-            true => self.sure_filters(&snapshot)?,
+        let filters = match keep.contains(&true) {
+            true => self.open_filters(&snapshot)?,
             false => Vec::new(),
         };
         let rows: usize = keep.iter().filter(|keep| **keep).count() * BLOCK_ROWS;
@@ -233,7 +233,7 @@ impl TableScan {
             first_row: RowId::new(range.no(), 0).0,
             snapshot,
             keep,
-            is_sure,
+            filters,
             next_block: 0,
         })
     }
@@ -272,18 +272,26 @@ impl TableScan {
         Ok(keep)
     }
 
-    /// By filter: whether the range's bounds show that it selects every row.
-    fn sure_filters(&self, snapshot: &RangeSnapshot) -> Result<Vec<bool>> {
-        let is_sure = |filter: &Arc<dyn RowFilter>| {
-            let Some(comparison) = filter.comparison() else {
-                return Ok(false);
-            };
-            let bounds = snapshot.range_bounds(self.position(comparison.column)?)?;
-            Ok(bounds.is_some_and(|bounds| {
-                bounds.nulls == 0 && comparison.always_holds((&bounds.min, &bounds.max))
-            }))
+    /// The filters that the range's bounds do not show to select every row.
+    fn open_filters(&self, snapshot: &RangeSnapshot) -> Result<Vec<Arc<dyn RowFilter>>> {
+        let mut open = Vec::with_capacity(self.request.filters.len());
+        for filter in &self.request.filters {
+            if !self.selects_all(filter.as_ref(), snapshot)? {
+                open.push(filter.clone());
+            }
+        }
+        Ok(open)
+    }
+
+    /// Whether the range's bounds show that `filter` selects every row.
+    fn selects_all(&self, filter: &dyn RowFilter, snapshot: &RangeSnapshot) -> Result<bool> {
+        let Some(comparison) = filter.comparison() else {
+            return Ok(false);
         };
-        self.request.filters.iter().map(is_sure).collect()
+        let bounds = snapshot.range_bounds(self.position(comparison.column)?)?;
+        Ok(bounds.is_some_and(|bounds| {
+            bounds.nulls == 0 && comparison.always_holds((&bounds.min, &bounds.max))
+        }))
     }
 
     fn position(&self, column: ColumnId) -> Result<usize> {
@@ -343,17 +351,15 @@ pub struct UnitReader {
     snapshot: RangeSnapshot,
     /// by block: whether to read it
     keep: Vec<bool>,
-    /// by filter: whether it selects every row of the range
-    is_sure: Vec<bool>,
+    /// what is left to evaluate of the scan's filters
+    filters: Vec<Arc<dyn RowFilter>>,
     next_block: usize,
 }
 
 impl UnitReader {
     /// Whether reading the rows stays in memory.
     pub fn is_resident(&self) -> bool {
-        let filters = self.scan.request.filters.iter().zip(&self.is_sure);
-        let filters = filters.filter(|(_, is_sure)| !**is_sure);
-        let filtered = filters.flat_map(|(filter, _)| filter.columns());
+        let filtered = self.filters.iter().flat_map(|filter| filter.columns());
         let mut columns = self.scan.request.columns.iter().chain(filtered);
         columns.all(|column| self.snapshot.is_resident(*column))
     }
@@ -418,8 +424,7 @@ impl UnitReader {
             return Ok(nothing());
         }
         let mut arrays: Vec<Option<ArrayRef>> = vec![None; scan.columns.len()];
-        let filters = scan.request.filters.iter().zip(&self.is_sure);
-        for (filter, _) in filters.filter(|(_, is_sure)| !**is_sure) {
+        for filter in &self.filters {
             scan.apply(filter.as_ref(), &part, &mut arrays, &mut selection)?;
             if is_empty(&selection) {
                 return Ok(nothing());

@@ -193,11 +193,11 @@ impl Transaction {
     /// Whether the transaction has written anything.
     pub fn has_written(&self) -> bool {
         let state = self.state.lock();
-        !state.written.is_empty() || state.catalog_changed
+        !state.written.is_empty() || state.has_changed_catalog()
     }
 
     pub(crate) fn has_changed_catalog(&self) -> bool {
-        self.state.lock().catalog_changed
+        self.state.lock().has_changed_catalog()
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {

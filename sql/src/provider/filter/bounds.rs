@@ -29,13 +29,9 @@ pub fn collect(filter: &Expr, def: &TableDef, bounds: &mut Vec<ColumnPredicate>)
             collect(left, def, bounds);
             collect(right, def, bounds);
         }
-        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
-            let Some(op) = compare_op(*op) else { return };
-            if let (Some(column), Some(constant)) = (column_of(left, def), constant(right)) {
-                bounds.extend(bound(column, op, constant));
-            } else if let (Some(constant), Some(column)) = (constant(left), column_of(right, def)) {
-                bounds.extend(bound(column, mirror(op), constant));
-            }
+        Expr::BinaryExpr(comparison) => {
+            let sides = column_and_constant(comparison, def);
+            bounds.extend(sides.and_then(|(column, op, constant)| bound(column, op, constant)));
         }
         Expr::Between(Between {
             expr,
@@ -85,15 +81,23 @@ pub fn collect(filter: &Expr, def: &TableDef, bounds: &mut Vec<ColumnPredicate>)
 
 /// What `filter` says, if that is one comparison of an integer, numeric, date or timestamp column.
 pub fn comparison(filter: &Expr, def: &TableDef) -> Option<ColumnPredicate> {
-    let Expr::BinaryExpr(BinaryExpr { left, op, right }) = filter else {
+    let Expr::BinaryExpr(comparison) = filter else {
         return None;
     };
+    let (column, op, constant) = column_and_constant(comparison, def)?;
+    integer_bound(column, op, fraction(column.sql_type, constant)?)
+}
+
+/// `column op constant`, whichever side the column is on.
+fn column_and_constant<'a>(
+    BinaryExpr { left, op, right }: &'a BinaryExpr,
+    def: &'a TableDef,
+) -> Option<(&'a ColumnDef, CompareOp, &'a ScalarValue)> {
     let op = compare_op(*op)?;
-    let (column, op, constant) = match (column_of(left, def), constant(right)) {
-        (Some(column), Some(constant)) => (column, op, constant),
-        _ => (column_of(right, def)?, mirror(op), constant(left)?),
-    };
-    integer_bound(column, op, constant)
+    match (column_of(left, def), constant(right)) {
+        (Some(column), Some(constant)) => Some((column, op, constant)),
+        _ => Some((column_of(right, def)?, mirror(op), constant(left)?)),
+    }
 }
 
 fn compare_op(op: Operator) -> Option<CompareOp> {
@@ -147,19 +151,19 @@ fn predicate(column: &ColumnDef, op: CompareOp, value: Value) -> ColumnPredicate
 }
 
 fn bound(column: &ColumnDef, op: CompareOp, value: &ScalarValue) -> Option<ColumnPredicate> {
-    if fraction(column.sql_type, value).is_some() {
-        return integer_bound(column, op, value);
+    match fraction(column.sql_type, value) {
+        Some(fraction) => integer_bound(column, op, fraction),
+        None => other_value(column.sql_type, value).map(|v| predicate(column, op, v)),
     }
-    other_value(column.sql_type, value).map(|v| predicate(column, op, v))
 }
 
-/// The bound of a column that is stored in integers: it says just what the comparison says.
+/// The bound of a column that is stored in integers by n/d in its unit: it says just what the
+/// comparison says.
 fn integer_bound(
     column: &ColumnDef,
     op: CompareOp,
-    value: &ScalarValue,
+    (n, d): (i128, i128),
 ) -> Option<ColumnPredicate> {
-    let (n, d) = fraction(column.sql_type, value)?;
     let (op, stored) = round(op, n, d)?;
     stored_value(column.sql_type, stored).map(|v| predicate(column, op, v))
 }
