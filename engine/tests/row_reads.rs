@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{batch, clock, create_table, open, request, scan_all};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
+use common::{batch, clock, column, create_table, definition, open, request, scan_all};
 use std::sync::Arc;
 use strandline_device::MemoryDevice;
 use strandline_engine::catalog::HistoryPolicy;
@@ -62,5 +63,81 @@ fn rows_read_by_key_are_those_of_the_scan() {
         assert!(found.expect("read"), "key {k}");
         let a = a.map_or(Value::Null, Value::BigInt);
         assert_eq!(out, [a, Value::from(b.as_str()), Value::BigInt(k)]);
+    }
+}
+
+/// Which columns a table is first read by decides how its rows are decoded, not what is read.
+#[test]
+fn rows_are_read_by_any_columns_in_any_order() {
+    const ROWS: i64 = 4_500; // two blocks
+    let text = |k: i64| format!("text {k}");
+    // One column with NULLs, one without fixed-width values.
+    let value = |k: i64, id: u32| match id {
+        0 => Value::BigInt(k),
+        3 if k % 5 == 0 => Value::Null,
+        9 => Value::from(text(k).as_str()),
+        _ => Value::BigInt(k * 10 + i64::from(id)),
+    };
+    let sets: [&[u32]; 7] = [
+        &[1, 2],
+        &[5],
+        &[3, 4, 6],
+        &[9, 2, 1],
+        &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9],
+        &[2, 8],
+        &[],
+    ];
+    for first in 0..sets.len() {
+        let db = open(Arc::new(MemoryDevice::new()), &clock()).expect("open");
+        let txn = db.begin(TxnOptions::default()).expect("begin");
+        let mut columns = vec![column(0, "k", SqlType::BigInt, true)];
+        columns.extend((1..9).map(|id| column(id, &format!("c{id}"), SqlType::BigInt, false)));
+        columns.push(column(9, "t", SqlType::Text, false));
+        txn.change_catalog(&mut |catalog| {
+            let table = definition(catalog, columns.clone(), HistoryPolicy::Forever);
+            catalog.put_table(table);
+            Ok(())
+        })
+        .expect("table");
+        let table = txn.catalog().table("public", "t").expect("table").clone();
+        let statement = txn.begin_statement().expect("statement");
+        let mut load = statement.bulk_insert(&table).expect("load");
+        let arrays = (0..10u32).map(|id| {
+            let values = (0..ROWS).map(|k| value(k, id));
+            match id {
+                9 => {
+                    let texts = (0..ROWS).map(text);
+                    Arc::new(StringViewArray::from_iter_values(texts)) as ArrayRef
+                }
+                _ => {
+                    let integer = |v| match v {
+                        Value::BigInt(v) => Some(v),
+                        _ => None,
+                    };
+                    Arc::new(values.map(integer).collect::<Int64Array>())
+                }
+            }
+        });
+        let names = columns.iter().map(|column| column.name.clone());
+        let rows = RecordBatch::try_from_iter(names.zip(arrays)).expect("batch");
+        load.append(&rows).expect("rows");
+        load.finish().expect("loaded");
+        statement.finish().expect("finish");
+        txn.commit().expect("commit");
+        db.checkpoint(true).expect("merged");
+
+        let txn = db.begin(TxnOptions::default()).expect("begin");
+        let statement = txn.begin_statement().expect("statement");
+        for set in sets.iter().cycle().skip(first).take(2 * sets.len()) {
+            let columns: Vec<ColumnId> = set.iter().map(|id| ColumnId(*id)).collect();
+            for k in (0..ROWS).step_by(101) {
+                let mut out = Vec::new();
+                let key = [Value::BigInt(k)];
+                let found = statement.point_get(&table, 0, &key, &columns, &mut out);
+                assert!(found.expect("read"), "key {k}");
+                let expected: Vec<Value> = set.iter().map(|id| value(k, *id)).collect();
+                assert_eq!(out, expected, "key {k} by {set:?} after {:?}", sets[first]);
+            }
+        }
     }
 }

@@ -1,104 +1,160 @@
 //! The rows of a block side by side: the decoded form that point reads go by \[L-Store §6.3,
 //! Table 9: reading all columns of a row\].
 //!
-//! Columns decoded one by one cost a cache miss per value. A [`RowBlock`] holds the fixed-width
-//! values of 4,096 rows row by row, so that a row costs one or two. It is made when a point read
-//! asks for a good part of the columns, and lives in the bounded cache like every decoded frame.
+//! Columns decoded one by one cost a cache miss per value. A [`RowBlock`] holds fixed-width values
+//! of 4,096 rows row by row, so that a row costs one or two. It lives in the bounded cache like
+//! every decoded frame.
+//!
+//! Of a range there are up to two kinds of blocks: with the columns of the first read that asked
+//! for several, as most reads of a table ask for the same few, and with all columns, for reads of
+//! others that ask for a good part of them.
 //!
 //! Invariant: a block is made of immutable chunks and never changes.
 
 use crate::base::{ChunkBase, ChunkColumn};
 use crate::types::{Physical, each_word, physical, set_word};
+use arrow_array::Array;
 use std::sync::{Arc, OnceLock};
 use strandline_base::{BLOCK_ROWS, ColumnId, RANGE_ROWS, Result, SqlType, Value};
 use strandline_storage::cache::{Cache, Slot};
 
 /// Most columns of a row: NULLs are the bits of one word.
 const COLUMNS_MAX: usize = 64;
-/// A block is made for reads of at least this part of its columns; more would go unused.
+/// A block of all columns is made for reads of at least this part of them; more would go unused.
 const WORTH: usize = 4;
 
 /// The blocks of a range, made on demand.
 #[derive(Debug, Default)]
-pub struct RowBlocks(OnceLock<Box<Blocks>>);
+pub struct RowBlocks {
+    /// with the columns of the first read of several
+    first: OnceLock<Box<Blocks>>,
+    /// with all columns
+    all: OnceLock<Box<Blocks>>,
+}
 
 #[derive(Debug)]
 struct Blocks {
-    /// by column id: place in the row and type, if the column is in it
-    places: Vec<Option<(u8, SqlType)>>,
+    /// by column id
+    places: Vec<Place>,
     /// values per row
     width: usize,
     blocks: [OnceLock<Slot<RowBlock>>; RANGE_ROWS / BLOCK_ROWS],
 }
 
-/// Row by row a word of NULL bits and the values.
+/// Where a column is.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// the place in the row
+    Here(u8, SqlType),
+    /// in blocks of all columns
+    LeftOut,
+    /// in the chunk only
+    InNoBlock,
+}
+
+/// Row by row the values, after a word of NULL bits if there is a NULL in the block.
 #[derive(Debug)]
-struct RowBlock(Vec<u64>);
+struct RowBlock {
+    words: Vec<u64>,
+    has_nulls: bool,
+}
 
 /// One row of a block.
 pub struct BlockRow<'a> {
-    places: &'a [Option<(u8, SqlType)>],
-    words: &'a [u64],
+    places: &'a [Place],
+    nulls: u64,
+    values: &'a [u64],
 }
 
 impl BlockRow<'_> {
-    /// Sets `out` to the value of a column; false if blocks do not hold the column.
+    /// Sets `out` to the value of a column; false if the block does not hold the column.
     #[inline]
     pub fn read(&self, column: ColumnId, out: &mut Value) -> bool {
-        let Some(Some((place, sql_type))) = self.places.get(column.0 as usize) else {
+        let Some(Place::Here(place, sql_type)) = self.places.get(column.0 as usize) else {
             return false;
         };
-        match self.words[0] >> place & 1 {
-            0 => set_word(out, *sql_type, self.words[1 + usize::from(*place)]),
+        match self.nulls >> place & 1 {
+            0 => set_word(out, *sql_type, self.values[usize::from(*place)]),
             _ => *out = Value::Null,
         }
         true
     }
 }
 
+/// Whether values of the column fit in blocks.
+fn is_word(column: &ChunkColumn) -> bool {
+    physical(column.sql_type()) == Physical::Word
+}
+
 impl Blocks {
-    fn of(chunks: &ChunkBase) -> Self {
+    /// Blocks of the columns that `is_wanted` says, as many as there is room for.
+    fn of(chunks: &ChunkBase, is_wanted: impl Fn(ColumnId) -> bool) -> Box<Self> {
         let mut width = 0;
-        let place = |column: &Option<Arc<ChunkColumn>>| {
-            let sql_type = column.as_ref()?.sql_type();
-            (physical(sql_type) == Physical::Word && width < COLUMNS_MAX).then(|| {
+        let place = |(id, column): (usize, &Option<Arc<ChunkColumn>>)| match column {
+            Some(column) if is_word(column) => {
+                if !is_wanted(ColumnId(id as u32)) {
+                    return Place::LeftOut;
+                }
+                if width == COLUMNS_MAX {
+                    return Place::InNoBlock;
+                }
                 width += 1;
-                ((width - 1) as u8, sql_type)
-            })
+                Place::Here((width - 1) as u8, column.sql_type())
+            }
+            _ => Place::InNoBlock,
         };
-        let places = chunks.columns.iter().map(place).collect();
-        Self {
+        let places = chunks.columns.iter().enumerate().map(place).collect();
+        Box::new(Self {
             places,
             width,
             blocks: [const { OnceLock::new() }; RANGE_ROWS / BLOCK_ROWS],
-        }
+        })
     }
 
     #[inline]
-    fn place(&self, column: ColumnId) -> Option<(u8, SqlType)> {
-        *self.places.get(column.0 as usize)?
+    fn place(&self, column: ColumnId) -> Place {
+        let place = self.places.get(column.0 as usize);
+        *place.unwrap_or(&Place::InNoBlock)
+    }
+
+    /// Whether it has what any block has of `columns`.
+    #[inline]
+    fn holds(&self, mut columns: impl Iterator<Item = ColumnId>) -> bool {
+        columns.all(|column| !matches!(self.place(column), Place::LeftOut))
+    }
+
+    /// Whether to make a block for a read of `columns`.
+    fn is_worth(&self, columns: impl Iterator<Item = ColumnId>) -> bool {
+        let held = columns.filter(|column| matches!(self.place(*column), Place::Here(..)));
+        let held = held.count();
+        held >= 2 && held * WORTH >= self.width
     }
 
     fn read(&self, chunks: &ChunkBase, block: usize) -> Result<RowBlock> {
         let rows = BLOCK_ROWS.min(chunks.rows as usize - block * BLOCK_ROWS);
-        let stride = self.width + 1;
-        let mut words = vec![0; rows * stride];
+        let mut columns = Vec::with_capacity(self.width);
         for (chunk, place) in chunks.columns.iter().zip(&self.places) {
-            let (Some(chunk), Some((place, sql_type))) = (chunk, place) else {
-                continue;
-            };
-            let place = usize::from(*place);
-            let array = chunk.one_block(block)?;
+            if let (Some(chunk), Place::Here(place, sql_type)) = (chunk, place) {
+                columns.push((usize::from(*place), *sql_type, chunk.one_block(block)?));
+            }
+        }
+        let has_nulls = columns
+            .iter()
+            .any(|(.., array)| array.logical_null_count() > 0);
+        let first = usize::from(has_nulls);
+        let stride = first + self.width;
+        let mut words = vec![0; rows * stride];
+        for (place, sql_type, array) in columns {
             let mut rows = words.chunks_exact_mut(stride);
-            each_word(*sql_type, &array, |word| {
+            each_word(sql_type, &array, |word| {
                 let Some(values) = rows.next() else { return };
                 match word {
-                    Some(word) => values[1 + place] = word,
+                    Some(word) => values[first + place] = word,
                     None => values[0] |= 1 << place,
                 }
             });
         }
-        Ok(RowBlock(words))
+        Ok(RowBlock { words, has_nulls })
     }
 }
 
@@ -108,20 +164,25 @@ impl ChunkBase {
     pub fn read_row(
         &self,
         slot: usize,
-        columns: impl Iterator<Item = ColumnId>,
+        columns: impl Iterator<Item = ColumnId> + Clone,
         cache: &Arc<Cache>,
         mut read: impl FnMut(BlockRow<'_>),
     ) -> Result<()> {
         if slot >= self.rows as usize {
             return Ok(());
         }
-        let blocks = self.row_blocks.0.get_or_init(|| Box::new(Blocks::of(self)));
+        let Some(blocks) = self.blocks_for(columns.clone()) else {
+            return Ok(());
+        };
         let (block, row) = (slot / BLOCK_ROWS, slot % BLOCK_ROWS);
-        let mut give = |RowBlock(words): &RowBlock| {
-            let stride = blocks.width + 1;
+        let mut give = |RowBlock { words, has_nulls }: &RowBlock| {
+            let first = usize::from(*has_nulls);
+            let stride = first + blocks.width;
+            let words = &words[row * stride..(row + 1) * stride];
             read(BlockRow {
                 places: &blocks.places,
-                words: &words[row * stride..(row + 1) * stride],
+                nulls: if *has_nulls { words[0] } else { 0 },
+                values: &words[first..],
             });
         };
         if let Some(frame) = blocks.blocks[block].get()
@@ -129,29 +190,54 @@ impl ChunkBase {
         {
             return Ok(());
         }
-        let held = columns.filter(|column| blocks.place(*column).is_some());
-        if let Some(loaded) = self.load_block(blocks, block, held.count(), cache)? {
+        if let Some(loaded) = self.load_block(blocks, block, columns, cache)? {
             give(&loaded);
         }
         Ok(())
     }
 
-    /// The block, made now; None if `wanted` of its columns are too few for that.
+    /// The blocks for a read of `columns`; None if columns by themselves are as good.
+    #[inline]
+    fn blocks_for(&self, columns: impl Iterator<Item = ColumnId> + Clone) -> Option<&Blocks> {
+        let RowBlocks { first, all } = &self.row_blocks;
+        match first.get() {
+            Some(first) if first.holds(columns.clone()) => Some(first),
+            Some(_) => Some(all.get_or_init(|| Blocks::of(self, |_| true))),
+            None => self.first_blocks(columns),
+        }
+    }
+
+    /// Begins with blocks of `columns`, or of all if those are most of them.
+    #[cold]
+    fn first_blocks(&self, columns: impl Iterator<Item = ColumnId> + Clone) -> Option<&Blocks> {
+        columns.clone().nth(1)?;
+        let is_held = |column: &ColumnId| self.column(*column).is_some_and(|c| is_word(c));
+        let wanted: Vec<ColumnId> = columns.filter(is_held).collect();
+        if wanted.len() < 2 {
+            return None;
+        }
+        let held = self.columns.iter().flatten().filter(|c| is_word(c)).count();
+        let takes_all = wanted.len() * 2 >= held;
+        let blocks = || Blocks::of(self, |column| takes_all || wanted.contains(&column));
+        Some(self.row_blocks.first.get_or_init(blocks))
+    }
+
+    /// The block, made now; None if it is not worth that for a read of `columns`.
     #[cold]
     fn load_block(
         &self,
         blocks: &Blocks,
         block: usize,
-        wanted: usize,
+        columns: impl Iterator<Item = ColumnId>,
         cache: &Arc<Cache>,
     ) -> Result<Option<Arc<RowBlock>>> {
-        if wanted < 2 || wanted * WORTH < blocks.width {
+        if !blocks.is_worth(columns) {
             return Ok(None);
         }
         let frame = blocks.blocks[block].get_or_init(|| Slot::new(cache));
         let loaded = frame.get_or_load(|| {
             let block = blocks.read(self, block)?;
-            let bytes = block.0.capacity() * 8;
+            let bytes = block.words.capacity() * 8;
             Ok((block, bytes))
         })?;
         Ok(Some(loaded))

@@ -17,7 +17,10 @@ pub(crate) fn place(column: ColumnId) -> (usize, u64) {
 
 /// The columns of a word's bits.
 #[inline]
-pub(crate) fn columns_of_word(word: usize, mut bits: u64) -> impl Iterator<Item = ColumnId> {
+pub(crate) fn columns_of_word(
+    word: usize,
+    mut bits: u64,
+) -> impl Iterator<Item = ColumnId> + Clone {
     std::iter::from_fn(move || {
         let bit = bits.trailing_zeros();
         bits &= bits.wrapping_sub(1);
@@ -106,7 +109,7 @@ impl ColumnSet {
         (0..self.words()).all(|at| self.word(at) == 0)
     }
     /// The columns, in order.
-    pub fn iter(&self) -> impl Iterator<Item = ColumnId> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = ColumnId> + Clone + '_ {
         (0..self.words()).flat_map(|at| columns_of_word(at, self.word(at)))
     }
 }
