@@ -5,29 +5,32 @@
 //! of 4,096 rows row by row, so that a row costs one or two. It lives in the bounded cache like
 //! every decoded frame.
 //!
-//! Of a range there are up to two kinds of blocks: with the columns of the first read that asked
-//! for several, as most reads of a table ask for the same few, and with all columns, for reads of
-//! others that ask for a good part of them.
+//! The rows of a range are decoded for the columns that reads ask for, as most reads of a table ask
+//! for the same few: up to [`SETS`] sets of columns, each fewer than half. Reads of most columns,
+//! and those of further sets that are a good part of all, have blocks of all columns.
 //!
 //! Invariant: a block is made of immutable chunks and never changes.
 
 use crate::base::{ChunkBase, ChunkColumn};
 use crate::types::{Physical, each_word, physical, set_word};
 use arrow_array::Array;
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 use strandline_base::{BLOCK_ROWS, ColumnId, RANGE_ROWS, Result, SqlType, Value};
 use strandline_storage::cache::{Cache, Slot};
 
 /// Most columns of a row: NULLs are the bits of one word.
 const COLUMNS_MAX: usize = 64;
-/// A block of all columns is made for reads of at least this part of them; more would go unused.
+/// A block is made for reads of at least this part of its columns; more would go unused.
 const WORTH: usize = 4;
+/// Sets of columns that have blocks of their own.
+const SETS: usize = 3;
 
 /// The blocks of a range, made on demand.
 #[derive(Debug, Default)]
 pub struct RowBlocks {
-    /// with the columns of the first read of several
-    first: OnceLock<Box<Blocks>>,
+    /// with the columns of some reads
+    sets: [OnceLock<Box<Blocks>>; SETS],
     /// with all columns
     all: OnceLock<Box<Blocks>>,
 }
@@ -46,7 +49,7 @@ struct Blocks {
 enum Place {
     /// the place in the row
     Here(u8, SqlType),
-    /// in blocks of all columns
+    /// perhaps in other blocks
     LeftOut,
     /// in the chunk only
     InNoBlock,
@@ -92,11 +95,8 @@ impl Blocks {
         let mut width = 0;
         let place = |(id, column): (usize, &Option<Arc<ChunkColumn>>)| match column {
             Some(column) if is_word(column) => {
-                if !is_wanted(ColumnId(id as u32)) {
+                if width == COLUMNS_MAX || !is_wanted(ColumnId(id as u32)) {
                     return Place::LeftOut;
-                }
-                if width == COLUMNS_MAX {
-                    return Place::InNoBlock;
                 }
                 width += 1;
                 Place::Here((width - 1) as u8, column.sql_type())
@@ -115,6 +115,18 @@ impl Blocks {
     fn place(&self, column: ColumnId) -> Place {
         let place = self.places.get(column.0 as usize);
         *place.unwrap_or(&Place::InNoBlock)
+    }
+
+    #[inline]
+    fn row<'a>(&'a self, block: &'a RowBlock, row: usize) -> BlockRow<'a> {
+        let first = usize::from(block.has_nulls);
+        let stride = first + self.width;
+        let words = &block.words[row * stride..(row + 1) * stride];
+        BlockRow {
+            places: &self.places,
+            nulls: if block.has_nulls { words[0] } else { 0 },
+            values: &words[first..],
+        }
     }
 
     /// Whether it has what any block has of `columns`.
@@ -159,7 +171,7 @@ impl Blocks {
 }
 
 impl ChunkBase {
-    /// Gives `read` the row at `slot`, if making its block for `columns` is worth it or has been.
+    /// Gives `read` the row at `slot`, if there is a block for `columns` or making one is worth it.
     #[inline]
     pub fn read_row(
         &self,
@@ -171,75 +183,69 @@ impl ChunkBase {
         if slot >= self.rows as usize {
             return Ok(());
         }
-        let Some(blocks) = self.blocks_for(columns.clone()) else {
-            return Ok(());
-        };
         let (block, row) = (slot / BLOCK_ROWS, slot % BLOCK_ROWS);
-        let mut give = |RowBlock { words, has_nulls }: &RowBlock| {
-            let first = usize::from(*has_nulls);
-            let stride = first + blocks.width;
-            let words = &words[row * stride..(row + 1) * stride];
-            read(BlockRow {
-                places: &blocks.places,
-                nulls: if *has_nulls { words[0] } else { 0 },
-                values: &words[first..],
-            });
-        };
-        if let Some(frame) = blocks.blocks[block].get()
-            && frame.with(&mut give).is_some()
-        {
-            return Ok(());
+        let RowBlocks { sets, all } = &self.row_blocks;
+        let sets = sets.iter().map_while(OnceLock::get);
+        let sets = sets.filter(|set| set.holds(columns.clone()));
+        for blocks in sets.chain(all.get()) {
+            let give = |block: &RowBlock| read(blocks.row(block, row));
+            if let Some(frame) = blocks.blocks[block].get()
+                && frame.with(give).is_some()
+            {
+                return Ok(());
+            }
         }
-        if let Some(loaded) = self.load_block(blocks, block, columns, cache)? {
-            give(&loaded);
+        if let Some((blocks, loaded)) = self.load_block(block, columns, cache)? {
+            read(blocks.row(&loaded, row));
         }
         Ok(())
     }
 
-    /// The blocks for a read of `columns`; None if columns by themselves are as good.
-    #[inline]
-    fn blocks_for(&self, columns: impl Iterator<Item = ColumnId> + Clone) -> Option<&Blocks> {
-        let RowBlocks { first, all } = &self.row_blocks;
-        match first.get() {
-            Some(first) if first.holds(columns.clone()) => Some(first),
-            Some(_) => Some(all.get_or_init(|| Blocks::of(self, |_| true))),
-            None => self.first_blocks(columns),
-        }
-    }
-
-    /// Begins with blocks of `columns`, or of all if those are most of them.
-    #[cold]
-    fn first_blocks(&self, columns: impl Iterator<Item = ColumnId> + Clone) -> Option<&Blocks> {
-        columns.clone().nth(1)?;
-        let is_held = |column: &ColumnId| self.column(*column).is_some_and(|c| is_word(c));
-        let wanted: Vec<ColumnId> = columns.filter(is_held).collect();
-        if wanted.len() < 2 {
-            return None;
-        }
-        let held = self.columns.iter().flatten().filter(|c| is_word(c)).count();
-        let takes_all = wanted.len() * 2 >= held;
-        let blocks = || Blocks::of(self, |column| takes_all || wanted.contains(&column));
-        Some(self.row_blocks.first.get_or_init(blocks))
-    }
-
-    /// The block, made now; None if it is not worth that for a read of `columns`.
+    /// A block for a read of `columns`, made now; None if that is not worth it.
     #[cold]
     fn load_block(
         &self,
-        blocks: &Blocks,
         block: usize,
-        columns: impl Iterator<Item = ColumnId>,
+        columns: impl Iterator<Item = ColumnId> + Clone,
         cache: &Arc<Cache>,
-    ) -> Result<Option<Arc<RowBlock>>> {
-        if !blocks.is_worth(columns) {
+    ) -> Result<Option<(&Blocks, Arc<RowBlock>)>> {
+        let Some(blocks) = self.blocks_for(columns) else {
             return Ok(None);
-        }
+        };
         let frame = blocks.blocks[block].get_or_init(|| Slot::new(cache));
         let loaded = frame.get_or_load(|| {
             let block = blocks.read(self, block)?;
             let bytes = block.words.capacity() * 8;
             Ok((block, bytes))
         })?;
-        Ok(Some(loaded))
+        Ok(Some((blocks, loaded)))
+    }
+
+    /// The blocks to make for reads of `columns`; None if the columns by themselves are as good.
+    fn blocks_for(&self, columns: impl Iterator<Item = ColumnId> + Clone) -> Option<&Blocks> {
+        let is_held = |column: &ColumnId| self.column(*column).is_some_and(|c| is_word(c));
+        let mut several = columns.clone().filter(is_held);
+        let one = several.next()?;
+        several.find(|column| *column != one)?;
+        let wanted: BTreeSet<ColumnId> = columns.filter(is_held).collect();
+        let suits = |blocks: &Blocks| {
+            let wanted = wanted.iter().copied();
+            blocks.holds(wanted.clone()) && blocks.is_worth(wanted)
+        };
+        let held = self.columns.iter().flatten().filter(|c| is_word(c)).count();
+        let RowBlocks { sets, all } = &self.row_blocks;
+        if wanted.len() * 2 < held && wanted.len() <= COLUMNS_MAX {
+            for set in sets {
+                let set = set.get_or_init(|| Blocks::of(self, |column| wanted.contains(&column)));
+                if suits(set) {
+                    return Some(set);
+                }
+            }
+        }
+        if wanted.len() * WORTH < held.min(COLUMNS_MAX) {
+            return None;
+        }
+        let all = all.get_or_init(|| Blocks::of(self, |_| true));
+        all.is_worth(wanted.into_iter()).then_some(all)
     }
 }
