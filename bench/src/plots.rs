@@ -19,7 +19,7 @@ pub struct Options {
     #[arg(
         long,
         value_name = "FILE",
-        default_value = "bench/results/lineage.json"
+        default_value = "bench/results/lineage.jsonl"
     )]
     json: PathBuf,
     /// Where the pictures go.
