@@ -124,6 +124,10 @@ sqlstates! {
     INVALID_TABLE_DEFINITION = "42P16";
     /// generated_always
     GENERATED_ALWAYS = "428C9";
+    /// program_limit_exceeded
+    PROGRAM_LIMIT_EXCEEDED = "54000";
+    /// too_many_columns
+    TOO_MANY_COLUMNS = "54011";
     /// disk_full
     DISK_FULL = "53100";
     /// out_of_memory
@@ -163,6 +167,7 @@ struct Inner {
     message: String,
     detail: Option<String>,
     hint: Option<String>,
+    position: Option<u32>,
 }
 
 impl Error {
@@ -174,6 +179,7 @@ impl Error {
             message: message.into(),
             detail: None,
             hint: None,
+            position: None,
         }))
     }
     /// The request is wrong.
@@ -230,6 +236,18 @@ impl Error {
         self.0.hint = Some(hint.into());
         self
     }
+    /// Adds the place in the statement's text, in characters from 1.
+    #[must_use]
+    pub fn with_position(mut self, position: usize) -> Self {
+        self.0.position = u32::try_from(position).ok();
+        self
+    }
+    /// The error of a text that is not the statement's own.
+    #[must_use]
+    pub fn without_position(mut self) -> Self {
+        self.0.position = None;
+        self
+    }
     /// Puts `context: ` before the message.
     #[must_use]
     pub fn context(mut self, context: impl fmt::Display) -> Self {
@@ -256,11 +274,18 @@ impl Error {
     pub fn hint(&self) -> Option<&str> {
         self.0.hint.as_deref()
     }
+    /// The place in the statement's text, in characters from 1.
+    pub fn position(&self) -> Option<usize> {
+        self.0.position.map(|position| position as usize)
+    }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.message)?;
+        if let Some(position) = self.0.position {
+            write!(f, " at character {position}")?;
+        }
         if let Some(detail) = &self.0.detail {
             write!(f, "\nDETAIL: {detail}")?;
         }

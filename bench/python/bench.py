@@ -61,15 +61,23 @@ class Bench:
         theirs: Callable[[], float],
     ) -> None:
         """Runs both in turns; they give units per second."""
-        pairs = [(ours(), theirs()) for _ in range(self.rounds)]
+        pairs = []
+        for turn in range(self.rounds):
+            if turn % 2 == 0:
+                pairs.append((ours(), theirs()))
+            else:  # who begins may meet a colder machine
+                their = theirs()
+                pairs.append((ours(), their))
         our, their = (statistics.median(side) for side in zip(*pairs, strict=True))
         ratio = statistics.median(a / b for a, b in pairs)
         line = {
             "case": case,
             "unit": unit,
             "ours": round(our),
+            "ours_range": [round(end(pair[0] for pair in pairs)) for end in (min, max)],
             "peer": peer,
             "theirs": round(their),
+            "theirs_range": [round(end(pair[1] for pair in pairs)) for end in (min, max)],
             "ratio": round(ratio, 2),
             "goal": goal,
         }

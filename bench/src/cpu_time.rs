@@ -1,10 +1,92 @@
 //! Processor time by thread, from `/proc/self/task`.
 //!
-//! A scan's cost while writers run is the processor time of the threads that scan: everything of
-//! this process except the threads whose names say that they write or maintain.
+//! Every thread of the process belongs to a [`Class`] by its name, so that a figure of one class
+//! can show what the others did meanwhile. A thread that ends between two samples is missing from
+//! the second: samples are taken while the measured threads live.
 
 use crate::Result;
+use serde_json::{Value, json};
 use std::collections::HashMap;
+
+/// What a thread works on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    /// Short transactions: the benchmark's writers.
+    Write,
+    /// Queries: every thread that no other class has.
+    Scan,
+    /// Dense overlays of pending updates, made for scans.
+    Overlay,
+    /// Merges and checkpoints, the engine's and the rivals'; bulk loads.
+    Maintenance,
+    /// Relaxed commits on their way to the log's file.
+    Log,
+}
+
+impl Class {
+    const ALL: [(Self, &'static str); 5] = [
+        (Self::Write, "writers"),
+        (Self::Scan, "scans"),
+        (Self::Overlay, "overlays"),
+        (Self::Maintenance, "maintenance"),
+        (Self::Log, "log"),
+    ];
+
+    /// The class of a thread of this name.
+    pub fn of(name: &str) -> Self {
+        let names = [
+            (WRITER, Self::Write),
+            (MERGER, Self::Maintenance),
+            (OVERLAYS, Self::Overlay),
+            ("strandline-maintenance", Self::Maintenance),
+            ("strandline-load", Self::Maintenance),
+            ("strandline-log", Self::Log),
+        ];
+        // The system keeps 15 characters of a name.
+        let is_named = |whole: &str| name == &whole[..whole.len().min(15)];
+        let found = names.into_iter().find(|(whole, _)| is_named(whole));
+        found.map_or(Self::Scan, |(_, class)| class)
+    }
+}
+
+/// The name of the engine's thread that makes overlays.
+pub const OVERLAYS: &str = "strandline-overlays";
+/// The name of threads that write.
+pub const WRITER: &str = "bench-writer";
+/// The name of a rival's merge thread.
+pub const MERGER: &str = "bench-merger";
+
+/// Processor seconds by class.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct CpuSeconds([f64; Class::ALL.len()]);
+
+impl CpuSeconds {
+    /// Of one class.
+    pub fn of(&self, class: Class) -> f64 {
+        let place = Class::ALL.iter().position(|(other, _)| *other == class);
+        place.map_or(0.0, |place| self.0[place])
+    }
+
+    /// Of the threads that neither write nor scan: what the engine does besides.
+    pub fn background(&self) -> f64 {
+        self.of(Class::Overlay) + self.of(Class::Maintenance) + self.of(Class::Log)
+    }
+
+    /// All of them divided by `n`.
+    pub fn per(mut self, n: f64) -> Self {
+        self.0.iter_mut().for_each(|seconds| *seconds /= n);
+        self
+    }
+
+    /// By the classes' names.
+    pub fn json(&self) -> Value {
+        let named = Class::ALL.iter().zip(self.0);
+        named
+            .map(|((_, name), seconds)| (name.to_string(), json!((seconds * 1e4).round() / 1e4)))
+            .collect::<serde_json::Map<_, _>>()
+            .into()
+    }
+}
 
 /// Nanoseconds on a processor by thread.
 pub struct Sample(HashMap<u64, (String, u64)>);
@@ -34,17 +116,20 @@ impl Sample {
         Ok(Self(threads))
     }
 
-    /// Seconds that threads chosen by name have run since `earlier`.
-    pub fn seconds_since(&self, earlier: &Self, chosen: impl Fn(&str) -> bool) -> f64 {
-        let nanos = |(id, (name, now)): (&u64, &(String, u64))| {
-            let before = earlier.0.get(id).map_or(0, |(_, before)| *before);
-            if chosen(name) {
+    /// Seconds that threads have run since `earlier`.
+    pub fn since(&self, earlier: &Self) -> CpuSeconds {
+        let seconds = |class| {
+            let of_class = self
+                .0
+                .iter()
+                .filter(|(_, (name, _))| Class::of(name) == class);
+            let nanos = |(id, (_, now)): (&u64, &(String, u64))| {
+                let before = earlier.0.get(id).map_or(0, |(_, before)| *before);
                 now.saturating_sub(before)
-            } else {
-                0
-            }
+            };
+            of_class.map(nanos).sum::<u64>() as f64 / 1e9
         };
-        self.0.iter().map(nanos).sum::<u64>() as f64 / 1e9
+        CpuSeconds(Class::ALL.map(|(class, _)| seconds(class)))
     }
 }
 
@@ -56,20 +141,33 @@ mod tests {
     fn work_shows_under_the_name_of_its_thread() {
         let before = Sample::take().unwrap();
         let worker = std::thread::Builder::new()
-            .name("busy".into())
+            .name(WRITER.into())
             .spawn(move || {
                 let mut x = 1_u64;
                 loop {
                     for i in 0..1_000_000 {
                         x = std::hint::black_box(x.wrapping_mul(i | 1));
                     }
-                    let now = Sample::take().unwrap();
-                    let seconds = now.seconds_since(&before, |name| name == "busy");
-                    if seconds > 0.0 {
-                        return now.seconds_since(&before, |name| name == "nobody");
+                    let used = Sample::take().unwrap().since(&before);
+                    if used.of(Class::Write) > 0.0 {
+                        return used.background();
                     }
                 }
             });
         assert_eq!(worker.unwrap().join().unwrap(), 0.0);
+    }
+
+    #[test]
+    fn names_are_known_as_the_system_cuts_them() {
+        let classes = [
+            ("bench-writer", Class::Write),
+            ("strandline-over", Class::Overlay),
+            ("strandline-main", Class::Maintenance),
+            ("strandline-log", Class::Log),
+            ("tokio-rt-worker", Class::Scan),
+        ];
+        for (name, class) in classes {
+            assert_eq!(Class::of(name), class, "{name}");
+        }
     }
 }

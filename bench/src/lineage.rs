@@ -3,12 +3,12 @@
 //!
 //! | group | figures | against |
 //! |---|---|---|
-//! | contention | Fig. 7: transactions/s by threads and active set | IUH, DBM |
-//! | mix | Fig. 9: transactions/s by share of updates | IUH, DBM |
-//! | readers | Fig. 10: short transactions beside long readers | IUH, DBM |
+//! | contention | Fig. 7: transactions/s by threads and active set | IUH, DBM; storage alone too |
+//! | mix | Fig. 9: transactions/s by share of updates | the same |
+//! | readers | Fig. 10: short transactions beside long readers | the same |
 //! | scans | Table 7 and Fig. 8: scans beside 16 and 4 writers | IUH, DBM; sizes of merges |
 //! | layouts | Tables 8 and 9: scans and point reads | a row layout |
-//! | core | transactions/s of one thread | a number |
+//! | core | transactions/s of one thread beside a scan | a number |
 //! | peers | the transaction and point reads | SQLite, RocksDB, redb, fjall, LMDB |
 //! | updates | `SUM` of a column that is updated | itself, DuckDB |
 //! | latency | p99.9 beside merges and checkpoints | a number |
@@ -36,11 +36,11 @@ mod workload;
 
 use crate::foundation;
 use crate::report::{Figure, Goal, Report, config};
-use crate::rounds::{Side, median, take_turns};
+use crate::rounds::{Side, Spread, take_turns};
 use crate::{Group, Result};
 use engine::Engine;
-use ours::Strandline;
-use rivals::{Dbm, Iuh, Layout};
+use ours::Image;
+use rivals::{Dbm, Iuh, Layout, Storage};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ pub struct Bench {
     /// Seconds that a snapshot is held open.
     hold: f64,
     /// Our loaded table, made on first use.
-    ours: Option<Arc<Strandline>>,
+    image: Option<Image>,
 }
 
 impl Bench {
@@ -86,37 +86,34 @@ impl Bench {
         } else {
             (10_000_000, 0.8, 600.0)
         };
-        let ours = None;
+        let image = None;
         Self {
             shared,
             rows,
             seconds,
             hold,
-            ours,
+            image,
         }
     }
 
-    /// Our table in memory, merged.
-    fn ours(&mut self) -> Result<Arc<Strandline>> {
-        if self.ours.is_none() {
+    /// Our table in memory, as it was loaded.
+    fn image(&mut self) -> Result<&Image> {
+        if self.image.is_none() {
             eprintln!("loading {} rows …", self.rows);
-            self.ours = Some(Arc::new(Strandline::in_memory(
-                self.rows,
-                self.shared.seed,
-            )?));
+            self.image = Some(Image::new(self.rows, self.shared.seed)?);
         }
-        let ours = self.ours.clone().expect("made above");
-        ours.settle()?;
-        Ok(ours)
+        Ok(self.image.as_ref().expect("made above"))
     }
 
-    /// Ours and new rivals with the same rows: rivals keep all history, so they do not get old.
+    /// Ours and the rivals with the same rows, none of which has been used: every point of a figure
+    /// begins with the same state.
     fn engines(&mut self) -> Result<Vec<Arc<dyn Engine>>> {
         let (rows, seed) = (self.rows, self.shared.seed);
         Ok(vec![
-            self.ours()?,
+            Arc::new(self.image()?.open(ours::settings())?),
             Arc::new(Iuh::new(rows, seed)),
             Arc::new(Dbm::new(Layout::Columns, rows, seed)),
+            Arc::new(Storage::new(rows, seed)?),
         ])
     }
 
@@ -131,7 +128,9 @@ impl Bench {
             scanners: 1,
             scan_rows: self.rows / 10,
             rows: self.rows,
+            pace: None,
             seconds: self.seconds,
+            merges: 0,
             seed: self.shared.seed,
         }
     }
@@ -157,13 +156,25 @@ fn measure(engines: &[Arc<dyn Engine>], load: &Load) -> Result<Vec<Vec<Measured>
     take_turns(ROUNDS, engines.iter().map(side).collect())
 }
 
-/// The median of one number for each engine.
-fn medians(measured: &[Vec<Measured>], number: impl Fn(&Measured) -> f64) -> Vec<f64> {
-    let of_engine = |rounds: &Vec<Measured>| median(rounds.iter().map(&number).collect());
+/// One number of every round, for each engine.
+fn spreads(measured: &[Vec<Measured>], number: impl Fn(&Measured) -> f64) -> Vec<Spread> {
+    let of_engine = |rounds: &Vec<Measured>| Spread::of(rounds.iter().map(&number));
     measured.iter().map(of_engine).collect()
 }
 
-/// A result of several engines, the first of which is ours.
+/// Processor seconds per second by class of thread, of an engine's first round.
+fn cpu(measured: &[Measured]) -> Value {
+    measured
+        .first()
+        .map_or(Value::Null, |first| first.cpu.json())
+}
+
+/// Places in [`Bench::engines`].
+const PRODUCT: usize = 0;
+const RIVALS: [usize; 2] = [1, 2];
+const STORAGE: usize = 3;
+
+/// A result of all engines.
 struct Comparison<'c> {
     case: String,
     unit: &'static str,
@@ -176,7 +187,8 @@ struct Comparison<'c> {
 }
 
 impl Comparison<'_> {
-    /// Adds a figure per rival and gives the medians of `number`.
+    /// Adds a figure per rival, of the product and of its storage on the rivals' own transactions,
+    /// and gives the medians of `number`. Goals are the product's.
     fn add(
         &self,
         engines: &[Arc<dyn Engine>],
@@ -184,46 +196,72 @@ impl Comparison<'_> {
         number: fn(&Measured) -> f64,
         report: &mut Report,
     ) -> Result<Vec<f64>> {
-        let medians = medians(measured, number);
-        let aborted = self::medians(measured, Measured::aborted_part);
-        let (figure, x) = self.plot;
-        for (n, (rival, theirs)) in engines.iter().zip(&medians).enumerate().skip(1) {
-            let ratio = medians[0] / theirs;
-            let mut points = Map::new();
-            points.insert(engines[0].name().to_string(), json!(medians[0]));
-            points.insert(rival.name().to_string(), json!(theirs));
-            let mut ratios = Map::new();
-            ratios.insert(format!("over {}", rival.name()), json!(ratio));
-            if let Some(paper) = self.paper {
-                let name = format!("paper, at best over {}", rival.name());
-                ratios.insert(name, json!(paper[n - 1]));
+        let found = spreads(measured, number);
+        for ours in [PRODUCT, STORAGE] {
+            for rival in RIVALS {
+                report.add(Figure {
+                    case: match ours {
+                        PRODUCT => self.case.clone(),
+                        _ => format!("{}, storage alone", self.case),
+                    },
+                    unit: self.unit,
+                    ours: found[ours],
+                    peer: engines[rival].name().to_string(),
+                    theirs: Some(found[rival]),
+                    goal: self.goal.filter(|_| ours == PRODUCT),
+                    config: self.config(engines, measured, (ours, rival), &found),
+                })?;
             }
-            let plots = [
-                plot(figure, x, points),
-                plot(&format!("{figure}-ratio"), x, ratios),
-            ];
-            let mut settings = self.load.config();
-            settings.extend(config([
-                ("rounds", json!(ROUNDS)),
-                ("aborted_part", json!([aborted[0], aborted[n]])),
-                ("ours", json!(ours::SETTINGS)),
-                ("theirs", json!(rivals::SETTINGS)),
-                ("plots", json!(plots)),
-            ]));
-            if let Some(paper) = self.paper {
-                settings.insert("paper_ratio_at_best".to_string(), json!(paper[n - 1]));
-            }
-            report.add(Figure {
-                case: self.case.clone(),
-                unit: self.unit,
-                ours: medians[0],
-                peer: rival.name().to_string(),
-                theirs: Some(*theirs),
-                goal: self.goal,
-                config: settings,
-            })?;
         }
-        Ok(medians)
+        Ok(found.iter().map(|spread| spread.median).collect())
+    }
+
+    fn config(
+        &self,
+        engines: &[Arc<dyn Engine>],
+        measured: &[Vec<Measured>],
+        (ours, rival): (usize, usize),
+        found: &[Spread],
+    ) -> Map<String, Value> {
+        let aborted = spreads(measured, Measured::aborted_part);
+        let (figure, x) = self.plot;
+        let name = |engine: usize| engines[engine].name();
+        let points = [ours, rival].map(|engine| (name(engine), json!(found[engine].median)));
+        let ratio = found[ours].median / found[rival].median;
+        let mut ratios = config([(
+            format!("{} over {}", name(ours), name(rival)).as_str(),
+            json!(ratio),
+        )]);
+        let paper = self.paper.map(|ratios| ratios[rival - RIVALS[0]]);
+        if let Some(paper) = paper {
+            let series = format!("paper, at best over {}", name(rival));
+            ratios.insert(series, json!(paper));
+        }
+        let plots = [
+            plot(figure, x, config(points)),
+            plot(&format!("{figure}-ratio"), x, ratios),
+        ];
+        let mut settings = self.load.config();
+        settings.extend(config([
+            ("rounds", json!(ROUNDS)),
+            (
+                "aborted_part",
+                json!([aborted[ours].median, aborted[rival].median]),
+            ),
+            (
+                "cpu_per_second",
+                json!([cpu(&measured[ours]), cpu(&measured[rival])]),
+            ),
+            ("theirs", json!(rivals::SETTINGS)),
+            ("plots", json!(plots)),
+        ]));
+        if ours == PRODUCT {
+            settings.insert("ours".to_string(), json!(ours::SETTINGS));
+        }
+        if let Some(paper) = paper {
+            settings.insert("paper_ratio_at_best".to_string(), json!(paper));
+        }
+        settings
     }
 }
 

@@ -81,3 +81,14 @@ fn commit() -> String {
         .filter(|t| !t.is_empty())
         .unwrap_or("unknown".to_string())
 }
+
+/// Bytes of memory that a process has: its number, or `self`.
+pub fn resident_bytes(process: &str) -> Result<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes: f64 = line
+        .and_then(|line| line.split_whitespace().next())
+        .ok_or_else(|| format!("no VmRSS in /proc/{process}/status"))?
+        .parse()?;
+    Ok(kilobytes * 1024.0)
+}

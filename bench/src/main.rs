@@ -12,7 +12,9 @@ mod peer;
 mod plots;
 mod report;
 mod rounds;
+mod served;
 mod server;
+mod soak;
 mod statements;
 mod tpch;
 
@@ -63,6 +65,9 @@ enum Suite {
     /// most 3 minutes. Needs Debian's packages postgresql and postgresql-contrib, and the program
     /// `strandline` beside this one.
     Server(Options),
+    /// A server under every kind of work at once, killed every few minutes: memory, files and
+    /// latency stay flat, and nothing acknowledged is lost.
+    Soak(soak::Options),
     /// Draws the figures of a run of `lineage` as SVG and PNG.
     Plots(plots::Options),
 }
@@ -105,6 +110,7 @@ fn main() -> ExitCode {
             let bench = |directory: &Path| server::Bench::new(directory, options.quick);
             run("server", &options, &server::GROUPS, bench)
         }
+        Suite::Soak(options) => soak::run(&options),
         Suite::Plots(options) => plots::draw(&options).map(|()| 0),
     };
     match done {

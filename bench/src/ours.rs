@@ -11,11 +11,6 @@ use strandline::{
 };
 use strandline_device::MemoryDevice;
 
-/// The name of threads that write beside a measured scan.
-pub const WRITER: &str = "bench-writer";
-/// The name of a rival's merge thread.
-pub const MERGER: &str = "bench-merger";
-
 /// An open database with one connection.
 pub struct Ours {
     database: Database,
@@ -188,23 +183,6 @@ impl Point<'_, '_> {
         assert!(found, "row {key} exists");
         Ok(())
     }
-}
-
-/// Whether a thread of this name works on queries: all but the benchmark's writers and mergers and
-/// the engine's threads for maintenance, overlays and loads.
-pub fn is_scan_thread(name: &str) -> bool {
-    let others = [WRITER, MERGER, "strandline-maintenance", "strandline-load"];
-    !is_overlay_thread(name) && !others.iter().any(|other| is_named(name, other))
-}
-
-/// Whether a thread of this name consolidates update ranges for scans.
-pub fn is_overlay_thread(name: &str) -> bool {
-    is_named(name, "strandline-overlays")
-}
-
-/// The system keeps 15 characters of a name.
-fn is_named(name: &str, whole: &str) -> bool {
-    name == &whole[..whole.len().min(15)]
 }
 
 /// Bytes of a database's directory, in all and by kind of file (the name up to its number).

@@ -61,7 +61,17 @@ const THREADS: &str = "update threads";
 const SHARE: &str = "updates among 10 statements";
 const READERS: &str = "reading threads of 17";
 
-const CHARTS: [Chart; 24] = [
+const MINUTES: &str = "minutes";
+
+const CHARTS: [Chart; 27] = [
+    curves("soak-memory", "Soak: resident memory", MINUTES, "bytes"),
+    curves("soak-files", "Soak: files", MINUTES, "bytes"),
+    curves(
+        "soak-latency",
+        "Soak: p99 of a counter's update",
+        MINUTES,
+        "ms",
+    ),
     curves("fig7a", "Fig. 7a: low contention", THREADS, "tx/s"),
     curves(
         "fig7a-ratio",

@@ -1,6 +1,7 @@
 //! Results: one [`Figure`] per case, as a table for people and JSON lines for machines.
 
 use crate::Result;
+use crate::rounds::Spread;
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -39,12 +40,12 @@ pub struct Figure {
     pub case: String,
     /// The unit of `ours` and `theirs`.
     pub unit: &'static str,
-    /// Our median.
-    pub ours: f64,
+    /// Our rounds.
+    pub ours: Spread,
     /// The peer with its version; `strandline` where we are compared with ourselves.
     pub peer: String,
-    /// The peer's median; None if it could not be measured (`config.why` says why).
-    pub theirs: Option<f64>,
+    /// The peer's rounds; None if it could not be measured.
+    pub theirs: Option<Spread>,
     /// None: reported only.
     pub goal: Option<Goal>,
     /// Sizes, settings and rounds.
@@ -67,8 +68,10 @@ struct Line<'a> {
     case: &'a str,
     unit: &'a str,
     ours: f64,
+    ours_range: Option<[f64; 2]>,
     peer: &'a str,
     theirs: Option<f64>,
+    theirs_range: Option<[f64; 2]>,
     ratio: Option<f64>,
     goal: Option<String>,
     meets: Option<bool>,
@@ -77,11 +80,12 @@ struct Line<'a> {
 }
 
 impl Figure {
-    /// Ours / theirs.
+    /// Our median / theirs.
     pub fn ratio(&self) -> Option<f64> {
         self.theirs
+            .map(|theirs| theirs.median)
             .filter(|&theirs| theirs > 0.0)
-            .map(|theirs| self.ours / theirs)
+            .map(|theirs| self.ours.median / theirs)
     }
 
     /// Whether the goal is met; None without a goal or a peer's figure.
@@ -97,9 +101,13 @@ impl Figure {
             suite: stamp.suite,
             case: &self.case,
             unit: self.unit,
-            ours: rounded(self.ours),
+            ours: rounded(self.ours.median),
+            ours_range: self.ours.range().map(|ends| ends.map(rounded)),
             peer: &self.peer,
-            theirs: self.theirs.map(rounded),
+            theirs: self.theirs.map(|theirs| rounded(theirs.median)),
+            theirs_range: self
+                .theirs
+                .and_then(|theirs| Some(theirs.range()?.map(rounded))),
             ratio: self.ratio().map(rounded),
             goal: self.goal.map(Goal::text),
             meets: self.meets(),
@@ -168,18 +176,25 @@ fn table(figures: &[Figure]) -> String {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
     table.set_header([
-        "case", "unit", "ours", "peer", "theirs", "ratio", "goal", "meets",
+        "case", "unit", "ours", "range", "peer", "theirs", "range", "ratio", "goal", "meets",
     ]);
     for figure in figures {
         let number = |n: Option<f64>| {
             Cell::new(n.map_or("-".to_string(), display)).set_alignment(CellAlignment::Right)
         };
+        let range = |spread: Option<Spread>| {
+            let ends = spread.and_then(|spread| spread.range());
+            let text = ends.map(|[least, most]| format!("{} - {}", display(least), display(most)));
+            Cell::new(text.unwrap_or_default()).set_alignment(CellAlignment::Right)
+        };
         table.add_row([
             Cell::new(&figure.case),
             Cell::new(figure.unit),
-            number(Some(figure.ours)),
+            number(Some(figure.ours.median)),
+            range(Some(figure.ours)),
             Cell::new(&figure.peer),
-            number(figure.theirs),
+            number(figure.theirs.map(|theirs| theirs.median)),
+            range(figure.theirs),
             number(figure.ratio()),
             Cell::new(figure.goal.map(Goal::text).unwrap_or_default()),
             Cell::new(match figure.meets() {
@@ -234,9 +249,9 @@ mod tests {
         Figure {
             case: "c".into(),
             unit: "s",
-            ours,
+            ours: ours.into(),
             peer: "p 1".into(),
-            theirs,
+            theirs: theirs.map(Spread::from),
             goal,
             config,
         }
@@ -271,11 +286,13 @@ mod tests {
             config: config([("machine", json!("m"))]),
             seed: 7,
         };
-        let line = figure(1.23456, Some(2.0), Some(Goal::AtLeast(0.5))).json(&stamp);
+        let mut figure = figure(1.23456, None, Some(Goal::AtLeast(0.5)));
+        figure.theirs = Some(Spread::of([2.0, 1.0, 3.0]));
+        let line = figure.json(&stamp);
         let value: Value = serde_json::from_str(&line).unwrap();
         let expected = json!({
-            "suite": "s", "case": "c", "unit": "s", "ours": 1.235, "peer": "p 1", "theirs": 2.0,
-            "ratio": 0.6173, "goal": ">= 0.5", "meets": true,
+            "suite": "s", "case": "c", "unit": "s", "ours": 1.235, "ours_range": null,
+            "peer": "p 1", "theirs": 2.0, "theirs_range": [1.0, 3.0], "ratio": 0.6173, "goal": ">= 0.5", "meets": true,
             "config": {"machine": "m", "rows": 10}, "seed": 7,
         });
         assert_eq!(value, expected);

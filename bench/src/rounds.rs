@@ -1,4 +1,5 @@
-//! Rounds: the two sides take turns, so that a machine that slows down slows both.
+//! Rounds: the sides take turns, so that a machine that slows down slows all of them; a figure is
+//! the median of its rounds and the range they were in.
 
 use crate::Result;
 use std::time::{Duration, Instant};
@@ -7,9 +8,53 @@ use std::time::{Duration, Instant};
 /// rows and values in each: a round that repeated the last one would change nothing.
 pub type Side<'a, T = f64> = Box<dyn FnMut(u64) -> Result<T> + 'a>;
 
-/// The median of `rounds` interleaved measurements of each side.
-pub fn interleave(rounds: usize, sides: Vec<Side<'_>>) -> Result<Vec<f64>> {
-    Ok(take_turns(rounds, sides)?.into_iter().map(median).collect())
+/// A figure of several rounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// The median of the rounds.
+    pub median: f64,
+    /// The least of them.
+    pub least: f64,
+    /// The largest of them.
+    pub most: f64,
+}
+
+impl Spread {
+    /// The spread of `values`, which are not empty.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
+        let values: Vec<f64> = values.into_iter().collect();
+        let fold =
+            |first: f64, choose: fn(f64, f64) -> f64| values.iter().copied().fold(first, choose);
+        Self {
+            least: fold(f64::INFINITY, f64::min),
+            most: fold(f64::NEG_INFINITY, f64::max),
+            median: median(values),
+        }
+    }
+
+    /// The two ends; None if there was one measurement, or all were alike.
+    pub fn range(&self) -> Option<[f64; 2]> {
+        (self.least < self.most).then_some([self.least, self.most])
+    }
+}
+
+/// One measurement.
+impl From<f64> for Spread {
+    fn from(value: f64) -> Self {
+        Self {
+            median: value,
+            least: value,
+            most: value,
+        }
+    }
+}
+
+/// `rounds` interleaved measurements of each side.
+pub fn interleave(rounds: usize, sides: Vec<Side<'_>>) -> Result<Vec<Spread>> {
+    Ok(take_turns(rounds, sides)?
+        .into_iter()
+        .map(Spread::of)
+        .collect())
 }
 
 /// `rounds` interleaved measurements of each side; who begins rotates.
@@ -59,6 +104,14 @@ mod tests {
     }
 
     #[test]
+    fn a_spread_has_the_ends_beside_the_median() {
+        let spread = Spread::of([3.0, 1.0, 2.0, 9.0]);
+        assert_eq!((spread.median, spread.range()), (2.5, Some([1.0, 9.0])));
+        assert_eq!(Spread::of([4.0]), Spread::from(4.0));
+        assert_eq!(Spread::from(4.0).range(), None);
+    }
+
+    #[test]
     fn sides_take_turns() {
         let order = std::cell::RefCell::new(String::new());
         let side = |name, figure: f64| -> Side<'_> {
@@ -68,11 +121,9 @@ mod tests {
                 Ok(figure)
             })
         };
-        let medians = interleave(3, vec![side('a', 1.0), side('b', 2.0)]).unwrap();
-        assert_eq!(
-            (medians.as_slice(), order.borrow().as_str()),
-            (&[1.0, 2.0][..], "a0b0b1a1a2b2")
-        );
+        let found = interleave(3, vec![side('a', 1.0), side('b', 2.0)]).unwrap();
+        assert_eq!(found, [Spread::from(1.0), Spread::from(2.0)]);
+        assert_eq!(order.borrow().as_str(), "a0b0b1a1a2b2");
     }
 
     #[test]

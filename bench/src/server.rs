@@ -8,11 +8,10 @@
 
 mod mixed;
 mod pgbench;
-mod served;
 
 use crate::report::Report;
+use crate::served::{Served, done};
 use crate::{Group, Result, tpch};
-use served::{Served, done};
 use std::path::{Path, PathBuf};
 use strandline::Database;
 
@@ -65,7 +64,7 @@ impl Bench {
 
     fn start(&mut self) -> Result<()> {
         if self.servers.is_none() {
-            self.servers = Some((Served::ours(&self.database())?, Served::postgres()?));
+            self.servers = Some((Served::ours(&self.database(), "2GiB")?, Served::postgres()?));
         }
         Ok(())
     }

@@ -5,23 +5,31 @@
 //! |---|---|---|
 //! | point | µs per statement on one row by key | the target; the same on the full path |
 //! | planned | µs per statement that the query engine runs | nothing |
+//! | hot | µs per read of rows with many updates of one column | rows never updated |
 
 use crate::report::{Figure, Goal, Report, config};
+use crate::rounds::{Side, Spread, interleave};
 use crate::{Group, Result};
 use datafusion::scalar::ScalarValue;
 use serde_json::json;
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use strandline::{Connection, Database, Value};
+use strandline::{Connection, Database, Settings, Value};
 use strandline_base::rng::Rng;
 
 /// Every group, in the order they run.
-pub const GROUPS: [(&str, Group<Bench>); 2] = [("point", point), ("planned", planned)];
+pub const GROUPS: [(&str, Group<Bench>); 3] =
+    [("point", point), ("planned", planned), ("hot", hot)];
 
 /// Rounds of every case, whose median counts.
 const ROUNDS: usize = 5;
 /// Rows of the table, of 10 bigints each.
 const ROWS: u64 = 100_000;
+/// Rows of the group `hot` that are updated, and as many that are not.
+const HOT_ROWS: u64 = 16;
+/// Updates of each.
+const HOT_UPDATES: u64 = 20_000;
 
 /// Places and times of a run.
 pub struct Bench {
@@ -56,22 +64,29 @@ impl Bench {
         Ok(database.connect())
     }
 
-    /// Median microseconds of `run`, which gets a row's number.
-    fn time(&self, mut run: impl FnMut(u64) -> Result<()>) -> Result<f64> {
+    /// Microseconds of `run`, which gets a row's number.
+    fn time(&self, mut run: impl FnMut(u64) -> Result<()>) -> Result<Spread> {
         let mut rng = Rng::new(self.seed);
-        let mut rounds = Vec::with_capacity(ROUNDS);
-        for _ in 0..ROUNDS {
-            let (started, mut count) = (Instant::now(), 0_u32);
-            while started.elapsed() < self.round {
-                for _ in 0..16 {
-                    run(rng.below(ROWS))?;
-                }
-                count += 16;
+        let rounds = (0..ROUNDS).map(|_| self.round(&mut rng, ROWS, &mut run));
+        let rounds: Vec<f64> = rounds.collect::<Result<_>>()?;
+        Ok(Spread::of(rounds))
+    }
+
+    /// Mean microseconds of `run` in one round; it gets the number of a row below `rows`.
+    fn round(
+        &self,
+        rng: &mut Rng,
+        rows: u64,
+        run: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<f64> {
+        let (started, mut count) = (Instant::now(), 0_u32);
+        while started.elapsed() < self.round {
+            for _ in 0..16 {
+                run(rng.below(rows))?;
             }
-            rounds.push(started.elapsed().as_secs_f64() * 1e6 / f64::from(count));
+            count += 16;
         }
-        rounds.sort_by(f64::total_cmp);
-        Ok(rounds[ROUNDS / 2])
+        Ok(started.elapsed().as_secs_f64() * 1e6 / f64::from(count))
     }
 }
 
@@ -177,7 +192,7 @@ fn point(bench: &mut Bench, report: &mut Report) -> Result<()> {
         };
         let full_us = bench.time(&mut full)?;
         connection.use_point_path(true);
-        if let Some(target) = case.target {
+        if let Some(target) = case.target.map(Spread::from) {
             let goal = Some(Goal::AtMost(1.0));
             add(report, case.name, ours, ("the target", Some(target), goal))?;
             let prepared = format!("{}, prepared", case.name);
@@ -221,11 +236,91 @@ fn planned(bench: &mut Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
+/// A table of [`HOT_ROWS`] rows whose `c1` was updated [`HOT_UPDATES`] times, and as many that were
+/// never updated.
+fn fill_hot(connection: &mut Connection, database: &Database) -> Result<()> {
+    connection.execute(
+        "CREATE TABLE hot (id bigint PRIMARY KEY, name text UNIQUE, c1 bigint, c2 bigint, \
+         c3 text)",
+        (),
+    )?;
+    for id in 0..2 * HOT_ROWS as i64 {
+        let row = (id, format!("the name of row {id}"));
+        connection.execute("INSERT INTO hot VALUES ($1, $2, 1, 2, 'three')", row)?;
+    }
+    database.merge_all()?;
+    let update = connection.prepare_typed("UPDATE hot SET c1 = c1 + 1 WHERE id = $1", &[])?;
+    for n in 0..HOT_ROWS * HOT_UPDATES {
+        let id = ScalarValue::Int64(Some((n % HOT_ROWS) as i64));
+        connection.run_prepared(&update, &[id])?;
+    }
+    Ok(())
+}
+
+/// Reads of all columns of hot rows, by each of their keys, in turns with the same reads of rows
+/// that were never updated. Nothing is merged meanwhile.
+fn hot(bench: &mut Bench, report: &mut Report) -> Result<()> {
+    let path = bench.directory.join("hot.strandline");
+    let settings = Settings {
+        background_maintenance: false,
+        ..Settings::default()
+    };
+    let builder = Database::builder(&path).settings(settings);
+    let database = builder.synchronous_commit(false).build()?;
+    let mut connection = database.connect();
+    fill_hot(&mut connection, &database)?;
+    let key = |by_name: bool, id: u64| match by_name {
+        true => ScalarValue::Utf8(Some(format!("the name of row {id}"))),
+        false => ScalarValue::Int64(Some(id as i64)),
+    };
+    for (by_name, case, sql) in [
+        (false, "a hot row by key", "SELECT * FROM hot WHERE id = $1"),
+        (
+            true,
+            "a hot row by text key",
+            "SELECT * FROM hot WHERE name = $1",
+        ),
+    ] {
+        let read = connection.prepare_typed(sql, &[])?;
+        let connection = RefCell::new(&mut connection);
+        let side = |first: u64| -> Side<'_> {
+            let (bench, connection, read) = (&*bench, &connection, &read);
+            Box::new(move |round| {
+                let mut rng = Rng::new(bench.seed + round);
+                bench.round(&mut rng, HOT_ROWS, &mut |row| {
+                    let mut connection = connection.borrow_mut();
+                    std::hint::black_box(
+                        connection.run_prepared(read, &[key(by_name, first + row)])?,
+                    );
+                    Ok(())
+                })
+            })
+        };
+        let figures = interleave(ROUNDS, vec![side(0), side(HOT_ROWS)])?;
+        let config = config([
+            ("rows", json!(HOT_ROWS)),
+            ("updates_per_row", json!(HOT_UPDATES)),
+            ("columns", json!(5)),
+            ("rounds", json!(ROUNDS)),
+        ]);
+        report.add(Figure {
+            case: case.to_string(),
+            unit: "µs",
+            ours: figures[0],
+            peer: "strandline, rows without updates".to_string(),
+            theirs: Some(figures[1]),
+            goal: Some(Goal::AtMost(1.5)),
+            config,
+        })?;
+    }
+    Ok(())
+}
+
 fn add(
     report: &mut Report,
     case: &str,
-    ours: f64,
-    (peer, theirs, goal): (&str, Option<f64>, Option<Goal>),
+    ours: Spread,
+    (peer, theirs, goal): (&str, Option<Spread>, Option<Goal>),
 ) -> Result<()> {
     report.add(Figure {
         case: case.to_string(),

@@ -193,10 +193,10 @@ pub struct ServeArgs {
     /// Address where metrics and health are asked for over HTTP
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics_listen: Option<SocketAddr>,
-    /// Name of the first superuser, created if there is no user yet
+    /// Name of a superuser to create, if no superuser can log in yet
     #[arg(long, value_name = "NAME", requires = "superuser_password_file")]
     pub superuser: Option<String>,
-    /// File with the first superuser's password
+    /// File with the superuser's password
     #[arg(long, value_name = "FILE", requires = "superuser")]
     pub superuser_password_file: Option<PathBuf>,
     #[command(flatten)]

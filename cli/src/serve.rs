@@ -3,7 +3,7 @@
 use crate::args::{ServeArgs, exit_code};
 use crate::session::{Database, Error};
 use crate::shell::report::report;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc;
 use strandline::{Result, SqlState};
@@ -59,24 +59,33 @@ fn configure(arguments: &ServeArgs) -> Result<Configuration> {
     Ok(configuration)
 }
 
-/// Opens the database and creates the first superuser if one is asked for and there is none.
+/// Opens the database and creates a superuser if one is asked for and none can log in.
 fn open(arguments: &ServeArgs, configuration: &Configuration) -> Result<Database> {
     let builder = Database::builder(&arguments.path);
     let database = configuration.configure(builder)?.build()?;
     let superuser = arguments.superuser.as_ref();
-    if let Some((name, file)) = superuser.zip(arguments.superuser_password_file.as_ref())
-        && !database.has_users()
-    {
-        let password = std::fs::read_to_string(file)
-            .map_err(|e| Error::io(format!("reading \"{}\"", file.display()), &e))?;
-        let password = password.trim_end_matches(['\r', '\n']);
-        if password.is_empty() {
-            let message = format!("\"{}\" holds no password", file.display());
-            return Err(Error::invalid(SqlState::INVALID_PARAMETER_VALUE, message));
+    if let Some((name, file)) = superuser.zip(arguments.superuser_password_file.as_ref()) {
+        match database.administrator() {
+            Some(known) => eprintln!(
+                "--superuser {name} changes nothing: superuser \"{known}\" is there already. ALTER \
+                 USER changes a password, CREATE USER … SUPERUSER adds a superuser."
+            ),
+            None => database.bootstrap_superuser(name, &password_in(file)?)?,
         }
-        database.bootstrap_superuser(name, password)?;
     }
     Ok(database)
+}
+
+/// What a file holds, without the ends of its lines.
+fn password_in(file: &Path) -> Result<String> {
+    let password = std::fs::read_to_string(file)
+        .map_err(|e| Error::io(format!("reading \"{}\"", file.display()), &e))?;
+    let password = password.trim_end_matches(['\r', '\n']);
+    if password.is_empty() {
+        let message = format!("\"{}\" holds no password", file.display());
+        return Err(Error::invalid(SqlState::INVALID_PARAMETER_VALUE, message));
+    }
+    Ok(password.to_string())
 }
 
 fn serve(configuration: &Configuration, database: Database, metrics: Arc<Metrics>) -> Result<()> {
@@ -86,16 +95,21 @@ fn serve(configuration: &Configuration, database: Database, metrics: Arc<Metrics
         let _full = asked.try_send(());
     })
     .map_err(|e| Error::internal(format!("signals cannot be handled: {e}")))?;
-    let has_users = database.has_users();
+    let (has_users, administrator) = (database.has_users(), database.administrator());
     let server = Server::start(database, configuration.server_options()?, Some(metrics))?;
+    if !has_users {
+        eprintln!("There is no user: everybody on this machine may connect, nobody else.");
+    } else if administrator.is_none() {
+        eprintln!(
+            "No superuser can log in: nobody may create users or give privileges. Start with \
+             --superuser NAME --superuser-password-file FILE to create one."
+        );
+    }
     for address in server.addresses() {
         eprintln!("listening on {address}");
     }
     if let Some(path) = server.socket_path() {
         eprintln!("listening on {}", path.display());
-    }
-    if !has_users {
-        eprintln!("There is no user: everybody on this machine may connect, nobody else.");
     }
     // The handler lives as long as the process, so the channel does not end.
     let _asked = stop.recv();

@@ -12,16 +12,20 @@
 //! 2. A name created, removed or renamed is durable once [`Device::sync_directory`] has returned.
 //!    Syncing a file does not make its name durable, nor the other way round.
 //! 3. After a failed sync nothing may be assumed about the writes before it, not even if a later
-//!    sync succeeds.
+//!    sync succeeds, in this process or in the next one that reads them back: only what is written
+//!    again and then synced is durable. The same holds for names and [`Device::sync_directory`],
+//!    where [`FailStopDevice`] sees to it.
 
 use std::fmt::Debug;
 use std::sync::Arc;
 use strandline_base::Result;
 
+mod fail_stop;
 mod memory;
 mod os;
 mod staged;
 
+pub use fail_stop::FailStopDevice;
 pub use memory::MemoryDevice;
 pub use os::OsDevice;
 pub use staged::StagedDirectory;
@@ -51,6 +55,10 @@ pub trait Device: Send + Sync + Debug + 'static {
     /// Takes the exclusive writer's lock on the whole directory for as long as the guard lives;
     /// an error (55006) names the holder's process id.
     fn lock(&self) -> Result<Box<dyn Send + Sync>>;
+    /// Whether its space ends before the process's memory does.
+    fn may_fill_up(&self) -> bool {
+        false
+    }
     /// Where this device is, for messages: a path or `memory`.
     fn location(&self) -> String;
 }

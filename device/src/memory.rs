@@ -25,6 +25,19 @@ impl MemoryDevice {
     pub fn new() -> Self {
         Self::default()
     }
+
+    /// A device of its own with the same files and bytes; nobody holds its lock.
+    pub fn duplicate(&self) -> Self {
+        let files = self.files.lock();
+        let copies = files.iter().map(|(name, pages)| {
+            let pages = pages.read().clone();
+            (name.clone(), Arc::new(RwLock::new(pages)))
+        });
+        Self {
+            files: Mutex::new(copies.collect()),
+            locked: Arc::default(),
+        }
+    }
 }
 
 fn missing(name: &str) -> Error {
@@ -104,7 +117,7 @@ impl Drop for MemoryLock {
 }
 
 /// A file's bytes; a page that was never written is absent and reads as zeros.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Pages {
     pages: Vec<Option<Box<[u8]>>>,
     len: u64,

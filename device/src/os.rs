@@ -130,9 +130,12 @@ fn create_directory(path: &Path) -> Result<()> {
     fs::create_dir_all(path)
         .map_err(|e| path_error(path, &e).context("cannot create the database directory"))?;
     for parent in parents_to_sync.iter().rev() {
-        fs::File::open(parent)
-            .and_then(|d| d.sync_all())
-            .map_err(|e| path_error(parent, &e))?;
+        let synced = fs::File::open(parent).and_then(|d| d.sync_all());
+        if let Err(e) = synced {
+            // Its name may be lost and still be seen: the next attempt must make it anew.
+            let _ = fs::remove_dir(path);
+            return Err(path_error(parent, &e));
+        }
     }
     Ok(())
 }
@@ -208,7 +211,7 @@ impl Device for OsDevice {
             Err(rustix::io::Errno::WOULDBLOCK) => {
                 let mut holder = String::new();
                 // A holder that cannot be read is still a holder: the message then has no id.
-                let _ = file.read_to_string(&mut holder);
+                let _ = file.take(32).read_to_string(&mut holder);
                 return Err(lock_held_error(
                     &self.location(),
                     holder.trim().parse().ok(),
@@ -217,11 +220,15 @@ impl Device for OsDevice {
             Err(e) => return Err(self.error(LOCK_FILE, &e.into())),
         }
         if !self.is_read_only {
-            file.set_len(0)
-                .and_then(|()| file.write_all(format!("{}\n", std::process::id()).as_bytes()))
-                .map_err(|e| self.error(LOCK_FILE, &e))?;
+            // The id is for messages: on a full disk the lock holds without it.
+            let id = format!("{}\n", std::process::id());
+            let _ = file.set_len(0).and_then(|()| file.write_all(id.as_bytes()));
         }
         Ok(Box::new(OsLock { file }))
+    }
+
+    fn may_fill_up(&self) -> bool {
+        true
     }
 
     fn location(&self) -> String {

@@ -80,9 +80,14 @@ impl StagedDirectory {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        fs::File::open(parent)
-            .and_then(|directory| directory.sync_all())
-            .map_err(|e| path_error(parent, &e))
+        let synced = fs::File::open(parent).and_then(|directory| directory.sync_all());
+        synced.map_err(|e| {
+            // The name may be lost and still be seen: nobody may take it for published.
+            let taken_back =
+                renameat_with(CWD, &self.target, CWD, &self.staged, RenameFlags::NOREPLACE);
+            self.is_published = taken_back.is_err();
+            path_error(parent, &e)
+        })
     }
 }
 

@@ -122,6 +122,18 @@ fn second_lock_is_refused_until_the_first_is_dropped() {
     });
 }
 
+/// On a full disk a database must open, so that space can be freed.
+#[test]
+fn a_lock_holds_though_its_file_cannot_be_written() {
+    let directory = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/dev/full", directory.path().join(LOCK_FILE)).unwrap();
+    let device = OsDevice::open(directory.path()).unwrap();
+    let guard = device.lock().unwrap();
+    device.lock().err().expect("the lock is held");
+    drop(guard);
+    drop(device.lock().unwrap());
+}
+
 /// Names the directory that a child process of the next test locks.
 const CHILD_DIRECTORY: &str = "STRANDLINE_TEST_LOCK_DIRECTORY";
 
@@ -162,6 +174,21 @@ fn lock_names_its_process_and_dies_with_it() {
     child.kill().unwrap();
     child.wait().unwrap();
     drop(device.lock().unwrap());
+}
+
+#[test]
+fn a_duplicate_in_memory_goes_its_own_way() {
+    let device = MemoryDevice::new();
+    let file = device.create("a").unwrap();
+    file.write_all_at(b"before", 70_000).unwrap();
+    let _lock = device.lock().unwrap();
+    let copy = device.duplicate();
+    file.write_all_at(b"after!", 70_000).unwrap();
+    copy.create("b").unwrap();
+    assert_eq!(read(&*copy.open("a").unwrap(), 70_000, 6), b"before");
+    assert_eq!(read(&*device.open("a").unwrap(), 70_000, 6), b"after!");
+    assert!(device.open("b").is_err());
+    copy.lock().unwrap();
 }
 
 #[test]

@@ -59,6 +59,14 @@ pub struct RoleDef {
     pub comment: Option<String>,
 }
 
+impl RoleDef {
+    /// Whether its password is good at `now_us`: it has one, and that has not ended.
+    pub fn has_password(&self, now_us: u64) -> bool {
+        let ended = |until: i64| u64::try_from(until).map_or(true, |until| until < now_us);
+        self.verifier.is_some() && !self.valid_until_us.is_some_and(ended)
+    }
+}
+
 /// Something that privileges are about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -215,9 +223,9 @@ pub struct Access {
     /// all named roles
     pub roles: BTreeMap<RoleId, Arc<RoleDef>>,
     /// ids below were given out; 0: none was
-    next_role: u32,
+    pub(crate) next_role: u32,
     /// owners other than [`BOOTSTRAP`], as a list so that JSON keys stay plain
-    owners: Vec<(Object, RoleId)>,
+    pub(crate) owners: Vec<(Object, RoleId)>,
     /// one entry at most per object and grantee
     pub grants: Vec<Grant>,
 }
@@ -251,6 +259,15 @@ impl Access {
             Some(role) => role.superuser,
             None => role == BOOTSTRAP,
         }
+    }
+    /// Whether there is a role that may log in.
+    pub fn has_users(&self) -> bool {
+        self.roles.values().any(|role| role.login)
+    }
+    /// A superuser who can log in at `now_us` with a password.
+    pub fn administrator(&self, now_us: u64) -> Option<&Arc<RoleDef>> {
+        let mut roles = self.roles.values();
+        roles.find(|role| role.superuser && role.login && role.has_password(now_us))
     }
     /// Whose objects are everybody's who says nothing else.
     pub fn owner(&self, object: &Object) -> RoleId {

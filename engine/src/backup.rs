@@ -117,6 +117,14 @@ impl Db {
     /// The newest checkpoint's state and its files.
     fn hold_files(&self) -> Result<Held> {
         let state = self.checkpoint.lock();
+        if !state.behind.is_empty() {
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "a backup needs files with all records, but those of a table cannot be written",
+            )
+            .with_hint("SELECT * FROM strandline_stats() names the table and the cause."));
+        }
         let mut held = Held {
             state: state.clone(),
             data: BTreeMap::new(),
@@ -254,11 +262,7 @@ pub(crate) fn copy_files(
 }
 
 fn cancelled() -> Error {
-    Error::new(
-        ErrorKind::Cancelled,
-        SqlState::QUERY_CANCELED,
-        "canceling statement due to user request",
-    )
+    strandline_txn::query_cancelled()
 }
 
 /// Copies the database on `source`, which nobody has open, to the empty `target` file by file. The

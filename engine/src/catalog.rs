@@ -9,7 +9,13 @@ use crate::access::Access;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use strandline_base::{ColumnId, Error, Result, SqlState, SqlType, StorageId, TableId, Value};
+use strandline_base::{
+    ColumnId, Error, ErrorKind, Result, SqlState, SqlType, StorageId, TableId, Value,
+};
+
+/// Columns that a table may define in its life: a row's insertion takes time for each of them, also
+/// for those that were dropped.
+const COLUMNS_MAX: u32 = 1 << 16;
 
 /// One version of all definitions. Cloning is cheap enough for DDL: objects are shared.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -36,7 +42,7 @@ pub struct Catalog {
 pub const CATALOG_VERSION: u32 = 1;
 
 /// Refuses a catalog that says things this program does not know.
-fn known_version<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+pub(crate) fn known_version<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     let version = u32::deserialize(from)?;
     if version > CATALOG_VERSION {
         return Err(serde::de::Error::custom(format!(
@@ -183,14 +189,42 @@ impl Catalog {
     /// Hands out a table id.
     pub fn new_table_id(&mut self) -> TableId {
         let id = TableId(self.next_table);
-        self.next_table += 1;
+        // A change that uses up the last number is refused: see `check_numbers`.
+        self.next_table = self.next_table.saturating_add(1);
         id
     }
     /// Hands out a storage id (for a new table or a TRUNCATE).
     pub fn new_storage_id(&mut self) -> StorageId {
         let id = StorageId(self.next_storage);
-        self.next_storage += 1;
+        self.next_storage = self.next_storage.saturating_add(1);
         id
+    }
+    /// 54000 if the last number of a table or storage has been given out, 54011 if a table has
+    /// defined more columns than [`COLUMNS_MAX`].
+    pub(crate) fn check_numbers(&self) -> Result<()> {
+        let exceeded = |state, message| Error::new(ErrorKind::Unavailable, state, message);
+        let numbers = [
+            ("CREATE TABLE", self.next_table),
+            ("CREATE TABLE and TRUNCATE", self.next_storage),
+        ];
+        for (statements, next) in numbers {
+            if next == u32::MAX {
+                let message = format!("the database has had {next} times {statements}, its limit");
+                return Err(exceeded(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
+                    .with_hint("Copy what is needed into a new database."));
+            }
+        }
+        match self.tables.values().find(|t| t.next_column > COLUMNS_MAX) {
+            None => Ok(()),
+            Some(table) => {
+                let message = format!(
+                    "table \"{}\" can define at most {COLUMNS_MAX} columns, dropped ones included",
+                    table.name
+                );
+                Err(exceeded(SqlState::TOO_MANY_COLUMNS, message)
+                    .with_hint("CREATE TABLE AS makes a table without the dropped columns."))
+            }
+        }
     }
     /// Adds or replaces a table.
     pub fn put_table(&mut self, table: TableDef) {

@@ -14,10 +14,10 @@
 use crate::catalog::{Catalog, HistoryPolicy};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use strandline_base::{CommitTs, Error, ErrorKind, Result, SqlState, StorageId};
+use strandline_base::{CommitTs, Error, ErrorKind, Result, SqlState, StorageId, TableId};
 
 /// The versions.
 pub struct CatalogVersions {
@@ -54,6 +54,10 @@ impl CatalogVersions {
             None => Err(too_old(ts, versions.first().map(|v| v.0))),
         }
     }
+    /// When the last version was made, visible to all or not yet.
+    pub fn newest(&self) -> CommitTs {
+        self.last.load().0
+    }
     /// Whether `catalog` is the last version, visible to all or not yet.
     #[inline]
     pub fn is_last(&self, catalog: &Arc<Catalog>) -> bool {
@@ -84,21 +88,17 @@ impl CatalogVersions {
         versions.retain(|(from, _)| *from <= through);
         versions
     }
-    /// Drops the versions that were superseded before the longest history of their tables starts,
-    /// at wall-clock time `now_us`, and that no snapshot since `oldest` needs. Returns whether any
-    /// was dropped.
-    pub fn prune(&self, now_us: u64, oldest: CommitTs) -> bool {
+    /// Drops the versions that were superseded before the longest history of their tables begins
+    /// (`begins` says when a policy's does), and that no snapshot since `oldest` needs. Returns
+    /// whether any was dropped.
+    pub fn prune(&self, begins: impl Fn(HistoryPolicy) -> CommitTs, oldest: CommitTs) -> bool {
         let mut versions = self.versions.lock();
         let before = versions.len();
         while versions.len() > 1 {
             let (superseded, catalog) = (versions[1].0, &versions[0].1);
-            let from = catalog
-                .tables
-                .values()
-                .map(|t| history_from(t.history, now_us))
-                .min()
-                .unwrap_or(now_us);
-            if superseded.0 >= from || superseded > oldest {
+            let tables = catalog.tables.values();
+            let from = tables.map(|t| begins(t.history)).min();
+            if superseded >= from.unwrap_or(CommitTs::MAX) || superseded > oldest {
                 break;
             }
             versions.remove(0);
@@ -117,13 +117,28 @@ pub fn storages_of(versions: &[Version]) -> BTreeSet<StorageId> {
     tables.map(|t| t.storage).collect()
 }
 
-/// The wall-clock time from which a history policy keeps versions.
-pub fn history_from(policy: HistoryPolicy, now_us: u64) -> u64 {
-    match policy {
-        HistoryPolicy::Forever => 0,
-        HistoryPolicy::For(us) => now_us.saturating_sub(us),
-        HistoryPolicy::None => now_us,
+/// The storages that may still be asked for: those of the last version, and those that a table had
+/// since its history begins (`begins` says when a policy's does), or since `oldest`, the oldest
+/// snapshot. The newest definition of a table decides on its retention.
+pub fn kept_storages(
+    versions: &[Version],
+    begins: impl Fn(HistoryPolicy) -> CommitTs,
+    oldest: CommitTs,
+) -> BTreeSet<StorageId> {
+    let mut policies: BTreeMap<TableId, HistoryPolicy> = BTreeMap::new();
+    let mut kept = BTreeSet::new();
+    let mut superseded: Option<CommitTs> = None;
+    for (from, catalog) in versions.iter().rev() {
+        for table in catalog.tables.values() {
+            let policy = *policies.entry(table.id).or_insert(table.history);
+            let is_retained = |at: CommitTs| at > oldest || at >= begins(policy);
+            if superseded.is_none_or(is_retained) {
+                kept.insert(table.storage);
+            }
+        }
+        superseded = Some(*from);
     }
+    kept
 }
 
 /// 72000: the moment is older than what is kept.

@@ -83,9 +83,10 @@ fn check_row_maps(table: &TableDef, range: &Range, damage: &mut Vec<String>) {
     let version = range.load_full();
     for (at, tail) in version.tails.iter().enumerate() {
         let Some(tail) = tail else { continue };
-        let pages = tail.pages();
         for slot in 0..UPDATE_ROWS {
-            let mut next = tail.row_map().head(slot);
+            let entry = tail.row_map().entry(slot);
+            let pages = tail.pages();
+            let mut next = pages.head(entry);
             while next != 0 {
                 let Some((page, i)) = locate(&pages, next - 1) else {
                     break;

@@ -8,32 +8,41 @@
 //! Invariants:
 //! 1. A record leaves memory (its page is dropped) only when the manifest names a run that has it.
 //! 2. The log is cut only behind the position that the manifest names.
+//! 3. A storage whose records cannot be written stays as of its last checkpoint. The manifest says
+//!    so (`behind`), and the log is kept from there; all other storages go on.
+//! 4. The storage of a dropped table goes with its files when its own retention is over, whatever
+//!    other tables keep; catalog versions that name it may stay (`forgotten`).
+//! 5. After a manifest edit whose fate is unknown there is no further checkpoint, and the log takes
+//!    no further commit: the files of that edit stay, as the next open may find it.
 //!
 //! Several threads may prepare ranges, each on its own; runs are written in row order all the same,
 //! so that the files do not depend on the threads' number but for their ids.
 
+mod storage_part;
+
 use crate::catalog::{Catalog, TableDef};
-use crate::catalog_versions::{Version, history_from, storages_of};
-use crate::compaction;
+use crate::catalog_edit::VersionsEdit;
+use crate::catalog_versions::{Version, kept_storages, storages_of};
 use crate::db::Db;
-use crate::manifest_state::{ManifestEdit, RangeEntry, StorageEdit, to_json};
-use crate::merge_schedule::Due;
+use crate::maintenance::reserve::{full_disk, is_full_disk};
+use crate::maintenance::set_aside::{Work, contained};
+use crate::manifest_state::{ManifestEdit, ManifestState, to_json};
+use crate::retention::TimeMap;
 use crate::store::Store;
-use std::collections::{BTreeMap, BTreeSet};
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use strandline_base::{CommitTs, RangeNo, Result, RowId, StorageId};
-use strandline_device::Device;
+pub(crate) use storage_part::Effort;
+use storage_part::{StoragePart, Terms};
+use strandline_base::{CommitTs, Error, Result, StorageId};
 use strandline_storage::wal::Lsn;
 use strandline_table::base::BaseBody;
-use strandline_table::data_file::{DataFile, data_file_name};
-use strandline_table::history::{Reduction, unite};
-use strandline_table::horizon::Horizon;
+use strandline_table::data_file::DataFile;
 use strandline_table::merge::MergedRange;
-use strandline_table::pending::PendingRecords;
-use strandline_table::range::{Range, RangeVersion};
-use strandline_table::update_run::{Run, RunWriter, run_file_name};
-use strandline_txn::StartWord;
+
+/// So many checkpoints in a row free space on a full disk before it is a failure.
+const FREEING_ROUNDS_MAX: usize = 4;
 
 /// What a checkpoint did.
 #[derive(Clone, Debug, Default)]
@@ -46,104 +55,173 @@ pub struct CheckpointReport {
     pub bytes_written: u64,
 }
 
-/// One storage's part of a checkpoint.
-struct StoragePart {
-    store: Arc<Store>,
-    edit: StorageEdit,
-    merged: Vec<MergedRange>,
-    /// the new list, if it has changed
-    runs: Option<Vec<Arc<Run>>>,
-    /// runs that have been rewritten into another one
-    replaced: Vec<Arc<Run>>,
-    versions: Vec<Arc<RangeVersion>>,
-    listed: Vec<RangeNo>,
-}
-
-impl StoragePart {
-    fn new(store: &Arc<Store>) -> Self {
-        Self {
-            store: store.clone(),
-            edit: StorageEdit::default(),
-            merged: Vec::new(),
-            runs: None,
-            replaced: Vec::new(),
-            versions: Vec::new(),
-            listed: Vec::new(),
-        }
-    }
-
-    /// The base of a range when this part is published.
-    fn base_of(&self, no: RangeNo) -> BaseBody {
-        let merged = self.merged.iter().find(|merged| merged.range.no() == no);
-        match (merged, self.store.lineage.range(no)) {
-            (Some(merged), _) => merged.base.body.clone(),
-            (None, Some(range)) => range.load().base.body.clone(),
-            (None, None) => unreachable!("a run's rows are of ranges that exist"),
-        }
-    }
-
-    /// How far each range is merged when this part is published.
-    fn merged_through(&self) -> BTreeMap<RangeNo, CommitTs> {
-        let ranges = self.store.lineage.ranges();
-        let mut merged_through: BTreeMap<RangeNo, CommitTs> = ranges
-            .iter()
-            .map(|range| (range.no(), range.load().base.merged_through()))
-            .collect();
-        let merged = self.merged.iter();
-        let merged = merged.map(|m| (m.range.no(), m.chunks().merged.all()));
-        merged_through.extend(merged);
-        merged_through
-    }
-
-    /// Completes the edit; None if nothing has changed.
-    fn finish(mut self, columns_max: usize) -> Option<Self> {
-        let schema = self.store.lineage.schema();
-        let columns = schema.iter().take(columns_max);
-        self.edit.columns = columns
-            .map(|(_, c)| (c.sql_type, c.missing.clone()))
-            .collect();
-        self.edit.kept_from = self.store.kept_from();
-        let listed = self.store.lineage.runs();
-        let runs = self.runs.as_ref().unwrap_or(&listed);
-        self.edit.runs = runs.iter().map(|r| r.id()).collect();
-        (self.runs.is_some() || !self.edit.ranges.is_empty()).then_some(self)
+impl CheckpointReport {
+    fn add(&mut self, other: &Self) {
+        self.merged_ranges += other.merged_ranges;
+        self.run_records += other.run_records;
+        self.bytes_written += other.bytes_written;
     }
 }
 
-/// What ranges of a storage are prepared with.
-struct Preparation<'a> {
-    store: &'a Arc<Store>,
+/// How a checkpoint ended that changed the manifest.
+pub(crate) struct CheckpointOutcome {
+    pub report: CheckpointReport,
+    /// storages were written or dropped
+    pub has_changed: bool,
+    /// the device refused something that other tables need as well: the disk is full
+    pub failure: Option<Error>,
+    /// the first table whose records could not be written
+    pub behind: Option<Error>,
+}
+
+/// The moment that a checkpoint is of.
+struct Moment {
+    /// replay starts here
+    log_from: u64,
     through: CommitTs,
-    horizon: &'a Horizon,
-    columns_max: usize,
-    merge_all: bool,
+    /// when histories begin
+    time: TimeMap,
+    /// no snapshot is older
+    oldest: CommitTs,
 }
 
-/// A range's part of a checkpoint.
-struct PreparedRange {
-    version: Arc<RangeVersion>,
-    merged: Option<MergedRange>,
-    /// what is in no run yet
-    records: PendingRecords,
+/// The catalogs of a checkpoint and what they name.
+struct Named {
+    catalogs: Vec<Version>,
+    /// versions have gone since the last checkpoint
+    pruned: bool,
+    /// storages that may be asked for
+    live: BTreeSet<StorageId>,
+    /// storages that only versions name in which they may not be asked for any more
+    forgotten: BTreeSet<StorageId>,
+}
+
+/// The storages' parts of a checkpoint.
+#[derive(Default)]
+struct Parts {
+    ready: Vec<StoragePart>,
+    /// storages whose records could not be written
+    failed: BTreeSet<StorageId>,
+    /// why the first of them could not
+    behind: Option<Error>,
+    /// why merges were given up
+    no_room: Option<Error>,
 }
 
 impl Db {
     /// Writes pending commits as runs, merges ranges that are due (all with pending records if
-    /// `merge_all`), cuts the log.
+    /// `merge_all`), cuts the log. What fails for one table does not keep other work from being
+    /// done.
+    ///
+    /// # Errors
+    /// The disk is full, the log or the manifest cannot be written, or a table's records cannot:
+    /// the log then stays.
     pub fn checkpoint(&self, merge_all: bool) -> Result<CheckpointReport> {
-        let logged = self.maintenance.logged_bytes.swap(0, Ordering::Relaxed);
-        let outcome = self.observe_checkpoint(|| self.write_checkpoint(merge_all));
-        if outcome.is_err() {
-            self.maintenance
-                .logged_bytes
-                .fetch_add(logged, Ordering::Relaxed);
+        let effort = match merge_all {
+            true => Effort::All,
+            false => Effort::Due,
+        };
+        let outcome = self.observed_checkpoint(effort)?;
+        self.sweep_keys(merge_all);
+        match outcome.failure.or(outcome.behind) {
+            Some(failure) => Err(failure),
+            None => Ok(outcome.report),
         }
-        outcome
     }
 
-    fn write_checkpoint(&self, merge_all: bool) -> Result<CheckpointReport> {
+    /// A checkpoint that makes do with the space there is: when the disk is full, it gives up the
+    /// reserve and does what frees space, then the rest.
+    pub(crate) fn checkpoint_in_space(&self, effort: Effort) -> Result<CheckpointOutcome> {
+        if !self.has_given_up_reserve() {
+            let outcome = self.write_checkpoint(effort);
+            let is_full = match &outcome {
+                Ok(outcome) => outcome.failure.is_some(),
+                Err(error) => is_full_disk(error),
+            };
+            if !is_full {
+                return outcome;
+            }
+            self.give_up_reserve();
+        }
+        let mut freed = self.free_space()?;
+        if freed.failure.is_some() {
+            return Ok(freed);
+        }
+        match self.restore_reserve() {
+            Ok(()) => self.write_checkpoint(effort),
+            Err(error) => {
+                freed.failure = Some(error);
+                Ok(freed)
+            }
+        }
+    }
+
+    /// Checkpoints that free space, as long as each makes room for the next.
+    fn free_space(&self) -> Result<CheckpointOutcome> {
+        let mut rounds = 0;
+        loop {
+            let mut outcome = self.write_checkpoint(Effort::Freeing);
+            if outcome.as_ref().is_err_and(is_full_disk) {
+                outcome = self.write_checkpoint(Effort::DropsOnly);
+            }
+            let outcome = outcome?;
+            rounds += 1;
+            let is_done = outcome.failure.is_none() || !outcome.has_changed;
+            if is_done || rounds == FREEING_ROUNDS_MAX {
+                return Ok(outcome);
+            }
+        }
+    }
+
+    /// The steps of a checkpoint.
+    fn write_checkpoint(&self, effort: Effort) -> Result<CheckpointOutcome> {
         let mut state = self.checkpoint.lock();
-        self.wal.check_usable()?;
+        self.check_writable()?;
+        let logged = self.maintenance.logged_bytes.load(Ordering::Relaxed);
+        let moment = self.checkpoint_moment()?;
+        let named = self.named_at(&moment);
+        let mut parts = self.prepare_parts(&named, moment.through, effort);
+        let edit = self.edit_of(&parts, &state, &moment, &named);
+        if parts.ready.is_empty() && edit.dropped.is_empty() && !named.pruned {
+            // Nothing is gained by an edit.
+            if let Some(failure) = parts.no_room.take().or(parts.behind.take()) {
+                return Err(failure);
+            }
+        }
+        let has_changed = !parts.ready.is_empty() || !edit.dropped.is_empty();
+        self.device().sync_directory()?;
+        self.append_edit(&edit, &mut parts)?;
+        self.maintenance
+            .logged_bytes
+            .fetch_sub(logged, Ordering::Relaxed);
+        state.apply(edit, "the checkpoint's edit")?;
+        // The same versions, which share what they have in memory.
+        state.catalogs = named.catalogs;
+        let mut report = CheckpointReport::default();
+        for part in parts.ready {
+            report.add(&part.report);
+            self.publish(part, moment.through);
+        }
+        if report.merged_ranges > 0 {
+            self.open_readers.let_go();
+        }
+        self.drop_storages(&moment);
+        self.measure_set_aside();
+        self.note_checkpoint(&report);
+        self.wal.cut_before(Lsn(state.replay_from()))?;
+        self.compact_manifest(&state)?;
+        Ok(CheckpointOutcome {
+            report,
+            has_changed,
+            failure: parts
+                .no_room
+                .or_else(|| parts.behind.clone().filter(is_full_disk)),
+            behind: parts.behind,
+        })
+    }
+
+    /// What the checkpoint is of; the log is durable up to there.
+    fn checkpoint_moment(&self) -> Result<Moment> {
         let (log_from, through) = {
             // Of the commits that these cover, the loaded ranges are stamped.
             let _nobody_is_completing = self.completing.write();
@@ -151,62 +229,143 @@ impl Db {
         };
         // With relaxed commits stable may be ahead of the disk, and files must not be.
         self.wal.sync_all()?;
-        let oldest = self.txns().oldest_snapshot().min(through);
-        let pruned = self.catalogs.prune(self.now_us(), oldest);
+        Ok(Moment {
+            log_from,
+            through,
+            time: self.retention.map(self.stable()),
+            oldest: self.txns().oldest_snapshot().min(through),
+        })
+    }
+
+    /// The catalogs that may still be asked for, and the storages that they name.
+    fn named_at(&self, moment: &Moment) -> Named {
+        let begins = |policy| moment.time.begin_of(policy);
+        let pruned = self.catalogs.prune(begins, moment.oldest);
         // Later versions may not be in the log yet.
-        let catalogs = self.catalogs.through(through);
-        let live = storages_of(&catalogs);
-        let mut report = CheckpointReport::default();
-        let mut files = NewFiles::new(&self.device);
-        let mut parts = Vec::new();
-        for (id, store) in self.stores.read().clone() {
-            if live.contains(&id) {
-                let table = table_of(&catalogs, id);
-                let part = self.checkpoint_store(
-                    &store,
-                    table.as_deref(),
-                    through,
-                    merge_all,
-                    &mut report,
-                    &mut files,
-                )?;
-                parts.extend(part);
+        let catalogs = self.catalogs.through(moment.through);
+        let live = kept_storages(&catalogs, begins, moment.oldest);
+        let forgotten = &storages_of(&catalogs) - &live;
+        Named {
+            catalogs,
+            pruned,
+            live,
+            forgotten,
+        }
+    }
+
+    /// Prepares the parts of the live storages, each by itself.
+    fn prepare_parts(&self, named: &Named, through: CommitTs, effort: Effort) -> Parts {
+        let mut parts = Parts::default();
+        let Named { catalogs, live, .. } = named;
+        if effort == Effort::DropsOnly {
+            parts.failed.clone_from(live);
+            parts.no_room = Some(full_disk());
+            return parts;
+        }
+        let terms = Terms {
+            through,
+            effort,
+            no_room: Mutex::default(),
+        };
+        self.set_aside.retain(|storage| live.contains(&storage));
+        let stores = self.stores.read().clone();
+        for (id, store) in stores.into_iter().filter(|(id, _)| live.contains(id)) {
+            match self.prepare_part(&store, table_of(catalogs, id).as_deref(), &terms) {
+                Ok(part) => parts.ready.extend(part),
+                Err(error) => {
+                    parts.failed.insert(id);
+                    parts.behind.get_or_insert(error);
+                }
             }
         }
-        self.device.sync_directory()?;
-        let changed = pruned || state.catalogs.len() != catalogs.len() || {
-            let newest = |versions: &[Version]| versions.last().map(|v| v.0);
-            newest(&state.catalogs) != newest(&catalogs)
-        };
-        let known: Vec<StorageId> = state.storages.keys().copied().collect();
-        let edit = ManifestEdit {
-            checkpoint_ts: through,
-            log_from,
+        parts.no_room = terms.no_room.into_inner();
+        parts
+    }
+
+    /// Prepares the part of one storage, unless that has failed and its pause is not over.
+    fn prepare_part(
+        &self,
+        store: &Arc<Store>,
+        table: Option<&TableDef>,
+        terms: &Terms,
+    ) -> Result<Option<StoragePart>> {
+        let work = Work::WriteRecords;
+        if let Some(failure) = self.pausing_failure(store, work, terms.retries()) {
+            return Err(failure);
+        }
+        let part = contained(|| self.storage_part(store, table, terms));
+        match &part {
+            // No fault of the table's.
+            Err(error) if is_full_disk(error) => terms.note_full_disk(error),
+            Err(error) => self.note_work(store, work, Err(error)),
+            Ok(_) => self.note_work(store, work, Ok(())),
+        }
+        part
+    }
+
+    /// The manifest edit that makes the checkpoint.
+    fn edit_of(
+        &self,
+        parts: &Parts,
+        state: &ManifestState,
+        moment: &Moment,
+        named: &Named,
+    ) -> ManifestEdit {
+        let Named { catalogs, live, .. } = named;
+        let known = state.storages.keys().copied();
+        let as_before = |id: &StorageId| (*id, state.covered(*id));
+        ManifestEdit {
+            checkpoint_ts: moment.through,
+            log_from: moment.log_from,
             log_durable: self.wal.durable_lsn().0,
             next_file: self.shared.next_file.load(Ordering::Relaxed),
-            catalogs: (changed || !parts.is_empty()).then_some(catalogs),
-            identities: self.identities.values(),
+            catalogs: VersionsEdit::between(&state.catalogs, catalogs),
+            identities: state.changed_identities(self.identities.values()),
+            time: moment.time.clone(),
             storages: parts
+                .ready
                 .iter()
                 .map(|p| (p.store.id(), p.edit.clone()))
                 .collect(),
-            dropped: known.into_iter().filter(|id| !live.contains(id)).collect(),
-        };
-        let appended = self.manifest.append(&to_json(&edit)?);
-        // After a failed write the edit may be there at the next open all the same.
-        files.keep_if(appended.is_ok() || self.manifest.check_usable().is_err());
-        appended?;
-        state.apply(edit);
-        for part in parts {
-            self.publish(part, through);
+            dropped: known.filter(|id| !live.contains(id)).collect(),
+            behind: parts.failed.iter().map(as_before).collect(),
+            forgotten: named.forgotten.clone(),
         }
-        self.drop_storages();
-        self.note_checkpoint(&report);
-        if self.manifest.should_compact() {
-            self.manifest.compact(&to_json(&*state)?)?;
+    }
+
+    /// The atomic step. The files of the parts stay if it is done, or may be.
+    fn append_edit(&self, edit: &ManifestEdit, parts: &mut Parts) -> Result<()> {
+        let appended = self.manifest.append(&to_json(edit)?);
+        let is_unknown = self.manifest.check_usable().is_err();
+        if appended.is_ok() || is_unknown {
+            // After a failed write the edit may be there at the next open all the same.
+            parts.ready.iter_mut().for_each(|part| part.files.keep());
         }
-        self.wal.cut_before(Lsn(log_from))?;
-        Ok(report)
+        if is_unknown {
+            self.refuse_writes();
+        }
+        appended
+    }
+
+    /// Writes the manifest anew if its edits have become long.
+    fn compact_manifest(&self, state: &ManifestState) -> Result<()> {
+        if !self.manifest.should_compact() {
+            return Ok(());
+        }
+        let compacted = self.manifest.compact(&to_json(state)?);
+        if self.manifest.check_usable().is_err() {
+            self.refuse_writes();
+        }
+        compacted
+    }
+
+    /// The manifest can no longer be written: nor can the log, with the same error, so that there
+    /// is one state. Commits that the log has by now are made durable and acknowledged.
+    fn refuse_writes(&self) {
+        if let Err(failure) = self.manifest.check_usable() {
+            // An error of the log itself is what its users get instead.
+            let _ = self.wal.close(failure);
+        }
     }
 
     fn note_checkpoint(&self, report: &CheckpointReport) {
@@ -218,199 +377,6 @@ impl Db {
             .fetch_add(report.run_records, Ordering::Relaxed);
         c.bytes_written
             .fetch_add(report.bytes_written, Ordering::Relaxed);
-    }
-
-    fn checkpoint_store(
-        &self,
-        store: &Arc<Store>,
-        table: Option<&TableDef>,
-        through: CommitTs,
-        merge_all: bool,
-        report: &mut CheckpointReport,
-        files: &mut NewFiles,
-    ) -> Result<Option<StoragePart>> {
-        let policy = table.map(|t| t.history).unwrap_or_default();
-        let kept_from = CommitTs(history_from(policy, self.now_us())).min(through);
-        // In this order: who registers a snapshot too late to be seen here sees this.
-        store.raise_kept_from(kept_from);
-        let held = self.txns().oldest_hold().unwrap_or(kept_from);
-        let horizon = Horizon::new(kept_from.min(held), self.txns().registered_snapshots());
-        let lineage = &store.lineage;
-        let mut part = StoragePart::new(store);
-        let preparation = Preparation {
-            store,
-            through,
-            horizon: &horizon,
-            // What an open transaction adds may still be taken back.
-            columns_max: table.map_or(lineage.schema().len(), |t| t.next_column as usize),
-            merge_all,
-        };
-        let mut writer: Option<RunWriter> = None;
-        for group in lineage.ranges().chunks(self.settings.merge_threads.max(1)) {
-            for prepared in self.prepare_all(&preparation, group, files)? {
-                prepared.records.each(&horizon, |record| {
-                    let run = match &mut writer {
-                        Some(run) => run,
-                        None => writer.insert(self.new_run(store, files)?),
-                    };
-                    report.run_records += 1;
-                    run.push(record)
-                })?;
-                part.versions.push(prepared.version);
-                if let Some(merged) = prepared.merged {
-                    report.merged_ranges += 1;
-                    report.bytes_written += merged.bytes;
-                    let no = merged.range.no();
-                    let entry = RangeEntry::of(&merged.chunks().describe(no));
-                    part.edit.ranges.insert(no, entry);
-                    part.merged.push(merged);
-                }
-            }
-        }
-        self.list_loaded(store, through, &mut part);
-        if let Some(writer) = writer {
-            let run = Arc::new(writer.finish()?);
-            report.bytes_written += run.bytes();
-            let before = lineage.runs();
-            part.runs = Some([run].into_iter().chain(before.iter().cloned()).collect());
-        }
-        report.bytes_written += self.compact(&mut part, &horizon, merge_all, files)?;
-        Ok(part.finish(preparation.columns_max))
-    }
-
-    /// Prepares some ranges, each on a thread of its own.
-    fn prepare_all(
-        &self,
-        preparation: &Preparation<'_>,
-        ranges: &[Arc<Range>],
-        files: &mut NewFiles,
-    ) -> Result<Vec<PreparedRange>> {
-        let prepared: Vec<Result<PreparedRange>> = match ranges {
-            [range] => vec![self.prepare(preparation, range)],
-            _ => std::thread::scope(|scope| {
-                let prepare = |range| scope.spawn(move || self.prepare(preparation, range));
-                let threads: Vec<_> = ranges.iter().map(prepare).collect();
-                let join = |thread: std::thread::ScopedJoinHandle<'_, _>| match thread.join() {
-                    Ok(prepared) => prepared,
-                    Err(panic) => std::panic::resume_unwind(panic),
-                };
-                threads.into_iter().map(join).collect()
-            }),
-        };
-        // Also of those that are in vain because another one has failed.
-        let merged = prepared.iter().flatten().flat_map(|p| &p.merged);
-        let new = merged.flat_map(|m| &m.file);
-        files.extend(new.map(|file| data_file_name(file.id())));
-        prepared.into_iter().collect()
-    }
-
-    /// Merges a range if it is due and takes what is to go into the run.
-    fn prepare(&self, preparation: &Preparation<'_>, range: &Arc<Range>) -> Result<PreparedRange> {
-        let Preparation {
-            store,
-            through,
-            horizon,
-            columns_max,
-            merge_all,
-        } = *preparation;
-        let lineage = &store.lineage;
-        let version = range.load_full();
-        let due = self.due(store, range.no(), &version, merge_all);
-        let mut merged = None;
-        if due != Due::No || is_dead(&version, horizon)? {
-            let all = due == Due::All;
-            merged = lineage.merge_range(range, through, horizon, columns_max, all)?;
-        }
-        let with_inserts = merged.is_none();
-        let no = range.no();
-        let records = lineage.pending_records(no, &version, through, with_inserts, columns_max);
-        Ok(PreparedRange {
-            version,
-            merged,
-            records,
-        })
-    }
-
-    /// Rewrites neighbouring runs into one if that pays; the bytes written.
-    fn compact(
-        &self,
-        part: &mut StoragePart,
-        horizon: &Horizon,
-        all: bool,
-        files: &mut NewFiles,
-    ) -> Result<u64> {
-        let listed = part.store.lineage.runs();
-        let mut runs = part.runs.clone().unwrap_or_else(|| Vec::clone(&listed));
-        let merged = part.merged_through();
-        let Some(group) = compaction::choose(&runs, horizon.oldest(), &merged, all) else {
-            return Ok(0);
-        };
-        let begin = |row: RowId| {
-            part.base_of(row.range())
-                .begin_of_deleted(row.slot(), horizon)
-        };
-        let reduction = Reduction {
-            horizon,
-            merged_through: &merged,
-            has_oldest: group.end == runs.len(),
-            begin: &begin,
-        };
-        let united = self.unite_runs(&part.store, &runs[group.clone()], &reduction, files)?;
-        let bytes = united.as_ref().map_or(0, |run| run.bytes());
-        part.replaced = runs.splice(group, united).collect();
-        part.runs = Some(runs);
-        Ok(bytes)
-    }
-
-    fn new_run(&self, store: &Store, files: &mut NewFiles) -> Result<RunWriter> {
-        let id = self.shared.new_file_id();
-        files.extend([run_file_name(id)]);
-        let schema = store.lineage.schema();
-        let types: Vec<_> = schema.iter().map(|(id, c)| (id, c.sql_type)).collect();
-        RunWriter::create(&self.shared.files, &run_file_name(id), id, &types)
-    }
-
-    /// Bulk-loaded ranges whose load has committed since the last checkpoint; those whose load was
-    /// rolled back are emptied.
-    fn list_loaded(&self, store: &Store, through: CommitTs, part: &mut StoragePart) {
-        let unlisted = store.unlisted.lock().clone();
-        for no in unlisted {
-            let Some(range) = store.lineage.range(no) else {
-                continue;
-            };
-            let version = range.load_full();
-            let BaseBody::Chunks(chunks) = &version.base.body else {
-                continue;
-            };
-            let word = chunks.start.load();
-            if word == StartWord::ABORTED {
-                store.lineage.empty_range(range);
-                store.unlisted.lock().retain(|n| *n != no);
-            } else if word.commit_ts().is_some_and(|ts| ts <= through) {
-                let entry = || RangeEntry::of(&chunks.describe(no));
-                part.edit.ranges.entry(no).or_insert_with(entry);
-                part.listed.push(no);
-            }
-        }
-    }
-
-    /// Rewrites neighbouring runs into one; see [`unite`].
-    fn unite_runs(
-        &self,
-        store: &Store,
-        runs: &[Arc<Run>],
-        reduction: &Reduction<'_>,
-        files: &mut NewFiles,
-    ) -> Result<Option<Arc<Run>>> {
-        let mut writer: Option<RunWriter> = None;
-        unite(runs, reduction, |record| {
-            let run = match &mut writer {
-                Some(run) => run,
-                None => writer.insert(self.new_run(store, files)?),
-            };
-            run.push(record)
-        })?;
-        writer.map(|w| Ok(Arc::new(w.finish()?))).transpose()
     }
 
     fn publish(&self, part: StoragePart, through: CommitTs) {
@@ -432,15 +398,17 @@ impl Db {
         part.store.unlisted.lock().retain(|no| !listed.contains(no));
     }
 
-    /// Forgets storages that no kept catalog version names and no transaction is creating.
-    fn drop_storages(&self) {
+    /// Forgets storages that may not be asked for any more and no transaction is creating.
+    fn drop_storages(&self, moment: &Moment) {
         let stores: Vec<Arc<Store>> = self.stores.read().values().cloned().collect();
         // In this order: a creating transaction publishes its catalog before it lets go.
         let free: Vec<_> = stores
             .into_iter()
             .filter(|store| !store.is_held())
             .collect();
-        let live = storages_of(&self.catalogs.through(CommitTs::MAX));
+        let catalogs = self.catalogs.through(CommitTs::MAX);
+        let begins = |policy| moment.time.begin_of(policy);
+        let live = kept_storages(&catalogs, begins, moment.oldest);
         for store in free.into_iter().filter(|store| !live.contains(&store.id())) {
             let mut stores = self.stores.write();
             if stores
@@ -454,47 +422,8 @@ impl Db {
     }
 }
 
-/// The files that a checkpoint has written, removed if it fails.
-struct NewFiles {
-    device: Arc<dyn Device>,
-    names: Vec<String>,
-}
-
-impl NewFiles {
-    fn new(device: &Arc<dyn Device>) -> Self {
-        let device = device.clone();
-        let names = Vec::new();
-        Self { device, names }
-    }
-    fn extend(&mut self, names: impl IntoIterator<Item = String>) {
-        self.names.extend(names);
-    }
-    fn keep_if(&mut self, keep: bool) {
-        if keep {
-            self.names.clear();
-        }
-    }
-}
-
-impl Drop for NewFiles {
-    fn drop(&mut self) {
-        for name in &self.names {
-            // What cannot be removed now is an orphan, removed at the next open.
-            let _ = self.device.remove(name);
-        }
-    }
-}
-
-/// Whether nothing but deleted rows is in a range that nobody may ask for any more.
-fn is_dead(version: &RangeVersion, horizon: &Horizon) -> Result<bool> {
-    match &version.base.body {
-        BaseBody::Chunks(chunks) if version.has_no_tail() => chunks.is_dead_at(horizon),
-        _ => Ok(false),
-    }
-}
-
 /// The newest definition of the table that a storage belongs (or belonged) to.
-fn table_of(versions: &[Version], id: StorageId) -> Option<Arc<TableDef>> {
+pub(crate) fn table_of(versions: &[Version], id: StorageId) -> Option<Arc<TableDef>> {
     let find = |c: &Catalog| c.tables.values().find(|t| t.storage == id).cloned();
     versions.iter().rev().find_map(|(_, catalog)| find(catalog))
 }

@@ -3,13 +3,18 @@
 //! Lock order: `checkpoint` → `ddl` (only to look) → the locks of tables, log and manifest; see
 //! `catalog_versions` for its place below the log.
 
-use crate::catalog::{Catalog, TableDef};
-use crate::catalog_versions::{CatalogVersions, history_from, too_old};
+use crate::catalog::{Catalog, HistoryPolicy, TableDef};
+use crate::catalog_versions::{CatalogVersions, too_old};
 use crate::commit_watch::CommitWatches;
 use crate::identity::Identities;
+use crate::maintenance::pacing::Pacing;
+use crate::maintenance::reserve::Reserve;
+use crate::maintenance::set_aside::SetAside;
 use crate::manifest_state::ManifestState;
 use crate::merge_schedule::MergeSchedule;
+use crate::open_readers::OpenReaders;
 use crate::recovery_report::RecoveryReport;
+use crate::retention::Retention;
 use crate::settings::{Settings, TxnOptions};
 use crate::store::{Store, Waiting};
 use crate::transaction::Transaction;
@@ -17,18 +22,19 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 use strandline_base::{Clock, ColumnId, CommitTs, Error, ErrorKind, Result, SqlState, StorageId};
-use strandline_device::Device;
+use strandline_device::{Device, FailStopDevice};
 use strandline_storage::manifest::Manifest;
 use strandline_storage::wal::{Lsn, Wal};
 use strandline_table::lineage::Shared;
 use strandline_table::range::Range;
 use strandline_table::schema::StorageSchema;
-use strandline_txn::{StartWord, TxnManager};
+use strandline_txn::{Looks, StartWord, TxnManager};
 
 /// A database.
 pub struct Db {
-    pub(crate) device: Arc<dyn Device>,
+    pub(crate) device: Arc<FailStopDevice>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) settings: Settings,
     pub(crate) shared: Shared,
@@ -45,10 +51,15 @@ pub struct Db {
     pub(crate) ddl: Mutex<Option<StartWord>>,
     /// end of the newest commit that has finished
     pub(crate) finished_lsn: AtomicU64,
+    pub(crate) retention: Retention,
     pub(crate) counters: Counters,
     pub(crate) recovery: RecoveryReport,
     pub(crate) maintenance: Arc<Maintenance>,
     pub(crate) merge_schedule: MergeSchedule,
+    pub(crate) set_aside: SetAside,
+    pub(crate) pacing: Pacing,
+    pub(crate) reserve: Reserve,
+    pub(crate) open_readers: Arc<OpenReaders>,
     /// held while the database is open
     pub(crate) lock: Mutex<Option<Box<dyn Send + Sync>>>,
 }
@@ -69,6 +80,8 @@ pub(crate) struct MaintenanceState {
     pub(crate) wanted: bool,
     pub(crate) rounds: u64,
     pub(crate) failure: Option<Error>,
+    /// nothing is tried before a pause is over, whoever asks
+    pub(crate) is_pausing: bool,
     /// the thread has ended
     pub(crate) has_stopped: bool,
     pub(crate) thread: Option<std::thread::JoinHandle<()>>,
@@ -106,9 +119,25 @@ impl Db {
     pub fn recovery(&self) -> &RecoveryReport {
         &self.recovery
     }
-    /// The wall clock in microseconds since the epoch.
+    /// The wall clock in microseconds since the epoch: what users are shown. It may jump.
     pub fn now_us(&self) -> u64 {
         self.clock.now_us()
+    }
+    /// The clock for durations, in microseconds: see [`Clock::elapsed_us`].
+    pub fn elapsed_us(&self) -> u64 {
+        self.clock.elapsed_us()
+    }
+    /// The moment `ago` before now, whatever the wall clock did: later commits are younger. Right
+    /// after the wall clock has jumped forward it says a later moment.
+    pub fn moment_ago(&self, ago: Duration) -> CommitTs {
+        let us = u64::try_from(ago.as_micros()).unwrap_or(u64::MAX);
+        let by_wall = self.now_us().saturating_sub(us);
+        self.retention.ago(us, self.stable()).max(CommitTs(by_wall))
+    }
+    /// From which moment on a policy keeps versions, for all policies at one look at the clocks.
+    pub(crate) fn history_begins(&self) -> impl Fn(HistoryPolicy) -> CommitTs {
+        let map = self.retention.map(self.stable());
+        move |policy| map.begin_of(policy)
     }
     /// Everything up to it is committed and visible.
     pub fn stable(&self) -> CommitTs {
@@ -140,7 +169,7 @@ impl Db {
     }
 
     pub(crate) fn device(&self) -> &Arc<dyn Device> {
-        &self.device
+        &self.shared.device
     }
     pub(crate) fn txns(&self) -> &Arc<TxnManager> {
         &self.shared.txns
@@ -148,8 +177,11 @@ impl Db {
     pub(crate) fn wal(&self) -> &Wal {
         &self.wal
     }
+    /// The error that makes the database refuse all further writes: of the log, or of the manifest,
+    /// which the log has been closed with.
     pub(crate) fn check_writable(&self) -> Result<()> {
-        self.wal.check_usable()
+        self.wal.check_usable()?;
+        self.device.check_usable()
     }
 
     /// The storage `id`.
@@ -172,7 +204,8 @@ impl Db {
     ) -> Result<()> {
         let known: BTreeSet<StorageId> = before.tables.values().map(|t| t.storage).collect();
         for table in catalog.tables.values() {
-            if before.tables.get(&table.id).is_some_and(|b| b == table) {
+            let is_same = |old: &Arc<TableDef>| Arc::ptr_eq(old, table) || old == table;
+            if before.tables.get(&table.id).is_some_and(is_same) {
                 continue;
             }
             if known.contains(&table.storage) {
@@ -203,6 +236,7 @@ impl Db {
 
     /// Takes the right to change the catalog until the transaction of `word` ends.
     pub(crate) fn lock_ddl(&self, word: StartWord, waiting: &Waiting<'_>) -> Result<()> {
+        let mut looks = Looks::default();
         loop {
             let holder = {
                 let mut ddl = self.ddl.lock();
@@ -214,7 +248,8 @@ impl Db {
                     }
                 }
             };
-            waiting.wait(word, holder)?;
+            let is_in_the_way = || *self.ddl.lock() == Some(holder);
+            waiting.wait_for_release(word, holder, &is_in_the_way, &mut looks)?;
         }
     }
     pub(crate) fn release_ddl(&self, word: StartWord) {
@@ -231,7 +266,7 @@ impl Db {
 
     /// From when on versions of `table` are kept.
     pub(crate) fn horizon(&self, table: &TableDef, store: &Store) -> CommitTs {
-        let from = CommitTs(history_from(table.history, self.now_us()));
+        let from = self.history_begins()(table.history);
         from.min(self.txns().oldest_snapshot())
             .max(store.kept_from())
     }
@@ -239,7 +274,7 @@ impl Db {
     /// 72000 if `ts` is older than what is kept of `table`. The caller has registered a snapshot
     /// at `ts`: what is still kept now is kept for it.
     pub(crate) fn check_retained(&self, table: &TableDef, ts: CommitTs) -> Result<()> {
-        let policy = CommitTs(history_from(table.history, self.now_us())).min(self.stable());
+        let policy = self.history_begins()(table.history).min(self.stable());
         // The policy may have been shorter, or the wall clock ahead.
         let Ok(store) = self.store(table.storage) else {
             return Err(too_old(ts, None)); // dropped, and forgotten
@@ -279,8 +314,25 @@ impl Db {
         keys.map(|key| key.index.len() as u64).sum()
     }
 
-    /// Counters since open.
+    /// Bytes of all key indexes, which are taken from the cache's share.
+    fn key_bytes(&self) -> u64 {
+        self.shared.cache.taken_bytes().load(Ordering::Relaxed) as u64
+    }
+
+    /// Counters since open, and how much there is at the moment.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        let counters = self.detailed_counters().into_iter();
+        counters.map(|(name, value, _)| (name, value)).collect()
+    }
+
+    /// The same, each with what it is about, a line each; most have nothing to say.
+    pub fn detailed_counters(&self) -> Vec<(&'static str, u64, String)> {
+        let plain = self.plain_counters().into_iter();
+        let plain = plain.map(|(name, value)| (name, value, String::new()));
+        plain.chain(self.maintenance_counters()).collect()
+    }
+
+    fn plain_counters(&self) -> Vec<(&'static str, u64)> {
         let c = &self.counters;
         let get = |a: &AtomicU64| a.load(Ordering::Relaxed);
         vec![
@@ -298,9 +350,15 @@ impl Db {
             ("log_bytes", self.wal.end_lsn().0),
             ("log_syncs", self.wal.syncs()),
             ("key_entries", self.key_entries()),
+            ("key_bytes", self.key_bytes()),
             ("pending_records", self.pending_records()),
             ("run_bytes", self.run_bytes()),
             ("recovery_micros", self.recovery.micros),
+            ("clock_jumps", self.retention.jumps()),
+            (
+                "clock_behind_us",
+                self.stable().0.saturating_sub(self.now_us()),
+            ),
         ]
     }
 
@@ -321,16 +379,6 @@ impl Db {
         let stores = self.stores.read();
         let runs = stores.values().flat_map(|s| s.lineage.runs().to_vec());
         runs.map(|run| run.bytes()).sum()
-    }
-
-    /// Whether commits can be made durable: the error that has made the log or the manifest refuse
-    /// them for good, or that the database is closed.
-    pub fn check_health(&self) -> Result<()> {
-        if self.maintenance.closed.load(Ordering::Acquire) {
-            return Err(closed());
-        }
-        self.wal.check_usable()?;
-        self.manifest.check_usable()
     }
 }
 

@@ -3,13 +3,14 @@
 //! A database inside a program has no subscriber, so that nothing is printed and each event costs
 //! a load and a branch. Events are rare: none is on the path of a transaction.
 
-use crate::checkpoint::CheckpointReport;
+use crate::checkpoint::{CheckpointOutcome, Effort};
 use crate::db::Db;
+use crate::maintenance::set_aside::contained;
 use crate::manifest_state::ManifestState;
 use crate::recovery_report::RecoveryReport;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use strandline_base::{Clock, Error, Result};
+use strandline_base::{Clock, Error, ErrorKind, Result};
 use strandline_storage::wal::Lsn;
 use tracing::{debug, error, info};
 
@@ -30,11 +31,11 @@ impl RecoveryProgress {
             location,
             checkpoint = %state.checkpoint_ts,
             storages = state.storages.len(),
-            log_from = state.log_from,
+            log_from = state.replay_from(),
             "recovery begins"
         );
-        let told_us = clock.now_us();
-        let log_from = state.log_from;
+        let told_us = clock.elapsed_us();
+        let log_from = state.replay_from();
         Self {
             clock,
             log_from,
@@ -57,7 +58,7 @@ impl RecoveryProgress {
 
     /// The log has been replayed up to `end`.
     pub fn replayed(&mut self, end: Lsn, report: &RecoveryReport) {
-        let now_us = self.clock.now_us();
+        let now_us = self.clock.elapsed_us();
         if now_us < self.told_us.saturating_add(PROGRESS_US) {
             return;
         }
@@ -92,11 +93,14 @@ pub(crate) fn recovered(location: &str, report: &RecoveryReport) {
     );
 }
 
-/// Background work has failed or works again: each change is told once, not every retry.
-/// `what` is a plural.
+/// Background work has failed or works again: each change is told once, not every retry, whose
+/// error may name another new file. `what` is a plural.
 pub(crate) fn background_work(what: &str, before: Option<&Error>, now: Option<&Error>) {
     match (before, now) {
-        (Some(before), Some(now)) if before.message() == now.message() => {}
+        (Some(before), Some(now)) if is_same_failure(before, now) => {}
+        (_, Some(failure)) if failure.kind() == ErrorKind::Closed => {
+            error!(sqlstate = failure.sqlstate().0, "{what} end: {failure}");
+        }
         (_, Some(failure)) => error!(
             sqlstate = failure.sqlstate().0,
             "{what} fail, and are tried again: {failure}"
@@ -106,18 +110,21 @@ pub(crate) fn background_work(what: &str, before: Option<&Error>, now: Option<&E
     }
 }
 
+/// Whether two errors tell of one condition.
+pub(crate) fn is_same_failure(before: &Error, now: &Error) -> bool {
+    (before.kind(), before.sqlstate()) == (now.kind(), now.sqlstate())
+}
+
 impl Db {
-    /// Runs a checkpoint, counts how long it took and tells what it did.
-    pub(crate) fn observe_checkpoint(
-        &self,
-        checkpoint: impl FnOnce() -> Result<CheckpointReport>,
-    ) -> Result<CheckpointReport> {
-        let began_us = self.now_us();
-        let outcome = checkpoint();
-        let micros = self.now_us().saturating_sub(began_us);
+    /// Runs a checkpoint, counts how long it took, tells what it did and notes how it ended.
+    pub(crate) fn observed_checkpoint(&self, effort: Effort) -> Result<CheckpointOutcome> {
+        let began_us = self.elapsed_us();
+        let outcome = contained(|| self.checkpoint_in_space(effort));
+        self.note_attempt(&outcome);
+        let micros = self.elapsed_us().saturating_sub(began_us);
         let counted = &self.counters.checkpoint_micros;
         counted.fetch_add(micros, Ordering::Relaxed);
-        if let Ok(report) = &outcome {
+        if let Ok(CheckpointOutcome { report, .. }) = &outcome {
             info!(
                 duration_ms = micros / 1_000,
                 merged_ranges = report.merged_ranges,

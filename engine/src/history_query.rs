@@ -42,7 +42,8 @@ impl Statement {
         }
         let store = self.transaction().db().store(table.storage)?;
         let db = self.transaction().db();
-        let hold = db.txns().hold_history(db.horizon(table, &store));
+        let from = db.horizon(table, &store);
+        let hold = db.txns().hold_history(from, self.snapshot_ts());
         // What was given up before the hold is not asked for.
         let oldest = db.horizon(table, &store);
         let mut versions = Vec::new();

@@ -101,3 +101,104 @@ impl Identities {
         self.counters.lock().iter().map(value).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::{ColumnDef, HistoryPolicy, IdentityDef};
+    use strandline_base::{SqlType, StorageId, Value};
+
+    fn table(id: u32, increment: i64) -> TableDef {
+        let column = |id| ColumnDef {
+            id: ColumnId(id),
+            name: format!("c{id}"),
+            sql_type: SqlType::BigInt,
+            not_null: true,
+            default: None,
+            missing: Value::Null,
+            identity: Some(IdentityDef {
+                always: false,
+                start: 1,
+                increment,
+            }),
+            comment: None,
+        };
+        TableDef {
+            id: TableId(id),
+            storage: StorageId(id),
+            schema: "public".into(),
+            name: "t".into(),
+            columns: vec![column(0), column(1)],
+            next_column: 2,
+            keys: Vec::new(),
+            checks: Vec::new(),
+            history: HistoryPolicy::None,
+            comment: None,
+        }
+    }
+
+    /// What a commit adds to its record.
+    fn logged(identities: &Identities) -> Vec<u8> {
+        let mut record = Vec::new();
+        identities
+            .log_with(&mut record, |_| Ok(()))
+            .expect("appended");
+        record
+    }
+
+    #[test]
+    fn counters_go_on_where_checkpoint_and_log_end() {
+        for increment in [1, 10, -3] {
+            let (one, two) = (table(1, increment), table(2, increment));
+            let (a, b) = (ColumnId(0), ColumnId(1));
+            let identities = Identities::recovered(&[(one.id, a, 500), (one.id, b, 7)]);
+            // The log is younger than the checkpoint, and its last value is the last one.
+            for value in [400, 600, 530] {
+                identities.recover(one.id, a, value);
+            }
+            identities.recover(two.id, a, -9);
+            let next = |table, column| identities.next(table, column).expect("a value");
+            assert!(logged(&identities).is_empty(), "all of it is in the log");
+            assert_eq!(next(&one, a), 530 + increment);
+            assert_eq!(next(&one, a), 530 + 2 * increment);
+            assert_eq!(next(&one, b), 7 + increment);
+            assert_eq!(next(&two, a), -9 + increment);
+            assert_eq!(next(&two, b), 1, "never drawn: the start");
+            let values = [
+                (one.id, a, 530 + 2 * increment),
+                (one.id, b, 7 + increment),
+                (two.id, a, -9 + increment),
+                (two.id, b, 1),
+            ];
+            assert_eq!(identities.values(), values);
+        }
+    }
+
+    #[test]
+    fn a_commit_logs_what_was_drawn_and_a_failed_one_leaves_it_to_the_next() {
+        let one = table(1, 1);
+        let identities = Identities::recovered(&[(one.id, ColumnId(0), 41)]);
+        identities.next(&one, ColumnId(1)).expect("a value");
+        let mut record = Vec::new();
+        let failed: Result<()> =
+            identities.log_with(&mut record, |_| Err(Error::internal("no room")));
+        failed.expect_err("no room");
+        let mut expected = Vec::new();
+        redo::put_identity(&mut expected, one.id, ColumnId(1), 1);
+        assert_eq!(logged(&identities), expected, "not the recovered one");
+        assert!(logged(&identities).is_empty());
+    }
+
+    #[test]
+    fn the_last_value_is_followed_by_an_error() {
+        for (last, increment) in [(i64::MAX - 1, 1), (i64::MIN + 1, -1)] {
+            let one = table(1, increment);
+            let identities = Identities::recovered(&[(one.id, ColumnId(0), last)]);
+            let end = identities.next(&one, ColumnId(0)).expect("the last one");
+            assert_eq!(end, last + increment);
+            let error = identities.next(&one, ColumnId(0)).expect_err("none left");
+            assert_eq!(error.sqlstate(), SqlState::NUMERIC_VALUE_OUT_OF_RANGE);
+            assert_eq!(identities.values()[0].2, end);
+        }
+    }
+}

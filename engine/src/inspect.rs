@@ -67,7 +67,7 @@ impl Db {
     fn inspect_database(&self) -> InspectionSection {
         let mut section = InspectionSection::new("Database", &["property", "value"]);
         let mut put = |name: &str, value: String| section.rows.push(vec![name.into(), value]);
-        put("location", self.device.location());
+        put("location", self.device().location());
         let state = self.checkpoint.lock();
         put(
             "last checkpoint",
@@ -75,7 +75,7 @@ impl Db {
         );
         put("newest commit", timestamp_text(self.stable().0 as i64));
         put("recovery", recovery_text(&self.recovery));
-        put("log replay starts at", state.log_from.to_string());
+        put("log replay starts at", state.replay_from().to_string());
         put("log ends at", self.wal.end_lsn().0.to_string());
         put(
             "manifest",
@@ -90,8 +90,8 @@ impl Db {
 
     fn inspect_files(&self) -> Result<InspectionSection> {
         let mut section = InspectionSection::new("Files", &["file", "bytes"]);
-        for name in self.device.list()? {
-            if let Ok(file) = self.device.open(&name) {
+        for name in self.device().list()? {
+            if let Ok(file) = self.device().open(&name) {
                 section.rows.push(vec![name, file.len()?.to_string()]);
             }
         }
@@ -196,7 +196,7 @@ impl Db {
                     continue;
                 };
                 chunks += 1;
-                bytes += u64::from(chunk.extent.len);
+                bytes += chunk.extent.len;
                 rows += u64::from(base.rows);
                 codecs.insert(chunk.footer()?.codec().to_string());
             }

@@ -12,7 +12,7 @@ use strandline_txn::{StartWord, Visibility};
 
 /// Builds the index over `columns` and puts it into the store; uncommitted rows of `own` count.
 pub fn build_key(store: &Arc<Store>, columns: &[ColumnId], own: StartWord) -> Result<()> {
-    let key = Store::empty_key(columns.to_vec());
+    let key = store.empty_key(columns.to_vec());
     let ranges = store.lineage.ranges();
     let half = ranges.len().div_ceil(2);
     let (left, right) = ranges.split_at(half);
@@ -105,13 +105,15 @@ fn visit_keys(
     Ok(())
 }
 
-/// Keys that rows had before an update of a key column.
+/// Keys that rows had before an update of a key column. A sweep will look at them.
 fn index_former_keys(store: &Store, key: &KeyColumns, range: &Range) -> Result<()> {
     let lineage = &store.lineage;
-    let mut others = Vec::new();
+    let (mut others, mut left) = (Vec::new(), Vec::new());
     for row in lineage.rows_with_updates_of(range, &key.columns)? {
         key.note_moved();
-        for ts in lineage.version_times(row)? {
+        let times = lineage.version_times(row)?;
+        left.extend(times.last().map(|newest| (*newest, row)));
+        for ts in times {
             let visibility = Visibility {
                 ts,
                 own: StartWord(0),
@@ -126,5 +128,6 @@ fn index_former_keys(store: &Store, key: &KeyColumns, range: &Range) -> Result<(
             }
         }
     }
+    key.sweep.note_all_left(left);
     Ok(())
 }

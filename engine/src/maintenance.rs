@@ -1,11 +1,17 @@
 //! Background work: checkpoints when the log has grown or ranges are due, in the time that
 //! [`crate::merge_schedule`] gives them.
 //!
-//! Writers never wait for it, except for memory when tails exceed their share.
+//! Writers never wait for it, except for memory when tails exceed their share. What fails for one
+//! table is set aside ([`set_aside`]); checkpoints that fail or achieve nothing pause ([`pacing`]).
+
+pub(crate) mod pacing;
+mod pauses;
+pub(crate) mod reserve;
+pub(crate) mod set_aside;
 
 use crate::db::{Db, Maintenance, closed};
-use crate::events;
 use crate::log_writer;
+use crate::maintenance::set_aside::contained;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -19,13 +25,15 @@ impl Db {
     pub(crate) fn want_maintenance(&self) {
         let mut state = self.maintenance.state.lock();
         state.wanted = true;
-        self.maintenance.work.notify_all();
+        if !state.is_pausing {
+            self.maintenance.work.notify_all();
+        }
     }
 
     /// Makes writers wait while tails use more memory than their share.
     pub(crate) fn wait_for_tail_memory(&self, cancelled: &dyn Fn() -> bool) -> Result<()> {
         let used = || self.shared.page_bytes.used();
-        let limit = self.settings.tail_bytes();
+        let limit = self.tail_limit();
         if used() <= limit {
             return Ok(());
         }
@@ -47,11 +55,7 @@ impl Db {
                 return self.refuse_if_over(used(), limit);
             }
             if cancelled() {
-                return Err(Error::new(
-                    ErrorKind::Cancelled,
-                    SqlState::QUERY_CANCELED,
-                    "canceling statement due to user request",
-                ));
+                return Err(strandline_txn::query_cancelled());
             }
             state.wanted = true;
             self.maintenance.work.notify_all();
@@ -112,16 +116,19 @@ impl Db {
     }
 
     fn maintenance_turn(&self, wanted: bool) {
-        let mut result = self.wal.check_usable();
-        if result.is_ok() {
-            result = self.merge_due(wanted).map(|_| ());
-        }
+        let result = match self.check_writable() {
+            Ok(()) => contained(|| self.merge_due(wanted).map(|_| ())),
+            Err(refusal) => {
+                self.note_failure(&refusal);
+                Err(refusal)
+            }
+        };
         self.shared.page_bytes.trim_spare();
+        let is_pausing = result.is_err() || self.is_pausing();
         let mut state = self.maintenance.state.lock();
         state.rounds += 1;
-        let (before, now) = (state.failure.as_ref(), result.as_ref().err());
-        events::background_work("checkpoints and merges", before, now);
         state.failure = result.err();
+        state.is_pausing = is_pausing;
         self.maintenance.done.notify_all();
     }
 
@@ -150,12 +157,11 @@ impl Db {
 }
 
 impl Maintenance {
-    /// Waits for work a little, after a failure in any case: whether a checkpoint is wanted; None
+    /// Waits for work a little, during a pause in any case: whether a checkpoint is wanted; None
     /// when the database is closed.
     fn next_turn(&self) -> Option<bool> {
         let mut state = self.state.lock();
-        let has_failed = state.failure.is_some();
-        if (!state.wanted || has_failed) && !self.closed.load(Ordering::Acquire) {
+        if (!state.wanted || state.is_pausing) && !self.closed.load(Ordering::Acquire) {
             self.work.wait_for(&mut state, IDLE);
         }
         let wanted = std::mem::take(&mut state.wanted);

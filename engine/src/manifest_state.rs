@@ -3,12 +3,14 @@
 //! Records are JSON (documented in `docs/format.md`): they are small, written once per checkpoint,
 //! and an operator can read them.
 //!
-//! Invariant: applying the edits in order to the snapshot gives the state; an edit names whole
-//! ranges and whole lists, so that applying one twice changes nothing.
+//! Invariant: applying the edits in order to the snapshot gives the state. An edit names what
+//! changed: catalogs as differences, whole ranges, and of each changed storage whole lists.
 
 use crate::catalog::Catalog;
+use crate::catalog_edit::{VersionsEdit, stored_versions};
+use crate::retention::TimeMap;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use strandline_base::{
     ColumnId, CommitTs, Error, RangeNo, Result, SqlType, StorageId, TableId, Value,
@@ -20,21 +22,34 @@ use strandline_table::lineage::BasedRange;
 /// The state of a database at its last checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ManifestState {
-    /// every commit up to it is in ranges or runs
+    /// every commit up to it is in ranges or runs, those to storages that are behind excepted
     pub checkpoint_ts: CommitTs,
-    /// where the replay of the log starts
+    /// where the replay of the log starts, if no storage is behind
     pub log_from: u64,
     /// up to where the log was durable: a log that ends before has been cut by somebody else
     pub log_durable: u64,
     /// file numbers below it have been used
     pub next_file: u64,
     /// catalog versions, oldest first, each valid from its timestamp
+    #[serde(with = "stored_versions")]
     pub catalogs: Vec<(CommitTs, Arc<Catalog>)>,
     /// (table, column, last value given out)
     pub identities: Vec<(TableId, ColumnId, i64)>,
+    /// how long ago timestamps were
+    pub time: TimeMap,
     /// the storages
     pub storages: BTreeMap<StorageId, StorageState>,
+    /// storages whose records could not be written: they are as of an earlier checkpoint
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub behind: BTreeMap<StorageId, Covered>,
+    /// storages that catalog versions name but that are no more
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub forgotten: BTreeSet<StorageId>,
 }
+
+/// What files have of a storage: every commit up to a timestamp, and where the replay of the log
+/// starts that brings the later ones.
+pub type Covered = (CommitTs, u64);
 
 /// A storage at a checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -71,9 +86,9 @@ pub struct RangeEntry {
     /// rows marked deleted
     pub deleted: u32,
     /// metadata blob: file, offset, length
-    pub meta: Option<(u64, u64, u32)>,
+    pub meta: Option<(u64, u64, u64)>,
     /// by column id: file, offset, length
-    pub columns: Vec<Option<(u64, u64, u32)>>,
+    pub columns: Vec<Option<(u64, u64, u64)>>,
 }
 
 /// A change of the state.
@@ -87,14 +102,23 @@ pub struct ManifestEdit {
     pub log_durable: u64,
     /// file numbers below it have been used
     pub next_file: u64,
-    /// the whole list, if it changed
-    pub catalogs: Option<Vec<(CommitTs, Arc<Catalog>)>>,
-    /// the whole list
+    /// how the list changed
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub catalogs: Option<VersionsEdit>,
+    /// those that changed
     pub identities: Vec<(TableId, ColumnId, i64)>,
+    /// how long ago timestamps were
+    pub time: TimeMap,
     /// changed storages
     pub storages: BTreeMap<StorageId, StorageEdit>,
     /// storages that are no more
     pub dropped: Vec<StorageId>,
+    /// the whole list
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub behind: BTreeMap<StorageId, Covered>,
+    /// the whole list
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub forgotten: BTreeSet<StorageId>,
 }
 
 /// A change of a storage.
@@ -110,11 +134,11 @@ pub struct StorageEdit {
     pub kept_from: CommitTs,
 }
 
-fn place(p: Option<(u64, Extent)>) -> Option<(u64, u64, u32)> {
+fn place(p: Option<(u64, Extent)>) -> Option<(u64, u64, u64)> {
     p.map(|(file, e)| (file, e.offset, e.len))
 }
 
-fn extent(p: Option<(u64, u64, u32)>) -> Option<(u64, Extent)> {
+fn extent(p: Option<(u64, u64, u64)>) -> Option<(u64, Extent)> {
     p.map(|(file, offset, len)| (file, Extent { offset, len }))
 }
 
@@ -157,15 +181,37 @@ impl RangeEntry {
 }
 
 impl ManifestState {
+    /// The identity columns' values in `now` that this state does not have.
+    pub fn changed_identities(
+        &self,
+        mut now: Vec<(TableId, ColumnId, i64)>,
+    ) -> Vec<(TableId, ColumnId, i64)> {
+        // Both are ordered by table and column.
+        now.retain(|value| self.identities.binary_search(value).is_err());
+        now
+    }
     /// Applies an edit.
-    pub fn apply(&mut self, edit: ManifestEdit) {
+    ///
+    /// # Errors
+    /// XX001 naming `place` if it does not belong to this state.
+    pub fn apply(&mut self, edit: ManifestEdit, place: &str) -> Result<()> {
         self.checkpoint_ts = edit.checkpoint_ts;
         self.log_from = edit.log_from;
         self.log_durable = edit.log_durable;
         self.next_file = edit.next_file;
-        self.identities = edit.identities;
+        for value in edit.identities {
+            let (table, column, _) = value;
+            let found = self
+                .identities
+                .binary_search_by_key(&(table, column), |v| (v.0, v.1));
+            match found {
+                Ok(at) => self.identities[at] = value,
+                Err(at) => self.identities.insert(at, value),
+            }
+        }
+        self.time = edit.time;
         if let Some(catalogs) = edit.catalogs {
-            self.catalogs = catalogs;
+            catalogs.apply(&mut self.catalogs, place)?;
         }
         for (id, change) in edit.storages {
             let storage = self.storages.entry(id).or_default();
@@ -177,6 +223,19 @@ impl ManifestState {
         for id in edit.dropped {
             self.storages.remove(&id);
         }
+        self.behind = edit.behind;
+        self.forgotten = edit.forgotten;
+        Ok(())
+    }
+    /// What files have of a storage; the log has the rest.
+    pub fn covered(&self, storage: StorageId) -> Covered {
+        let all = (self.checkpoint_ts, self.log_from);
+        self.behind.get(&storage).copied().unwrap_or(all)
+    }
+    /// Where the replay of the log starts.
+    pub fn replay_from(&self) -> u64 {
+        let behind = self.behind.values().map(|(_, log_from)| *log_from);
+        behind.fold(self.log_from, u64::min)
     }
     /// Decodes the manifest's records: a snapshot and edits.
     pub fn decode(records: &[Vec<u8>], place: &str) -> Result<Self> {
@@ -189,7 +248,7 @@ impl ManifestState {
             .ok_or_else(|| Error::corrupt(place, "the manifest is empty"))?;
         let mut state: Self = serde_json::from_slice(first).map_err(bad)?;
         for record in records {
-            state.apply(serde_json::from_slice(record).map_err(bad)?);
+            state.apply(serde_json::from_slice(record).map_err(bad)?, place)?;
         }
         Ok(state)
     }

@@ -12,6 +12,7 @@
 //!
 //! Lock order: `ages` is taken with nothing else held.
 
+use crate::checkpoint::Effort;
 use crate::db::Db;
 use crate::store::Store;
 use parking_lot::Mutex;
@@ -26,7 +27,7 @@ use strandline_table::range::RangeVersion;
 /// What the background work knows of past looks and merges.
 #[derive(Debug, Default)]
 pub(crate) struct MergeSchedule {
-    /// when a range was first seen with pending records, in microseconds since the epoch
+    /// when a range was first seen with pending records, by [`Db::elapsed_us`]
     ages: Mutex<BTreeMap<(StorageId, RangeNo), u64>>,
     /// no background merge before
     rests_until_us: AtomicU64,
@@ -67,6 +68,10 @@ impl Db {
         merge_all: bool,
     ) -> Due {
         let pending = pending(version);
+        let retry = self.merge_retry(store, range);
+        if retry == Some(false) && !merge_all {
+            return Due::No;
+        }
         let is_due = match &version.base.body {
             BaseBody::Insert(rows) => {
                 let full = rows.is_closed() || rows.rows() as usize >= RANGE_ROWS;
@@ -74,7 +79,7 @@ impl Db {
             }
             BaseBody::Chunks(_) => pending >= self.settings.merge_pending_records,
         };
-        let all = merge_all || self.is_short_of_memory();
+        let all = merge_all || retry.is_some() || self.is_short_of_memory();
         match &version.base.body {
             BaseBody::Insert(rows) if all && rows.rows() > 0 => Due::All,
             BaseBody::Chunks(chunks) if merge_all && chunks.deleted > 0 => Due::All,
@@ -88,31 +93,49 @@ impl Db {
 
     fn is_old(&self, storage: StorageId, range: RangeNo) -> bool {
         let ages = self.merge_schedule.ages.lock();
-        let age = |since: &u64| self.now_us().saturating_sub(*since);
+        let age = |since: &u64| self.elapsed_us().saturating_sub(*since);
         let age = ages.get(&(storage, range)).map(age);
         age.is_some_and(|age| u128::from(age) >= self.settings.merge_age.as_micros())
     }
 
     pub(crate) fn is_short_of_memory(&self) -> bool {
-        self.shared.page_bytes.used() > self.settings.tail_bytes() / 2
+        let used = self.shared.page_bytes.used();
+        used.saturating_sub(self.set_aside.held_bytes()) > self.settings.tail_bytes() / 2
     }
 
     /// One turn of the background work: a checkpoint if one is `wanted` or ranges are due that
-    /// may be merged now. What the background thread does five times a second.
+    /// may be merged now, unless the last ones failed or achieved nothing and their pause is not
+    /// over, which is what it returns; and a sweep of the key indexes that are due. What the
+    /// background thread does five times a second.
     ///
     /// # Errors
-    /// Those of [`Db::checkpoint`].
+    /// Those of [`Db::checkpoint`] but for what one table has to itself; while they pause after a
+    /// failure, that failure.
     pub fn merge_due(&self, wanted: bool) -> strandline_base::Result<bool> {
-        let from = self.now_us();
+        self.retention.note(self.stable());
+        let from = self.elapsed_us();
         let may_merge = from >= self.merge_schedule.rests_until_us.load(Ordering::Relaxed);
+        self.measure_set_aside();
         let has_due = self.look_for_due(from);
-        if !(wanted || self.is_short_of_memory() || (may_merge && has_due)) {
+        let failure = self.pacing_failure();
+        // What has failed is tried again though nothing else asks for it.
+        let is_mending = failure.is_some() || self.has_given_up_reserve();
+        let has_cause = wanted || is_mending || self.is_short_of_memory() || (may_merge && has_due);
+        let checkpoints = has_cause && !self.is_pausing();
+        if checkpoints {
+            if let Some(failure) = self.observed_checkpoint(Effort::Due)?.failure {
+                return Err(failure);
+            }
+        } else if let Some(failure) = failure {
+            return Err(failure);
+        }
+        let sweeps = (checkpoints || may_merge) && self.sweep_keys(false);
+        if !checkpoints && !sweeps {
             return Ok(false);
         }
-        self.checkpoint(false)?;
         let percent = self.settings.merge_percent;
-        self.merge_schedule.rest(from, self.now_us(), percent);
-        Ok(true)
+        self.merge_schedule.rest(from, self.elapsed_us(), percent);
+        Ok(checkpoints)
     }
 
     /// Notes which ranges have got pending records; whether one is due.

@@ -9,17 +9,22 @@
 //!
 //! Every step is idempotent: a crash during recovery changes nothing.
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, TableDef};
+use crate::catalog_edit::{CatalogEdit, misplaced};
 use crate::catalog_versions::CatalogVersions;
 use crate::commit_watch::CommitWatches;
 use crate::db::{Counters, Db, Maintenance};
 use crate::events::{self, RecoveryProgress};
 use crate::identity::Identities;
+use crate::maintenance::pacing::Pacing;
+use crate::maintenance::reserve::Reserve;
+use crate::maintenance::set_aside::SetAside;
 use crate::manifest_state::{ManifestState, RangeEntry, to_json};
 use crate::merge_schedule::MergeSchedule;
 use crate::recovery_report::{RecoveryReport, Restored};
 use crate::redo::{self, Redo};
 use crate::replay::{apply_row, in_parallel, place_of, restore_range};
+use crate::retention::{Retention, TimeMap};
 use crate::settings::DbOptions;
 use crate::store::Store;
 use parking_lot::{Mutex, RwLock};
@@ -27,12 +32,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use strandline_base::{CommitTs, Error, RangeNo, Result, StorageId};
-use strandline_device::Device;
+use strandline_device::{Device, FailStopDevice};
 use strandline_storage::cache::Cache;
 use strandline_storage::manifest::Manifest;
 use strandline_storage::wal::{Lsn, Wal, WalSettings};
 use strandline_table::data_file::{DataFile, DataFiles, data_file_id};
 use strandline_table::lineage::{Lineage, Shared};
+use strandline_table::page_memory::PageAccount;
 use strandline_table::range::Range;
 use strandline_table::schema::StorageSchema;
 use strandline_table::update_run::{Run, run_file_id, run_file_name};
@@ -51,17 +57,20 @@ impl Db {
     }
 
     /// Creates the database if the device is empty, else recovers it.
-    pub fn open(options: DbOptions) -> Result<Arc<Db>> {
+    pub fn open(mut options: DbOptions) -> Result<Arc<Db>> {
         options.settings.check()?;
+        let directory = Arc::new(FailStopDevice::new(options.device));
+        options.device = directory.clone();
         // A directory that is not ours is refused before it gets a lock file.
         Self::exists(&*options.device)?;
         let lock = options.device.lock()?;
         let db = if Self::exists(&*options.device)? {
-            recover(options)?
+            recover(options, directory)?
         } else {
-            create(options)?
+            create(options, directory)?
         };
         *db.lock.lock() = Some(lock);
+        db.open_reserve()?;
         if db.settings.background_maintenance {
             db.start_maintenance()?;
         }
@@ -75,11 +84,12 @@ fn wal_settings(options: &DbOptions) -> WalSettings {
     }
 }
 
-fn create(options: DbOptions) -> Result<Arc<Db>> {
-    let now = CommitTs(options.clock.now_us());
+fn create(options: DbOptions, directory: Arc<FailStopDevice>) -> Result<Arc<Db>> {
+    let now = CommitTs(options.clock.followed_us());
     let state = ManifestState {
         next_file: 1,
         catalogs: vec![(CommitTs::ZERO, Arc::new(Catalog::initial()))],
+        time: TimeMap::begin(now.0),
         ..ManifestState::default()
     };
     let device = options.device.clone();
@@ -90,12 +100,15 @@ fn create(options: DbOptions) -> Result<Arc<Db>> {
     let shared = shared(&options, CommitTs::ZERO, state.next_file);
     let recovered = Recovered {
         catalogs: state.catalogs.clone(),
+        retention: Retention::begin(options.clock.clone()),
         state,
         stores: BTreeMap::new(),
         identities: Identities::default(),
         report: RecoveryReport::default(),
     };
-    Ok(assemble(options, shared, wal, manifest, recovered))
+    Ok(assemble(
+        options, directory, shared, wal, manifest, recovered,
+    ))
 }
 
 /// A random number that ties the files of one database together. It only has to differ from that
@@ -114,7 +127,9 @@ fn shared(options: &DbOptions, last: CommitTs, next_file: u64) -> Shared {
         files: DataFiles::new(options.device.clone()),
         cache: Cache::new(options.settings.cache_bytes()),
         txns: TxnManager::new(options.clock.clone(), last),
-        page_bytes: Arc::default(),
+        page_bytes: Arc::new(PageAccount::with_first_record(
+            options.settings.first_tail_record,
+        )),
         next_file: Arc::new(AtomicU64::new(next_file)),
         consolidation: Arc::default(),
     }
@@ -127,11 +142,13 @@ struct Recovered {
     catalogs: Vec<(CommitTs, Arc<Catalog>)>,
     stores: BTreeMap<StorageId, Arc<Store>>,
     identities: Identities,
+    retention: Retention,
     report: RecoveryReport,
 }
 
 fn assemble(
     options: DbOptions,
+    device: Arc<FailStopDevice>,
     shared: Shared,
     wal: Wal,
     manifest: Manifest,
@@ -139,7 +156,7 @@ fn assemble(
 ) -> Arc<Db> {
     let finished = wal.end_lsn().0;
     Arc::new(Db {
-        device: options.device,
+        device,
         clock: options.clock,
         settings: options.settings,
         shared,
@@ -153,16 +170,21 @@ fn assemble(
         completing: RwLock::new(()),
         ddl: Mutex::new(None),
         finished_lsn: AtomicU64::new(finished),
+        retention: recovered.retention,
         counters: Counters::default(),
         recovery: recovered.report,
         maintenance: Arc::new(Maintenance::default()),
         merge_schedule: MergeSchedule::default(),
+        set_aside: SetAside::default(),
+        reserve: Reserve::default(),
+        pacing: Pacing::default(),
+        open_readers: Arc::default(),
         lock: Mutex::new(None),
     })
 }
 
-fn recover(options: DbOptions) -> Result<Arc<Db>> {
-    let began_us = options.clock.now_us();
+fn recover(options: DbOptions, directory: Arc<FailStopDevice>) -> Result<Arc<Db>> {
+    let began_us = options.clock.elapsed_us();
     let device = options.device.clone();
     let (manifest, records) = Manifest::open(device.clone())?;
     let place = format!("\"{}\": {}", device.location(), manifest.file().0);
@@ -176,15 +198,15 @@ fn recover(options: DbOptions) -> Result<Arc<Db>> {
         device.clone(),
         wal_settings(&options),
         manifest.database_id(),
-        Lsn(state.log_from),
+        Lsn(state.replay_from()),
         Lsn(state.log_durable),
         &mut |end, payload| recovery.replay(end, payload),
     )?;
     recovery.apply()?;
     recovery.progress.indexing(&recovery.report);
     recovery.finish(&*device)?;
-    recovery.report.log_bytes = wal.end_lsn().0.saturating_sub(state.log_from);
-    recovery.report.micros = options.clock.now_us().saturating_sub(began_us);
+    recovery.report.log_bytes = wal.end_lsn().0.saturating_sub(state.replay_from());
+    recovery.report.micros = options.clock.elapsed_us().saturating_sub(began_us);
     events::recovered(&device.location(), &recovery.report);
     let Recovery {
         stores,
@@ -196,13 +218,21 @@ fn recover(options: DbOptions) -> Result<Arc<Db>> {
     } = recovery;
     shared.txns.observe(last);
     let recovered = Recovered {
+        retention: Retention::open(
+            options.clock.clone(),
+            state.time.clone(),
+            state.checkpoint_ts,
+            last,
+        ),
         state,
         catalogs,
         stores,
         identities,
         report,
     };
-    Ok(assemble(options, shared, wal, manifest, recovered))
+    Ok(assemble(
+        options, directory, shared, wal, manifest, recovered,
+    ))
 }
 
 fn next_file(state: &ManifestState, device: &dyn Device) -> Result<u64> {
@@ -224,6 +254,10 @@ struct Recovery {
     identities: Identities,
     catalogs: Vec<(CommitTs, Arc<Catalog>)>,
     checkpoint_ts: CommitTs,
+    /// storages of which files have less, and up to when
+    behind: BTreeMap<StorageId, CommitTs>,
+    /// storages that only catalogs of the past name
+    forgotten: BTreeSet<StorageId>,
     last: CommitTs,
     batch: Vec<(CommitTs, Redo)>,
     threads: usize,
@@ -251,6 +285,8 @@ impl Recovery {
             identities: Identities::recovered(&state.identities),
             catalogs: state.catalogs.clone(),
             checkpoint_ts: state.checkpoint_ts,
+            behind: state.behind.iter().map(|(id, b)| (*id, b.0)).collect(),
+            forgotten: state.forgotten.clone(),
             last: state.checkpoint_ts,
             batch: Vec::new(),
             threads: threads.max(1),
@@ -258,8 +294,14 @@ impl Recovery {
             report: RecoveryReport::default(),
         };
         recovery.report.threads = recovery.threads as u64;
+        let mut before: Option<&Catalog> = None;
         for (_, catalog) in &state.catalogs {
-            recovery.adopt(catalog);
+            let is_known = |table: &&Arc<TableDef>| {
+                let old = before.and_then(|before| before.tables.get(&table.id));
+                old.is_some_and(|old| Arc::ptr_eq(old, table))
+            };
+            recovery.adopt(catalog.tables.values().filter(|table| !is_known(table)));
+            before = Some(catalog);
         }
         for (id, storage) in &state.storages {
             let Some(store) = recovery.stores.get(id).cloned() else {
@@ -277,10 +319,12 @@ impl Recovery {
         Ok(recovery)
     }
 
-    /// Storages of a catalog version; later versions have at least the columns of earlier ones.
-    fn adopt(&mut self, catalog: &Catalog) {
-        for table in catalog.tables.values() {
+    /// Storages of the tables that are new or changed in a catalog version; later versions have at
+    /// least the columns of earlier ones.
+    fn adopt<'a>(&mut self, tables: impl Iterator<Item = &'a Arc<TableDef>>) {
+        for table in tables {
             match self.stores.get(&table.storage) {
+                None if self.forgotten.contains(&table.storage) => {}
                 None => {
                     let before = self.columns.get(&table.storage);
                     let before = before.map(AsRef::as_ref);
@@ -295,7 +339,7 @@ impl Recovery {
                     }
                     for key in &table.keys {
                         if store.key(&key.columns).is_none() {
-                            store.put_key(Store::empty_key(key.columns.clone()));
+                            store.put_key(store.empty_key(key.columns.clone()));
                         }
                     }
                 }
@@ -349,12 +393,18 @@ impl Recovery {
         in_parallel(self.threads.min(ranges.len()), |_| {
             while let Some((lineage, range)) = ranges.get(next.fetch_add(1, Ordering::Relaxed)) {
                 restored.add(restore_range(lineage, range)?);
-                lineage.note_persisted(&range.load_full(), self.checkpoint_ts);
+                lineage.note_persisted(&range.load_full(), self.covered(lineage.id()));
             }
             Ok(())
         })?;
         self.report.run_records = restored.count();
         Ok(())
+    }
+
+    /// Up to which commit files have everything of a storage.
+    fn covered(&self, storage: StorageId) -> CommitTs {
+        let behind = self.behind.get(&storage);
+        behind.copied().unwrap_or(self.checkpoint_ts)
     }
 
     fn replay(&mut self, end: Lsn, payload: &[u8]) -> Result<()> {
@@ -363,23 +413,30 @@ impl Recovery {
         self.last = self.last.max(ts);
         self.report.log_records += 1;
         self.progress.replayed(end, &self.report);
-        if ts <= self.checkpoint_ts {
+        let is_covered = ts <= self.checkpoint_ts;
+        if is_covered && self.behind.values().all(|through| ts <= *through) {
             return Ok(());
         }
         // The catalog of a transaction holds for its rows as well.
         for operation in &operations {
-            if let Redo::Catalog(json) = operation {
+            if let Redo::Catalog(json) = operation
+                && !is_covered
+            {
                 self.apply()?;
-                let catalog: Catalog = serde_json::from_slice(json).map_err(|e| {
+                let edit: CatalogEdit = serde_json::from_slice(json).map_err(|e| {
                     Error::corrupt(&place, format!("a logged catalog is not understood: {e}"))
                 })?;
-                self.adopt(&catalog);
+                let last = self.catalogs.last();
+                let catalog = last.and_then(|(_, last)| edit.apply(last));
+                let catalog = catalog.ok_or_else(|| misplaced(&place))?;
+                self.adopt(edit.tables());
                 self.catalogs.push((ts, Arc::new(catalog)));
             }
         }
         for operation in operations {
             match operation {
                 Redo::Catalog(_) => {}
+                Redo::Identity { .. } if is_covered => {}
                 Redo::Identity {
                     table,
                     column,
@@ -387,11 +444,15 @@ impl Recovery {
                 } => {
                     self.identities.recover(table, column, value);
                 }
-                Redo::Bulk { storage, range } => {
+                Redo::Bulk { storage, range } if ts > self.covered(storage) => {
                     self.apply()?;
                     self.restore_bulk(storage, &range, ts, &place)?;
                 }
-                row => self.batch.push((ts, row)),
+                Redo::Bulk { .. } => {}
+                row if place_of(&row).is_some_and(|(storage, _)| ts > self.covered(storage)) => {
+                    self.batch.push((ts, row));
+                }
+                _covered => {}
             }
         }
         if self.batch.len() >= BATCH_OPERATIONS {

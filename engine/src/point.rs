@@ -153,8 +153,9 @@ impl Statement {
 
     /// Whether a write that meets a newer committed version applies to that one.
     fn looks_again(&self) -> bool {
-        let options = self.transaction().options();
-        options.isolation == Isolation::ReadCommitted && options.conflicts == ConflictPolicy::Wait
+        let transaction = self.transaction();
+        transaction.options().isolation == Isolation::ReadCommitted
+            && transaction.conflicts() == ConflictPolicy::Wait
     }
 
     /// Runs `write` on the row with this key; again on its newer version if one committed

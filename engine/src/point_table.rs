@@ -35,7 +35,7 @@ use strandline_base::{ColumnId, CommitTs, Result, RowId, SqlType, Value};
 use strandline_index::{Found, KeySequence, integer_key};
 use strandline_table::read::NewestRow;
 use strandline_table::write::{Change, WriteOutcome, Writer};
-use strandline_txn::{Isolation, StartWord, Visibility};
+use strandline_txn::{Isolation, Looks, StartWord, Visibility};
 
 /// A table and one of its keys, prepared for point operations in one version of the catalog.
 pub struct PointTable {
@@ -250,13 +250,16 @@ impl Transaction {
         let Some(word) = self.begin_point_write(point)? else {
             return Ok(None);
         };
+        let mut looks = Looks::default();
+        let mut busy_since = None;
         loop {
             let snapshot = self.db().stable();
             let Some(row) = point.certain_row(key) else {
                 return Ok(None);
             };
             let outcome = self.write_certain(point, row, change, (word, snapshot))?;
-            if let Break(written) = self.after_point_write(outcome)? {
+            let waits = (&mut looks, &mut busy_since);
+            if let Break(written) = self.after_point_write(outcome, waits)? {
                 return Ok(written);
             }
         }
@@ -277,6 +280,8 @@ impl Transaction {
             return Ok(None);
         };
         let (mut row_values, mut set) = (vec![Value::Null; columns.len()], Vec::new());
+        let mut looks = Looks::default();
+        let mut busy_since = None;
         loop {
             let snapshot = self.db().stable();
             let Some(row) = point.certain_row(key) else {
@@ -302,7 +307,8 @@ impl Transaction {
                 Effect::Delete => Change::Delete,
             };
             let outcome = self.write_certain(point, row, change, (word, snapshot))?;
-            if let Break(written) = self.after_point_write(outcome)? {
+            let waits = (&mut looks, &mut busy_since);
+            if let Break(written) = self.after_point_write(outcome, waits)? {
                 return Ok(written);
             }
         }
@@ -317,6 +323,7 @@ impl Transaction {
         if !self.goes_by_point(point) {
             return Ok(None);
         }
+        self.db().check_mergeable(&point.store)?;
         self.db().wait_for_tail_memory(&|| self.is_cancelled())?;
         Ok(Some(word))
     }
@@ -325,15 +332,17 @@ impl Transaction {
     fn after_point_write(
         &self,
         outcome: Option<WriteOutcome>,
+        (looks, busy_since): (&mut Looks, &mut Option<u64>),
     ) -> Result<ControlFlow<Option<bool>>> {
         match outcome {
             Some(WriteOutcome::Done) => return Ok(Break(Some(true))),
-            Some(WriteOutcome::Conflict(_)) if self.options().conflicts == ConflictPolicy::Wait => {
+            Some(WriteOutcome::Conflict(_)) if self.conflicts() == ConflictPolicy::Wait => {
                 self.check_cancelled()?;
             }
             // The statement says what is wrong, or finds another row.
             Some(WriteOutcome::Conflict(_) | WriteOutcome::Gone) | None => return Ok(Break(None)),
-            Some(WriteOutcome::Wait(holder)) => self.wait_for(holder)?,
+            Some(WriteOutcome::Wait(holder)) => self.wait_for(holder, looks)?,
+            Some(WriteOutcome::Busy) => self.wait_for_latch(busy_since)?,
         }
         Ok(Continue(()))
     }
@@ -351,7 +360,7 @@ impl Transaction {
         if state.has_changed_catalog() {
             return Ok(None);
         }
-        state.statement += 1;
+        state.count_statement()?;
         let writer = Writer {
             word,
             statement: state.statement,

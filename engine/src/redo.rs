@@ -10,7 +10,7 @@ use strandline_base::{
 };
 use strandline_table::write::Change;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const TS_AT: std::ops::Range<usize> = 1..9;
 /// Bytes before the first operation.
 pub const HEADER_BYTES: usize = 9;
@@ -53,7 +53,7 @@ pub enum Redo {
         /// the range as JSON of `RangeEntry`
         range: Vec<u8>,
     },
-    /// the catalog became this (JSON)
+    /// what changed in the catalog (JSON of `CatalogEdit`)
     Catalog(Vec<u8>),
     /// an identity column has given out values up to this one
     Identity {
@@ -125,7 +125,7 @@ pub fn put_bulk(out: &mut Vec<u8>, storage: StorageId, range: &[u8]) {
     out.put_bytes(range);
 }
 
-/// Appends a catalog.
+/// Appends a change of the catalog.
 pub fn put_catalog(out: &mut Vec<u8>, json: &[u8]) {
     out.put_u8(5);
     out.put_bytes(json);

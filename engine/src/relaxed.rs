@@ -3,24 +3,45 @@
 //!
 //! A range's base alone is right for the moments from the last commit it holds up to the first that
 //! it does not hold. The moment chosen is the newest that is right for every range of every table
-//! of the query, so they are consistent with each other. The ranges' versions that this was seen
-//! from are kept and read, without their tails, whatever is merged meanwhile.
+//! of the query, so they are consistent with each other. A range whose base is still the one that
+//! this was seen from is read without its tails. One that has been merged meanwhile is read as any
+//! snapshot of the past reads it: bases are remembered, not held, since whoever holds one holds
+//! every page that later merges retire, and a client may read as slowly as it likes.
 //!
 //! Invariant: the stable timestamp is read before the versions, so all commits at or before the
 //! moment are in them; and the moment is a registered snapshot before it is checked that nothing
 //! it sees had been dropped by then.
+//!
+//! Differences from the paper \[L-Store §4.1.3\]: there merges agree on a moment and take only the
+//! commits before it, and a query consolidates the tails of ranges that have not come so far. Here
+//! merges agree on nothing: each range is merged up to the stable timestamp of its checkpoint, and
+//! the query looks for a moment that all have. If there is none within `max_staleness`, it reads
+//! the present with the tails.
 
 use crate::catalog::TableDef;
 use crate::statement::Statement;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use strandline_base::{CommitTs, Result, StorageId};
-use strandline_table::base::BaseBody;
+use strandline_table::base::{BaseBody, BaseState};
 use strandline_table::range::{Range, RangeVersion};
 use strandline_txn::{StartWord, Visibility};
 
-/// By storage the ranges to read, each without tails.
-pub(crate) type MergedRanges = BTreeMap<StorageId, Vec<(Arc<Range>, Arc<RangeVersion>)>>;
+/// By storage the ranges to read.
+pub(crate) type MergedRanges = BTreeMap<StorageId, Vec<(Arc<Range>, MergedBase)>>;
+
+/// The base of a range that alone is right at the moment.
+#[derive(Clone)]
+pub(crate) struct MergedBase(Weak<BaseState>);
+
+impl MergedBase {
+    /// The range without tails, if it still has this base.
+    pub fn of(&self, version: &RangeVersion) -> Option<Arc<RangeVersion>> {
+        // The weak reference keeps the address from being used again.
+        let is_same = std::ptr::eq(self.0.as_ptr(), Arc::as_ptr(&version.base));
+        is_same.then(|| Arc::new(RangeVersion::of(version.base.clone())))
+    }
+}
 
 /// What came of the search for a merged moment.
 pub enum Relaxed {
@@ -59,7 +80,7 @@ impl Statement {
                 }
                 // All rows of an insert range are later than the moment.
                 if matches!(version.base.body, BaseBody::Chunks(_)) {
-                    let base = Arc::new(RangeVersion::of(version.base.clone()));
+                    let base = MergedBase(Arc::downgrade(&version.base));
                     found.push((range.clone(), base));
                 }
             }

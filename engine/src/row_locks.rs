@@ -9,6 +9,7 @@ use crate::statement::{Statement, write_conflict};
 use std::sync::Arc;
 use strandline_base::{Error, ErrorKind, Result, RowId, SqlState};
 use strandline_table::write::{Change, RowLock, WriteOutcome};
+use strandline_txn::Looks;
 
 /// What to do about a row that another transaction holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,16 +37,19 @@ impl Statement {
         let change = Change::Lock(lock);
         let mut locked = Vec::with_capacity(rows.len());
         for &row in rows {
+            let mut looks = Looks::default();
+            let mut busy_since = None;
             let is_locked = loop {
                 match self.try_write(table, &store, &writer, row, change)? {
                     WriteOutcome::Done => break true,
                     WriteOutcome::Gone => break false,
                     WriteOutcome::Conflict(_) => return Err(write_conflict(table)),
                     WriteOutcome::Wait(holder) => match wait {
-                        LockWait::Wait => self.transaction().wait_for(holder)?,
+                        LockWait::Wait => self.transaction().wait_for(holder, &mut looks)?,
                         LockWait::NoWait => return Err(not_available(table)),
                         LockWait::SkipLocked => break false,
                     },
+                    WriteOutcome::Busy => self.transaction().wait_for_latch(&mut busy_since)?,
                 }
             };
             locked.push(is_locked);

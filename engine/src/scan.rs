@@ -1,7 +1,13 @@
 //! Scans for the query engine: ranges as work units, filters inside, Arrow batches out.
+//!
+//! A unit is prepared when it is opened, and again if a checkpoint takes that away between two
+//! batches (see `open_readers`). Which blocks are read and which filters are evaluated is decided
+//! once: both follow from the snapshot's rows, which do not change.
 
 use crate::catalog::TableDef;
 use crate::column_predicate::ColumnPredicate;
+use crate::open_readers::Prepared;
+use crate::relaxed::MergedBase;
 use crate::statement::{Statement, column_of};
 use crate::store::Store;
 use arrow_array::builder::BooleanBufferBuilder;
@@ -12,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use strandline_base::{BLOCK_ROWS, ColumnId, CommitTs, Error, Result, RowId, SqlState};
 use strandline_table::base::BaseBody;
-use strandline_table::range::{Range, RangeVersion};
+use strandline_table::range::Range;
 use strandline_table::scan::{RangePart, RangeSnapshot, ScanCounters};
 use strandline_table::types::arrow_type;
 use strandline_txn::{SnapshotGuard, StartWord, Visibility};
@@ -77,8 +83,8 @@ pub struct ScanMetrics {
     pub rows_returned: AtomicU64,
 }
 
-/// A range and its version to read; None: the newest.
-type ScanRange = (Arc<Range>, Option<Arc<RangeVersion>>);
+/// A range, and the base that is enough to read if the range still has it.
+type ScanRange = (Arc<Range>, Option<MergedBase>);
 
 /// A running scan: a list of work units (ranges) that any thread may take.
 pub struct TableScan {
@@ -118,7 +124,8 @@ impl Statement {
         request: ScanRequest,
     ) -> Result<Arc<TableScan>> {
         let db = self.transaction().db();
-        let snapshot = db.txns().snapshot(Some(ts))?;
+        let cancelled = || self.transaction().is_cancelled();
+        let snapshot = db.txns().snapshot_at(ts, &cancelled)?;
         // Only from here on nothing of that moment is dropped any more.
         db.check_retained(table, ts)?;
         let visibility = Visibility {
@@ -194,8 +201,7 @@ impl TableScan {
     /// Whether opening unit `unit` stays in memory: the bounds are there that it is pruned by, and
     /// the rows' metadata if that is needed.
     pub fn opens_in_memory(&self, unit: usize) -> bool {
-        let (range, version) = &self.ranges[unit];
-        let version = version.clone().unwrap_or_else(|| range.load_full());
+        let version = self.ranges[unit].0.load_full();
         let BaseBody::Chunks(chunks) = &version.base.body else {
             return true;
         };
@@ -209,16 +215,7 @@ impl TableScan {
     /// Opens unit `unit` (below `units()`).
     pub fn open_unit(self: &Arc<Self>, unit: usize) -> Result<UnitReader> {
         self.statement.check_cancelled()?;
-        let (range, version) = &self.ranges[unit];
-        let lineage = &self.store.lineage;
-        let (columns, counters) = (&self.columns, &self.metrics.columns);
-        let snapshot = match version {
-            None => lineage.range_snapshot(range, &self.visibility, columns, counters)?,
-            Some(version) => {
-                let visibility = &self.visibility;
-                lineage.range_snapshot_of(range, version, visibility, columns, counters)?
-            }
-        };
+        let snapshot = self.prepare(unit)?;
         let keep = self.blocks_to_read(&snapshot)?;
         let filters = match keep.contains(&true) {
             true => self.open_filters(&snapshot)?,
@@ -228,14 +225,33 @@ impl TableScan {
         self.metrics
             .rows_scanned
             .fetch_add(rows.min(snapshot.rows()) as u64, Ordering::Relaxed);
+        let prepared = match keep.contains(&true) {
+            true => {
+                let readers = &self.statement.db().open_readers;
+                Prepared::new(readers, snapshot)
+            }
+            false => Prepared::nothing(),
+        };
         Ok(UnitReader {
             scan: self.clone(),
-            first_row: RowId::new(range.no(), 0).0,
-            snapshot,
+            unit,
+            prepared,
             keep,
             filters,
             next_block: 0,
         })
+    }
+
+    /// Prepares unit `unit` for reading at the scan's snapshot.
+    fn prepare(&self, unit: usize) -> Result<RangeSnapshot> {
+        let (range, merged) = &self.ranges[unit];
+        let (lineage, visibility) = (&self.store.lineage, &self.visibility);
+        let (columns, counters) = (&self.columns, &self.metrics.columns);
+        let merged = merged.as_ref().and_then(|base| base.of(&range.load()));
+        match merged {
+            Some(base) => lineage.range_snapshot_of(range, &base, visibility, columns, counters),
+            None => lineage.range_snapshot(range, visibility, columns, counters),
+        }
     }
 
     /// Reads unit `unit` (below `units()`), all its batches, in row-id order.
@@ -347,8 +363,8 @@ impl TableScan {
 /// One unit of a scan at work.
 pub struct UnitReader {
     scan: Arc<TableScan>,
-    first_row: u64,
-    snapshot: RangeSnapshot,
+    unit: usize,
+    prepared: Prepared<RangeSnapshot>,
     /// by block: whether to read it
     keep: Vec<bool>,
     /// what is left to evaluate of the scan's filters
@@ -359,9 +375,14 @@ pub struct UnitReader {
 impl UnitReader {
     /// Whether reading the rows stays in memory.
     pub fn is_resident(&self) -> bool {
+        let place = self.prepared.place();
+        let prepared = place.lock();
+        let Some(snapshot) = &*prepared else {
+            return self.is_at_end();
+        };
         let filtered = self.filters.iter().flat_map(|filter| filter.columns());
         let mut columns = self.scan.request.columns.iter().chain(filtered);
-        columns.all(|column| self.snapshot.is_resident(*column))
+        columns.all(|column| snapshot.is_resident(*column))
     }
 
     /// Whether there is nothing to read in the unit, or nothing any more.
@@ -372,6 +393,15 @@ impl UnitReader {
 
     /// The next rows, in row-id order; None at the end.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        if self.is_at_end() {
+            return Ok(None);
+        }
+        let place = self.prepared.place();
+        let mut prepared = place.lock();
+        let snapshot = match &mut *prepared {
+            Some(snapshot) => snapshot,
+            taken => taken.insert(self.scan.prepare(self.unit)?),
+        };
         // Several, if they are too small to be handed out alone.
         let (mut batches, mut rows) = (Vec::new(), 0);
         let least = match self.scan.parts.load(Ordering::Relaxed) < SINGLE_BLOCKS {
@@ -382,8 +412,10 @@ impl UnitReader {
             let Some(blocks) = self.next_blocks() else {
                 break;
             };
-            let span = blocks.start * BLOCK_ROWS..self.snapshot.rows().min(blocks.end * BLOCK_ROWS);
-            let batch = self.read(span)?;
+            // A range without any row that a snapshot sees may have lost all its slots.
+            let first = snapshot.rows().min(blocks.start * BLOCK_ROWS);
+            let span = first..snapshot.rows().min(blocks.end * BLOCK_ROWS);
+            let batch = self.read(snapshot, span)?;
             if batch.num_rows() > 0 {
                 rows += batch.num_rows();
                 batches.push(batch);
@@ -416,10 +448,14 @@ impl UnitReader {
         Some(first..end)
     }
 
-    fn read(&self, span: std::ops::Range<usize>) -> Result<RecordBatch> {
-        let (scan, part) = (&self.scan, self.snapshot.part(span.clone()));
-        let mut selection = part.visible();
+    fn read(&self, snapshot: &RangeSnapshot, span: std::ops::Range<usize>) -> Result<RecordBatch> {
+        let scan = &self.scan;
         let nothing = || RecordBatch::new_empty(scan.schema.clone());
+        if span.is_empty() {
+            return Ok(nothing());
+        }
+        let part = snapshot.part(span.clone());
+        let mut selection = part.visible();
         if is_empty(&selection) {
             return Ok(nothing());
         }
@@ -442,7 +478,8 @@ impl UnitReader {
             });
         }
         if scan.request.with_row_id {
-            let ids = self.first_row + span.start as u64..self.first_row + span.end as u64;
+            let first = RowId::new(scan.ranges[self.unit].0.no(), 0).0;
+            let ids = first + span.start as u64..first + span.end as u64;
             output.push(Arc::new(UInt64Array::from_iter_values(ids)));
         }
         let rows = select(&mut output, span.len(), selection)?;

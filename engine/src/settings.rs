@@ -11,7 +11,8 @@ use strandline_txn::Isolation;
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Bound on the memory of tails, cached blocks and queries together, in bytes. Half goes to
-    /// queries, 3/8 to cached blocks, 1/8 to tails. Default: 2 GiB.
+    /// queries, 3/8 to cached blocks and key indexes, 1/8 to tails. Key indexes take what they
+    /// need; a quarter of the 3/8 stays with the blocks. Default: 2 GiB.
     pub memory_bytes: usize,
     /// Bytes of one log segment. Default: 16 MiB.
     pub wal_segment_bytes: u64,
@@ -33,8 +34,13 @@ pub struct Settings {
     /// not depend on their number. 1: everything in order on the opening thread, so that device
     /// operations come in order as well. Default: as many as there are processors, at most 8.
     pub recovery_threads: usize,
+    /// Bytes of the disk that are kept for freeing space when it is full, in a file of their own;
+    /// 0: none. Default: 32 MiB.
+    pub reserve_bytes: u64,
     /// Whether a background thread merges and checkpoints. Tests turn it off and force both.
     pub background_maintenance: bool,
+    /// The number of a tail's first record. Default: 0; tests begin close to a limit.
+    pub first_tail_record: u64,
 }
 
 impl Default for Settings {
@@ -48,7 +54,9 @@ impl Default for Settings {
             merge_percent: 25,
             merge_threads: (processors() / 2).clamp(1, 4),
             recovery_threads: processors().min(8),
+            reserve_bytes: 32 << 20,
             background_maintenance: true,
+            first_tail_record: 0,
         }
     }
 }
@@ -65,7 +73,7 @@ impl Settings {
     pub fn tail_bytes(&self) -> usize {
         self.memory_bytes / 8
     }
-    /// Bytes for cached frames.
+    /// Bytes for cached frames and key indexes.
     pub fn cache_bytes(&self) -> usize {
         self.memory_bytes / 8 * 3
     }

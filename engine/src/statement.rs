@@ -23,7 +23,7 @@ use strandline_base::{
 use strandline_index::is_same_key;
 use strandline_table::types::{array_of, arrow_type, value_at};
 use strandline_table::write::{Change, WriteOutcome, Writer};
-use strandline_txn::{Isolation, SnapshotGuard, StartWord, Visibility};
+use strandline_txn::{Isolation, Looks, SnapshotGuard, StartWord, Visibility};
 
 /// What a duplicate key of a row that the statement does not see means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +32,17 @@ pub enum OnInvisibleDuplicate {
     Violation,
     /// 40001, so that ON CONFLICT runs again with a snapshot that sees the row
     Conflict,
+}
+
+/// How a row came to a key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NewKey {
+    /// it was inserted
+    Inserted,
+    /// it was updated
+    Updated,
+    /// it was bulk-loaded: a rollback finds it in the loaded range
+    Loaded,
 }
 
 /// A key to check at the end of the statement.
@@ -108,6 +119,7 @@ impl Statement {
         let store = self.txn.db().store(table.storage)?;
         let word = self.txn.lock_store(&store)?;
         self.check_definition(table)?;
+        self.txn.db().check_mergeable(&store)?;
         self.txn
             .db()
             .wait_for_tail_memory(&|| self.txn.is_cancelled())?;
@@ -192,7 +204,15 @@ impl Statement {
         for (at, key) in table.keys.iter().enumerate() {
             let part = |c: &ColumnId| values[c.0 as usize].clone();
             let key_values: Vec<Value> = key.columns.iter().map(part).collect();
-            self.add_key(table, store, at, &key_values, row, conflicts, true)?;
+            self.add_key(
+                table,
+                store,
+                at,
+                &key_values,
+                row,
+                conflicts,
+                NewKey::Inserted,
+            )?;
         }
         Ok(row)
     }
@@ -206,16 +226,25 @@ impl Statement {
         values: &[Value],
         row: RowId,
         on_invisible: OnInvisibleDuplicate,
-        inserted: bool,
+        new: NewKey,
     ) -> Result<()> {
-        let Some(hash) = Store::key_hash(values) else {
+        let hash = Store::key_hash(values);
+        let mut others = Vec::new();
+        if new == NewKey::Updated {
+            // Also if it has no key now: it may have left one.
+            let index = key_index(store, &table.keys[key].columns)?;
+            let moved = &mut self.txn.state.lock().moved;
+            moved.enter(&index, hash, row, &mut others);
+        }
+        let Some(hash) = hash else {
             return Ok(());
         };
-        let index = key_index(store, &table.keys[key].columns)?;
-        let mut others = Vec::new();
-        index.index.insert(hash, row, &mut others);
-        if inserted {
-            self.txn.state.lock().entries.push((index, hash, row));
+        if new != NewKey::Updated {
+            let index = key_index(store, &table.keys[key].columns)?;
+            index.index.insert(hash, row, &mut others);
+            if new == NewKey::Inserted {
+                self.txn.state.lock().entries.push((index, hash, row));
+            }
         }
         if !others.is_empty() {
             let (table, store) = (table.clone(), store.clone());
@@ -233,7 +262,7 @@ impl Statement {
         Ok(())
     }
 
-    /// Enters a bulk-loaded row's key, which a rollback finds in the loaded range.
+    /// Enters a bulk-loaded row's key.
     pub(crate) fn add_bulk_key(
         &self,
         table: &Arc<TableDef>,
@@ -249,7 +278,7 @@ impl Statement {
             values,
             row,
             OnInvisibleDuplicate::Violation,
-            false,
+            NewKey::Loaded,
         )
     }
 
@@ -311,7 +340,7 @@ impl Statement {
                     .lineage
                     .read(row, &newest(writer.word), &key.columns, &mut values)?;
                 let violation = OnInvisibleDuplicate::Violation;
-                self.add_key(table, store, at, &values, row, violation, false)?;
+                self.add_key(table, store, at, &values, row, violation, NewKey::Updated)?;
             }
         }
         Ok(true)
@@ -335,12 +364,15 @@ impl Statement {
         row: RowId,
         change: Change<'_>,
     ) -> Result<bool> {
+        let mut looks = Looks::default();
+        let mut busy_since = None;
         loop {
             match self.try_write(table, store, writer, row, change)? {
                 WriteOutcome::Done => return Ok(true),
                 WriteOutcome::Gone => return Ok(false),
                 WriteOutcome::Conflict(_) => return Err(write_conflict(table)),
-                WriteOutcome::Wait(holder) => self.txn.wait_for(holder)?,
+                WriteOutcome::Wait(holder) => self.txn.wait_for(holder, &mut looks)?,
+                WriteOutcome::Busy => self.txn.wait_for_latch(&mut busy_since)?,
             }
         }
     }
@@ -448,6 +480,7 @@ impl Statement {
         let columns = &check.table.keys[check.key].columns;
         let lineage = &check.store.lineage;
         let mut mine = vec![Value::Null; columns.len()];
+        let mut looks = Looks::default();
         loop {
             if !lineage.read(check.row, &newest(own), columns, &mut mine)?
                 || Store::key_hash(&mine) != Some(check.hash)
@@ -458,7 +491,7 @@ impl Statement {
             for &other in &check.others {
                 let speculative = self.txn.options().speculative;
                 if let Some(holder) = lineage.unfinished_writer(other, own, speculative)? {
-                    self.txn.wait_for(holder)?;
+                    self.txn.wait_for(holder, &mut looks)?;
                     waited = true;
                     break;
                 }

@@ -64,7 +64,7 @@ impl Db {
                     known[at] = false;
                     continue;
                 };
-                let bytes = u64::from(chunk.extent.len);
+                let bytes = chunk.extent.len;
                 statistics.bytes += bytes;
                 statistics.columns[at].bytes += bytes;
                 match chunk.known_bounds() {
@@ -99,9 +99,9 @@ impl Db {
     /// The bytes of all files.
     pub fn device_bytes(&self) -> Result<u64> {
         let mut bytes = 0;
-        for name in self.device.list()? {
+        for name in self.device().list()? {
             // A file may go meanwhile.
-            if let Ok(file) = self.device.open(&name) {
+            if let Ok(file) = self.device().open(&name) {
                 bytes += file.len()?;
             }
         }

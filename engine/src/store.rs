@@ -9,6 +9,7 @@
 //! while waiting.
 
 use crate::catalog::TableDef;
+use crate::key_sweep::KeySweep;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use strandline_base::{ColumnId, CommitTs, RangeNo, Result, StorageId, Value};
 use strandline_index::{HashIndex, KeyIndex, KeySequences, hash_key};
 use strandline_table::lineage::{Lineage, Shared};
 use strandline_table::schema::StorageSchema;
-use strandline_txn::{StartWord, TxnManager, WaitLimits};
+use strandline_txn::{Looks, StartWord, TxnManager, WaitLimits};
 
 /// The index of one PRIMARY KEY or UNIQUE constraint.
 pub struct KeyColumns {
@@ -30,6 +31,8 @@ pub struct KeyColumns {
     pub sequences: KeySequences,
     /// a row may have, or have had, another key than that of an entry
     moved: AtomicBool,
+    /// entries that may go
+    pub(crate) sweep: KeySweep,
 }
 
 impl KeyColumns {
@@ -54,6 +57,15 @@ pub struct Store {
     kept_from: AtomicU64,
     /// bulk-loaded ranges that no checkpoint has put into the manifest yet
     pub unlisted: Mutex<Vec<RangeNo>>,
+}
+
+/// How a transaction holds a storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// beside other writers
+    Writer,
+    /// alone, to change the definition of its table or because it has made the storage
+    Alone,
 }
 
 #[derive(Default)]
@@ -120,7 +132,7 @@ impl Store {
             unlisted: Mutex::default(),
         };
         for key in &table.keys {
-            store.put_key(Self::empty_key(key.columns.clone()));
+            store.put_key(store.empty_key(key.columns.clone()));
         }
         Arc::new(store)
     }
@@ -130,13 +142,15 @@ impl Store {
         self.lineage.id()
     }
 
-    /// An index with nothing in it.
-    pub fn empty_key(columns: Vec<ColumnId>) -> Arc<KeyColumns> {
+    /// An index with nothing in it. Its memory is taken from the cache's.
+    pub fn empty_key(&self, columns: Vec<ColumnId>) -> Arc<KeyColumns> {
+        let memory = self.lineage.cache().taken_bytes().clone();
         Arc::new(KeyColumns {
             columns,
-            index: Arc::new(HashIndex::new()),
+            index: Arc::new(HashIndex::counted(memory)),
             sequences: KeySequences::default(),
             moved: AtomicBool::new(false),
+            sweep: KeySweep::default(),
         })
     }
 
@@ -179,6 +193,7 @@ impl Store {
     /// Registers `word` as a writer until [`Store::release`]; waits for a definition change, and
     /// for one that waits itself.
     pub fn lock_shared(&self, word: StartWord, waiting: &Waiting<'_>) -> Result<()> {
+        let mut looks = Looks::default();
         loop {
             let holder = {
                 let mut holders = self.holders.lock();
@@ -191,12 +206,13 @@ impl Store {
                 holder
             };
             let is_in_the_way = || self.holders.lock().before_writer(word) == Some(holder);
-            waiting.wait_while(word, holder, &is_in_the_way)?;
+            waiting.wait_for_release(word, holder, &is_in_the_way, &mut looks)?;
         }
     }
 
     /// Takes the storage for a definition change: waits until no other transaction writes it.
     pub fn lock_exclusive(&self, word: StartWord, waiting: &Waiting<'_>) -> Result<()> {
+        let mut looks = Looks::default();
         loop {
             let holder = {
                 let mut holders = self.holders.lock();
@@ -209,7 +225,7 @@ impl Store {
                 holder
             };
             let is_in_the_way = || self.holders.lock().before_exclusive(word) == Some(holder);
-            if let Err(error) = waiting.wait_while(word, holder, &is_in_the_way) {
+            if let Err(error) = waiting.wait_for_release(word, holder, &is_in_the_way, &mut looks) {
                 self.give_up_claim(word);
                 return Err(error);
             }
@@ -227,6 +243,15 @@ impl Store {
         holders.writers.retain(|w| *w != word);
         holders.exclusive.take_if(|holder| *holder == word);
         holders.claimant.take_if(|claimant| *claimant == word);
+    }
+
+    /// Ends one hold of `word`, which goes on and keeps its others.
+    pub fn release_hold(&self, word: StartWord, hold: Hold) {
+        let mut holders = self.holders.lock();
+        match hold {
+            Hold::Writer => holders.writers.retain(|w| *w != word),
+            Hold::Alone => drop(holders.exclusive.take_if(|holder| *holder == word)),
+        }
     }
 
     /// Whether a transaction is registered.
@@ -263,23 +288,40 @@ pub struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    /// Waits until `holder` has finished.
-    pub fn wait(&self, waiter: StartWord, holder: StartWord) -> Result<()> {
-        self.wait_while(waiter, holder, &|| true)
-    }
-
-    /// Waits until `holder` has finished or is not `in_the_way` any more.
+    /// Waits until `holder` has finished, is not `in_the_way` any more, or may have let go of what
+    /// is wanted: called in a loop that looks, with the same `looks`.
     pub fn wait_while(
         &self,
         waiter: StartWord,
         holder: StartWord,
         in_the_way: &dyn Fn() -> bool,
+        looks: &mut Looks,
     ) -> Result<()> {
         let limits = WaitLimits {
             timeout: self.timeout,
             cancelled: self.cancelled,
             in_the_way,
         };
-        self.txns.wait_while(waiter, holder, &limits)
+        self.txns.wait_while(waiter, holder, &limits, looks)
+    }
+
+    /// As [`Waiting::wait_while`], and if `holder` has finished, until it is not `in_the_way` any
+    /// more: it lets go of what it holds after its end.
+    pub fn wait_for_release(
+        &self,
+        waiter: StartWord,
+        holder: StartWord,
+        in_the_way: &dyn Fn() -> bool,
+        looks: &mut Looks,
+    ) -> Result<()> {
+        self.wait_while(waiter, holder, in_the_way, looks)?;
+        if self.txns.is_unfinished(holder) {
+            return Ok(());
+        }
+        self.txns.wait_for_release(&WaitLimits {
+            timeout: self.timeout,
+            cancelled: self.cancelled,
+            in_the_way,
+        })
     }
 }

@@ -12,38 +12,53 @@
 //! others happens with `state` released.
 
 use crate::catalog::{Catalog, TableDef};
+use crate::catalog_edit::CatalogEdit;
 use crate::db::{Adopted, Db};
-use crate::key_build::forget_loaded;
+use crate::maintenance::reserve::{is_full_disk, only_frees};
 use crate::manifest_state::to_json;
+use crate::moved_keys::MovedKeys;
 use crate::read_set::{ReadSet, ScanRead};
 use crate::redo;
 use crate::scan::ScanRequest;
 use crate::settings::{ConflictPolicy, TxnOptions};
 use crate::statement::{Statement, column_of};
-use crate::store::{KeyColumns, Store, Waiting};
+use crate::store::{Hold, KeyColumns, Store, Waiting};
 use crate::validation::Validation;
+use adjustable::Adjustable;
 use glance::Glance;
 use parking_lot::{Mutex, RwLockReadGuard};
+use savepoint::{HeldStore, take_back_keys, undo};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use strandline_base::{
     ColumnId, CommitTs, Error, ErrorKind, RangeNo, Result, RowId, SqlState, Value,
 };
-use strandline_storage::wal::Lsn;
+use strandline_storage::wal::{self, Lsn};
 use strandline_table::data_file::DataFile;
 use strandline_table::schema::StorageSchema;
 use strandline_table::write::Written;
 use strandline_txn::{
-    Durability, Isolation, SnapshotGuard, StartWord, TxnSlot, TxnStatus, Visibility,
+    Durability, Isolation, Looks, SnapshotGuard, StartWord, TxnSlot, TxnStatus, Visibility,
+    lock_timeout,
 };
 
+mod adjustable;
 mod glance;
+mod savepoint;
+
+pub use savepoint::Savepoint;
+
+/// Statements of one transaction: who reads what its own transaction has written so far compares
+/// with a number above all of them.
+const STATEMENTS_MAX: u32 = u32::MAX - 1;
 
 /// A transaction. Shared by the plan nodes of its statements; one statement at a time writes.
 /// Dropping the last reference without commit rolls back.
 pub struct Transaction {
     db: Arc<Db>,
     options: TxnOptions,
+    adjustable: Adjustable,
     pub(crate) state: Mutex<TxnState>,
     pub(crate) glance: Glance,
     /// what a serializable transaction has read
@@ -60,8 +75,10 @@ pub(crate) struct TxnState {
     pub(crate) written: Vec<Written>,
     /// index entries of rows this transaction inserted, bulk-loaded ones excepted
     pub(crate) entries: Vec<(Arc<KeyColumns>, u64, RowId)>,
+    /// keys of rows that it updated
+    pub(crate) moved: MovedKeys,
     /// storages this transaction is registered with
-    stores: Vec<Arc<Store>>,
+    stores: Vec<HeldStore>,
     /// storages that got columns, with their schemas before, for rollback
     grown: Vec<(Arc<Store>, Arc<StorageSchema>)>,
     /// bulk-loaded ranges
@@ -74,6 +91,8 @@ pub(crate) struct TxnState {
     snapshot: Option<SnapshotGuard>,
     /// the newest speculative snapshot: what it sees must be durable before this ends well
     depends_on: CommitTs,
+    /// the commit is in the log's order: only the log decides about it now
+    is_queued: bool,
     ended: bool,
 }
 
@@ -86,9 +105,31 @@ impl TxnState {
         Ok(())
     }
 
+    /// Gives the statement that begins its number; 54000 if there is none left.
+    pub(crate) fn count_statement(&mut self) -> Result<()> {
+        if self.statement == STATEMENTS_MAX {
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                SqlState::PROGRAM_LIMIT_EXCEEDED,
+                format!("a transaction cannot have more than {STATEMENTS_MAX} statements"),
+            )
+            .with_hint("Commit in smaller steps."));
+        }
+        self.statement += 1;
+        Ok(())
+    }
+
     /// The transaction's word, or 0 if it has written nothing.
     pub(crate) fn own_word(&self) -> StartWord {
         self.slot.as_ref().map_or(StartWord(0), TxnSlot::word)
+    }
+
+    /// Notes a hold on a storage, once.
+    fn hold(&mut self, store: Arc<Store>, hold: Hold) {
+        let is_same = |held: &HeldStore| held.hold == hold && Arc::ptr_eq(&held.store, &store);
+        if !self.stores.iter().any(is_same) {
+            self.stores.push(HeldStore { store, hold });
+        }
     }
 
     /// Whether it has a catalog of its own.
@@ -113,18 +154,6 @@ struct Appended<'a> {
     _completing: Option<RwLockReadGuard<'a, ()>>,
 }
 
-/// A point to roll back to.
-#[derive(Clone)]
-pub struct Savepoint {
-    redo: usize,
-    written: usize,
-    entries: usize,
-    loads: usize,
-    grown: usize,
-    catalog: Arc<Catalog>,
-    catalog_changed: bool,
-}
-
 impl Transaction {
     pub(crate) fn new(db: Arc<Db>, options: TxnOptions) -> Result<Arc<Self>> {
         let snapshot = match options.isolation {
@@ -143,6 +172,7 @@ impl Transaction {
             redo: Vec::new(),
             written: Vec::new(),
             entries: Vec::new(),
+            moved: MovedKeys::default(),
             stores: Vec::new(),
             grown: Vec::new(),
             loads: Vec::new(),
@@ -151,10 +181,12 @@ impl Transaction {
             locks_ddl: false,
             snapshot,
             depends_on: CommitTs::ZERO,
+            is_queued: false,
             ended: false,
         };
         Ok(Arc::new(Self {
             db,
+            adjustable: Adjustable::of(&options),
             options,
             state: Mutex::new(state),
             glance: Glance::new(),
@@ -166,7 +198,7 @@ impl Transaction {
     pub fn db(&self) -> &Arc<Db> {
         &self.db
     }
-    /// How it runs.
+    /// How it was begun; some of it may have been [adjusted](Transaction::adjust) since.
     pub fn options(&self) -> &TxnOptions {
         &self.options
     }
@@ -207,27 +239,39 @@ impl Transaction {
     /// 57014 if the statement has been cancelled.
     pub fn check_cancelled(&self) -> Result<()> {
         if self.is_cancelled() {
-            return Err(Error::new(
-                ErrorKind::Cancelled,
-                SqlState::QUERY_CANCELED,
-                "canceling statement due to user request",
-            ));
+            return Err(strandline_txn::query_cancelled());
         }
         Ok(())
     }
 
     /// Waits for the transaction behind `holder`; a speculative one only until that is
-    /// pre-committed. 40001 at once if this one never waits.
-    pub(crate) fn wait_for(&self, holder: StartWord) -> Result<()> {
+    /// pre-committed. 40001 at once if this one never waits. Returns also if the holder may have
+    /// let go of what is wanted: called in a loop that looks, with the same `looks`.
+    pub(crate) fn wait_for(&self, holder: StartWord, looks: &mut Looks) -> Result<()> {
         let word = self.word()?;
-        if self.options.conflicts == ConflictPolicy::Abort {
+        if self.conflicts() == ConflictPolicy::Abort {
             return Err(never_waits());
         }
         let txns = self.db.txns();
         let speculative = self.options.speculative;
         let in_the_way = || !speculative || txns.status(holder) == TxnStatus::InProgress;
         self.waiting(&|| self.is_cancelled())
-            .wait_while(word, holder, &in_the_way)
+            .wait_while(word, holder, &in_the_way, looks)
+    }
+
+    /// A latch that a write needs has been held for longer than a write takes: goes on, unless the
+    /// statement is cancelled (57014) or has waited for `lock_timeout` (55P03) since `busy_since`
+    /// (in microseconds of the clock), which the first call sets.
+    #[cold]
+    pub(crate) fn wait_for_latch(&self, busy_since: &mut Option<u64>) -> Result<()> {
+        self.check_cancelled()?;
+        let now = self.db.now_us();
+        let since = *busy_since.get_or_insert(now);
+        let waited = Duration::from_micros(now.saturating_sub(since));
+        match self.options.lock_timeout {
+            Some(timeout) if waited >= timeout => Err(lock_timeout(timeout)),
+            _ => Ok(()),
+        }
     }
 
     /// What a new statement would see under read committed.
@@ -292,7 +336,7 @@ impl Transaction {
     fn waiting<'a>(&'a self, cancelled: &'a dyn Fn() -> bool) -> Waiting<'a> {
         Waiting {
             txns: self.db.txns(),
-            timeout: self.options.lock_timeout,
+            timeout: self.lock_timeout(),
             cancelled,
         }
     }
@@ -325,10 +369,10 @@ impl Transaction {
             return Ok(word);
         }
         let word = self.word()?;
-        let is_held = |held: &Arc<Store>| Arc::ptr_eq(held, store);
+        let is_held = |held: &HeldStore| Arc::ptr_eq(&held.store, store);
         if !self.state.lock().stores.iter().any(is_held) {
             store.lock_shared(word, &self.waiting(&|| self.is_cancelled()))?;
-            self.state.lock().stores.push(store.clone());
+            self.state.lock().hold(store.clone(), Hold::Writer);
         }
         self.glance.set_registered(store);
         Ok(word)
@@ -347,15 +391,14 @@ impl Transaction {
         let mut catalog = Catalog::clone(&before);
         edit(&mut catalog)?;
         catalog.forget_dropped();
-        check_storable(&catalog)?;
+        catalog.check_numbers()?;
+        check_storable(&CatalogEdit::between(&before, &catalog))?;
         for (id, old) in &before.tables {
-            if catalog.tables.get(id).is_none_or(|new| new != old) {
+            let is_same = |new: &Arc<TableDef>| Arc::ptr_eq(new, old) || new == old;
+            if !catalog.tables.get(id).is_some_and(is_same) {
                 let store = self.db.store(old.storage)?;
                 store.lock_exclusive(word, &waiting)?;
-                let mut state = self.state.lock();
-                if !state.stores.iter().any(|s| Arc::ptr_eq(s, &store)) {
-                    state.stores.push(store);
-                }
+                self.state.lock().hold(store, Hold::Alone);
             }
         }
         let mut adopted = Adopted::default();
@@ -363,7 +406,9 @@ impl Transaction {
             .db
             .adopt_storages(&before, &catalog, word, &mut adopted);
         let mut state = self.state.lock();
-        state.stores.extend(adopted.created);
+        for created in adopted.created {
+            state.hold(created, Hold::Alone);
+        }
         state.grown.extend(adopted.grown);
         outcome?;
         state.catalog = Arc::new(catalog);
@@ -395,7 +440,7 @@ impl Transaction {
     pub fn begin_statement(self: &Arc<Self>) -> Result<Arc<Statement>> {
         let mut state = self.state.lock();
         state.check_open()?;
-        state.statement += 1;
+        state.count_statement()?;
         let snapshot = match &state.snapshot {
             Some(snapshot) => snapshot.clone(),
             // It ends with the statement: an idle transaction keeps nothing from being merged.
@@ -417,43 +462,6 @@ impl Transaction {
         Ok(Arc::new(Statement::new(self.clone(), snapshot, visibility)))
     }
 
-    /// A point to roll back to. Statement-level atomicity uses it too.
-    pub fn savepoint(&self) -> Savepoint {
-        let state = self.state.lock();
-        Savepoint {
-            redo: state.redo.len(),
-            written: state.written.len(),
-            entries: state.entries.len(),
-            loads: state.loads.len(),
-            grown: state.grown.len(),
-            catalog: state.catalog.clone(),
-            catalog_changed: state.catalog_changed,
-        }
-    }
-
-    /// Undoes everything (rows and DDL) since the savepoint.
-    pub fn rollback_to(&self, savepoint: &Savepoint) -> Result<()> {
-        let mut state = self.state.lock();
-        state.check_open()?;
-        // A record begun after the savepoint starts over with its header.
-        let redo = match state.slot {
-            Some(_) => savepoint.redo.max(redo::HEADER_BYTES),
-            None => 0,
-        };
-        state.redo.truncate(redo);
-        undo(
-            &mut state,
-            savepoint.written,
-            savepoint.entries,
-            savepoint.loads,
-            savepoint.grown,
-        );
-        state.catalog = savepoint.catalog.clone();
-        state.catalog_changed = savepoint.catalog_changed;
-        self.glance.set_plain(!state.catalog_changed);
-        Ok(())
-    }
-
     /// Returns the commit timestamp once the stable timestamp has passed it (if nothing was
     /// written: the stable timestamp).
     pub fn commit(&self) -> Result<CommitTs> {
@@ -463,11 +471,14 @@ impl Transaction {
         let Some(slot) = state.slot.take_if(|_| has_changes) else {
             return self.commit_nothing(&mut state);
         };
-        match self.append(&mut state, &slot) {
+        let slot = CommittingSlot(&self.db, Some(slot));
+        match self.append(&mut state, slot.get()) {
             Ok(appended) => self.complete(&mut state, slot, appended),
             Err(error) => {
+                take_back_keys(&mut state, 0, 0);
+                let slot = slot.into_slot();
                 slot.abort();
-                undo(&mut state, 0, 0, 0, 0);
+                undo(&mut state, 0, 0, 0);
                 self.finish(&mut state, Some(slot));
                 Err(error)
             }
@@ -478,11 +489,12 @@ impl Transaction {
     fn commit_nothing(&self, state: &mut TxnState) -> Result<CommitTs> {
         let settled = self.settle_dependencies(state);
         let slot = state.slot.take();
+        take_back_keys(state, 0, 0);
         if let Some(slot) = &slot {
             slot.abort();
         }
         // Row locks end.
-        undo(state, 0, 0, 0, 0);
+        undo(state, 0, 0, 0);
         self.finish(state, slot);
         settled.map(|()| self.db.stable())
     }
@@ -505,6 +517,24 @@ impl Transaction {
         wal.check_usable().map_err(failed)
     }
 
+    /// Appends the record to the log. One that only frees space may use the reserve's for that.
+    fn append_in_space(
+        &self,
+        record: &mut [u8],
+        stamp: &mut dyn FnMut(&mut [u8], Lsn) -> Result<()>,
+    ) -> Result<wal::Appended> {
+        self.db.check_space(record)?;
+        let appended = self.db.wal().append(record, stamp);
+        match appended {
+            Err(error)
+                if is_full_disk(&error) && only_frees(record) && self.db.give_up_reserve() =>
+            {
+                self.db.wal().append(record, stamp)
+            }
+            appended => appended,
+        }
+    }
+
     fn append(&self, state: &mut TxnState, slot: &TxnSlot) -> Result<Appended<'_>> {
         let reads = self.reads.as_ref().map(Mutex::lock);
         let validation = match (&reads, &state.snapshot) {
@@ -519,8 +549,10 @@ impl Transaction {
         // A checkpoint that covers this commit must find its loaded ranges stamped.
         let completing = (!state.loads.is_empty()).then(|| self.db.completing.read());
         if state.catalog_changed {
-            let json = to_json(&*state.catalog)?;
-            redo::put_catalog(&mut state.redo, &json);
+            // The one it was made of: nobody else changes the catalog until this commit ends.
+            let before = self.db.catalogs.at(CommitTs::MAX)?;
+            let edit = CatalogEdit::between(&before, &state.catalog);
+            redo::put_catalog(&mut state.redo, &to_json(&edit)?);
         }
         if !state.loads.is_empty() {
             self.db.device().sync_directory()?;
@@ -528,15 +560,16 @@ impl Transaction {
         let txns = self.db.txns();
         // What depends on a commit that is not durable yet must not finish without it.
         let depends = state.depends_on > self.db.stable();
-        let durability = match self.options.synchronous_commit || depends {
+        let durability = match self.synchronous_commit() || depends {
             true => Durability::Logged,
             false => Durability::Relaxed,
         };
         let catalog = state.catalog_changed.then(|| state.catalog.clone());
         let mut ts = CommitTs::ZERO;
         let mut record = std::mem::take(&mut state.redo);
+        let is_queued = &mut state.is_queued;
         let appended = self.db.identities.log_with(&mut record, |record| {
-            self.db.wal().append(record, &mut |bytes, end| {
+            self.append_in_space(record, &mut |bytes, end| {
                 if let Some(validation) = &validation {
                     validation.finish()?;
                 }
@@ -546,6 +579,7 @@ impl Transaction {
                     // No snapshot at or after `ts` begins before it is queued and finished.
                     self.db.catalogs.add(ts, catalog.clone());
                 }
+                *is_queued = true;
                 txns.enqueue(slot, ts, end.0, durability);
                 self.db.commit_watches.note(bytes);
                 Ok(())
@@ -562,13 +596,13 @@ impl Transaction {
     fn complete(
         &self,
         state: &mut TxnState,
-        slot: TxnSlot,
+        slot: CommittingSlot<'_>,
         appended: Appended<'_>,
     ) -> Result<CommitTs> {
         let (ts, end) = (appended.ts, appended.end);
         let txns = self.db.txns();
-        slot.announce();
-        if !self.options.synchronous_commit {
+        slot.get().announce();
+        if !self.synchronous_commit() {
             txns.finish_through(0);
         }
         if txns.stable() < ts {
@@ -578,11 +612,9 @@ impl Transaction {
                 if state.catalog_changed {
                     self.db.catalogs.take_back(ts);
                 }
-                slot.abort();
-                state.ended = true;
-                self.glance.end();
+                slot.get().abort();
                 // Those who wait for the locks go on, and are refused when they commit.
-                self.release_locks(state, slot.word());
+                self.leave_undecided(state);
                 return Err(error.context("the commit's outcome is unknown"));
             }
             txns.finish_through(end.0);
@@ -590,8 +622,9 @@ impl Transaction {
         for written in &state.written {
             written.stamp(StartWord::committed(ts));
         }
+        state.moved.note_committed(ts);
         self.db.note_commit(end, state.redo.len());
-        self.finish(state, Some(slot));
+        self.finish(state, Some(slot.into_slot()));
         Ok(ts)
     }
 
@@ -601,13 +634,30 @@ impl Transaction {
         if state.ended {
             return;
         }
+        if state.is_queued {
+            return self.leave_undecided(&mut state); // its commit panicked
+        }
         let slot = state.slot.take();
+        take_back_keys(&mut state, 0, 0);
         if let Some(slot) = &slot {
             slot.abort();
         }
-        undo(&mut state, 0, 0, 0, 0);
+        undo(&mut state, 0, 0, 0);
+        // Whoever has begun it may keep it for long before it is dropped.
+        state.redo = Vec::new();
+        if let Some(reads) = &self.reads {
+            *reads.lock() = ReadSet::default();
+        }
         self.db.note_abort();
         self.finish(&mut state, slot);
+    }
+
+    /// Ends a transaction whose commit is queued and not finished: its records keep its word, and
+    /// its slot is never reused.
+    fn leave_undecided(&self, state: &mut TxnState) {
+        state.ended = true;
+        self.glance.end();
+        self.release_locks(state, self.glance.own());
     }
 
     fn finish(&self, state: &mut TxnState, slot: Option<TxnSlot>) {
@@ -616,19 +666,36 @@ impl Transaction {
         state.snapshot = None;
         state.written = Vec::new();
         state.entries = Vec::new();
+        state.moved = MovedKeys::default();
         state.loads = Vec::new();
         state.grown = Vec::new();
-        let Some(slot) = slot else { return };
-        self.release_locks(state, slot.word());
-        slot.stamped();
-    }
-
-    fn release_locks(&self, state: &mut TxnState, word: StartWord) {
-        for store in state.stores.drain(..) {
-            store.release(word);
+        // Also if its commit panicked with the slot in hand.
+        self.release_locks(state, self.glance.own());
+        if let Some(slot) = slot {
+            slot.stamped();
         }
-        if std::mem::take(&mut state.locks_ddl) {
-            self.db.release_ddl(word);
+    }
+}
+
+/// The slot of a transaction that commits. If that panics when the commit is queued and the log has
+/// failed, the commit leaves the queue: those behind it would wait for it for ever.
+struct CommittingSlot<'a>(&'a Db, Option<TxnSlot>);
+
+impl CommittingSlot<'_> {
+    fn get(&self) -> &TxnSlot {
+        self.1.as_ref().expect("there until it is taken")
+    }
+    fn into_slot(mut self) -> TxnSlot {
+        self.1.take().expect("taken once")
+    }
+}
+
+impl Drop for CommittingSlot<'_> {
+    fn drop(&mut self) {
+        if let Some(slot) = &self.1
+            && self.0.check_writable().is_err()
+        {
+            slot.abort();
         }
     }
 }
@@ -656,27 +723,6 @@ fn never_waits() -> Error {
     .with_hint("Retry the transaction, or let it wait: SET strandline.conflict_policy = 'wait'.")
 }
 
-/// Turns everything from the given positions on into nothing.
-fn undo(state: &mut TxnState, written: usize, entries: usize, loads: usize, grown: usize) {
-    for load in &state.loads[loads..] {
-        if let Some(range) = load.store.lineage.range(load.range) {
-            forget_loaded(&load.store, range);
-        }
-    }
-    for written in state.written.drain(written..) {
-        written.stamp(StartWord::ABORTED);
-    }
-    for (key, hash, row) in state.entries.drain(entries..) {
-        key.index.remove(hash, row);
-    }
-    for load in state.loads.drain(loads..) {
-        load.file.doom();
-    }
-    for (store, schema) in state.grown.drain(grown..).rev() {
-        store.lineage.take_back_schema(schema);
-    }
-}
-
 fn ended() -> Error {
     Error::invalid(
         SqlState::NO_ACTIVE_SQL_TRANSACTION,
@@ -686,15 +732,17 @@ fn ended() -> Error {
 
 /// A definition that JSON cannot carry (a NaN default of an added column) would make the database
 /// unreadable: refuse it now.
-fn check_storable(catalog: &Catalog) -> Result<()> {
-    let json = to_json(catalog)?;
-    match serde_json::from_slice::<Catalog>(&json) {
-        Ok(back) if back == *catalog => Ok(()),
+fn check_storable(edit: &CatalogEdit) -> Result<()> {
+    let json = to_json(edit)?;
+    match serde_json::from_slice::<CatalogEdit>(&json) {
+        Ok(back) if back == *edit => Ok(()),
         _ => Err(Error::unsupported(
             "the definition has a value that the catalog cannot store (NaN or infinity)",
         )),
     }
 }
 
+#[cfg(test)]
+mod end_tests;
 #[cfg(test)]
 mod tests;

@@ -3,9 +3,12 @@
 //!
 //! The columns are those of the present definition. A TRUNCATE in the interval has left the rows
 //! before it in another storage: the scan reads each storage for the time it was the table's.
+//!
+//! A unit is prepared as one of a scan is (see `open_readers`).
 
 use crate::catalog::{ColumnDef, TableDef};
 use crate::catalog_versions::Version;
+use crate::open_readers::Prepared;
 use crate::scan::{ScanRequest, batch_of};
 use crate::statement::{Statement, column_of};
 use crate::store::Store;
@@ -88,11 +91,12 @@ impl Statement {
         let seen = as_of.unwrap_or(CommitTs::MAX).min(self.snapshot_ts());
         let is_empty = from > through;
         let from = from.min(seen);
+        let cancelled = || self.transaction().is_cancelled();
         let snapshots = [
-            db.txns().snapshot(Some(from))?,
-            db.txns().snapshot(Some(seen))?,
+            db.txns().snapshot_at(from, &cancelled)?,
+            db.txns().snapshot_at(seen, &cancelled)?,
         ];
-        let hold = db.txns().hold_history(from);
+        let hold = db.txns().hold_history(from, seen);
         // Only from here on nothing since that moment is dropped any more.
         db.check_retained(table, from)?;
         let interval = VersionInterval {
@@ -252,36 +256,51 @@ impl VersionScan {
     /// Opens unit `unit` (below `units()`).
     pub fn open_unit(self: &Arc<Self>, unit: usize) -> Result<VersionReader> {
         self.transaction.check_cancelled()?;
-        let (segment, range) = &self.units[unit];
-        let Segment {
-            store,
-            interval,
-            columns,
-            ..
-        } = &self.segments[*segment];
+        let versions = self.prepare(unit, 0)?;
+        let readers = &self.transaction.db().open_readers;
         Ok(VersionReader {
             scan: self.clone(),
-            segment: *segment,
-            versions: store.lineage.range_versions(range, *interval, columns)?,
+            unit,
+            next_row: 0,
+            prepared: Prepared::new(readers, versions),
         })
+    }
+
+    /// Prepares unit `unit` from slot `next_row` on.
+    fn prepare(&self, unit: usize, next_row: usize) -> Result<RangeVersions> {
+        let (segment, range) = &self.units[unit];
+        let segment = &self.segments[*segment];
+        let (interval, columns) = (segment.interval, &segment.columns);
+        let lineage = &segment.store.lineage;
+        lineage.range_versions(range, interval, columns, next_row)
     }
 }
 
 /// One unit of a scan of versions at work.
 pub struct VersionReader {
     scan: Arc<VersionScan>,
-    segment: usize,
-    versions: RangeVersions,
+    unit: usize,
+    /// the first slot whose versions have not been given out
+    next_row: usize,
+    prepared: Prepared<RangeVersions>,
 }
 
 impl VersionReader {
     /// The next versions, in row-id order, those of a row oldest first; None at the end.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
-        while let Some(rows) = self.versions.next_rows()? {
-            self.scan.transaction.check_cancelled()?;
+        let scan = &self.scan;
+        let place = self.prepared.place();
+        let mut prepared = place.lock();
+        let versions = match &mut *prepared {
+            Some(versions) => versions,
+            taken => taken.insert(scan.prepare(self.unit, self.next_row)?),
+        };
+        while let Some(rows) = versions.next_rows()? {
+            self.next_row = versions.next_row();
+            scan.transaction.check_cancelled()?;
             if !rows.from.is_empty() {
-                let segment = &self.scan.segments[self.segment];
-                return segment.batch(&self.scan.schema, &rows).map(Some);
+                let segment = &scan.segments[scan.units[self.unit].0];
+                return segment.batch(&scan.schema, &rows).map(Some);
             }
         }
         Ok(None)

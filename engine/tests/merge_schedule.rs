@@ -32,6 +32,10 @@ impl Clock for TickingClock {
     fn now_us(&self) -> u64 {
         self.now_us.fetch_add(self.tick_us, Ordering::Relaxed)
     }
+
+    fn elapsed_us(&self) -> u64 {
+        self.now_us()
+    }
 }
 
 fn open_with(clock: Arc<TickingClock>, settings: Settings) -> Arc<Db> {

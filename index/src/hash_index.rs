@@ -5,10 +5,15 @@
 //! Rows of one key lie in one table, whose lock makes [`KeyIndex::insert`] collect the others and
 //! add its own entry in one step: the later of two adders of a key finds the earlier one's entry.
 //!
-//! Lock order: one table at a time, nothing is called while its lock is held.
+//! A table that is mostly empty shrinks: its memory follows the entries it has, not those it had.
+//!
+//! Lock order: one table at a time; while its lock is held nothing is called but what
+//! [`KeyIndex::retain`] is given.
 
 use crate::{Found, KeyIndex};
 use hashbrown::HashTable;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize as Counter, Ordering}; // counts bytes; no part of the protocol
 use strandline_base::RowId;
 use strandline_base::sync::RwLock;
 
@@ -23,6 +28,11 @@ struct Entry {
 
 const _: () = assert!(size_of::<Entry>() == 16);
 
+/// A table with room for so many entries per entry shrinks.
+const ROOM_MAX: usize = 8;
+/// A table with room for so many entries does not.
+const ROOM_MIN: usize = 56;
+
 /// Alone on its cache line.
 #[repr(align(64))]
 #[derive(Default)]
@@ -31,15 +41,26 @@ struct Shard(RwLock<HashTable<Entry>>);
 /// See the module's documentation.
 pub struct HashIndex {
     shards: Box<[Shard]>,
+    /// bytes of this and other indexes
+    memory: Arc<Counter>,
 }
 
 impl HashIndex {
     /// An empty index.
     pub fn new() -> Self {
+        Self::counted(Arc::default())
+    }
+
+    /// An empty index whose bytes are part of `memory` for as long as it lives.
+    pub fn counted(memory: Arc<Counter>) -> Self {
+        memory.fetch_add(Self::EMPTY_BYTES, Ordering::Relaxed);
         Self {
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            memory,
         }
     }
+
+    const EMPTY_BYTES: usize = SHARDS * size_of::<Shard>() + size_of::<Self>();
 
     /// Makes room for `additional` more entries, for bulk loads.
     pub fn reserve(&self, additional: usize) {
@@ -47,7 +68,25 @@ impl HashIndex {
         let mean = additional / SHARDS;
         let per_shard = mean + 4 * mean.isqrt();
         for shard in &self.shards {
-            shard.0.write().reserve(per_shard, |entry| entry.hash);
+            self.resize(&mut shard.0.write(), |table| {
+                table.reserve(per_shard, |entry| entry.hash);
+            });
+        }
+    }
+
+    /// Runs `change`, which may make the table larger or smaller, and counts that.
+    fn resize(&self, table: &mut HashTable<Entry>, change: impl FnOnce(&mut HashTable<Entry>)) {
+        let before = table.allocation_size();
+        change(table);
+        let grown = table.allocation_size().wrapping_sub(before);
+        self.memory.fetch_add(grown, Ordering::Relaxed);
+    }
+
+    /// Gives memory back if the table is mostly empty, and keeps room for as many entries again.
+    fn shrink(&self, table: &mut HashTable<Entry>) {
+        let len = table.len();
+        if table.capacity() > ROOM_MIN && table.capacity() / ROOM_MAX >= len {
+            self.resize(table, |table| table.shrink_to(len * 2, |entry| entry.hash));
         }
     }
 
@@ -64,8 +103,15 @@ impl Default for HashIndex {
     }
 }
 
+impl Drop for HashIndex {
+    fn drop(&mut self) {
+        self.memory
+            .fetch_sub(self.memory_bytes(), Ordering::Relaxed);
+    }
+}
+
 impl KeyIndex for HashIndex {
-    fn insert(&self, hash: u64, row: RowId, others: &mut Vec<RowId>) {
+    fn insert(&self, hash: u64, row: RowId, others: &mut Vec<RowId>) -> bool {
         let entry = Entry { hash, row };
         let mut table = self.shard(hash).write();
         let mut present = false;
@@ -76,9 +122,17 @@ impl KeyIndex for HashIndex {
                 others.push(found.row);
             }
         }
-        if !present {
-            table.insert_unique(hash, entry, |entry| entry.hash);
+        if present {
+            return false;
         }
+        if table.len() < table.capacity() {
+            table.insert_unique(hash, entry, |entry| entry.hash);
+        } else {
+            self.resize(&mut table, |table| {
+                table.insert_unique(hash, entry, |entry| entry.hash);
+            });
+        }
+        true
     }
 
     fn find(&self, hash: u64) -> Found {
@@ -102,6 +156,15 @@ impl KeyIndex for HashIndex {
         let mut table = self.shard(hash).write();
         if let Ok(found) = table.find_entry(hash, |found| *found == entry) {
             found.remove();
+            self.shrink(&mut table);
+        }
+    }
+
+    fn retain(&self, keep: &mut dyn FnMut(u64, RowId) -> bool) {
+        for shard in &self.shards {
+            let mut table = shard.0.write();
+            table.retain(|entry| keep(entry.hash, entry.row));
+            self.shrink(&mut table);
         }
     }
 
@@ -115,7 +178,7 @@ impl KeyIndex for HashIndex {
             .iter()
             .map(|s| s.0.read().allocation_size())
             .sum();
-        tables + SHARDS * size_of::<Shard>() + size_of::<Self>()
+        tables + Self::EMPTY_BYTES
     }
 }
 

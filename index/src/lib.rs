@@ -6,10 +6,12 @@
 
 mod hash_index;
 mod key_hash;
+mod row_keys;
 mod sequences;
 
 pub use hash_index::HashIndex;
 pub use key_hash::{hash_integer, hash_key, is_same_key};
+pub use row_keys::RowKeys;
 pub use sequences::{KeySequence, KeySequences, integer_key};
 use strandline_base::RowId;
 
@@ -29,13 +31,17 @@ pub enum Found {
 pub trait KeyIndex: Send + Sync {
     /// Adds an entry unless it is there, and appends to `others` the other rows under this hash
     /// that were there before, atomically: of two concurrent adders at least one sees the other.
-    fn insert(&self, hash: u64, row: RowId, others: &mut Vec<RowId>);
+    /// Returns whether the entry is new.
+    fn insert(&self, hash: u64, row: RowId, others: &mut Vec<RowId>) -> bool;
     /// The row under this hash, if it is the only one.
     fn find(&self, hash: u64) -> Found;
     /// Appends all rows under this hash.
     fn lookup(&self, hash: u64, rows: &mut Vec<RowId>);
     /// Removes an entry if it is there.
     fn remove(&self, hash: u64, row: RowId);
+    /// Removes every entry that `keep` does not want. Entries that others add meanwhile may be
+    /// passed over. `keep` must be quick: writers of the entry's neighbours wait for it.
+    fn retain(&self, keep: &mut dyn FnMut(u64, RowId) -> bool);
     /// Entries held.
     fn len(&self) -> usize;
     /// Whether there is no entry.

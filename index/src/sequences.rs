@@ -3,7 +3,8 @@
 //!
 //! Tables that are loaded in the order of a serial number are so all over. The sequences are a
 //! short cut, not the index: every row has its entry there as well. A row found here was inserted
-//! with the key; whether it is visible, and still has it, is for the caller to see.
+//! with the key; whether it is visible, and still has it, is for the caller to see. A sequence none
+//! of whose rows has an entry any more is of no use and goes.
 //!
 //! Invariants:
 //! 1. The list is ordered by first key; it is replaced, never changed.
@@ -47,6 +48,11 @@ impl KeySequence {
         sequence.filter(|s| s.rows > 1)
     }
 
+    /// Its rows, in order.
+    pub fn rows(&self) -> impl Iterator<Item = RowId> {
+        (self.first_row.0..self.first_row.0 + self.rows).map(RowId)
+    }
+
     fn goes_on_with(&self, next: &Self) -> bool {
         let keys = i128::from(next.first_key) - i128::from(self.first_key);
         keys == i128::from(self.rows) && next.first_row.0 == self.first_row.0 + self.rows
@@ -77,6 +83,28 @@ impl KeySequences {
             }
             all
         });
+    }
+
+    /// Removes every sequence that `keep` does not want.
+    pub fn retain(&self, keep: impl Fn(&KeySequence) -> bool) {
+        let unwanted: Vec<_> = self.0.load().iter().filter(|s| !keep(s)).copied().collect();
+        if !unwanted.is_empty() {
+            // One that has grown since is not the same.
+            self.0.rcu(|known| {
+                let kept = known.iter().filter(|s| !unwanted.contains(s));
+                kept.copied().collect::<Vec<_>>()
+            });
+        }
+    }
+
+    /// Sequences held.
+    pub fn len(&self) -> usize {
+        self.0.load().len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// The longest sequence, if there is any.
@@ -166,6 +194,22 @@ mod tests {
             assert_eq!(all.find(key), Some(RowId(row)));
         }
         assert_eq!((all.find(40), longest.row(20)), (None, None));
+    }
+
+    #[test]
+    fn sequences_that_are_not_kept_go() {
+        let all = KeySequences::default();
+        for first in [0, 100, 200] {
+            let of = KeySequence::of(entries(first..first + 10, first as u64 * 10));
+            all.add(of.expect("a sequence"));
+        }
+        all.retain(|sequence| sequence.rows().any(|row| row == RowId(1009)));
+        assert_eq!(all.len(), 1);
+        assert_eq!(all.find(5), None);
+        assert_eq!(all.find(109), Some(RowId(1009)));
+        assert_eq!(all.find(205), None);
+        all.retain(|_| false);
+        assert!(all.is_empty() && all.longest().is_none());
     }
 
     #[test]

@@ -5,7 +5,8 @@
 use shuttle::thread;
 use std::sync::Arc;
 use strandline_base::RowId;
-use strandline_index::{HashIndex, KeyIndex, hash_integer};
+use strandline_base::sync::{AtomicU64, Ordering};
+use strandline_index::{HashIndex, KeyIndex, RowKeys, hash_integer};
 
 /// Three rows get the same key at the same time: of any two, at least one sees the other, and
 /// here exactly one, since nothing is removed.
@@ -66,6 +67,47 @@ fn removal_and_lookup_are_atomic() {
             assert!(rows.contains(&RowId(3)) && rows.len() <= 2, "{rows:?}");
             replacer.join().expect("the replacer does not panic");
             assert_eq!(index.len(), 2);
+        },
+        Some(20_000),
+    );
+}
+
+/// A row that had a key comes back to it, and goes on, while its entries are compared with the key
+/// that it has: the last one always leads to it, and one that it has left goes sooner or later.
+#[test]
+fn an_entry_that_is_entered_again_is_not_lost() {
+    shuttle::check_dfs(
+        || {
+            let (former, present) = (hash_integer(7), hash_integer(8));
+            let index = Arc::new(HashIndex::new());
+            let row_keys = Arc::new(RowKeys::default());
+            let key = Arc::new(AtomicU64::new(present));
+            for hash in [former, present] {
+                index.insert(hash, RowId(1), &mut Vec::new());
+            }
+            let sweep = {
+                let (index, row_keys, key) = (index.clone(), row_keys.clone(), key.clone());
+                move || {
+                    for hash in [former, present] {
+                        row_keys.remove(|| {
+                            if key.load(Ordering::Acquire) != hash {
+                                index.remove(hash, RowId(1));
+                            }
+                        });
+                    }
+                }
+            };
+            let sweeper = thread::spawn(sweep.clone());
+            for hash in [former, present, former] {
+                key.store(hash, Ordering::Release);
+                row_keys.enter(&*index, hash, RowId(1), &mut Vec::new());
+            }
+            sweeper.join().expect("the sweeper does not panic");
+            let mut rows = Vec::new();
+            index.lookup(former, &mut rows);
+            assert_eq!(rows, [RowId(1)], "the key that the row has");
+            sweep();
+            assert_eq!(index.len(), 1);
         },
         Some(20_000),
     );

@@ -1,7 +1,7 @@
 """Strandline: an embedded SQL database for live data.
 
-One copy of the data, updated at OLTP speed, scanned at column-store speed, queryable as of any past
-moment. The interface is Python's DB-API 2.0 (PEP 249), with Arrow in and out:
+One copy of the data: single rows updated as in a row store, columns scanned as in a column store, the
+moments of the last 24 hours (or of as long as a table keeps them) queryable. The interface is Python's DB-API 2.0 (PEP 249), with Arrow in and out:
 
 >>> import strandline
 >>> con = strandline.connect()

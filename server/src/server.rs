@@ -176,7 +176,10 @@ fn require_loopback(addresses: &[SocketAddr]) -> Result<()> {
                 "without a user, nobody but this machine may connect: not listening on {public}"
             ),
         )
-        .with_hint("Create a user with a password first (CREATE USER … PASSWORD '…').")),
+        .with_hint(
+            "Start with --superuser NAME --superuser-password-file FILE, or create a superuser \
+             first: CREATE USER admin SUPERUSER PASSWORD '…'.",
+        )),
     }
 }
 

@@ -100,7 +100,7 @@ pub(crate) fn serve(server: &Arc<Shared>, accepted: Accepted, serving: Serving) 
             if let Some(metrics) = &server.metrics {
                 metrics.connection_refused();
             }
-            report::error(&mut wire.output, Severity::Fatal, &error, None);
+            report::error(&mut wire.output, Severity::Fatal, &error);
             // The client is not there any more if this fails.
             let _gone = wire.flush();
         }
@@ -161,8 +161,7 @@ impl Opening<'_> {
             )
             .into());
         }
-        self.authenticate(&startup.user)?;
-        let mut connection = match server.database.has_users() {
+        let mut connection = match self.authenticate(&startup.user)? {
             true => server.database.connect_as(&startup.user)?,
             false => server.database.connect(),
         };
@@ -262,11 +261,11 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// SCRAM, if there are users.
-    fn authenticate(&mut self, user: &str) -> Answer {
+    /// SCRAM, if there are users; whether the password was asked for, and is right.
+    fn authenticate(&mut self, user: &str) -> Answer<bool> {
         let server = self.server;
         if !server.database.has_users() {
-            return Ok(());
+            return Ok(false);
         }
         let mechanisms = server.authenticator.mechanisms(self.is_tls);
         reply::authentication(&mut self.wire.output, SASL, &mechanisms);
@@ -281,7 +280,7 @@ impl Opening<'_> {
         match exchange.finish(self.wire.body()) {
             Some(proof) => {
                 reply::authentication(&mut self.wire.output, SASL_FINAL, proof.as_bytes());
-                Ok(())
+                Ok(true)
             }
             None => Err(wrong_password(user).into()),
         }

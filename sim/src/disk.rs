@@ -11,9 +11,13 @@
 //! 2. Of unsynced writes every 512-byte sector survives, vanishes or tears on its own, whatever
 //!    the order of the writes.
 //! 3. An unsynced change of length or name happens or not, each on its own.
-//! 4. A failed sync settles the writes before it by rule 2 at once: no later sync saves them.
+//! 4. A failed sync settles what it was to make durable by rules 2 and 3 at once. What is lost then
+//!    is *readable, not durable, clean*, as in a kernel that marks pages clean which it could not
+//!    write: reads return it, later syncs succeed without writing it, a crash takes it away. Only
+//!    bytes that are written again, and synced, become durable. The kernel's own writing may fail
+//!    in the same way before anybody syncs ([`SimDisk::lose_unsynced`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -84,6 +88,10 @@ pub(crate) struct State {
     crashed: bool,
     fail_write_at: Option<u64>,
     fail_sync_at: Option<u64>,
+    fail_operation_at: Option<u64>,
+    unreadable: BTreeSet<String>,
+    directory_syncs: u64,
+    fail_directory_sync_at: Option<u64>,
     capacity_bytes: Option<u64>,
     rng: Rng,
     pub locked: bool,
@@ -112,6 +120,10 @@ impl SimDisk {
             crashed: false,
             fail_write_at: None,
             fail_sync_at: None,
+            fail_operation_at: None,
+            unreadable: BTreeSet::new(),
+            directory_syncs: 0,
+            fail_directory_sync_at: None,
             capacity_bytes: None,
             rng,
             locked: false,
@@ -163,6 +175,45 @@ impl SimDisk {
     pub fn fail_sync(&self, n: u64) {
         let mut state = self.state();
         state.fail_sync_at = Some(state.syncs + n);
+    }
+
+    /// The `n`-th mutating operation from now (1 is the next), of whatever kind, fails with an I/O
+    /// error; nothing of it is done.
+    pub fn fail_operation(&self, n: u64) {
+        let mut state = self.state();
+        state.fail_operation_at = Some(state.operations + n);
+    }
+
+    /// Reads of `name` fail with an I/O error from now on.
+    pub fn fail_reads(&self, name: &str) {
+        self.state().unreadable.insert(name.to_owned());
+    }
+
+    /// All files can be read again.
+    pub fn mend_reads(&self) {
+        self.state().unreadable.clear();
+    }
+
+    /// The `n`-th directory sync from now (1 is the next) fails with an I/O error.
+    pub fn fail_directory_sync(&self, n: u64) {
+        let mut state = self.state();
+        state.fail_directory_sync_at = Some(state.directory_syncs + n);
+    }
+
+    /// The kernel fails to write what is not synced, and tells nobody: all of it is readable, not
+    /// durable and clean from now on (rule 4). Names are left as they are.
+    pub fn lose_unsynced(&self) {
+        let mut state = self.state();
+        let State { inodes, rng, .. } = &mut *state;
+        for inode in inodes {
+            inode.settle(rng, CrashStyle::DropAll);
+        }
+    }
+
+    /// The kernel drops the pages that are clean: reads return what is on the disk, and what is
+    /// still to be written to it.
+    pub fn drop_clean_pages(&self) {
+        self.state().inodes.iter_mut().for_each(Inode::drop_clean);
     }
 
     /// Lets all files together hold at most `bytes`; beyond that writes and allocations fail with
@@ -268,6 +319,15 @@ impl State {
         }
     }
 
+    /// Fails if reads of `name` are to fail.
+    pub fn check_readable(&self, name: &str) -> Result<()> {
+        self.check_running()?;
+        match self.unreadable.contains(name) {
+            true => Err(injected_error(name, "read")),
+            false => Ok(()),
+        }
+    }
+
     fn count(&mut self) -> Result<Outcome> {
         self.check_running()?;
         self.operations += 1;
@@ -275,7 +335,16 @@ impl State {
             self.crashed = true;
             return Ok(Outcome::InFlight);
         }
+        if self.fail_operation_at == Some(self.operations) {
+            let number = self.operations;
+            return Err(injected_error("the disk", &format!("operation {number}")));
+        }
         Ok(Outcome::Done)
+    }
+
+    /// Whether the disk's space is limited.
+    pub fn has_limit(&self) -> bool {
+        self.capacity_bytes.is_some()
     }
 
     fn used_bytes(&self) -> u64 {
@@ -346,7 +415,17 @@ impl State {
     }
 
     pub fn sync_directory(&mut self) -> Result<()> {
-        finish(self.count()?)?;
+        let outcome = self.count()?;
+        self.directory_syncs += 1;
+        finish(outcome)?;
+        if self.fail_directory_sync_at == Some(self.directory_syncs) {
+            for change in std::mem::take(&mut self.pending_names) {
+                if CrashStyle::Random.survives(&mut self.rng) {
+                    change.apply(&mut self.durable_names);
+                }
+            }
+            return Err(injected_error(".", "directory sync"));
+        }
         for change in std::mem::take(&mut self.pending_names) {
             change.apply(&mut self.durable_names);
         }

@@ -57,8 +57,8 @@ impl Inode {
         }
     }
 
-    /// A failed sync or a crash: a random part of the pending operations becomes durable and the
-    /// rest never will, as when the kernel marks pages clean that it could not write.
+    /// A failed sync or a crash: a part of the pending operations, chosen by `style`, becomes
+    /// durable. The rest stays readable and is clean: no later sync writes it.
     pub fn settle(&mut self, rng: &mut Rng, style: CrashStyle) {
         for operation in std::mem::take(&mut self.pending) {
             match operation {
@@ -70,6 +70,17 @@ impl Inode {
                         self.durable.resize(len as usize, 0);
                     }
                 }
+            }
+        }
+    }
+
+    /// The kernel drops clean pages: what was lost is not readable any more.
+    pub fn drop_clean(&mut self) {
+        self.current.clone_from(&self.durable);
+        for operation in &self.pending {
+            match operation {
+                Pending::Write { offset, bytes } => apply(&mut self.current, bytes, *offset),
+                Pending::SetLen(len) => self.current.resize(*len as usize, 0),
             }
         }
     }

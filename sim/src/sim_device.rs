@@ -73,6 +73,10 @@ impl Device for SimDevice {
         Ok(Box::new(SimLock(self.disk.clone())))
     }
 
+    fn may_fill_up(&self) -> bool {
+        self.disk.state().has_limit()
+    }
+
     fn location(&self) -> String {
         "sim".to_owned()
     }
@@ -100,7 +104,7 @@ impl File for SimFile {
 
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         let state = self.disk.state();
-        state.check_running()?;
+        state.check_readable(&self.name)?;
         let current = &state.inodes[self.inode].current;
         let found = usize::try_from(offset)
             .ok()

@@ -121,6 +121,70 @@ fn failed_sync_loses_what_a_later_sync_cannot_save() {
 }
 
 #[test]
+fn an_operation_and_reads_fail_when_told() {
+    let (disk, device, file) = disk_with(b"old");
+    disk.fail_operation(2);
+    file.write_all_at(b"new", 0).unwrap();
+    assert_eq!(
+        device.create("b").err().unwrap().sqlstate(),
+        SqlState::IO_ERROR
+    );
+    assert_eq!(device.list().unwrap(), ["a"]);
+    device.create("b").unwrap();
+    disk.fail_reads("a");
+    let failure = file.read_exact_at(&mut [0; 3], 0).unwrap_err();
+    assert_eq!(failure.sqlstate(), SqlState::IO_ERROR);
+    file.write_all_at(b"old", 0).unwrap();
+    disk.mend_reads();
+    file.read_exact_at(&mut [0; 3], 0).unwrap();
+}
+
+#[test]
+fn what_the_kernel_could_not_write_is_readable_and_clean_until_it_is_written_again() {
+    let (disk, _, file) = disk_with(&[1; 2000]);
+    file.write_all_at(&[2; 1000], 0).unwrap();
+    disk.lose_unsynced();
+    file.write_all_at(&[3; 10], 1990).unwrap();
+    file.sync().unwrap();
+    let seen = |disk: &SimDisk| {
+        let bytes = disk.content("a").unwrap();
+        (bytes[0], bytes[999], bytes[1000], bytes[1999])
+    };
+    assert_eq!(seen(&disk), (2, 2, 1, 3), "readable");
+    assert_eq!(seen(&disk.after_crash(1)), (1, 1, 1, 3), "not durable");
+    // The same in the next process, which finds nothing to sync.
+    let next = disk.after_kill();
+    next.device().open("a").unwrap().sync().unwrap();
+    assert_eq!(seen(&next), (2, 2, 1, 3));
+    assert_eq!(seen(&next.after_crash(1)), (1, 1, 1, 3));
+    let evicted = disk.after_kill();
+    evicted.drop_clean_pages();
+    assert_eq!(seen(&evicted), (1, 1, 1, 3));
+    file.write_all_at(&[2; 1000], 0).unwrap();
+    disk.drop_clean_pages();
+    assert_eq!(seen(&disk), (2, 2, 1, 3), "dirty pages stay");
+    file.sync().unwrap();
+    assert_eq!(seen(&disk.after_crash(0)), (2, 2, 1, 3), "written again");
+}
+
+#[test]
+fn names_of_a_failed_directory_sync_are_seen_and_not_saved_by_the_next_one() {
+    let mut outcomes = BTreeSet::new();
+    for seed in 0..20 {
+        let disk = SimDisk::new(seed);
+        let device = disk.device();
+        device.create("a").unwrap();
+        disk.fail_directory_sync(1);
+        let error = device.sync_directory().unwrap_err();
+        assert_eq!(error.sqlstate(), SqlState::IO_ERROR);
+        device.sync_directory().unwrap();
+        assert_eq!(device.list().unwrap(), ["a"]);
+        outcomes.insert(disk.after_crash(1).content("a").is_some());
+    }
+    assert_eq!(outcomes.len(), 2, "lost or not");
+}
+
+#[test]
 fn failed_write_may_be_done_in_part() {
     let mut lengths = BTreeSet::new();
     for seed in 0..20 {

@@ -11,6 +11,7 @@ use crate::portal::{Portal, Started};
 use crate::provider::registered::RegisteredTables;
 use crate::result::QueryResult;
 use crate::session::Session;
+use crate::session::arrays::ParameterType;
 use crate::session::cancel::{CancelHandle, CancelScope, Termination};
 use crate::session::describe::Description;
 use crate::session::identity::User;
@@ -158,7 +159,7 @@ impl Connection {
     pub fn prepare(&mut self, sql: &str) -> Result<Prepared> {
         let prepared = with_room(|| {
             let statement = crate::parse::statement(sql)?;
-            PreparedStatement::new(Arc::from(sql), statement, Vec::new())
+            PreparedStatement::new(sql, statement, Vec::new())
         })?;
         Ok(Prepared(Arc::new(prepared)))
     }
@@ -181,6 +182,17 @@ impl Connection {
     /// # Ok::<(), strandline::Error>(())
     /// ```
     pub fn prepare_typed(&mut self, sql: &str, types: &[Option<SqlType>]) -> Result<Prepared> {
+        let types: Vec<_> = types.iter().map(|t| t.map(ParameterType::Value)).collect();
+        self.prepare_declared(sql, &types)
+    }
+
+    /// As [`Connection::prepare_typed`], for parameters of which some may be arrays. The value of
+    /// an array is its text, `{1,2}`.
+    pub fn prepare_declared(
+        &mut self,
+        sql: &str,
+        types: &[Option<ParameterType>],
+    ) -> Result<Prepared> {
         let shared = self.session.shared.clone();
         let prepared = shared.block_on(self.session.prepare_typed(sql, types))?;
         Ok(Prepared(prepared))
@@ -190,8 +202,8 @@ impl Connection {
     /// parameters.
     pub fn prepare_script(&mut self, sql: &str) -> Result<Vec<Prepared>> {
         let parsed: Result<Vec<Prepared>> = with_room(|| {
-            let prepared = crate::parse::statements(sql)?.into_iter();
-            let prepared = prepared.map(|one| PreparedStatement::plain(sql, one));
+            let prepared = crate::parse::statements_with_places(sql)?.into_iter();
+            let prepared = prepared.map(|one| PreparedStatement::of_script(sql, one));
             prepared.map(|p| Ok(Prepared(Arc::new(p?)))).collect()
         });
         if parsed.is_err() {

@@ -11,8 +11,10 @@ use datafusion::sql::sqlparser::parser::ParserError;
 use strandline_base::{Error, ErrorKind, SqlState};
 
 mod known;
+pub mod place;
 #[cfg(test)]
 mod tests;
+mod wording;
 
 /// Puts one of our errors into a plan.
 pub fn wrap(error: Error) -> DataFusionError {
@@ -46,7 +48,8 @@ fn from_ref(error: &DataFusionError) -> Error {
         DataFusionError::SchemaError(inner, _) => from_schema(inner),
         DataFusionError::NotImplemented(text) => {
             let text = clean(text).0;
-            known::unimplemented(&text).unwrap_or_else(|| Error::unsupported(text))
+            known::unimplemented(&text)
+                .unwrap_or_else(|| Error::unsupported(wording::of_sql(&text)))
         }
         DataFusionError::Plan(text) | DataFusionError::Configuration(text) => from_plan(text),
         DataFusionError::Execution(text) => from_execution(text),
@@ -85,6 +88,9 @@ fn from_source(error: &(dyn std::error::Error + 'static)) -> Error {
         }
         source = current.source();
     }
+    if let Some(error) = wording::regular_expression(&error.to_string()) {
+        return error;
+    }
     Error::new(
         ErrorKind::Unavailable,
         SqlState::IO_ERROR,
@@ -110,7 +116,7 @@ pub fn from_arrow(error: &ArrowError) -> Error {
             from_execution(text)
         }
         ArrowError::MemoryError(text) => out_of_memory(text),
-        other => Error::internal(other.to_string()),
+        other => Error::internal(wording::of_sql(&other.to_string())),
     }
 }
 
@@ -125,17 +131,30 @@ fn from_parquet(error: &ParquetError) -> Error {
     }
 }
 
-/// A syntax error as the parser words it, with line and column where it knows them.
+/// A syntax error as the parser words it.
 pub fn from_parser(error: &ParserError) -> Error {
     match error {
         ParserError::TokenizerError(text) | ParserError::ParserError(text) => {
             let text = text.strip_prefix("sql parser error: ").unwrap_or(text);
+            let text = text
+                .rsplit_once(" at Line: ")
+                .map_or(text, |(text, _)| text);
             Error::invalid(SqlState::SYNTAX_ERROR, format!("syntax error: {text}"))
         }
         ParserError::RecursionLimitExceeded => {
             Error::invalid(SqlState("54001"), "the statement is nested too deeply")
         }
     }
+}
+
+/// The line and column that the parser names at the end of its text.
+pub fn parser_s_place(error: &ParserError) -> Option<(u64, u64)> {
+    let (ParserError::TokenizerError(text) | ParserError::ParserError(text)) = error else {
+        return None;
+    };
+    let (_, place) = text.rsplit_once(" at Line: ")?;
+    let (line, column) = place.split_once(", Column: ")?;
+    Some((line.parse().ok()?, column.parse().ok()?))
 }
 
 fn from_schema(error: &SchemaError) -> Error {
@@ -238,8 +257,16 @@ fn from_plan(text: &str) -> Error {
             SqlState::UNDEFINED_FUNCTION,
             format!("function {name} does not exist"),
         );
-        return match hint {
-            Some(hint) => error.with_hint(hint),
+        if WINDOW_FUNCTIONS.contains(&name) {
+            return Error::invalid(
+                SqlState::WRONG_OBJECT_TYPE,
+                format!("window function {name} requires an OVER clause"),
+            );
+        }
+        return match hint.as_deref().and_then(|hint| near_miss(name, hint)) {
+            Some(near) => error.with_hint(format!(
+                "Perhaps you meant to call the function \"{near}\"."
+            )),
             None => error,
         };
     }
@@ -248,7 +275,8 @@ fn from_plan(text: &str) -> Error {
         let own = own
             .split_once(" No function matches")
             .map_or(own, |(own, _)| own);
-        return Error::invalid(SqlState::UNDEFINED_FUNCTION, own.trim_end_matches('.'));
+        let own = wording::of_call(own.trim_end_matches('.'));
+        return Error::invalid(SqlState::UNDEFINED_FUNCTION, own);
     }
     if let Some(schema) = message.strip_prefix("failed to resolve schema: ") {
         return Error::invalid(
@@ -260,14 +288,32 @@ fn from_plan(text: &str) -> Error {
         return error;
     }
     let state = plan_state(&message);
-    if state == SqlState::FEATURE_NOT_SUPPORTED {
-        return Error::unsupported(message);
+    let message = wording::of_sql(&message);
+    match state == SqlState::FEATURE_NOT_SUPPORTED {
+        true => Error::unsupported(message),
+        false => Error::invalid(state, message),
     }
-    let error = Error::invalid(state, message);
-    match hint {
-        Some(hint) => error.with_hint(hint),
-        None => error,
-    }
+}
+
+/// Functions that are nothing without OVER.
+const WINDOW_FUNCTIONS: &[&str] = &[
+    "row_number",
+    "rank",
+    "dense_rank",
+    "percent_rank",
+    "cume_dist",
+    "ntile",
+    "lag",
+    "lead",
+    "first_value",
+    "last_value",
+    "nth_value",
+];
+
+/// The name that DataFusion's "Did you mean 'pi'?" suggests, if it is nearly `name`.
+fn near_miss<'h>(name: &str, hint: &'h str) -> Option<&'h str> {
+    let near = between(hint, "'", "'")?;
+    (name.chars().count() > 3 && within_one_edit(near, name)).then_some(near)
 }
 
 fn plan_state(message: &str) -> SqlState {
@@ -297,7 +343,8 @@ fn plan_state(message: &str) -> SqlState {
 
 fn from_execution(text: &str) -> Error {
     let (message, _) = clean(text);
-    if let Some(error) = known::execution_error(&message) {
+    let known = known::execution_error(&message);
+    if let Some(error) = known.or_else(|| wording::regular_expression(&message)) {
         return error;
     }
     let lower = message.to_lowercase();
@@ -318,18 +365,27 @@ fn from_execution(text: &str) -> Error {
     if lower.contains("cast") || lower.contains("parsing") || lower.contains("parse") {
         return from_cast(&message);
     }
-    Error::invalid(SqlState::INVALID_PARAMETER_VALUE, message)
+    Error::invalid(SqlState::INVALID_PARAMETER_VALUE, wording::of_sql(&message))
 }
 
 /// Arrow's cast errors name value and type: `Cannot cast string 'x' to value of Int64 type`.
 fn from_cast(text: &str) -> Error {
     let (message, _) = clean(text);
+    if let Some(error) = wording::regular_expression(&message) {
+        return error;
+    }
     let parts = between(&message, "Cannot cast string '", "' to value of ").zip(between(
         &message,
         "' to value of ",
         " type",
     ));
     if let Some((value, arrow)) = parts {
+        if arrow.starts_with("UInt") && value.starts_with('-') {
+            return Error::invalid(
+                SqlState("22013"),
+                "the offset of a window's frame must not be negative",
+            );
+        }
         let name = match arrow {
             "Boolean" => "boolean",
             "Int16" => "smallint",
@@ -338,6 +394,7 @@ fn from_cast(text: &str) -> Error {
             "Float32" => "real",
             "Float64" => "double precision",
             "Date32" => "date",
+            other if other.starts_with("UInt") => "bigint",
             other if other.starts_with("Decimal") => "numeric",
             other if other.starts_with("Timestamp") => "timestamp",
             other => other,
@@ -347,6 +404,7 @@ fn from_cast(text: &str) -> Error {
             format!("invalid input syntax for type {name}: \"{value}\""),
         );
     }
+    let message = wording::of_sql(&message);
     if message.contains("timestamp") || message.contains("date") || message.contains("Date") {
         return Error::invalid(SqlState::INVALID_DATETIME_FORMAT, message);
     }
@@ -357,7 +415,7 @@ fn from_cast(text: &str) -> Error {
 }
 
 fn from_internal(text: &str) -> Error {
-    Error::internal(clean(text).0)
+    Error::internal(wording::of_sql(&clean(text).0))
 }
 
 fn out_of_memory(text: &str) -> Error {

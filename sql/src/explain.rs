@@ -127,14 +127,14 @@ async fn analyze_plan(
     verbose: bool,
 ) -> Result<String> {
     let db = context.statement.transaction().db();
-    let begin = db.now_us();
+    let begin = db.elapsed_us();
     let mut stream = execute_stream(plan.clone(), context.state.task()).map_err(convert)?;
     let mut rows = 0;
     while let Some(batch) = stream.next().await {
         rows += batch.map_err(convert)?.num_rows();
     }
     drop(stream);
-    let elapsed_us = db.now_us().saturating_sub(begin);
+    let elapsed_us = db.elapsed_us().saturating_sub(begin);
     let shown = if verbose {
         DisplayableExecutionPlan::with_full_metrics(plan.as_ref())
             .indent(true)

@@ -89,6 +89,7 @@ pub use portal::{Portal, Started};
 pub use result::{ColumnIndex, FromCell, QueryResult, Row};
 pub use roles::{RandomSource, ScramVerifier};
 pub use session::activity::{Activity, BackendState};
+pub use session::arrays::ParameterType;
 pub use session::cancel::{CancelHandle, CancelScope, Termination};
 pub use session::describe::Description;
 pub use session::outcome::{Summary, TransactionStatus};

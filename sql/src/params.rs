@@ -402,6 +402,9 @@ pub fn literal(value: &ScalarValue) -> Result<Expr> {
             let hex = v.iter().map(|byte| format!("{byte:02X}")).collect();
             return Ok(plain(Literal::HexStringLiteral(hex)));
         }
+        ScalarValue::List(list) if list.value(0).is_empty() => {
+            return Ok(plain(Literal::SingleQuotedString("{}".to_string())));
+        }
         ScalarValue::List(list) => return array_literal(&list.value(0)),
         _ => {}
     }

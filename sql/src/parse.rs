@@ -7,6 +7,7 @@ mod chains;
 pub mod column_names;
 mod copy_options;
 mod identity_options;
+mod literals;
 pub mod locking_clauses;
 mod maintenance;
 mod roles;
@@ -14,7 +15,7 @@ mod spellings;
 pub mod system_time;
 
 use crate::dml::rewrite_tokens;
-use crate::error::from_parser;
+use crate::error::{from_parser, parser_s_place};
 use datafusion::sql::sqlparser::ast::{Expr, ObjectName, Query, Statement};
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
@@ -169,6 +170,12 @@ pub fn statement(sql: &str) -> Result<Statement> {
 
 /// Parses all statements of `sql`.
 pub fn statements(sql: &str) -> Result<Vec<Statement>> {
+    let statements = statements_with_places(sql)?.into_iter();
+    Ok(statements.map(|(statement, _)| statement).collect())
+}
+
+/// Parses all statements of `sql`; each with the place where it begins.
+pub fn statements_with_places(sql: &str) -> Result<Vec<(Statement, Location)>> {
     with_parser(sql, |parser| {
         let mut statements = Vec::new();
         loop {
@@ -176,7 +183,8 @@ pub fn statements(sql: &str) -> Result<Vec<Statement>> {
             if parser.peek_token_ref().token == Token::EOF {
                 return Ok(statements);
             }
-            statements.push(parser.parse_statement()?);
+            let begins = parser.peek_token_ref().span.start;
+            statements.push((parser.parse_statement()?, begins));
             let next = parser.peek_token_ref();
             if next.token != Token::EOF && next.token != Token::SemiColon {
                 return parser.expected_ref("end of statement", next);
@@ -192,6 +200,7 @@ pub fn expression(sql: &str) -> Result<Expr> {
         parser.expect_token(&Token::EOF)?;
         Ok(expression)
     })
+    .map_err(Error::without_position)
 }
 
 /// Parses one query, such as a view's.
@@ -201,6 +210,7 @@ pub fn query(sql: &str) -> Result<Query> {
         parser.expect_token(&Token::EOF)?;
         Ok(*query)
     })
+    .map_err(Error::without_position)
 }
 
 /// Parses a name, such as `sales."Order"`.
@@ -210,6 +220,7 @@ pub fn object_name(text: &str) -> Result<ObjectName> {
         parser.expect_token(&Token::EOF)?;
         Ok(name)
     })
+    .map_err(Error::without_position)
 }
 
 fn with_parser<T>(
@@ -218,6 +229,7 @@ fn with_parser<T>(
 ) -> Result<T> {
     let mut tokens = tokenize(sql)?;
     chains::check(&tokens)?;
+    literals::check(&tokens, sql)?;
     spellings::rewrite(&mut tokens);
     roles::rewrite(&mut tokens);
     locking_clauses::rewrite(&mut tokens);
@@ -236,8 +248,36 @@ fn with_parser<T>(
     let mut parser = Parser::new(&dialect)
         .with_recursion_limit(RECURSION_LIMIT)
         .with_tokens_with_locations(rewrite_tokens(tokens));
-    parse(&mut parser)
-        .map_err(|error| from_parser(&roles::without_secrets(with_place_of_end(error, sql), sql)))
+    parse(&mut parser).map_err(|error| {
+        located(
+            &roles::without_secrets(with_place_of_end(error, sql), sql),
+            sql,
+        )
+    })
+}
+
+fn located(error: &ParserError, sql: &str) -> Error {
+    match parser_s_place(error) {
+        Some((line, column)) => {
+            let position = position_of(sql, Location { line, column });
+            from_parser(error).with_position(position)
+        }
+        None => from_parser(error),
+    }
+}
+
+/// A place as a number of characters from 1.
+pub fn position_of(sql: &str, place: Location) -> usize {
+    let above = sql
+        .split_inclusive('\n')
+        .take(place.line.saturating_sub(1) as usize);
+    let above: usize = above.map(|line| line.chars().count()).sum();
+    above + place.column as usize
+}
+
+/// The tokens of a text; None: it has none.
+pub fn tokens_of(sql: &str) -> Option<Vec<TokenWithSpan>> {
+    tokenize(sql).ok()
 }
 
 /// The parser says where it met what it did not expect, except at the end of the text.
@@ -255,7 +295,7 @@ fn with_place_of_end(error: ParserError, sql: &str) -> ParserError {
 fn tokenize(sql: &str) -> Result<Vec<TokenWithSpan>> {
     Tokenizer::new(&PostgreSqlDialect {}, sql)
         .tokenize_with_location()
-        .map_err(|error| from_parser(&error.into()))
+        .map_err(|error| located(&error.into(), sql))
 }
 
 fn mentions_system_time(tokens: &[TokenWithSpan]) -> bool {

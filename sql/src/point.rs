@@ -3,7 +3,8 @@
 //! operation plus checks of types.
 //!
 //! The transaction rules are SQL's: each operation is a statement of its own (under read committed
-//! it sees everything committed before it), and a failed write leaves the transaction failed.
+//! it sees everything committed before it), and a failed write leaves the transaction failed: what
+//! it has done is undone at once, and its locks end.
 
 mod checks;
 
@@ -12,6 +13,7 @@ pub(crate) use checks::{CheckSet, PointChecks};
 use crate::names;
 use crate::roles::Acting;
 use crate::session::Session;
+use crate::session::transaction::aborted;
 use crate::value;
 use std::sync::Arc;
 use strandline_base::{ColumnId, Error, ErrorKind, Result, SqlState, SqlType, Value};
@@ -287,19 +289,14 @@ impl<'c> Transaction<'c> {
     pub fn commit(mut self) -> Result<()> {
         self.ended = true;
         self.reader = None;
-        if self.failed {
-            if !self.joined {
-                self.transaction.rollback();
-            }
-            return Err(aborted());
-        }
+        self.refuse_if_failed()?;
         if !self.joined {
             self.session.commit_engine(&self.transaction)?;
         }
         Ok(())
     }
 
-    /// Rolls back; what a joined block did before stays in the block, which is then failed.
+    /// Rolls back; a block that it has joined is failed then, and undone since its last savepoint.
     pub fn rollback(mut self) {
         self.end_without_commit();
     }
@@ -326,6 +323,8 @@ impl<'c> Transaction<'c> {
             self.failed = true;
             if self.joined {
                 self.session.mark_failed();
+            } else {
+                self.transaction.rollback();
             }
         }
         result
@@ -387,13 +386,6 @@ impl Drop for Transaction<'_> {
             self.end_without_commit();
         }
     }
-}
-
-fn aborted() -> Error {
-    Error::invalid(
-        SqlState::IN_FAILED_SQL_TRANSACTION,
-        "current transaction is aborted, commands ignored until end of transaction block",
-    )
 }
 
 fn require(def: &TableDef, id: ColumnId) -> Result<&ColumnDef> {

@@ -3,8 +3,8 @@
 //! before the next rows are asked for.
 //!
 //! A query outside a transaction block has a transaction of its own, which ends with its rows or
-//! when the portal is dropped. One inside a block ends with the block: rows asked for later are an
-//! error.
+//! when the portal is dropped. One inside a block ends with the block: rows asked for later, or
+//! while the block is failed, are an error.
 
 use crate::session::Session;
 use crate::session::outcome::{RunningQuery, Summary};

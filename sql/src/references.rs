@@ -4,10 +4,12 @@
 //! alias keeps the name the user knows. What would be silently ignored (`FOR UPDATE`,
 //! `TABLESAMPLE`, hints) is refused.
 //!
-//! The hidden column `tableoid` comes from [`table_oid`], before that.
+//! The hidden column `tableoid` comes from [`table_oid`] and the columns that joins merge from
+//! [`merged`], before that.
 
 pub(crate) mod cte_scopes;
 mod hidden;
+pub(crate) mod merged;
 mod refuse;
 mod row_id;
 pub(crate) mod table_oid;

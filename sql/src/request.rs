@@ -25,12 +25,18 @@ impl Connection {
         self.session.commit_implicit()
     }
 
-    /// Something in a request failed: what [`Connection::begin_request`] began is undone, a block
-    /// is left failed.
+    /// Something in a request failed: what [`Connection::begin_request`] began is undone. An open
+    /// block is left failed, undone since its last savepoint.
     pub fn fail_request(&mut self) -> Result<()> {
         self.session.rollback_implicit()?;
         self.session.mark_failed();
         Ok(())
+    }
+
+    /// Whether the open block has failed and there is no savepoint to go back to: nothing of it
+    /// is left, and no query of it gives another row.
+    pub fn has_lost_its_work(&self) -> bool {
+        self.session.has_lost_its_work()
     }
 
     /// The value of a setting; None: there is no such setting.

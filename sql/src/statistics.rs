@@ -1,7 +1,7 @@
 //! How statements were run since the database was opened, and the table function
 //! `strandline_stats()`, which shows this and the engine's counters.
 
-use datafusion::arrow::array::{Int64Array, RecordBatch, StringViewArray};
+use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::datasource::MemTable;
@@ -73,15 +73,22 @@ impl TableFunctionImpl for StatsFunction {
                 Self::NAME
             )));
         }
-        let mut counters = self.db.counters();
-        counters.extend(self.statements.counters());
-        let names = StringViewArray::from_iter_values(counters.iter().map(|(name, _)| name));
-        let values = Int64Array::from_iter_values(counters.iter().map(|(_, v)| *v as i64));
+        let mut counters = self.db.detailed_counters();
+        let statements = self.statements.counters();
+        counters.extend(statements.map(|(name, value)| (name, value, String::new())));
+        let names = StringViewArray::from_iter_values(counters.iter().map(|c| c.0));
+        let values = Int64Array::from_iter_values(counters.iter().map(|c| c.1 as i64));
+        let details = counters
+            .iter()
+            .map(|c| Some(&c.2).filter(|d| !d.is_empty()));
+        let details: StringViewArray = details.collect();
         let schema = Arc::new(Schema::new(vec![
             Field::new("name", DataType::Utf8View, false),
             Field::new("value", DataType::Int64, false),
+            Field::new("detail", DataType::Utf8View, true),
         ]));
-        let batch = RecordBatch::try_new(schema.clone(), vec![Arc::new(names), Arc::new(values)])?;
+        let columns: Vec<ArrayRef> = vec![Arc::new(names), Arc::new(values), Arc::new(details)];
+        let batch = RecordBatch::try_new(schema.clone(), columns)?;
         Ok(Arc::new(MemTable::try_new(schema, vec![vec![batch]])?))
     }
 }

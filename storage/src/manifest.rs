@@ -19,6 +19,9 @@
 //!    next edit overwrites it. Without it damage to the last edit would look like a torn write and
 //!    silently bring back the state before. It is written after the edit's sync and not synced
 //!    itself: a crash may lose it, and with it no more than this proof.
+//! 6. What `open` finds and cannot know to be durable, the last edit without its mark and the
+//!    superblock slot written last, it writes once more before it syncs: after a failed sync lost
+//!    bytes stay readable, and a later sync succeeds without them.
 //!
 //! # Creation
 //! Generation 0 in the superblock marks a directory in creation. The switch to generation 1 is
@@ -27,6 +30,7 @@
 
 mod superblock;
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -36,11 +40,14 @@ use strandline_device::{CONFIGURATION_FILE, Device, File, LOCK_FILE};
 
 use crate::frame::{FRAME_HEADER_BYTES, PAYLOAD_BYTES_MAX, StreamId, frame_bytes, put_frame};
 use crate::stream::{Extent, Stream};
-use crate::version::refuse_newer;
+use crate::version::refuse_unknown;
 use superblock::{Content, OtherSlot, SUPERBLOCK_FILE, Slot, Torn};
 
 /// The version of the superblock and manifest format; it stands for the whole directory's.
-pub const MANIFEST_FORMAT_VERSION: u32 = 1;
+/// 2: catalogs are differences, the time map, storages that are behind.
+pub const MANIFEST_FORMAT_VERSION: u32 = 2;
+/// The versions that are read.
+const KNOWN: RangeInclusive<u32> = 2..=MANIFEST_FORMAT_VERSION;
 
 const MAGIC: &[u8; 8] = b"STRDMAN1";
 const NAME_PREFIX: &str = "manifest-";
@@ -210,12 +217,11 @@ impl Manifest {
         let (state, records) = read_generation(file, database_id, generation)?;
         let damaged = damaged_slot(&*device, slot, &other, &names, records.len());
         let mended = damaged.into_iter().collect();
-        if other == OtherSlot::Same {
-            superblock.sync()?;
-        } else {
+        if other != OtherSlot::Same {
             superblock::switch(&*superblock, slot)?;
-            superblock::complete(&*superblock, slot)?;
         }
+        // Also if it says so already (invariant 6); the other one was durable before it.
+        superblock::complete(&*superblock, slot)?;
         // Only now: until then they show that a crash has torn a slot.
         for left in names
             .iter()
@@ -495,25 +501,30 @@ fn read_generation(
     let mut stream = Stream::new(id, vec![extent]);
     let mut records = Vec::new();
     let (mut end, mut edits_start) = (HEADER_BYTES, HEADER_BYTES);
+    let mut last = HEADER_BYTES;
     let mut is_marked = false;
     while let Some(frame) = stream.read(end)? {
         is_marked = frame.payload.is_empty() && !records.is_empty();
         if is_marked {
             break;
         }
-        end = frame.end;
+        (last, end) = (end, frame.end);
         if records.is_empty() {
             edits_start = end;
         }
         records.push(frame.payload.to_vec());
     }
-    let strays = stream.find_frames(end)?;
+    let strays = stream.find_frames(end)?.strays;
     stream.refuse_damage(end, &strays)?;
     if records.is_empty() {
         return Err(Error::corrupt(
             stream.place(end),
             "the snapshot record is damaged",
         ));
+    }
+    if !is_marked && end > edits_start {
+        // It may be readable and not durable, after a sync that failed (invariant 6).
+        stream.rewrite(last, end)?;
     }
     file.sync()?;
     if !is_marked && end > edits_start && end + MARK_BYTES <= allocated {
@@ -548,11 +559,7 @@ fn check_header(file: &dyn File, len: u64, database_id: u128, generation: u64) -
     let (body, sum) = bytes[..HEADER_USED_BYTES].split_at(HEADER_USED_BYTES - 4);
     if body.starts_with(MAGIC) && sum == checksum(&[], body).to_le_bytes() {
         let version = ByteReader::new(&body[MAGIC.len()..]).u32();
-        refuse_newer(
-            file.name(),
-            version.expect("a fixed length"),
-            MANIFEST_FORMAT_VERSION,
-        )?;
+        refuse_unknown(file.name(), version.expect("a fixed length"), KNOWN)?;
     }
     Err(Error::corrupt(
         place(),

@@ -1,5 +1,6 @@
 //! Reading a stream of frames back from the files it lies in, and telling its end from damage.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use strandline_base::{Error, Result};
@@ -11,6 +12,10 @@ use crate::frame::{
 
 /// Bytes read from a file at a time.
 const WINDOW_BYTES: u64 = 1 << 20;
+/// Where a frame's header has the frame's own position.
+const POSITION_AT: u64 = 8;
+/// What an erased position field consists of.
+const ERASED: u8 = 0xff;
 
 /// A piece of a stream: `bytes` bytes from position `start` on, at `file_offset` in `file`.
 #[derive(Clone, Debug)]
@@ -77,12 +82,6 @@ impl Stream {
         )
     }
 
-    /// The file that holds `position` and the offset in it.
-    pub fn locate(&self, position: u64) -> (&Arc<dyn File>, u64) {
-        let extent = self.extent_at(position);
-        (&extent.file, extent.file_offset + (position - extent.start))
-    }
-
     /// The `n` bytes at `position`, which must be inside the stream.
     fn bytes(&mut self, position: u64, n: usize) -> Result<&[u8]> {
         let end = position + n as u64;
@@ -128,18 +127,18 @@ impl Stream {
         }))
     }
 
-    /// The positions of all intact frames from `from` on, at any aligned start, with what each
-    /// knew to be durable. Meant for the stretch behind the stream's end, where normally there
-    /// are none.
-    pub fn find_frames(&mut self, from: u64) -> Result<Vec<StrayFrame>> {
-        let mut found = Vec::new();
+    /// What lies from `from` on, at any aligned start: intact frames, with what each knew to be
+    /// durable, and places where [`Stream::erase`] may have been. Meant for the stretch behind the
+    /// stream's end, where normally there are none.
+    pub fn find_frames(&mut self, from: u64) -> Result<Behind> {
+        let mut behind = Behind::default();
         let mut position = from;
         while position + FRAME_HEADER_BYTES as u64 <= self.limit() {
             let n = WINDOW_BYTES.min(self.limit() - position) as usize;
-            let candidates = candidates(self.bytes(position, n)?, position);
+            let candidates = candidates(self.bytes(position, n)?, position, &mut behind.erased);
             for &candidate in &candidates {
                 if let Some(frame) = self.read(candidate)? {
-                    found.push(StrayFrame {
+                    behind.strays.push(StrayFrame {
                         position: candidate,
                         durable: frame.durable,
                     });
@@ -148,7 +147,62 @@ impl Stream {
             // The last header of this window may lie across its end.
             position += n as u64 - FRAME_ALIGN;
         }
-        Ok(found)
+        Ok(behind)
+    }
+
+    /// Turns the frame at `position` into none, for good once the file is synced: without its own
+    /// position a frame is no frame.
+    pub fn erase(&self, position: u64) -> Result<()> {
+        self.put_erased(position + POSITION_AT, FRAME_ALIGN)
+    }
+
+    /// Writes what [`Stream::find_frames`] took for erased once more: an earlier attempt to erase
+    /// it may have been lost although it can be read. Whatever else looks so stays as it is.
+    pub fn erase_again(&self, erased: &[Range<u64>]) -> Result<()> {
+        erased
+            .iter()
+            .try_for_each(|place| self.put_erased(place.start, place.end - place.start))
+    }
+
+    fn put_erased(&self, position: u64, bytes: u64) -> Result<()> {
+        self.write(position, &vec![ERASED; bytes as usize])
+    }
+
+    /// Writes the frames in `[from, to)` once more to where they lie. They have been read, which
+    /// does not mean that they are on the device: after a failed sync, perhaps of a process before
+    /// this one, the operating system may show what it has given up writing, and later syncs
+    /// succeed. A sync after this one is about what was written now.
+    ///
+    /// # Errors
+    /// XX001 if they cannot be read any more.
+    pub fn rewrite(&mut self, from: u64, to: u64) -> Result<()> {
+        let mut position = from;
+        while position < to {
+            let Some(end) = self.read(position)?.map(|frame| frame.end) else {
+                return Err(Error::corrupt(
+                    self.place(position),
+                    "the record was read a moment ago and is not there any more",
+                ));
+            };
+            let bytes = self.bytes(position, (end - position) as usize)?.to_vec();
+            self.write(position, &bytes)?;
+            position = end;
+        }
+        Ok(())
+    }
+
+    /// Writes `bytes` at `position`, which lie inside the stream.
+    fn write(&self, position: u64, bytes: &[u8]) -> Result<()> {
+        let mut done = 0;
+        while done < bytes.len() {
+            let at = position + done as u64;
+            let extent = self.extent_at(at);
+            let n = ((extent.end() - at) as usize).min(bytes.len() - done);
+            let offset = extent.file_offset + (at - extent.start);
+            extent.file.write_all_at(&bytes[done..done + n], offset)?;
+            done += n;
+        }
+        Ok(())
     }
 
     /// Refuses a stream that ends at `end` although a later frame says that more was durable.
@@ -174,15 +228,116 @@ pub(crate) struct StrayFrame {
     pub durable: u64,
 }
 
+/// What is found behind the end of a stream.
+#[derive(Debug, Default)]
+pub(crate) struct Behind {
+    /// Intact frames.
+    pub strays: Vec<StrayFrame>,
+    /// Positions that hold nothing but [`ERASED`].
+    pub erased: Vec<Range<u64>>,
+}
+
 /// The aligned positions in `bytes` (which start at `start`) whose header names its own position.
-fn candidates(bytes: &[u8], start: u64) -> Vec<u64> {
+/// Words that say that they are erased are added to `erased`.
+fn candidates(bytes: &[u8], start: u64, erased: &mut Vec<Range<u64>>) -> Vec<u64> {
     let step = FRAME_ALIGN as usize;
     let mut found = Vec::new();
     for (i, word) in bytes.chunks_exact(step).enumerate().skip(1) {
         let position = start + ((i - 1) * step) as u64;
         if word == position.to_le_bytes() {
             found.push(position);
+        } else if word == [ERASED; FRAME_ALIGN as usize] {
+            let at = position + POSITION_AT;
+            match erased.last_mut() {
+                Some(last) if last.end == at => last.end += FRAME_ALIGN,
+                _ => erased.push(at..at + FRAME_ALIGN),
+            }
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::put_frame;
+    use strandline_device::{Device, MemoryDevice};
+
+    const ID: StreamId = StreamId {
+        database_id: 9,
+        number: 0,
+    };
+
+    /// A stream of `bytes` zeros with an intact frame at each of `positions`.
+    fn stream_with(positions: &[u64], bytes: u64) -> Stream {
+        let file = MemoryDevice::new().create("a").unwrap();
+        file.set_len(bytes).unwrap();
+        for &position in positions {
+            let mut frame = Vec::new();
+            put_frame(&mut frame, ID, position, 0, b"payload");
+            file.write_all_at(&frame, position).unwrap();
+        }
+        let extent = Extent {
+            file,
+            file_offset: 0,
+            start: 0,
+            bytes,
+        };
+        Stream::new(ID, vec![extent])
+    }
+
+    /// Windows begin where the one before ends, less one word: a header may lie across.
+    #[test]
+    fn frames_are_found_wherever_they_lie_between_two_windows() {
+        for border in [WINDOW_BYTES, 2 * WINDOW_BYTES - FRAME_ALIGN] {
+            for words in -6i64..=6 {
+                let position = border.strict_add_signed(words * FRAME_ALIGN as i64);
+                let mut stream = stream_with(&[position], 3 * WINDOW_BYTES);
+                let found = stream.find_frames(0).unwrap().strays;
+                let found: Vec<_> = found.iter().map(|stray| stray.position).collect();
+                assert_eq!(found, [position]);
+            }
+        }
+    }
+
+    #[test]
+    fn frames_are_found_up_to_the_last_byte_and_from_any_start() {
+        for bytes in [
+            FRAME_HEADER_BYTES as u64,
+            32,
+            64,
+            WINDOW_BYTES,
+            WINDOW_BYTES + 40,
+        ] {
+            let last = bytes - 32.min(bytes);
+            let mut stream = stream_with(&[last], bytes.max(32));
+            let strays = stream.find_frames(0).unwrap().strays;
+            assert_eq!(
+                strays.first().map(|stray| stray.position),
+                Some(last),
+                "{bytes}"
+            );
+            let strays = stream.find_frames(last).unwrap().strays;
+            assert_eq!(
+                strays.first().map(|stray| stray.position),
+                Some(last),
+                "{bytes}"
+            );
+            assert!(stream.find_frames(last + 8).unwrap().strays.is_empty());
+        }
+    }
+
+    #[test]
+    fn erased_frames_are_no_frames_and_are_seen_as_erased() {
+        let positions = [0, 32, WINDOW_BYTES - 16, WINDOW_BYTES + 64];
+        let mut stream = stream_with(&positions, 2 * WINDOW_BYTES);
+        for position in positions {
+            stream.erase(position).unwrap();
+        }
+        stream.window.clear();
+        let behind = stream.find_frames(0).unwrap();
+        assert!(behind.strays.is_empty());
+        let erased: Vec<_> = positions.map(|at| at + 8..at + 16).to_vec();
+        assert_eq!(behind.erased, erased);
+    }
 }

@@ -1,14 +1,29 @@
-//! Refusing files of a later Strandline by name and version.
+//! Refusing files of another Strandline by name and version.
+
+use std::ops::RangeInclusive;
 
 use strandline_base::{Error, Result};
 
-/// An error if `found` is newer than `known`, the newest version that this build reads.
-pub(crate) fn refuse_newer(file: &str, found: u32, known: u32) -> Result<()> {
-    if found <= known {
+/// An error unless `found` is one of the versions that this build reads.
+pub(crate) fn refuse_unknown(file: &str, found: u32, known: RangeInclusive<u32>) -> Result<()> {
+    if known.contains(&found) {
         return Ok(());
     }
+    let (oldest, newest) = known.into_inner();
+    if found > newest {
+        return Err(Error::unsupported(format!(
+            "\"{file}\" has format version {found}, but this Strandline reads versions up to \
+             {newest}"
+        ))
+        .with_hint(
+            "Open the database with the Strandline version that wrote it, or a later one.",
+        ));
+    }
     Err(Error::unsupported(format!(
-        "\"{file}\" has format version {found}, but this Strandline reads versions up to {known}"
+        "\"{file}\" has format version {found}, but this Strandline reads versions from {oldest} on"
     ))
-    .with_hint("Open the database with the Strandline version that wrote it, or a later one."))
+    .with_hint(
+        "Write the tables to files with the Strandline version that wrote the database \
+         (COPY \u{2026} TO), and load them into a new one.",
+    ))
 }

@@ -23,6 +23,13 @@
 //! 5. After a failed write or sync nothing is ever written again: the buffer's fate is unknown and
 //!    a later sync would not save it. Every later call returns the same `Closed` error.
 //!
+//! # Differences from the paper
+//! * No ownership relaying yet \[L-Store §5.2\]: there the writers of a logged page share its
+//!   latch, and the one with the highest LSN writes the page's. Here no page has an LSN: records
+//!   name rows, and pages in memory are not written back. It is due with the first page that
+//!   several writers log (the index's blocks of logical ids).
+//! * Merges are not in the log; see `strandline_table::merge`.
+//!
 //! # Lock order
 //! `maintenance` → `segments` or `state`; `segments` and `state` are never held together, neither
 //! is held during I/O. The caller's `stamp` runs under `state` and must not call the log.
@@ -117,13 +124,19 @@ struct State {
     end: u64,
     limit: u64,
     leading: bool,
+    /// A caller's `stamp` runs. Who gets the lock and finds it so knows that it has panicked: it
+    /// may have told others of the record's end already.
+    stamping: bool,
     /// Somebody waits for a record to come, however long it takes.
     expected: bool,
     failure: Option<Error>,
 }
 
 impl State {
-    fn check_usable(&self) -> Result<()> {
+    fn check_usable(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.stamping) {
+            self.failure.get_or_insert_with(panicked);
+        }
         self.failure.clone().map_or(Ok(()), Err)
     }
 }
@@ -210,6 +223,7 @@ impl Wal {
                 end,
                 limit,
                 leading: false,
+                stamping: false,
                 expected: false,
                 failure: None,
             }),
@@ -260,7 +274,10 @@ impl Wal {
         }
         let start = state.end;
         let end = start + needed;
-        stamp(payload, Lsn(end))?;
+        state.stamping = true;
+        let stamped = stamp(payload, Lsn(end));
+        state.stamping = false;
+        stamped?;
         let durable = self.durable.load(Ordering::Acquire);
         let before = state.active.len();
         put_frame(&mut state.active, self.stream, start, durable, payload);
@@ -276,15 +293,15 @@ impl Wal {
     /// at most once there is one. False when the log has failed or was closed.
     pub fn wait_for_records(&self, patience: Duration) -> bool {
         let mut state = self.state.lock();
-        while self.durable.load(Ordering::Acquire) >= state.end && state.failure.is_none() {
+        while self.durable.load(Ordering::Acquire) >= state.end && state.check_usable().is_ok() {
             state.expected = true;
             self.arrivals.wait(&mut state);
         }
         // Who wakes it has seen many records, which others may have written by now, or the end.
-        if state.active.len() < WRITTEN_AT_BYTES && state.failure.is_none() {
+        if state.active.len() < WRITTEN_AT_BYTES && state.check_usable().is_ok() {
             self.arrivals.wait_for(&mut state, patience);
         }
-        state.failure.is_none()
+        state.check_usable().is_ok()
     }
 
     /// Returns once everything up to `lsn` is durable. The caller that finds no sync running
@@ -363,12 +380,14 @@ impl Wal {
         let end = state.end;
         drop(state);
 
+        let leading = Leading(Some(self));
         let mut outcome = self.write(&buffer, end - buffer.len() as u64);
         if sync && outcome.is_ok() {
             outcome = self.sync_up_to(end);
         }
         buffer.clear();
         buffer.shrink_to(BUFFER_KEPT_BYTES);
+        leading.has_ended();
 
         let mut state = self.state.lock();
         state.leading = false;
@@ -457,6 +476,27 @@ impl Wal {
     }
 }
 
+/// A leader at work. If it panics, the log fails: nobody knows what it has written.
+struct Leading<'a>(Option<&'a Wal>);
+
+impl Leading<'_> {
+    fn has_ended(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Leading<'_> {
+    fn drop(&mut self) {
+        if let Some(wal) = self.0 {
+            let mut state = wal.state.lock();
+            state.leading = false;
+            state.failure.get_or_insert_with(panicked);
+            wal.progress.notify_all();
+            wal.arrivals.notify_all();
+        }
+    }
+}
+
 impl fmt::Debug for Wal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (end, durable) = (self.end_lsn(), self.durable_lsn());
@@ -465,6 +505,10 @@ impl fmt::Debug for Wal {
             .field("durable", &durable)
             .finish_non_exhaustive()
     }
+}
+
+fn panicked() -> Error {
+    poisoned(&Error::internal("the thread that was at it panicked"))
 }
 
 fn poisoned(cause: &Error) -> Error {

@@ -40,8 +40,8 @@ impl Append<'_> {
         base: &BaseState,
         row: RowId,
         columns: &ColumnSet,
-        back: u32,
-    ) -> Result<u32> {
+        back: u64,
+    ) -> Result<u64> {
         let (start, statement) = base_start(base, row.slot())?;
         let header = RecordHeader {
             slot: self.slot,
@@ -54,7 +54,7 @@ impl Append<'_> {
         let fill = |page: &RecordPage, i: u32| page.fill(i, &values, None);
         let place = (self.pages, self.schema);
         let (page, i) = self.tail.append(place, &header, columns, fill)?;
-        let seq = page.first() + i;
+        let seq = page.first() + u64::from(i);
         if start == self.writer.word {
             self.written.push(Written::Records(page, i, i + 1));
         }
@@ -115,8 +115,8 @@ impl Append<'_> {
         &mut self,
         change: Change<'_>,
         carry: Option<TailRecord<'_>>,
-        back: u32,
-    ) -> Result<u32> {
+        back: u64,
+    ) -> Result<u64> {
         let (kind, set) = match change {
             Change::Update(set) => (RecordKind::Update, set),
             Change::Delete => (RecordKind::Delete, &[][..]),
@@ -143,7 +143,7 @@ impl Append<'_> {
             |page: &RecordPage, i: u32| page.fill(i, set, carry.map(|from| (&carried, from)));
         let place = (self.pages, self.schema);
         let (page, i) = self.tail.append(place, &header, &columns, fill)?;
-        let seq = page.first() + i;
+        let seq = page.first() + u64::from(i);
         self.written.push(match change {
             Change::Lock(_) => Written::Lock(page, i),
             Change::Update(_) | Change::Delete => Written::Records(page, i, i + 1),

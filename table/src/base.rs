@@ -90,7 +90,7 @@ impl BaseState {
 
 impl Succeeded for BaseState {
     /// A tail and the first sequence number that must stay.
-    type Release = (Arc<Tail>, u32);
+    type Release = (Arc<Tail>, u64);
     fn successor(&self) -> &Successor<Self> {
         &self.successor
     }
@@ -312,8 +312,8 @@ impl ChunkColumn {
 
     fn read_footer(&self) -> Result<ChunkFooter> {
         let tail = |len: usize| {
-            let len = (len as u32).min(self.extent.len);
-            let offset = self.extent.offset + u64::from(self.extent.len - len);
+            let len = (len as u64).min(self.extent.len);
+            let offset = self.extent.offset + (self.extent.len - len);
             self.file.read(Extent { offset, len })
         };
         let len = ChunkFooter::encoded_len(&tail(chunk::TRAILER_BYTES)?)?;
@@ -441,20 +441,13 @@ impl ChunkColumn {
 
     fn block(&self, block: usize) -> Result<ArrayRef> {
         let footer = self.footer()?;
-        let range = footer.block_range(block);
-        let len = u32::try_from(range.end - range.start)
-            .map_err(|_| Error::corrupt(self.place(), "a block of more than 4 GiB"))?;
-        let bytes = self.file.read(Extent {
-            offset: self.extent.offset + range.start,
-            len,
-        })?;
-        let shared = match footer.shared_range() {
-            Some(range) => Some(self.file.read(Extent {
-                offset: self.extent.offset + range.start,
-                len: (range.end - range.start) as u32,
-            })?),
-            None => None,
+        let read = |range: Range<u64>| {
+            let offset = self.extent.offset + range.start;
+            let len = range.end - range.start;
+            self.file.read(Extent { offset, len })
         };
+        let bytes = read(footer.block_range(block))?;
+        let shared = footer.shared_range().map(read).transpose()?;
         let (identity, shared) = (self.identity(), shared.as_deref());
         chunk::decode_block(self.sql_type, footer, identity, block, &bytes, shared)
             .map_err(|e| e.context(self.place()))

@@ -9,6 +9,7 @@
 use crate::base::BaseBody;
 use crate::lineage::Lineage;
 use crate::range::RangeVersion;
+use crate::record_page::RecordKind;
 use crate::row_meta::NEVER;
 use crate::tail::locate;
 use crate::visibility::{RecordState, record_state, resolve};
@@ -40,16 +41,22 @@ impl Lineage {
         let version = range.load_full();
         let slot = row.slot();
         if let Some(tail) = &version.tails[slot / UPDATE_ROWS] {
+            let entry = tail.row_map().entry(slot % UPDATE_ROWS);
             let pages = tail.pages();
-            let mut next = tail.row_map().head(slot % UPDATE_ROWS);
+            let mut next = pages.head(entry);
             while next != 0 {
                 let Some((page, i)) = locate(&pages, next - 1) else {
                     break;
                 };
                 next = page.back(i);
                 let state = record_state(page, i, own, &self.shared.txns);
-                if !page.slot_kind(i).1.is_lock() && is_after(state, since) {
+                let kind = page.slot_kind(i).1;
+                if !kind.is_lock() && is_after(state, since) {
                     return Ok(true);
+                }
+                // A chain is in commit order. An old value has the row's start, not a commit's.
+                if kind != RecordKind::OldValue && matches!(state, RecordState::Committed(_)) {
+                    break;
                 }
             }
         }

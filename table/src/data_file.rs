@@ -26,7 +26,7 @@ pub struct Extent {
     /// bytes from the start of the file, a multiple of 8
     pub offset: u64,
     /// bytes
-    pub len: u32,
+    pub len: u64,
 }
 
 /// Data files and runs of one database that may be open at the same time: a process may commonly
@@ -177,9 +177,9 @@ impl DataFile {
         self.file.name()
     }
 
-    /// The checksum identity of the blob at `offset`.
+    /// The checksum identity of the blob at `offset`: of no two blobs of a file the same.
     pub fn identity(&self, offset: u64) -> u64 {
-        (self.id << 32) | (offset / 8)
+        (self.id << 32) ^ (offset / 8)
     }
 
     /// File and offset, for messages.
@@ -194,6 +194,12 @@ impl DataFile {
     /// Removes the file when the last reference goes.
     pub fn doom(&self) {
         self.file.doom();
+    }
+
+    /// Reads go to `file` from now on.
+    #[cfg(test)]
+    pub(crate) fn replace_handle(&self, file: Arc<dyn File>) {
+        self.file.put(file);
     }
 
     fn check_header(&self, file: &dyn File) -> Result<()> {
@@ -227,7 +233,9 @@ impl DataFile {
 
     /// Reads a blob. Its checksum is the reader's business.
     pub fn read(&self, extent: Extent) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; extent.len as usize];
+        let len = usize::try_from(extent.len);
+        let len = len.map_err(|_| Error::corrupt(self.place(extent.offset), "too long"))?;
+        let mut bytes = vec![0; len];
         let file = self.file.get(|file| self.check_header(file))?;
         file.read_exact_at(&mut bytes, extent.offset)?;
         Ok(bytes)
@@ -277,8 +285,7 @@ impl DataFileWriter {
         self.bytes.resize(offset, 0);
         let mut blob = Vec::new();
         let out = encode(self.file.identity(offset as u64), &mut blob)?;
-        let len = u32::try_from(blob.len())
-            .map_err(|_| Error::unsupported("a column of one range exceeds 4 GiB encoded"))?;
+        let len = blob.len() as u64;
         self.bytes.extend_from_slice(&blob);
         Ok((
             Extent {

@@ -106,8 +106,9 @@ impl Lineage {
             BaseBody::Chunks(_) => {}
         }
         if let Some(tail) = &version.tails[row.slot() / UPDATE_ROWS] {
+            let entry = tail.row_map().entry(row.slot() % UPDATE_ROWS);
             let pages = tail.pages();
-            let mut next = tail.row_map().head(row.slot() % UPDATE_ROWS);
+            let mut next = pages.head(entry);
             while next != 0 {
                 let Some((page, i)) = locate(&pages, next - 1) else {
                     break;

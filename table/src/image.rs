@@ -37,7 +37,7 @@ pub struct RowImage {
     /// which row
     pub row: RowId,
     /// the number of its newest tail record, 0 if there is none (the paper's indirection)
-    pub head: u32,
+    pub head: u64,
     /// its insertion; ABORTED for slots that hold no row
     pub start: StartWord,
     /// its newest merged update or deletion, zero if there is none
@@ -54,11 +54,11 @@ pub struct RowImage {
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordImage {
     /// its number in its update range, from 1
-    pub number: u32,
+    pub number: u64,
     /// the row it is about (the paper's base RID)
     pub row: RowId,
     /// the number of the row's record before, 0 if that is the base's row
-    pub back: u32,
+    pub back: u64,
     /// what it says
     pub kind: RecordKind,
     /// a transaction, the time of its commit, or ABORTED
@@ -110,7 +110,10 @@ impl Lineage {
         });
         Ok(RowImage {
             row: RowId::new(no, slot as u16),
-            head: tail.map_or(0, |tail| tail.row_map().head(slot % UPDATE_ROWS)),
+            head: tail.map_or(0, |tail| {
+                let entry = tail.row_map().entry(slot % UPDATE_ROWS);
+                tail.pages().head(entry)
+            }),
             start: match meta {
                 Some(meta) if meta.starts[slot] == NEVER => StartWord::ABORTED,
                 Some(meta) => StartWord(meta.starts[slot]),
@@ -152,7 +155,7 @@ impl Lineage {
             .map(|column| Ok((column, page.value(i, column, schema.column(column))?)))
             .collect();
         Ok(RecordImage {
-            number: page.first() + i + 1,
+            number: page.first() + u64::from(i) + 1,
             row: RowId::new(no, (first_slot + usize::from(slot)) as u16),
             back: page.back(i),
             kind,

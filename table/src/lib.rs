@@ -30,5 +30,5 @@ pub mod write;
 
 pub use strandline_tail::tail_pages as tail;
 pub use strandline_tail::{
-    cell, column_set, insert_range, record_page, row_map, schema, visibility,
+    cell, column_set, insert_range, page_memory, record_page, row_map, schema, visibility,
 };

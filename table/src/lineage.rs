@@ -25,7 +25,9 @@ use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use strandline_base::{AppendList, CommitTs, RangeNo, Result, StorageId};
+use strandline_base::{
+    AppendList, CommitTs, Error, ErrorKind, RangeNo, Result, SqlState, StorageId,
+};
 use strandline_device::Device;
 use strandline_storage::cache::Cache;
 use strandline_tail::merged_through::MergedThrough;
@@ -117,6 +119,10 @@ impl Lineage {
     pub fn id(&self) -> StorageId {
         self.id
     }
+    /// The cache of its decoded frames.
+    pub fn cache(&self) -> &Arc<Cache> {
+        &self.shared.cache
+    }
     /// The current columns.
     pub fn schema(&self) -> Arc<StorageSchema> {
         self.schema.load_full()
@@ -175,7 +181,10 @@ impl Lineage {
 
     /// The insert range to claim slots of, with the current schema; opens a new one if `full` is
     /// the present one (or there is none).
-    pub(crate) fn open_range(&self, full: Option<RangeNo>) -> Arc<OpenRange> {
+    ///
+    /// # Errors
+    /// 54000 if no range number is left.
+    pub(crate) fn open_range(&self, full: Option<RangeNo>) -> Result<Arc<OpenRange>> {
         let usable = |open: &Arc<OpenRange>| {
             Some(open.no) != full
                 && Arc::ptr_eq(open.rows.schema(), &self.schema.load())
@@ -184,35 +193,37 @@ impl Lineage {
         if let Some(open) = &**self.open_range.load()
             && usable(open)
         {
-            return open.clone();
+            return Ok(open.clone());
         }
         let _grow = self.grow.lock();
         if let Some(open) = &**self.open_range.load()
             && usable(open)
         {
-            return open.clone();
+            return Ok(open.clone());
         }
         if let Some(before) = &**self.open_range.load() {
             before.rows.close(); // full, or of an older schema: it may become chunks
         }
         let rows = Arc::new(InsertRange::new(self.schema(), &self.shared.page_bytes));
         let base = BaseState::new(BaseBody::Insert(rows.clone()));
-        let no = self.push_range(base).no();
+        let no = self.push_range(base)?.no();
         let open = Arc::new(OpenRange { no, rows });
         self.open_range.store(Arc::new(Some(open.clone())));
-        open
+        Ok(open)
     }
 
     /// Appends a range; the caller holds `grow`.
-    fn push_range(&self, base: Arc<BaseState>) -> Arc<Range> {
-        let no = RangeNo(self.ranges.len() as u32);
-        let range = Range::new(no, base);
+    fn push_range(&self, base: Arc<BaseState>) -> Result<Arc<Range>> {
+        let range = Range::new(range_number(self.ranges.len())?, base);
         self.ranges.push(range.clone());
-        range
+        Ok(range)
     }
 
     /// Reserves a range number for a bulk load: an empty closed insert range, replaced later.
-    pub fn reserve_range(&self) -> Arc<Range> {
+    ///
+    /// # Errors
+    /// 54000 if none is left.
+    pub fn reserve_range(&self) -> Result<Arc<Range>> {
         let rows = Arc::new(InsertRange::new(self.schema(), &self.shared.page_bytes));
         rows.close();
         let _grow = self.grow.lock();
@@ -237,7 +248,10 @@ impl Lineage {
                 return range.clone();
             }
             let rows = Arc::new(InsertRange::new(self.schema(), &self.shared.page_bytes));
-            self.push_range(BaseState::new(BaseBody::Insert(rows)));
+            // At most `no`, which is missing.
+            let next = RangeNo(self.ranges.len() as u32);
+            let base = BaseState::new(BaseBody::Insert(rows));
+            self.ranges.push(Range::new(next, base));
         }
     }
 
@@ -312,6 +326,22 @@ impl Lineage {
     }
 }
 
+/// The number of a storage's range behind `ranges` others; 54000 if there is none.
+fn range_number(ranges: usize) -> Result<RangeNo> {
+    let number = u32::try_from(ranges).map(RangeNo);
+    number.map_err(|_| {
+        Error::new(
+            ErrorKind::Unavailable,
+            SqlState::PROGRAM_LIMIT_EXCEEDED,
+            format!(
+                "a table cannot have more than {} ranges of rows",
+                1_u64 << 32
+            ),
+        )
+        .with_hint("Load fewer, larger batches; CREATE TABLE AS makes a table with full ranges.")
+    })
+}
+
 impl ChunkBase {
     /// How the manifest describes this base as range `no`.
     pub fn describe(&self, no: RangeNo) -> BasedRange {
@@ -330,5 +360,18 @@ impl ChunkBase {
                 .map(|c| c.as_ref().map(|c| (c.file.id(), c.extent)))
                 .collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn range_numbers_end_with_an_error() {
+        let last = u32::MAX as usize;
+        assert_eq!(range_number(last).expect("the last one"), RangeNo(u32::MAX));
+        let error = range_number(last + 1).expect_err("none is left");
+        assert_eq!(error.sqlstate(), SqlState::PROGRAM_LIMIT_EXCEEDED);
     }
 }

@@ -46,7 +46,7 @@ impl Lineage {
             deleted: 0,
             merged: MergedThrough::default(),
         };
-        let range = self.reserve_range();
+        let range = self.reserve_range()?;
         let mut based = base.describe(range.no());
         based.start = CommitTs::ZERO; // the commit decides
         let right = range.lock();

@@ -2,20 +2,25 @@
 //!
 //! The five steps: (1) the commits in (`merged_through`, new] with new ≤ stable are taken from the
 //! tail, open transactions are passed over; (2) only updated columns are loaded, and of these those
-//! that are due; (3) the fold
-//! patches them, newest record first, first hit wins, original start times are kept, last-updated
-//! times and updated-column bits filled; (4) one swap of the range version publishes the result;
-//! (5) outdated states and pages go when their last reader does.
+//! that are due; (3) they are read as a scan at `through` reads them (`scan`: base, then the tails'
+//! records in order, later ones overwriting; a `Fold` only where base is newer), original start
+//! times are kept, last-updated times and updated-column bits filled; (4) one swap of the range
+//! version publishes the result; (5) outdated states and pages go when their last reader does.
 //!
 //! Invariants:
 //! 1. Inputs are stable: chunks are immutable, commits at or before `through` are finished.
 //! 2. Neither readers nor writers wait: the merge takes no latch, and `publish` only to swap.
-//! 3. What a merge folds is in a run before it is published.
+//! 3. What a merge takes in is in a run before it is published.
 //!
 //! Columns are merged independently of each other: a column is due when it has a good part of the
 //! updates of the most updated one, or is behind already. The rows' metadata is filled for all
 //! updates, so that a reader knows of rows that some column's chunk is behind, and finds in their
 //! tails what it lacks (see `strandline_tail::merged_through`).
+//!
+//! Differences from the paper: it visits records newest first and takes each row's first; we write
+//! over older ones in their order, as scans do. It logs a merge as an operation and repeats it at
+//! recovery; ours is an edit of the manifest that names files which are durable already, so that
+//! recovery merges nothing, and a merge that no edit names has not happened.
 //!
 //! Publishing, and what becomes of the tails, is in `strandline_tail::range` and `retirement`.
 //!
@@ -239,7 +244,7 @@ impl Lineage {
         }
     }
 
-    /// Steps 2 and 3: folds, encodes and writes the columns; the others keep their chunks.
+    /// Steps 2 and 3: reads, encodes and writes the columns; the others keep their chunks.
     fn write_base(
         self: &Arc<Self>,
         range: &Arc<Range>,

@@ -1,18 +1,28 @@
 //! Point reads: one row at a snapshot \[L-Store §2.2, §4.2\].
 //!
 //! The walk is the one in ARCHITECTURE.md: chain, then base, then history. At most two hops reach
-//! the latest version: records are cumulative, so the newest visible one has every column updated
-//! since the last merge and base has the rest.
+//! the latest version: the walk along the chain ends at the newest visible update, however many
+//! updates the row has had and whatever columns are wanted.
+//!
+//! Why nothing older is needed: records are cumulative, so an update carries every column updated
+//! before it except those whose updates were in the base of its writer's range version. If the
+//! reader's version is still the range's newest one when the reader has found the update, the
+//! reader's base is the writer's or a later one. So a column that the update lacks has its value in
+//! the reader's base, or, if that is newer than the snapshot, in the runs, which have every merged
+//! record. If a merge was published meanwhile, the walk goes on to the chain's end instead: the
+//! version that the reader holds keeps the pages.
 
 use crate::base::{BaseBody, ChunkBase, base_value};
 use crate::lineage::Lineage;
-use crate::range::RangeVersion;
+use crate::range::{Range, RangeVersion};
 use crate::record_page::RecordKind;
 use crate::row_block::BlockRow;
+use crate::row_map::Entry;
 use crate::row_meta::NEVER;
 use crate::tail::locate;
 use crate::update_run::RunRecordKind;
 use crate::visibility::{sees, sees_record};
+use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Result, RowId, UPDATE_ROWS, Value};
 use strandline_txn::Visibility;
 
@@ -100,6 +110,12 @@ pub(crate) enum BaseRow {
     Newer,
 }
 
+/// Whether no merge has been published since `version` was loaded.
+#[inline]
+fn is_newest(range: &Range, version: &RangeVersion) -> bool {
+    Arc::ptr_eq(&range.load().base, &version.base)
+}
+
 impl Lineage {
     /// Reads `columns` of `row` into `out` (same length) at `visibility`; false if there is no such
     /// row.
@@ -116,18 +132,19 @@ impl Lineage {
         };
         let version = range.load();
         in_walks(columns, out, |wanted| {
-            self.walk(&version, row, visibility, wanted)
+            self.walk(range, &version, row, visibility, wanted)
         })
     }
 
     fn walk(
         &self,
+        range: &Range,
         version: &RangeVersion,
         row: RowId,
         visibility: &Visibility,
         mut wanted: Wanted<'_>,
     ) -> Result<bool> {
-        if !self.read_chain(version, row, visibility, &mut wanted)? {
+        if !self.read_chain(range, version, row, visibility, &mut wanted)? {
             return Ok(false);
         }
         match self.base_row(version, row.slot(), visibility)? {
@@ -156,7 +173,7 @@ impl Lineage {
         };
         let version = range.load();
         let found = in_walks(columns, out, |mut wanted| {
-            if !self.read_chain(&version, row, visibility, &mut wanted)? {
+            if !self.read_chain(range, &version, row, visibility, &mut wanted)? {
                 return Ok(false);
             }
             // A row with a visible update is there, whatever base says of it.
@@ -216,9 +233,10 @@ impl Lineage {
         }
     }
 
-    /// Step 1: the live chain. False: a visible delete.
+    /// Step 1: the live chain down to the newest visible update. False: a visible delete.
     fn read_chain(
         &self,
+        range: &Range,
         version: &RangeVersion,
         row: RowId,
         visibility: &Visibility,
@@ -227,11 +245,12 @@ impl Lineage {
         let Some(tail) = &version.tails[row.slot() / UPDATE_ROWS] else {
             return Ok(true);
         };
-        let mut next = tail.row_map().head(row.slot() % UPDATE_ROWS);
-        if next == 0 {
+        let entry = tail.row_map().entry(row.slot() % UPDATE_ROWS);
+        if entry == Entry::NONE {
             return Ok(true);
         }
         let pages = tail.pages();
+        let mut next = pages.head(entry);
         while next != 0 {
             let Some((page, i)) = locate(&pages, next - 1) else {
                 break;
@@ -242,11 +261,13 @@ impl Lineage {
             if !sees(start, statement, visibility, &self.shared.txns) {
                 continue;
             }
-            if record.kind() == RecordKind::Delete {
+            let kind = record.kind();
+            if kind == RecordKind::Delete {
                 return Ok(false);
             }
             record.read(wanted.columns, wanted.out, &mut wanted.found)?;
-            if wanted.is_complete() && !wanted.columns.is_empty() {
+            let is_update = kind == RecordKind::Update;
+            if wanted.is_complete() || is_update && is_newest(range, version) {
                 break;
             }
         }
@@ -325,3 +346,6 @@ impl Lineage {
         Ok(exists)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,6 +17,7 @@ use crate::base::{BaseBody, ChunkBase};
 use crate::lineage::Lineage;
 use crate::range::{Range, RangeVersion};
 use crate::record_page::{RecordKind, RecordPage};
+use crate::row_map::Entry;
 use crate::row_meta::{NEVER, RowMeta};
 use crate::scan::{RangePart, RangeSnapshot};
 use crate::schema::StorageSchema;
@@ -121,13 +122,14 @@ struct Current {
 }
 
 impl Lineage {
-    /// Prepares `range` for giving the versions of its rows in `interval`. The caller holds
-    /// snapshots at `interval.from` and `interval.seen`.
+    /// Prepares `range` for giving the versions of its rows from slot `next_row` on in `interval`.
+    /// The caller holds snapshots at `interval.from` and `interval.seen`, and the history between.
     pub fn range_versions(
         self: &Arc<Self>,
         range: &Arc<Range>,
         interval: VersionInterval,
         columns: &Arc<[ColumnId]>,
+        next_row: usize,
     ) -> Result<RangeVersions> {
         let version = range.load_full();
         let (times, at) = self.row_times(&version, &interval)?;
@@ -148,7 +150,7 @@ impl Lineage {
             snapshot,
             times,
             window: None,
-            next_row: 0,
+            next_row,
             history: Vec::new(),
             history_of: 0..0,
         })
@@ -180,6 +182,11 @@ impl Lineage {
 }
 
 impl RangeVersions {
+    /// The first slot whose versions [`RangeVersions::next_rows`] has not given.
+    pub fn next_row(&self) -> usize {
+        self.next_row
+    }
+
     /// The next versions; None at the end. A batch may be empty.
     pub fn next_rows(&mut self) -> Result<Option<VersionRows>> {
         if self.next_row >= self.snapshot.rows() {
@@ -203,8 +210,10 @@ impl RangeVersions {
     }
 
     fn decode(&self) -> Result<Window> {
-        let end = (self.next_row + WINDOW_ROWS).min(self.snapshot.rows());
-        let part: RangePart<'_> = self.snapshot.part(self.next_row..end);
+        // A reader that goes on may stand within a block.
+        let first = self.next_row / BLOCK_ROWS * BLOCK_ROWS;
+        let end = (first + WINDOW_ROWS).min(self.snapshot.rows());
+        let part: RangePart<'_> = self.snapshot.part(first..end);
         let columns = 0..self.columns.len();
         Ok(Window {
             span: part.span(),
@@ -250,7 +259,7 @@ impl RangeVersions {
             return Ok(()); // it had ended
         }
         let base_is_newer = last_updated > self.interval.from;
-        if !base_is_newer && self.head(slot) == 0 {
+        if !base_is_newer && self.entry(slot) == Entry::NONE {
             batch.push_base(at, start.max(last_updated));
             return Ok(());
         }
@@ -317,11 +326,11 @@ impl RangeVersions {
         batch.push_changed(&current, None);
     }
 
-    /// The newest tail record of a row + 1, or 0.
-    fn head(&self, slot: usize) -> u32 {
+    /// The newest tail record of a row.
+    fn entry(&self, slot: usize) -> Entry {
         match &self.version.tails[slot / UPDATE_ROWS] {
-            Some(tail) => tail.row_map().head(slot % UPDATE_ROWS),
-            None => 0,
+            Some(tail) => tail.row_map().entry(slot % UPDATE_ROWS),
+            None => Entry::NONE,
         }
     }
 
@@ -331,8 +340,10 @@ impl RangeVersions {
             return Ok(());
         };
         let merged_through = self.version.base.merged().rows();
-        let (first, pages) = (changes.len(), tail.pages());
-        let mut next = self.head(slot);
+        let first = changes.len();
+        let entry = self.entry(slot);
+        let pages = tail.pages();
+        let mut next = pages.head(entry);
         while next != 0 {
             let Some((page, i)) = locate(&pages, next - 1) else {
                 break;
@@ -357,6 +368,9 @@ impl RangeVersions {
             }
             let ends = kind == RecordKind::Delete;
             changes.push(Change { ts, ends, set });
+            if ts <= self.interval.from {
+                break; // the window has the values of older ones
+            }
         }
         changes[first..].reverse();
         Ok(())

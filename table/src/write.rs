@@ -21,10 +21,10 @@ use crate::append::Append;
 use crate::base::{BaseBody, UniformStart};
 use crate::column_set::ColumnSet;
 use crate::lineage::Lineage;
-use crate::range::RangeVersion;
+use crate::range::{Range, RangeVersion};
 use crate::record_page::{RecordKind, RecordPage, TailRecord};
 use crate::row_meta::NEVER;
-use crate::tail::{Tail, TailPages, locate};
+use crate::tail::{Claimed, Tail, TailPages, locate};
 use crate::visibility::{RecordState, record_state, resolve};
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Error, Result, RowId, UPDATE_ROWS, Value};
@@ -96,6 +96,9 @@ pub enum WriteOutcome {
     Conflict(CommitTs),
     /// there is no such row (any more)
     Gone,
+    /// somebody holds the row's latch, or keeps its tail sealed, for longer than an append takes:
+    /// nothing was written; try again unless the statement should end
+    Busy,
 }
 
 /// What the newest version of a row means to a writer.
@@ -140,24 +143,26 @@ impl Lineage {
             return Ok(WriteOutcome::Gone);
         };
         let at = row.slot() / UPDATE_ROWS;
-        range.append_to(at, &self.shared.page_bytes, |version, tail| {
-            self.write_latched(version, tail, row, change, writer, written)
-        })
+        let outcome = range.append_to(at, &self.shared.page_bytes, |version, tail| {
+            self.write_latched((range, version, tail), row, change, writer, written)
+        });
+        outcome.unwrap_or(Ok(WriteOutcome::Busy))
     }
 
-    fn write_latched(
+    pub(crate) fn write_latched(
         &self,
-        version: &RangeVersion,
-        tail: &Tail,
+        (range, version, tail): (&Range, &RangeVersion, &Tail),
         row: RowId,
         change: Change<'_>,
         writer: &Writer,
         written: &mut Vec<Written>,
     ) -> Result<WriteOutcome> {
         let slot = row.slot() % UPDATE_ROWS;
-        let latch = tail.row_map().latch(slot);
+        let Some(latch) = tail.row_map().latch(slot) else {
+            return Ok(WriteOutcome::Busy);
+        };
         let pages = tail.pages();
-        let head = past_tombstones(&pages, latch.head());
+        let head = past_tombstones(&pages, pages.head(latch.entry()));
         let intent = match change {
             Change::Lock(RowLock::Shared) => Intent::Share,
             _ => Intent::Change,
@@ -182,7 +187,7 @@ impl Lineage {
         };
         let mut head = head;
         if let Change::Update(set) = change {
-            let first_time = self.first_updates(version, &pages, head, row, set)?;
+            let first_time = self.first_updates(range, &pages, head, row, set)?;
             if !first_time.is_empty() {
                 head = append.old_values(&version.base, row, &first_time, head)? + 1;
             }
@@ -219,8 +224,9 @@ impl Lineage {
         let pages;
         let newest = match &version.tails[row.slot() / UPDATE_ROWS] {
             Some(tail) => {
-                let head = tail.row_map().head(row.slot() % UPDATE_ROWS);
+                let entry = tail.row_map().entry(row.slot() % UPDATE_ROWS);
                 pages = tail.pages();
+                let head = pages.head(entry);
                 self.newest(&version, &pages, head, row, (&anybody, Intent::Look))?
             }
             None => self.newest_in_base(&version, row, &anybody)?,
@@ -236,7 +242,7 @@ impl Lineage {
         &self,
         version: &RangeVersion,
         pages: &'p TailPages,
-        head: u32,
+        head: u64,
         row: RowId,
         (writer, intent): (&Writer, Intent),
     ) -> Result<Newest<'p>> {
@@ -306,12 +312,19 @@ impl Lineage {
         Ok(blocked(state, writer).map_or(Newest::Free(None), Newest::Blocked))
     }
 
-    /// The columns of `set` that neither the chain nor base's bits show as updated.
+    /// The columns of `set` that neither the chain nor base's bits show as updated; the row's latch
+    /// is held.
+    ///
+    /// The walk ends at the newest update, which is cumulative: the updates of columns that it does
+    /// not carry were in its writer's base. The version loaded here is that one or a later one,
+    /// whatever version this writer entered with, and its bits show them. Behind the update there
+    /// may be old values of another one that was aborted; then they are written once more, which
+    /// does no harm.
     fn first_updates(
         &self,
-        version: &RangeVersion,
+        range: &Range,
         pages: &TailPages,
-        head: u32,
+        head: u64,
         row: RowId,
         set: &[(ColumnId, Value)],
     ) -> Result<ColumnSet> {
@@ -325,12 +338,18 @@ impl Lineage {
             next = record.back();
             // An old-value record counts also if the update after it was aborted; an aborted
             // update does not.
-            if record.start() != StartWord::ABORTED {
-                record.remove_columns(&mut missing);
+            if record.start() == StartWord::ABORTED {
+                continue;
+            }
+            record.remove_columns(&mut missing);
+            if record.kind() == RecordKind::Update {
+                break;
             }
         }
-        if !missing.is_empty()
-            && let BaseBody::Chunks(chunks) = &version.base.body
+        if missing.is_empty() {
+            return Ok(missing);
+        }
+        if let BaseBody::Chunks(chunks) = &range.load().base.body
             && let Some(meta) = &chunks.meta
         {
             let meta = meta.load()?;
@@ -348,23 +367,20 @@ impl Lineage {
     ) -> Result<RowId> {
         let mut full = None;
         loop {
-            let open = self.open_range(full);
+            let open = self.open_range(full)?;
             let Some(slots) = open.rows.claim(1) else {
                 full = Some(open.no);
                 continue;
             };
             let row = RowId::new(open.no, slots.start as u16);
             let (page, i) = open.rows.page(slots.start as usize);
-            let filled = open.rows.schema().iter().try_for_each(|(column, spec)| {
+            let claimed = Claimed::new(page, i);
+            open.rows.schema().iter().try_for_each(|(column, spec)| {
                 let value = values.get(column.0 as usize).unwrap_or(&Value::Null);
                 page.put(i, column, spec, value)
-            });
-            if let Err(error) = filled {
-                page.set_start(i, StartWord::ABORTED);
-                return Err(error);
-            }
+            })?;
             page.set_statement(i, writer.statement);
-            page.set_start(i, writer.word);
+            claimed.publish(writer.word);
             written.push(Written::Records(page.clone(), i, i + 1));
             return Ok(row);
         }
@@ -410,6 +426,7 @@ impl Lineage {
         let range = self.ensure_range(row.range());
         let tail = range.ensure_tail(row.slot() / UPDATE_ROWS, &self.shared.page_bytes);
         let latch = tail.row_map().latch(row.slot() % UPDATE_ROWS);
+        let latch = latch.ok_or_else(|| Error::internal("a row is latched during recovery"))?;
         let pages = tail.pages();
         let writer = Writer {
             word: StartWord::committed(ts),
@@ -426,7 +443,7 @@ impl Lineage {
             writer: &writer,
             written: &mut Vec::new(),
         };
-        let head = latch.head();
+        let head = pages.head(latch.entry());
         let carry = match head {
             0 => None,
             head => match locate(&pages, head - 1) {
@@ -453,7 +470,7 @@ fn blocked(state: RecordState, writer: &Writer) -> Option<WriteOutcome> {
 }
 
 /// The newest record from `head` on that is not a tombstone: sequence number + 1, or 0.
-fn past_tombstones(pages: &TailPages, mut head: u32) -> u32 {
+fn past_tombstones(pages: &TailPages, mut head: u64) -> u64 {
     while head != 0
         && let Some((page, i)) = locate(pages, head - 1)
         && page.start(i) == StartWord::ABORTED
@@ -464,7 +481,7 @@ fn past_tombstones(pages: &TailPages, mut head: u32) -> u32 {
 }
 
 /// Whether the transaction of `own` keeps others from a row at least as `lock` does.
-fn is_held(pages: &TailPages, mut head: u32, lock: RowLock, own: StartWord) -> bool {
+fn is_held(pages: &TailPages, mut head: u64, lock: RowLock, own: StartWord) -> bool {
     while head != 0
         && let Some((page, i)) = locate(pages, head - 1)
     {

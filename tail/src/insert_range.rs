@@ -7,6 +7,10 @@
 //! 1. Slots are claimed once, in order; a claimed slot is published by its writer, as aborted if
 //!    the row could not be written; recovery marks those aborted that no committed row fills.
 //! 2. Once `close` was called no slot is claimed any more.
+//!
+//! Differences from the paper: a table has one open insert range, where the paper has several, one
+//! for each group of concurrent inserters. All claim slots of it with one compare-and-swap; each
+//! writes values into its own slots only. So rows lie in the order of the claims.
 
 use crate::record_page::{PageBytes, RecordPage};
 use crate::schema::StorageSchema;
@@ -117,6 +121,11 @@ impl InsertRange {
     pub fn existing_page(&self, slot: usize) -> Option<(&Arc<RecordPage>, u32)> {
         let page = page_of(slot);
         Some((self.pages[page].get()?, (slot - page_bounds(page).0) as u32))
+    }
+    /// Bytes that its pages hold.
+    pub fn memory_bytes(&self) -> usize {
+        let pages = self.pages.iter().filter_map(OnceLock::get);
+        pages.map(|page| page.memory_bytes()).sum()
     }
     /// Recovery is over: claimed slots that hold no row by now never will.
     pub fn abandon_unpublished(&self) {

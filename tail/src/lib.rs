@@ -4,6 +4,7 @@
 
 pub mod cell;
 pub mod column_set;
+pub mod hops;
 pub mod insert_range;
 mod inserted_rows;
 pub mod merged_through;
@@ -14,7 +15,7 @@ pub mod range;
 mod record_layout;
 pub mod record_page;
 mod record_words;
-mod retirement;
+pub mod retirement;
 pub mod row_map;
 pub mod schema;
 mod shared_layouts;

@@ -44,7 +44,7 @@ use crate::visibility::{RecordState, record_state};
 use std::collections::BTreeMap;
 use std::ops;
 use std::sync::Arc;
-use strandline_base::sync::{AtomicU32, Ordering};
+use strandline_base::sync::{AtomicU32, AtomicU64, Ordering};
 use strandline_base::{ColumnId, CommitTs, UPDATE_RANGES, UPDATE_ROWS};
 use strandline_txn::{StartWord, TxnManager};
 
@@ -64,19 +64,19 @@ const TAIL_COST: usize = 32;
 #[derive(Debug)]
 pub struct OverlayMarks {
     /// the last number drawn for an overlay
-    drawn: AtomicU32,
+    drawn: AtomicU64,
     /// what readers have paid for records behind the overlay
     paid: AtomicU32,
     /// per tail the number of the last overlay that may lack records of it
-    moved: [AtomicU32; UPDATE_RANGES],
+    moved: [AtomicU64; UPDATE_RANGES],
 }
 
 impl Default for OverlayMarks {
     fn default() -> Self {
         Self {
-            drawn: AtomicU32::new(0),
+            drawn: AtomicU64::new(0),
             paid: AtomicU32::new(0),
-            moved: std::array::from_fn(|_| AtomicU32::new(0)),
+            moved: std::array::from_fn(|_| AtomicU64::new(0)),
         }
     }
 }
@@ -90,16 +90,16 @@ impl OverlayMarks {
         }
     }
 
-    fn mark(&self, at: usize, number: u32) {
+    fn mark(&self, at: usize, number: u64) {
         self.moved[at].fetch_max(number, Ordering::SeqCst);
     }
 
-    fn draw(&self) -> u32 {
+    fn draw(&self) -> u64 {
         self.drawn.fetch_add(1, Ordering::SeqCst) + 1
     }
 
     /// Whether overlay `number` has all of the `at`-th tail.
-    pub(crate) fn is_complete(&self, at: usize, number: u32) -> bool {
+    pub(crate) fn is_complete(&self, at: usize, number: u64) -> bool {
         self.moved[at].load(Ordering::SeqCst) < number
     }
 }
@@ -107,10 +107,10 @@ impl OverlayMarks {
 /// What the settled starts of a range's tails come to.
 #[derive(Debug)]
 pub struct Overlay {
-    number: u32,
+    number: u64,
     newest: CommitTs,
     /// by tail: the sequence number of the first record that is not covered
-    through: [u32; UPDATE_RANGES],
+    through: [u64; UPDATE_RANGES],
     /// in column order
     columns: Vec<OverlayColumn>,
     /// deleted rows in order, by slot in the range
@@ -136,13 +136,13 @@ impl OverlayColumn {
 }
 
 impl Overlay {
-    pub(crate) fn number(&self) -> u32 {
+    pub(crate) fn number(&self) -> u64 {
         self.number
     }
     pub(crate) fn newest(&self) -> CommitTs {
         self.newest
     }
-    pub(crate) fn through(&self, at: usize) -> u32 {
+    pub(crate) fn through(&self, at: usize) -> u64 {
         self.through[at]
     }
 
@@ -182,7 +182,7 @@ struct Settled {
     at: usize,
     pages: Arc<TailPages>,
     /// sequence numbers of records that are committed at or before `newest`, or aborted
-    records: ops::Range<u32>,
+    records: ops::Range<u64>,
     newest: CommitTs,
     /// no record is behind them
     is_all: bool,
@@ -191,7 +191,7 @@ struct Settled {
 impl Settled {
     /// Looks from `from` on for the first record that is not committed at or before `ts` and not
     /// aborted.
-    fn find(at: usize, pages: Arc<TailPages>, from: u32, ts: CommitTs, txns: &TxnManager) -> Self {
+    fn find(at: usize, pages: Arc<TailPages>, from: u64, ts: CommitTs, txns: &TxnManager) -> Self {
         let mut settled = Self {
             at,
             records: from..from,
@@ -210,7 +210,7 @@ impl Settled {
             // Asked first: a page that is full has no record after those counted.
             let is_full = page.is_full();
             let claimed = page.claimed();
-            for i in from.saturating_sub(page.first())..claimed {
+            for i in page.index_from(from)..claimed {
                 if page.start(i) != StartWord::ABORTED {
                     // An unpublished record is nothing yet, but may become something.
                     match record_state(page, i, StartWord(0), txns) {
@@ -220,7 +220,7 @@ impl Settled {
                         _ => return false,
                     }
                 }
-                self.records.end = page.first() + i + 1;
+                self.records.end = page.first() + u64::from(i) + 1;
             }
             if !is_full {
                 // More may come here, whatever pages follow.
@@ -236,8 +236,8 @@ impl Settled {
     /// Adds the records' values and deletions.
     fn collect(&self, newer: &mut Newer, deleted: &mut Vec<u16>) {
         for page in self.pages.since(self.records.start) {
-            let from = self.records.start.saturating_sub(page.first());
-            let end = self.records.end.saturating_sub(page.first());
+            let from = page.index_from(self.records.start);
+            let end = page.index_from(self.records.end);
             for i in from..end.min(page.claimed()) {
                 if page.start(i) == StartWord::ABORTED {
                     continue;
@@ -340,11 +340,11 @@ fn claimed_pages(tail: &Tail) -> Arc<TailPages> {
 
 /// `before`, where `kept`, and on top of it what is settled since.
 fn build(
-    number: u32,
+    number: u64,
     before: Option<&Overlay>,
     kept: &[bool; UPDATE_RANGES],
     settled: &[Settled],
-    through: [u32; UPDATE_RANGES],
+    through: [u64; UPDATE_RANGES],
     bytes: &PageBytes,
 ) -> Overlay {
     let mut newer = Newer::new();

@@ -11,9 +11,21 @@ pub type PageBytes = Arc<PageAccount>;
 pub struct PageAccount {
     used: AtomicUsize,
     spare: SpareLines,
+    first_record: u64,
 }
 
 impl PageAccount {
+    /// An account whose tails number their records from `first_record` on, for tests of what
+    /// becomes of large numbers.
+    pub fn with_first_record(first_record: u64) -> Self {
+        Self {
+            first_record,
+            ..Self::default()
+        }
+    }
+    pub(crate) fn first_record(&self) -> u64 {
+        self.first_record
+    }
     /// Bytes that pages, row maps and overlays hold.
     #[inline]
     pub fn used(&self) -> usize {
@@ -59,6 +71,10 @@ impl PageMemory {
     /// What it is a share of.
     pub fn all(&self) -> &PageBytes {
         &self.all
+    }
+    /// What it holds, in bytes.
+    pub fn own(&self) -> usize {
+        self.own.load(Ordering::Relaxed)
     }
     /// It holds `bytes` more.
     pub fn add(&self, bytes: usize) {

@@ -7,6 +7,8 @@
 //! 2. Versions are published under `publish`; readers never take it.
 //! 3. A tail leaves the version only sealed and with nothing but records merged into its base.
 //! 4. While an appender is inside a tail, the tail stays in the range's versions.
+//! 5. A tail of the range's newest version is sealed only while `publish` is held: who seals it
+//!    publishes a version without it, or unseals it, also when it panics.
 //!
 //! # The order of loads
 //!
@@ -38,12 +40,16 @@
 use crate::merged_through::MergedThrough;
 use crate::overlay::{Overlay, OverlayMarks};
 use crate::record_page::PageBytes;
+use crate::retirement::{Retired, SealGuard};
 use crate::succession::Succeeded;
 use crate::tail_pages::Tail;
 use arc_swap::{ArcSwap, Guard};
 use std::sync::Arc;
-use strandline_base::sync::{Mutex, MutexGuard, spin_loop};
+use strandline_base::sync::{Mutex, MutexGuard, spin_loop, yield_now};
 use strandline_base::{RangeNo, UPDATE_RANGES};
+
+/// Looks at a tail that is sealed before an appender stops waiting, to see whether it still should.
+const ENTRY_LOOKS: u32 = if cfg!(shuttle) { 64 } else { 1 << 14 };
 
 /// What readers of a range see. `B` is the base: rows as of the last merge.
 #[derive(Debug)]
@@ -141,13 +147,14 @@ impl<B> Range<B> {
         tail
     }
     /// Runs `append` as an appender to the tail of update range `at`, with the version to go by.
+    /// None if a merge keeps the tail sealed for long.
     pub fn append_to<R>(
         &self,
         at: usize,
         bytes: &PageBytes,
         append: impl FnOnce(&RangeVersion<B>, &Tail) -> R,
-    ) -> R {
-        loop {
+    ) -> Option<R> {
+        for look in 1..=ENTRY_LOOKS {
             // A guard, not a counted reference: writers of a range would share the counter.
             let version = self.load();
             let Some(tail) = &version.tails[at] else {
@@ -155,17 +162,22 @@ impl<B> Range<B> {
                 continue;
             };
             let Some(_entered) = tail.enter() else {
-                spin_loop(); // being retired: the range shows the next tail soon
+                // Being retired: the range shows the next tail soon.
+                match look.is_multiple_of(64) {
+                    true => yield_now(),
+                    false => spin_loop(),
+                }
                 continue;
             };
             let appended = append(&version, tail);
             self.marks.note_claim(at);
-            return appended;
+            return Some(appended);
         }
+        None
     }
 }
 
-impl<B: Succeeded<Release = (Arc<Tail>, u32)>> Range<B> {
+impl<B: Succeeded<Release = (Arc<Tail>, u64)>> Range<B> {
     /// Publishes `base`, which is merged as far as `through` says: steps 4 and 5 of the merge.
     /// Tails without anything else go, the others' merged pages when no reader needs them.
     pub fn publish_merge(&self, base: Arc<B>, through: &MergedThrough) {
@@ -176,15 +188,19 @@ impl<B: Succeeded<Release = (Arc<Tail>, u32)>> Range<B> {
             tails: old.tails.clone(),
             overlay: None,
         };
-        let mut retired = Vec::new();
+        let (mut retired, mut given_up) = (Vec::new(), Vec::new());
         for slot in &mut next.tails {
             let Some(tail) = slot.take() else { continue };
-            if let Some(keep_from) = tail.retire_merged(through) {
-                retired.push((tail.clone(), keep_from));
-                *slot = Some(tail);
+            match tail.retire_merged(through) {
+                Retired::Upto(keep_from) => {
+                    retired.push((tail.clone(), keep_from));
+                    *slot = Some(tail);
+                }
+                Retired::Whole(sealed) => given_up.push(sealed),
             }
         }
         old.base.successor().retire(&next.base, retired);
         self.publish(&right, next);
+        given_up.into_iter().for_each(SealGuard::keep);
     }
 }

@@ -74,13 +74,13 @@ const CLOSED: u32 = 1 << 31;
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct RecordPage {
-    first: u32,
+    first: u64,
     capacity: u32,
     /// how many records have been, and [`CLOSED`]
     claimed: AtomicU32,
-    has_deletes: AtomicBool,
     records: Records,
     schema: Arc<StorageSchema>,
+    has_deletes: AtomicBool,
     memory: PageMemory,
 }
 
@@ -101,13 +101,13 @@ impl RecordPage {
         let (rows, columns) = (capacity as usize, schema.len());
         let own = InsertedRows::bytes(rows, columns);
         let records = Records::Inserts(InsertedRows::new(rows, columns));
-        Self::new((first, capacity), schema, records, own, bytes)
+        Self::new((u64::from(first), capacity), schema, records, own, bytes)
     }
 
     /// A page for tail records with sequence numbers `first..first + capacity`; fewer if it is
     /// closed before it is full.
     pub(crate) fn tail(
-        first: u32,
+        first: u64,
         capacity: u32,
         layout: &Arc<RecordLayout>,
         bytes: &PageBytes,
@@ -122,7 +122,7 @@ impl RecordPage {
     }
 
     fn new(
-        (first, capacity): (u32, u32),
+        (first, capacity): (u64, u32),
         schema: &Arc<StorageSchema>,
         records: Records,
         own: usize,
@@ -132,17 +132,21 @@ impl RecordPage {
             first,
             capacity,
             claimed: AtomicU32::new(0),
-            has_deletes: AtomicBool::new(false),
             records,
             schema: schema.clone(),
+            has_deletes: AtomicBool::new(false),
             memory: PageMemory::new(bytes, size_of::<Self>() + own),
         }
     }
 
     /// The sequence number or position of the first record.
     #[inline]
-    pub fn first(&self) -> u32 {
+    pub fn first(&self) -> u64 {
         self.first
+    }
+    /// Bytes that it holds.
+    pub fn memory_bytes(&self) -> usize {
+        self.memory.own()
     }
     /// How many records fit.
     #[inline]
@@ -151,17 +155,21 @@ impl RecordPage {
     }
     /// The number behind those of its records: the first one of the page that follows.
     #[inline]
-    pub fn end(&self) -> u32 {
+    pub fn end(&self) -> u64 {
         let claimed = self.claimed.load(Ordering::Acquire);
-        self.first
-            + match claimed & CLOSED {
-                0 => self.capacity,
-                _ => claimed & !CLOSED,
-            }
+        let records = match claimed & CLOSED {
+            0 => self.capacity,
+            _ => claimed & !CLOSED,
+        };
+        self.first + u64::from(records)
+    }
+    /// The index of the first of its records with this number or a later one.
+    pub(crate) fn index_from(&self, seq: u64) -> u32 {
+        seq.saturating_sub(self.first).min(u64::from(self.capacity)) as u32
     }
     /// Whether it has a place for the record with this number.
     #[inline]
-    pub fn has_record(&self, seq: u32) -> bool {
+    pub fn has_record(&self, seq: u64) -> bool {
         (self.first..self.end()).contains(&seq)
     }
     /// Whether the page was made for exactly this schema: a rolled-back change of the table may
@@ -268,7 +276,7 @@ impl RecordPage {
         }
     }
     /// Sets slot, kind and back pointer (previous sequence number + 1, or 0) of a tail record.
-    pub fn set_link(&self, i: u32, slot: u16, kind: RecordKind, back: u32) {
+    pub fn set_link(&self, i: u32, slot: u16, kind: RecordKind, back: u64) {
         if kind == RecordKind::Delete {
             self.has_deletes.store(true, Ordering::Relaxed);
         }
@@ -298,7 +306,7 @@ impl RecordPage {
     }
     /// The previous record's sequence number + 1, or 0.
     #[inline]
-    pub fn back(&self, i: u32) -> u32 {
+    pub fn back(&self, i: u32) -> u64 {
         self.changes()
             .map_or(0, |changes| changes.record(i as usize).back())
     }

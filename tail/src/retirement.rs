@@ -18,23 +18,55 @@ use crate::merged_through::MergedThrough;
 use crate::record_page::RecordKind;
 use crate::tail_pages::{Tail, locate};
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use strandline_txn::StartWord;
 
 /// What a merge leaves in a tail.
 struct Unmerged {
     /// the first sequence number that must stay
-    first: u32,
+    first: u64,
     /// updates and deletes that are not merged, those included whose outcome is open
     records: u32,
     /// slots with old values and nothing else that is not aborted
     abandoned: Vec<u16>,
 }
 
+/// What of a tail must stay when a merge is published.
+#[derive(Debug)]
+pub enum Retired {
+    /// the records from this sequence number on, when the last reader of earlier versions has gone
+    Upto(u64),
+    /// nothing: the tail is sealed
+    Whole(SealGuard),
+}
+
+/// A sealed tail, which is opened again unless the seal is kept: so a panic before the tail has
+/// left its range keeps no appender out.
+#[derive(Debug)]
+pub struct SealGuard(Option<Arc<Tail>>);
+
+impl SealGuard {
+    fn new(tail: &Arc<Tail>) -> Option<Self> {
+        tail.seal().then(|| Self(Some(tail.clone())))
+    }
+    /// The tail has left its range.
+    pub fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for SealGuard {
+    fn drop(&mut self) {
+        if let Some(tail) = &self.0 {
+            tail.unseal();
+        }
+    }
+}
+
 impl Tail {
-    /// A base that is merged as far as `through` is about to be published: seals the tail for good
-    /// if nothing else is in it (None), else returns the first sequence number that must stay
-    /// when the last reader of earlier versions has gone.
-    pub fn retire_merged(&self, through: &MergedThrough) -> Option<u32> {
+    /// A base that is merged as far as `through` is about to be published: seals the tail if
+    /// nothing else is in it.
+    pub fn retire_merged(self: &Arc<Self>, through: &MergedThrough) -> Retired {
         let before = self.pending();
         let mut unmerged = self.unmerged(through);
         if !unmerged.abandoned.is_empty() {
@@ -44,22 +76,25 @@ impl Tail {
             unmerged = self.unmerged(through);
         }
         self.set_pending(before, unmerged.records);
-        if unmerged.records == 0 && self.seal() {
-            if self.unmerged(through).records == 0 {
-                return None;
-            }
-            self.unseal();
+        if unmerged.records == 0
+            && let Some(sealed) = SealGuard::new(self)
+            && self.unmerged(through).records == 0
+        {
+            return Retired::Whole(sealed);
         }
-        Some(unmerged.first)
+        Retired::Upto(unmerged.first)
     }
 
     /// Turns a row's old values into tombstones if all updates they were written for have been
     /// aborted. Its latch keeps out the writer that would rely on them.
     fn abandon_old_values(&self, slot: u16, through: &MergedThrough) {
-        let latch = self.row_map().latch(usize::from(slot));
+        // A later merge does it, if somebody holds the latch for long.
+        let Some(latch) = self.row_map().latch(usize::from(slot)) else {
+            return;
+        };
         let pages = self.pages();
         let mut old_values = Vec::new();
-        let mut next = latch.head();
+        let mut next = pages.head(latch.entry());
         while next != 0
             && let Some((page, i)) = locate(&pages, next - 1)
         {
@@ -82,14 +117,14 @@ impl Tail {
     }
 
     fn unmerged(&self, through: &MergedThrough) -> Unmerged {
-        let mut open_old_values: HashMap<u16, u32> = HashMap::new();
+        let mut open_old_values: HashMap<u16, u64> = HashMap::new();
         let mut with_others = HashSet::new();
         let (mut first, mut end, mut records) = (None, 0, 0);
         let pages = self.pages();
         for page in pages.iter() {
             for i in 0..page.claimed() {
                 let word = page.start(i);
-                let seq = page.first() + i;
+                let seq = page.first() + u64::from(i);
                 end = seq + 1;
                 if word == StartWord::ABORTED {
                     continue;

@@ -1,14 +1,20 @@
 //! The row map: for every row of an update range with unmerged updates, the newest tail record.
 //! The papers' indirection column \[L-Store §2.2\] and LtoR table \[Indirection §2\].
 //!
-//! An entry is 0 (no tail record) or the record's sequence number + 1; its top bit is the latch of
-//! the write protocol \[L-Store §5.1.1\]. Readers ignore the latch bit: the record below it is
-//! published before the entry names it.
+//! An entry is 0 (no tail record) or the record's sequence number modulo [`ENTRIES`], + 1; its top
+//! bit is the latch of the write protocol \[L-Store §5.1.1\]. Readers ignore the latch bit: the
+//! record below it is published before the entry names it.
+//!
+//! Sequence numbers have more bits than an entry, but the records that are in memory have far fewer
+//! numbers: with the first one's number the entry tells the whole number, and entries whose
+//! records are gone are cleared before their numbers come round (see `tail_pages`). Wider entries
+//! would miss the processor's caches more often.
 //!
 //! Invariants:
 //! 1. Only the holder of the latch changes an entry.
 //! 2. An entry is stored with Release after its record's start word, and loaded with Acquire.
-//! 3. A latch is held for the time of one append, never over a wait.
+//! 3. A latch is held for the time of one append, never over a wait for another transaction. It is
+//!    released when its holder panics.
 //! 4. The bit of a row whose entry is not 0 is set. It is set before the entry is stored with
 //!    Release, so that who has to see the record sees the bit.
 //!
@@ -30,8 +36,45 @@ const GROUP_ROWS: usize = 512;
 const GROUPS: usize = UPDATE_ROWS / GROUP_ROWS;
 const WORD_ROWS: usize = u64::BITS as usize;
 const LATCH: u32 = 1 << 31;
+/// Numbers of records that have an entry of their own; tests come round soon.
+pub(crate) const ENTRIES: u64 = if cfg!(shuttle) {
+    61
+} else if cfg!(test) {
+    (1 << 14) - 1
+} else {
+    (1 << 31) - 1
+};
+
+/// Looks at a latch that somebody holds before a writer stops waiting, to see whether it still
+/// should. An append takes less than a microsecond unless it reads base from the disk.
+const LATCH_LOOKS: u32 = if cfg!(shuttle) { 64 } else { 1 << 14 };
 
 type Group = Box<[AtomicU32; GROUP_ROWS]>;
+
+/// What the row map says of a row: its newest tail record's number, as far as 31 bits tell.
+/// [`TailPages::head`](crate::tail_pages::TailPages::head) makes it whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entry(u32);
+
+impl Entry {
+    /// There is no tail record.
+    pub const NONE: Self = Self(0);
+    /// Of record `seq`.
+    #[inline]
+    pub(crate) fn of(seq: u64) -> Self {
+        Self((seq % ENTRIES) as u32 + 1)
+    }
+    /// How far behind the record of `first` this one's is; None if there is no record.
+    #[inline]
+    pub(crate) fn behind(self, first: Self) -> Option<u64> {
+        let steps = match self.0.checked_sub(first.0) {
+            _ if self == Self::NONE => return None,
+            Some(steps) => steps,
+            None => ENTRIES as u32 - (first.0 - self.0),
+        };
+        Some(u64::from(steps))
+    }
+}
 
 /// The row map slice of one update range.
 #[doc(alias("indirection column", "LtoR"))]
@@ -53,16 +96,21 @@ impl RowMap {
         }
     }
 
-    /// The newest record of `slot`: sequence number + 1, or 0.
+    /// Bytes that it and its tail hold, pages not counted.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.memory.own()
+    }
+
+    /// The newest record of `slot`. Load the pages afterwards.
     #[inline]
-    pub fn head(&self, slot: usize) -> u32 {
+    pub fn entry(&self, slot: usize) -> Entry {
         let updated = self.updated[slot / WORD_ROWS].load(Ordering::Relaxed);
         if updated >> (slot % WORD_ROWS) & 1 == 0 {
-            return 0;
+            return Entry::NONE;
         }
         match self.groups[slot / GROUP_ROWS].get() {
-            Some(group) => group[slot % GROUP_ROWS].load(Ordering::Acquire) & !LATCH,
-            None => 0,
+            Some(group) => Entry(group[slot % GROUP_ROWS].load(Ordering::Acquire) & !LATCH),
+            None => Entry::NONE,
         }
     }
 
@@ -72,33 +120,33 @@ impl RowMap {
         Box::new(std::array::from_fn(|_| AtomicU32::new(0)))
     }
 
-    /// Takes the latch of `slot` and returns its head. Spins: holders never wait for anything.
+    /// Takes the latch of `slot`. Spins, because holders never wait for another transaction; None
+    /// if somebody holds it for long all the same, because of a slow disk say.
     #[inline]
-    pub fn latch(&self, slot: usize) -> LatchGuard<'_> {
+    pub fn latch(&self, slot: usize) -> Option<LatchGuard<'_>> {
         let group = self.groups[slot / GROUP_ROWS].get_or_init(|| self.new_group());
         let entry = &group[slot % GROUP_ROWS];
-        let mut spins = 0u32;
-        loop {
+        for look in 1..=LATCH_LOOKS {
             let seen = entry.load(Ordering::Relaxed);
             if seen & LATCH == 0
                 && entry
                     .compare_exchange(seen, seen | LATCH, Ordering::Acquire, Ordering::Relaxed)
                     .is_ok()
             {
-                return LatchGuard {
+                return Some(LatchGuard {
                     entry,
                     updated: &self.updated[slot / WORD_ROWS],
                     bit: 1 << (slot % WORD_ROWS),
-                    head: seen,
-                };
+                    entry_now: Entry(seen),
+                });
             }
-            spins += 1;
-            if spins.is_multiple_of(64) {
+            if look.is_multiple_of(64) {
                 yield_now();
             } else {
                 spin_loop();
             }
         }
+        None
     }
 }
 
@@ -107,26 +155,30 @@ pub struct LatchGuard<'a> {
     entry: &'a AtomicU32,
     updated: &'a AtomicU64,
     bit: u64,
-    head: u32,
+    entry_now: Entry,
 }
 
 impl LatchGuard<'_> {
-    /// The head when the latch was taken: sequence number + 1, or 0.
-    pub fn head(&self) -> u32 {
-        self.head
+    /// The entry when the latch was taken.
+    pub fn entry(&self) -> Entry {
+        self.entry_now
+    }
+    /// Releases the latch of a row whose newest record is done with.
+    pub(crate) fn clear(mut self) {
+        self.entry_now = Entry::NONE;
     }
     /// Releases the latch with record `seq`, already published, as the new head.
-    pub fn publish(mut self, seq: u32) {
+    pub fn publish(mut self, seq: u64) {
         if self.updated.load(Ordering::Relaxed) & self.bit == 0 {
             self.updated.fetch_or(self.bit, Ordering::Relaxed);
         }
-        self.head = seq + 1;
+        self.entry_now = Entry::of(seq);
     }
 }
 
 impl Drop for LatchGuard<'_> {
     fn drop(&mut self) {
-        self.entry.store(self.head, Ordering::Release);
+        self.entry.store(self.entry_now.0, Ordering::Release);
     }
 }
 
@@ -139,22 +191,40 @@ mod tests {
         RowMap::new(PageMemory::new(bytes, 0))
     }
 
+    fn latch(map: &RowMap, slot: usize) -> LatchGuard<'_> {
+        map.latch(slot).expect("nobody holds it")
+    }
+
     #[test]
     fn heads_are_kept_per_slot_and_latches_release() {
         let bytes = PageBytes::default();
         let map = empty(&bytes);
-        assert_eq!(map.head(0), 0);
+        assert_eq!(map.entry(0), Entry::NONE);
         assert_eq!(bytes.used(), 0);
-        map.latch(5).publish(41);
-        assert_eq!(map.head(5), 42);
-        drop(map.latch(5));
-        assert_eq!(map.head(5), 42);
-        assert_eq!([map.head(4), map.head(5 + WORD_ROWS)], [0, 0]);
-        map.latch(UPDATE_ROWS - 1).publish(0);
-        assert_eq!(map.head(UPDATE_ROWS - 1), 1);
+        latch(&map, 5).publish(41);
+        assert_eq!(map.entry(5), Entry(42));
+        drop(latch(&map, 5));
+        assert_eq!(map.entry(5), Entry(42));
+        assert_eq!([map.entry(4), map.entry(5 + WORD_ROWS)], [Entry::NONE; 2]);
+        latch(&map, UPDATE_ROWS - 1).publish(0);
+        assert_eq!(map.entry(UPDATE_ROWS - 1), Entry(1));
         assert_eq!(bytes.used(), 2 * 4 * GROUP_ROWS);
         drop(map);
         assert_eq!(bytes.used(), 0);
+    }
+
+    #[test]
+    fn a_latch_that_is_held_is_not_waited_for_for_ever() {
+        let map = empty(&PageBytes::default());
+        let held = latch(&map, 5);
+        assert!(map.latch(5).is_none());
+        assert!(map.latch(6).is_some());
+        drop(held);
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _held = latch(&map, 5);
+            panic!("the holder's append");
+        }));
+        assert!(caught.is_err() && map.latch(5).is_some(), "released");
     }
 
     #[test]
@@ -164,13 +234,17 @@ mod tests {
             for _ in 0..4 {
                 s.spawn(|| {
                     for _ in 0..1000 {
-                        let latch = map.latch(7);
-                        let head = latch.head();
-                        latch.publish(head); // head + 1
+                        let latch = loop {
+                            if let Some(latch) = map.latch(7) {
+                                break latch;
+                            }
+                        };
+                        let next = latch.entry().0;
+                        latch.publish(u64::from(next)); // its entry is one more
                     }
                 });
             }
         });
-        assert_eq!(map.head(7), 4000);
+        assert_eq!(map.entry(7), Entry(4000));
     }
 }

@@ -1,6 +1,8 @@
 //! The tail of one update range: its row map and its tail pages \[L-Store §2.2, §3.1\].
 //!
-//! Records are numbered by a sequence that grows over pages. Pages start at 8 records and double to
+//! Records are numbered by a sequence that grows over pages, up to [`RECORDS_MAX`]; a writer that
+//! needs a higher number gets an error, and so does one if more than [`SPAN_MAX`] records are in
+//! memory. Pages start at 8 records and double to
 //! 512, so that a lone update costs little. A record with a column that the last page has no place
 //! for closes it: the next one has places for both. Pages whose records are all merged into base
 //! are dropped from the front; a back pointer into a dropped page means "continue in base".
@@ -15,31 +17,59 @@
 //! 2. A page leaves the list only after every range version whose base does not contain its
 //!    records is gone (see `range`).
 //! 3. After `seal` succeeds no record is ever appended.
+//! 4. A claimed record is published, as a tombstone if its writer panics: what follows an
+//!    unpublished record would never settle.
 //!
-//! Lock order: row latch → `pages` (growing). Nothing is awaited under either.
+//! # Entries that come round
+//!
+//! A row map entry has its record's number modulo [`ENTRIES`]. [`TailPages::head`] looks for it
+//! behind the list's first record: a list has at most [`SPAN_MAX`] numbers. The entry of a record
+//! that is gone must not be taken for one in the list, so no entry stays when its record is more
+//! than [`LAG_MAX`] before the list: `swept` is a record before which there are no entries, and
+//! pages are not dropped until entries have been cleared that would be too far behind. (If a latch
+//! is held for long, the next one who drops pages does both.)
+//!
+//! A reader loads the entry, then the list. Meanwhile the list may lose pages that were retired
+//! before the reader's range version, at most [`SPAN_MAX`] records. So an entry's record is never
+//! further before the list than half of all numbers.
+//!
+//! Lock order: `swept` → row latch → `grow`. Nothing is awaited under a row latch.
 
 use crate::column_set::ColumnSet;
+use crate::hops;
 use crate::page_memory::PageMemory;
 use crate::record_layout::RecordLayout;
 use crate::record_page::{PageBytes, RecordKind, RecordPage};
-use crate::row_map::RowMap;
+use crate::row_map::{ENTRIES, Entry, RowMap};
 use crate::schema::StorageSchema;
+use crate::tail_records::BACK_BITS;
 use arc_swap::ArcSwap;
 use std::sync::Arc;
-use strandline_base::Result;
 use strandline_base::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
+use strandline_base::{Error, ErrorKind, Result, SqlState, UPDATE_ROWS};
 use strandline_txn::StartWord;
 
 /// Models need pages that fill.
 const FIRST_PAGE_RECORDS: u32 = if cfg!(shuttle) { 1 } else { 8 };
 const PAGE_RECORDS_MAX: u32 = if cfg!(shuttle) { 2 } else { 512 };
 const SEALED: u32 = 1 << 31;
+/// Records that a tail numbers before all of them must be merged: a back pointer holds the number
+/// plus one. A million per second reach it in nine years.
+pub const RECORDS_MAX: u64 = (1 << BACK_BITS) - 1;
+/// Records of a tail that may be in memory.
+const SPAN_MAX: u64 = ENTRIES / 4;
+/// How far the oldest entry's record may be behind the list.
+const LAG_MAX: u64 = ENTRIES / 4;
 
 /// The live pages, oldest first.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct TailPages {
     /// the sequence number of the first record
-    first_seq: u32,
+    first_seq: u64,
+    /// that of the first record
+    first_entry: Entry,
+    /// every record's number is less than so much behind the first one's
+    span: u32,
     pages: Vec<Listed>,
 }
 
@@ -47,14 +77,28 @@ pub struct TailPages {
 #[derive(Clone, Debug)]
 struct Listed {
     /// its first record: other pages are not touched to find one
-    first: u32,
+    first: u64,
     page: Arc<RecordPage>,
+}
+
+impl Default for TailPages {
+    fn default() -> Self {
+        Self::of(Vec::new())
+    }
 }
 
 impl TailPages {
     fn of(pages: Vec<Listed>) -> Self {
         let first_seq = pages.first().map_or(0, |listed| listed.first);
-        Self { first_seq, pages }
+        let span = pages.last().map_or(0, |last| {
+            last.first - first_seq + u64::from(PAGE_RECORDS_MAX)
+        });
+        Self {
+            first_seq,
+            first_entry: Entry::of(first_seq),
+            span: span as u32,
+            pages,
+        }
     }
     fn with(&self, page: RecordPage) -> Self {
         let (first, page) = (page.first(), Arc::new(page));
@@ -68,8 +112,17 @@ impl TailPages {
 
     /// The sequence number of the first record; 0 if there is no page.
     #[inline]
-    pub fn first_seq(&self) -> u32 {
+    pub fn first_seq(&self) -> u64 {
         self.first_seq
+    }
+    /// The record of a row map entry that was loaded before the list: sequence number + 1, or 0 if
+    /// there is none or it is gone.
+    #[inline]
+    pub fn head(&self, entry: Entry) -> u64 {
+        match entry.behind(self.first_entry) {
+            Some(steps) if steps < u64::from(self.span) => self.first_seq + steps + 1,
+            _ => 0,
+        }
     }
     /// How many there are.
     pub fn len(&self) -> usize {
@@ -89,7 +142,7 @@ impl TailPages {
         self.pages.last().map(|listed| &listed.page)
     }
     /// Those from that of record `seq` on, or from the first one behind it.
-    pub(crate) fn since(&self, seq: u32) -> impl Iterator<Item = &Arc<RecordPage>> {
+    pub(crate) fn since(&self, seq: u64) -> impl Iterator<Item = &Arc<RecordPage>> {
         let before = self.pages.partition_point(|listed| listed.first <= seq);
         let from = before.saturating_sub(1);
         self.pages[from..].iter().map(|listed| &listed.page)
@@ -104,7 +157,7 @@ pub struct RecordHeader {
     /// what it says
     pub kind: RecordKind,
     /// the row's previous record: sequence number + 1, or 0
-    pub back: u32,
+    pub back: u64,
     /// the statement that writes it
     pub statement: u32,
     /// the start word it is published with
@@ -118,12 +171,15 @@ pub struct Tail {
     pages: ArcSwap<TailPages>,
     row_map: RowMap,
     grow: Mutex<()>,
+    /// no entry is of a record before this one
+    swept: Mutex<u64>,
     appenders: AtomicU32,
-    /// of the records ever claimed those that are merged, or fewer
+    /// of the records ever claimed those that are merged, or fewer; wraps like `claims`
     merged: AtomicU32,
     /// every committed record up to this timestamp is in a run
     persisted_through: AtomicU64,
-    /// records ever claimed; moves before an appender leaves
+    /// records ever claimed; moves before an appender leaves. Wraps: only differences below 2^32
+    /// are looked at, and memory holds fewer records.
     claims: AtomicU32,
     bytes: PageBytes,
 }
@@ -144,6 +200,7 @@ impl Tail {
             pages: ArcSwap::default(),
             row_map: RowMap::new(PageMemory::new(bytes, size_of::<Self>())),
             grow: Mutex::new(()),
+            swept: Mutex::new(bytes.first_record()),
             appenders: AtomicU32::new(0),
             merged: AtomicU32::new(0),
             persisted_through: AtomicU64::new(0),
@@ -161,6 +218,12 @@ impl Tail {
     #[inline]
     pub fn pages(&self) -> arc_swap::Guard<Arc<TailPages>> {
         self.pages.load()
+    }
+    /// Bytes that it and its pages hold.
+    pub fn memory_bytes(&self) -> usize {
+        let pages = self.pages();
+        let bytes = pages.iter().map(|page| page.memory_bytes());
+        self.row_map.memory_bytes() + bytes.sum::<usize>()
     }
     /// Records ever claimed. Who loads the pages afterwards finds them; see [`crate::overlay`].
     pub(crate) fn claims(&self) -> u32 {
@@ -211,18 +274,22 @@ impl Tail {
     /// Claims a record for values of `columns` in a page made for `schema`, if there is room in the
     /// last one of `pages`, a list loaded under the row's latch; returns the page and the record's
     /// index in it.
+    ///
+    /// # Errors
+    /// 54000 if all [`RECORDS_MAX`] numbers have been used, or as many records are in memory as a
+    /// row map can tell apart.
     pub fn claim(
         &self,
         (pages, schema): (&TailPages, &Arc<StorageSchema>),
         columns: &ColumnSet,
-    ) -> (Arc<RecordPage>, u32) {
+    ) -> Result<(Arc<RecordPage>, u32)> {
         if let Some(claimed) = self.claim_in(pages, schema, columns) {
-            return claimed;
+            return Ok(claimed);
         }
         loop {
-            self.grow(schema, columns);
+            self.grow(schema, columns)?;
             if let Some(claimed) = self.claim_in(&self.pages(), schema, columns) {
-                return claimed;
+                return Ok(claimed);
             }
         }
     }
@@ -250,21 +317,18 @@ impl Tail {
         columns: &ColumnSet,
         fill: impl FnOnce(&RecordPage, u32) -> Result<()>,
     ) -> Result<(Arc<RecordPage>, u32)> {
-        let (page, i) = self.claim((pages, schema), columns);
+        let (page, i) = self.claim((pages, schema), columns)?;
+        let claimed = Claimed::new(&page, i);
         page.set_link(i, header.slot, header.kind, header.back);
         page.set_statement(i, header.statement);
-        let filled = fill(&page, i);
-        let word = match filled {
-            Ok(()) => header.word,
-            Err(_) => StartWord::ABORTED,
-        };
-        page.set_start(i, word);
-        filled.map(|()| (page, i))
+        fill(&page, i)?;
+        claimed.publish(header.word);
+        Ok((page, i))
     }
 
     /// Adds a page with places for `columns` and for those of the page before, unless that has room
     /// for such a record.
-    fn grow(&self, schema: &Arc<StorageSchema>, columns: &ColumnSet) {
+    fn grow(&self, schema: &Arc<StorageSchema>, columns: &ColumnSet) -> Result<()> {
         let _grow = self.grow.lock();
         let pages = self.pages.load_full();
         let last = pages.last();
@@ -275,7 +339,7 @@ impl Tail {
         let same = layout.filter(has_places);
         let was_full = last.is_some_and(|last| last.is_full());
         if same.is_some() && !was_full {
-            return; // somebody else has grown it
+            return Ok(()); // somebody else has grown it
         }
         let (first, capacity) = match last {
             Some(last) => {
@@ -287,8 +351,17 @@ impl Tail {
                 };
                 (last.end(), capacity)
             }
-            None => (0, FIRST_PAGE_RECORDS),
+            None => (self.bytes.first_record(), FIRST_PAGE_RECORDS),
         };
+        let left = RECORDS_MAX.saturating_sub(first);
+        let behind = match pages.is_empty() {
+            true => 0,
+            false => first - pages.first_seq(),
+        };
+        if left == 0 || behind + u64::from(PAGE_RECORDS_MAX) > SPAN_MAX {
+            return Err(no_more_records());
+        }
+        let capacity = u64::from(capacity).min(left) as u32;
         let layout = match same {
             Some(layout) => layout.clone(),
             None => {
@@ -301,33 +374,101 @@ impl Tail {
         };
         let page = RecordPage::tail(first, capacity, &layout, &self.bytes);
         self.pages.store(Arc::new(pages.with(page)));
+        Ok(())
     }
 
     /// Drops the pages that end at or before sequence number `before` (never the last one).
-    pub fn drop_pages_before(&self, before: u32) {
-        let _grow = self.grow.lock();
+    pub fn drop_pages_before(&self, before: u64) {
+        let mut swept = self.swept.lock();
         let pages = self.pages.load_full();
-        let dropped = pages
-            .iter()
-            .take(pages.len().saturating_sub(1))
-            .take_while(|p| p.end() <= before)
-            .count();
+        let last = pages.len().saturating_sub(1);
+        let done = pages.iter().take(last).take_while(|p| p.end() <= before);
+        let dropped = done.count();
+        let Some(first) = pages.iter().nth(dropped).map(|page| page.first()) else {
+            return;
+        };
+        if first - *swept > LAG_MAX {
+            if !self.sweep(&pages, first) {
+                return;
+            }
+            *swept = first;
+        }
         if dropped > 0 {
+            let _grow = self.grow.lock();
+            let pages = self.pages.load_full();
             self.pages.store(Arc::new(pages.without_first(dropped)));
         }
     }
+
+    /// Clears the entries of records before `first`, which nobody needs any more; false if the
+    /// latch of one is held for long. `pages` tells their numbers.
+    fn sweep(&self, pages: &TailPages, first: u64) -> bool {
+        let is_done = |entry: Entry| entry != Entry::NONE && pages.head(entry) <= first;
+        (0..UPDATE_ROWS).all(|slot| {
+            if !is_done(self.row_map.entry(slot)) {
+                return true;
+            }
+            let Some(latch) = self.row_map.latch(slot) else {
+                return false;
+            };
+            if is_done(latch.entry()) {
+                latch.clear();
+            }
+            true
+        })
+    }
+}
+
+/// A record that is published as a tombstone unless its writer gets as far as publishing it.
+pub struct Claimed<'a> {
+    page: &'a RecordPage,
+    i: u32,
+    word: StartWord,
+}
+
+impl<'a> Claimed<'a> {
+    /// Record `i` of `page`, which the caller has claimed.
+    pub fn new(page: &'a RecordPage, i: u32) -> Self {
+        let word = StartWord::ABORTED;
+        Self { page, i, word }
+    }
+    /// Publishes it.
+    pub fn publish(mut self, word: StartWord) {
+        self.word = word;
+    }
+}
+
+impl Drop for Claimed<'_> {
+    fn drop(&mut self) {
+        self.page.set_start(self.i, self.word);
+    }
+}
+
+#[cold]
+fn no_more_records() -> Error {
+    Error::new(
+        ErrorKind::Unavailable,
+        SqlState::PROGRAM_LIMIT_EXCEEDED,
+        "neighbouring rows have had too many changes since all of them were merged",
+    )
+    .with_detail(format!(
+        "At most {SPAN_MAX} of them can be in memory, and {RECORDS_MAX} can come before all are \
+         merged."
+    ))
+    .with_hint("End transactions that have been open for long, then run CHECKPOINT.")
 }
 
 /// The page and index of record `seq`; None if its page has been dropped.
 #[inline]
-pub fn locate(pages: &TailPages, seq: u32) -> Option<(&Arc<RecordPage>, u32)> {
+pub fn locate(pages: &TailPages, seq: u64) -> Option<(&Arc<RecordPage>, u32)> {
+    hops::note();
     let pages = &pages.pages[..];
     let last = pages.len().checked_sub(1)?;
     // Most pages are full-grown.
     let before = pages[last]
         .first
         .saturating_sub(seq)
-        .div_ceil(PAGE_RECORDS_MAX);
+        .div_ceil(u64::from(PAGE_RECORDS_MAX));
     let guess = last.wrapping_sub(before as usize);
     let is_found = pages.get(guess).is_some_and(|listed| listed.first <= seq)
         && pages.get(guess + 1).is_none_or(|next| seq < next.first);
@@ -342,12 +483,13 @@ pub fn locate(pages: &TailPages, seq: u32) -> Option<(&Arc<RecordPage>, u32)> {
     if at == last && !page.has_record(seq) {
         return None;
     }
-    Some((page, seq - first))
+    Some((page, (seq - first) as u32))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::page_memory::PageAccount;
     use strandline_base::{ColumnId, CommitTs, SqlType, Value};
 
     #[test]
@@ -358,12 +500,14 @@ mod tests {
         let spec = schema.column(ColumnId(0));
         let columns = ColumnSet::from_iter([ColumnId(0)]);
         for n in 0..2000u32 {
-            let (page, i) = tail.claim((&tail.pages(), &schema), &columns);
+            let claimed = tail.claim((&tail.pages(), &schema), &columns);
+            let (page, i) = claimed.expect("claimed");
             page.put(i, ColumnId(0), spec, &Value::BigInt(i64::from(n)))
                 .expect("put");
-            page.set_link(i, 3, RecordKind::Update, n);
+            page.set_link(i, 3, RecordKind::Update, u64::from(n));
             page.set_start(i, StartWord::committed(CommitTs(u64::from(n) + 1)));
-            assert_eq!(page.first() + i, n, "sequence numbers are dense");
+            let seq = page.first() + u64::from(i);
+            assert_eq!(seq, u64::from(n), "sequence numbers are dense");
         }
         let pages = tail.pages();
         let (page, i) = locate(&pages, 1234).expect("live");
@@ -377,7 +521,7 @@ mod tests {
         assert!(locate(&pages, 100).is_none());
         assert!(locate(&pages, 1500).is_some());
         drop(pages);
-        tail.drop_pages_before(u32::MAX);
+        tail.drop_pages_before(u64::MAX);
         assert_eq!(tail.pages().len(), 1, "the page being appended to stays");
         drop(tail);
         assert_eq!(bytes.used(), 0);
@@ -390,8 +534,9 @@ mod tests {
         let tail = Tail::new(&bytes);
         let claim = |columns: &[u32]| {
             let columns = columns.iter().map(|&column| ColumnId(column)).collect();
-            let (page, i) = tail.claim((&tail.pages(), &schema), &columns);
-            page.first() + i
+            let claimed = tail.claim((&tail.pages(), &schema), &columns);
+            let (page, i) = claimed.expect("claimed");
+            page.first() + u64::from(i)
         };
         assert_eq!([claim(&[0]), claim(&[]), claim(&[0])], [0, 1, 2]);
         assert_eq!(claim(&[1]), 3, "in a page of its own");
@@ -401,7 +546,7 @@ mod tests {
         assert_eq!((pages.len(), pages[0].claimed(), pages[0].end()), (2, 3, 3));
         for seq in 0..5 {
             let (page, i) = locate(&list, seq).expect("claimed");
-            assert_eq!(page.first() + i, seq);
+            assert_eq!(page.first() + u64::from(i), seq);
             assert!(i < page.claimed());
         }
         assert!(pages[0].is_full() && !pages[1].is_full());
@@ -418,9 +563,155 @@ mod tests {
         let tail = Tail::new(&bytes);
         for column in 0..4 {
             let columns = ColumnSet::from_iter([ColumnId(column)]);
-            tail.claim((&tail.pages(), &small), &columns);
+            let claimed = tail.claim((&tail.pages(), &small), &columns);
+            claimed.expect("claimed");
         }
         assert_eq!(tail.pages().len(), 1);
+    }
+
+    #[test]
+    fn a_tail_without_numbers_left_says_so() {
+        let bytes = Arc::new(PageAccount::with_first_record(RECORDS_MAX - 20));
+        let schema = StorageSchema::new([(SqlType::BigInt, Value::Null)]);
+        let tail = Tail::new(&bytes);
+        let columns = ColumnSet::from_iter([ColumnId(0)]);
+        let append = |n: u64| {
+            let latch = tail.row_map().latch(3).expect("free");
+            let header = RecordHeader {
+                slot: 3,
+                kind: RecordKind::Update,
+                back: tail.pages().head(latch.entry()),
+                statement: 0,
+                word: StartWord::committed(CommitTs(n)),
+            };
+            let place = (&**tail.pages(), &schema);
+            let (page, i) = tail.append(place, &header, &columns, |_, _| Ok(()))?;
+            latch.publish(page.first() + u64::from(i));
+            Ok::<(), Error>(())
+        };
+        (1..=20).for_each(|n| append(n).expect("a number"));
+        for _ in 0..2 {
+            let error = append(21).expect_err("no number is left");
+            assert_eq!(error.sqlstate(), SqlState::PROGRAM_LIMIT_EXCEEDED);
+        }
+        let (entry, pages) = (tail.row_map().entry(3), tail.pages());
+        let mut next = pages.head(entry);
+        assert_eq!(next, RECORDS_MAX, "the last one");
+        for n in (1..=20).rev() {
+            let (page, i) = locate(&pages, next - 1).expect("live");
+            assert_eq!(page.start(i), StartWord::committed(CommitTs(n)));
+            next = page.back(i);
+        }
+        assert_eq!(next, 0);
+    }
+
+    fn update(tail: &Tail, schema: &Arc<StorageSchema>, slot: u16) -> Result<u64> {
+        let latch = tail.row_map().latch(slot.into()).expect("free");
+        let header = RecordHeader {
+            slot,
+            kind: RecordKind::Update,
+            back: tail.pages().head(latch.entry()),
+            statement: 0,
+            word: StartWord::committed(CommitTs(1)),
+        };
+        let columns = ColumnSet::from_iter([ColumnId(0)]);
+        let place = (&**tail.pages(), schema);
+        let (page, i) = tail.append(place, &header, &columns, |_, _| Ok(()))?;
+        let seq = page.first() + u64::from(i);
+        latch.publish(seq);
+        Ok(seq)
+    }
+
+    fn head(tail: &Tail, slot: usize) -> u64 {
+        let entry = tail.row_map().entry(slot);
+        tail.pages().head(entry)
+    }
+
+    /// Rows that are updated now and then among one that always is, while pages go: an entry never
+    /// leads to another row's record, though numbers come round more than ten times.
+    #[test]
+    fn entries_come_round() {
+        let bytes = Arc::new(PageAccount::with_first_record((1 << 31) - 5_000));
+        let schema = StorageSchema::new([(SqlType::BigInt, Value::Null)]);
+        let tail = Tail::new(&bytes);
+        let mut newest = [0; 5];
+        for n in 0..12 * ENTRIES {
+            let slot = match n {
+                0 => 0,
+                n if n % (2 * ENTRIES + 1) == 0 => 1,
+                n if n % 3_000 == 0 => 2,
+                n if n % 100 == 0 => 3,
+                _ => 4,
+            };
+            newest[slot] = update(&tail, &schema, slot as u16).expect("a number") + 1;
+            if n % 50 == 0 {
+                tail.drop_pages_before(newest[4].saturating_sub(500));
+                let pages = tail.pages();
+                for (slot, newest) in newest.into_iter().enumerate() {
+                    let head = head(&tail, slot);
+                    let is_live = newest > pages.first_seq();
+                    assert_eq!(
+                        head,
+                        if is_live { newest } else { 0 },
+                        "row {slot}, update {n}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn entries_that_cannot_be_cleared_keep_the_pages() {
+        let schema = StorageSchema::new([(SqlType::BigInt, Value::Null)]);
+        let tail = Tail::new(&PageBytes::default());
+        update(&tail, &schema, 3).expect("a number");
+        let latch = tail.row_map().latch(3).expect("free");
+        let mut last = 0;
+        let error = loop {
+            match update(&tail, &schema, 4) {
+                Ok(seq) => last = seq,
+                Err(error) => break error,
+            }
+            if last % 100 == 0 {
+                tail.drop_pages_before(last);
+            }
+        };
+        assert_eq!(error.sqlstate(), SqlState::PROGRAM_LIMIT_EXCEEDED);
+        assert!(last > LAG_MAX && head(&tail, 4) == last + 1);
+        drop(latch);
+        assert_eq!(head(&tail, 3), 0);
+        tail.drop_pages_before(last);
+        assert_eq!(tail.row_map().entry(3), Entry::NONE);
+        assert_eq!(update(&tail, &schema, 3).expect("a number"), last + 1);
+        assert_eq!([head(&tail, 3), head(&tail, 4)], [last + 2, last + 1]);
+    }
+
+    #[test]
+    fn a_writer_that_panics_leaves_a_tombstone_and_no_latch() {
+        let schema = StorageSchema::new([(SqlType::BigInt, Value::Null)]);
+        let tail = Tail::new(&PageBytes::default());
+        let columns = ColumnSet::from_iter([ColumnId(0)]);
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _entered = tail.enter().expect("open");
+            let _latch = tail.row_map().latch(3).expect("free");
+            let header = RecordHeader {
+                slot: 3,
+                kind: RecordKind::Update,
+                back: 0,
+                statement: 0,
+                word: StartWord::committed(CommitTs(1)),
+            };
+            let place = (&**tail.pages(), &schema);
+            tail.append(place, &header, &columns, |_, _| {
+                panic!("while it is filled")
+            })
+        }));
+        assert!(caught.is_err());
+        let pages = tail.pages();
+        let page = pages.last().expect("a page");
+        assert_eq!((page.claimed(), page.start(0)), (1, StartWord::ABORTED));
+        assert_eq!(tail.row_map().entry(3), Entry::NONE);
+        assert!(tail.row_map().latch(3).is_some() && tail.seal());
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! | word | content |
 //! |---|---|
 //! | 0 | start word |
-//! | 1 | slot in the update range (16 bits), kind (8 bits at 16), back pointer (upper half) |
+//! | 1 | slot in the update range (12 bits), kind (4 bits at 12), back pointer (48 bits at 16) |
 //! | 2 | statement number |
 //! | 3 … | updated-column bits, one word per 64 columns of the storage |
 //! | then | cells in column order: one word, two words; text and bytes stand in an array beside |
@@ -30,7 +30,7 @@ use crate::spare_lines::SpareLines;
 use crate::value_words::{Physical, set_word, word_of};
 use std::sync::Arc;
 use strandline_base::sync::{AtomicBool, AtomicU64, OnceLock, Ordering};
-use strandline_base::{ColumnId, Error, Result, Value};
+use strandline_base::{ColumnId, Error, Result, UPDATE_ROWS, Value};
 use strandline_txn::StartWord;
 
 const START: usize = 0;
@@ -38,8 +38,12 @@ const LINK: usize = 1;
 const STATEMENT: usize = 2;
 const BITS: usize = HEADER_WORDS;
 
-const KIND_SHIFT: u32 = 16;
-const BACK_SHIFT: u32 = 32;
+const SLOT_MASK: u64 = UPDATE_ROWS as u64 - 1;
+const KIND_SHIFT: u32 = UPDATE_ROWS.ilog2();
+const KIND_MASK: u64 = 0xf;
+const BACK_SHIFT: u32 = 16;
+/// Bits of a back pointer.
+pub(crate) const BACK_BITS: u32 = u64::BITS - BACK_SHIFT;
 
 /// The records of a page. What every look at one needs comes first.
 #[derive(Debug)]
@@ -162,21 +166,22 @@ impl<'p> TailRecord<'p> {
     /// The slot in its update range.
     #[inline]
     pub fn slot(&self) -> u16 {
-        self.load(LINK) as u16
+        (self.load(LINK) & SLOT_MASK) as u16
     }
     /// What it says.
     #[inline]
     pub fn kind(&self) -> RecordKind {
-        RecordKind::of((self.load(LINK) >> KIND_SHIFT) as u8)
+        RecordKind::of((self.load(LINK) >> KIND_SHIFT & KIND_MASK) as u8)
     }
     /// The previous record's sequence number + 1, or 0.
     #[inline]
-    pub fn back(&self) -> u32 {
-        (self.load(LINK) >> BACK_SHIFT) as u32
+    pub fn back(&self) -> u64 {
+        self.load(LINK) >> BACK_SHIFT
     }
-    pub(crate) fn set_link(&self, slot: u16, kind: RecordKind, back: u32) {
+    pub(crate) fn set_link(&self, slot: u16, kind: RecordKind, back: u64) {
+        debug_assert!(u64::from(slot) <= SLOT_MASK && back >> BACK_BITS == 0);
         let kind = u64::from(kind as u8) << KIND_SHIFT;
-        self.store(LINK, u64::from(slot) | kind | u64::from(back) << BACK_SHIFT);
+        self.store(LINK, u64::from(slot) | kind | back << BACK_SHIFT);
     }
 
     /// A word of updated-column bits; words behind the last are 0.
@@ -480,10 +485,11 @@ mod tests {
             &SpareLines::default(),
         );
         let [first, second] = [0, 1].map(|i| records.record(i));
-        second.set_link(u16::MAX, RecordKind::ShareLock, u32::MAX);
+        let (slot, back) = (UPDATE_ROWS as u16 - 1, (1 << BACK_BITS) - 1);
+        second.set_link(slot, RecordKind::ShareLock, back);
         second.set_statement(u32::MAX);
         let link = |record: &TailRecord<'_>| (record.slot(), record.kind(), record.back());
-        assert_eq!(link(&second), (u16::MAX, RecordKind::ShareLock, u32::MAX));
+        assert_eq!(link(&second), (slot, RecordKind::ShareLock, back));
         assert_eq!(second.statement(), u32::MAX);
         second.set_link(1, RecordKind::Update, 2);
         assert_eq!(link(&second), (1, RecordKind::Update, 2));

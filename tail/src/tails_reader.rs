@@ -31,7 +31,7 @@ pub struct TailsReader {
 #[derive(Debug)]
 struct Behind {
     /// the first one's sequence number
-    from: u32,
+    from: u64,
     pages: Arc<TailPages>,
 }
 
@@ -141,7 +141,7 @@ impl Behind {
         for page in self.pages.since(self.from) {
             wanted.clear();
             wanted.extend((0..columns.len()).filter(|&at| page.has_cells(columns[at])));
-            let records = self.from.saturating_sub(page.first())..page.claimed();
+            let records = page.index_from(self.from)..page.claimed();
             seen.visited += records.len();
             if wanted.is_empty() && !page.has_deletes() {
                 continue;

@@ -9,6 +9,7 @@ use strandline_base::{
     ColumnId, CommitTs, ManualClock, RangeNo, SqlType, UPDATE_RANGES, UPDATE_ROWS, Value,
 };
 use strandline_tail::cell::Cell;
+use strandline_tail::page_memory::PageAccount;
 use strandline_tail::range::{Range, RangeVersion};
 use strandline_tail::record_page::{PageBytes, RecordKind, RecordPage};
 use strandline_tail::schema::StorageSchema;
@@ -61,7 +62,7 @@ struct Model {
     open: Vec<usize>,
     now: u64,
     /// tails whose first pages nobody needs any more, with the first record that must stay
-    unneeded: Vec<(usize, u32)>,
+    unneeded: Vec<(usize, u64)>,
 }
 
 impl Model {
@@ -79,7 +80,8 @@ impl Model {
                 (SqlType::BigInt, Value::Null),
             ]),
             txns,
-            bytes: PageBytes::default(),
+            // Numbers cross the largest of 32 bits.
+            bytes: Arc::new(PageAccount::with_first_record((1 << 32) - 40)),
             range: Range::new(RangeNo(0), Arc::default()),
             slot,
             records: Vec::new(),
@@ -137,7 +139,7 @@ impl Model {
         let appended = self.range.append_to(tail, &self.bytes, |_, tail| {
             tail.append((&tail.pages(), schema), &header, &columns, fill)
         });
-        let (page, i) = appended.expect("fits");
+        let (page, i) = appended.expect("open").expect("fits");
         self.open.push(self.records.len());
         self.records.push(Known {
             tail,
@@ -172,7 +174,7 @@ impl Model {
         let (mut rows, mut deleted) = (Rows::new(), Vec::new());
         let mut seen: Vec<&Known> = self.records.iter().collect();
         // In the order of each tail.
-        seen.sort_by_key(|r| (r.tail, r.page.first() + r.i));
+        seen.sort_by_key(|r| (r.tail, r.page.first() + u64::from(r.i)));
         for record in seen {
             if record.committed().is_none_or(|at| at.0 > ts) {
                 continue;
@@ -245,8 +247,10 @@ impl Model {
         for tail in TAILS {
             let open = self.open.iter().map(|&at| &self.records[at]);
             let open = open.filter(|record| record.tail == tail);
-            let first = open.map(|record| record.page.first() + record.i).min();
-            let claimed = |page: &Arc<RecordPage>| page.first() + page.claimed();
+            let first = open
+                .map(|record| record.page.first() + u64::from(record.i))
+                .min();
+            let claimed = |page: &Arc<RecordPage>| page.first() + u64::from(page.claimed());
             let pages = next.tails[tail].as_ref().map(|tail| tail.pages());
             let end = pages.map_or(0, |pages| pages.last().map_or(0, claimed));
             self.unneeded.push((tail, first.unwrap_or(end)));

@@ -18,8 +18,11 @@ use strandline_base::{
 use strandline_tail::column_set::ColumnSet;
 use strandline_tail::insert_range::InsertRange;
 use strandline_tail::merged_through::MergedThrough;
+use strandline_tail::page_memory::PageAccount;
 use strandline_tail::range::{Range, RangeVersion};
 use strandline_tail::record_page::{PageBytes, RecordKind, RecordPage};
+use strandline_tail::retirement::Retired;
+use strandline_tail::row_map::LatchGuard;
 use strandline_tail::schema::StorageSchema;
 use strandline_tail::succession::{Succeeded, Successor};
 use strandline_tail::tail_pages::{RecordHeader, Tail, locate};
@@ -28,6 +31,8 @@ use strandline_tail::visibility::{RecordState, record_state, sees, sees_record};
 use strandline_txn::{Durability, StartWord, TxnManager, TxnSlot, Visibility};
 
 const VALUE: ColumnId = ColumnId(0);
+/// The number of a tail's first record: the models cross the largest number of 32 bits.
+const FIRST: u64 = u32::MAX as u64 - 2;
 
 fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable)
@@ -56,6 +61,25 @@ fn join<R>(threads: Vec<thread::JoinHandle<R>>) -> Vec<R> {
 
 fn schema() -> Arc<StorageSchema> {
     StorageSchema::new([(SqlType::BigInt, Value::Null)])
+}
+
+/// Tails that begin with the record [`FIRST`].
+fn bytes() -> PageBytes {
+    Arc::new(PageAccount::with_first_record(FIRST))
+}
+
+/// The number of record `i` of `page`, from the tail's first one on.
+fn number_of(page: &RecordPage, i: u32) -> u64 {
+    page.first() + u64::from(i) - FIRST
+}
+
+/// Somebody who holds it lets go soon.
+fn latch(tail: &Tail, slot: usize) -> LatchGuard<'_> {
+    loop {
+        if let Some(latch) = tail.row_map().latch(slot) {
+            return latch;
+        }
+    }
 }
 
 fn manager(slots: usize) -> Arc<TxnManager> {
@@ -88,7 +112,7 @@ impl Record {
         }
     }
 
-    fn append(self, tail: &Tail, schema: &Arc<StorageSchema>, back: u32) -> Written {
+    fn append(self, tail: &Tail, schema: &Arc<StorageSchema>, back: u64) -> Written {
         let header = RecordHeader {
             slot: self.slot,
             kind: self.kind,
@@ -105,9 +129,10 @@ impl Record {
 
     /// Appends it as its row's newest.
     fn publish(self, tail: &Tail, schema: &Arc<StorageSchema>) -> Written {
-        let latch = tail.row_map().latch(usize::from(self.slot));
-        let (page, i) = self.append(tail, schema, latch.head());
-        latch.publish(page.first() + i);
+        let latch = latch(tail, usize::from(self.slot));
+        let head = tail.pages().head(latch.entry());
+        let (page, i) = self.append(tail, schema, head);
+        latch.publish(page.first() + u64::from(i));
         (page, i)
     }
 }
@@ -121,8 +146,9 @@ fn value(page: &RecordPage, i: u32) -> i64 {
 
 /// The values of a row's chain, newest first.
 fn chain(tail: &Tail, slot: usize) -> Vec<i64> {
-    let mut next = tail.row_map().head(slot);
+    let entry = tail.row_map().entry(slot);
     let pages = tail.pages();
+    let mut next = pages.head(entry);
     let mut values = Vec::new();
     while next != 0 {
         let (page, i) = locate(&pages, next - 1).expect("nothing is dropped here");
@@ -141,7 +167,7 @@ fn chain(tail: &Tail, slot: usize) -> Vec<i64> {
 #[test]
 fn chains_descend_and_lose_nothing() {
     explore(|| {
-        let (tail, schema) = (Arc::new(Tail::new(&PageBytes::default())), schema());
+        let (tail, schema) = (Arc::new(Tail::new(&bytes())), schema());
         let writer = |values: [u64; 2]| {
             let (tail, schema) = (tail.clone(), schema.clone());
             thread::spawn(move || {
@@ -181,28 +207,29 @@ fn chains_descend_and_lose_nothing() {
 #[test]
 fn sequence_numbers_are_unique_and_dense() {
     explore(|| {
-        let (tail, schema) = (Arc::new(Tail::new(&PageBytes::default())), schema());
+        let (tail, schema) = (Arc::new(Tail::new(&bytes())), schema());
         let claim = |tail: &Tail, schema: &Arc<StorageSchema>| {
             let columns = ColumnSet::from_iter([VALUE]);
-            let (page, i) = tail.claim((&tail.pages(), schema), &columns);
-            page.first() + i
+            let claimed = tail.claim((&tail.pages(), schema), &columns);
+            let (page, i) = claimed.expect("a number");
+            number_of(&page, i)
         };
-        let mut claimed: Vec<u32> = (0..3).map(|_| claim(&tail, &schema)).collect();
+        let mut claimed: Vec<u64> = (0..3).map(|_| claim(&tail, &schema)).collect();
         let threads = (0..3).map(|_| {
             let (tail, schema) = (tail.clone(), schema.clone());
             thread::spawn(move || [claim(&tail, &schema), claim(&tail, &schema)])
         });
         let threads: Vec<_> = threads.collect();
-        tail.drop_pages_before(1);
-        assert_eq!(tail.pages().first_seq(), 1);
-        tail.drop_pages_before(3);
+        tail.drop_pages_before(FIRST + 1);
+        assert_eq!(tail.pages().first_seq(), FIRST + 1);
+        tail.drop_pages_before(FIRST + 3);
         claimed.extend(join(threads).into_iter().flatten());
         claimed.sort_unstable();
         assert_eq!(claimed, (0..9).collect::<Vec<_>>());
         assert_eq!(tail.pending(), 9);
         let pages = tail.pages();
-        assert!(pages.first_seq() > 0, "a dropped page is back");
-        assert!((3..9).all(|seq| locate(&pages, seq).is_some()));
+        assert!(pages.first_seq() > FIRST, "a dropped page is back");
+        assert!((3..9).all(|n| locate(&pages, FIRST + n).is_some()));
         let mut two = pages.iter().zip(pages.iter().skip(1));
         assert!(two.all(|(page, next)| page.end() == next.first()));
     });
@@ -214,37 +241,38 @@ fn a_closed_page_gets_no_more_records() {
     explore(|| {
         // Too many for a page with places for all of them.
         let schema = StorageSchema::new([const { (SqlType::BigInt, Value::Null) }; 5]);
-        let tail = Arc::new(Tail::new(&PageBytes::default()));
+        let tail = Arc::new(Tail::new(&bytes()));
         let threads = [[0, 0], [1, 0], [1, 1]].map(|columns| {
             let (tail, schema) = (tail.clone(), schema.clone());
             thread::spawn(move || {
                 columns.map(|column| {
                     let columns = ColumnSet::from_iter([ColumnId(column)]);
-                    let (page, i) = tail.claim((&tail.pages(), &schema), &columns);
+                    let claimed = tail.claim((&tail.pages(), &schema), &columns);
+                    let (page, i) = claimed.expect("a number");
                     assert!(page.has(i, ColumnId(column)));
-                    page.first() + i
+                    number_of(&page, i)
                 })
             })
         });
-        let full = |tail: &Tail| -> Vec<(u32, u32)> {
+        let full = |tail: &Tail| -> Vec<(u64, u32)> {
             let pages = tail.pages();
             let full = pages.iter().filter(|page| page.is_full());
             full.map(|page| (page.first(), page.claimed())).collect()
         };
         let (first, second) = (full(&tail), full(&tail));
-        let mut claimed: Vec<u32> = join(threads.into()).into_iter().flatten().collect();
+        let mut claimed: Vec<u64> = join(threads.into()).into_iter().flatten().collect();
         let last = full(&tail);
         assert!(second.starts_with(&first), "{first:?}, then {second:?}");
         assert!(last.starts_with(&second), "{second:?}, then {last:?}");
         claimed.sort_unstable();
         let pages = tail.pages();
         let held = pages.iter();
-        let held: Vec<u32> = held
-            .flat_map(|page| page.first()..page.first() + page.claimed())
+        let held: Vec<u64> = held
+            .flat_map(|page| number_of(page, 0)..number_of(page, page.claimed()))
             .collect();
         assert_eq!(held, claimed, "every number is of one record");
         assert_eq!(claimed, (0..6).collect::<Vec<_>>());
-        let is_found = |seq| locate(&pages, seq).is_some_and(|(page, i)| i < page.claimed());
+        let is_found = |n| locate(&pages, FIRST + n).is_some_and(|(page, i)| i < page.claimed());
         assert!((0..6).all(is_found));
         let open = pages.last().expect("a page");
         assert!(pages.iter().rev().skip(1).all(|page| page.is_full()));
@@ -256,7 +284,7 @@ fn a_closed_page_gets_no_more_records() {
 #[test]
 fn nothing_is_appended_after_the_seal() {
     explore(|| {
-        let (tail, schema) = (Arc::new(Tail::new(&PageBytes::default())), schema());
+        let (tail, schema) = (Arc::new(Tail::new(&bytes())), schema());
         let is_sealed = Arc::new(AtomicBool::new(false));
         let appenders = (1..=2).map(|writer| {
             let (tail, schema, is_sealed) = (tail.clone(), schema.clone(), is_sealed.clone());
@@ -293,7 +321,7 @@ fn nothing_is_appended_after_the_seal() {
 #[test]
 fn a_tail_with_unmerged_records_is_not_given_up() {
     explore(|| {
-        let (tail, schema) = (Arc::new(Tail::new(&PageBytes::default())), schema());
+        let (tail, schema) = (Arc::new(Tail::new(&bytes())), schema());
         let is_gone = Arc::new(AtomicBool::new(false));
         let appenders = [(1, 5), (2, 20)].map(|(slot, ts)| {
             let (tail, schema, is_gone) = (tail.clone(), schema.clone(), is_gone.clone());
@@ -311,7 +339,13 @@ fn a_tail_with_unmerged_records_is_not_given_up() {
                 }
             })
         });
-        let keep_from = tail.retire_merged(&MergedThrough::at(CommitTs(10)));
+        let keep_from = match tail.retire_merged(&MergedThrough::at(CommitTs(10))) {
+            Retired::Upto(keep_from) => Some(keep_from),
+            Retired::Whole(sealed) => {
+                sealed.keep();
+                None
+            }
+        };
         is_gone.store(keep_from.is_none(), Ordering::SeqCst);
         let appended = join(appenders.into());
         let Some(keep_from) = keep_from else {
@@ -322,7 +356,8 @@ fn a_tail_with_unmerged_records_is_not_given_up() {
         assert!(tail.pending() >= 1, "pending {}", tail.pending());
         for page in tail.pages().iter() {
             for i in 0..page.claimed() {
-                assert!(page.first() + i >= keep_from || page.start(i) == committed(5));
+                let number = page.first() + u64::from(i);
+                assert!(number >= keep_from || page.start(i) == committed(5));
             }
         }
     });
@@ -382,8 +417,9 @@ fn visibility(ts: CommitTs) -> Visibility {
 
 /// The value of the newest visible record of `row` in the live pages, read as point reads do.
 fn visible(tail: &Tail, row: usize, ts: CommitTs, manager: &TxnManager) -> Option<i64> {
-    let mut next = tail.row_map().head(row);
+    let entry = tail.row_map().entry(row);
     let pages = tail.pages();
+    let mut next = pages.head(entry);
     while next != 0 {
         let (page, i) = locate(&pages, next - 1)?;
         next = page.back(i);
@@ -399,7 +435,7 @@ fn visible(tail: &Tail, row: usize, ts: CommitTs, manager: &TxnManager) -> Optio
 #[test]
 fn a_transaction_is_seen_whole_while_it_is_stamped() {
     explore(|| {
-        let (tail, schema) = (Arc::new(Tail::new(&PageBytes::default())), schema());
+        let (tail, schema) = (Arc::new(Tail::new(&bytes())), schema());
         let (manager, log) = (manager(1), Arc::new(Log::default()));
         let writer = {
             let (tail, schema) = (tail.clone(), schema.clone());
@@ -445,7 +481,7 @@ fn a_transaction_is_seen_whole_while_it_is_stamped() {
 #[test]
 fn a_stale_word_has_been_replaced() {
     explore(|| {
-        let (tail, schema) = (Arc::new(Tail::new(&PageBytes::default())), schema());
+        let (tail, schema) = (Arc::new(Tail::new(&bytes())), schema());
         let (manager, log) = (manager(1), Arc::new(Log::default()));
         let slot = manager.begin().expect("free");
         let record = Record {
@@ -549,7 +585,7 @@ struct Base {
 }
 
 impl Succeeded for Base {
-    type Release = (Arc<Tail>, u32);
+    type Release = (Arc<Tail>, u64);
     fn successor(&self) -> &Successor<Self> {
         &self.successor
     }
@@ -590,7 +626,7 @@ impl Table {
             log: Log::default(),
             range: Range::new(RangeNo(0), Arc::new(base)),
             schema: schema(),
-            bytes: PageBytes::default(),
+            bytes: bytes(),
             history: Log::default(),
         })
     }
@@ -606,8 +642,9 @@ impl Table {
                     self.append(version, tail, row, slot.word(), &mut written)
                 });
             match appended {
-                Ok(value) => break value,
-                Err(holder) => self
+                None => {} // sealed for long
+                Some(Ok(value)) => break value,
+                Some(Err(holder)) => self
                     .manager
                     .wait_for(slot.word(), holder, None, &|| false)
                     .expect("no cycle"),
@@ -627,9 +664,10 @@ impl Table {
         written: &mut Vec<Written>,
     ) -> Result<i64, StartWord> {
         let slot = row % PER_TAIL;
-        let latch = tail.row_map().latch(slot);
+        let latch = latch(tail, slot);
         let pages = Arc::clone(&tail.pages());
-        let (mut next, mut newest, mut has_old_value) = (latch.head(), None, false);
+        let head = pages.head(latch.entry());
+        let (mut next, mut newest, mut has_old_value) = (head, None, false);
         while let Some((page, i)) = next.checked_sub(1).and_then(|seq| locate(&pages, seq)) {
             next = page.back(i);
             has_old_value |= page.slot_kind(i).1 == RecordKind::OldValue;
@@ -644,7 +682,7 @@ impl Table {
             }
         }
         let base = &version.base;
-        let mut back = latch.head();
+        let mut back = head;
         if !has_old_value && base.updated[row] == CommitTs::ZERO {
             let old = Record {
                 slot: slot as u16,
@@ -653,7 +691,7 @@ impl Table {
                 word: committed(1),
             };
             let (page, i) = old.append(tail, &self.schema, back);
-            back = page.first() + i + 1;
+            back = page.first() + u64::from(i) + 1;
         }
         let record = Record {
             slot: slot as u16,
@@ -662,7 +700,7 @@ impl Table {
             word,
         };
         let (page, i) = record.append(tail, &self.schema, back);
-        latch.publish(page.first() + i);
+        latch.publish(page.first() + u64::from(i));
         written.push((page, i));
         Ok(record.value)
     }
@@ -852,11 +890,11 @@ fn pages_go_with_the_last_old_version() {
             table.append(version, tail, 1, blocker.word(), &mut written)
         };
         let value = table.range.append_to(0, &table.bytes, append);
-        assert_eq!(value, Ok(1));
+        assert_eq!(value, Some(Ok(1)));
         table.merge();
         let second = table.range.load_full();
         let tail = second.tails[0].clone().expect("not all is merged");
-        assert_eq!(tail.pages().first_seq(), 0, "the first version is held");
+        assert_eq!(tail.pages().first_seq(), FIRST, "the first version is held");
         let (ts, of_first) = (snapshot.ts(), table.clone());
         let reader = thread::spawn(move || {
             of_first.check(&first, ts);
@@ -867,7 +905,8 @@ fn pages_go_with_the_last_old_version() {
         table.check(&second, ts);
         drop(second);
         reader.join().expect("the reader does not panic");
-        assert!(tail.pages().first_seq() > 0, "nobody needs the first page");
+        let first = tail.pages().first_seq();
+        assert!(first > FIRST, "nobody needs the first page");
         table.check_stay(&stay, ts);
         table.check(&table.range.load(), ts);
         blocker.abort();

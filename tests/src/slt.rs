@@ -9,7 +9,8 @@
 //! | `@merge` | writes a checkpoint and merges every range |
 //! | `@reopen` | ends all connections, closes the database and opens it again |
 //! | `@check` | verifies the whole database; damage is the error |
-//! | `@clock 2024-01-01 00:00:00` | sets the database's clock, which stands still otherwise |
+//! | `@clock 2024-01-01 00:00:00` | lets time pass until then; the clock stands still otherwise |
+//! | `@jump 2024-01-01 00:00:00` | sets the wall clock wrong, or right again: no time passes |
 //!
 //! Values are written as PostgreSQL does; a text of nothing but blanks is `(empty)`, NULL is
 //! `NULL`.
@@ -20,7 +21,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use strandline::{Connection, Database, Error, Outcome, QueryResult, TransactionStatus};
-use strandline_base::ManualClock;
+use strandline_base::{Clock, ManualClock};
 
 /// Opens the database under test with a clock; called again by `@reopen`.
 pub type Open = Box<dyn Fn(Arc<ManualClock>) -> Result<Database, Error> + Send>;
@@ -91,9 +92,17 @@ impl Session {
                 self.database = Some((self.open)(self.clock.clone())?);
                 Ok(())
             }
+            other if other.starts_with("@jump ") => {
+                self.clock.set(microseconds(&other["@jump ".len()..])?);
+                Ok(())
+            }
             other => match other.strip_prefix("@clock ") {
                 Some(moment) => {
-                    self.clock.set(microseconds(moment)?);
+                    let moment = microseconds(moment)?;
+                    match moment.checked_sub(self.clock.now_us()) {
+                        Some(passes) => self.clock.advance(passes),
+                        None => self.clock.set(moment),
+                    }
                     Ok(())
                 }
                 None => Err(Error::internal(format!("there is no control line {other}"))),

@@ -1,5 +1,9 @@
 //! The commit clock: wall-clock microseconds made strictly increasing.
 //!
+//! A wall clock that jumps forward is followed: it cannot be told from one that was wrong before.
+//! When it is put right, ticks count on by microseconds until it has caught up. What is not
+//! followed is a time after the year 9999, which SQL has no timestamp for.
+//!
 //! Invariant: `last` never decreases, and every tick is above every earlier tick, every observed
 //! timestamp and every moment that a snapshot has been promised to be complete at, whatever the
 //! wall clock does.
@@ -22,7 +26,7 @@ impl CommitClock {
 
     /// max(now, last + 1).
     pub fn tick(&mut self) -> CommitTs {
-        let ts = CommitTs(self.wall.now_us().max(self.last.0 + 1));
+        let ts = CommitTs(self.wall.followed_us().max(self.last.0 + 1));
         assert!(
             ts <= CommitTs::MAX,
             "commit timestamps last until the year 148,000"
@@ -38,7 +42,7 @@ impl CommitClock {
 
     /// Later ticks will be above `at`, which must not be in the future: 22023 if it is.
     pub fn reach(&mut self, at: CommitTs) -> Result<()> {
-        let now = self.wall.now_us().max(self.last.0);
+        let now = self.wall.followed_us().max(self.last.0);
         if at.0 > now {
             return Err(Error::invalid(
                 SqlState::INVALID_PARAMETER_VALUE,
@@ -59,6 +63,7 @@ impl CommitClock {
 mod tests {
     use super::*;
     use strandline_base::ManualClock;
+    use strandline_base::clock::FOLLOWED_US_END;
     use strandline_base::rng::Rng;
 
     #[test]
@@ -82,6 +87,23 @@ mod tests {
                 last = ts;
             }
         }
+    }
+
+    #[test]
+    fn a_wall_clock_beyond_sql_is_not_followed() {
+        let wall = Arc::new(ManualClock::new(5_000));
+        let mut clock = CommitClock::new(wall.clone(), CommitTs::ZERO);
+        assert_eq!(clock.tick(), CommitTs(5_000));
+        for absurd in [FOLLOWED_US_END, u64::MAX] {
+            wall.set(absurd);
+            let last = clock.last;
+            assert_eq!(clock.tick(), CommitTs(last.0 + 1));
+            clock
+                .reach(CommitTs(absurd.min(i64::MAX as u64)))
+                .expect_err("the future");
+        }
+        wall.set(FOLLOWED_US_END - 1);
+        assert_eq!(clock.tick(), CommitTs(FOLLOWED_US_END - 1));
     }
 
     #[test]

@@ -19,6 +19,7 @@
 use crate::clock::CommitClock;
 use crate::start_word::StartWord;
 use crate::transaction_table::{Finish, TransactionTable};
+use crate::waits::{CANCEL_POLL, query_cancelled};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use strandline_base::sync::{AtomicU64, Condvar, Mutex, Ordering};
@@ -160,19 +161,25 @@ impl CommitQueue {
     }
 
     /// Returns when every commit at or below `at` is marked and no further one can get such a
-    /// timestamp; 22023 if `at` is in the future of the clock.
-    pub fn complete_through(&self, at: CommitTs) -> Result<()> {
+    /// timestamp; 22023 if `at` is in the future of the clock, 57014 if `cancelled` turns true.
+    pub fn complete_through(&self, at: CommitTs, cancelled: &dyn Fn() -> bool) -> Result<()> {
         if at <= self.stable() {
             return Ok(());
         }
         let mut pending = self.pending.lock();
         pending.clock.reach(at)?;
         pending.snapshots_waiting += 1;
-        while pending.unfinished_through(at) {
-            self.finished.wait(&mut pending);
+        let mut outcome = Ok(());
+        while outcome.is_ok() && pending.unfinished_through(at) {
+            match cancelled() {
+                true => outcome = Err(query_cancelled()),
+                false => {
+                    self.finished.wait_for(&mut pending, CANCEL_POLL);
+                }
+            }
         }
         pending.snapshots_waiting -= 1;
-        Ok(())
+        outcome
     }
 
     /// Returns when stable has passed every commit that is marked now.

@@ -82,4 +82,4 @@ pub use commit_queue::Durability;
 pub use manager::{TxnManager, TxnSlot};
 pub use snapshots::{HistoryHold, SnapshotGuard};
 pub use start_word::{Isolation, StartWord, TxnStatus, Visibility};
-pub use waits::WaitLimits;
+pub use waits::{Looks, WaitLimits, lock_timeout, query_cancelled};

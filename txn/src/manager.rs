@@ -5,7 +5,7 @@ use crate::commit_queue::{CommitQueue, Durability};
 use crate::snapshots::{HistoryHold, SnapshotGuard, Snapshots};
 use crate::start_word::{StartWord, TxnStatus};
 use crate::transaction_table::{Finish, SLOTS, TransactionTable};
-use crate::waits::{WaitLimits, Waits};
+use crate::waits::{Looks, WaitLimits, Waits};
 use std::time::Duration;
 use strandline_base::sync::{Arc, AtomicBool, Ordering};
 use strandline_base::{Clock, CommitTs, Error, Result};
@@ -79,11 +79,25 @@ impl TxnManager {
     /// clock is an error (22023). For an `at` older than stable check the retention after this
     /// call: only from here on is anything kept for it.
     pub fn snapshot(self: &Arc<Self>, at: Option<CommitTs>) -> Result<SnapshotGuard> {
-        let entered = self.snapshots.enter(|| at.unwrap_or_else(|| self.stable()));
-        let guard = SnapshotGuard::entered(self.clone(), entered);
-        if let Some(at) = at {
-            self.commits.complete_through(at)?;
+        match at {
+            Some(at) => self.snapshot_at(at, &|| false),
+            None => {
+                let entered = self.snapshots.enter(|| self.stable());
+                Ok(SnapshotGuard::entered(self.clone(), entered))
+            }
         }
+    }
+
+    /// As [`TxnManager::snapshot`] at a given moment; 57014 if `cancelled` turns true while it
+    /// waits (looked at every 50 ms, with the commit queue locked: it must only read a flag).
+    pub fn snapshot_at(
+        self: &Arc<Self>,
+        at: CommitTs,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<SnapshotGuard> {
+        let entered = self.snapshots.enter(|| at);
+        let guard = SnapshotGuard::entered(self.clone(), entered);
+        self.commits.complete_through(at, cancelled)?;
         Ok(guard)
     }
 
@@ -95,15 +109,16 @@ impl TxnManager {
         SnapshotGuard::entered(self.clone(), entered)
     }
 
-    /// From now on all versions since `from` are kept, until this is dropped. As with a snapshot at
-    /// an old moment: check the retention *after* this call.
-    pub fn hold_history(self: &Arc<Self>, from: CommitTs) -> HistoryHold {
-        HistoryHold::new(self.clone(), from)
+    /// From now on all versions that are valid at some moment from `from` to `through`, both
+    /// inclusive, are kept, until this is dropped. As with a snapshot at an old moment: check the
+    /// retention *after* this call.
+    pub fn hold_history(self: &Arc<Self>, from: CommitTs, through: CommitTs) -> HistoryHold {
+        HistoryHold::new(self.clone(), (from, through))
     }
 
-    /// The oldest moment from which on all versions are held, if any are.
-    pub fn oldest_hold(&self) -> Option<CommitTs> {
-        self.snapshots.oldest_hold()
+    /// The intervals, bounds inclusive, of which all versions are held.
+    pub fn held_intervals(&self) -> Vec<(CommitTs, CommitTs)> {
+        self.snapshots.holds()
     }
 
     /// The newest timestamp that a commit has been queued with: every commit up to it is
@@ -143,26 +158,53 @@ impl TxnManager {
             cancelled,
             in_the_way: &|| true,
         };
-        self.wait_while(waiter, holder, &limits)
+        let mut looks = Looks::default();
+        while self.is_unfinished(holder) {
+            self.wait_while(waiter, holder, &limits, &mut looks)?;
+        }
+        self.commits.settle();
+        Ok(())
     }
 
-    /// As [`TxnManager::wait_for`], for something that the holder may let go before it finishes:
-    /// returns also when the holder is not [in the way](WaitLimits::in_the_way) any more, which is
-    /// looked at every 50 ms.
+    /// As [`TxnManager::wait_for`], for something that the holder may let go of before it
+    /// finishes. Returns also
+    /// * when the holder is not [in the way](WaitLimits::in_the_way) any more, which is looked at
+    ///   every 50 ms,
+    /// * when the holder has let go of something ([`TxnSlot::let_go`]),
+    /// * at once on the first call with these `looks`, and when any transaction has let go of
+    ///   something since the call before.
+    ///
+    /// So the caller calls it in a loop, with the same `looks`, and looks each time whether what
+    /// it wants is free.
     pub fn wait_while(
         &self,
         waiter: StartWord,
         holder: StartWord,
         limits: &WaitLimits<'_>,
+        looks: &mut Looks,
     ) -> Result<()> {
         if waiter == holder {
             return Err(Error::internal(format!(
                 "transaction {waiter} waits for itself"
             )));
         }
-        self.waits.wait_for(&self.table, (waiter, holder), limits)?;
+        self.waits
+            .wait_for(&self.table, (waiter, holder), limits, looks)?;
         self.commits.settle();
         Ok(())
+    }
+
+    /// Whether the transaction behind `word` has neither committed nor rolled back.
+    pub fn is_unfinished(&self, word: StartWord) -> bool {
+        let status = self.table.status(word);
+        matches!(status, TxnStatus::InProgress | TxnStatus::PreCommitted(_))
+    }
+
+    /// Blocks until a holder that has finished is not [in the way](WaitLimits::in_the_way) any
+    /// more: it lets go of what it holds right after its end. As [`TxnManager::wait_for`] it
+    /// honours the timeout and the cancel flag, in case the holder's thread hangs there.
+    pub fn wait_for_release(&self, limits: &WaitLimits<'_>) -> Result<()> {
+        self.waits.wait_for_release(limits)
     }
 
     /// Called under the log lock, in commit order: enqueues the commit that drew `ts` with the
@@ -246,6 +288,11 @@ impl TxnSlot {
         if self.is_waited_for() {
             self.manager.waits.wake(self.word);
         }
+    }
+
+    /// The transaction has let go of something before its end: whoever waits for it looks again.
+    pub fn let_go(&self) {
+        self.manager.waits.release(&self.manager.table, self.word);
     }
 
     /// Whether somebody waits for the transaction.

@@ -60,8 +60,8 @@ struct Stripe(Mutex<Live>);
 /// All registered snapshots of a database.
 pub(crate) struct Snapshots {
     stripes: Box<[Stripe]>,
-    /// moments from which on everything is held, not only what snapshots see
-    holds: Mutex<Live>,
+    /// intervals of which every version is held, bounds inclusive, in no order
+    holds: Mutex<Vec<(CommitTs, CommitTs)>>,
 }
 
 impl Snapshots {
@@ -86,9 +86,9 @@ impl Snapshots {
         (ts, stripe)
     }
 
-    /// The least moment from which on everything is held.
-    pub fn oldest_hold(&self) -> Option<CommitTs> {
-        self.holds.lock().0.first().map(|entry| entry.0)
+    /// The intervals of which every version is held, bounds inclusive.
+    pub fn holds(&self) -> Vec<(CommitTs, CommitTs)> {
+        self.holds.lock().clone()
     }
 
     fn leave(&self, ts: CommitTs, stripe: usize) {
@@ -120,22 +120,25 @@ impl Snapshots {
     }
 }
 
-/// Keeps all versions since a moment, for readers of an interval of time. Ends when dropped.
+/// Keeps all versions that are valid within an interval of time, for readers of it. Ends when
+/// dropped.
 pub struct HistoryHold {
     manager: Arc<TxnManager>,
-    from: CommitTs,
+    interval: (CommitTs, CommitTs),
 }
 
 impl HistoryHold {
-    pub(crate) fn new(manager: Arc<TxnManager>, from: CommitTs) -> Self {
-        manager.snapshots().holds.lock().enter(from);
-        Self { manager, from }
+    pub(crate) fn new(manager: Arc<TxnManager>, interval: (CommitTs, CommitTs)) -> Self {
+        manager.snapshots().holds.lock().push(interval);
+        Self { manager, interval }
     }
 }
 
 impl Drop for HistoryHold {
     fn drop(&mut self) {
-        self.manager.snapshots().holds.lock().leave(self.from);
+        let mut holds = self.manager.snapshots().holds.lock();
+        let at = holds.iter().position(|held| *held == self.interval);
+        holds.swap_remove(at.expect("a hold ends once"));
     }
 }
 

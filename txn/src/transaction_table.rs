@@ -137,6 +137,13 @@ impl TransactionTable {
         self.slot(word.slot()).state.load(Ordering::Acquire) & WAITED != 0
     }
 
+    /// As [`TransactionTable::is_waited`], ordered with [`TransactionTable::mark_waited`]: of the
+    /// two calls the later one sees everything that came before the earlier one.
+    pub fn is_waited_ordered(&self, word: StartWord) -> bool {
+        let slot = self.slot(word.slot());
+        slot.state.fetch_or(0, Ordering::AcqRel) & WAITED != 0
+    }
+
     /// Marks a transaction in progress pre-committed: if it commits, then at `ts`.
     pub fn pre_commit(&self, word: StartWord, ts: CommitTs) {
         let slot = self.slot(word.slot());
@@ -274,4 +281,36 @@ fn is_unfinished(state: u64) -> bool {
 /// The tag of the next head, in place.
 fn next_tag(head: u64) -> u64 {
     (head & !u64::from(u32::MAX)).wrapping_add(1 << 32)
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generations_of_a_slot_come_again() {
+        let table = TransactionTable::new(1);
+        let first = table.begin().expect("the slot");
+        table.abort(first);
+        table.release(first);
+        // As if all generations but two had been used.
+        let late = StartWord::GENERATION_MASK - 2;
+        let state = late << GENERATION_SHIFT | COMMITTED;
+        table.slot(0).state.store(state, Ordering::Relaxed);
+        let mut words = vec![StartWord::transaction(0, late)];
+        for _ in 0..5 {
+            let word = table.begin().expect("free again");
+            assert_eq!(table.status(word), TxnStatus::InProgress);
+            assert!(word.is_txn() && word != StartWord::ABORTED);
+            for before in &words {
+                assert_eq!(table.status(*before), TxnStatus::Stale);
+            }
+            assert_eq!(table.commit(word, CommitTs(7)), Finish::Quiet);
+            assert_eq!(table.status(word), TxnStatus::Committed(CommitTs(7)));
+            table.release(word);
+            words.push(word);
+        }
+        let generations: Vec<u64> = words.iter().map(|word| word.generation()).collect();
+        assert_eq!(generations, [late, late + 1, late + 2, 0, 1, 2]);
+    }
 }

@@ -540,9 +540,15 @@ fn an_announcement_wakes_those_who_wait_for_the_pre_commit() {
                     cancelled: &|| false,
                     in_the_way: &|| manager.status(word) == TxnStatus::InProgress,
                 };
-                manager
-                    .wait_while(waiter.word(), word, &limits)
-                    .expect("no cycle");
+                let mut looks = strandline_txn::Looks::default();
+                // It looks, as a writer does at a record, and each wait settles what it has seen.
+                let mut is_over = false;
+                while !is_over {
+                    is_over = !(limits.in_the_way)();
+                    manager
+                        .wait_while(waiter.word(), word, &limits, &mut looks)
+                        .expect("no cycle");
+                }
                 assert!(manager.speculative_snapshot().ts() >= CommitTs(100));
                 waiter.stamped();
             })
@@ -551,6 +557,44 @@ fn an_announcement_wakes_those_who_wait_for_the_pre_commit() {
         holder.announce();
         waiter.join().expect("the waiter does not panic");
         manager.finish_through(end);
+        holder.stamped();
+    });
+}
+
+/// What a transaction lets go of before its end is had by its waiter while it still runs, and what
+/// it waits for then is no deadlock.
+#[test]
+fn what_is_let_go_of_early_wakes_its_waiter() {
+    explore(|| {
+        let manager = manager(4);
+        let holder = manager.begin().expect("a slot");
+        let waiter = manager.begin().expect("a slot");
+        let (held, wanted) = (holder.word(), waiter.word());
+        let lock = Arc::new(AtomicU64::new(held.0));
+        let waits = {
+            let (manager, lock) = (manager.clone(), lock.clone());
+            thread::spawn(move || {
+                let limits = strandline_txn::WaitLimits {
+                    timeout: None,
+                    cancelled: &|| false,
+                    in_the_way: &|| true,
+                };
+                let mut looks = strandline_txn::Looks::default();
+                while lock.load(Ordering::Acquire) != 0 {
+                    manager
+                        .wait_while(waiter.word(), held, &limits, &mut looks)
+                        .expect("no cycle");
+                }
+                waiter.abort();
+                waiter.stamped();
+            })
+        };
+        lock.store(0, Ordering::Release);
+        holder.let_go();
+        manager
+            .wait_for(held, wanted, None, &|| false)
+            .expect("the waiter no longer waits for the holder");
+        waits.join().expect("the waiter does not panic");
         holder.stamped();
     });
 }

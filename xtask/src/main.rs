@@ -1,20 +1,23 @@
 //! `cargo xtask`: chores of the workspace that are not worth a shell script.
 //!
 //! `tidy` checks the house rules that neither the compiler, rustfmt nor clippy can check, `docs`
-//! the links of the documentation. Both read files only; nothing is ever rewritten.
+//! the links of the documentation. Both read files only; nothing is ever rewritten. `soak` builds
+//! the server and the benchmarks and runs the suite of that name.
 
 mod docs;
 mod tidy;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 const USAGE: &str = "usage: cargo xtask tidy [ROOT]
        cargo xtask docs [ROOT]
+       cargo xtask soak [OPTIONS]
 
 tidy checks the house rules over every crate of the workspace at ROOT (default: this workspace),
 docs the links of its documentation. Both print one line per violation; exit code 1: there are some.
-CONTRIBUTING.md lists the rules.";
+CONTRIBUTING.md lists the rules. soak runs a server under every kind of work at once (--help: its
+options).";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -28,10 +31,41 @@ fn main() -> ExitCode {
         ["tidy", root] => run_tidy(Path::new(root)),
         ["docs"] => run_docs(&workspace_root()),
         ["docs", root] => run_docs(Path::new(root)),
+        ["soak", options @ ..] => run_soak(options),
         _ => {
             eprintln!("{USAGE}");
             ExitCode::from(2)
         }
+    }
+}
+
+/// Builds what the soak needs, in release, and runs it.
+fn run_soak(options: &[&str]) -> ExitCode {
+    let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(&cargo);
+        command.current_dir(workspace_root()).args(arguments);
+        match command.status() {
+            Ok(status) => status.success(),
+            Err(error) => {
+                eprintln!("soak: {}: {error}", cargo.display());
+                false
+            }
+        }
+    };
+    let packages = [
+        "--release",
+        "-p",
+        "strandline-cli",
+        "-p",
+        "strandline-bench",
+    ];
+    let build = [&["build"][..], &packages].concat();
+    let soak = ["run", "--release", "-p", "strandline-bench", "--", "soak"];
+    if run(&build) && run(&[&soak[..], options].concat()) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }
 

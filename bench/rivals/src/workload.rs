@@ -12,6 +12,8 @@ const READS: usize = 8;
 const UPDATES: usize = 2;
 /// Reads of a transaction that only reads.
 const READS_ONLY: usize = 10;
+/// How much of a run's seconds its threads work before they are counted.
+const WARM_PART: f64 = 0.25;
 
 /// A store with the point table.
 pub trait Store: Sized + Sync {
@@ -25,6 +27,14 @@ pub trait Store: Sized + Sync {
     fn open(run: &Run) -> Result<Self>;
     /// What a thread works with.
     fn worker(&self) -> Result<impl Worker>;
+    /// Reads every row, so that caches of the store are as full as ours, which stays open between
+    /// runs.
+    fn warm(&self, rows: u64) -> Result<()> {
+        let mut worker = self.worker()?;
+        let keys: Vec<u64> = (0..rows).collect();
+        keys.chunks(READS_ONLY)
+            .try_for_each(|keys| worker.read(keys))
+    }
 }
 
 /// One thread's access to a store.
@@ -94,6 +104,7 @@ impl Run {
         thread: &(dyn Fn(&S, u64, &Barrier) -> Result<u64> + Sync),
     ) -> Result<(u64, f64)> {
         let store = S::open(self)?;
+        store.warm(self.rows)?;
         let start = Barrier::new(self.threads as usize + 1);
         std::thread::scope(|scope| {
             let (store, start) = (&store, &start);
@@ -115,15 +126,26 @@ impl Run {
         worker: Result<W>,
         mut work: impl FnMut(&mut W, &mut Rng) -> Result<u64>,
     ) -> Result<u64> {
-        start.wait();
-        let mut worker = worker?;
+        let mut worker = match worker {
+            Ok(worker) => worker,
+            Err(error) => {
+                start.wait(); // the others wait for this thread
+                return Err(error);
+            }
+        };
         let mut rng = Rng::new(self.seed ^ (n << 32));
-        let deadline = Instant::now() + Duration::from_secs_f64(self.seconds);
-        let mut done = 0;
-        while Instant::now() < deadline {
-            done += work(&mut worker, &mut rng)?;
-        }
-        Ok(done)
+        let mut work_for = |seconds: f64| -> Result<u64> {
+            let deadline = Instant::now() + Duration::from_secs_f64(seconds);
+            let mut done = 0;
+            while Instant::now() < deadline {
+                done += work(&mut worker, &mut rng)?;
+            }
+            Ok(done)
+        };
+        let warmed = work_for(self.seconds * WARM_PART);
+        start.wait();
+        warmed?;
+        work_for(self.seconds)
     }
 }
 

@@ -19,6 +19,8 @@ const READS: usize = 8;
 const UPDATES: usize = 2;
 /// What that is in the results.
 pub const TRANSACTION: &str = "8 reads and 2 updates of 4 columns, uniform keys";
+/// How much of a run's seconds its threads work before they are counted.
+const WARM_PART: f64 = 0.25;
 /// Reads of a transaction that only reads.
 pub const READS_OF_TRANSACTION: usize = 10;
 
@@ -221,14 +223,27 @@ impl Run {
         let start = Barrier::new(threads as usize + 1);
         let repeat = |thread: u64| -> Result<u64> {
             let worker = ours.worker("point", &COLUMNS, durable);
+            let mut rng = Rng::new(self.seed ^ (thread << 32));
+            let mut worker = match worker {
+                Ok(worker) => worker,
+                Err(error) => {
+                    start.wait(); // the others wait for this thread
+                    return Err(error);
+                }
+            };
+            let mut work_for = |seconds: f64| -> Result<u64> {
+                let deadline = Instant::now() + Duration::from_secs_f64(seconds);
+                let mut done = 0;
+                while Instant::now() < deadline {
+                    done += work(&mut worker, &mut rng)?;
+                }
+                Ok(done)
+            };
+            // As the peers do.
+            let warmed = work_for(self.seconds * WARM_PART);
             start.wait();
-            let (mut worker, mut rng) = (worker?, Rng::new(self.seed ^ (thread << 32)));
-            let deadline = Instant::now() + Duration::from_secs_f64(self.seconds);
-            let mut done = 0;
-            while Instant::now() < deadline {
-                done += work(&mut worker, &mut rng)?;
-            }
-            Ok(done)
+            warmed?;
+            work_for(self.seconds)
         };
         let repeat = &|thread| repeat(thread).map_err(|error| error.to_string());
         std::thread::scope(|scope| {

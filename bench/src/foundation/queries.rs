@@ -65,9 +65,9 @@ fn size(bench: &mut Bench, ours: &Ours, path: &Path) -> Result<Figure> {
     Ok(Figure {
         case,
         unit: "bytes",
-        ours: bytes as f64,
+        ours: (bytes as f64).into(),
         peer,
-        theirs,
+        theirs: theirs.map(Into::into),
         goal,
         config,
     })

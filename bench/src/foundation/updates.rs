@@ -1,16 +1,18 @@
 //! What updates cost a scan: processor time of one `SUM` while rows are updated at a fixed pace,
 //! against the same `SUM` with nothing pending.
 //!
-//! One scan thread; writers with transactions of [`BATCH`] point updates of the summed column at
-//! random keys. The writers keep to a timetable; what they do not manage shows as their pace.
+//! Two figures: the threads that scan, and all threads but the writers, that is with overlays,
+//! merges and log. One scan thread; writers with transactions of [`BATCH`] point updates of the
+//! summed column at random keys. The writers keep to a timetable; what they do not manage shows as
+//! their pace.
 
 use super::sum::{SUM, load};
 use super::{Bench, ROUNDS};
 use crate::Result;
-use crate::cpu_time::Sample;
-use crate::ours::{Ours, WRITER, is_overlay_thread, is_scan_thread};
+use crate::cpu_time::{Class, CpuSeconds, Sample, WRITER};
+use crate::ours::Ours;
 use crate::report::{Figure, Goal, Report, config};
-use crate::rounds::median;
+use crate::rounds::{Spread, median};
 use serde_json::json;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -61,26 +63,25 @@ struct Run<'r> {
 
 impl Writers {
     /// Adds three figures: processor seconds of the scan against those without updates, those of
-    /// the thread that consolidates update ranges meanwhile, and the pace that the writers kept.
-    /// Gives the first.
+    /// all threads but the writers likewise, and the pace that the writers kept. Gives the seconds
+    /// that the scan took beside the updates.
     pub fn case(
         &self,
         bench: &Bench,
         ours: &Ours,
         goal: Option<Goal>,
         report: &mut Report,
-    ) -> Result<f64> {
-        let (mut alone, mut beside) = (Vec::new(), Vec::new());
-        let (mut consolidation, mut achieved) = (Vec::new(), Vec::new());
+    ) -> Result<Spread> {
+        let (mut alone, mut beside, mut achieved) = (Vec::new(), Vec::new(), Vec::new());
         for round in 0..ROUNDS {
             ours.checkpoint()?;
-            alone.push(scan(ours, bench.seconds)?.scan);
-            let (cpu, rows_per_second) = self.run_beside(bench, ours, round as u64)?;
-            beside.push(cpu.scan);
-            consolidation.push(cpu.consolidation);
+            alone.push(scan(ours, bench.seconds)?);
+            let (found, rows_per_second) = self.run_beside(bench, ours, round as u64)?;
+            beside.push(found);
             achieved.push(rows_per_second);
         }
-        let figure = |case: String, unit, ours, peer: &str, theirs, goal| Figure {
+        let by_class: Vec<_> = beside.iter().map(|scan| scan.cpu.json()).collect();
+        let figure = |case: String, unit, ours: Spread, peer: &str, theirs: Spread, goal| Figure {
             case,
             unit,
             ours,
@@ -97,36 +98,30 @@ impl Writers {
                     json!(if self.durable { "on" } else { "off" }),
                 ),
                 ("rounds", json!(ROUNDS)),
+                ("cpu_seconds_by_class_per_scan", json!(by_class)),
             ]),
         };
         let pace = self.pace;
-        let (alone, beside) = (median(alone), median(beside));
+        let of = |scans: &[Scans], number: fn(&Scans) -> f64| Spread::of(scans.iter().map(number));
         let peer = "itself without updates";
-        let case = format!("SUM with {pace} updates/s");
-        report.add(figure(case, "CPU s", beside, peer, alone, goal))?;
-        let (case, peer) = (
-            format!("consolidation beside it, {pace} updates/s"),
-            "the SUM",
-        );
-        let consolidation = median(consolidation);
-        report.add(figure(case, "CPU s", consolidation, peer, beside, None))?;
+        let scanned: fn(&Scans) -> f64 = |scan| scan.cpu.of(Class::Scan);
+        let all: fn(&Scans) -> f64 = |scan| scan.cpu.of(Class::Scan) + scan.cpu.background();
+        let case = format!("SUM with {pace} updates/s, scan threads");
+        let (ours, theirs) = (of(&beside, scanned), of(&alone, scanned));
+        report.add(figure(case, "CPU s", ours, peer, theirs, goal))?;
+        let case = format!("SUM with {pace} updates/s, all threads but the writers");
+        let (ours, theirs) = (of(&beside, all), of(&alone, all));
+        report.add(figure(case, "CPU s", ours, peer, theirs, None))?;
         let case = format!("pace of {pace} updates/s");
         let goal = goal.map(|_| Goal::AtLeast(0.9));
-        let achieved = median(achieved);
-        report.add(figure(
-            case,
-            "rows/s",
-            achieved,
-            "the timetable",
-            pace as f64,
-            goal,
-        ))?;
-        Ok(beside)
+        let (ours, theirs) = (Spread::of(achieved), (pace as f64).into());
+        report.add(figure(case, "rows/s", ours, "the timetable", theirs, goal))?;
+        Ok(of(&beside, |scan| scan.seconds))
     }
 
     /// Scans with the writers running (and a fifth of the time before, to warm up): what a scan
     /// costs and the writers' rows/s.
-    fn run_beside(&self, bench: &Bench, ours: &Ours, round: u64) -> Result<(ScanCpu, f64)> {
+    fn run_beside(&self, bench: &Bench, ours: &Ours, round: u64) -> Result<(Scans, f64)> {
         let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
         let (seconds, rows, seed) = (bench.seconds, bench.sum_rows, bench.seed + round);
         let (stop, written) = (&stop, &written);
@@ -148,14 +143,14 @@ impl Writers {
                 .collect::<std::io::Result<Vec<_>>>()?;
             std::thread::sleep(Duration::from_secs_f64(seconds / 5.0));
             let (start, first) = (Instant::now(), written.load(Ordering::Relaxed));
-            let cpu = scan(ours, seconds);
+            let scans = scan(ours, seconds);
             let rows = written.load(Ordering::Relaxed) - first;
             let rows_per_second = rows as f64 / start.elapsed().as_secs_f64();
             stop.store(true, Ordering::Relaxed);
             for writer in writers {
                 writer.join().expect("a writer does not panic")?;
             }
-            Ok((cpu?, rows_per_second))
+            Ok((scans?, rows_per_second))
         })
     }
 
@@ -183,28 +178,26 @@ impl Writers {
     }
 }
 
-/// Processor seconds per query.
-struct ScanCpu {
-    /// Of the threads that scan.
-    scan: f64,
-    /// Of the one that consolidates update ranges.
-    consolidation: f64,
+/// What one of several scans took.
+struct Scans {
+    /// The median of their seconds.
+    seconds: f64,
+    /// Processor seconds per scan.
+    cpu: CpuSeconds,
 }
 
 /// Runs the query for `seconds`, at least 3 times.
-fn scan(ours: &Ours, seconds: f64) -> Result<ScanCpu> {
+fn scan(ours: &Ours, seconds: f64) -> Result<Scans> {
     let deadline = Instant::now() + Duration::from_secs_f64(seconds);
     let before = Sample::take()?;
-    let mut queries = 0;
-    while queries < 3 || Instant::now() < deadline {
+    let mut times = Vec::new();
+    while times.len() < 3 || Instant::now() < deadline {
+        let began = Instant::now();
         ours.query(SUM)?;
-        queries += 1;
+        times.push(began.elapsed().as_secs_f64());
     }
-    let after = Sample::take()?;
-    let per_query =
-        |chosen: fn(&str) -> bool| after.seconds_since(&before, chosen) / f64::from(queries);
-    Ok(ScanCpu {
-        scan: per_query(is_scan_thread),
-        consolidation: per_query(is_overlay_thread),
+    Ok(Scans {
+        cpu: Sample::take()?.since(&before).per(times.len() as f64),
+        seconds: median(times),
     })
 }

@@ -1,59 +1,60 @@
-//! One thread of the paper's transactions on a database on disk with `synchronous_commit = off`.
+//! One thread of the paper's transactions on a database on disk with `synchronous_commit = off`,
+//! beside one thread that scans 10 % of the table over and over and the engine's own merges.
 
+use super::engine::Engine;
+use super::ours::Strandline;
+use super::workload::Measured;
 use super::{Bench, ROUNDS};
 use crate::Result;
-use crate::cpu_time::Sample;
-use crate::foundation::point;
 use crate::report::{Figure, Goal, Report, config};
-use crate::rounds::median;
+use crate::rounds::Spread;
 use serde_json::json;
 
 /// Transactions per second that one core is to do.
 const GOAL: f64 = 150_000.0;
-/// The active set; rows of the table.
-const ROWS: u64 = 100_000;
+/// Rows that transactions choose from.
+const ACTIVE: u64 = 100_000;
 
-/// Two figures: per second of the thread, and per processor second of all threads.
+/// Two figures: per second, and per processor second of all threads but those that scan.
 pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
-    let ours = point::fill(&bench.shared, ROWS)?;
-    let (mut rates, mut by_cpu) = (Vec::new(), Vec::new());
-    for round in 0..ROUNDS as u64 {
-        let run = point::Run {
-            rows: ROWS,
-            seconds: bench.shared.seconds,
-            seed: bench.shared.seed,
-        }
-        .in_round(round);
-        let before = Sample::take()?;
-        let rate = run.transactions(&ours, 1, false)?;
-        // The thread itself has ended, and ran all the time.
-        let others = Sample::take()?.seconds_since(&before, |_| true);
-        rates.push(rate);
-        by_cpu.push(rate * run.seconds / (run.seconds + others));
+    // The image would be half of the process's memory.
+    bench.image = None;
+    let path = bench.shared.fresh("core.strandline")?;
+    let engine = Strandline::on_disk(&path, bench.rows, bench.shared.seed)?;
+    let mut load = bench.load(1, ACTIVE);
+    load.seconds = bench.shared.seconds;
+    load.warm(&engine as &dyn Engine)?;
+    let mut rounds = Vec::new();
+    for _ in 0..ROUNDS {
+        load.seed += 1;
+        rounds.push(load.measure(&engine as &dyn Engine)?);
     }
-    let figure = |case: &str, unit, ours, goal| Figure {
-        case: case.to_string(),
-        unit,
-        ours,
-        peer: "the goal".to_string(),
-        theirs: Some(GOAL),
-        goal,
-        config: config([
-            ("rows", json!(ROWS)),
-            ("active", json!(ROWS)),
-            ("writers", json!(1)),
+    let by_class: Vec<_> = rounds.iter().map(|round| round.cpu.json()).collect();
+    let mut figure = |case: &str, unit, number: fn(&Measured) -> f64, goal| {
+        let mut settings = load.config();
+        settings.extend(config([
             ("synchronous_commit", json!("off")),
-            ("seconds", json!(bench.shared.seconds)),
             ("rounds", json!(ROUNDS)),
-        ]),
+            ("cpu_per_second", json!(by_class)),
+        ]));
+        report.add(Figure {
+            case: case.to_string(),
+            unit,
+            ours: Spread::of(rounds.iter().map(number)),
+            peer: "the goal".to_string(),
+            theirs: Some(GOAL.into()),
+            goal,
+            config: settings,
+        })
     };
-    let goal = Some(Goal::AtLeast(1.0));
-    report.add(figure(
-        "transactions of one thread",
+    let case = "transactions of one thread beside a scan";
+    figure(
+        case,
         "tx/s",
-        median(rates),
-        goal,
-    ))?;
-    let case = "the same per processor second of all threads";
-    report.add(figure(case, "tx/CPU s", median(by_cpu), None))
+        |round| round.commits,
+        Some(Goal::AtLeast(1.0)),
+    )?;
+    let case = "the same per processor second of all threads but the scan's";
+    let by_cpu = |round: &Measured| round.commits / round.cpu_of_transactions();
+    figure(case, "tx/CPU s", by_cpu, None)
 }

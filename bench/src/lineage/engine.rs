@@ -66,6 +66,10 @@ pub trait Engine: Sync {
     fn scanner(&self) -> Result<Box<dyn Scanner + '_>>;
     /// Merges what is due; false if nothing was. Engines that merge by themselves have nothing.
     fn merge(&self) -> bool;
+    /// How many ranges have been merged by now; 0 of engines that do not count them.
+    fn merges(&self) -> u64 {
+        0
+    }
 }
 
 /// The first contents of a row.

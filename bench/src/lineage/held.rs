@@ -4,6 +4,7 @@
 use super::{Bench, plot};
 use crate::Result;
 use crate::foundation::point;
+use crate::machine::resident_bytes;
 use crate::ours::{Ours, Worker};
 use crate::report::{Figure, Goal, Report, config};
 use crate::rounds::{interleave, median};
@@ -20,7 +21,7 @@ const PACE: u64 = 20_000;
 const BATCH: u64 = 10;
 /// Parts of the time, of each of which memory and reads are measured.
 const PARTS: u32 = 10;
-/// How much of the last part may exceed the second; the first one fills caches.
+/// How much of the last part may exceed the first.
 const FLAT: f64 = 1.1;
 /// Cursors, and what transactions may lose by them.
 const CURSORS: usize = 200;
@@ -29,7 +30,7 @@ const CURSORS_GOAL: f64 = 0.95;
 /// Memory, latency and the held snapshot's contents; then cursors.
 pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     // The harness's table would be most of the process's memory.
-    bench.ours = None;
+    bench.image = None;
     let ours = point::fill(&bench.shared, bench.shared.point_rows)?;
     snapshot(bench, &ours, report)?;
     cursors(bench, &ours, report)
@@ -76,9 +77,9 @@ fn snapshot(bench: &Bench, ours: &Ours, report: &mut Report) -> Result<()> {
         Figure {
             case: format!("one snapshot held: {case}"),
             unit,
-            ours: series[series.len() - 1],
-            peer: "the same at first".to_string(),
-            theirs: Some(series[1]),
+            ours: series[series.len() - 1].into(),
+            peer: "the same in the first tenth".to_string(),
+            theirs: Some(series[0].into()),
             goal: Some(Goal::AtMost(FLAT)),
             config: config([
                 ("rows", json!(bench.shared.point_rows)),
@@ -110,7 +111,7 @@ fn part(reader: &mut Worker, end: Instant) -> Result<Part> {
         std::thread::sleep(Duration::from_millis(1));
     }
     Ok(Part {
-        bytes: resident_bytes()?,
+        bytes: resident_bytes("self")?,
         read: median(reads),
     })
 }
@@ -131,24 +132,13 @@ fn update_hot_rows(ours: &Ours, seed: u64, stop: &AtomicBool) -> Result<u64> {
     Ok(updates)
 }
 
-/// Bytes of memory that the process has.
-fn resident_bytes() -> Result<f64> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kilobytes: f64 = line
-        .and_then(|line| line.split_whitespace().next())
-        .ok_or("no VmRSS in /proc/self/status")?
-        .parse()?;
-    Ok(kilobytes * 1024.0)
-}
-
 fn cursors(bench: &Bench, ours: &Ours, report: &mut Report) -> Result<()> {
     let run = point::Run {
         rows: bench.shared.point_rows,
         seconds: bench.shared.seconds,
         seed: bench.shared.seed,
     };
-    let before = resident_bytes()?;
+    let before = resident_bytes("self")?;
     let mut more = 0.0;
     let medians = interleave(
         super::ROUNDS,
@@ -162,7 +152,7 @@ fn cursors(bench: &Bench, ours: &Ours, report: &mut Report) -> Result<()> {
                     .map(open)
                     .collect::<Result<Vec<_>>>()?;
                 let rate = run.in_round(round).transactions(ours, 1, false);
-                more = resident_bytes()? - before;
+                more = resident_bytes("self")? - before;
                 drop(streams);
                 rate
             }),

@@ -1,5 +1,6 @@
 //! How long point transactions take at worst while the database merges and checkpoints: one thread
-//! runs them, one checkpoints over and over, which is two busy threads in all.
+//! runs them, one checkpoints over and over, which is two busy threads in all. The longest
+//! transaction stands beside the quantile: it is the one that a user notices.
 
 use super::Bench;
 use crate::Result;
@@ -13,7 +14,7 @@ use strandline_base::rng::Rng;
 /// Microseconds that 99.9 % of the transactions may take.
 const GOAL: f64 = 200.0;
 
-/// One figure.
+/// Two figures.
 pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let rows = bench.shared.point_rows;
     let ours = point::fill(&bench.shared, rows)?;
@@ -51,13 +52,13 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let done: serde_json::Map<_, _> = done
         .filter(|(name, _)| ["commits", "checkpoints", "merged_ranges"].contains(&name.as_str()))
         .collect();
-    report.add(Figure {
-        case: "p99.9 of point transactions beside checkpoints".to_string(),
+    let figure = |case: &str, ours: f64, goal| Figure {
+        case: format!("{case} of point transactions beside checkpoints"),
         unit: "µs",
-        ours: quantile(0.999),
-        peer: "the goal".to_string(),
-        theirs: Some(GOAL),
-        goal: Some(Goal::AtMost(1.0)),
+        ours: ours.into(),
+        peer: "the goal for p99.9".to_string(),
+        theirs: Some(GOAL.into()),
+        goal,
         config: config([
             ("rows", json!(rows)),
             ("synchronous_commit", json!("off")),
@@ -65,10 +66,11 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
             ("transactions", json!(times.len())),
             ("median_us", json!(quantile(0.5))),
             ("p99_us", json!(quantile(0.99))),
-            ("max_us", json!(quantile(1.0))),
             ("done", json!(done)),
         ]),
-    })
+    };
+    report.add(figure("p99.9", quantile(0.999), Some(Goal::AtMost(1.0))))?;
+    report.add(figure("longest", quantile(1.0), None))
 }
 
 /// Nanoseconds of every transaction.

@@ -6,6 +6,7 @@ use super::engine::{
 use crate::Result;
 use crate::ours::{Ours, Worker};
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 use strandline::{Connection, Settings, Value};
 use strandline_device::MemoryDevice;
@@ -24,23 +25,46 @@ pub struct Strandline {
     rows: u64,
 }
 
-impl Strandline {
-    /// The loaded table on a device in memory.
-    pub fn in_memory(rows: u64, seed: u64) -> Result<Self> {
+/// A device in memory with the loaded table, of which every measurement opens a copy.
+pub struct Image {
+    device: MemoryDevice,
+    rows: u64,
+}
+
+impl Image {
+    /// Loads the table.
+    pub fn new(rows: u64, seed: u64) -> Result<Self> {
         let device = Arc::new(MemoryDevice::new());
-        let loaded = Self::open(&device, rows, settings())?;
+        let loaded = Strandline::open(&device, rows, settings())?;
+        loaded.fill(seed)?;
+        loaded.close()?;
+        let device = device.duplicate();
+        Ok(Self { device, rows })
+    }
+
+    /// A database that nobody has used.
+    pub fn open(&self, settings: Settings) -> Result<Strandline> {
+        Strandline::open(&Arc::new(self.device.duplicate()), self.rows, settings)
+    }
+}
+
+impl Strandline {
+    /// The loaded table below `path`, with the settings of a database that nobody has set.
+    pub fn on_disk(path: &Path, rows: u64, seed: u64) -> Result<Self> {
+        let ours = Ours::open(path, 1)?;
+        let loaded = Self { ours, rows };
         loaded.fill(seed)?;
         Ok(loaded)
     }
 
     /// The database of `device`, whose table has `rows` rows once it is filled.
-    pub fn open(device: &Arc<MemoryDevice>, rows: u64, settings: Settings) -> Result<Self> {
+    fn open(device: &Arc<MemoryDevice>, rows: u64, settings: Settings) -> Result<Self> {
         let ours = Ours::in_memory(device, 1, settings)?;
         Ok(Self { ours, rows })
     }
 
     /// Creates and fills the table.
-    pub fn fill(&self, seed: u64) -> Result<()> {
+    fn fill(&self, seed: u64) -> Result<()> {
         let columns: Vec<String> = NAMES[..COLUMNS - 1]
             .iter()
             .map(|c| format!("{c} bigint"))
@@ -53,16 +77,11 @@ impl Strandline {
             .append_bigints("point", COLUMNS, self.rows, |key, row| {
                 row.copy_from_slice(&first_values(key, seed));
             })?;
-        self.settle()
-    }
-
-    /// Merges what other measurements left.
-    pub fn settle(&self) -> Result<()> {
         self.ours.checkpoint()
     }
 
     /// Closes the database, whose device stays.
-    pub fn close(self) -> Result<()> {
+    fn close(self) -> Result<()> {
         Ok(self.ours.database().close()?)
     }
 }
@@ -96,6 +115,12 @@ impl Engine for Strandline {
 
     fn merge(&self) -> bool {
         false
+    }
+
+    fn merges(&self) -> u64 {
+        let counters = self.ours.database().counters();
+        let merged = counters.iter().find(|(name, _)| *name == "merged_ranges");
+        merged.map_or(0, |(_, count)| *count)
     }
 }
 
@@ -154,7 +179,7 @@ mod tests {
 
     #[test]
     fn the_table_is_that_of_the_rivals() {
-        let ours = Strandline::in_memory(1_000, 3).unwrap();
+        let ours = Image::new(1_000, 3).unwrap().open(settings()).unwrap();
         let rival = super::super::rivals::Iuh::new(1_000, 3);
         for rows in [0..1_000, 10..11, 250..750] {
             let sum = |engine: &dyn Engine| engine.scanner().unwrap().sum(rows.clone()).unwrap();

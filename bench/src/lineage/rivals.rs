@@ -10,6 +10,9 @@
 //! | log | `Wal` on a `MemoryDevice` | a redo record of our format, relaxed durability |
 //! | interface | `Value`, `ColumnId`, `Error` | keys, columns and types are checked |
 //!
+//! [`Storage`] is ours among them: the product's storage of rows on the rivals' transactions, log
+//! and table, so that the designs are compared as in the paper. The whole product stands beside it.
+//!
 //! Their own are the storage of rows and its versions, and what keeps threads apart in it:
 //!
 //! * [`Iuh`]: *in-place update + history* with latched pages;
@@ -27,6 +30,7 @@ mod dbm;
 mod iuh;
 mod log;
 mod point;
+mod storage;
 mod table;
 mod transactions;
 mod versions;
@@ -36,6 +40,7 @@ mod tests;
 
 pub use dbm::{Dbm, Layout};
 pub use iuh::Iuh;
+pub use storage::Storage;
 
 /// How the rivals run.
 pub const SETTINGS: &str = "in this process on our index, transaction manager and log (device in \

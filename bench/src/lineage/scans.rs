@@ -1,26 +1,33 @@
 //! Table 7: a scan of the whole table beside 16 writers. Fig. 8: our scan by how many records make
 //! a merge due.
 //!
-//! A scan's figure is its processor time: beside more writers than processors its elapsed time
-//! tells how the system shares them out. `config.elapsed` has it.
+//! A scan's figure is the processor time of its threads and of what the engine does meanwhile
+//! besides transactions: merges, overlays, log. Otherwise work could hide in other threads. In
+//! Table 7 all engines get the same transactions per second, since an engine with fewer of them has
+//! less to patch; what each of them can do beside a scan is a figure of its own.
 
 use super::engine::Engine;
-use super::ours::{Strandline, settings};
-use super::{Bench, ROUNDS, holds, measure, medians, paper, plot};
+use super::ours::{Image, settings};
+use super::workload::{Load, Measured};
+use super::{Bench, RIVALS, ROUNDS, STORAGE, cpu, holds, measure, paper, plot, spreads};
 use crate::Result;
 use crate::report::{Figure, Report, config};
-use crate::rounds::median;
+use crate::rounds::Spread;
 use serde_json::json;
-use std::sync::Arc;
 use strandline::Settings;
-use strandline_device::MemoryDevice;
 
 const THREADS: usize = 16;
+/// Transactions per second of all writers of Table 7, which every engine can do.
+const PACE: f64 = 5_000.0;
 /// Rows of a merge range.
 const RANGE_ROWS: u32 = 1 << 16;
 /// Records that make a merge due in Fig. 8, and the writers.
 const MERGE_RECORDS: [u32; 5] = [1 << 12, 1 << 13, 1 << 14, 1 << 15, 1 << 16];
 const MERGE_WRITERS: [usize; 2] = [4, 16];
+/// Ranges of the table of Fig. 8, few, so that each is merged several times in a measurement.
+const MERGE_RANGES: u64 = 4;
+/// Merges of each of them that a measurement waits for.
+const MERGES: u64 = 3;
 
 /// Table 7, then Fig. 8.
 pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
@@ -29,120 +36,173 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
 }
 
 fn table(bench: &mut Bench, report: &mut Report) -> Result<()> {
-    let engines = bench.engines()?;
     let mut load = bench.load(THREADS, bench.rows);
     load.scan_rows = bench.rows;
-    let measured = measure(&engines, &load)?;
-    let cpu = medians(&measured, |measured| measured.scan_cpu);
-    let elapsed = medians(&measured, |measured| measured.scan_seconds);
-    let commits = medians(&measured, |measured| measured.commits);
-    for (rival, engine) in engines.iter().enumerate().skip(1) {
-        let mut settings = load.config();
-        let points = |n: usize| {
-            let entries = [
-                ("measured", json!(cpu[n])),
-                ("paper", json!(paper::SCANS[n])),
-            ];
-            plot("table7", n as f64, config(entries))
-        };
-        settings.extend(config([
-            ("rounds", json!(ROUNDS)),
-            ("elapsed", json!([elapsed[0], elapsed[rival]])),
-            ("commits_per_second", json!([commits[0], commits[rival]])),
-            (
-                "paper_seconds",
-                json!([paper::SCANS[0], paper::SCANS[rival]]),
-            ),
-            ("theirs", json!(super::rivals::SETTINGS)),
-            ("plots", json!([points(0), points(rival)])),
-        ]));
-        report.add(Figure {
-            case: format!("Table 7: SUM beside {THREADS} writers"),
-            unit: "CPU s",
-            ours: cpu[0],
-            peer: engine.name().to_string(),
-            theirs: Some(cpu[rival]),
-            goal: None,
-            config: settings,
-        })?;
-    }
+    let mut paced = load.clone();
+    (paced.pace, paced.seconds) = (Some(PACE), 2.0 * load.seconds);
+    let engines = bench.engines()?;
+    let names: Vec<&str> = engines.iter().map(|engine| engine.name()).collect();
+    let measured = measure(&engines, &paced)?;
+    drop(engines);
+    let of_all = table_figures(
+        &names,
+        &paced,
+        &measured,
+        (
+            "scan and background threads",
+            "CPU s",
+            Measured::scan_cpu_of_all,
+        ),
+        report,
+    )?;
+    let elapsed = |measured: &Measured| measured.scan_seconds;
+    table_figures(&names, &paced, &measured, ("elapsed", "s", elapsed), report)?;
+    let measured = measure(&bench.engines()?, &load)?;
+    let commits = |measured: &Measured| measured.commits;
+    let case = (
+        "transactions at full speed beside it",
+        "tx/s",
+        commits as fn(&Measured) -> f64,
+    );
+    table_figures(&names, &load, &measured, case, report)?;
     let verdict = format!(
-        "L-Store's scan is the fastest: {} ({:.2}x IUH's and {:.2}x DBM's time; the paper: 0.86x \
-         and 0.63x)",
-        holds(cpu[0] <= cpu[1] && cpu[0] <= cpu[2]),
-        cpu[0] / cpu[1],
-        cpu[0] / cpu[2]
+        "L-Store's scan costs the least at {PACE} transactions/s: {} ({:.2}x IUH's and {:.2}x \
+         DBM's processor time; the paper: 0.86x and 0.63x of their elapsed time)",
+        holds(of_all[0] <= of_all[1] && of_all[0] <= of_all[2]),
+        of_all[0] / of_all[1],
+        of_all[0] / of_all[2]
     );
     report.verdict("Table 7", &verdict)
 }
 
-/// Fig. 8, on a tenth of the rows, which is enough for ranges to become due.
-fn merges(bench: &mut Bench, report: &mut Report) -> Result<()> {
-    let rows = bench.rows / 10;
-    let device = Arc::new(MemoryDevice::new());
-    let loaded = Strandline::open(&device, rows, settings())?;
-    loaded.fill(bench.shared.seed)?;
-    loaded.close()?;
-    for writers in MERGE_WRITERS {
-        let mut load = bench.load(writers, rows);
-        (load.rows, load.scan_rows) = (rows, rows);
-        let mut times = vec![Vec::new(); MERGE_RECORDS.len()];
-        for round in 0..ROUNDS {
-            for turn in 0..MERGE_RECORDS.len() {
-                let n = (round + turn) % MERGE_RECORDS.len();
-                let merge_pending_records = MERGE_RECORDS[n];
-                let settings = Settings {
-                    merge_pending_records,
-                    ..settings()
-                };
-                let engine = Strandline::open(&device, rows, settings)?;
-                engine.settle()?;
-                load.seed += 1;
-                times[n].push(load.measure(&engine as &dyn Engine)?.scan_cpu);
-                engine.close()?;
-            }
-        }
-        let times: Vec<f64> = times.into_iter().map(median).collect();
-        merge_figures(&load, &times, report)?;
-    }
-    Ok(())
-}
-
-fn merge_figures(load: &super::workload::Load, times: &[f64], report: &mut Report) -> Result<()> {
-    let part = |records: u32| f64::from(records) / f64::from(RANGE_ROWS);
-    let half = MERGE_RECORDS
-        .iter()
-        .position(|&records| part(records) == paper::MERGE_PART);
-    let half = times[half.expect("half a range is among them")];
-    for (&records, &seconds) in MERGE_RECORDS.iter().zip(times) {
-        let series = format!("{} writers", load.writers);
-        let point = plot(
-            "fig8",
-            f64::from(records),
-            [(series, json!(seconds))].into_iter().collect(),
-        );
+/// A figure per rival; the medians of all engines.
+fn table_figures(
+    names: &[&str],
+    load: &Load,
+    measured: &[Vec<Measured>],
+    (what, unit, number): (&str, &'static str, fn(&Measured) -> f64),
+    report: &mut Report,
+) -> Result<Vec<f64>> {
+    let found = spreads(measured, number);
+    let scan_threads = spreads(measured, |measured| measured.scan_cpu);
+    let commits = spreads(measured, |measured| measured.commits);
+    for rival in RIVALS {
         let mut settings = load.config();
         settings.extend(config([
             ("rounds", json!(ROUNDS)),
-            ("merge_pending_records", json!(records)),
-            ("plots", json!([point])),
+            (
+                "cpu_of_scan_threads",
+                json!([scan_threads[0].median, scan_threads[rival].median]),
+            ),
+            (
+                "cpu_per_second",
+                json!([cpu(&measured[0]), cpu(&measured[rival])]),
+            ),
+            (
+                "commits_per_second",
+                json!([commits[0].median, commits[rival].median]),
+            ),
+            (
+                "paper_seconds",
+                json!([paper::SCANS[0], paper::SCANS[rival]]),
+            ),
+            ("storage_alone", json!(found[STORAGE].median)),
+            ("theirs", json!(super::rivals::SETTINGS)),
         ]));
+        if unit == "CPU s" {
+            let point = |n: usize| {
+                let entries = [
+                    ("measured", json!(found[n].median)),
+                    ("paper", json!(paper::SCANS[n])),
+                ];
+                plot("table7", n as f64, config(entries))
+            };
+            settings.insert("plots".to_string(), json!([point(0), point(rival)]));
+        }
         report.add(Figure {
-            case: format!("Fig. 8: SUM beside {} writers, M = {records}", load.writers),
-            unit: "CPU s",
-            ours: seconds,
-            peer: "M = half a range".to_string(),
-            theirs: Some(half),
+            case: format!("Table 7, SUM beside {THREADS} writers: {what}"),
+            unit,
+            ours: found[0],
+            peer: names[rival].to_string(),
+            theirs: Some(found[rival]),
             goal: None,
             config: settings,
         })?;
     }
-    let least = times.iter().copied().fold(f64::INFINITY, f64::min);
+    Ok(found.iter().map(|spread| spread.median).collect())
+}
+
+/// Fig. 8: processor time of a scan and of what goes on besides, transactions excepted, while every
+/// range is merged several times.
+fn merges(bench: &mut Bench, report: &mut Report) -> Result<()> {
+    let rows = MERGE_RANGES * u64::from(RANGE_ROWS);
+    let image = Image::new(rows, bench.shared.seed)?;
+    for writers in MERGE_WRITERS {
+        let mut load = bench.load(writers, rows);
+        (load.rows, load.scan_rows) = (rows, rows);
+        load.merges = MERGES * MERGE_RANGES;
+        let mut measured: Vec<Vec<Measured>> = MERGE_RECORDS.iter().map(|_| Vec::new()).collect();
+        for round in 0..ROUNDS {
+            for turn in 0..MERGE_RECORDS.len() {
+                let n = (round + turn) % MERGE_RECORDS.len();
+                let settings = Settings {
+                    merge_pending_records: MERGE_RECORDS[n],
+                    ..settings()
+                };
+                let engine = image.open(settings)?;
+                load.seed += 1;
+                measured[n].push(load.measure(&engine as &dyn Engine)?);
+            }
+        }
+        merge_figures(&load, &measured, report)?;
+    }
+    Ok(())
+}
+
+fn merge_figures(load: &Load, measured: &[Vec<Measured>], report: &mut Report) -> Result<()> {
+    let part = |records: u32| f64::from(records) / f64::from(RANGE_ROWS);
+    let half = MERGE_RECORDS
+        .iter()
+        .position(|&records| part(records) == paper::MERGE_PART)
+        .expect("half a range is among them");
+    let costs = spreads(measured, Measured::scan_cpu_of_all);
+    for (n, records) in MERGE_RECORDS.into_iter().enumerate() {
+        let series = format!("{} writers", load.writers);
+        let point = config([(series.as_str(), json!(costs[n].median))]);
+        let of = |number: fn(&Measured) -> f64| Spread::of(measured[n].iter().map(number)).median;
+        let mut settings = load.config();
+        settings.extend(config([
+            ("rounds", json!(ROUNDS)),
+            ("merge_pending_records", json!(records)),
+            ("ranges", json!(MERGE_RANGES)),
+            ("merges", json!(of(|measured| measured.merges as f64))),
+            (
+                "cpu_of_scan_threads",
+                json!(of(|measured| measured.scan_cpu)),
+            ),
+            ("cpu_per_second", json!(cpu(&measured[n]))),
+            ("commits_per_second", json!(of(|measured| measured.commits))),
+            ("plots", json!([plot("fig8", f64::from(records), point)])),
+        ]));
+        report.add(Figure {
+            case: format!("Fig. 8: SUM beside {} writers, M = {records}", load.writers),
+            unit: "CPU s",
+            ours: costs[n],
+            peer: "M = half a range".to_string(),
+            theirs: Some(costs[half]),
+            goal: None,
+            config: settings,
+        })?;
+    }
+    let least = costs
+        .iter()
+        .map(|cost| cost.median)
+        .fold(f64::INFINITY, f64::min);
     let verdict = format!(
         "the best M is about half a range: {} (there {:.2}x the least; the least M costs {:.2}x)",
-        holds(half <= 1.1 * least),
-        half / least,
-        times[0] / least
+        holds(costs[half].median <= 1.1 * least),
+        costs[half].median / least,
+        costs[0].median / least
     );
     report.verdict(&format!("Fig. 8, {} writers", load.writers), &verdict)
 }

@@ -2,12 +2,10 @@
 
 use super::engine::{Engine, Failure, UPDATED};
 use crate::Result;
-use crate::cpu_time::Sample;
-use crate::ours::{MERGER, WRITER, is_scan_thread};
+use crate::cpu_time::{Class, CpuSeconds, MERGER, Sample, WRITER};
 use crate::report::config;
 use crate::rounds::median;
 use serde_json::{Map, Value, json};
-
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -19,6 +17,8 @@ const SCANNER: &str = "bench-scanner";
 const WARM_STEP: usize = 256;
 /// How often a merge thread looks for work that it was not given.
 const MERGE_POLL: Duration = Duration::from_millis(1);
+/// How many times its seconds a measurement lasts at most when it waits for merges.
+const PATIENCE: f64 = 25.0;
 
 /// Who does what to the table at once.
 #[derive(Clone)]
@@ -37,7 +37,11 @@ pub struct Load {
     pub scan_rows: u64,
     /// Rows of the table.
     pub rows: u64,
+    /// Transactions per second of all writers together; None: as many as they can.
+    pub pace: Option<f64>,
+    /// Seconds of a measurement, which goes on until the engine has merged this many ranges.
     pub seconds: f64,
+    pub merges: u64,
     pub seed: u64,
 }
 
@@ -49,16 +53,31 @@ pub struct Measured {
     aborts: f64,
     /// Scans per second of all scanners.
     pub scans: f64,
-    /// Processor seconds of one scan if there is one scanner.
+    /// Processor seconds of one scan if there is one scanner: of the threads that scan.
     pub scan_cpu: f64,
     /// The median of the seconds that scans took.
     pub scan_seconds: f64,
+    /// Processor seconds per second of all threads.
+    pub cpu: CpuSeconds,
+    /// Ranges that the engine has merged meanwhile.
+    pub merges: u64,
 }
 
 impl Measured {
     /// The part of the transactions that was rolled back.
     pub fn aborted_part(&self) -> f64 {
         self.aborts / (self.commits + self.aborts).max(1.0)
+    }
+
+    /// Processor seconds that one scan costs with what the engine does besides, the writers' own
+    /// excepted: merges, overlays and the log go on while a scan runs.
+    pub fn scan_cpu_of_all(&self) -> f64 {
+        self.scan_cpu + self.cpu.background() * self.scan_seconds
+    }
+
+    /// Processor seconds of all threads but those that scan, per second.
+    pub fn cpu_of_transactions(&self) -> f64 {
+        self.cpu.of(Class::Write) + self.cpu.background()
     }
 }
 
@@ -131,14 +150,18 @@ impl Load {
             named(MERGER).spawn_scoped(scope, || shared.merge())?;
             shared.start.wait();
             std::thread::sleep(Duration::from_secs_f64(self.seconds / 5.0));
-            let (began, before) = (Instant::now(), shared.total());
-            std::thread::sleep(Duration::from_secs_f64(self.seconds));
-            let (seconds, after) = (began.elapsed().as_secs_f64(), shared.total());
+            let window = self.window(shared);
             shared.stop.store(true, Ordering::Relaxed);
             let mut scans = Vec::new();
             for thread in running {
                 scans.extend(thread.join().expect("a thread does not panic")?);
             }
+            let Window {
+                seconds,
+                counts: [before, after],
+                cpu,
+                merges,
+            } = window?;
             let rate = |n: usize| (after[n] - before[n]) as f64 / seconds;
             let of_scans = |time: fn(&Scan) -> f64| match scans.as_slice() {
                 [] => 0.0,
@@ -150,7 +173,29 @@ impl Load {
                 scans: rate(2),
                 scan_cpu: of_scans(|scan| scan.cpu),
                 scan_seconds: of_scans(|scan| scan.seconds),
+                cpu: cpu.per(seconds),
+                merges,
             })
+        })
+    }
+
+    /// Waits while the threads run: the measured time.
+    fn window(&self, shared: &Shared<'_>) -> Result<Window> {
+        let (began, before, cpu) = (Instant::now(), shared.total(), Sample::take()?);
+        let merged = shared.engine.merges();
+        let merges = || shared.engine.merges() - merged;
+        let step = Duration::from_secs_f64(self.seconds);
+        loop {
+            std::thread::sleep(step);
+            if merges() >= self.merges || began.elapsed() >= step.mul_f64(PATIENCE) {
+                break;
+            }
+        }
+        Ok(Window {
+            seconds: began.elapsed().as_secs_f64(),
+            counts: [before, shared.total()],
+            cpu: Sample::take()?.since(&cpu),
+            merges: merges(),
         })
     }
 
@@ -174,8 +219,18 @@ impl Load {
                 )),
             ),
             ("seconds", json!(self.seconds)),
+            ("pace", json!(self.pace)),
         ])
     }
+}
+
+/// The measured time.
+struct Window {
+    seconds: f64,
+    /// [`Shared::total`] when it began and ended.
+    counts: [[u64; 3]; 2],
+    cpu: CpuSeconds,
+    merges: u64,
 }
 
 /// One scan's cost.
@@ -208,11 +263,18 @@ impl Shared<'_> {
         let mut rng = Rng::new(load.seed ^ ((n as u64) << 40));
         let mut row = vec![0; load.columns];
         let mut keys = vec![0; load.reads + load.updates];
+        let start = Instant::now();
+        let mut done = 0_u32;
         while !self.stopped() {
+            if let Some(pace) = load.pace {
+                let due = f64::from(done) * load.writers as f64 / pace;
+                std::thread::sleep(Duration::from_secs_f64(due).saturating_sub(start.elapsed()));
+                done += 1;
+            }
             keys.fill_with(|| rng.below(load.active));
             let values: [i64; UPDATED] = std::array::from_fn(|_| rng.below(1 << 30) as i64);
             let (reads, updates) = keys.split_at(load.reads);
-            let done = session.transaction(&mut |point| {
+            let outcome = session.transaction(&mut |point| {
                 for &key in reads {
                     point.read(key, &mut row)?;
                     std::hint::black_box(&row);
@@ -221,7 +283,7 @@ impl Shared<'_> {
                     .iter()
                     .try_for_each(|&key| point.update(key, &values))
             });
-            match done {
+            match outcome {
                 Ok(()) => counts.commits.fetch_add(1, Ordering::Relaxed),
                 Err(Failure::Conflict) => counts.aborts.fetch_add(1, Ordering::Relaxed),
                 Err(Failure::Error(error)) => return Err(error.into()),
@@ -249,7 +311,7 @@ impl Shared<'_> {
             });
             counts.scans.fetch_add(1, Ordering::Relaxed);
         }
-        let cpu = Sample::take()?.seconds_since(&before, is_scan_thread) / scans.len() as f64;
+        let cpu = Sample::take()?.since(&before).of(Class::Scan) / scans.len() as f64;
         scans.iter_mut().for_each(|scan| scan.cpu = cpu);
         Ok(scans)
     }
@@ -280,7 +342,9 @@ mod tests {
             scanners: 2,
             scan_rows: 500,
             rows,
+            pace: None,
             seconds: 0.2,
+            merges: 0,
             seed: 1,
         };
         let engines: [&dyn Engine; 2] = [&Iuh::new(rows, 1), &Dbm::new(Layout::Columns, rows, 1)];
@@ -288,6 +352,7 @@ mod tests {
             let measured = load.measure(engine).unwrap();
             assert!(measured.commits > 0.0 && measured.scans > 0.0);
             assert!(measured.scan_seconds > 0.0);
+            assert!(measured.cpu.of(Class::Write) > 0.0);
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use super::Bench;
 use super::pgbench::Run;
-use super::served::{Served, done};
 use crate::Result;
 use crate::report::{Figure, Report, config};
-use crate::rounds::median;
+use crate::rounds::Spread;
+use crate::served::{Served, done};
 use crate::tpch;
 use serde_json::json;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,8 +20,8 @@ const RUN: Run = Run {
 
 /// What one server does: seconds for all queries once, transactions per second.
 struct Measured {
-    alone: (f64, f64),
-    together: (f64, f64),
+    alone: (Spread, f64),
+    together: (Spread, f64),
 }
 
 /// Both servers, one after the other: each has the machine to itself.
@@ -31,7 +31,7 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let (ours, theirs) = bench.servers()?;
     let (peer, seconds) = (theirs.name.clone(), bench.seconds.max(10));
     let (ours, theirs) = (measure(ours, seconds)?, measure(theirs, seconds)?);
-    let mut add = |case: &str, unit, ours, theirs, alone: (f64, f64)| {
+    let mut add = |case: &str, unit, ours: Spread, theirs: Spread, alone: (f64, f64)| {
         report.add(Figure {
             case: case.to_string(),
             unit,
@@ -42,20 +42,29 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
             config: config([
                 ("tpch_scale", json!(bench.tpch_scale)),
                 ("seconds", json!(seconds)),
-                ("of_alone", json!([ours / alone.0, theirs / alone.1])),
+                (
+                    "of_alone",
+                    json!([ours.median / alone.0, theirs.median / alone.1]),
+                ),
             ]),
         })
     };
-    let queries = (ours.alone.0, theirs.alone.0);
+    let queries = (ours.alone.0.median, theirs.alone.0.median);
     let rates = (ours.alone.1, theirs.alone.1);
     let case = "Q1, Q6, Q3, Q18 over the wire, alone";
-    add(case, "s", queries.0, queries.1, queries)?;
+    add(case, "s", ours.alone.0, theirs.alone.0, queries)?;
     let case = "Q1, Q6, Q3, Q18 over the wire, beside pgbench with 4 clients";
     add(case, "s", ours.together.0, theirs.together.0, queries)?;
     let case = "pgbench TPC-B-like with 4 clients, alone";
-    add(case, "tx/s", rates.0, rates.1, rates)?;
+    add(case, "tx/s", rates.0.into(), rates.1.into(), rates)?;
     let case = "pgbench TPC-B-like with 4 clients, beside the queries";
-    add(case, "tx/s", ours.together.1, theirs.together.1, rates)
+    add(
+        case,
+        "tx/s",
+        ours.together.1.into(),
+        theirs.together.1.into(),
+        rates,
+    )
 }
 
 fn measure(served: &Served, seconds: u32) -> Result<Measured> {
@@ -77,8 +86,8 @@ fn measure(served: &Served, seconds: u32) -> Result<Measured> {
         (queries.map_err(|_| "the queries' thread panicked"), beside)
     });
     Ok(Measured {
-        alone: (median(alone), rate),
-        together: (median(passes??), beside?),
+        alone: (Spread::of(alone), rate),
+        together: (Spread::of(passes??), beside?),
     })
 }
 

@@ -1,10 +1,10 @@
 //! pgbench against both servers, taking turns.
 
 use super::Bench;
-use super::served::{Served, done};
 use crate::Result;
 use crate::report::{Figure, Goal, Report, config};
 use crate::rounds::{Side, interleave};
+use crate::served::{Served, done};
 use serde_json::json;
 
 /// One way to run pgbench.

@@ -28,10 +28,10 @@ struct Report<'a> {
 
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (message, place) = split_place(self.error.message());
-        writeln!(f, "{}ERROR:  {}", self.prefix, printable(message))?;
-        if let (Some(statement), Some(place)) = (self.statement, place) {
-            f.write_str(&excerpt(statement, place).unwrap_or_default())?;
+        let message = printable(self.error.message());
+        writeln!(f, "{}ERROR:  {message}", self.prefix)?;
+        if let (Some(statement), Some(position)) = (self.statement, self.error.position()) {
+            f.write_str(&excerpt(statement, position).unwrap_or_default())?;
         }
         if let Some(detail) = self.error.detail() {
             writeln!(f, "DETAIL:  {}", printable(detail))?;
@@ -43,45 +43,27 @@ impl fmt::Display for Report<'_> {
     }
 }
 
-/// A place in a statement, both from 1; columns count characters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
-    line: usize,
-    column: usize,
-}
-
-/// Takes the parser's ` at Line: 1, Column: 8` off a message.
-fn split_place(message: &str) -> (&str, Option<Place>) {
-    let parse = || {
-        let (before, place) = message.rsplit_once(" at Line: ")?;
-        let (line, column) = place.split_once(", Column: ")?;
-        Some((
-            before,
-            Place {
-                line: line.parse().ok()?,
-                column: column.parse().ok()?,
-            },
-        ))
-    };
-    match parse() {
-        Some((before, place)) => (before, Some(place)),
-        None => (message, None),
-    }
-}
-
 /// `LINE 1: SELEC 1` and a caret under the place.
-fn excerpt(statement: &str, place: Place) -> Option<String> {
-    let line = statement.lines().nth(place.line.checked_sub(1)?)?;
-    let characters: Vec<char> = line.chars().collect();
-    let at = place
-        .column
-        .checked_sub(1)
-        .filter(|at| *at <= characters.len())?;
+fn excerpt(statement: &str, position: usize) -> Option<String> {
+    let (mut at, mut number) = (position.checked_sub(1)?, 1);
+    let mut lines = statement.split_inclusive('\n');
+    let mut line = lines.next()?;
+    // The end of the text is a place in its last line.
+    while at >= line.chars().count()
+        && let Some(next) = lines.next()
+    {
+        at -= line.chars().count();
+        (line, number) = (next, number + 1);
+    }
+    let characters: Vec<char> = line.trim_end_matches(['\r', '\n']).chars().collect();
+    if at > characters.len() {
+        return None;
+    }
     let from = at.saturating_sub(EXCERPT / 2);
     let to = characters.len().min(from + EXCERPT);
     let before: String = characters[from..at].iter().collect();
     let after: String = characters[at..to].iter().collect();
-    let head = format!("LINE {}: {}", place.line, if from > 0 { "…" } else { "" });
+    let head = format!("LINE {number}: {}", if from > 0 { "…" } else { "" });
     let tail = if to < characters.len() { "…" } else { "" };
     let (before, after) = (printable(&before), printable(&after));
     let blank = display_width(&head) + display_width(&before);
@@ -95,8 +77,9 @@ mod tests {
     use super::*;
     use crate::session::SqlState;
 
-    fn shown(message: &str, statement: &str) -> String {
-        let error = Error::invalid(SqlState::SYNTAX_ERROR, message).with_hint("Look.");
+    fn shown(position: usize, statement: &str) -> String {
+        let error = Error::invalid(SqlState::SYNTAX_ERROR, "no, found: x");
+        let error = error.with_hint("Look.").with_position(position);
         Report {
             error: &error,
             prefix: "f:3: ",
@@ -107,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_caret_points_at_the_place() {
-        let text = shown("no, found: x at Line: 2, Column: 3", "SELECT\n日 x\n");
+        let text = shown(10, "SELECT\n日 x\n");
         assert_eq!(
             text,
             "f:3: ERROR:  no, found: x\nLINE 2: 日 x\n           ^\nHINT:  Look.\n"
@@ -117,7 +100,7 @@ mod tests {
     #[test]
     fn long_lines_are_cut() {
         let statement = format!("{}x{}", "a".repeat(100), "b".repeat(100));
-        let text = shown("no at Line: 1, Column: 101", &statement);
+        let text = shown(101, &statement);
         let caret = text.lines().nth(2).expect("a caret").chars().count();
         let shown: Vec<char> = text.lines().nth(1).expect("an excerpt").chars().collect();
         assert_eq!(shown[caret - 1], 'x');
@@ -125,13 +108,14 @@ mod tests {
     }
 
     #[test]
-    fn a_message_without_a_place_stays_as_it_is() {
-        for message in [
-            "plain",
-            "odd at Line: x, Column: 2",
-            "far at Line: 9, Column: 1",
-        ] {
-            let text = shown(message, "SELECT 1");
+    fn a_place_that_is_not_there_is_not_shown() {
+        let end = shown(9, "SELECT 1");
+        assert!(
+            end.contains("LINE 1: SELECT 1\n                ^\n"),
+            "{end}"
+        );
+        for position in [0, 10, 99] {
+            let text = shown(position, "SELECT 1");
             assert!(
                 text.starts_with("f:3: ERROR:  ") && !text.contains('^'),
                 "{text}"

@@ -8,5 +8,6 @@ mod docs;
 mod errors;
 mod formats;
 mod scripts;
+mod serve;
 mod shell;
 mod support;

@@ -57,9 +57,13 @@ impl Glance {
         let store = Arc::as_ptr(store).cast_mut();
         self.store.store(store, Ordering::Release);
     }
+    /// The transaction may have let go of the storage that it registered with last.
+    pub fn forget_registered(&self) {
+        self.store.store(null_mut(), Ordering::Release);
+    }
     /// The transaction has ended.
     pub fn end(&self) {
         self.set_plain(false);
-        self.store.store(null_mut(), Ordering::Release);
+        self.forget_registered();
     }
 }

@@ -25,12 +25,12 @@ fn open(disk: &SimDisk) -> Arc<Db> {
     Db::open(options).expect("open")
 }
 
-fn begin(db: &Arc<Db>) -> Arc<Transaction> {
+pub(super) fn begin(db: &Arc<Db>) -> Arc<Transaction> {
     db.begin(TxnOptions::default()).expect("begin")
 }
 
 /// Creates table `t (a bigint primary key)`.
-fn create(txn: &Transaction) {
+pub(super) fn create(txn: &Transaction) {
     txn.change_catalog(&mut |catalog| {
         let column = ColumnDef {
             id: ColumnId(0),
@@ -65,7 +65,7 @@ fn create(txn: &Transaction) {
 }
 
 /// Changes the definition of table `t`.
-fn alter(txn: &Transaction) -> Result<()> {
+pub(super) fn alter(txn: &Transaction) -> Result<()> {
     txn.change_catalog(&mut |catalog| {
         let mut table = TableDef::clone(catalog.table("public", "t").expect("table t"));
         table.comment = Some("altered".into());
@@ -87,6 +87,7 @@ fn append(txn: &Transaction) -> (TxnSlot, Appended<'_>) {
 }
 
 fn complete(txn: &Transaction, (slot, appended): (TxnSlot, Appended<'_>)) -> Result<CommitTs> {
+    let slot = CommittingSlot(&txn.db, Some(slot));
     txn.complete(&mut txn.state.lock(), slot, appended)
 }
 
@@ -286,7 +287,7 @@ fn wait_until(condition: impl Fn() -> bool) {
 }
 
 /// A transaction that waits for others no longer than that.
-fn begin_with_timeout(db: &Arc<Db>, milliseconds: u64) -> Arc<Transaction> {
+pub(super) fn begin_with_timeout(db: &Arc<Db>, milliseconds: u64) -> Arc<Transaction> {
     let options = TxnOptions {
         lock_timeout: Some(Duration::from_millis(milliseconds)),
         ..TxnOptions::default()
@@ -347,7 +348,13 @@ fn a_cycle_through_a_waiting_definition_change_is_a_deadlock() {
             newcomer.rollback();
             result
         });
-        let third = writer.wait_for(word).err();
+        let mut looks = Looks::default();
+        let third = loop {
+            match writer.wait_for(word, &mut looks) {
+                Ok(()) if db.txns().status(word) == TxnStatus::InProgress => {}
+                ended => break ended.err(),
+            }
+        };
         writer.rollback();
         let all = [change.join(), second.join()];
         let all = all.into_iter().map(|joined| joined.expect("no panic"));
@@ -566,4 +573,41 @@ fn a_speculative_reader_falls_with_what_stable_has_passed() {
     assert!(db.stable() > ts, "stable has passed it");
     reader.commit().expect_err("it has read what was aborted");
     slot.stamped();
+}
+
+/// A writer that waits for a row goes on when the row's holder goes back to its savepoint, and
+/// the holder may then wait for the writer: that is no deadlock.
+#[test]
+fn going_back_to_a_savepoint_wakes_those_who_wait_for_its_locks() {
+    let db = with_table(&SimDisk::new(23));
+    let rows = begin(&db);
+    insert(&rows, 1..3);
+    rows.commit().expect("commit");
+    let (holder, waiter) = (begin(&db), begin(&db));
+    let savepoint = holder.savepoint();
+    assert!(change(&holder, 1, 11).expect("free"));
+    assert!(change(&waiter, 2, 12).expect("free"));
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            assert!(change(&waiter, 1, 21).expect("given back"));
+            waiter.commit().expect("commit");
+        });
+        wait_until(|| {
+            let state = holder.state.lock();
+            state.slot.as_ref().expect("it has written").is_waited_for()
+        });
+        holder.rollback_to(&savepoint).expect("open");
+        // Its row has another key by then.
+        let changed = loop {
+            match change(&holder, 2, 22) {
+                Err(error) if error.sqlstate() == SqlState::SERIALIZATION_FAILURE => {}
+                changed => break changed,
+            }
+        };
+        assert!(!changed.expect("no deadlock"));
+        waiting.join().expect("no panic");
+    });
+    holder.commit().expect("commit");
+    let after = begin(&db);
+    assert!(has(&after, 12) && has(&after, 21) && !has(&after, 11));
 }

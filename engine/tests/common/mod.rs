@@ -126,8 +126,12 @@ pub fn request() -> ScanRequest {
 
 /// Opens or recovers the database on `device`, without background work.
 pub fn open(device: Arc<dyn Device>, clock: &Arc<ManualClock>) -> Result<Arc<Db>> {
-    open_eager(device, clock, Settings::default().merge_pending_records)
+    open_with(device, clock, Settings::default())
 }
+
+/// Records that [`open_eager`]'s tails get before their numbers need another bit: their models
+/// cross 2^31.
+const RECORDS_BEFORE_2_31: u64 = 40;
 
 /// The same; a range is due for a merge, if not in all its columns, when it has so many pending
 /// records.
@@ -138,10 +142,23 @@ pub fn open_eager(
 ) -> Result<Arc<Db>> {
     let settings = Settings {
         merge_pending_records,
+        first_tail_record: (1 << 31) - RECORDS_BEFORE_2_31,
+        ..Settings::default()
+    };
+    open_with(device, clock, settings)
+}
+
+fn open_with(
+    device: Arc<dyn Device>,
+    clock: &Arc<ManualClock>,
+    settings: Settings,
+) -> Result<Arc<Db>> {
+    let settings = Settings {
         wal_segment_bytes: 1 << 16,
+        reserve_bytes: 0,
         background_maintenance: false,
         recovery_threads: 1,
-        ..Settings::default()
+        ..settings
     };
     let clock = clock.clone();
     Db::open(DbOptions {

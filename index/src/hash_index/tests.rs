@@ -120,3 +120,48 @@ fn of_two_concurrent_adders_one_sees_the_other() {
         "exactly one of each pair came second"
     );
 }
+
+#[test]
+fn memory_follows_the_entries_and_is_counted() {
+    let memory = Arc::new(Counter::new(0));
+    let counted = || memory.load(Ordering::Relaxed);
+    let index = HashIndex::counted(memory.clone());
+    let other = HashIndex::counted(memory.clone());
+    let empty = index.memory_bytes();
+    assert_eq!(counted(), 2 * empty);
+    let hash = |n: u64| hash_integer(n as i64);
+    for n in 0..200_000 {
+        assert!(index.insert(hash(n), RowId(n), &mut Vec::new()));
+        assert!(!index.insert(hash(n), RowId(n), &mut Vec::new()));
+    }
+    let full = index.memory_bytes();
+    assert!(full > 200_000 * 16 && counted() == full + empty);
+    // Most go at once, then one by one.
+    index.retain(&mut |key, row| {
+        assert_eq!(key, hash(row.0));
+        row.0 % 20 == 0
+    });
+    assert_eq!(
+        (index.len(), counted()),
+        (10_000, index.memory_bytes() + empty)
+    );
+    assert!(
+        index.memory_bytes() < full / 4,
+        "{} of {full}",
+        index.memory_bytes()
+    );
+    for n in (0..200_000).step_by(20) {
+        assert_eq!(lookup(&index, hash(n)), [RowId(n)]);
+        assert!(lookup(&index, hash(n + 1)).is_empty());
+    }
+    (0..200_000).for_each(|n| index.remove(hash(n), RowId(n)));
+    assert!(index.is_empty());
+    assert!(index.memory_bytes() <= empty + SHARDS * (ROOM_MIN + 8) * 17 * 2);
+    assert_eq!(counted(), index.memory_bytes() + empty);
+    index.reserve(50_000);
+    assert_eq!(counted(), index.memory_bytes() + empty);
+    drop(index);
+    assert_eq!(counted(), empty);
+    drop(other);
+    assert_eq!(counted(), 0);
+}

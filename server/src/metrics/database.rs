@@ -158,6 +158,13 @@ const EXPORTED: &[Exported] = &[
         MEMORY,
     ),
     labelled(
+        "key_bytes",
+        "memory",
+        ("consumer", "key_indexes"),
+        Form::LevelBytes,
+        MEMORY,
+    ),
+    labelled(
         "query_bytes",
         "memory",
         ("consumer", "queries"),
@@ -183,10 +190,58 @@ const EXPORTED: &[Exported] = &[
         "Size of the update runs: history, and pending records on disk",
     ),
     exported(
+        "ranges_set_aside",
+        "ranges_set_aside",
+        Form::Level,
+        "Ranges that cannot be merged; strandline_stats() names file and offset",
+    ),
+    exported(
+        "unions_set_aside",
+        "unions_set_aside",
+        Form::Level,
+        "Tables whose update runs cannot be united",
+    ),
+    exported(
+        "tables_behind",
+        "tables_behind",
+        Form::Level,
+        "Tables whose records cannot be written; the log is kept for them",
+    ),
+    exported(
+        "checkpoints_failing",
+        "checkpoints_failing",
+        Form::Level,
+        "1 while checkpoints fail",
+    ),
+    exported(
+        "checkpoints_in_vain",
+        "checkpoints_in_vain",
+        Form::Level,
+        "1 while memory is short and checkpoints free none",
+    ),
+    exported(
+        "checkpoint_pause_micros",
+        "checkpoint_pause",
+        Form::LevelMicros,
+        "How long background checkpoints pause, as they fail or achieve nothing",
+    ),
+    exported(
         "recovery_micros",
         "recovery",
         Form::LevelMicros,
         "How long opening the database took",
+    ),
+    exported(
+        "clock_jumps",
+        "clock_jumps",
+        Form::Count,
+        "Jumps of the wall clock by more than 10 seconds since the database was opened",
+    ),
+    exported(
+        "clock_behind_us",
+        "clock_behind",
+        Form::LevelMicros,
+        "How far the wall clock is behind the newest commit",
     ),
     exported(
         "statements_parsed",

@@ -92,6 +92,8 @@ fn what_is_counted_is_exported_under_the_documented_names() {
         "strandline_transactions_total{outcome=\"committed\"} 2",
         "strandline_checkpoints_total 1",
         "strandline_key_index_entries 2",
+        "strandline_ranges_set_aside 0",
+        "strandline_checkpoints_failing 0",
         "# TYPE strandline_memory_bytes gauge",
         "# TYPE strandline_log_bytes counter",
         "# TYPE strandline_checkpoint_seconds counter",

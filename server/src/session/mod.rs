@@ -142,7 +142,7 @@ impl Session {
             Fault::Statement(error) | Fault::Fatal(error) => error,
         };
         tracing::info!(pid = self.backend.pid, %error, "session ended by the server");
-        report::error(&mut wire.output, Severity::Fatal, &error, None);
+        report::error(&mut wire.output, Severity::Fatal, &error);
     }
 
     fn idle_too_long(&self) -> Error {
@@ -186,7 +186,7 @@ impl Session {
             b'H' => wire.flush()?,
             b'F' => {
                 let error = Error::unsupported("the function call protocol is not supported");
-                self.fail(wire, &error, None)?;
+                self.fail(wire, &error)?;
                 self.ready(wire);
             }
             // What a client still sends after its COPY has failed.
@@ -242,19 +242,22 @@ impl Session {
         match answer(self, wire) {
             Err(Fault::Statement(error)) => {
                 self.is_skipping = true;
-                self.fail(wire, &error, None)
+                self.fail(wire, &error)
             }
             other => other,
         }
     }
 
-    /// Reports an error and undoes what belongs to the failed request. `sql` is the text that the
-    /// error may name a place in.
-    fn fail(&mut self, wire: &mut Held<'_>, error: &Error, sql: Option<&str>) -> Answer {
+    /// Reports an error and undoes what belongs to the failed request.
+    fn fail(&mut self, wire: &mut Held<'_>, error: &Error) -> Answer {
         tracing::debug!(pid = self.backend.pid, %error, "statement failed");
         self.send_notices(wire);
-        report::error(&mut wire.output, Severity::Error, error, sql);
+        report::error(&mut wire.output, Severity::Error, error);
         self.connection.fail_request()?;
+        if self.connection.has_lost_its_work() {
+            // They keep snapshots.
+            self.portals.clear();
+        }
         Ok(())
     }
 
@@ -300,7 +303,7 @@ impl Session {
     fn on_sync(&mut self, wire: &mut Held<'_>) -> Answer {
         self.is_skipping = false;
         if let Err(error) = self.connection.commit_request() {
-            self.fail(wire, &error, None)?;
+            self.fail(wire, &error)?;
         }
         self.ready(wire);
         Ok(())

@@ -16,7 +16,7 @@ impl Session {
         self.statements.remove("");
         match only_text(wire).map(str::to_string) {
             Ok(sql) => self.run_script(wire, &sql)?,
-            Err(error) => self.fail(wire, &error, None)?,
+            Err(error) => self.fail(wire, &error)?,
         }
         self.ready(wire);
         Ok(())
@@ -29,7 +29,7 @@ impl Session {
         }
         let statements = match self.connection.prepare_script(sql) {
             Ok(statements) => statements,
-            Err(error) => return self.fail(wire, &error, Some(sql)),
+            Err(error) => return self.fail(wire, &error),
         };
         if statements.is_empty() {
             reply::empty(&mut wire.output, b'I');
@@ -43,7 +43,7 @@ impl Session {
                 Ok(tag) => self.measure(began, &tag, None),
                 Err(Fault::Statement(error)) => {
                     self.measure(began, sql, Some(error.sqlstate()));
-                    return self.fail(wire, &error, None);
+                    return self.fail(wire, &error);
                 }
                 Err(other) => return Err(other),
             }

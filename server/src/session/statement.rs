@@ -3,8 +3,11 @@
 
 use crate::report::protocol_violation;
 use arrow::datatypes::SchemaRef;
-use strandline::wire_format::{ColumnType, Format, Scalar, read_parameter, sql_type_of_oid};
-use strandline::{Connection, Prepared, Result, SqlType};
+use strandline::wire_format::{
+    ColumnType, Format, Scalar, array_oid_of, item_type_of_oid, read_array_parameter,
+    read_parameter, sql_type_of_oid,
+};
+use strandline::{Connection, ParameterType, Prepared, Result, SqlType};
 
 /// A statement that a client has prepared.
 #[derive(Debug)]
@@ -15,6 +18,8 @@ pub(super) struct Statement {
     pub word: String,
     /// the types of its parameters
     types: Vec<SqlType>,
+    /// per parameter that is an array the type of its items
+    items: Vec<Option<SqlType>>,
     /// per parameter the type that the client has declared, by number; 0: none
     declared: Vec<u32>,
 }
@@ -29,20 +34,31 @@ impl Statement {
                 word,
                 prepared: None,
                 types: Vec::new(),
+                items: Vec::new(),
                 declared,
             });
         }
-        let known: Vec<_> = declared.iter().map(|oid| sql_type_of_oid(*oid)).collect();
-        let prepared = connection.prepare_typed(sql, &known)?;
+        let known: Vec<_> = declared.iter().map(|oid| parameter_type(*oid)).collect();
+        let prepared = connection.prepare_declared(sql, &known)?;
         // Only statements with parameters have to be described to be run.
-        let types = match prepared.parameter_count() {
-            0 => Vec::new(),
-            _ => connection.describe(&prepared)?.parameters.clone(),
+        let (types, mut items) = match prepared.parameter_count() {
+            0 => (Vec::new(), Vec::new()),
+            _ => {
+                let described = connection.describe(&prepared)?;
+                (described.parameters.clone(), described.items.clone())
+            }
         };
+        items.resize(types.len().max(declared.len()), None);
+        for (item, known) in items.iter_mut().zip(&known) {
+            if let Some(ParameterType::Array(declared)) = known {
+                *item = Some(*declared);
+            }
+        }
         Ok(Self {
             prepared: Some(prepared),
             word,
             types,
+            items,
             declared,
         })
     }
@@ -56,10 +72,10 @@ impl Statement {
     /// Its parameters' types by number.
     pub fn parameter_types(&self) -> Vec<u32> {
         let declared = |i| self.declared.get(i).copied().filter(|oid| *oid != 0);
-        let found = |i| {
-            self.types
-                .get(i)
-                .map_or(TEXT, |t| ColumnType::of_sql(*t).oid)
+        let found = |i| match (self.item(i), self.types.get(i)) {
+            (Some(item), _) => array_oid_of(item),
+            (None, Some(t)) => ColumnType::of_sql(*t).oid,
+            (None, None) => TEXT,
         };
         let parameters = 0..self.parameter_count();
         let parameters = parameters.map(|i| declared(i).unwrap_or_else(|| found(i)));
@@ -79,10 +95,24 @@ impl Statement {
         let formats = Formats::read(formats, values.len())?;
         let scalars = values.iter().enumerate().map(|(i, value)| match value {
             None => Ok(Scalar::Null),
-            Some(bytes) => read_parameter(self.types.get(i).copied(), formats.at(i), bytes),
+            Some(bytes) => match self.item(i) {
+                Some(item) => read_array_parameter(item, formats.at(i), bytes),
+                None => read_parameter(self.types.get(i).copied(), formats.at(i), bytes),
+            },
         });
         scalars.collect()
     }
+
+    /// The type of the items of the parameter at `i`, from 0, if it is an array.
+    fn item(&self, i: usize) -> Option<SqlType> {
+        self.items.get(i).copied().flatten()
+    }
+}
+
+/// The type that a client declares by number; None: none, or one that does not exist here.
+fn parameter_type(oid: u32) -> Option<ParameterType> {
+    let value = sql_type_of_oid(oid).map(ParameterType::Value);
+    value.or_else(|| item_type_of_oid(oid).map(ParameterType::Array))
 }
 
 /// Whether there is no statement in `sql`. What begins like one is not looked at any closer.

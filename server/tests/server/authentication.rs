@@ -70,7 +70,12 @@ fn without_users_only_this_machine_is_served() {
     let nobody = || Database::in_memory().unwrap();
     let refused = start("0.0.0.0:0", nobody()).err().unwrap();
     assert_eq!(refused.sqlstate().0, "55000");
-    assert!(refused.hint().unwrap().contains("CREATE USER"));
+    assert!(
+        refused
+            .hint()
+            .unwrap()
+            .contains("CREATE USER admin SUPERUSER")
+    );
     start("0.0.0.0:0", with_ada()).unwrap().shut_down().unwrap();
     start("127.0.0.1:0", nobody()).unwrap().shut_down().unwrap();
 }
@@ -205,4 +210,83 @@ fn servers_without_a_certificate_say_so() {
     };
     let refused = Server::start(Database::in_memory().unwrap(), without, None);
     assert_eq!(refused.err().unwrap().sqlstate().0, "55000");
+}
+
+/// The first user who logs in must be able to administer, and nobody can take that away later.
+#[tokio::test]
+async fn a_client_cannot_lock_all_administrators_out() {
+    let server = TestServer::start();
+    let first = server.connect().await;
+    for sql in [
+        "CREATE USER app PASSWORD 'x'",
+        "CREATE ROLE app LOGIN PASSWORD 'x'",
+        "CREATE USER admin SUPERUSER",
+        "CREATE USER admin SUPERUSER PASSWORD NULL",
+        "CREATE USER admin SUPERUSER PASSWORD 'x' VALID UNTIL '2000-01-01'",
+        "CREATE ROLE admin SUPERUSER PASSWORD 'x'; CREATE USER app PASSWORD 'x'",
+    ] {
+        let refused = first.batch_execute(sql).await.unwrap_err();
+        let refused = refused.as_db_error().expect(sql);
+        assert_eq!(refused.code().code(), "55000", "{sql}");
+        assert!(refused.hint().unwrap().contains("SUPERUSER"), "{sql}");
+    }
+    // Nobody had to log in so far.
+    server.connect().await;
+    let made = "CREATE ROLE readers; CREATE USER admin SUPERUSER PASSWORD 'x'";
+    first.batch_execute(made).await.unwrap();
+    let mut config = server.config();
+    config.password("x");
+    assert_eq!(state(connect(&config).await.map(drop)), "28P01");
+    let admin = connect(config.user("admin")).await.unwrap();
+    admin
+        .batch_execute("CREATE USER app PASSWORD 'y'")
+        .await
+        .unwrap();
+    assert_eq!(state(first.batch_execute("DROP USER admin").await), "55000");
+    for change in [
+        "PASSWORD NULL",
+        "PASSWORD ''",
+        "NOLOGIN",
+        "NOSUPERUSER",
+        "VALID UNTIL '2000-01-01'",
+    ] {
+        let change = format!("ALTER USER admin {change}");
+        assert_eq!(
+            state(admin.batch_execute(&change).await),
+            "55000",
+            "{change}"
+        );
+    }
+    let change = "ALTER USER admin PASSWORD 'z'; DROP USER app; ALTER USER admin RENAME TO root";
+    admin.batch_execute(change).await.unwrap();
+    let second = "CREATE USER other SUPERUSER PASSWORD 'o'; ALTER USER root NOLOGIN";
+    admin.batch_execute(second).await.unwrap();
+    connect(config.user("other").password("o")).await.unwrap();
+}
+
+/// What `docs/server.md` shows about users, word for word.
+#[tokio::test]
+async fn the_documented_users_work() {
+    let server = TestServer::of(with_ada(), options());
+    let mut config = server.config();
+    let admin = connect(config.password("lovelace")).await.unwrap();
+    admin
+        .batch_execute("CREATE TABLE account (id int PRIMARY KEY, balance bigint)")
+        .await
+        .unwrap();
+    let page = include_str!("../../../docs/server.md");
+    let (_, users) = page.split_once("## Users").unwrap();
+    let (_, block) = users.split_once("```sql\n").unwrap();
+    let (block, _) = block.split_once("```").unwrap();
+    for sql in block.lines() {
+        admin.batch_execute(sql).await.expect(sql);
+        if sql.starts_with("GRANT") {
+            let app = connect(config.user("app").password("secret"))
+                .await
+                .unwrap();
+            app.batch_execute("INSERT INTO account VALUES (1, 10)")
+                .await
+                .unwrap();
+        }
+    }
 }

@@ -5,6 +5,7 @@ mod authentication;
 mod copy;
 mod crash;
 mod extended;
+mod failed_block;
 mod hostile;
 mod limits;
 mod simple;

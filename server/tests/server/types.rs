@@ -150,3 +150,132 @@ async fn values_are_what_drivers_take_them_for() {
     assert_eq!(row.get::<_, Vec<String>>(9), ["a", "b c"]);
     assert_eq!(row.get::<_, i64>(10), 3);
 }
+
+#[tokio::test]
+async fn arrays_are_parameters_in_both_formats() {
+    let server = TestServer::start();
+    let client = server.connect().await;
+    client
+        .batch_execute(
+            "CREATE TABLE t (k bigint PRIMARY KEY, s text, u uuid, n numeric(10,2)); \
+             INSERT INTO t VALUES (1, 'a', '00112233-4455-6677-8899-aabbccddeeff', 1.50), \
+             (2, 'b c', NULL, 2), (3, NULL, NULL, NULL)",
+        )
+        .await
+        .unwrap();
+    let keys = |rows: Vec<tokio_postgres::Row>| -> Vec<i64> {
+        rows.iter().map(|row| row.get(0)).collect()
+    };
+    // The server says the parameter's type, the driver sends it in binary form.
+    let by_key = client
+        .prepare("SELECT k FROM t WHERE k = ANY($1) ORDER BY k")
+        .await
+        .unwrap();
+    assert_eq!(by_key.params(), [Type::INT8_ARRAY]);
+    for (wanted, found) in [
+        (vec![Some(3i64), Some(1), Some(9)], vec![1, 3]),
+        (vec![None, Some(2)], vec![2]),
+        (vec![None], vec![]),
+        (vec![], vec![]),
+    ] {
+        let rows = client.query(&by_key, &[&wanted]).await.unwrap();
+        assert_eq!(keys(rows), found, "{wanted:?}");
+    }
+    let none: Option<Vec<i64>> = None;
+    let rows = client.query(&by_key, &[&none]).await.unwrap();
+    assert_eq!(keys(rows), [0; 0]);
+    let rows = client
+        .query(
+            "SELECT k FROM t WHERE k <> ALL($1) ORDER BY k",
+            &[&vec![2i64]],
+        )
+        .await
+        .unwrap();
+    assert_eq!(keys(rows), [1, 3]);
+    let texts = vec!["b c", "x\"\\,{}", "", "null"];
+    let rows = client
+        .query("SELECT k FROM t WHERE s = ANY($1)", &[&texts])
+        .await
+        .unwrap();
+    assert_eq!(keys(rows), [2]);
+    let row = client
+        .query_one("SELECT $1::text[]", &[&texts])
+        .await
+        .unwrap();
+    assert_eq!(row.get::<_, Vec<String>>(0), texts);
+    let rows = client
+        .query(
+            "SELECT * FROM unnest($1::int[]) x ORDER BY 1",
+            &[&vec![5, 4]],
+        )
+        .await
+        .unwrap();
+    let found: Vec<i32> = rows.iter().map(|row| row.get(0)).collect();
+    assert_eq!(found, [4, 5]);
+    // A type that the client declares.
+    let declared = client
+        .prepare_typed("SELECT cardinality($1), $1", &[Type::INT4_ARRAY])
+        .await
+        .unwrap();
+    let row = client.query_one(&declared, &[&vec![7, 8]]).await.unwrap();
+    assert_eq!(row.get::<_, i32>(0), 2);
+    assert_eq!(row.get::<_, Vec<i32>>(1), [7, 8]);
+    let uuids = client
+        .prepare_typed("SELECT k FROM t WHERE u = ANY($1)", &[Type::UUID_ARRAY])
+        .await
+        .unwrap();
+    let uuid: Bytes = client
+        .query_one("SELECT array_agg(u) FROM t WHERE u IS NOT NULL", &[])
+        .await
+        .unwrap()
+        .get(0);
+    assert_eq!(keys(client.query(&uuids, &[&uuid]).await.unwrap()), [1]);
+    let numerics: Bytes = client
+        .query_one("SELECT '{1.5,NULL}'::numeric[]", &[])
+        .await
+        .unwrap()
+        .get(0);
+    let rows = client
+        .query("SELECT k FROM t WHERE n = ANY($1)", &[&numerics])
+        .await
+        .unwrap();
+    assert_eq!(keys(rows), [1]);
+    // Two dimensions go in and out as text.
+    let nested: Bytes = Bytes(
+        [2u32, 0, 23, 2, 1, 2, 1, 4, 1, 4, 2, 4, 3, 4, 4]
+            .iter()
+            .flat_map(|n| n.to_be_bytes())
+            .collect(),
+    );
+    let row = client
+        .query_one("SELECT $1::int[]::text", &[&nested])
+        .await
+        .unwrap();
+    assert_eq!(row.get::<_, String>(0), "{{1,2},{3,4}}");
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_array_are_refused() {
+    let server = TestServer::start();
+    let client = server.connect().await;
+    let statement = client.prepare("SELECT 1 = ANY($1)").await.unwrap();
+    let array = |numbers: &[u32]| -> Bytes {
+        Bytes(numbers.iter().flat_map(|n| n.to_be_bytes()).collect())
+    };
+    for (bytes, code) in [
+        (Bytes(Vec::new()), "22P03"),
+        (array(&[1, 0, 23]), "22P03"),
+        (array(&[1, 0, 23, 2, 1, 4, 5]), "22P03"),
+        (array(&[1, 0, 23, 1, 1, 4, 5, 6]), "22P03"),
+        (array(&[7, 0, 23, 1, 1, 1, 1, 1, 1, 1, 1]), "22P03"),
+        (array(&[u32::MAX, 0, 23]), "22P03"),
+        (array(&[1, 0, 23, u32::MAX, 1]), "22P03"),
+        (array(&[1, 0, 25, 1, 1, 4, 5]), "42804"),
+        (array(&[1, 0, 23, 1, 0, 4, 5]), "0A000"),
+    ] {
+        let result = client.query(&statement, &[&bytes]).await;
+        assert_eq!(crate::support::state(result), code, "{bytes:?}");
+    }
+    let row = client.query_one(&statement, &[&vec![2, 1]]).await.unwrap();
+    assert!(row.get::<_, bool>(0));
+}

@@ -76,7 +76,7 @@ fn other_types_are_clear_errors() {
         ("jsonb", SqlState::FEATURE_NOT_SUPPORTED),
         ("int[]", SqlState::FEATURE_NOT_SUPPORTED),
         ("timestamp(3)", SqlState::FEATURE_NOT_SUPPORTED),
-        ("money", SqlState::UNDEFINED_OBJECT),
+        ("money", SqlState::FEATURE_NOT_SUPPORTED),
         ("nosuchtype", SqlState::UNDEFINED_OBJECT),
         ("numeric(39)", SqlState::INVALID_PARAMETER_VALUE),
         ("numeric(5,6)", SqlState::INVALID_PARAMETER_VALUE),

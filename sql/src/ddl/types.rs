@@ -47,6 +47,14 @@ pub fn sql_type(data_type: &DataType) -> Result<SqlType> {
                 .with_hint("Times keep microseconds; leave precision and fields out."),
         );
     }
+    if let DataType::Custom(name, _) = data_type {
+        // A cast knows them, for the sake of the system tables.
+        return Err(match types::from_ast(data_type) {
+            Ok(_) => Error::unsupported(format!("a column of type {name} is not supported"))
+                .with_hint("Use text, or integer or bigint for a number."),
+            Err(error) => error,
+        });
+    }
     match types::from_ast(data_type) {
         Ok(Some(sql_type)) => Ok(sql_type),
         Ok(None) => Ok(DEFAULT_NUMERIC),

@@ -1,11 +1,30 @@
 //! `VACUUM (VERBOSE, ANALYZE) t (a)`, `ANALYZE VERBOSE t`: PostgreSQL's options are about how it
-//! goes about the work; they are left out before the parser, which knows other ones, sees them.
+//! goes about the work; they are left out before the parser, which knows other ones, sees them. Nor
+//! does it know CHECKPOINT.
 
+use crate::session::call::CHECKPOINT;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
-/// Leaves out the options of VACUUM (but FULL) and ANALYZE.
+/// `CALL checkpoint()`, which the parser knows.
+fn checkpoint(statement: &[TokenWithSpan], word: &TokenWithSpan, out: &mut Vec<TokenWithSpan>) {
+    let at = |token| TokenWithSpan {
+        token,
+        span: word.span,
+    };
+    out.push(at(Token::make_keyword("CALL")));
+    for token in statement {
+        out.push(token.clone());
+        if std::ptr::eq(token, word) {
+            out.extend([at(Token::LParen), at(Token::RParen)]);
+        }
+    }
+}
+
+/// Leaves out the options of VACUUM (but FULL) and ANALYZE, and makes CHECKPOINT a call.
 pub(super) fn leave_out_options(tokens: &mut Vec<TokenWithSpan>) {
-    let starts = |t: &TokenWithSpan| is(t, "vacuum") || is(t, "analyze") || is(t, "analyse");
+    let starts = |t: &TokenWithSpan| {
+        is(t, "vacuum") || is(t, "analyze") || is(t, "analyse") || is(t, CHECKPOINT)
+    };
     if !tokens.iter().any(starts) {
         return;
     }
@@ -22,6 +41,7 @@ fn one(statement: &[TokenWithSpan], out: &mut Vec<TokenWithSpan>) {
     let command = match solid.first() {
         Some(t) if is(t, "vacuum") => "VACUUM",
         Some(t) if is(t, "analyze") || is(t, "analyse") => "ANALYZE",
+        Some(t) if is(t, CHECKPOINT) => return checkpoint(statement, t, out),
         _ => return out.extend_from_slice(statement),
     };
     let mut rest = &solid[1..];

@@ -233,6 +233,26 @@ impl StatementCatalog {
         if let Some(values) = parameters {
             params::substitute(&mut query, values)?;
         }
+        references::merged::expand(&mut query, self, state).await?;
+        let plan = self.plan_rewritten(state, query).await?;
+        let plan = subplan::extract(plan, state)?;
+        let plan = semantics::rules::settle_types(plan, state).map_err(convert)?;
+        locking::plan::apply(plan, &locks, &self.statement)
+    }
+
+    /// The names of the columns of `query`, which has no parameters.
+    pub async fn columns_of(&self, state: &SessionState, query: ast::Query) -> Result<Vec<String>> {
+        let plan = self.plan_rewritten(state, query).await?;
+        let schema = semantics::sql::output_schema(plan.schema().inner());
+        Ok(schema.fields().iter().map(|f| f.name().clone()).collect())
+    }
+
+    /// DataFusion's plan of a query whose merged columns are expressions.
+    async fn plan_rewritten(
+        &self,
+        state: &SessionState,
+        mut query: ast::Query,
+    ) -> Result<LogicalPlan> {
         references::table_oid::expand(&mut query)?;
         semantics::sql::normalize(&mut query)?;
         references::prepare(&mut query, self, state).await?;
@@ -246,13 +266,10 @@ impl StatementCatalog {
             }
         };
         let statement = ast::Statement::Query(Box::new(query));
-        let plan = state
+        state
             .statement_to_plan(ParsedStatement::Statement(Box::new(statement)))
             .await
-            .map_err(convert)?;
-        let plan = subplan::extract(plan, state)?;
-        let plan = semantics::rules::settle_types(plan, state).map_err(convert)?;
-        locking::plan::apply(plan, &locks, &self.statement)
+            .map_err(convert)
     }
 
     /// Keeps a prepared reference; the name it is found under.

@@ -14,8 +14,8 @@ use strandline_engine::access::{BOOTSTRAP, RoleDef};
 const INVALID_AUTHORIZATION: SqlState = SqlState("28000");
 
 impl Database {
-    /// Creates the first superuser with a password. Without one a server has nobody to let in.
-    /// Errors: there is one already (42710), or another role has the name.
+    /// Creates a superuser who can log in to a server, with a password, if there is none yet.
+    /// Errors: there is one already, or another role has the name (42710).
     ///
     /// ```
     /// let database = strandline::Database::in_memory()?;
@@ -29,22 +29,37 @@ impl Database {
     pub fn bootstrap_superuser(&self, name: &str, password: &str) -> Result<()> {
         crate::names::check(name)?;
         let verifier = ScramVerifier::new(password, &*self.shared().random)?.to_text();
+        let now_us = self.shared().db.now_us();
         let transaction = self.shared().db.begin(TxnOptions::default())?;
         let created = transaction.change_catalog(&mut |catalog| {
             let access = catalog.access_mut();
-            if access.roles.contains_key(&BOOTSTRAP) || access.role(name).is_some() {
+            if let Some(known) = access.administrator(now_us) {
                 return Err(Error::invalid(
                     SqlState::DUPLICATE_OBJECT,
-                    "there is a first superuser already",
+                    format!(
+                        "there is a superuser who can log in already: \"{}\"",
+                        known.name
+                    ),
                 ));
             }
+            if access.role(name).is_some() {
+                return Err(Error::invalid(
+                    SqlState::DUPLICATE_OBJECT,
+                    format!("role \"{name}\" exists and is no superuser who can log in"),
+                )
+                .with_hint("Choose another name for the superuser."));
+            }
+            let id = match access.roles.contains_key(&BOOTSTRAP) {
+                true => access.new_role_id(),
+                false => BOOTSTRAP,
+            };
             access.put_role(RoleDef {
                 superuser: true,
                 login: true,
                 create_role: true,
                 create_database: true,
                 verifier: Some(verifier.clone()),
-                ..new_role(BOOTSTRAP, name.to_string())
+                ..new_role(id, name.to_string())
             });
             Ok(())
         });
@@ -59,7 +74,14 @@ impl Database {
 
     /// Whether there is a role that may log in.
     pub fn has_users(&self) -> bool {
-        self.catalog().access.roles.values().any(|role| role.login)
+        self.catalog().access.has_users()
+    }
+
+    /// The name of a superuser who can log in with a password now.
+    pub fn administrator(&self) -> Option<String> {
+        let catalog = self.catalog();
+        let found = catalog.access.administrator(self.shared().db.now_us());
+        found.map(|role| role.name.clone())
     }
 
     /// What is needed to check the password of `user`; None if nobody gets in under that name: it
@@ -68,12 +90,8 @@ impl Database {
     pub fn scram_verifier(&self, user: &str) -> Option<ScramVerifier> {
         let catalog = self.catalog();
         let role = catalog.access.role(user).filter(|role| role.login)?;
-        let now_us = self.shared().db.now_us();
-        let expired = role.valid_until_us.is_some_and(|until| {
-            u64::try_from(until).is_ok_and(|until| until < now_us) || until < 0
-        });
-        let verifier = role.verifier.as_deref().filter(|_| !expired)?;
-        ScramVerifier::parse(verifier)
+        let is_good = role.has_password(self.shared().db.now_us());
+        ScramVerifier::parse(role.verifier.as_deref().filter(|_| is_good)?)
     }
 
     /// A new connection as `user`, whose password the caller has checked. Errors: there is no such

@@ -74,7 +74,30 @@ fn change(
     context: &StatementContext,
     edit: &mut dyn FnMut(&mut Catalog) -> Result<()>,
 ) -> Result<()> {
-    context.statement.transaction().change_catalog(edit)
+    let is_remote = identity(context)?.backend.is_remote();
+    let transaction = context.statement.transaction();
+    transaction.change_catalog(&mut |catalog| {
+        let had_users = catalog.access.has_users();
+        edit(catalog)?;
+        if is_remote && (had_users || catalog.access.has_users()) {
+            keep_an_administrator(&catalog.access, transaction.db().now_us())?;
+        }
+        Ok(())
+    })
+}
+
+/// A client must not lock everybody out of the server: as soon as there are users, and all have to
+/// log in, one of them can administer. An embedding program always can.
+fn keep_an_administrator(access: &Access, now_us: u64) -> Result<()> {
+    if access.administrator(now_us).is_some() {
+        return Ok(());
+    }
+    Err(Error::invalid(
+        SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "no superuser could log in to this server any more",
+    )
+    .with_detail("Once there are users, every client has to log in as one of them.")
+    .with_hint("Create a superuser first: CREATE USER admin SUPERUSER PASSWORD '…'."))
 }
 
 /// Executes CREATE ROLE.

@@ -90,8 +90,38 @@ pub fn for_comparison(exprs: Vec<Expr>, symbol: &str, schema: &DFSchema) -> Resu
 /// Alternatives of one result: the branches of CASE, the arguments of COALESCE.
 pub fn for_union(exprs: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
     let mut operands = open(exprs, schema)?;
+    let json = |o: &Operand| o.sql_type == Some(SqlType::Json);
+    let all_json = operands
+        .iter()
+        .all(|o| json(o) || o.is_unknown() || is_null(&o.expr));
+    if all_json && operands.iter().any(json) {
+        for operand in operands.iter_mut().filter(|o| o.is_unknown()) {
+            operand.cast(SqlType::Json)?;
+        }
+    }
     unify(&mut operands)?;
     Ok(operands.into_iter().map(|o| o.expr).collect())
+}
+
+/// Whether alternatives of one result are json, which Arrow's type does not tell.
+pub fn is_json(exprs: &[Expr], schema: &DFSchema) -> Result<bool> {
+    let mut found = false;
+    for expr in exprs.iter().filter(|expr| !is_null(expr)) {
+        if sql_type_of(&expr.to_field(schema)?.1) != Some(SqlType::Json) {
+            return Ok(false);
+        }
+        found = true;
+    }
+    Ok(found)
+}
+
+/// Whether it is NULL, perhaps with a type that the analyzer has given it.
+fn is_null(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(value, _) => value.is_null(),
+        Expr::Cast(cast) => is_null(&cast.expr),
+        _ => false,
+    }
 }
 
 fn open(exprs: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Operand>> {

@@ -58,6 +58,17 @@ pub struct Setting {
     pub changeable: bool,
 }
 
+/// A change of a setting that a statement asks for while it runs (`set_config`).
+#[derive(Clone, Debug)]
+pub struct SettingRequest {
+    /// the setting
+    pub name: String,
+    /// its value; None: its default
+    pub value: Option<String>,
+    /// until the transaction ends
+    pub local: bool,
+}
+
 /// One session as others see it.
 #[derive(Debug)]
 pub struct Backend {
@@ -71,6 +82,7 @@ pub struct Backend {
     client: Mutex<Option<Arc<str>>>,
     query: Mutex<Option<Arc<str>>>,
     settings: Mutex<Arc<[Setting]>>,
+    requested: Mutex<Vec<SettingRequest>>,
     /// how many statements of it are under way; the rows of a query belong to it
     running: AtomicI32,
     block: AtomicU8,
@@ -140,6 +152,20 @@ impl Backend {
         }
     }
 
+    /// A running statement asks for a change of a setting, which its session makes at its end.
+    pub fn request(&self, request: SettingRequest) {
+        self.requested.lock().push(request);
+    }
+
+    /// What running statements have asked for since the last call.
+    pub fn take_requests(&self) -> Vec<SettingRequest> {
+        std::mem::take(&mut *self.requested.lock())
+    }
+
+    /// Whether the client is not in this process.
+    pub fn is_remote(&self) -> bool {
+        self.client.lock().is_some()
+    }
     /// The client is at `address`.
     pub fn set_client(&self, address: &str) {
         *self.client.lock() = Some(Arc::from(address));
@@ -234,6 +260,7 @@ impl Registry {
             client: Mutex::new(None),
             query: Mutex::new(None),
             settings: Mutex::new(Arc::default()),
+            requested: Mutex::default(),
             running: AtomicI32::new(0),
             block: AtomicU8::new(NO_BLOCK),
             query_started_us: AtomicU64::new(0),

@@ -17,7 +17,7 @@ use crate::semantics::types;
 use crate::{dml, names};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::scalar::ScalarValue;
-use datafusion::sql::sqlparser::ast::{DataType, Expr, SelectItem, Statement as Parsed};
+use datafusion::sql::sqlparser::ast::{DataType, Expr, SelectItem, Statement as Parsed, Value};
 use futures::TryStreamExt;
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState, SqlType};
@@ -133,6 +133,11 @@ fn literal(
     outer: &[ScalarValue],
     declared: Option<&DataType>,
 ) -> Result<Option<Argument>> {
+    if let (Some(DataType::Array(_)), Expr::Value(value)) = (declared, expr)
+        && let Value::SingleQuotedString(text) = &value.value
+    {
+        return Ok(Some((ScalarValue::Utf8(Some(text.clone())), None)));
+    }
     let Some(value) = argument(expr, outer, declared) else {
         return Ok(None);
     };

@@ -1,5 +1,6 @@
-//! CALL: the procedures of the database. There is one, `strandline_backup('directory')`, for
-//! databases that a server has open: a directory belongs to one process at a time.
+//! CALL: the procedures of the database. `strandline_backup('directory')` is for databases that a
+//! server has open: a directory belongs to one process at a time. CHECKPOINT is parsed as a call
+//! too.
 
 use super::Session;
 use super::cancel::Timer;
@@ -16,6 +17,8 @@ use strandline_base::{Error, Result, SqlState};
 
 /// The procedure that writes a backup.
 const BACKUP: &str = "strandline_backup";
+/// What CHECKPOINT is parsed as a call of.
+pub(crate) const CHECKPOINT: &str = "checkpoint";
 
 impl Session {
     pub(super) async fn call(&mut self, call: &Function) -> Result<Summary> {
@@ -23,12 +26,24 @@ impl Session {
         let arguments = texts(&call.args);
         match (name.as_str(), arguments.as_deref()) {
             (BACKUP, Some([target])) => self.call_backup(PathBuf::from(target)).await,
+            (CHECKPOINT, Some([])) => self.checkpoint(),
             _ => Err(Error::invalid(
                 SqlState::UNDEFINED_FUNCTION,
                 format!("procedure {call} does not exist"),
             )
             .with_hint("There is CALL strandline_backup('directory').")),
         }
+    }
+
+    fn checkpoint(&mut self) -> Result<Summary> {
+        if Acting::of(&self.template, &self.shared.db.catalog()).is_some() {
+            return Err(Error::invalid(
+                SqlState("42501"),
+                "must be superuser to do CHECKPOINT",
+            ));
+        }
+        self.shared.db.checkpoint(false)?;
+        Ok(Summary::tag("CHECKPOINT"))
     }
 
     async fn call_backup(&mut self, target: PathBuf) -> Result<Summary> {

@@ -11,6 +11,7 @@
 //! functions) cannot hold a placeholder; their types are known by the place.
 
 use super::Session;
+use super::arrays::{self, Items};
 use super::prepared::PreparedStatement;
 use super::work::Work;
 use crate::context::StatementContext;
@@ -38,6 +39,8 @@ pub struct Description {
     /// the types of `$1`, `$2`, …; of varchar, char and numeric without length, precision and
     /// scale (those of a numeric mean nothing)
     pub parameters: Vec<SqlType>,
+    /// per parameter that is an array the type of its items
+    pub items: Vec<Option<SqlType>>,
     /// the columns of the rows it gives; None: it gives none
     pub result: Option<SchemaRef>,
 }
@@ -86,10 +89,12 @@ impl Session {
             return Ok(known);
         }
         let catalog = self.present_catalog();
-        let (found, result) = Box::pin(self.describe_anew(prepared)).await?;
+        let described = Box::pin(self.describe_anew(prepared)).await;
+        let (found, items, result) = described.map_err(|error| prepared.locate(error))?;
         let known = |t: &Option<SqlType>| t.unwrap_or(SqlType::Text);
         let description = Description {
             parameters: found.iter().map(known).collect(),
+            items,
             result,
         };
         let described = Arc::new(Described {
@@ -117,10 +122,7 @@ impl Session {
         }
     }
 
-    async fn describe_anew(
-        &self,
-        prepared: &PreparedStatement,
-    ) -> Result<(Vec<Option<SqlType>>, Option<SchemaRef>)> {
+    async fn describe_anew(&self, prepared: &PreparedStatement) -> Result<Found> {
         let declared = prepared.declared_types()?;
         let text = |name: &str| Some(Arc::new(Schema::new(vec![text_field(name)])));
         let result = match &prepared.statement {
@@ -136,10 +138,10 @@ impl Session {
             Parsed::Explain { statement, .. } => {
                 let planned = Work::of(statement)?;
                 if !matches!(planned, Work::Query(_) | Work::Dml(_)) {
-                    return Ok((declared, text(explain::COLUMN)));
+                    return Ok((declared, Vec::new(), text(explain::COLUMN)));
                 }
-                let (found, _) = self.describe_work(statement, declared).await?;
-                return Ok((found, text(explain::COLUMN)));
+                let (found, items, _) = self.describe_work(statement, declared).await?;
+                return Ok((found, items, text(explain::COLUMN)));
             }
             Parsed::Query(_)
             | Parsed::Insert(_)
@@ -148,7 +150,7 @@ impl Session {
             | Parsed::Merge(_) => return self.describe_work(&prepared.statement, declared).await,
             _ => None,
         };
-        Ok((declared, result))
+        Ok((declared, Vec::new(), result))
     }
 
     /// Parameters and result of a query or DML statement.
@@ -156,19 +158,33 @@ impl Session {
         &self,
         statement: &Parsed,
         declared: Vec<Option<SqlType>>,
-    ) -> Result<(Vec<Option<SqlType>>, Option<SchemaRef>)> {
+    ) -> Result<Found> {
         let (mut context, implicit) = self.context_aside()?;
         context.open_parameters = true;
-        let described = types_and_result(&context, statement, declared).await;
+        let mut statement = statement.clone();
+        let samples = arrays::sample(&mut statement, declared.len());
+        let described = types_and_result(&context, &statement, declared).await;
         if let Some(transaction) = implicit {
             transaction.rollback();
         }
-        described
+        let (mut types, result) = described?;
+        let mut items = vec![None; types.len()];
+        for ((sample, known), item) in samples.iter().zip(&mut types).zip(&mut items) {
+            *item = match sample {
+                Some(Items::Known(item)) => Some(of_parameter(*item)),
+                Some(Items::Compared) => Some(known.unwrap_or(SqlType::Text)),
+                None => continue,
+            };
+            // An array's text takes the type of its place.
+            *known = None;
+        }
+        Ok((types, items, result))
     }
 
     /// A context for what is looked up besides a statement: in the open block's transaction, or in
     /// one of its own, which is then to be rolled back.
     pub(super) fn context_aside(&self) -> Result<(StatementContext, Option<Arc<Transaction>>)> {
+        self.refuse_if_failed()?;
         let (transaction, now_us, implicit) = match &self.open {
             Some(open) => (open.transaction.clone(), open.now_us, None),
             None => {
@@ -183,6 +199,14 @@ impl Session {
         Ok((context, implicit))
     }
 }
+
+/// The types of a statement's parameters where they are known, those of the items of arrays, and
+/// its result's columns.
+type Found = (
+    Vec<Option<SqlType>>,
+    Vec<Option<SqlType>>,
+    Option<SchemaRef>,
+);
 
 fn text_field(name: &str) -> Field {
     Field::new(name, DataType::Utf8, false)

@@ -80,9 +80,8 @@ impl Session {
         cancel.start();
         let timeout = self.settings.statement_timeout;
         let _timer = timeout.map(|t| Timer::start(&self.shared, cancel.clone(), t));
-        let options = transaction.options();
-        let again = options.isolation == Isolation::ReadCommitted
-            && options.conflicts == ConflictPolicy::Wait
+        let again = transaction.options().isolation == Isolation::ReadCommitted
+            && transaction.conflicts() == ConflictPolicy::Wait
             && !matches!(work, Work::Copy(parsed) if copy::takes_from_client(parsed));
         let mut tries = 1;
         loop {
@@ -179,6 +178,11 @@ impl Session {
         &mut self,
         query: &mut RunningQuery,
     ) -> Option<Result<RecordBatch>> {
+        if query.implicit.is_none()
+            && let Err(error) = self.refuse_outside(query.context.statement.transaction())
+        {
+            return Some(Err(error));
+        }
         let cancel = self.cancel.clone();
         let next = async {
             // Rows that are always ready leave no pause in which to notice it.
@@ -188,14 +192,22 @@ impl Session {
         match cancel.guard(next).await {
             Ok(Some(batch)) => Some(Ok(batch)),
             Ok(None) => {
+                let in_block = query.implicit.is_none();
                 let finished = query.context.statement.finish();
                 let ended = match query.implicit.take() {
                     Some(transaction) => finished.and_then(|()| self.commit_engine(&transaction)),
                     None => finished,
                 };
-                ended.err().map(Err)
+                let ended = ended.and_then(|()| self.apply_requests());
+                ended.err().map(|error| {
+                    if in_block {
+                        self.mark_failed();
+                    }
+                    Err(error)
+                })
             }
             Err(error) => {
+                self.registered.backend().take_requests();
                 match query.implicit.take() {
                     Some(transaction) => transaction.rollback(),
                     None => self.mark_failed(),

@@ -1,11 +1,11 @@
-//! VACUUM and ANALYZE. What they are for in PostgreSQL is done in the background here: VACUUM runs
-//! a checkpoint, which merges the ranges that are due (FULL: all that have updates), ANALYZE has
-//! nothing to do, because statistics are kept up.
+//! VACUUM, ANALYZE and LOCK TABLE. What they are for in PostgreSQL is done in the background or by
+//! snapshots here: VACUUM runs a checkpoint, which merges the ranges that are due (FULL: all that
+//! have updates), ANALYZE has nothing to do, because statistics are kept up.
 
 use super::Session;
 use super::outcome::Summary;
 use crate::names;
-use datafusion::sql::sqlparser::ast::ObjectName;
+use datafusion::sql::sqlparser::ast::{Lock, LockTableMode, ObjectName};
 use strandline_base::{Error, Result, SqlState};
 
 impl Session {
@@ -26,6 +26,28 @@ impl Session {
     pub(super) fn analyze(&mut self, table: Option<&ObjectName>) -> Result<Summary> {
         self.require_relation(table)?;
         Ok(Summary::tag("ANALYZE"))
+    }
+
+    /// LOCK TABLE in the one mode that readers take by reading: it keeps nobody from anything here,
+    /// because a snapshot goes on seeing a table that others drop.
+    pub(super) fn lock_tables(&self, lock: &Lock) -> Result<Summary> {
+        if self.open.is_none() || self.is_implicit() {
+            return Err(Error::invalid(
+                SqlState::NO_ACTIVE_SQL_TRANSACTION,
+                "LOCK TABLE can only be used in transaction blocks",
+            ));
+        }
+        if lock.lock_mode != Some(LockTableMode::AccessShare) {
+            return Err(
+                Error::unsupported("LOCK TABLE knows only the mode ACCESS SHARE").with_hint(
+                    "SELECT … FOR UPDATE locks rows; definitions change only beside no writer.",
+                ),
+            );
+        }
+        for table in &lock.tables {
+            self.require_relation(Some(&table.name))?;
+        }
+        Ok(Summary::tag("LOCK TABLE"))
     }
 
     fn require_relation(&self, name: Option<&ObjectName>) -> Result<()> {

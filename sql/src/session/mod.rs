@@ -6,11 +6,13 @@
 //! * Everything that reads or writes data or definitions is *work* ([`work`]): it runs in the open
 //!   transaction or in one of its own, with a savepoint before it and, under read committed,
 //!   again with a new snapshot when another transaction's commit got in its way ([`execute`]).
-//! * A statement that fails inside a transaction block leaves the block failed; until ROLLBACK
-//!   every statement is 25P02.
+//! * A statement that fails inside a transaction block leaves the block failed: what it did since
+//!   its last savepoint is undone at once, its locks end, and until ROLLBACK every statement is
+//!   25P02.
 
 pub mod activity;
 mod arguments;
+pub mod arrays;
 pub mod call;
 pub mod cancel;
 pub(crate) mod describe;
@@ -212,6 +214,10 @@ impl Session {
             Parsed::ShowVariable { variable } => self.show(variable)?,
             Parsed::Call(call) => self.call(call).await?,
             Parsed::Discard { object_type } => self.discard(object_type)?,
+            Parsed::Lock(lock) => self.lock_tables(lock)?,
+            Parsed::Close { cursor } => close(cursor)?,
+            // There is nothing to listen to.
+            Parsed::UNLISTEN { .. } => Summary::tag("UNLISTEN"),
             Parsed::Vacuum(vacuum) => self.vacuum(vacuum.table_name.as_ref(), vacuum.full)?,
             Parsed::Analyze(analyze) => self.analyze(analyze.table_name.as_ref())?,
             Parsed::Prepare {
@@ -257,12 +263,25 @@ impl Session {
                     ));
                 }
                 self.prepared.clear();
+                self.set_role(None)?;
                 self.reset(&ast::Reset::ALL)?;
+                self.statements.clear();
             }
             ast::DiscardObject::PLANS => self.statements.clear(),
             ast::DiscardObject::SEQUENCES | ast::DiscardObject::TEMP => {}
         }
         Ok(Summary::tag(format!("DISCARD {what}")))
+    }
+}
+
+/// CLOSE: there are no cursors by name.
+fn close(cursor: &ast::CloseCursor) -> Result<Summary> {
+    match cursor {
+        ast::CloseCursor::All => Ok(Summary::tag("CLOSE CURSOR ALL")),
+        ast::CloseCursor::Specific { name } => Err(Error::invalid(
+            SqlState("34000"),
+            format!("cursor \"{}\" does not exist", crate::names::fold(name)),
+        )),
     }
 }
 

@@ -41,8 +41,7 @@ impl Session {
         if prepared.is_of_transaction() && values.is_empty() {
             return self.run_of_transaction(prepared).map(Some);
         }
-        let is_failed = self.open.as_ref().is_some_and(|open| open.failed);
-        if is_failed || !self.point_path || values.len() != prepared.parameter_count() {
+        if self.has_failed() || !self.point_path || values.len() != prepared.parameter_count() {
             return Ok(None);
         }
         let Some(compiled) = self.compiled(prepared) else {
@@ -237,8 +236,8 @@ impl Session {
 
 /// Whether a statement that meets a newer committed version runs again.
 fn looks_again(transaction: &Transaction) -> bool {
-    let options = transaction.options();
-    options.isolation == Isolation::ReadCommitted && options.conflicts == ConflictPolicy::Wait
+    transaction.options().isolation == Isolation::ReadCommitted
+        && transaction.conflicts() == ConflictPolicy::Wait
 }
 
 fn is_conflict(error: &strandline_base::Error) -> bool {

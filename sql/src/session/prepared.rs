@@ -4,9 +4,11 @@
 
 use super::Session;
 use super::arguments::Executed;
+use super::arrays::{self, ParameterType};
 use super::describe::{Described, Description, NUMERIC, of_parameter};
 use super::outcome::{Output, Summary};
 use super::work::Work;
+use crate::error::place;
 use crate::plan_cache::{self, PlanSlot};
 use crate::point_path::Compiled;
 use crate::semantics::types;
@@ -14,6 +16,7 @@ use crate::{names, params};
 use datafusion::arrow::datatypes::FieldRef;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{DataType, Ident, Statement as Parsed};
+use datafusion::sql::sqlparser::tokenizer::Location;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState, SqlType};
@@ -23,6 +26,10 @@ use strandline_base::{Error, Result, SqlState, SqlType};
 pub struct PreparedStatement {
     /// what others see while it runs
     pub(crate) text: Arc<str>,
+    /// the text that errors point into, passwords included
+    source: Arc<str>,
+    /// where in it the statement begins
+    begins: Location,
     pub(crate) statement: Parsed,
     /// what PREPARE declares
     types: Vec<DataType>,
@@ -40,8 +47,11 @@ pub struct PreparedStatement {
 }
 
 impl PreparedStatement {
-    pub(crate) fn new(text: Arc<str>, mut statement: Parsed, types: Vec<DataType>) -> Result<Self> {
+    pub(crate) fn new(sql: &str, mut statement: Parsed, types: Vec<DataType>) -> Result<Self> {
         let parameters = params::highest(&mut statement)?.max(types.len());
+        let is_array = |t: &DataType| matches!(t, DataType::Array(_)).then(|| t.clone());
+        let declared: Vec<_> = types.iter().map(is_array).collect();
+        arrays::declare(&mut statement, &declared);
         match &statement {
             Parsed::Prepare { .. } | Parsed::Execute { .. } | Parsed::Deallocate { .. } => {
                 Err(Error::invalid(
@@ -50,7 +60,7 @@ impl PreparedStatement {
                 ))
             }
             _ => Ok(Self::of(
-                text,
+                sql,
                 statement,
                 types,
                 Vec::new(),
@@ -63,7 +73,7 @@ impl PreparedStatement {
     pub(crate) fn plain(sql: &str, mut statement: Parsed) -> Result<Self> {
         let parameters = params::highest(&mut statement)?;
         Ok(Self::of(
-            shown(sql),
+            sql,
             statement,
             Vec::new(),
             Vec::new(),
@@ -71,17 +81,40 @@ impl PreparedStatement {
         ))
     }
 
+    /// One of the statements of a text.
+    pub(crate) fn of_script(sql: &str, (statement, begins): (Parsed, Location)) -> Result<Self> {
+        Ok(Self {
+            begins,
+            ..Self::plain(sql, statement)?
+        })
+    }
+
+    /// An error of this statement with the place in its text.
+    pub(crate) fn locate(&self, error: Error) -> Error {
+        place::locate(error, &self.source, self.begins)
+    }
+
     /// A statement as a client sends it; `declared` are the types of its parameters that the
     /// client knows.
     pub(crate) fn typed(
         sql: &str,
         mut statement: Parsed,
-        declared: &[Option<SqlType>],
+        declared: &[Option<ParameterType>],
     ) -> Result<Self> {
         let parameters = params::highest(&mut statement)?.max(declared.len());
-        let declared = declared.iter().map(|t| t.map(of_parameter)).collect();
+        let array = |t: &Option<ParameterType>| match t {
+            Some(ParameterType::Array(item)) => arrays::array_of(*item),
+            _ => None,
+        };
+        let declared_arrays: Vec<_> = declared.iter().map(array).collect();
+        arrays::declare(&mut statement, &declared_arrays);
+        let value = |t: &Option<ParameterType>| match t {
+            Some(ParameterType::Value(t)) => Some(of_parameter(*t)),
+            _ => None,
+        };
+        let declared = declared.iter().map(value).collect();
         Ok(Self::of(
-            shown(sql),
+            sql,
             statement,
             Vec::new(),
             declared,
@@ -90,14 +123,21 @@ impl PreparedStatement {
     }
 
     fn of(
-        text: Arc<str>,
+        sql: &str,
         statement: Parsed,
         types: Vec<DataType>,
         declared: Vec<Option<SqlType>>,
         (parameters, typed): (usize, bool),
     ) -> Self {
+        let text = Arc::<str>::from(crate::parse::redacted(sql));
+        let source = match *text == *sql {
+            true => text.clone(),
+            false => Arc::from(sql),
+        };
         Self {
             text,
+            source,
+            begins: Location { line: 1, column: 1 },
             statement,
             types,
             declared,
@@ -135,7 +175,10 @@ impl PreparedStatement {
     pub(super) fn declared_types(&self) -> Result<Vec<Option<SqlType>>> {
         let mut declared = self.declared.clone();
         for t in &self.types {
-            declared.push(Some(types::from_ast(t)?.map_or(NUMERIC, of_parameter)));
+            declared.push(match t {
+                DataType::Array(_) => None,
+                t => Some(types::from_ast(t)?.map_or(NUMERIC, of_parameter)),
+            });
         }
         declared.resize(self.parameters, None);
         Ok(declared)
@@ -183,8 +226,15 @@ impl Session {
         let backend = self.registered.backend();
         let running = backend.start(Some(prepared.text.clone()), self.shared.db.now_us());
         let mut output = self.run_unreported(prepared, values).await;
-        if let Ok(Output::Rows(query)) = &mut output {
-            query.running = Some(running);
+        match &mut output {
+            Ok(Output::Rows(query)) => query.running = Some(running),
+            Ok(_) => {
+                if let Err(error) = self.apply_requests() {
+                    self.mark_failed();
+                    output = Err(error);
+                }
+            }
+            Err(_) => drop(self.registered.backend().take_requests()),
         }
         self.report_block();
         output
@@ -201,10 +251,10 @@ impl Session {
         }
         self.refuse_if_failed()?;
         let result = self.run_values(prepared, values).await;
-        if result.is_err() {
+        result.map_err(|error| {
             self.mark_failed();
-        }
-        result
+            prepared.locate(error)
+        })
     }
 
     /// What could plan is boxed: a future is as large as all that it may run, and is moved.
@@ -294,7 +344,7 @@ impl Session {
     pub(crate) async fn prepare_typed(
         &mut self,
         sql: &str,
-        declared: &[Option<SqlType>],
+        declared: &[Option<ParameterType>],
     ) -> Result<Arc<PreparedStatement>> {
         let prepared = self
             .statements
@@ -339,8 +389,7 @@ impl Session {
             ));
         }
         // Others see the text of the EXECUTE.
-        let text = Arc::from("");
-        let prepared = PreparedStatement::new(text, statement.clone(), types.to_vec())?;
+        let prepared = PreparedStatement::new("", statement.clone(), types.to_vec())?;
         self.prepared.insert(name, Arc::new(prepared));
         Ok(Summary::tag("PREPARE"))
     }
@@ -392,11 +441,6 @@ impl Session {
         let prepared = self.prepared.get(&name).cloned();
         prepared.ok_or_else(|| undefined(&name))
     }
-}
-
-/// What others see of a statement while it runs: no passwords.
-fn shown(sql: &str) -> Arc<str> {
-    Arc::from(crate::parse::redacted(sql))
 }
 
 /// Whether two results have columns of the same names and SQL types.

@@ -47,7 +47,7 @@ impl Session {
             return newest("the transaction keeps one snapshot");
         }
         let now_us = transaction.db().now_us();
-        let oldest = CommitTs(now_us.saturating_sub(staleness.as_micros() as u64));
+        let oldest = transaction.db().moment_ago(staleness);
         let floor = oldest.max(self.committed);
         match statement.relaxed(&context.present_tables(), floor)? {
             Relaxed::Older(older) => {

@@ -287,7 +287,38 @@ fn is_custom(name: &str) -> bool {
     name.contains('.') && !name.starts_with(OWN_PREFIX) && name.split('.').all(is_word)
 }
 
+/// What `name` is shown as once it has `value` (None: its default).
+///
+/// # Errors
+/// As [`Connection::set_parameter`](crate::Connection::set_parameter).
+pub fn check(name: &str, value: Option<&str>) -> Result<String> {
+    let (mut settings, defaults) = (Settings::default(), Settings::default());
+    assign_to(&mut settings, &defaults, name, value, &Origin::Session)?;
+    let kept = |parameter: &Parameter| settings.kept.get(parameter.name).cloned();
+    Ok(match find(name) {
+        Some(parameter) => match &parameter.access {
+            Access::Session { show, .. } => show(&settings),
+            Access::Only { shown, .. } => (*shown).to_string(),
+            Access::Kept { default, .. } => kept(parameter).unwrap_or((*default).to_string()),
+            Access::Open { .. } | Access::Internal(_) => String::new(),
+        },
+        None => value.unwrap_or_default().to_string(),
+    })
+}
+
 impl Session {
+    /// Makes the changes of settings that the statement which has ended asked for.
+    pub(super) fn apply_requests(&mut self) -> Result<()> {
+        for request in self.registered.backend().take_requests() {
+            if request.local && self.open.is_none() {
+                continue; // its transaction has ended
+            }
+            let (name, value) = (request.name, request.value.as_deref());
+            self.set_parameter(&name, value, request.local, &Origin::Session)?;
+        }
+        Ok(())
+    }
+
     pub(super) fn set(&mut self, set: &ast::Set) -> Result<Summary> {
         match set {
             ast::Set::SingleAssignment {
@@ -361,10 +392,8 @@ impl Session {
             }
             return Ok(());
         };
-        let fixed = settings.synchronous_commit != self.settings.synchronous_commit
-            || settings.speculative_reads != self.settings.speculative_reads
-            || settings.conflict_policy != self.settings.conflict_policy
-            || settings.lock_timeout != self.settings.lock_timeout;
+        // What its snapshots see is settled by then.
+        let fixed = settings.speculative_reads != self.settings.speculative_reads;
         if fixed && open.used {
             return Err(Error::invalid(
                 SqlState::ACTIVE_SQL_TRANSACTION,
@@ -389,6 +418,14 @@ impl Session {
         self.settings = settings;
         if changed {
             self.report_settings();
+            if let Some(open) = &self.open {
+                let settings = &self.settings;
+                open.transaction.adjust(
+                    settings.synchronous_commit,
+                    settings.conflict_policy,
+                    settings.lock_timeout,
+                );
+            }
         }
         if moved {
             let mut state = self.template.state().clone();
@@ -479,6 +516,13 @@ impl Session {
             value: parameter.value,
             description: parameter.description,
         });
+        let custom = self.settings.custom.iter();
+        let all = all.chain(custom.map(|(name, value)| Setting {
+            changeable: true,
+            name: name.clone(),
+            value: value.clone(),
+            description: String::new(),
+        }));
         let backend = self.registered.backend();
         backend.set_settings(all.collect(), &self.settings.application_name);
     }

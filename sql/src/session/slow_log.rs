@@ -26,7 +26,7 @@ impl Session {
         let threshold = self.settings.log_min_duration?;
         Some(WatchedStatement {
             db: self.shared.db.clone(),
-            began_us: self.shared.db.now_us(),
+            began_us: self.shared.db.elapsed_us(),
             threshold,
             text: crate::parse::redacted(text).into_owned(),
             parameters: shown(parameters, self.settings.log_parameter_max_length),
@@ -68,7 +68,7 @@ fn shown(parameters: &[ScalarValue], max_bytes: i64) -> String {
 
 impl Drop for WatchedStatement {
     fn drop(&mut self) {
-        let micros = self.db.now_us().saturating_sub(self.began_us);
+        let micros = self.db.elapsed_us().saturating_sub(self.began_us);
         if Duration::from_micros(micros) < self.threshold {
             return;
         }

@@ -3,11 +3,12 @@
 //! A text is kept once per declaration of its parameters' types. When the cache is full it starts
 //! over: texts that are used often come back at once.
 
+use super::arrays::ParameterType;
 use super::prepared::PreparedStatement;
 use crate::statistics::StatementStatistics;
 use std::collections::HashMap;
 use std::sync::Arc;
-use strandline_base::{Result, SqlType};
+use strandline_base::Result;
 
 /// How many statements a session remembers.
 const STATEMENTS: usize = 512;
@@ -18,7 +19,7 @@ const LONGEST: usize = 64 << 10;
 #[derive(Default)]
 pub(super) struct StatementCache {
     plain: HashMap<String, Arc<PreparedStatement>>,
-    typed: HashMap<(String, Vec<Option<SqlType>>), Arc<PreparedStatement>>,
+    typed: HashMap<(String, Vec<Option<ParameterType>>), Arc<PreparedStatement>>,
 }
 
 impl StatementCache {
@@ -54,7 +55,7 @@ impl StatementCache {
     pub fn typed(
         &mut self,
         sql: &str,
-        declared: &[Option<SqlType>],
+        declared: &[Option<ParameterType>],
         statistics: &StatementStatistics,
     ) -> Result<Arc<PreparedStatement>> {
         let key = (sql.to_string(), declared.to_vec());

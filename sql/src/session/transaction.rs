@@ -14,7 +14,8 @@ use strandline_engine::{Isolation, Savepoint, Transaction, TxnOptions};
 /// A transaction block.
 pub struct OpenTransaction {
     pub(crate) transaction: Arc<Transaction>,
-    /// A statement failed; only the block's end is allowed.
+    /// A statement failed; only the block's end is allowed. What came after the last savepoint is
+    /// undone already; without one the transaction has been rolled back.
     pub(crate) failed: bool,
     /// What `now()` returns all through the block, microseconds since the epoch.
     pub(crate) now_us: u64,
@@ -252,7 +253,7 @@ impl Session {
         let at = match position(open, name) {
             Ok(at) => at,
             Err(error) => {
-                open.failed = true;
+                self.mark_failed();
                 return Err(error);
             }
         };
@@ -315,21 +316,60 @@ impl Session {
         })
     }
 
-    pub(crate) fn refuse_if_failed(&self) -> Result<()> {
-        if self.open.as_ref().is_some_and(|open| open.failed) {
-            return Err(Error::invalid(
-                SqlState::IN_FAILED_SQL_TRANSACTION,
-                "current transaction is aborted, commands ignored until end of transaction block",
-            ));
-        }
-        Ok(())
+    /// Whether a block is open in which a statement has failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.failed)
     }
 
-    pub(crate) fn mark_failed(&mut self) {
-        if let Some(open) = &mut self.open {
-            open.failed = true;
+    /// Whether it is failed and has no savepoint.
+    pub(crate) fn has_lost_its_work(&self) -> bool {
+        let open = self.open.as_ref();
+        open.is_some_and(|open| open.failed && open.savepoints.is_empty())
+    }
+
+    pub(crate) fn refuse_if_failed(&self) -> Result<()> {
+        match self.has_failed() {
+            true => Err(aborted()),
+            false => Ok(()),
         }
     }
+
+    /// 25P02 or 34000 unless `transaction` is that of the open block.
+    pub(crate) fn refuse_outside(&self, transaction: &Arc<Transaction>) -> Result<()> {
+        match &self.open {
+            Some(open) if Arc::ptr_eq(&open.transaction, transaction) => self.refuse_if_failed(),
+            _ => Err(Error::invalid(
+                SqlState("34000"),
+                "the rows left of this query ended with its transaction",
+            )
+            .with_hint("Read them before COMMIT or ROLLBACK.")),
+        }
+    }
+
+    /// Something in the open block, if there is one, has failed. What it did since the last
+    /// savepoint (without one: since its begin) is undone now and its locks end: whoever waits for
+    /// them does not have to wait for the client's ROLLBACK.
+    pub(crate) fn mark_failed(&mut self) {
+        let Some(open) = self.open.as_mut().filter(|open| !open.failed) else {
+            return;
+        };
+        open.failed = true;
+        let undone = match open.savepoints.last() {
+            Some(last) => open.transaction.rollback_to(&last.savepoint).is_ok(),
+            None => false,
+        };
+        if !undone {
+            open.transaction.rollback();
+        }
+    }
+}
+
+/// 25P02.
+pub(crate) fn aborted() -> Error {
+    Error::invalid(
+        SqlState::IN_FAILED_SQL_TRANSACTION,
+        "current transaction is aborted, commands ignored until end of transaction block",
+    )
 }
 
 /// The modes a transaction runs with.

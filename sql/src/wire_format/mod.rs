@@ -4,16 +4,18 @@
 //! Columns are written straight from Arrow arrays into the bytes of a message ([`ColumnWriter`]),
 //! without a value in between. Parameters are read into scalars ([`read_parameter`]).
 
+mod array;
 mod binary;
 mod read;
 mod types;
 mod write;
 
+pub use array::read_array_parameter;
 pub(crate) use binary::read_numeric;
 pub use datafusion::scalar::ScalarValue as Scalar;
 pub use read::read_parameter;
 pub(crate) use read::utf8;
-pub use types::{ColumnType, sql_type_of_oid};
+pub use types::{ColumnType, array_oid_of, item_type_of_oid, sql_type_of_oid};
 pub use write::{ColumnWriter, storable_form};
 
 /// How a value is written.

@@ -24,6 +24,9 @@ impl ColumnType {
         if let Some(item) = item_of(field.data_type()) {
             return Self::plain(array_oid(Self::of(item).oid));
         }
+        if let DataType::Struct(_) = field.data_type() {
+            return Self::plain(RECORD);
+        }
         sql_type_of(field).map_or(Self::plain(TEXT), Self::of_sql)
     }
 
@@ -61,6 +64,7 @@ impl ColumnType {
 }
 
 const TEXT: u32 = 25;
+const RECORD: u32 = 2249;
 
 /// The number of a type that only PostgreSQL's system tables have.
 fn oid_of_system_type(field: &Field) -> Option<u32> {
@@ -130,9 +134,27 @@ fn array_oid(item: u32) -> u32 {
         1700 => 1231,
         2950 => 2951,
         114 => 199,
-        array @ (199 | 1000..=1231 | 2951) => array,
+        RECORD => 2287,
+        array @ (199 | 2287 | 1000..=1231 | 2951) => array,
         _ => 1009,
     }
+}
+
+/// The number of the arrays of a parameter's type.
+pub fn array_oid_of(item: SqlType) -> u32 {
+    array_oid(oid_of(item))
+}
+
+/// The type of the items of an array type that a client declares by number; None: it is none, or
+/// one that does not exist here.
+pub fn item_type_of_oid(oid: u32) -> Option<SqlType> {
+    const ITEMS: [u32; 20] = [
+        16, 17, 18, 19, 20, 21, 23, 25, 26, 114, 700, 701, 1042, 1043, 1082, 1083, 1114, 1184,
+        1186, 1700,
+    ];
+    let item = ITEMS.into_iter().chain([2950]);
+    let item = item.into_iter().find(|item| array_oid(*item) == oid)?;
+    sql_type_of_oid(item)
 }
 
 /// The SQL type of a parameter that a client declares by number; None for 0 (unknown) and for

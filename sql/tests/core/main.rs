@@ -3,6 +3,7 @@
 mod activity;
 mod appender;
 mod as_of;
+mod bad_statements;
 mod cancel;
 mod catalog;
 mod check;
@@ -10,6 +11,7 @@ mod ddl;
 mod describe;
 mod errors;
 mod explain;
+mod failed_block;
 mod files;
 mod locking;
 mod plan_cache;

@@ -93,6 +93,64 @@ fn what_clients_set_when_they_connect_is_taken() {
     fails(&mut c, "SHOW my_app.user", SqlState::UNDEFINED_OBJECT);
 }
 
+/// What poolers, asyncpg and pg_dump send first.
+#[test]
+fn resets_and_first_steps_of_clients_go_through() {
+    let database = database();
+    let mut c = database.connect();
+    run(
+        &mut c,
+        &[
+            "CREATE TABLE t (a int)",
+            "SET lock_timeout = '2s'",
+            "SET app.user = 'me'",
+            "BEGIN",
+            "SELECT pg_advisory_unlock_all()",
+            "CLOSE ALL",
+            "UNLISTEN *",
+            "RESET ALL",
+            "COMMIT",
+        ],
+    );
+    assert_eq!(rows(&mut c, "SHOW lock_timeout"), ["0"]);
+    let set = |name: &str, value: &str, local: bool| {
+        format!("SELECT set_config('{name}', '{value}', {local})")
+    };
+    assert_eq!(rows(&mut c, &set("application_name", "x", false)), ["x"]);
+    assert_eq!(rows(&mut c, "SHOW application_name"), ["x"]);
+    assert_eq!(rows(&mut c, &set("App.User", "she", false)), ["she"]);
+    assert_eq!(rows(&mut c, "SELECT current_setting('app.user')"), ["she"]);
+    run(&mut c, &[&set("lock_timeout", "1s", true)]);
+    assert_eq!(rows(&mut c, "SHOW lock_timeout"), ["0"]);
+    run(
+        &mut c,
+        &["BEGIN", "SELECT 1", &set("lock_timeout", "1s", true)],
+    );
+    assert_eq!(rows(&mut c, "SHOW lock_timeout"), ["1s"]);
+    run(&mut c, &["LOCK TABLE t IN ACCESS SHARE MODE"]);
+    fails(&mut c, "LOCK TABLE t", SqlState::FEATURE_NOT_SUPPORTED);
+    run(&mut c, &["ROLLBACK"]);
+    assert_eq!(rows(&mut c, "SHOW lock_timeout"), ["0"]);
+    fails(&mut c, &set("nix", "1", false), SqlState::UNDEFINED_OBJECT);
+    fails(
+        &mut c,
+        &set("lock_timeout", "x", false),
+        SqlState::INVALID_PARAMETER_VALUE,
+    );
+    fails(
+        &mut c,
+        "SELECT set_config(NULL, 'x', false)",
+        SqlState("22004"),
+    );
+    let none = SqlState::NO_ACTIVE_SQL_TRANSACTION;
+    fails(&mut c, "LOCK TABLE t IN ACCESS SHARE MODE", none);
+    fails(&mut c, "CLOSE c", SqlState("34000"));
+    run(&mut c, &["CREATE ROLE reader", "SET ROLE reader"]);
+    fails(&mut c, "CHECKPOINT", SqlState("42501"));
+    run(&mut c, &["DISCARD ALL", "CHECKPOINT"]);
+    assert_eq!(rows(&mut c, "SHOW application_name"), [""]);
+}
+
 #[test]
 fn what_is_not_honoured_is_refused_in_the_words_of_postgresql() {
     let database = database();

@@ -18,8 +18,8 @@ use strandline_base::bytes::{ByteReader, PutBytes};
 use strandline_base::{Result, checksum};
 use strandline_device::{Device, File};
 
-use super::MANIFEST_FORMAT_VERSION;
-use crate::version::refuse_newer;
+use super::{KNOWN, MANIFEST_FORMAT_VERSION};
+use crate::version::refuse_unknown;
 
 pub(super) const SUPERBLOCK_FILE: &str = "superblock";
 const SLOT_BYTES: usize = 4096;
@@ -116,7 +116,7 @@ impl Torn {
     }
 }
 
-/// Reads both slots; a newer format version is an error.
+/// Reads both slots; a format version that is not known is an error.
 pub(super) fn read(file: &dyn File) -> Result<Content> {
     let len = file.len()?;
     if len > 2 * SLOT_BYTES as u64 {
@@ -128,7 +128,7 @@ pub(super) fn read(file: &dyn File) -> Result<Content> {
     let slots: Vec<_> = bytes.chunks_exact(SLOT_BYTES).map(Slot::decode).collect();
     let intact = slots.iter().flatten();
     if let Some(&(version, slot)) = intact.max_by_key(|(_, slot)| slot.generation) {
-        refuse_newer(SUPERBLOCK_FILE, version, MANIFEST_FORMAT_VERSION)?;
+        refuse_unknown(SUPERBLOCK_FILE, version, KNOWN)?;
         let other = match slots.iter().position(Option::is_none) {
             Some(index) => {
                 let at = index * SLOT_BYTES;

@@ -23,7 +23,7 @@ impl Wal {
     pub(super) fn ensure_room(&self, needed: u64) -> Result<()> {
         let mut next_number = self.maintenance.lock();
         let (end, limit) = {
-            let state = self.state.lock();
+            let mut state = self.state.lock();
             state.check_usable()?;
             (state.end, state.limit)
         };
@@ -69,7 +69,7 @@ impl Wal {
     pub fn cut_before(&self, lsn: Lsn) -> Result<()> {
         let mut next_number = self.maintenance.lock();
         let (end, mut limit) = {
-            let state = self.state.lock();
+            let mut state = self.state.lock();
             state.check_usable()?;
             (state.end, state.limit)
         };

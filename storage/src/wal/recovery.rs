@@ -10,7 +10,13 @@
 //! 4. Intact records behind the end that make no such claim were in flight when the crash hit,
 //!    behind one that was lost. They are erased before anything is appended, because new records
 //!    fill the gap before them and would bring them back.
-//! 5. Everything found is synced: the last process may have been killed between write and sync.
+//! 5. What can be read need not be on the device, and a sync need not bring it there: after a
+//!    failed sync, or a failed write of the operating system's own, lost pages stay readable and
+//!    count as clean. So records past the position that is known to be durable, and erasures, are
+//!    written once more and then synced: the sync is about what was written now.
+//! 6. A segment that no record has reached is not trusted for the same reason: its header or name
+//!    may be lost. It is a leftover. One with a record, or with the replay position, was durable
+//!    with its name before the log reached it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,7 +47,8 @@ pub(super) fn recover(
     replay: &mut dyn FnMut(Lsn, &[u8]) -> Result<()>,
 ) -> Result<Recovered> {
     let found = find_segments(&**device, database_id)?;
-    let (segments, leftovers) = find_chain(found, from.0);
+    let next_number = found.last().map_or(1, |last| last.number + 1);
+    let (mut segments, leftovers) = find_chain(found, from.0);
     if segments.is_empty() {
         return Err(missing_start(&**device, &leftovers, from));
     }
@@ -51,13 +58,14 @@ pub(super) fn recover(
     };
     let mut stream = Stream::new(id, segments.iter().map(Segment::extent).collect());
 
-    let mut end = from.0;
+    let (mut end, mut durable) = (from.0, from.max(known_durable).0);
     while let Some(frame) = stream.read(end)? {
         end = frame.end;
+        durable = durable.max(frame.durable);
         replay(Lsn(end), frame.payload)?;
     }
-    let strays = stream.find_frames(end)?;
-    stream.refuse_damage(end, &strays)?;
+    let behind = stream.find_frames(end)?;
+    stream.refuse_damage(end, &behind.strays)?;
     refuse_damaged_leftovers(&stream, id, end, &leftovers)?;
     let known = from.max(known_durable);
     if end < known.0 {
@@ -69,20 +77,18 @@ pub(super) fn recover(
             ),
         ));
     }
-    for stray in &strays {
-        // The position field: a frame without its own position is no frame.
-        let (file, offset) = stream.locate(stray.position + 8);
-        file.write_all_at(&[0xff; 8], offset)?;
+    stream.rewrite(durable, end)?;
+    stream.erase_again(&behind.erased)?;
+    for stray in &behind.strays {
+        stream.erase(stray.position)?;
     }
     for segment in &segments {
         segment.file.sync()?;
     }
-    remove_leftovers(&**device, &leftovers)?;
-    let numbers = segments
-        .iter()
-        .map(|s| s.number)
-        .chain(leftovers.iter().map(|s| s.number));
-    let next_number = numbers.max().unwrap_or(0) + 1;
+    let names = unused(&mut segments, end)
+        .map(|segment| segment.file.name().to_owned())
+        .chain(leftovers.iter().map(|file| file.file.name().to_owned()));
+    remove_for_good(&**device, names.collect())?;
     Ok(Recovered {
         segments,
         end,
@@ -99,12 +105,12 @@ fn find_chain(found: Vec<FoundSegment>, from: u64) -> (Vec<Segment>, Vec<FoundSe
         .filter_map(FoundSegment::segment)
         .map(|s| (s.base, s))
         .collect();
-    // Exactly at the border of two segments `from` belongs to the later one, if it is there.
-    let first = by_base
-        .range(..=from)
-        .next_back()
-        .map(|(_, s)| s)
-        .filter(|s| from <= s.end());
+    // Exactly at the border of two segments the earlier one, if it is there: the later one may be
+    // a preparation that was not finished.
+    let before = by_base.range(..from).next_back().map(|(_, s)| s);
+    let first = before
+        .filter(|s| from <= s.end())
+        .or_else(|| by_base.get(&from));
     let chain: Vec<Segment> = std::iter::successors(first, |last| by_base.get(&last.end()))
         .cloned()
         .collect();
@@ -145,7 +151,7 @@ fn refuse_damaged_leftovers(
             continue;
         };
         let start = extent.start;
-        let strays = Stream::new(id, vec![extent]).find_frames(start)?;
+        let strays = Stream::new(id, vec![extent]).find_frames(start)?.strays;
         if let Some(stray) = strays.iter().find(|s| s.durable > end) {
             let what = if file.header.is_none() {
                 format!(
@@ -171,12 +177,18 @@ fn refuse_damaged_leftovers(
     Ok(())
 }
 
-/// Removes the leftovers for good, so that none of them can join the chain later.
-fn remove_leftovers(device: &dyn Device, leftovers: &[FoundSegment]) -> Result<()> {
-    for file in leftovers {
-        device.remove(file.file.name())?;
+/// Takes the segments that no record has reached off the chain; its first one stays.
+fn unused(segments: &mut Vec<Segment>, end: u64) -> impl Iterator<Item = Segment> {
+    let used = segments.partition_point(|s| s.base < end).max(1);
+    segments.split_off(used).into_iter()
+}
+
+/// Removes files for good, so that none of them can join the chain later.
+fn remove_for_good(device: &dyn Device, names: Vec<String>) -> Result<()> {
+    for name in &names {
+        device.remove(name)?;
     }
-    if leftovers.is_empty() {
+    if names.is_empty() {
         Ok(())
     } else {
         device.sync_directory()

@@ -14,7 +14,7 @@ use strandline_device::{Device, File};
 
 use super::WAL_FORMAT_VERSION;
 use crate::stream::Extent;
-use crate::version::refuse_newer;
+use crate::version::refuse_unknown;
 
 /// The header's block; frames start behind it.
 pub(super) const SEGMENT_HEADER_BYTES: u64 = 4096;
@@ -65,7 +65,8 @@ impl SegmentHeader {
         out
     }
 
-    /// The header in `bytes`, `None` if it is damaged or unfinished. A newer version is an error.
+    /// The header in `bytes`, `None` if it is damaged or unfinished. An unknown version is
+    /// an error.
     fn decode(bytes: &[u8; HEADER_USED_BYTES], name: &str) -> Result<Option<Self>> {
         let (body, sum) = bytes.split_at(HEADER_USED_BYTES - 4);
         if !body.starts_with(MAGIC) || sum != checksum(&[], body).to_le_bytes() {
@@ -73,7 +74,7 @@ impl SegmentHeader {
         }
         let mut r = ByteReader::new(&body[MAGIC.len()..]);
         let whole = "a segment header has a fixed length";
-        refuse_newer(name, r.u32().expect(whole), WAL_FORMAT_VERSION)?;
+        refuse_unknown(name, r.u32().expect(whole), 1..=WAL_FORMAT_VERSION)?;
         Ok(Some(Self {
             database_id: r.u128().expect(whole),
             number: r.u64().expect(whole),
@@ -138,10 +139,17 @@ impl Segment {
         debug_assert_eq!(self.file_bytes, header.file_bytes);
         let name = segment_name(header.number);
         device.rename(&segment_name(self.number), &name)?;
-        let file = device.open(&name)?;
-        write_header(&*file, header)?;
-        device.sync_directory()?;
-        Ok(Self::of(file, header))
+        let recycled = (|| {
+            let file = device.open(&name)?;
+            write_header(&*file, header)?;
+            device.sync_directory()?;
+            Ok(Self::of(file, header))
+        })();
+        if recycled.is_err() {
+            // Its header or name may be lost and still be seen: it never becomes part of the log.
+            let _ = device.remove(&name);
+        }
+        recycled
     }
 
     fn of(file: Arc<dyn File>, header: SegmentHeader) -> Self {

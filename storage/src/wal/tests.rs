@@ -6,6 +6,8 @@ use strandline_sim::SimDisk;
 use super::preparation::SPARE_SEGMENTS_MAX;
 use super::*;
 
+mod lost_writes;
+
 const ID: u128 = 0x0123_4567_89ab_cdef_0011_2233_4455_6677;
 const SEGMENT_BYTES: u64 = 8192;
 
@@ -51,6 +53,118 @@ fn commit(log: &Wal, payload: &[u8]) -> Result<Lsn> {
     let end = append(log, payload)?;
     log.wait_durable(end)?;
     Ok(end)
+}
+
+/// A device whose files panic when they are synced, while it is told to.
+#[derive(Debug)]
+struct Panicking {
+    device: Arc<dyn Device>,
+    armed: Arc<std::sync::atomic::AtomicBool>,
+}
+
+#[derive(Debug)]
+struct PanickingFile(Arc<dyn File>, Arc<std::sync::atomic::AtomicBool>);
+
+impl Panicking {
+    fn file(&self, file: Arc<dyn File>) -> Arc<dyn File> {
+        Arc::new(PanickingFile(file, self.armed.clone()))
+    }
+}
+
+impl Device for Panicking {
+    fn create(&self, name: &str) -> Result<Arc<dyn File>> {
+        Ok(self.file(self.device.create(name)?))
+    }
+    fn open(&self, name: &str) -> Result<Arc<dyn File>> {
+        Ok(self.file(self.device.open(name)?))
+    }
+    fn remove(&self, name: &str) -> Result<()> {
+        self.device.remove(name)
+    }
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.device.rename(from, to)
+    }
+    fn list(&self) -> Result<Vec<String>> {
+        self.device.list()
+    }
+    fn sync_directory(&self) -> Result<()> {
+        self.device.sync_directory()
+    }
+    fn lock(&self) -> Result<Box<dyn Send + Sync>> {
+        self.device.lock()
+    }
+    fn location(&self) -> String {
+        self.device.location()
+    }
+}
+
+impl File for PanickingFile {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        self.0.read_exact_at(buf, offset)
+    }
+    fn write_all_at(&self, buf: &[u8], offset: u64) -> Result<()> {
+        self.0.write_all_at(buf, offset)
+    }
+    fn sync(&self) -> Result<()> {
+        assert!(!self.1.load(Ordering::SeqCst), "the device is armed");
+        self.0.sync()
+    }
+    fn len(&self) -> Result<u64> {
+        self.0.len()
+    }
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.0.set_len(len)
+    }
+}
+
+fn panics(work: impl FnOnce()) -> bool {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err()
+}
+
+/// Every later call gets an error and none waits for the thread that is gone.
+fn assert_poisoned(log: &Wal, durable: Lsn) {
+    assert_eq!(
+        append(log, b"later").expect_err("poisoned").kind(),
+        ErrorKind::Closed
+    );
+    log.wait_durable(durable).expect("it was durable before");
+    let end = log.end_lsn();
+    if end > durable {
+        assert_eq!(
+            log.wait_durable(end).expect_err("poisoned").kind(),
+            ErrorKind::Closed
+        );
+    }
+    assert!(log.check_usable().is_err() && log.write_out().is_err());
+    assert!(!log.wait_for_records(Duration::ZERO));
+}
+
+#[test]
+fn a_leader_that_panics_fails_the_log_and_keeps_nobody_waiting() {
+    let armed = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let device = Panicking {
+        device: SimDisk::new(1).device(),
+        armed: armed.clone(),
+    };
+    let log = Wal::create(Arc::new(device), settings(), ID).expect("create");
+    let durable = commit(&log, b"first").expect("commit");
+    armed.store(true, Ordering::SeqCst);
+    assert!(panics(|| drop(commit(&log, b"second"))));
+    armed.store(false, Ordering::SeqCst);
+    assert_poisoned(&log, durable);
+}
+
+#[test]
+fn a_caller_that_panics_while_it_stamps_its_record_fails_the_log() {
+    let log = create(&SimDisk::new(1)).expect("create");
+    let durable = commit(&log, b"first").expect("commit");
+    let stamp = &mut |_: &mut [u8], _| panic!("before the record has its place");
+    assert!(panics(|| drop(log.append(&mut [0; 8], stamp))));
+    assert_poisoned(&log, durable);
+    assert_eq!(log.end_lsn(), durable, "nothing was appended");
 }
 
 /// A payload that names its number, of a length that sometimes exceeds a segment.

@@ -51,6 +51,7 @@ pub struct ChunkFooter {
     rows: u32,
     codec: u8,
     blocks: Vec<Place>,
+    blocks_end: u64,
     bounds: Vec<u8>,
     shared: Shared,
 }
@@ -69,8 +70,8 @@ enum Shared {
 /// Where a block is, and where its bounds are in the footer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Place {
+    /// it ends where the next one begins, the last one at the footer's `blocks_end`
     offset: u64,
-    len: u32,
     crc: u32,
     bounds_at: u32,
     nulls: u16,
@@ -83,7 +84,7 @@ pub struct BlockEntry {
     /// First byte, from the start of the chunk.
     pub offset: u64,
     /// Bytes; 0 when all values are NULL or all equal `max`.
-    pub len: u32,
+    pub len: u64,
     /// CRC-32C of the chunk's identity, the block's number and its bytes.
     pub crc: u32,
     /// Rows in the block.
@@ -104,7 +105,7 @@ pub struct BlockEntry {
 
 /// A block on its way into a footer.
 pub(super) struct NewBlock {
-    pub len: u32,
+    pub len: u64,
     pub crc: u32,
     pub nulls: u16,
     pub constant: bool,
@@ -119,6 +120,7 @@ impl ChunkFooter {
             rows,
             codec,
             blocks,
+            blocks_end: 0,
             bounds,
             shared,
         }
@@ -138,7 +140,7 @@ impl ChunkFooter {
     }
 
     pub(super) fn push(&mut self, block: NewBlock) {
-        let offset = self.blocks_end();
+        let offset = self.blocks_end;
         let flags =
             if block.bounds.exact { EXACT } else { 0 } | if block.constant { CONSTANT } else { 0 };
         let bounds_at = self.bounds.len() as u32;
@@ -150,15 +152,15 @@ impl ChunkFooter {
             &mut self.bounds,
             block.bounds.max.as_ref().unwrap_or(&Value::Null),
         );
-        let (len, crc, nulls) = (block.len, block.crc, block.nulls);
+        let (crc, nulls) = (block.crc, block.nulls);
         self.blocks.push(Place {
             offset,
-            len,
             crc,
             bounds_at,
             nulls,
             flags,
         });
+        self.blocks_end += block.len;
     }
 
     /// The type the chunk was encoded as.
@@ -181,7 +183,7 @@ impl ChunkFooter {
     pub fn shared_range(&self) -> Option<std::ops::Range<u64>> {
         match self.shared {
             Shared::Inline(_) => None,
-            Shared::Separate { .. } => Some(self.blocks_end()..self.footer_offset()),
+            Shared::Separate { .. } => Some(self.blocks_end..self.footer_offset()),
         }
     }
 
@@ -222,8 +224,9 @@ impl ChunkFooter {
 
     /// The byte range of block `block` in the chunk.
     pub fn block_range(&self, block: usize) -> std::ops::Range<u64> {
-        let place = &self.blocks[block];
-        place.offset..place.offset + u64::from(place.len)
+        let next = self.blocks.get(block + 1);
+        let end = next.map_or(self.blocks_end, |next| next.offset);
+        self.blocks[block].offset..end
     }
 
     /// What is known about block `block`.
@@ -233,9 +236,10 @@ impl ChunkFooter {
     pub fn block(&self, block: usize) -> BlockEntry {
         let place = self.blocks[block];
         let (min, max) = self.bounds(block);
+        let range = self.block_range(block);
         BlockEntry {
-            offset: place.offset,
-            len: place.len,
+            offset: range.start,
+            len: range.end - range.start,
             crc: place.crc,
             rows: self.block_rows(block) as u32,
             nulls: u32::from(place.nulls),
@@ -311,19 +315,13 @@ impl ChunkFooter {
         self.blocks.iter().all(|b| b.flags & EXACT != 0)
     }
 
-    fn blocks_end(&self) -> u64 {
-        self.blocks
-            .last()
-            .map_or(0, |b| b.offset + u64::from(b.len))
-    }
-
     /// Where the footer begins: the bytes of all blocks and of what they share.
     pub fn footer_offset(&self) -> u64 {
         let shared = match self.shared {
             Shared::Inline(_) => 0,
             Shared::Separate { len, .. } => u64::from(len),
         };
-        self.blocks_end() + shared
+        self.blocks_end + shared
     }
 
     /// Bytes this footer takes in memory.
@@ -342,7 +340,8 @@ impl ChunkFooter {
         out.put_u8(storage_code(self.sql_type));
         out.put_varint(u64::from(self.rows));
         for (i, place) in self.blocks.iter().enumerate() {
-            out.put_varint(u64::from(place.len));
+            let range = self.block_range(i);
+            out.put_varint(range.end - range.start);
             out.put_u32(place.crc);
             out.put_varint(u64::from(place.nulls));
             out.put_u8(place.flags);
@@ -432,7 +431,7 @@ impl ChunkFooter {
         }
         let mut footer = Self::new(t, rows, codec);
         for block in 0..(rows as usize).div_ceil(BLOCK_ROWS) {
-            let len = u32::try_from(reader.varint()?).ok()?;
+            let len = reader.varint()?;
             let crc = reader.u32()?;
             let nulls = u16::try_from(reader.varint()?).ok()?;
             let flags = reader.u8()?;
@@ -446,10 +445,10 @@ impl ChunkFooter {
             let bounds_len = reader.position() - bounds.position();
             let bounds_at = footer.bounds.len() as u32;
             footer.bounds.extend_from_slice(bounds.take(bounds_len)?);
-            let offset = footer.blocks_end();
+            let offset = footer.blocks_end;
+            footer.blocks_end = offset.checked_add(len)?;
             footer.blocks.push(Place {
                 offset,
-                len,
                 crc,
                 bounds_at,
                 nulls,
@@ -530,10 +529,16 @@ fn storage_code(t: SqlType) -> u8 {
 
 #[cfg(test)]
 impl ChunkFooter {
-    /// A footer that says that block `block` has other bytes; the blocks after it are lost.
-    pub(super) fn with_block(&self, block: usize, len: u32, crc: u32) -> Self {
+    /// A footer that says that block `block` has other bytes; the blocks after it move.
+    pub(super) fn with_block(&self, block: usize, len: u64, crc: u32) -> Self {
         let mut footer = self.clone();
-        (footer.blocks[block].len, footer.blocks[block].crc) = (len, crc);
+        let range = self.block_range(block);
+        let moved = |offset: u64| offset - (range.end - range.start) + len;
+        footer.blocks[block].crc = crc;
+        for later in &mut footer.blocks[block + 1..] {
+            later.offset = moved(later.offset);
+        }
+        footer.blocks_end = moved(self.blocks_end);
         footer
     }
 

@@ -118,8 +118,7 @@ static CODECS: [&dyn ChunkCodec; 4] = [
 /// compares before it returns; a codec that fails this is replaced by the raw one.
 ///
 /// # Errors
-/// An array of another type or too many rows is an internal error; a block of more than 4 GiB is
-/// not supported.
+/// An array of another type or too many rows is an internal error.
 pub fn encode_chunk(
     t: SqlType,
     array: &ArrayRef,
@@ -201,12 +200,7 @@ fn encode_block(
     if !bounds.constant && values.null_count() < values.len() {
         encoder.encode(range, out)?;
     }
-    let len = u32::try_from(out.len() - start).map_err(|_| {
-        Error::unsupported(format!(
-            "{BLOCK_ROWS} values of type {t} with more than 4 GiB in all"
-        ))
-        .with_hint("Store large objects in files and their names in the table.")
-    })?;
+    let len = (out.len() - start) as u64;
     let crc = checksum(&[identity, number], &out[start..]);
     let nulls = values.null_count() as u16;
     Ok(NewBlock {

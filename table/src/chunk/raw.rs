@@ -229,7 +229,7 @@ impl BlockDecoder for RawStrings {
         let lengths = lengths
             .chunks_exact(4)
             .map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
-        let total = self.strings.append_lengths(lengths)?;
+        let total = self.strings.append_lengths(lengths);
         self.strings.append_bytes(take(reader, total)?);
         Ok(())
     }

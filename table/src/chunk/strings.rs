@@ -26,19 +26,14 @@ impl Strings {
     }
 
     /// Appends rows of these lengths, whose bytes are appended next, and returns their sum.
-    ///
-    /// # Errors
-    /// More than 4 GiB of one block are a corruption error: no encoder writes them.
-    pub fn append_lengths(&mut self, lengths: impl Iterator<Item = u32>) -> Result<usize> {
+    pub fn append_lengths(&mut self, lengths: impl Iterator<Item = u32>) -> usize {
         let start = self.ends.last().copied().unwrap_or(0);
         let mut end = start;
         self.ends.extend(lengths.map(|len| {
             end += u64::from(len);
             end
         }));
-        u32::try_from(end - start)
-            .map(|total| total as usize)
-            .map_err(|_| undecodable("a block of more than 4 GiB".to_owned()))
+        (end - start) as usize
     }
 
     /// Appends bytes of the rows announced last.
@@ -71,7 +66,7 @@ impl Strings {
                 "constant {value:?} where text was expected"
             )));
         };
-        self.append_lengths(std::iter::repeat_n(bytes.len() as u32, rows))?;
+        self.append_lengths(std::iter::repeat_n(bytes.len() as u32, rows));
         (0..rows).for_each(|_| self.append_bytes(bytes));
         Ok(())
     }

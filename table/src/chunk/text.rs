@@ -234,7 +234,7 @@ impl TextDecoder {
                 "no token table, or not as many codes as announced".to_owned(),
             ));
         };
-        if total > count * TOKEN_BYTES {
+        if total > count.saturating_mul(TOKEN_BYTES) {
             return Err(undecodable(format!("{total} bytes from {count} codes")));
         }
         let expand = |out: &mut [u8]| table.expand(packed, count, out);
@@ -252,7 +252,7 @@ impl BlockDecoder for TextDecoder {
     fn append(&mut self, rows: usize, reader: &mut ByteReader<'_>) -> Result<()> {
         let mut lengths = integers::room::<u32>(rows);
         integers::decode(rows, reader, &mut lengths)?;
-        let total = self.strings.append_lengths(lengths.iter().copied())?;
+        let total = self.strings.append_lengths(lengths.iter().copied());
         match reader.u8() {
             Some(TOKENS) => self.append_tokens(total, reader),
             Some(PLAIN) => {

@@ -138,9 +138,15 @@ fn every_moment_that_may_be_asked_for_reads_as_before() {
         let mut merged_through = rng.below(last + 1);
         let mut snapshots: BTreeSet<u64> =
             (0..rng.below(4)).map(|_| rng.below(kept_from)).collect();
+        let mut interval = rng.one_in(2).then(|| {
+            let first = rng.below(kept_from);
+            (first, first + rng.below(20))
+        });
         for _ in 0..3 {
             let moments = snapshots.iter().map(|ts| CommitTs(*ts)).collect();
-            let horizon = Horizon::new(CommitTs(kept_from), moments);
+            let held = interval.map(|(first, last)| (CommitTs(first), CommitTs(last)));
+            let held = held.into_iter().collect();
+            let horizon = Horizon::new(CommitTs(kept_from), moments, held);
             let reduction = Reduction {
                 horizon: &horizon,
                 merged_through: &BTreeMap::from([(RangeNo(0), CommitTs(merged_through))]),
@@ -149,7 +155,13 @@ fn every_moment_that_may_be_asked_for_reads_as_before() {
             };
             kept = reduction.of(&kept, RangeNo(0)).expect("reduced");
             drop_repeats(&mut kept);
-            for ts in snapshots.iter().copied().chain(kept_from..100) {
+            let within = interval.into_iter().flat_map(|(first, last)| first..=last);
+            for ts in snapshots
+                .iter()
+                .copied()
+                .chain(within)
+                .chain(kept_from..100)
+            {
                 let (was, is) = (
                     read(&records, &base, last, ends, ts),
                     read(&kept, &base, last, ends, ts),
@@ -157,6 +169,7 @@ fn every_moment_that_may_be_asked_for_reads_as_before() {
                 assert_eq!(is, was, "seed {seed} at {ts}: {records:?} became {kept:?}");
             }
             snapshots.retain(|_| !rng.one_in(4));
+            interval.take_if(|_| rng.one_in(4));
             let next = kept_from + rng.below(30);
             snapshots.extend((kept_from..next).filter(|_| rng.one_in(10)));
             kept_from = next;

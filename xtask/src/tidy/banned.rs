@@ -104,6 +104,11 @@ pub const EXCEPTIONS: &[Exception] = &[
         reason: "the one implementation of `Clock` that reads the operating system's",
     },
     Exception {
+        path: "Instant::now",
+        place: "base/src/clock.rs",
+        reason: "the one implementation of `Clock` that reads the operating system's",
+    },
+    Exception {
         path: "thread::Builder",
         place: "engine/src/maintenance.rs",
         reason: "the background threads of a database",
@@ -115,7 +120,7 @@ pub const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         path: "thread::scope",
-        place: "engine/src/checkpoint.rs",
+        place: "engine/src/checkpoint/storage_part.rs",
         reason: "ranges that one checkpoint prepares, joined in place",
     },
     Exception {

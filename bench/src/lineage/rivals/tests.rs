@@ -1,7 +1,7 @@
-//! Both rivals against a table in a vector: reads, updates, aborts, conflicts, merges and sums,
-//! alone and from many threads.
+//! All engines of the harness against a table in a vector: reads, updates, aborts, conflicts,
+//! merges and sums, alone and from many threads.
 
-use super::{Dbm, Iuh, Layout};
+use super::{Dbm, Iuh, Layout, Storage};
 use crate::lineage::engine::{COLUMNS, Engine, Failure, Point, Step, UPDATED, first_values};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,11 +11,12 @@ use strandline_base::rng::Rng;
 const ROWS: u64 = 10_000;
 const SEED: u64 = 7;
 
-fn engines() -> [Box<dyn Engine>; 3] {
+fn engines() -> [Box<dyn Engine>; 4] {
     [
         Box::new(Iuh::new(ROWS, SEED)),
         Box::new(Dbm::new(Layout::Columns, ROWS, SEED)),
         Box::new(Dbm::new(Layout::Rows, ROWS, SEED)),
+        Box::new(Storage::new(ROWS, SEED).unwrap()),
     ]
 }
 

@@ -59,6 +59,11 @@ impl Transactions {
         })
     }
 
+    /// The product's part that they share.
+    pub fn manager(&self) -> &Arc<TxnManager> {
+        &self.manager
+    }
+
     /// A session's transaction, not begun.
     pub fn session(&self) -> Transaction<'_> {
         Transaction {
@@ -124,8 +129,13 @@ pub struct Transaction<'t> {
 impl Transaction<'_> {
     /// What its operations see under read committed.
     pub fn view(&self) -> View {
+        View::newest(self.own())
+    }
+
+    /// Its word if it has written, else one that nobody has.
+    pub fn own(&self) -> StartWord {
         let own = self.slot.as_ref().map(TxnSlot::word);
-        View::newest(own.unwrap_or(StartWord::UNPUBLISHED))
+        own.unwrap_or(StartWord::UNPUBLISHED)
     }
 
     /// Its word, claimed now if this is its first write.

@@ -4,7 +4,8 @@ use super::{Definition, argument, number, stable};
 use crate::blocking;
 use crate::pg_catalog::cell::Cell;
 use crate::pg_catalog::system::System;
-use crate::session::activity::Backend;
+use crate::session::activity::{Backend, SettingRequest};
+use crate::session::settings;
 use std::sync::Arc;
 use std::time::Duration;
 use strandline_base::{Error, Result, SqlState};
@@ -29,6 +30,11 @@ pub(super) const FUNCTIONS: &[Definition] = &[
     })
     .volatile(),
     stable("current_setting", "text", current_setting),
+    stable("set_config", "text", set_config)
+        .volatile()
+        .not_strict(),
+    // There are no advisory locks.
+    stable("pg_advisory_unlock_all", "void", |_, _| Ok("".into())).volatile(),
     stable("pg_is_in_recovery", "bool", |_, _| Ok(false.into())),
     stable("pg_is_wal_replay_paused", "bool", |_, _| Ok(false.into())),
     stable("pg_is_other_temp_schema", "bool", |_, _| Ok(false.into())),
@@ -79,6 +85,27 @@ fn current_setting(system: &System, args: &[Cell]) -> Result<Cell> {
         SqlState::UNDEFINED_OBJECT,
         format!("unrecognized configuration parameter \"{name}\""),
     ))
+}
+
+/// Asks for a change of a setting; it is made when the statement ends. What the setting is then.
+fn set_config(system: &System, args: &[Cell]) -> Result<Cell> {
+    let Some(name) = argument(args, 0).as_text() else {
+        return Err(Error::invalid(
+            SqlState("22004"),
+            "SET requires parameter name",
+        ));
+    };
+    let name = name.to_lowercase();
+    let value = argument(args, 1).as_text();
+    let shown = settings::check(&name, value)?;
+    if let Some(identity) = &system.identity {
+        identity.backend.request(SettingRequest {
+            name,
+            value: value.map(str::to_string),
+            local: argument(args, 2).is_true(),
+        });
+    }
+    Ok(shown.into())
 }
 
 /// Waits that many seconds, or until the statement is cancelled.

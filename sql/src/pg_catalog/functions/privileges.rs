@@ -28,6 +28,8 @@ pub(super) const FUNCTIONS: &[Definition] = &[
     }),
     stable("has_server_privilege", "bool", |_, _| Ok(false.into())),
     stable("pg_has_role", "bool", has_role),
+    // Nothing is granted to anybody by default that is worth an entry.
+    stable("acldefault", "aclitem[]", |_, _| Ok(Cell::Null)),
 ];
 
 /// The role that an argument names or numbers.

@@ -14,14 +14,18 @@
 //! Difference from PostgreSQL: text expressions, not only literals, may be assigned to columns of
 //! any type; a plan no longer tells a quoted literal from a text.
 //!
+//! Arrays are cast item by item, and by way of their text form ([`array_cast`]).
+//!
 //! What else exists is in [`kind`]; the rest is 42846. A cast is planned as DataFusion's own where
 //! that is exact and cannot fail, because its optimizer then sees through it; else as [`CastTo`].
 
+mod arrays;
 mod convert;
 mod deferred;
 mod from_text;
 mod function;
 
+pub use arrays::array_cast;
 pub use convert::cast_array;
 pub use deferred::{CAST_AS, CastAs, as_cast};
 pub use function::{CastTo, cast_expression, cast_scalar};

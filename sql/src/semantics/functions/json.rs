@@ -1,12 +1,13 @@
 //! JSON operators and functions on json kept as text. What they take out of a document is the
 //! document's own text: no number is parsed and written again.
 
+use super::json_value;
 use super::overload::Parameter::{Any, Bigint, Text};
 use super::overload::{Call, Function, Overload};
 use crate::semantics::error::{invalid, raise};
-use crate::semantics::text::ValueWriter;
+use crate::semantics::text::array::{self, Item};
 use crate::semantics::text::binary::invalid_json;
-use crate::semantics::types::sql_type_of;
+use crate::semantics::types::sql_name;
 use datafusion::arrow::array::{Array, ArrayRef, StringViewArray};
 use datafusion::arrow::datatypes::{DataType, Int32Type};
 use datafusion::common::Result;
@@ -19,13 +20,11 @@ pub fn functions() -> Vec<Function> {
         Function::new(
             "json_typeof",
             vec![Overload::new(&[Text], SqlType::Text, type_of)],
-        )
-        .also(&["jsonb_typeof"]),
+        ),
         Function::new(
             "json_array_length",
             vec![Overload::new(&[Text], SqlType::Integer, array_length)],
-        )
-        .also(&["jsonb_array_length"]),
+        ),
         Function::new(
             "json_extract_path",
             vec![Overload::variadic(&[Text, Text], SqlType::Json, |c| {
@@ -41,8 +40,19 @@ pub fn functions() -> Vec<Function> {
         Function::new(
             "to_json",
             vec![Overload::new(&[Any], SqlType::Json, to_json)],
-        )
-        .also(&["to_jsonb"]),
+        ),
+        Function::new(
+            "row_to_json",
+            vec![Overload::new(&[Any], SqlType::Json, |c| {
+                only_json(c, |t| matches!(t, DataType::Struct(_)), "row_to_json")
+            })],
+        ),
+        Function::new(
+            "array_to_json",
+            vec![Overload::new(&[Any], SqlType::Json, |c| {
+                only_json(c, |t| matches!(t, DataType::List(_)), "array_to_json")
+            })],
+        ),
         Function::new(
             "json_build_object",
             vec![
@@ -50,7 +60,6 @@ pub fn functions() -> Vec<Function> {
                 Overload::variadic(&[Any], SqlType::Json, build_object),
             ],
         )
-        .also(&["jsonb_build_object"])
         .not_strict(),
         Function::new(
             "json_build_array",
@@ -59,9 +68,14 @@ pub fn functions() -> Vec<Function> {
                 Overload::variadic(&[Any], SqlType::Json, build_array),
             ],
         )
-        .also(&["jsonb_build_array"])
         .not_strict(),
     ]
+}
+
+/// What keeps json's type where Arrow's does not tell it.
+pub fn as_json() -> Function {
+    let body = |c: &Call| Ok(c.arrays[0].clone());
+    Function::new("as_json", vec![Overload::new(&[Text], SqlType::Json, body)])
 }
 
 /// `->`
@@ -252,19 +266,15 @@ fn follow<'a>(text: &'a str, keys: &[&str]) -> Result<Option<&'a str>> {
 
 fn by_path(call: &Call, as_text: bool) -> Result<ArrayRef> {
     call.map_text(|row| {
-        let path = call.text(1).value(row);
-        let inner = path
-            .trim()
-            .strip_prefix('{')
-            .and_then(|p| p.strip_suffix('}'));
-        let inner = inner.ok_or_else(|| {
-            invalid(
-                SqlState::INVALID_TEXT_REPRESENTATION,
-                format!("malformed array literal: \"{path}\""),
-            )
-        })?;
-        let keys = inner.split(',').map(|k| k.trim().trim_matches('"'));
-        let keys: Vec<&str> = keys.filter(|k| !k.is_empty()).collect();
+        let keys = array::items(call.text(1).value(row)).map_err(raise)?;
+        let keys: Option<Vec<&str>> = keys
+            .iter()
+            .map(|key| match key {
+                Item::Text(key) => Some(key.as_str()),
+                _ => None,
+            })
+            .collect();
+        let Some(keys) = keys else { return Ok(None) };
         shown(follow(call.text(0).value(row), &keys)?, as_text)
     })
 }
@@ -306,22 +316,26 @@ fn array_length(call: &Call) -> Result<ArrayRef> {
     })
 }
 
-/// The argument's value as JSON text: numbers, booleans and json as they are, the rest quoted.
+/// The argument's value as JSON text.
 fn json_text(call: &Call, argument: usize, row: usize) -> Result<String> {
-    let array = &call.arrays[argument];
-    if array.is_null(row) || array.data_type().is_null() {
-        return Ok("null".to_string());
-    }
     let mut text = String::new();
-    ValueWriter::new(array)?
-        .write(&mut text, row, ["false", "true"])
-        .map_err(|_| datafusion::common::internal_datafusion_err!("formatting failed"))?;
-    let is_json = sql_type_of(&call.fields[argument]) == Some(SqlType::Json);
-    let is_number = array.data_type().is_numeric() && !text.ends_with(['y', 'N']);
-    if is_json || is_number || *array.data_type() == DataType::Boolean {
-        return Ok(text);
+    json_value::write(
+        &mut text,
+        &call.arrays[argument],
+        &call.fields[argument],
+        row,
+    )?;
+    Ok(text)
+}
+
+/// `to_json` of nothing but rows, or nothing but arrays.
+fn only_json(call: &Call, wanted: fn(&DataType) -> bool, name: &str) -> Result<ArrayRef> {
+    let data_type = call.arrays[0].data_type();
+    if !wanted(data_type) && !data_type.is_null() {
+        let message = format!("function {name}({}) does not exist", sql_name(data_type));
+        return Err(invalid(SqlState::UNDEFINED_FUNCTION, message));
     }
-    Ok(serde_json::Value::String(text).to_string())
+    to_json(call)
 }
 
 fn to_json(call: &Call) -> Result<ArrayRef> {

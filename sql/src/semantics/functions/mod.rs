@@ -6,19 +6,26 @@
 //! argument makes the result NULL.
 
 mod arrays;
+mod encoding;
 mod format;
 mod json;
+mod json_value;
+mod lists;
 mod math;
 mod moment;
 mod number_pattern;
 mod overload;
 mod pattern;
+mod quantified;
+mod rounding;
 pub mod series;
 mod system;
+mod system_types;
 mod temporal;
 mod text;
 
 pub use overload::Function;
+pub use system_types::SYSTEM_TYPES;
 
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Expr, ScalarUDF};
@@ -35,12 +42,17 @@ pub fn functions() -> Vec<Arc<ScalarUDF>> {
     .into_iter()
     .chain([
         arrays::functions(),
+        lists::functions(),
+        rounding::functions(),
+        encoding::functions(),
         format::functions(),
         system::functions(),
     ])
     .flatten()
     .map(Function::into_udf)
     .chain(moment::functions())
+    .chain(quantified::functions())
+    .chain(system_types::functions())
     .map(Arc::new)
     .collect()
 }
@@ -57,6 +69,11 @@ pub fn json_get(value: Expr, key: Expr) -> Expr {
 /// `value ->> key`
 pub fn json_get_text(value: Expr, key: Expr) -> Expr {
     call(json::get_text(), vec![value, key])
+}
+
+/// A text that is known to be json, as json.
+pub fn as_json(value: Expr) -> Expr {
+    call(json::as_json(), vec![value])
 }
 
 /// `value #> path` and, as text, `value #>> path`

@@ -3,7 +3,7 @@
 //! carried out.
 
 use super::rewrite_expressions;
-use crate::semantics::cast::{CAST_AS, Kind, Mode, as_cast, cast_expression, kind};
+use crate::semantics::cast::{CAST_AS, Kind, Mode, array_cast, as_cast, cast_expression, kind};
 use crate::semantics::decimal::{AVERAGE_SCALE, MAX_DIGITS, Shape, digits};
 use crate::semantics::error::{invalid, raise};
 use crate::semantics::functions::{Function, trim_blanks};
@@ -102,6 +102,9 @@ fn rewrite(cast: Cast, schema: &DFSchema) -> Result<Transformed<Expr>> {
 /// the native cast is right or a type is not one of SQL's.
 pub fn replacement(operand: &Expr, from: &Field, target: &Field) -> Result<Option<Expr>> {
     let source = from.data_type();
+    if let Some(cast) = array_cast(operand, source, target.data_type())? {
+        return Ok(Some(cast));
+    }
     if sql_type_of_arrow(source).is_none() {
         return Ok(None);
     }

@@ -7,11 +7,11 @@ use super::multisets::count_duplicates;
 use super::recursion::check_recursion;
 use super::rewrite_expressions;
 use super::unions::align_unions;
-use crate::semantics::align::{for_comparison, for_union, is_unknown};
+use crate::semantics::align::{for_comparison, for_union, is_json, is_unknown};
 use crate::semantics::arithmetic::{self, Operation};
 use crate::semantics::cast::CAST_AS;
 use crate::semantics::error::invalid;
-use crate::semantics::functions::trim_blanks;
+use crate::semantics::functions::{as_json, trim_blanks};
 use crate::semantics::types::{sql_name, sql_type_of};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
@@ -48,14 +48,22 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         Expr::BinaryExpr(binary) if is_comparison(binary.op) => comparison(binary, schema)?,
         Expr::Between(between) => Expr::Between(align_between(between, schema)?),
         Expr::InList(list) => Expr::InList(align_list(list, schema)?),
-        Expr::Case(case) => Expr::Case(align_case(case, schema)?),
+        Expr::Case(case) => {
+            let case = align_case(case, schema)?;
+            let thens = case.when_then_expr.iter().map(|(_, then)| then.as_ref());
+            let results = thens.chain(case.else_expr.as_deref()).cloned();
+            let json = is_json(&results.collect::<Vec<_>>(), schema)?;
+            with_type(Expr::Case(case), json)
+        }
         Expr::Negative(operand) => negation(*operand, schema)?,
         Expr::ScalarFunction(call) if takes_alternatives(call.name()) => {
             let args = for_union(call.args, schema)?;
-            Expr::ScalarFunction(ScalarFunction {
+            let json = call.func.name() != "make_array" && is_json(&args, schema)?;
+            let call = ScalarFunction {
                 func: call.func,
                 args,
-            })
+            };
+            with_type(Expr::ScalarFunction(call), json)
         }
         Expr::ScalarFunction(call) if !keeps_blanks(call.name()) => {
             return without_blanks(call, schema);
@@ -63,6 +71,14 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         Expr::SetComparison(_) | Expr::InSubquery(_) => name_comparand(expr, schema)?,
         other => return Ok(Transformed::no(other)),
     }))
+}
+
+/// An expression with alternatives, as json if they are.
+fn with_type(expr: Expr, json: bool) -> Expr {
+    match json {
+        true => as_json(expr),
+        false => expr,
+    }
 }
 
 /// Whether the plan has joins or set operations, whose inputs' types must agree.

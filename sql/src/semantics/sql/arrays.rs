@@ -1,12 +1,12 @@
-//! `x op ANY (array)`. DataFusion says false where no element compares as true, although with NULL
-//! among the elements the answer is NULL; its ALL is right, and `x = ANY (a)` is
-//! `NOT x <> ALL (a)`. For the elements of a written array IN says the same, and scans know how to
-//! prune by it.
+//! `x op ANY (array)`, `x op ALL (array)` and arrays written as text. For the elements of a written
+//! array `= ANY` is IN, and `<> ALL` is NOT IN: scans know how to find rows by a list of keys. Of
+//! any other array it is a call of `compare_any` or `compare_all`; what DataFusion makes of ANY
+//! knows no NULL among the elements.
 
 use super::calls;
-use crate::semantics::text::array;
+use crate::semantics::text::array::{self, Item};
 use datafusion::sql::sqlparser::ast::{
-    Array, ArrayElemTypeDef, BinaryOperator, DataType, Expr, UnaryOperator, Value,
+    Array, ArrayElemTypeDef, BinaryOperator, DataType, Expr, Value,
 };
 use strandline_base::Result;
 
@@ -18,18 +18,26 @@ pub fn written(text: &Expr, item: Option<&DataType>) -> Result<Option<Expr>> {
     let Value::SingleQuotedString(text) = &value.value else {
         return Ok(None);
     };
-    let elem = array::items(text)?.into_iter().map(|text| {
-        let text = text.map_or(Value::Null, Value::SingleQuotedString);
-        let text = Expr::Value(text.into());
+    Ok(Some(of_items(array::items(text)?, item)))
+}
+
+fn of_items(items: Vec<Item>, item: Option<&DataType>) -> Expr {
+    let elem = items.into_iter().map(|read| {
+        let value = match read {
+            Item::Array(inner) => return of_items(inner, item),
+            Item::Null => Value::Null,
+            Item::Text(text) => Value::SingleQuotedString(text),
+        };
+        let value = Expr::Value(value.into());
         match item {
-            Some(item) => calls::cast(text, item.clone()),
-            None => text,
+            Some(item) => calls::cast(value, item.clone()),
+            None => value,
         }
     });
-    Ok(Some(Expr::Array(Array {
+    Expr::Array(Array {
         elem: elem.collect(),
         named: true,
-    })))
+    })
 }
 
 /// `'{1,2}'::t[]` as a written array; `None` for other casts, and where there are no items to tell
@@ -47,36 +55,56 @@ pub fn cast(expr: &Expr) -> Result<Option<Expr>> {
     Ok(array.filter(|array| !matches!(array, Expr::Array(items) if items.elem.is_empty())))
 }
 
-/// The comparison in other words; `None` for a subquery and operators without an opposite.
-pub fn any(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {
+/// `left op a join left op b …`, as a tree of little depth.
+fn each(left: &Expr, op: &BinaryOperator, items: &[Expr], join: &BinaryOperator) -> Expr {
+    let binary = |left: Expr, op: &BinaryOperator, right: Expr| Expr::BinaryOp {
+        left: Box::new(left),
+        op: op.clone(),
+        right: Box::new(right),
+    };
+    match items {
+        [item] => binary(left.clone(), op, item.clone()),
+        items => {
+            let (first, second) = items.split_at(items.len() / 2);
+            let first = each(left, op, first, join);
+            binary(first, join, each(left, op, second, join))
+        }
+    }
+}
+
+/// The comparison in other words; `None` for a subquery and for other operators than comparisons.
+pub fn quantified(left: &Expr, op: &BinaryOperator, right: &Expr, all: bool) -> Option<Expr> {
     use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
-    if matches!(right, Expr::Subquery(_)) {
+    if matches!(right, Expr::Subquery(_)) || !matches!(op, Eq | Gt | GtEq | Lt | LtEq | NotEq) {
         return None;
     }
-    if let (Eq, Expr::Array(array)) = (op, right)
-        && !array.elem.is_empty()
-    {
-        return Some(Expr::InList {
-            expr: Box::new(left.clone()),
-            list: array.elem.clone(),
-            negated: false,
-        });
+    if let Expr::Array(array) = right {
+        let is_list = matches!((op, all), (Eq, false) | (NotEq, true));
+        if array.elem.is_empty() {
+            return Some(Expr::Value(Value::Boolean(all).into()));
+        }
+        if is_list && !array.elem.iter().any(|e| matches!(e, Expr::Array(_))) {
+            return Some(Expr::InList {
+                expr: Box::new(left.clone()),
+                list: array.elem.clone(),
+                negated: all,
+            });
+        }
+        // Literals take their types from what they are compared with.
+        let open = |e: &Expr| match e {
+            Expr::Value(v) => matches!(v.value, Value::SingleQuotedString(_) | Value::Null),
+            _ => false,
+        };
+        if array.elem.iter().all(open) {
+            let join = if all {
+                BinaryOperator::And
+            } else {
+                BinaryOperator::Or
+            };
+            return Some(each(left, op, &array.elem, &join));
+        }
     }
-    let opposite = match op {
-        Eq => NotEq,
-        NotEq => Eq,
-        Lt => GtEq,
-        LtEq => Gt,
-        Gt => LtEq,
-        GtEq => Lt,
-        _ => return None,
-    };
-    Some(Expr::UnaryOp {
-        op: UnaryOperator::Not,
-        expr: Box::new(Expr::AllOp {
-            left: Box::new(left.clone()),
-            compare_op: opposite,
-            right: Box::new(right.clone()),
-        }),
-    })
+    let name = if all { "compare_all" } else { "compare_any" };
+    let symbol = Expr::Value(Value::SingleQuotedString(op.to_string()).into());
+    Some(calls::call(name, vec![symbol, left.clone(), right.clone()]))
 }

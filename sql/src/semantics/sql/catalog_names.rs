@@ -2,8 +2,9 @@
 //! with their schema, the `reg…` types, collations that are ours, `ARRAY(SELECT …)`, functions
 //! that make rows of arrays.
 
-use super::calls::{call, last_name};
+use super::calls::{call, cast, last_name};
 use super::series;
+use crate::semantics::functions::SYSTEM_TYPES;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, FunctionArg,
     FunctionArgExpr, FunctionArguments, Ident, ObjectName, ObjectNamePart, SelectItem, SetExpr,
@@ -63,6 +64,13 @@ pub(super) fn expression(expr: &mut Expr) {
             {
                 *op = plain;
             }
+        }
+        Expr::TypedString(typed) if matches!(typed.data_type, DataType::Custom(..)) => {
+            let text = Expr::Value(typed.value.clone());
+            let mut data_type = typed.data_type.clone();
+            plain_type(&mut data_type);
+            *expr = cast(text, data_type);
+            named_object(expr);
         }
         Expr::Cast {
             kind: CastKind::Cast | CastKind::DoubleColon,
@@ -138,7 +146,14 @@ fn operator(symbol: &str) -> Option<BinaryOperator> {
 /// `pg_catalog.int4` as `int4`.
 fn plain_type(data_type: &mut DataType) {
     match data_type {
-        DataType::Array(ArrayElemTypeDef::SquareBracket(item, _)) => plain_type(item),
+        DataType::Array(ArrayElemTypeDef::SquareBracket(item, size)) => {
+            // As in PostgreSQL, the number of dimensions and their lengths mean nothing.
+            *size = None;
+            plain_type(item);
+            if let DataType::Array(ArrayElemTypeDef::SquareBracket(..)) = item.as_ref() {
+                *data_type = (**item).clone();
+            }
+        }
         DataType::Custom(name, modifiers) => {
             strip_schema(name);
             if let ([part], []) = (name.0.as_slice(), modifiers.as_slice())
@@ -177,7 +192,13 @@ fn named_object(expr: &mut Expr) {
         return;
     };
     let wanted = data_type.to_string().to_ascii_lowercase();
+    let is_parameter =
+        matches!(operand.as_ref(), Expr::Value(v) if matches!(v.value, Value::Placeholder(_)));
     let function = if let Some((_, input, _)) = OBJECT_TYPES.iter().find(|t| t.0 == wanted) {
+        input
+    } else if let Some((_, input)) = SYSTEM_TYPES.iter().find(|t| t.0 == wanted)
+        && !is_parameter
+    {
         input
     } else if let ("text" | "varchar" | "name", Expr::Function(inner)) =
         (wanted.as_str(), operand.as_ref())
@@ -259,9 +280,34 @@ fn as_subquery(factor: &mut TableFactor, function: &str) {
     }
 }
 
+/// The one column of a table function is called like the table, and that like the function.
+fn name_column(alias: &mut Option<TableAlias>, function: &str) {
+    let alias = alias.get_or_insert_with(|| TableAlias {
+        explicit: true,
+        name: Ident::new(function),
+        columns: Vec::new(),
+        at: None,
+    });
+    if alias.columns.is_empty() {
+        alias.columns.push(TableAliasColumnDef {
+            name: alias.name.clone(),
+            data_type: None,
+        });
+    }
+}
+
 /// A function of a system schema in FROM without the schema; one that makes rows of an array, or
 /// of what is not known before the statement runs, as UNNEST.
 pub(super) fn table_factor(factor: &mut TableFactor) {
+    if let TableFactor::UNNEST {
+        alias, array_exprs, ..
+    } = factor
+    {
+        if array_exprs.len() == 1 {
+            name_column(alias, "unnest");
+        }
+        return;
+    }
     if let TableFactor::Table { name, args, .. } = factor
         && args.is_some()
         && SET_FUNCTIONS.contains(&last_name(name).unwrap_or_default().as_str())
@@ -304,20 +350,10 @@ pub(super) fn table_factor(factor: &mut TableFactor) {
         }
         return;
     };
-    let mut alias = alias.take().unwrap_or_else(|| TableAlias {
-        explicit: true,
-        name: Ident::new(&name),
-        columns: Vec::new(),
-        at: None,
-    });
-    if alias.columns.is_empty() {
-        alias.columns.push(TableAliasColumnDef {
-            name: alias.name.clone(),
-            data_type: None,
-        });
-    }
+    let mut alias = alias.take();
+    name_column(&mut alias, &name);
     *factor = TableFactor::UNNEST {
-        alias: Some(alias),
+        alias,
         array_exprs: vec![array],
         with_offset: false,
         with_offset_alias: None,

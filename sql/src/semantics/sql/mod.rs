@@ -7,7 +7,8 @@
 //! * Casts become calls of `cast_as`, so that `x` and `x::t` have different names in the plan;
 //!   the analyzer turns them into casts again.
 //! * Comparisons of rows become comparisons of their columns ([`rows`]).
-//! * `x op ANY (array)` becomes the negation of ALL, or a list ([`arrays`]).
+//! * `x op ANY (array)` and ALL become lists or calls of our functions ([`arrays`]).
+//! * `x::timestamp(3)` rounds ([`moments`]).
 //! * `INTERVAL '…' unit`, `AT TIME ZONE`, `SIMILAR TO` become casts and calls of our functions;
 //!   window functions that number rows give bigint.
 //! * `generate_series` in a SELECT list makes rows ([`series`]).
@@ -21,6 +22,7 @@
 mod arrays;
 mod calls;
 mod catalog_names;
+mod moments;
 mod names;
 mod numbers;
 mod patterns;
@@ -29,7 +31,7 @@ mod series;
 mod subqueries;
 
 pub use calls::cast;
-pub use names::{output_name, output_schema, renamed};
+pub use names::{column_name, output_name, output_schema, renamed};
 pub use patterns::with_backslashes;
 
 use crate::semantics::set_operations;
@@ -345,8 +347,46 @@ fn many(expr: &mut Expr) -> Result<()> {
             if let Some(array) = arrays::written(right, None)? {
                 **right = array;
             }
-            if let Some(compared) = arrays::any(left, compare_op, right) {
+            if let Some(compared) = arrays::quantified(left, compare_op, right, false) {
                 *expr = compared;
+            }
+        }
+        Expr::AllOp {
+            left,
+            compare_op,
+            right,
+        } => {
+            if let Some(array) = arrays::written(right, None)? {
+                **right = array;
+            }
+            if let Some(compared) = arrays::quantified(left, compare_op, right, true) {
+                *expr = compared;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// A written cast or a literal with its type.
+fn casts(expr: &mut Expr) -> Result<()> {
+    match expr {
+        Expr::Cast {
+            kind: CastKind::Cast | CastKind::DoubleColon,
+            array: false,
+            ..
+        } => {
+            let digits = moments::take_precision(expr)?;
+            match arrays::cast(expr)? {
+                Some(array) => *expr = array,
+                None => named_cast(expr),
+            }
+            moments::round(expr, digits);
+        }
+        Expr::TypedString(_) => {
+            if let Some(cast) = moments::typed_with_precision(expr) {
+                *expr = cast;
+                return expression(expr);
             }
         }
         _ => {}
@@ -366,14 +406,7 @@ fn expression(expr: &mut Expr) -> Result<()> {
                 *expr = replaced;
             }
         }
-        Expr::Cast {
-            kind: CastKind::Cast | CastKind::DoubleColon,
-            array: false,
-            ..
-        } => match arrays::cast(expr)? {
-            Some(array) => *expr = array,
-            None => named_cast(expr),
-        },
+        Expr::Cast { .. } | Expr::TypedString(_) => return casts(expr),
         Expr::Interval(_) => interval(expr),
         Expr::AtTimeZone {
             timestamp,
@@ -411,7 +444,9 @@ fn expression(expr: &mut Expr) -> Result<()> {
                 *expr = compared;
             }
         }
-        Expr::InList { .. } | Expr::InSubquery { .. } | Expr::AnyOp { .. } => return many(expr),
+        Expr::InList { .. } | Expr::InSubquery { .. } | Expr::AnyOp { .. } | Expr::AllOp { .. } => {
+            return many(expr);
+        }
         Expr::Substring { .. } => {
             if let Some(found) = patterns::substring(expr) {
                 *expr = found;

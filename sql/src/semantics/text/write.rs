@@ -1,6 +1,6 @@
 //! Values of Arrow arrays as text.
 
-use super::{binary, interval, number, temporal};
+use super::{array, binary, interval, number, temporal};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, FixedSizeBinaryArray};
 use datafusion::arrow::datatypes::{
     DataType, Date32Type, Decimal64Type, Decimal128Type, Float32Type, Float64Type, Int16Type,
@@ -34,6 +34,8 @@ enum Other<'a> {
     None,
     /// `{a,b}`
     List(Box<ValueWriter<'a>>, Offsets<'a>),
+    /// `(a,b)`
+    Record(Vec<ValueWriter<'a>>),
     /// In Arrow's form.
     Arrow(ArrayFormatter<'a>),
 }
@@ -82,6 +84,10 @@ impl<'a> ValueWriter<'a> {
                 let range = |row: usize| offsets[row] as usize..offsets[row + 1] as usize;
                 Other::List(Box::new(Self::new(list.values())?), Box::new(range))
             }
+            DataType::Struct(_) => {
+                let columns = array.as_struct().columns().iter();
+                Other::Record(columns.map(Self::new).collect::<Result<_>>()?)
+            }
             _ => Other::Arrow(ArrayFormatter::try_new(array.as_ref(), &OPTIONS)?),
         };
         Ok(Self { array, other })
@@ -93,6 +99,7 @@ impl<'a> ValueWriter<'a> {
         match &self.other {
             Other::None => {}
             Other::List(items, range) => return items.write_list(out, range(row)),
+            Other::Record(columns) => return write_record(out, columns, row),
             Other::Arrow(other) => return write!(out, "{}", other.value(row)),
         }
         match array.data_type() {
@@ -138,15 +145,9 @@ impl<'a> ValueWriter<'a> {
             }
             let mut item = String::new();
             self.write(&mut item, row, ["f", "t"])?;
-            let nested = matches!(self.other, Other::List(..));
-            let special = |c: char| c.is_whitespace() || "{}\",\\".contains(c);
-            let quoted =
-                item.is_empty() || item.contains(special) || item.eq_ignore_ascii_case("null");
-            if quoted && !nested {
-                let escaped = item.replace('\\', "\\\\").replace('"', "\\\"");
-                write!(out, "\"{escaped}\"")?;
-            } else {
-                out.write_str(&item)?;
+            match self.other {
+                Other::List(..) => out.write_str(&item)?,
+                _ => array::write_item(out, &item)?,
             }
         }
         out.write_char('}')
@@ -175,6 +176,30 @@ impl<'a> ValueWriter<'a> {
             }
         }
     }
+}
+
+/// `(1,"a b",,"")`: NULL is nothing, an empty text has quotes.
+fn write_record<W: Write>(out: &mut W, columns: &[ValueWriter<'_>], row: usize) -> fmt::Result {
+    out.write_char('(')?;
+    for (n, column) in columns.iter().enumerate() {
+        if n > 0 {
+            out.write_char(',')?;
+        }
+        if column.array.is_null(row) || column.array.data_type().is_null() {
+            continue;
+        }
+        let mut text = String::new();
+        column.write(&mut text, row, ["f", "t"])?;
+        let special = |c: char| c.is_ascii_whitespace() || "()\",\\".contains(c);
+        match text.is_empty() || text.contains(special) {
+            true => {
+                let escaped = text.replace('\\', "\\\\").replace('"', "\"\"");
+                write!(out, "\"{escaped}\"")?;
+            }
+            false => out.write_str(&text)?,
+        }
+    }
+    out.write_char(')')
 }
 
 fn uuid_at(array: &ArrayRef, row: usize) -> &[u8] {

@@ -465,6 +465,12 @@ pub static PARAMETERS: &[Parameter] = &[
         "whether transaction blocks read what is committed and not durable yet",
     ),
     parameter(
+        "synchronize_seqscans",
+        Kind::Bool,
+        kept_switch("on"),
+        "no effect: scans do not wait for each other",
+    ),
+    parameter(
         "synchronous_commit",
         Kind::Bool,
         field!(synchronous_commit, synchronous, |v: &bool| on_off(*v)),

@@ -1,6 +1,7 @@
-//! The two servers of a run: ours and PostgreSQL, each with a database of its own on this machine.
+//! Servers as child processes: ours and PostgreSQL, each with a database of its own.
 
 use crate::Result;
+use crate::machine::resident_bytes;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -27,12 +28,13 @@ enum Stop {
 const USER: &str = "postgres";
 
 impl Served {
-    /// `strandline serve`, the program beside this one, on the database at `path`.
-    pub fn ours(path: &Path) -> Result<Self> {
+    /// `strandline serve`, the program beside this one, on the database at `path`, with that much
+    /// memory.
+    pub fn ours(path: &Path, memory: &str) -> Result<Self> {
         let program = std::env::current_exe()?.with_file_name("strandline");
         let mut child = Command::new(&program)
             .args(["serve", &path.display().to_string()])
-            .args(["--listen", "127.0.0.1:0", "--memory", "2GiB"])
+            .args(["--listen", "127.0.0.1:0", "--memory", memory])
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|e| format!("{}: {e}; build strandline-cli too", program.display()))?;
@@ -97,6 +99,28 @@ impl Served {
         })
     }
 
+    /// The port of the loopback address that it listens on.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Bytes of memory that the process of our server has; None of PostgreSQL's many.
+    pub fn resident_bytes(&self) -> Result<Option<f64>> {
+        let Stop::Ours(child) = &self.stop else {
+            return Ok(None);
+        };
+        Ok(Some(resident_bytes(&child.id().to_string())?))
+    }
+
+    /// Ends our server at once, as a crash does.
+    pub fn kill(mut self) -> Result<()> {
+        if let Stop::Ours(child) = &mut self.stop {
+            child.kill()?;
+            child.wait()?;
+        }
+        Ok(())
+    }
+
     /// A client program of PostgreSQL's that talks to this server.
     pub fn client(&self, program: &str) -> Command {
         let mut command = Command::new(program);
@@ -113,6 +137,9 @@ impl Drop for Served {
     fn drop(&mut self) {
         match &mut self.stop {
             Stop::Ours(child) => {
+                if !matches!(child.try_wait(), Ok(None)) {
+                    return; // killed before
+                }
                 let kill = Command::new("kill").arg(child.id().to_string()).status();
                 if kill.is_err() {
                     let _ = child.kill();

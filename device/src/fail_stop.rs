@@ -1,0 +1,95 @@
+//! A device whose directory is not trusted any more once a sync of it has failed.
+//!
+//! A failed sync of a directory may lose names that several threads have created, and leaves them
+//! readable; the next sync then succeeds without them, as with a file. A file has one writer, who
+//! gives it up. A directory is everybody's: here one failed sync makes all later ones fail, so that
+//! nobody takes a name for durable that another one's failed sync has lost.
+//!
+//! Lock order: `failure` is held during the sync, so that no sync begins before the outcome of an
+//! earlier one is known.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use strandline_base::{Error, ErrorKind, Result, SqlState};
+
+use crate::{Device, File};
+
+/// Passes everything on to a device until a sync of the directory fails.
+#[derive(Debug)]
+pub struct FailStopDevice {
+    inner: Arc<dyn Device>,
+    failure: Mutex<Option<Error>>,
+}
+
+impl FailStopDevice {
+    /// The device over `inner`.
+    pub fn new(inner: Arc<dyn Device>) -> Self {
+        Self {
+            inner,
+            failure: Mutex::default(),
+        }
+    }
+
+    /// The error (`Closed`) of every directory sync since one has failed.
+    ///
+    /// # Errors
+    /// That one.
+    pub fn check_usable(&self) -> Result<()> {
+        self.failure.lock().clone().map_or(Ok(()), Err)
+    }
+}
+
+impl Device for FailStopDevice {
+    fn create(&self, name: &str) -> Result<Arc<dyn File>> {
+        self.inner.create(name)
+    }
+
+    fn open(&self, name: &str) -> Result<Arc<dyn File>> {
+        self.inner.open(name)
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        self.inner.remove(name)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.inner.rename(from, to)
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        self.inner.list()
+    }
+
+    fn sync_directory(&self) -> Result<()> {
+        let mut failure = self.failure.lock();
+        if let Some(failure) = &*failure {
+            return Err(failure.clone());
+        }
+        self.inner.sync_directory().map_err(|cause| {
+            let error = Error::new(
+                ErrorKind::Closed,
+                SqlState::IO_ERROR,
+                format!(
+                    "the database refuses writes since its directory \"{}\" could not be \
+                     synced: {cause}",
+                    self.inner.location()
+                ),
+            )
+            .with_hint("Check the device, then close and reopen the database.");
+            failure.insert(error).clone()
+        })
+    }
+
+    fn lock(&self) -> Result<Box<dyn Send + Sync>> {
+        self.inner.lock()
+    }
+
+    fn may_fill_up(&self) -> bool {
+        self.inner.may_fill_up()
+    }
+
+    fn location(&self) -> String {
+        self.inner.location()
+    }
+}

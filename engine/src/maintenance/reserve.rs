@@ -1,0 +1,150 @@
+//! A full disk: space that is kept for freeing space.
+//!
+//! A file of [`Settings::reserve_bytes`](crate::Settings) is allocated beside the data of a device
+//! that may fill up. When the disk is full it is given up, and its space serves the log records of
+//! transactions that only delete and drop, the manifest, and the runs and chunks that let larger
+//! files go. Until it can be allocated again, transactions that write rows are refused with 53100.
+//!
+//! Lock order: `changing` is taken with nothing else held but the checkpoint's lock.
+
+use crate::db::Db;
+use crate::redo::{self, Redo};
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use strandline_base::{Error, ErrorKind, Result, SqlState};
+use tracing::{info, warn};
+
+/// The file's name.
+const RESERVE_FILE: &str = "reserve";
+
+/// Whether the reserve is there.
+#[derive(Debug, Default)]
+pub(crate) struct Reserve {
+    is_given_up: AtomicBool,
+    changing: Mutex<()>,
+}
+
+/// Whether `error` says that the disk is full.
+pub(crate) fn is_full_disk(error: &Error) -> bool {
+    error.sqlstate() == SqlState::DISK_FULL
+}
+
+impl Db {
+    fn keeps_reserve(&self) -> bool {
+        self.settings.reserve_bytes > 0 && self.device().may_fill_up()
+    }
+
+    /// Whether the disk was full and there is no room for the reserve yet.
+    pub(crate) fn has_given_up_reserve(&self) -> bool {
+        self.reserve.is_given_up.load(Ordering::Acquire)
+    }
+
+    /// Allocates the reserve of a database that has just been opened. Without room for it the
+    /// database opens as one whose disk is full.
+    ///
+    /// # Errors
+    /// Those of the device other than a full disk.
+    pub(crate) fn open_reserve(&self) -> Result<()> {
+        if !self.keeps_reserve() {
+            return Ok(());
+        }
+        if self
+            .device()
+            .list()?
+            .iter()
+            .any(|name| name == RESERVE_FILE)
+        {
+            if self.device().open(RESERVE_FILE)?.len()? == self.settings.reserve_bytes {
+                return Ok(());
+            }
+            self.device().remove(RESERVE_FILE)?;
+        }
+        match self.allocate_reserve() {
+            Err(error) if is_full_disk(&error) => {
+                warn!("the disk is full: only what frees space is accepted: {error}");
+                self.reserve.is_given_up.store(true, Ordering::Release);
+                Ok(())
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn allocate_reserve(&self) -> Result<()> {
+        let file = self.device().create(RESERVE_FILE)?;
+        let allocated = file
+            .set_len(self.settings.reserve_bytes)
+            .and_then(|()| file.sync())
+            .and_then(|()| self.device().sync_directory());
+        if allocated.is_err() {
+            drop(file);
+            // What cannot be removed now is replaced at the next open.
+            let _ = self.device().remove(RESERVE_FILE);
+        }
+        allocated
+    }
+
+    /// Gives the reserve up, since the disk is full. The log gets its next file first, which no
+    /// transaction that writes rows may use by then. Whether there was a reserve.
+    pub(crate) fn give_up_reserve(&self) -> bool {
+        let _changing = self.reserve.changing.lock();
+        if !self.keeps_reserve() || self.has_given_up_reserve() {
+            return false;
+        }
+        self.reserve.is_given_up.store(true, Ordering::Release);
+        warn!("the disk is full: only what frees space is accepted until there is room again");
+        let removed = self.device().remove(RESERVE_FILE);
+        // An append that finds no room tries again.
+        let _ = removed.and_then(|()| self.wal.prepare_next_segment());
+        true
+    }
+
+    /// Allocates the reserve again if it was given up.
+    ///
+    /// # Errors
+    /// 53100 while there is no room.
+    pub(crate) fn restore_reserve(&self) -> Result<()> {
+        let _changing = self.reserve.changing.lock();
+        if !self.has_given_up_reserve() {
+            return Ok(());
+        }
+        self.allocate_reserve()
+            .map_err(|e| e.context("the disk is full, and has no room for the reserve"))?;
+        self.reserve.is_given_up.store(false, Ordering::Release);
+        info!("the disk has room again");
+        Ok(())
+    }
+
+    /// Refuses a transaction that needs space while the disk is full. `record` is what it logs.
+    ///
+    /// # Errors
+    /// 53100.
+    pub(crate) fn check_space(&self, record: &[u8]) -> Result<()> {
+        if !self.has_given_up_reserve() || only_frees(record) {
+            return Ok(());
+        }
+        Err(full_disk())
+    }
+}
+
+/// 53100, with the way out.
+pub(crate) fn full_disk() -> Error {
+    Error::new(
+        ErrorKind::Unavailable,
+        SqlState::DISK_FULL,
+        "the disk is full: only statements that free space are accepted",
+    )
+    .with_hint(
+        "Free space on the device, DROP or TRUNCATE tables, or DELETE rows and VACUUM. ALTER TABLE \
+         ... SET (history = 'none') before that also frees what is kept as history.",
+    )
+}
+
+/// Whether a transaction's record deletes and drops only.
+pub(crate) fn only_frees(record: &[u8]) -> bool {
+    let frees = |operation: &Redo| match operation {
+        Redo::Delete { .. } | Redo::Catalog(_) | Redo::Identity { .. } => true,
+        Redo::Insert { .. } | Redo::Update { .. } | Redo::Bulk { .. } => false,
+    };
+    let decoded = redo::decode(record, "a transaction's record");
+    decoded.is_ok_and(|(_, operations)| operations.iter().all(frees))
+}

@@ -1,0 +1,285 @@
+//! Work on one table that failed and is set aside, so that all other work goes on.
+//!
+//! A checkpoint does three things per table: it merges ranges, unites runs, and writes the
+//! committed records that are in no run. Each may fail by itself: a damaged block, a file that
+//! cannot be read, a panic. What follows from a failure stays with its table:
+//!
+//! * *Merge of a range*: the range keeps its base and its tails. Its records go to runs all the
+//!   same, so the log is cut.
+//! * *Union of runs*: the runs stay as they are.
+//! * *Records of a table*: the table stays as of its last checkpoint, and the log is kept from
+//!   there.
+//!
+//! A failure is reported once. The work is tried again after growing pauses, by every checkpoint
+//! that is asked to merge all, and after the database has been reopened.
+//!
+//! Memory: the tails of a range that cannot be merged cannot be freed. They count neither as lack
+//! of memory nor against other tables' writers, up to half the tails' share; beyond it, writes to
+//! the tables that hold them are refused.
+//!
+//! Lock order: `entries` is taken with nothing else held, and held only to look and to change.
+
+use crate::catalog::TableDef;
+use crate::db::Db;
+use crate::maintenance::pauses::Pauses;
+use crate::store::Store;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use strandline_base::{Error, ErrorKind, RangeNo, Result, StorageId};
+use strandline_table::base::BaseBody;
+use strandline_table::range::RangeVersion;
+use tracing::{error, info};
+
+/// The first pause before work is tried again.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+
+/// A piece of a checkpoint's work on one table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Work {
+    /// the merge of a range
+    Merge(RangeNo),
+    /// the union of runs
+    UniteRuns,
+    /// writing the records that are in no run
+    WriteRecords,
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Merge(range) => write!(f, "the merge of range {}", range.0),
+            Self::UniteRuns => f.write_str("the union of its update runs"),
+            Self::WriteRecords => f.write_str("writing its records into an update run"),
+        }
+    }
+}
+
+/// What is set aside.
+#[derive(Debug, Default)]
+pub(crate) struct SetAside {
+    entries: Mutex<BTreeMap<(StorageId, Work), Entry>>,
+    /// how many entries there are
+    count: AtomicUsize,
+    /// memory of ranges that cannot be merged, when it was last looked at
+    held_bytes: AtomicUsize,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    failure: Error,
+    pauses: Pauses,
+}
+
+/// Work that is set aside, for reports.
+#[derive(Clone, Debug)]
+pub(crate) struct SetAsideWork {
+    pub work: Work,
+    pub failure: Error,
+    /// table, work and failure in one line
+    pub line: String,
+}
+
+impl SetAside {
+    fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == 0
+    }
+
+    fn get(&self, storage: StorageId, work: Work) -> Option<Entry> {
+        if self.is_empty() {
+            return None;
+        }
+        self.entries.lock().get(&(storage, work)).cloned()
+    }
+
+    /// Sets `work` aside; true if it was not before, or failed otherwise.
+    fn fail(&self, storage: StorageId, work: Work, failure: &Error, now_us: u64) -> bool {
+        let mut entries = self.entries.lock();
+        let mut is_new = false;
+        let entry = entries.entry((storage, work)).or_insert_with(|| {
+            is_new = true;
+            Entry {
+                failure: failure.clone(),
+                pauses: Pauses::new(FIRST_PAUSE, LONGEST_PAUSE),
+            }
+        });
+        is_new |= entry.failure.sqlstate() != failure.sqlstate();
+        entry.failure = failure.clone();
+        entry.pauses.grow(now_us);
+        self.count.store(entries.len(), Ordering::Relaxed);
+        is_new
+    }
+
+    /// `work` was done; whether it had been set aside.
+    fn succeed(&self, storage: StorageId, work: Work) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        let mut entries = self.entries.lock();
+        let was_there = entries.remove(&(storage, work)).is_some();
+        self.count.store(entries.len(), Ordering::Relaxed);
+        was_there
+    }
+
+    /// Forgets the work on storages that are not `live`.
+    pub fn retain(&self, live: impl Fn(StorageId) -> bool) {
+        let mut entries = self.entries.lock();
+        entries.retain(|(storage, _), _| live(*storage));
+        self.count.store(entries.len(), Ordering::Relaxed);
+    }
+
+    fn all(&self) -> Vec<((StorageId, Work), Entry)> {
+        let entries = self.entries.lock();
+        let entries = entries.iter();
+        entries.map(|(key, entry)| (*key, entry.clone())).collect()
+    }
+
+    /// Bytes of tails that no merge can free, when they were last looked at.
+    pub fn held_bytes(&self) -> usize {
+        self.held_bytes.load(Ordering::Relaxed)
+    }
+}
+
+impl Db {
+    /// Notes how a piece of a checkpoint's work on `store` ended, and tells when that has changed.
+    pub(crate) fn note_work(
+        &self,
+        store: &Store,
+        work: Work,
+        outcome: std::result::Result<(), &Error>,
+    ) {
+        let (storage, set_aside) = (store.id(), &self.set_aside);
+        match outcome {
+            Ok(()) if set_aside.succeed(storage, work) => {
+                info!(table = self.table_name(storage), "{work} works again");
+            }
+            Ok(()) => {}
+            Err(failure) if set_aside.fail(storage, work, failure, self.elapsed_us()) => error!(
+                table = self.table_name(storage),
+                sqlstate = failure.sqlstate().0,
+                "{work} fails and is set aside, to be tried again later: {failure}"
+            ),
+            Err(_) => {}
+        }
+    }
+
+    /// The failure of `work` while it is not to be tried again. `all`: everything is tried.
+    pub(crate) fn pausing_failure(&self, store: &Store, work: Work, all: bool) -> Option<Error> {
+        let entry = self.set_aside.get(store.id(), work).filter(|_| !all)?;
+        let is_pausing = entry.pauses.is_pausing(self.elapsed_us());
+        is_pausing.then_some(entry.failure)
+    }
+
+    /// Whether the merge of a range is set aside, and if so whether it is to be tried again.
+    pub(crate) fn merge_retry(&self, store: &Store, range: RangeNo) -> Option<bool> {
+        let entry = self.set_aside.get(store.id(), Work::Merge(range))?;
+        Some(!entry.pauses.is_pausing(self.elapsed_us()))
+    }
+
+    /// The table that a storage belongs to, in words.
+    fn table_name(&self, storage: StorageId) -> String {
+        let catalog = self.catalog();
+        let name = |t: &Arc<TableDef>| format!("{}.{}", t.schema, t.name);
+        let mut tables = catalog.tables.values();
+        let found = tables.find(|t| t.storage == storage).map(name);
+        found.unwrap_or_else(|| format!("storage {storage} of a table that was dropped"))
+    }
+
+    /// What is set aside, in the order of storages.
+    pub(crate) fn set_aside_work(&self) -> Vec<SetAsideWork> {
+        let line = |((storage, work), entry): ((StorageId, Work), Entry)| SetAsideWork {
+            work,
+            line: format!(
+                "{}: {work}: {}",
+                self.table_name(storage),
+                entry.failure.message()
+            ),
+            failure: entry.failure,
+        };
+        self.set_aside.all().into_iter().map(line).collect()
+    }
+
+    /// Looks how much memory ranges hold that cannot be merged.
+    pub(crate) fn measure_set_aside(&self) {
+        if self.set_aside.is_empty() {
+            self.set_aside.held_bytes.store(0, Ordering::Relaxed);
+            return;
+        }
+        let mut bytes = 0;
+        for ((storage, work), _) in self.set_aside.all() {
+            if let (Work::Merge(no), Ok(store)) = (work, self.store(storage))
+                && let Some(range) = store.lineage.range(no)
+            {
+                bytes += memory_of(&range.load_full());
+            }
+        }
+        self.set_aside.held_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes of record pages above which writers wait: the tails' share, and what ranges hold that
+    /// cannot be merged, up to half of it.
+    pub(crate) fn tail_limit(&self) -> usize {
+        let share = self.settings.tail_bytes();
+        share + self.set_aside.held_bytes().min(share / 2)
+    }
+
+    /// Refuses writes to a table with a range that cannot be merged once such ranges hold more
+    /// memory than they may.
+    ///
+    /// # Errors
+    /// The SQLSTATE of the failed merge, naming the table, the range and the cause.
+    pub(crate) fn check_mergeable(&self, store: &Store) -> Result<()> {
+        let held = self.set_aside.held_bytes();
+        if held <= self.settings.tail_bytes() / 2 {
+            return Ok(());
+        }
+        let mut all = self.set_aside.all().into_iter();
+        let is_own = |((storage, work), _): &((StorageId, Work), Entry)| {
+            *storage == store.id() && matches!(work, Work::Merge(_))
+        };
+        let Some(((_, work), entry)) = all.find(is_own) else {
+            return Ok(());
+        };
+        Err(Error::new(
+            ErrorKind::Unavailable,
+            entry.failure.sqlstate(),
+            format!(
+                "table {} takes no more changes: {work} fails, and what waits for such merges uses \
+                 {held} bytes of memory: {}",
+                self.table_name(store.id()),
+                entry.failure.message()
+            ),
+        )
+        .with_hint(
+            "Copy what can be read into another table and drop this one, or restore a backup.",
+        ))
+    }
+}
+
+/// The memory of a range's record pages.
+fn memory_of(version: &RangeVersion) -> usize {
+    let tails = version.tails.iter().flatten();
+    let inserted = match &version.base.body {
+        BaseBody::Insert(rows) => rows.memory_bytes(),
+        BaseBody::Chunks(_) => 0,
+    };
+    inserted + tails.map(|tail| tail.memory_bytes()).sum::<usize>()
+}
+
+/// Runs work on one table; a panic of it is an error.
+pub(crate) fn contained<R>(work: impl FnOnce() -> Result<R>) -> Result<R> {
+    // What the work shares with others are locks, which a panic releases, and memory that only
+    // grows: a new run or chunk file is published after it has returned.
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+    outcome.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        let text = text.unwrap_or("without a message");
+        Err(Error::internal(format!("background work panicked: {text}")))
+    })
+}

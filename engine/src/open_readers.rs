@@ -1,0 +1,124 @@
+//! What readers hold between two batches, which a checkpoint may take from them.
+//!
+//! A reader prepares a range once and gives its rows out batch by batch. Prepared, it holds tail
+//! pages, a base that merges have replaced since, or a whole range version, and with that all that
+//! later merges of the range retire. A reader whose client does not read stands between two
+//! batches for as long as the client likes. So what is prepared belongs to the reader only while it
+//! is at work: after a checkpoint has merged ranges it lets go of what every reader between batches
+//! holds, and a reader that finds nothing prepares the range again where it stands. That gives the
+//! same rows, because all a reader sees is kept for its registered snapshot.
+//!
+//! Lock order: the list of readers, only to copy it; then one reader's lock, which the checkpoint
+//! only tries: a reader at work keeps what it has until the next merge.
+
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+/// All readers that may hold something.
+#[derive(Default)]
+pub(crate) struct OpenReaders(Mutex<Registered>);
+
+#[derive(Default)]
+struct Registered {
+    next: u64,
+    readers: BTreeMap<u64, Weak<dyn Holder>>,
+}
+
+trait Holder: Send + Sync {
+    /// Drops what is held, unless the reader is at work.
+    fn let_go(&self);
+}
+
+impl<T: Send> Holder for Mutex<Option<T>> {
+    fn let_go(&self) {
+        let held = self.try_lock().and_then(|mut held| held.take());
+        drop(held); // with nothing locked
+    }
+}
+
+impl OpenReaders {
+    /// Makes every reader between two batches let go of what it holds.
+    pub fn let_go(&self) {
+        let readers: Vec<_> = self.0.lock().readers.values().cloned().collect();
+        for reader in readers.iter().filter_map(Weak::upgrade) {
+            reader.let_go();
+        }
+    }
+
+    /// Readers that may hold something.
+    #[cfg(test)]
+    fn count(&self) -> usize {
+        self.0.lock().readers.len()
+    }
+}
+
+/// What one reader has prepared, if nobody has taken it away.
+pub(crate) struct Prepared<T: Send + 'static> {
+    held: Arc<Mutex<Option<T>>>,
+    /// where it is registered; None: it holds nothing
+    registered: Option<(Arc<OpenReaders>, u64)>,
+}
+
+impl<T: Send + 'static> Prepared<T> {
+    /// Of a reader that has nothing to read.
+    pub fn nothing() -> Self {
+        Self {
+            held: Arc::default(),
+            registered: None,
+        }
+    }
+
+    /// Of a reader that is about to read.
+    pub fn new(readers: &Arc<OpenReaders>, prepared: T) -> Self {
+        let held = Arc::new(Mutex::new(Some(prepared)));
+        let holder: Arc<dyn Holder> = held.clone();
+        let mut registered = readers.0.lock();
+        let id = registered.next;
+        registered.next += 1;
+        registered.readers.insert(id, Arc::downgrade(&holder));
+        drop(registered);
+        Self {
+            held,
+            registered: Some((readers.clone(), id)),
+        }
+    }
+
+    /// The place of what is prepared, to be locked while the reader is at work.
+    pub fn place(&self) -> Arc<Mutex<Option<T>>> {
+        self.held.clone()
+    }
+}
+
+impl<T: Send + 'static> Drop for Prepared<T> {
+    fn drop(&mut self) {
+        if let Some((readers, id)) = &self.registered {
+            readers.0.lock().readers.remove(id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_readers_between_batches_let_go() {
+        let readers = Arc::new(OpenReaders::default());
+        let (idle, busy) = (Arc::new(()), Arc::new(()));
+        let between = Prepared::new(&readers, idle.clone());
+        let at_work = Prepared::new(&readers, busy.clone());
+        let nothing = Prepared::<u8>::nothing();
+        assert_eq!(readers.count(), 2);
+        let place = at_work.place();
+        let working = place.lock();
+        readers.let_go();
+        assert!(working.is_some() && between.place().lock().is_none());
+        assert_eq!((Arc::strong_count(&idle), Arc::strong_count(&busy)), (1, 2));
+        drop(working);
+        readers.let_go();
+        assert_eq!(Arc::strong_count(&busy), 1);
+        drop((between, at_work, nothing));
+        assert_eq!(readers.count(), 0);
+    }
+}

@@ -1,0 +1,455 @@
+//! How long ago a commit timestamp was: retention goes by elapsed time, not by the wall clock.
+//!
+//! Commit timestamps follow the wall clock, which somebody may set wrong by a century and right
+//! again. "Versions superseded 24 hours ago" must not become everything at once by that. So the
+//! database keeps a [`TimeMap`]: which commit timestamp was the newest possible one after how much
+//! *elapsed time*, which goes by a monotonic clock.
+//!
+//! What counts as elapsed:
+//! * while the database is open, what the monotonic clock says (time that the machine sleeps does
+//!   not count);
+//! * while it is closed, what the wall clock has moved forward since the last checkpoint, at most
+//!   [`CLOSED_US_MAX`]. Nothing tells a week on the shelf from a clock that is a week ahead, so a
+//!   wrong clock at a restart costs at most this much history, and a database that is seldom open
+//!   keeps history longer than promised, never shorter.
+//!
+//! Invariants:
+//! 1. Every commit since then has a later timestamp than [`TimeMap::at`] says, if the wall clock
+//!    jumps at most once between two looks at it: errors keep versions longer. The maintenance
+//!    thread looks five times a second.
+//! 2. What has been given up stays so by `Store::kept_from`, if a later map says less.
+//!
+//! Lock order: `state` is held only to look and to change, with nothing else taken.
+
+use crate::catalog::HistoryPolicy;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use strandline_base::utc::format_utc;
+use strandline_base::{Clock, CommitTs};
+use tracing::warn;
+
+const SECOND_US: u64 = 1_000_000;
+/// What closed time counts for at most: an hour.
+pub const CLOSED_US_MAX: u64 = 3_600 * SECOND_US;
+/// Deviations of the wall clock from the map that are no new piece. Clocks that are kept right
+/// slowly deviate by a second in half an hour at most.
+const SLACK_US: u64 = SECOND_US;
+/// A wall clock that differs by so much from what has elapsed has jumped, and that is told.
+const JUMP_US: u64 = 10 * SECOND_US;
+/// Pieces of a map; two are united when there are more.
+const PIECES_MAX: usize = 64;
+
+/// Commit timestamps by elapsed time. Part of the manifest.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TimeMap {
+    /// Elapsed time in microseconds; counted from the wall clock's time when it was begun.
+    pub elapsed_us: u64,
+    /// The wall clock when `elapsed_us` was.
+    pub wall_us: u64,
+    /// By elapsed time; empty: nothing is known.
+    pub pieces: Vec<Piece>,
+}
+
+/// From an elapsed time on, up to the next piece.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Piece {
+    /// elapsed time
+    pub from_us: u64,
+    /// the newest possible commit timestamp then
+    pub ts: u64,
+    /// Timestamps follow the wall clock. False: the wall clock is behind the newest commit, and
+    /// timestamps only count on.
+    pub moves: bool,
+}
+
+/// One look at the clocks.
+#[derive(Clone, Copy)]
+struct Look {
+    /// elapsed since the last one
+    us: u64,
+    /// the wall clock
+    wall_us: u64,
+    /// the newest commit, at the last look
+    newest_before: CommitTs,
+    /// and now
+    newest: CommitTs,
+}
+
+impl Piece {
+    fn at(&self, elapsed_us: u64) -> u64 {
+        match self.moves {
+            true => self.ts + elapsed_us.saturating_sub(self.from_us),
+            false => self.ts,
+        }
+    }
+}
+
+impl TimeMap {
+    /// A map that begins now.
+    pub fn begin(wall_us: u64) -> Self {
+        Self {
+            elapsed_us: wall_us,
+            wall_us,
+            pieces: Vec::new(),
+        }
+    }
+
+    /// How long the database has been closed, as far as it counts.
+    fn closed_us(&self, wall_us: u64) -> u64 {
+        wall_us.saturating_sub(self.wall_us).min(CLOSED_US_MAX)
+    }
+
+    /// The next look at the clocks.
+    fn advance(&mut self, look: Look) {
+        let before_us = self.elapsed_us;
+        self.elapsed_us += look.us;
+        self.wall_us = look.wall_us;
+        let moves = look.wall_us.saturating_add(SLACK_US) >= look.newest.0;
+        let ts = look.wall_us.max(look.newest.0);
+        let mut from = (self.elapsed_us, ts);
+        if let Some(last) = self.pieces.last_mut() {
+            let expected = last.at(self.elapsed_us);
+            if last.moves == moves && ts.abs_diff(expected) <= SLACK_US {
+                // Invariant 1: commits are at the wall clock or later; the newest is no bound of
+                // the ones just before it. What is ahead by less than the slack waits until it is
+                // more.
+                let least = if moves { look.wall_us } else { ts };
+                last.ts = last.ts.saturating_sub(expected.saturating_sub(least));
+                return;
+            }
+            if ts < expected {
+                // It may have been set back, and commits have come, right after the last look.
+                let then = match moves {
+                    true => look.wall_us.saturating_sub(look.us),
+                    false => look.newest_before.0.min(ts),
+                };
+                from = (before_us, then);
+            }
+        }
+        let (from_us, ts) = from;
+        self.pieces.push(Piece { from_us, ts, moves });
+        if self.pieces.len() > PIECES_MAX {
+            self.unite();
+        }
+    }
+
+    /// Unites the two neighbours where the map gets too low by least, measured by their age.
+    fn unite(&mut self) {
+        let united = |pair: &[Piece], end_us: u64| {
+            let (a, b) = (pair[0], pair[1]);
+            let moves = a.moves && b.moves;
+            let above = match moves {
+                true => a.at(b.from_us).saturating_sub(b.ts),
+                false => a.ts.saturating_sub(b.ts),
+            };
+            let ts = a.ts.saturating_sub(above);
+            let one = Piece { ts, moves, ..a };
+            let lost = |us: u64, of: &Piece| of.at(us).saturating_sub(one.at(us));
+            let error = lost(b.from_us, &a).max(lost(end_us, &b));
+            let age = self.elapsed_us.saturating_sub(b.from_us) + 1;
+            (one, error as f64 / age as f64)
+        };
+        let candidates = self.pieces.windows(3).enumerate();
+        let candidates = candidates.map(|(i, w)| (i, united(&w[..2], w[2].from_us)));
+        let best = candidates.min_by(|(_, (_, a)), (_, (_, b))| a.total_cmp(b));
+        if let Some((i, (one, _))) = best {
+            self.pieces.splice(i..i + 2, [one]);
+        }
+    }
+
+    /// The newest timestamp that a commit can have had `ago_us` of elapsed time ago, or somewhat
+    /// less (invariant 1); zero if that is before the map.
+    pub fn at(&self, ago_us: u64) -> CommitTs {
+        let Some(then) = self.elapsed_us.checked_sub(ago_us) else {
+            return CommitTs::ZERO;
+        };
+        let after = self.pieces.partition_point(|piece| piece.from_us <= then);
+        let (until, later) = self.pieces.split_at(after);
+        // A clock that was set back before anything was committed: later pieces may be lower.
+        let least = later.iter().map(|piece| piece.ts).min();
+        let ts = until.last().map_or(0, |piece| piece.at(then));
+        CommitTs(ts.min(least.unwrap_or(u64::MAX)))
+    }
+
+    /// From which moment on a policy keeps versions.
+    pub fn begin_of(&self, policy: HistoryPolicy) -> CommitTs {
+        match policy {
+            HistoryPolicy::Forever => CommitTs::ZERO,
+            HistoryPolicy::For(us) => self.at(us),
+            HistoryPolicy::None => CommitTs::MAX,
+        }
+    }
+}
+
+/// The map of an open database and the clocks that it goes by.
+pub(crate) struct Retention {
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+    jumps: AtomicU64,
+}
+
+struct State {
+    map: TimeMap,
+    /// the monotonic clock at the last look
+    seen_us: u64,
+    /// the newest commit at the last look
+    newest: CommitTs,
+    is_behind: bool,
+}
+
+impl Retention {
+    /// Begins a map.
+    pub fn begin(clock: Arc<dyn Clock>) -> Self {
+        let map = TimeMap::begin(clock.followed_us());
+        Self::open(clock, map, CommitTs::ZERO, CommitTs::ZERO)
+    }
+
+    /// Goes on with the map of the checkpoint at `checkpoint`; `newest` is the newest commit.
+    pub fn open(
+        clock: Arc<dyn Clock>,
+        mut map: TimeMap,
+        checkpoint: CommitTs,
+        newest: CommitTs,
+    ) -> Self {
+        let (wall_us, seen_us) = (clock.followed_us(), clock.elapsed_us());
+        map.advance(Look {
+            us: map.closed_us(wall_us),
+            wall_us,
+            newest_before: checkpoint,
+            newest,
+        });
+        Self {
+            clock,
+            state: Mutex::new(State {
+                map,
+                seen_us,
+                newest,
+                is_behind: false,
+            }),
+            jumps: AtomicU64::new(0),
+        }
+    }
+
+    /// Looks at the clocks; `newest` is the newest commit. Calls `with` the map as of now.
+    fn look<R>(&self, newest: CommitTs, with: impl FnOnce(&TimeMap) -> R) -> R {
+        let mut state = self.state.lock();
+        let (wall_us, now_us) = (self.clock.followed_us(), self.clock.elapsed_us());
+        let us = now_us.saturating_sub(state.seen_us);
+        state.seen_us += us;
+        self.tell(&mut state, us, wall_us, newest);
+        let newest_before = std::mem::replace(&mut state.newest, newest);
+        state.map.advance(Look {
+            us,
+            wall_us,
+            newest_before,
+            newest,
+        });
+        with(&state.map)
+    }
+
+    fn tell(&self, state: &mut State, us: u64, wall_us: u64, newest: CommitTs) {
+        let expected = state.map.wall_us.saturating_add(us);
+        let seconds = |us: u64| us / SECOND_US;
+        if wall_us > expected.saturating_add(JUMP_US) {
+            self.jumps.fetch_add(1, Ordering::Relaxed);
+            warn!(
+                seconds = seconds(wall_us - expected),
+                to = format_utc(wall_us),
+                "the wall clock has jumped forward: timestamps of commits follow it; retention \
+                 counts the time that has passed"
+            );
+        } else if expected > wall_us.saturating_add(JUMP_US) {
+            self.jumps.fetch_add(1, Ordering::Relaxed);
+            warn!(
+                seconds = seconds(expected - wall_us),
+                to = format_utc(wall_us),
+                "the wall clock has jumped back"
+            );
+        }
+        let is_behind = newest.0 > wall_us.saturating_add(JUMP_US);
+        if is_behind && !state.is_behind {
+            warn!(
+                seconds = seconds(newest.0 - wall_us),
+                newest = format_utc(newest.0),
+                "the wall clock is behind the newest commit: until it has caught up, timestamps of \
+                 commits count on from there by microseconds"
+            );
+        }
+        state.is_behind = is_behind;
+    }
+
+    /// Notes what the clocks say.
+    pub fn note(&self, newest: CommitTs) {
+        self.look(newest, |_| ());
+    }
+
+    /// See [`TimeMap::at`].
+    pub fn ago(&self, us: u64, newest: CommitTs) -> CommitTs {
+        self.look(newest, |map| map.at(us))
+    }
+
+    /// The map as of now, for the manifest.
+    pub fn map(&self, newest: CommitTs) -> TimeMap {
+        self.look(newest, TimeMap::clone)
+    }
+
+    /// How often the wall clock has jumped since the database was opened.
+    pub fn jumps(&self) -> u64 {
+        self.jumps.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strandline_base::ManualClock;
+    use strandline_base::rng::Rng;
+
+    const HOUR: u64 = 3_600 * SECOND_US;
+    const START: u64 = 1_700_000_000 * SECOND_US;
+
+    fn advance(map: &mut TimeMap, us: u64, wall_us: u64, newest: CommitTs) {
+        map.advance(Look {
+            us,
+            wall_us,
+            newest_before: CommitTs::ZERO,
+            newest,
+        });
+    }
+
+    #[test]
+    fn without_jumps_the_map_is_the_wall_clock() {
+        let mut map = TimeMap::begin(START);
+        advance(&mut map, 0, START, CommitTs::ZERO);
+        for minute in 1..5_000 {
+            let wall = START + minute * 60 * SECOND_US;
+            advance(&mut map, 60 * SECOND_US, wall, CommitTs(wall - 5));
+        }
+        assert_eq!(map.pieces.len(), 1);
+        let wall = START + 4_999 * 60 * SECOND_US;
+        assert_eq!(map.at(0), CommitTs(wall));
+        assert_eq!(map.at(HOUR), CommitTs(wall - HOUR));
+        assert_eq!(map.at(4_999 * 60 * SECOND_US), CommitTs(START));
+        assert_eq!(map.at(5_000 * 60 * SECOND_US), CommitTs::ZERO);
+        assert_eq!(map.at(u64::MAX), CommitTs::ZERO);
+    }
+
+    /// Jumps of any size, drift and restarts at any moment between looks and commits: no commit of
+    /// the time that is asked for is before what the map says.
+    #[test]
+    fn every_commit_since_then_is_later_than_the_map_says() {
+        let seeds = match std::env::var("STRANDLINE_SEED") {
+            Ok(seed) => vec![seed.parse().expect("a number")],
+            Err(_) => (0..300).collect::<Vec<u64>>(),
+        };
+        for seed in seeds {
+            let mut rng = Rng::new(seed);
+            let clock = Arc::new(ManualClock::new(START));
+            let mut retention = Retention::begin(clock.clone());
+            let mut newest = CommitTs::ZERO;
+            // When commits were made, in time that counts, and their timestamps.
+            let mut commits: Vec<(u64, CommitTs)> = Vec::new();
+            let mut counted = 0;
+            for step in 0..600 {
+                let kind = rng.below(8);
+                if kind < 3 {
+                    retention.map(newest); // one jump between two looks
+                }
+                match kind {
+                    0 => {
+                        let sizes = [
+                            SECOND_US / 2,
+                            3 * SECOND_US,
+                            HOUR,
+                            24 * HOUR,
+                            876_000 * HOUR,
+                        ];
+                        let by = sizes[rng.below(5) as usize];
+                        let wall = clock.now_us();
+                        clock.set(match rng.one_in(2) {
+                            true => wall + by,
+                            false => wall.saturating_sub(by).max(1),
+                        });
+                    }
+                    1 => clock.set(clock.now_us() + rng.below(SECOND_US)),
+                    2 => clock.set(clock.now_us().saturating_sub(rng.below(SECOND_US)).max(1)),
+                    3 if rng.one_in(4) => {
+                        let map = retention.map(newest);
+                        let before = map.elapsed_us;
+                        clock.set(clock.now_us() + rng.below(2) * HOUR / 2);
+                        retention = Retention::open(clock.clone(), map, newest, newest);
+                        let closed = retention.map(newest).elapsed_us - before;
+                        assert!(closed <= CLOSED_US_MAX, "STRANDLINE_SEED={seed}");
+                        counted += closed;
+                    }
+                    4 | 5 => {
+                        let us = rng.below(10) * 360 * SECOND_US;
+                        clock.advance(us);
+                        counted += us;
+                    }
+                    6 => {
+                        newest = CommitTs(clock.now_us().max(newest.0 + 1));
+                        commits.push((counted, newest));
+                    }
+                    _ => {
+                        for ago in [0, SECOND_US, HOUR, 24 * HOUR, 300 * HOUR] {
+                            let from = retention.ago(ago, newest);
+                            let since = |(at, _): &&(u64, CommitTs)| at + ago > counted;
+                            let least = commits.iter().filter(since).map(|(_, ts)| *ts).min();
+                            assert!(
+                                least.is_none_or(|least| least >= from),
+                                "STRANDLINE_SEED={seed}, step {step}: {least:?} before {from}"
+                            );
+                        }
+                        assert!(retention.map(newest).pieces.len() <= PIECES_MAX);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_jump_forward_moves_nothing_out_of_the_promise_and_a_correction_brings_it_back_in_time() {
+        let clock = Arc::new(ManualClock::new(START));
+        let retention = Retention::begin(clock.clone());
+        let begins = |newest| retention.ago(24 * HOUR, CommitTs(newest)).0;
+        assert_eq!(begins(0), 0, "nothing is older than the map");
+        clock.advance(30 * HOUR);
+        assert_eq!(begins(START), START + 6 * HOUR);
+        let century = START + 876_000 * HOUR;
+        clock.set(century);
+        assert_eq!(begins(century), START + 6 * HOUR, "no time has passed");
+        clock.advance(HOUR);
+        assert_eq!(begins(century + HOUR), START + 7 * HOUR);
+        // Somebody puts it right: timestamps count on from the century.
+        clock.set(START + 31 * HOUR);
+        clock.advance(22 * HOUR);
+        assert_eq!(begins(century + HOUR + 9), START + 29 * HOUR);
+        clock.advance(2 * HOUR);
+        assert_eq!(begins(century + HOUR + 10), century + HOUR);
+        assert_eq!(retention.jumps(), 2);
+    }
+
+    #[test]
+    fn a_restart_counts_an_hour_at_most_and_never_back() {
+        let clock = Arc::new(ManualClock::new(START));
+        let newest = CommitTs(START);
+        let open = |map| Retention::open(clock.clone(), map, newest, newest);
+        let mut map = Retention::begin(clock.clone()).map(CommitTs::ZERO);
+        let moves = [
+            (HOUR as i64 / 2, HOUR / 2),
+            (100 * HOUR as i64, HOUR),
+            (-(HOUR as i64), 0),
+        ];
+        for (by, counts) in moves {
+            let before = map.elapsed_us;
+            clock.set(clock.now_us().saturating_add_signed(by));
+            let retention = open(map);
+            map = retention.map(newest);
+            assert_eq!(map.elapsed_us - before, counts, "{by}");
+            assert_eq!(retention.jumps(), 0);
+        }
+    }
+}

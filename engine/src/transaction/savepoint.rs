@@ -1,0 +1,140 @@
+//! Savepoints: going back to a point within a transaction.
+//!
+//! Records written since become tombstones, the redo buffer is cut, and the locks taken since end:
+//! row locks with their records, storages and the catalog by name. Whoever waits for the
+//! transaction then looks again, while it goes on. The end of a transaction undoes in the same way
+//! what has not been committed.
+
+use super::{Transaction, TxnState};
+use crate::catalog::Catalog;
+use crate::key_build::forget_loaded;
+use crate::redo;
+use crate::store::{Hold, Store};
+use std::sync::Arc;
+use strandline_base::Result;
+use strandline_txn::StartWord;
+
+/// A storage that a transaction is registered with. One that it writes first and changes the
+/// definition of later is there twice.
+pub(super) struct HeldStore {
+    pub store: Arc<Store>,
+    pub hold: Hold,
+}
+
+/// A point to roll back to.
+#[derive(Clone)]
+pub struct Savepoint {
+    redo: usize,
+    written: usize,
+    entries: usize,
+    moved: usize,
+    loads: usize,
+    grown: usize,
+    stores: usize,
+    locks_ddl: bool,
+    catalog: Arc<Catalog>,
+    catalog_changed: bool,
+}
+
+impl Transaction {
+    /// A point to roll back to. Statement-level atomicity uses it too.
+    pub fn savepoint(&self) -> Savepoint {
+        let state = self.state.lock();
+        Savepoint {
+            redo: state.redo.len(),
+            written: state.written.len(),
+            entries: state.entries.len(),
+            moved: state.moved.len(),
+            loads: state.loads.len(),
+            grown: state.grown.len(),
+            stores: state.stores.len(),
+            locks_ddl: state.locks_ddl,
+            catalog: state.catalog.clone(),
+            catalog_changed: state.catalog_changed,
+        }
+    }
+
+    /// Undoes everything (rows and DDL) since the savepoint and ends the locks taken since.
+    pub fn rollback_to(&self, savepoint: &Savepoint) -> Result<()> {
+        let mut state = self.state.lock();
+        state.check_open()?;
+        // A record begun after the savepoint starts over with its header.
+        let redo = match state.slot {
+            Some(_) => savepoint.redo.max(redo::HEADER_BYTES),
+            None => 0,
+        };
+        state.redo.truncate(redo);
+        let had_written = state.written.len() > savepoint.written;
+        take_back_keys(&mut state, savepoint.entries, savepoint.moved);
+        undo(
+            &mut state,
+            savepoint.written,
+            savepoint.loads,
+            savepoint.grown,
+        );
+        state.catalog = savepoint.catalog.clone();
+        state.catalog_changed = savepoint.catalog_changed;
+        self.glance.set_plain(!state.catalog_changed);
+        let has_released = self.release_since(&mut state, savepoint);
+        if let Some(slot) = state.slot.as_ref().filter(|_| had_written || has_released) {
+            slot.let_go();
+        }
+        Ok(())
+    }
+
+    /// Ends the holds on storages and the catalog taken since the savepoint; whether there were
+    /// any.
+    fn release_since(&self, state: &mut TxnState, savepoint: &Savepoint) -> bool {
+        let word = state.own_word();
+        let locks_ddl = state.locks_ddl && !savepoint.locks_ddl;
+        if locks_ddl {
+            self.db.release_ddl(word);
+            state.locks_ddl = false;
+        }
+        let since = state.stores.split_off(savepoint.stores);
+        for held in &since {
+            held.store.release_hold(word, held.hold);
+        }
+        if !since.is_empty() {
+            self.glance.forget_registered();
+        }
+        locks_ddl || !since.is_empty()
+    }
+
+    /// Ends all holds on storages and the catalog.
+    pub(super) fn release_locks(&self, state: &mut TxnState, word: StartWord) {
+        for held in state.stores.drain(..) {
+            held.store.release(word);
+        }
+        if std::mem::take(&mut state.locks_ddl) {
+            self.db.release_ddl(word);
+        }
+    }
+}
+
+/// Takes the keys from the given positions on out of the indexes. Before anybody can see that the
+/// writes are undone, so that nobody who writes the rows after that relies on an entry.
+pub(super) fn take_back_keys(state: &mut TxnState, entries: usize, moved: usize) {
+    for (key, hash, row) in state.entries.drain(entries..) {
+        key.index.remove(hash, row);
+    }
+    state.moved.take_back(moved);
+}
+
+/// Turns everything from the given positions on into nothing.
+pub(super) fn undo(state: &mut TxnState, written: usize, loads: usize, grown: usize) {
+    for load in &state.loads[loads..] {
+        if let Some(range) = load.store.lineage.range(load.range) {
+            forget_loaded(&load.store, range);
+        }
+    }
+    for written in state.written.drain(written..) {
+        written.stamp(StartWord::ABORTED);
+    }
+    for load in state.loads.drain(loads..) {
+        load.file.doom();
+    }
+    for (store, schema) in state.grown.drain(grown..).rev() {
+        store.lineage.take_back_schema(schema);
+    }
+}

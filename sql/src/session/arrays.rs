@@ -1,0 +1,129 @@
+//! Parameters that are arrays.
+//!
+//! The value of one is its text, `{1,2}`: in its place it reads as a quoted literal does, which a
+//! cast, or what it is compared with by ANY or ALL, makes an array. So a parameter that is declared
+//! as an array is cast where it stands ([`declare`]), and no plan is kept for several values of it.
+//! To describe a statement a sample stands for it ([`sample`]).
+
+use crate::params;
+use crate::semantics::sql::cast;
+use crate::semantics::types;
+use datafusion::sql::sqlparser::ast::{
+    ArrayElemTypeDef, DataType, Expr, Value as Literal, ValueWithSpan, VisitMut, VisitorMut,
+};
+use std::ops::ControlFlow;
+use strandline_base::SqlType;
+
+/// The type of a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ParameterType {
+    /// one value
+    Value(SqlType),
+    /// an array of such values
+    Array(SqlType),
+}
+
+/// What is known of the items of an array that a parameter is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Items {
+    /// it is cast to an array of this
+    Known(SqlType),
+    /// they are what it is compared with
+    Compared,
+}
+
+/// The number of a parameter, from 0.
+fn parameter(expr: &Expr) -> Option<usize> {
+    match expr {
+        Expr::Value(ValueWithSpan {
+            value: Literal::Placeholder(name),
+            ..
+        }) => params::number(name).ok().map(|number| number - 1),
+        Expr::Nested(inner) => parameter(inner),
+        _ => None,
+    }
+}
+
+/// `t[]`
+pub(super) fn array_of(item: SqlType) -> Option<DataType> {
+    let text = format!("CAST(NULL AS {}[])", params::type_name(item));
+    match crate::parse::expression(&text) {
+        Ok(Expr::Cast { data_type, .. }) => Some(data_type),
+        _ => None,
+    }
+}
+
+/// Casts every parameter with an array type among `types` to it.
+pub(super) fn declare<T: VisitMut>(tree: &mut T, types: &[Option<DataType>]) {
+    struct Declare<'a>(&'a [Option<DataType>]);
+    impl VisitorMut for Declare<'_> {
+        type Break = ();
+        fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            if let Some(number) = parameter(expr)
+                && !matches!(expr, Expr::Nested(_))
+                && let Some(Some(data_type)) = self.0.get(number)
+            {
+                *expr = cast(expr.clone(), data_type.clone());
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    if types.iter().any(Option::is_some) {
+        let _ = tree.visit(&mut Declare(types));
+    }
+}
+
+/// Puts samples in the places of parameters that are arrays: an empty array where it is cast to
+/// one; the comparison without ANY or ALL where it is compared, so that the parameter gets the type
+/// of the items. What is known of each parameter's items; `None`: it is no array.
+pub(super) fn sample<T: VisitMut>(tree: &mut T, count: usize) -> Vec<Option<Items>> {
+    struct Sample(Vec<Option<Items>>);
+    impl VisitorMut for Sample {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            match expr {
+                Expr::Cast {
+                    expr: operand,
+                    data_type: DataType::Array(ArrayElemTypeDef::SquareBracket(item, _)),
+                    ..
+                } => {
+                    if let Some(number) = parameter(operand)
+                        && let Some(slot) = self.0.get_mut(number)
+                    {
+                        let item = types::from_ast(item).ok().flatten();
+                        *slot = Some(Items::Known(item.unwrap_or(super::describe::NUMERIC)));
+                        let empty = Literal::SingleQuotedString("{}".to_string());
+                        **operand = Expr::Value(empty.into());
+                    }
+                }
+                Expr::AnyOp {
+                    left,
+                    compare_op,
+                    right,
+                    ..
+                }
+                | Expr::AllOp {
+                    left,
+                    compare_op,
+                    right,
+                } => {
+                    if let Some(number) = parameter(right)
+                        && let Some(slot) = self.0.get_mut(number)
+                    {
+                        *slot = Some(Items::Compared);
+                        *expr = Expr::BinaryOp {
+                            left: left.clone(),
+                            op: compare_op.clone(),
+                            right: right.clone(),
+                        };
+                    }
+                }
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut samples = Sample(vec![None; count]);
+    let _ = tree.visit(&mut samples);
+    samples.0
+}

@@ -1,0 +1,194 @@
+use super::*;
+use crate::data_file::DataFiles;
+use crate::horizon::Horizon;
+use crate::lineage::Shared;
+use crate::page_memory::PageAccount;
+use crate::record_page::PageBytes;
+use crate::schema::StorageSchema;
+use crate::tail::RECORDS_MAX;
+use crate::write::{Change, WriteOutcome, Writer};
+use std::sync::atomic::AtomicU64;
+use strandline_base::{ManualClock, SqlState, SqlType, StorageId};
+use strandline_device::MemoryDevice;
+use strandline_storage::cache::Cache;
+use strandline_txn::{StartWord, TxnManager};
+
+/// The row behind the first one.
+const NEIGHBOUR: RowId = RowId(1);
+const ALL: [ColumnId; 3] = [ColumnId(0), ColumnId(1), ColumnId(2)];
+
+/// A storage of three bigint columns with two rows of zeros, inserted at 1: the second one is
+/// [`NEIGHBOUR`].
+fn storage() -> (Arc<Lineage>, RowId) {
+    storage_with(Arc::default())
+}
+
+fn storage_with(page_bytes: PageBytes) -> (Arc<Lineage>, RowId) {
+    let device = Arc::new(MemoryDevice::new());
+    let shared = Shared {
+        device: device.clone(),
+        files: DataFiles::new(device),
+        cache: Cache::new(1 << 20),
+        txns: TxnManager::new(Arc::new(ManualClock::new(1)), CommitTs(100)),
+        page_bytes,
+        next_file: Arc::new(AtomicU64::new(1)),
+        consolidation: Arc::default(),
+    };
+    let schema = StorageSchema::new([const { (SqlType::BigInt, Value::Null) }; 3]);
+    let lineage = Lineage::new(StorageId(1), schema, shared);
+    let zeros = [const { Value::BigInt(0) }; 3];
+    let [row, neighbour] = [(); 2].map(|()| {
+        let row = lineage.insert(&zeros, &writer(1), &mut Vec::new());
+        row.expect("inserted")
+    });
+    assert_eq!(neighbour, NEIGHBOUR);
+    (lineage, row)
+}
+
+/// Of a transaction that committed at `ts`.
+fn writer(ts: u64) -> Writer {
+    Writer {
+        word: StartWord::committed(CommitTs(ts)),
+        statement: 0,
+        snapshot: CommitTs(ts),
+        speculative: false,
+    }
+}
+
+fn try_set(lineage: &Lineage, row: RowId, column: ColumnId, ts: u64) -> Result<WriteOutcome> {
+    let set = [(column, Value::BigInt(ts as i64))];
+    lineage.write(row, Change::Update(&set), &writer(ts), &mut Vec::new())
+}
+
+fn set(lineage: &Lineage, row: RowId, column: ColumnId, ts: u64) {
+    let outcome = try_set(lineage, row, column, ts);
+    assert!(matches!(outcome, Ok(WriteOutcome::Done)));
+}
+
+fn read(lineage: &Lineage, row: RowId) -> Vec<i64> {
+    let mut out = [const { Value::Null }; 3];
+    assert!(lineage.read(row, &newest(), &ALL, &mut out).expect("read"));
+    integers(&out)
+}
+
+/// Merges what was committed up to `ts`, all columns.
+fn merge(lineage: &Arc<Lineage>, row: RowId, ts: u64) {
+    let range = lineage.range(row.range()).expect("the row's range");
+    let horizon = Horizon::new(CommitTs(0), Vec::new(), Vec::new());
+    let merged = lineage.merge_range(range, CommitTs(ts), &horizon, 3, true);
+    let merged = merged.expect("merged").expect("something to merge");
+    lineage.publish_merge(&merged);
+}
+
+fn newest() -> Visibility {
+    Visibility {
+        ts: CommitTs::MAX,
+        own: StartWord(0),
+        statement: 0,
+    }
+}
+
+fn integers(row: &[Value]) -> Vec<i64> {
+    let integer = |value: &Value| match value {
+        Value::BigInt(n) => *n,
+        other => panic!("{other:?} is no bigint"),
+    };
+    row.iter().map(integer).collect()
+}
+
+/// A reader that asks for the newest version has loaded the range's version; then a merge takes an
+/// update of column 2, and a writer that goes by it puts one of column 1 on top, which does not
+/// carry column 2 any more.
+#[test]
+fn an_update_that_goes_by_a_later_merge_does_not_end_the_walk() {
+    let (lineage, row) = storage();
+    merge(&lineage, row, 1);
+    set(&lineage, row, ColumnId(2), 10);
+    set(&lineage, NEIGHBOUR, ColumnId(1), 50); // keeps the tail
+    let range = lineage.range(row.range()).expect("the row's range");
+    let before = range.load_full();
+    merge(&lineage, row, 10);
+    set(&lineage, row, ColumnId(1), 20);
+
+    let mut out = [const { Value::Null }; 3];
+    let wanted = Wanted::new(&ALL, &mut out);
+    let found = lineage.walk(range, &before, row, &newest(), wanted);
+    assert!(found.expect("read"));
+    assert_eq!(integers(&out), [0, 20, 10]);
+    assert_eq!(read(&lineage, row), integers(&out));
+}
+
+/// The same on the way to a write: column 2 has been updated before, though neither the newest
+/// record nor the bits of the version that the writer entered with show it.
+#[test]
+fn old_values_are_not_written_for_what_a_later_merge_has_taken() {
+    let (lineage, row) = storage();
+    merge(&lineage, row, 1);
+    set(&lineage, row, ColumnId(2), 10);
+    set(&lineage, NEIGHBOUR, ColumnId(1), 50); // keeps the tail
+    let range = lineage.range(row.range()).expect("the row's range");
+    let before = range.load_full();
+    merge(&lineage, row, 10);
+    set(&lineage, row, ColumnId(1), 20);
+
+    let tail = range.load().tails[0].clone().expect("a tail");
+    let value = [(ColumnId(2), Value::BigInt(30))];
+    let (change, written) = (Change::Update(&value), &mut Vec::new());
+    let outcome = lineage.write_latched((range, &before, &tail), row, change, &writer(30), written);
+    assert!(matches!(outcome, Ok(WriteOutcome::Done)));
+    let records: u32 = tail.pages().iter().map(|page| page.claimed()).sum();
+    // Of columns 1 and 2 each an old value and an update; column 2's second update alone; the
+    // neighbour's.
+    assert_eq!(records, 5 + 2);
+}
+
+/// A row that always has an unmerged change, so that its tail is never given up.
+#[test]
+fn a_tail_goes_on_behind_two_to_the_power_of_31() {
+    for first in [1 << 31, 1 << 32] {
+        let account = PageAccount::with_first_record(first - 20);
+        let (lineage, row) = storage_with(Arc::new(account));
+        for ts in 2..60 {
+            set(&lineage, row, ColumnId(1 + ts as u32 % 2), ts);
+            if ts % 7 == 0 {
+                merge(&lineage, row, ts - 1);
+            }
+            let (even, odd) = (ts & !1, (ts - 1) | 1);
+            let odd = if odd == 1 { 0 } else { odd };
+            assert_eq!(read(&lineage, row), [0, even as i64, odd as i64]);
+        }
+    }
+}
+
+#[test]
+fn changes_beyond_the_last_number_are_refused() {
+    let account = PageAccount::with_first_record(RECORDS_MAX - 9);
+    let (lineage, row) = storage_with(Arc::new(account));
+    // The first one comes with an old value.
+    (2..10).for_each(|ts| set(&lineage, row, ColumnId(1), ts));
+    let error = try_set(&lineage, row, ColumnId(1), 10).expect_err("no number is left");
+    assert_eq!(error.sqlstate(), SqlState::PROGRAM_LIMIT_EXCEEDED);
+    assert_eq!(read(&lineage, row), [0, 9, 0]);
+    // When all is merged, a new tail begins.
+    merge(&lineage, row, 9);
+    set(&lineage, row, ColumnId(1), 10);
+    assert_eq!(read(&lineage, row), [0, 10, 0]);
+}
+
+#[test]
+fn a_write_does_not_wait_for_ever_for_a_latch_or_a_sealed_tail() {
+    let (lineage, row) = storage();
+    set(&lineage, row, ColumnId(1), 2);
+    let range = lineage.range(row.range()).expect("the row's range");
+    let tail = range.load().tails[0].clone().expect("a tail");
+    let latch = tail.row_map().latch(row.slot()).expect("free");
+    let outcome = try_set(&lineage, row, ColumnId(1), 3);
+    assert!(matches!(outcome, Ok(WriteOutcome::Busy)));
+    drop(latch);
+    assert!(tail.seal());
+    let outcome = try_set(&lineage, row, ColumnId(1), 3);
+    assert!(matches!(outcome, Ok(WriteOutcome::Busy)));
+    tail.unseal();
+    set(&lineage, row, ColumnId(1), 3);
+    assert_eq!(read(&lineage, row), [0, 3, 0]);
+}
