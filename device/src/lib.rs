@@ -23,11 +23,13 @@ use strandline_base::Result;
 mod fail_stop;
 mod memory;
 mod os;
+mod process;
 mod staged;
 
 pub use fail_stop::FailStopDevice;
 pub use memory::MemoryDevice;
 pub use os::OsDevice;
+pub use process::resident_bytes;
 pub use staged::StagedDirectory;
 
 /// The file that carries the writer's lock of a directory.

@@ -159,6 +159,8 @@ impl Db {
             page_bytes: Arc::default(),
             next_file: Arc::new(AtomicU64::new(held.state.next_file)),
             consolidation: Arc::default(),
+            range_bytes_max: self.shared.range_bytes_max,
+            row_bytes_max: self.shared.row_bytes_max,
         };
         for (id, storage) in &held.state.storages {
             let copied = damage_in(*id, storage, &shared)?;

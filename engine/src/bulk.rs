@@ -4,10 +4,15 @@
 //! start word; the commit logs which files make up which range. Dropping the load (or rolling the
 //! transaction back) leaves invisible ranges and removes the files.
 //!
-//! Encoding runs on worker threads, at most one range each, so that loading uses all cores with
-//! bounded memory.
+//! A range is full when it has all its rows, or rows of `Settings::range_bytes`: a range of wide
+//! rows has fewer, so that whatever works on a range at a time (encoding, scans, merges) is bounded
+//! in bytes. Row ids allow for that: a range's number and slot are no position.
+//!
+//! Encoding runs on worker threads, at most one range each, and of no more ranges than
+//! `Settings::load_bytes` have room for, so that loading uses all cores with bounded memory.
 
 use crate::catalog::TableDef;
+use crate::load_memory::LoadBytes;
 use crate::manifest_state::{RangeEntry, to_json};
 use crate::redo;
 use crate::statement::{OnInvisibleDuplicate, Statement, key_index, not_null_violation};
@@ -20,6 +25,7 @@ use strandline_base::{ColumnId, Error, RANGE_ROWS, Result, RowId, Value};
 use strandline_index::{KeySequence, integer_key};
 use strandline_table::data_file::DataFile;
 use strandline_table::lineage::BasedRange;
+use strandline_table::row_bytes::{batch_bytes, rows_within};
 use strandline_table::types::value_at;
 use strandline_table::write::{Writer, Written};
 use strandline_txn::StartWord;
@@ -27,6 +33,8 @@ use strandline_txn::StartWord;
 /// Below this many rows the rest of a load goes the way of ordinary inserts: a range of its own
 /// would cost more than it saves.
 const CHUNK_ROWS_MIN: usize = 4096;
+/// Rows of one part in so many of a range's bytes are worth one however few they are.
+const CHUNK_BYTES_PART: usize = 8;
 
 /// A bulk load inside a statement.
 pub struct BulkInsert {
@@ -36,6 +44,7 @@ pub struct BulkInsert {
     writer: Writer,
     buffered: Vec<RecordBatch>,
     buffered_rows: usize,
+    buffered_bytes: LoadBytes,
     encoding: VecDeque<Encoding>,
     workers: usize,
     loaded: u64,
@@ -43,8 +52,10 @@ pub struct BulkInsert {
 
 struct Encoding {
     thread: std::thread::JoinHandle<Result<Loaded>>,
-    columns: Vec<ArrayRef>,
+    /// those of keys
+    columns: Vec<Option<ArrayRef>>,
     rows: usize,
+    bytes: LoadBytes,
 }
 
 struct Loaded {
@@ -57,6 +68,7 @@ impl Statement {
     /// A fast path for bulk loads: rows go straight into compressed chunks.
     pub fn bulk_insert(self: &Arc<Self>, table: &Arc<TableDef>) -> Result<BulkInsert> {
         let (store, writer) = self.writable(table)?;
+        let buffered_bytes = self.transaction().db().load_memory.share();
         Ok(BulkInsert {
             statement: self.clone(),
             table: table.clone(),
@@ -64,6 +76,7 @@ impl Statement {
             writer,
             buffered: Vec::new(),
             buffered_rows: 0,
+            buffered_bytes,
             encoding: VecDeque::new(),
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             loaded: 0,
@@ -82,20 +95,44 @@ impl BulkInsert {
         }
         let mut rows = rows.clone();
         while rows.num_rows() > 0 {
-            let take = rows.num_rows().min(RANGE_ROWS - self.buffered_rows);
-            self.buffered.push(rows.slice(0, take));
+            let room = self
+                .range_bytes()
+                .saturating_sub(self.buffered_bytes.bytes());
+            let slots = RANGE_ROWS - self.buffered_rows;
+            let take = rows_within(&rows, room).min(slots);
+            let taken = rows.slice(0, take);
+            let bytes = batch_bytes(&taken);
+            if bytes > room && self.buffered_rows > 0 {
+                self.start_encoding()?; // a single row, too wide for what is left of the range
+                continue;
+            }
+            if take == 1 {
+                self.store.lineage.check_row_bytes(bytes)?;
+            }
+            self.buffered.push(taken);
             self.buffered_rows += take;
+            self.buffered_bytes.add(bytes);
             rows = rows.slice(take, rows.num_rows() - take);
-            if self.buffered_rows == RANGE_ROWS {
+            if take == slots {
                 self.start_encoding()?;
             }
         }
         Ok(())
     }
 
+    fn range_bytes(&self) -> usize {
+        self.statement.transaction().db().settings().range_bytes()
+    }
+
+    /// Whether what is buffered is worth a range of its own.
+    fn has_range(&self) -> bool {
+        self.buffered_rows >= CHUNK_ROWS_MIN
+            || self.buffered_bytes.bytes() >= self.range_bytes() / CHUNK_BYTES_PART
+    }
+
     /// Loads the rest; returns the rows loaded. Keys are checked by `Statement::finish`.
     pub fn finish(mut self) -> Result<u64> {
-        if self.buffered_rows >= CHUNK_ROWS_MIN {
+        if self.has_range() {
             self.start_encoding()?;
         }
         while !self.encoding.is_empty() {
@@ -112,13 +149,15 @@ impl BulkInsert {
     fn start_encoding(&mut self) -> Result<()> {
         let batches = std::mem::take(&mut self.buffered);
         let rows = std::mem::take(&mut self.buffered_rows);
-        let columns = concat_columns(&batches, self.table.columns.len())?;
-        let ids: Vec<ColumnId> = self.table.columns.iter().map(|c| c.id).collect();
-        let lineage = self.store.lineage.clone();
-        let (writer, arrays) = (self.writer, columns.clone());
-        if self.encoding.len() >= self.workers {
+        let bytes = self.buffered_bytes.take();
+        while !self.encoding.is_empty() && self.is_busy() {
             self.finish_one()?;
         }
+        let arrays = concat_columns(&batches, self.table.columns.len())?;
+        let ids: Vec<ColumnId> = self.table.columns.iter().map(|c| c.id).collect();
+        let lineage = self.store.lineage.clone();
+        let writer = self.writer;
+        let columns = self.key_columns(&arrays);
         let thread = std::thread::Builder::new()
             .name("strandline-load".into())
             .spawn(move || {
@@ -134,8 +173,25 @@ impl BulkInsert {
             thread,
             columns,
             rows,
+            bytes,
         });
         Ok(())
+    }
+
+    /// Whether another range has to wait for one that is being encoded.
+    fn is_busy(&self) -> bool {
+        let db = self.statement.transaction().db();
+        self.encoding.len() >= self.workers
+            || db.load_memory.used() + self.range_bytes() > db.settings().load_bytes()
+    }
+
+    /// The columns that keys are made of, in place; nothing of the others is kept.
+    fn key_columns(&self, arrays: &[ArrayRef]) -> Vec<Option<ArrayRef>> {
+        let is_key = |id: ColumnId| self.table.keys.iter().any(|key| key.columns.contains(&id));
+        let columns = self.table.columns.iter().zip(arrays);
+        columns
+            .map(|(column, array)| is_key(column.id).then(|| array.clone()))
+            .collect()
     }
 
     fn finish_one(&mut self) -> Result<()> {
@@ -143,6 +199,7 @@ impl BulkInsert {
             thread,
             columns,
             rows,
+            bytes,
         }) = self.encoding.pop_front()
         else {
             return Ok(());
@@ -150,6 +207,7 @@ impl BulkInsert {
         let loaded = thread
             .join()
             .map_err(|_| Error::internal("a loader thread panicked"))??;
+        drop(bytes);
         let txn = self.statement.transaction();
         let json = to_json(&(loaded.based.no, RangeEntry::of(&loaded.based)))?;
         self.store.unlisted.lock().push(loaded.based.no);
@@ -172,16 +230,21 @@ impl BulkInsert {
         self.add_keys(&loaded.based, &columns, rows)
     }
 
-    fn add_keys(&self, based: &BasedRange, columns: &[ArrayRef], rows: usize) -> Result<()> {
+    fn add_keys(
+        &self,
+        based: &BasedRange,
+        columns: &[Option<ArrayRef>],
+        rows: usize,
+    ) -> Result<()> {
         for key in 0..self.table.keys.len() {
             let def = &self.table.keys[key];
             let mut parts = Vec::with_capacity(def.columns.len());
             for id in &def.columns {
-                let at = self
-                    .table
-                    .position(*id)
-                    .ok_or_else(|| Error::internal("a key column is missing"))?;
-                parts.push((self.table.columns[at].sql_type, &columns[at]));
+                let part = self.table.position(*id).and_then(|at| {
+                    let sql_type = self.table.columns[at].sql_type;
+                    Some((sql_type, columns[at].as_ref()?))
+                });
+                parts.push(part.ok_or_else(|| Error::internal("a key column is missing"))?);
             }
             let mut values = vec![Value::Null; parts.len()];
             let mut entries = Vec::with_capacity(rows);

@@ -7,6 +7,7 @@ use crate::catalog::{Catalog, HistoryPolicy, TableDef};
 use crate::catalog_versions::{CatalogVersions, too_old};
 use crate::commit_watch::CommitWatches;
 use crate::identity::Identities;
+use crate::load_memory::LoadMemory;
 use crate::maintenance::pacing::Pacing;
 use crate::maintenance::reserve::Reserve;
 use crate::maintenance::set_aside::SetAside;
@@ -60,6 +61,7 @@ pub struct Db {
     pub(crate) pacing: Pacing,
     pub(crate) reserve: Reserve,
     pub(crate) open_readers: Arc<OpenReaders>,
+    pub(crate) load_memory: Arc<LoadMemory>,
     /// held while the database is open
     pub(crate) lock: Mutex<Option<Box<dyn Send + Sync>>>,
 }
@@ -347,6 +349,9 @@ impl Db {
             ("cache_bytes", self.shared.cache.used_bytes() as u64),
             ("tail_bytes", self.shared.page_bytes.used() as u64),
             ("spare_tail_bytes", self.shared.page_bytes.spare() as u64),
+            ("log_buffer_bytes", self.wal.memory_bytes() as u64),
+            ("load_bytes", self.load_memory.used() as u64),
+            ("load_bytes_max", self.load_memory.most() as u64),
             ("log_bytes", self.wal.end_lsn().0),
             ("log_syncs", self.wal.syncs()),
             ("key_entries", self.key_entries()),

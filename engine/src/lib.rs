@@ -22,6 +22,7 @@ mod identity;
 mod inspect;
 mod key_build;
 mod key_sweep;
+mod load_memory;
 mod log_writer;
 mod maintenance;
 mod manifest_state;

@@ -46,6 +46,8 @@ use strandline_txn::{StartWord, TxnManager};
 
 /// Row operations collected before they are applied in parallel.
 const BATCH_OPERATIONS: usize = 1 << 16;
+/// Bytes of the log records whose row operations are collected, beside a last one.
+const BATCH_BYTES: usize = 8 << 20;
 
 impl Db {
     /// Whether `device` holds a database; nothing is created or changed.
@@ -132,6 +134,8 @@ fn shared(options: &DbOptions, last: CommitTs, next_file: u64) -> Shared {
         )),
         next_file: Arc::new(AtomicU64::new(next_file)),
         consolidation: Arc::default(),
+        range_bytes_max: options.settings.range_bytes(),
+        row_bytes_max: options.settings.memory_bytes,
     }
 }
 
@@ -179,6 +183,7 @@ fn assemble(
         reserve: Reserve::default(),
         pacing: Pacing::default(),
         open_readers: Arc::default(),
+        load_memory: Arc::default(),
         lock: Mutex::new(None),
     })
 }
@@ -260,6 +265,8 @@ struct Recovery {
     forgotten: BTreeSet<StorageId>,
     last: CommitTs,
     batch: Vec<(CommitTs, Redo)>,
+    /// bytes of the log records that `batch` is of
+    batch_bytes: usize,
     threads: usize,
     progress: RecoveryProgress,
     report: RecoveryReport,
@@ -289,6 +296,7 @@ impl Recovery {
             forgotten: state.forgotten.clone(),
             last: state.checkpoint_ts,
             batch: Vec::new(),
+            batch_bytes: 0,
             threads: threads.max(1),
             progress,
             report: RecoveryReport::default(),
@@ -455,7 +463,8 @@ impl Recovery {
                 _covered => {}
             }
         }
-        if self.batch.len() >= BATCH_OPERATIONS {
+        self.batch_bytes += payload.len();
+        if self.batch.len() >= BATCH_OPERATIONS || self.batch_bytes >= BATCH_BYTES {
             self.apply()?;
         }
         Ok(())
@@ -483,6 +492,7 @@ impl Recovery {
     /// Applies the collected row operations, each thread those of its ranges.
     fn apply(&mut self) -> Result<()> {
         let batch = std::mem::take(&mut self.batch);
+        self.batch_bytes = 0;
         let stores = &self.stores;
         // Missing ranges are made first, in order: threads only fill them.
         for (_, operation) in &batch {

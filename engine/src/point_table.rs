@@ -369,6 +369,7 @@ impl Transaction {
         };
         let state = &mut *state;
         let lineage = &point.store.lineage;
+        lineage.check_change_bytes(change)?;
         let outcome = lineage.write(row, change, &writer, &mut state.written)?;
         if matches!(outcome, WriteOutcome::Done) {
             redo::put_change(&mut state.redo, point.table.storage, row, change);

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use strandline_base::{BLOCK_ROWS, ColumnId, CommitTs, Error, Result, RowId, SqlState};
 use strandline_table::base::BaseBody;
 use strandline_table::range::Range;
+use strandline_table::row_bytes::batch_bytes;
 use strandline_table::scan::{RangePart, RangeSnapshot, ScanCounters};
 use strandline_table::types::arrow_type;
 use strandline_txn::{SnapshotGuard, StartWord, Visibility};
@@ -100,6 +101,8 @@ pub struct TableScan {
     statement: Arc<crate::transaction::Transaction>,
     /// how many parts have been read
     parts: AtomicUsize,
+    /// so many bytes of rows make a batch, however few rows they are
+    batch_bytes: usize,
 }
 
 impl Statement {
@@ -177,6 +180,7 @@ impl Statement {
             metrics,
             statement: self.transaction().clone(),
             parts: AtomicUsize::new(0),
+            batch_bytes: self.transaction().db().settings().range_bytes(),
         }))
     }
 }
@@ -403,13 +407,13 @@ impl UnitReader {
             taken => taken.insert(self.scan.prepare(self.unit)?),
         };
         // Several, if they are too small to be handed out alone.
-        let (mut batches, mut rows) = (Vec::new(), 0);
+        let (mut batches, mut rows, mut bytes) = (Vec::new(), 0, 0);
         let least = match self.scan.parts.load(Ordering::Relaxed) < SINGLE_BLOCKS {
             true => 1,
             false => BATCH_ROWS_MIN,
         };
-        while rows < least {
-            let Some(blocks) = self.next_blocks() else {
+        while rows < least && bytes < self.scan.batch_bytes {
+            let Some(blocks) = self.next_blocks(snapshot)? else {
                 break;
             };
             // A range without any row that a snapshot sees may have lost all its slots.
@@ -418,6 +422,7 @@ impl UnitReader {
             let batch = self.read(snapshot, span)?;
             if batch.num_rows() > 0 {
                 rows += batch.num_rows();
+                bytes += batch_bytes(&batch);
                 batches.push(batch);
             }
         }
@@ -434,9 +439,13 @@ impl UnitReader {
         Ok(Some(batch))
     }
 
-    fn next_blocks(&mut self) -> Option<std::ops::Range<usize>> {
-        let rest = self.keep.get(self.next_block..)?;
-        let first = self.next_block + rest.iter().position(|keep| *keep)?;
+    /// The blocks to read next, `None` at the end: fewer than [`PART_BLOCKS`] if they are large.
+    fn next_blocks(&mut self, snapshot: &RangeSnapshot) -> Result<Option<std::ops::Range<usize>>> {
+        let rest = self.keep.get(self.next_block..).unwrap_or_default();
+        let Some(skipped) = rest.iter().position(|keep| *keep) else {
+            return Ok(None);
+        };
+        let first = self.next_block + skipped;
         let parts_before = self.scan.parts.fetch_add(1, Ordering::Relaxed);
         let most = match parts_before < SINGLE_BLOCKS {
             true => 1,
@@ -444,8 +453,9 @@ impl UnitReader {
         };
         let wanted = self.keep[first..].iter().take(most);
         let end = first + wanted.take_while(|keep| **keep).count();
+        let end = snapshot.end_within(first..end, self.scan.batch_bytes)?;
         self.next_block = end;
-        Some(first..end)
+        Ok(Some(first..end))
     }
 
     fn read(&self, snapshot: &RangeSnapshot, span: std::ops::Range<usize>) -> Result<RecordBatch> {

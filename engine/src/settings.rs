@@ -77,6 +77,15 @@ impl Settings {
     pub fn cache_bytes(&self) -> usize {
         self.memory_bytes / 8 * 3
     }
+    /// Bytes of the rows of one range; wider rows get ranges of fewer rows. A 16th, so that the
+    /// copies that loads and merges make of a range fit beside each other; 1 MiB to 64 MiB.
+    pub fn range_bytes(&self) -> usize {
+        (self.memory_bytes / 16).clamp(1 << 20, 64 << 20)
+    }
+    /// Bytes of the rows of all bulk loads together that wait or are being encoded.
+    pub fn load_bytes(&self) -> usize {
+        self.memory_bytes / 8
+    }
     /// Bytes for queries' operators.
     pub fn query_bytes(&self) -> usize {
         self.memory_bytes / 2

@@ -385,6 +385,7 @@ impl Statement {
         row: RowId,
         change: Change<'_>,
     ) -> Result<WriteOutcome> {
+        store.lineage.check_change_bytes(change)?;
         let mut state = self.txn.state.lock();
         state.check_open()?;
         let state = &mut *state;

@@ -11,9 +11,12 @@ use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState, Value};
 use strandline_engine::catalog::{ColumnDef, TableDef};
 use strandline_engine::{BulkInsert, Statement, Transaction, types};
+use strandline_table::row_bytes::values_bytes;
 
 /// Rows kept before they are handed to the engine as a batch.
 const BUFFERED_ROWS: usize = 16_384;
+/// Bytes of rows kept, if they are fewer.
+const BUFFERED_BYTES: usize = 1 << 20;
 
 /// A bulk load into one table; made by [`Connection::appender`](crate::Connection::appender).
 /// [`Appender::finish`] makes the rows permanent; dropping it before discards them (inside a
@@ -44,6 +47,8 @@ pub struct Appender<'c> {
     checks: Option<Arc<CheckSet>>,
     load: Option<BulkInsert>,
     rows: Vec<Vec<Value>>,
+    /// of `rows`
+    bytes: usize,
     joined: bool,
 }
 
@@ -74,6 +79,7 @@ impl<'c> Appender<'c> {
             checks,
             load: Some(load),
             rows: Vec::new(),
+            bytes: 0,
             joined,
         })
     }
@@ -81,6 +87,12 @@ impl<'c> Appender<'c> {
     /// The Arrow schema that [`Appender::append_batch`] casts to.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
+    }
+
+    /// Bytes of the rows that wait to be handed to the engine.
+    #[doc(hidden)]
+    pub fn buffered_bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Adds one row.
@@ -92,7 +104,8 @@ impl<'c> Appender<'c> {
             check_value(column, value)?;
         }
         self.rows.push(row.to_vec());
-        if self.rows.len() >= BUFFERED_ROWS {
+        self.bytes += values_bytes(row);
+        if self.rows.len() >= BUFFERED_ROWS || self.bytes >= BUFFERED_BYTES {
             self.flush_rows()?;
         }
         Ok(())
@@ -145,6 +158,7 @@ impl<'c> Appender<'c> {
             return Ok(());
         }
         let rows = std::mem::take(&mut self.rows);
+        self.bytes = 0;
         let mut columns = Vec::with_capacity(self.table.columns.len());
         for (i, column) in self.table.columns.iter().enumerate() {
             let values: Vec<Value> = rows.iter().map(|row| row[i].clone()).collect();

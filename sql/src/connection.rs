@@ -81,7 +81,10 @@ impl Connection {
     /// Runs one statement; the rows it inserted, updated, deleted, copied or (for a query, whose
     /// rows are thrown away) selected.
     pub fn execute(&mut self, sql: &str, params: impl Params) -> Result<u64> {
-        Ok(self.run_to_end(sql, &params.scalars())?.rows_affected())
+        let params = params.scalars();
+        let _watched = self.session.watch(sql, &params);
+        let output = self.run_text(sql, &params)?;
+        self.count(output)
     }
 
     /// Runs one statement and keeps its rows: those of a query, RETURNING, SHOW or EXPLAIN.
@@ -224,9 +227,10 @@ impl Connection {
 
     /// Runs a prepared statement; as [`Connection::execute`].
     pub fn execute_prepared(&mut self, prepared: &Prepared, params: impl Params) -> Result<u64> {
-        Ok(self
-            .prepared_to_end(prepared, &params.scalars())?
-            .rows_affected())
+        let params = params.scalars();
+        let _watched = self.session.watch_parsed(&prepared.0.statement, &params);
+        let output = self.run_statement(prepared, &params)?;
+        self.count(output)
     }
 
     /// Runs a prepared statement; as [`Connection::query`].
@@ -320,6 +324,17 @@ impl Connection {
                 let result = shared.block_on(self.session.collect(query))?;
                 Ok(selected(result))
             }
+        }
+    }
+
+    /// Runs an output to its end; how many rows it selected or changed.
+    fn count(&mut self, output: Output) -> Result<u64> {
+        match output {
+            Output::Rows(query) => {
+                let shared = self.session.shared.clone();
+                shared.block_on(self.session.count(query))
+            }
+            done => Ok(self.finish(done)?.rows_affected()),
         }
     }
 

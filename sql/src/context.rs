@@ -17,6 +17,7 @@ use crate::{parallelism, params, parse, semantics};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::DFSchema;
 use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::scalar::ScalarValue;
@@ -132,6 +133,11 @@ impl StatementContext {
     /// The session's state that the statement's is a copy of.
     pub fn template(&self) -> &Arc<Template> {
         self.names.template()
+    }
+
+    /// The memory that queries share.
+    pub fn memory(&self) -> &Arc<dyn MemoryPool> {
+        &self.template().runtime_env().memory_pool
     }
 
     /// Resolves a table name; errors as PostgreSQL does (42P01; 42809 for a view).

@@ -265,6 +265,13 @@ fn require_database(device: &dyn Device) -> Result<()> {
     ))
 }
 
+/// Queries' memory for each row of a batch, in bytes.
+const QUERY_BYTES_PER_ROW: usize = 64 << 10;
+/// Rows of operators' batches.
+const BATCH_ROWS_MIN: usize = 512;
+/// DataFusion's default, which all of 512 MiB for queries and more have.
+const BATCH_ROWS_MAX: usize = 8192;
+
 /// The state every statement's state is cloned from.
 fn template(
     target_partitions: usize,
@@ -287,7 +294,7 @@ fn template(
         .build_arc()
         .map_err(convert)?;
     let builder = SessionStateBuilder::new()
-        .with_config(config(target_partitions))
+        .with_config(config(target_partitions, query_bytes))
         .with_runtime_env(environment);
     let mut state = semantics::configure(builder)
         .with_query_planner(Arc::new(QueryPlanner::new(vec![
@@ -302,9 +309,16 @@ fn template(
     Ok(state)
 }
 
-fn config(target_partitions: usize) -> SessionConfig {
+/// Rows of the batches of operators, fewer where there is little memory: an operator holds several
+/// batches, of rows that may be wide.
+fn batch_rows(query_bytes: usize) -> usize {
+    (query_bytes / QUERY_BYTES_PER_ROW).clamp(BATCH_ROWS_MIN, BATCH_ROWS_MAX)
+}
+
+fn config(target_partitions: usize, query_bytes: usize) -> SessionConfig {
     let mut config = semantics::session_config()
         .with_target_partitions(target_partitions)
+        .with_batch_size(batch_rows(query_bytes))
         .with_create_default_catalog_and_schema(false)
         .with_information_schema(false)
         .with_default_catalog_and_schema(names::DATABASE, names::PUBLIC);
@@ -386,6 +400,7 @@ impl Database {
         let mut counters = self.shared.db.counters();
         let queries = &self.shared.template.runtime_env().memory_pool;
         counters.push(("query_bytes", queries.reserved() as u64));
+        counters.extend(unaccounted_bytes(&counters).map(|bytes| ("other_bytes", bytes)));
         counters.extend(self.shared.statistics.counters());
         counters
     }
@@ -410,6 +425,30 @@ impl Database {
     pub fn close(&self) -> Result<()> {
         self.shared.db.close()
     }
+}
+
+/// The counters of what holds memory.
+const CONSUMERS: [&str; 7] = [
+    "cache_bytes",
+    "tail_bytes",
+    "spare_tail_bytes",
+    "key_bytes",
+    "log_buffer_bytes",
+    "load_bytes",
+    "query_bytes",
+];
+
+/// What of the process's resident memory none of the `counters` says: the program, threads' stacks,
+/// definitions, and what the allocator keeps for the next requests. None where the operating system
+/// does not say what is resident.
+fn unaccounted_bytes(counters: &[(&str, u64)]) -> Option<u64> {
+    let is_consumer = |(name, _): &&(&str, u64)| CONSUMERS.contains(name);
+    let known: u64 = counters
+        .iter()
+        .filter(is_consumer)
+        .map(|(_, bytes)| bytes)
+        .sum();
+    Some(strandline_device::resident_bytes()?.saturating_sub(known))
 }
 
 thread_local! {

@@ -57,7 +57,7 @@ async fn each_row(
         affected += match session.run_prepared(prepared, &params).await? {
             Output::Done(summary) => summary.rows_affected(),
             Output::Row(row) => row.row_count() as u64,
-            Output::Rows(query) => session.collect(query).await?.row_count() as u64,
+            Output::Rows(query) => session.count(query).await?,
         };
     }
     Ok(affected)

@@ -1,4 +1,7 @@
-//! From logical to physical plans: DataFusion's planner plus the nodes of our own.
+//! From logical to physical plans: DataFusion's planner plus the nodes of our own, and projections
+//! whose batches are bounded in bytes.
+
+mod piecewise;
 
 use async_trait::async_trait;
 use datafusion::catalog::Session;
@@ -37,6 +40,7 @@ impl DataFusionPlanner for QueryPlanner {
         plan: &LogicalPlan,
         session: &dyn Session,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.planner.create_physical_plan(plan, session).await
+        let plan = self.planner.create_physical_plan(plan, session).await?;
+        piecewise::in_pieces(plan)
     }
 }

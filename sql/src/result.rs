@@ -7,8 +7,11 @@ use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use strandline_base::{Error, Interval, Result, SqlState, Value};
 
+mod gathered;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use gathered::Gathered;
 
 /// All rows of a query.
 #[derive(Clone, Debug)]

@@ -442,6 +442,12 @@ impl Wal {
         Lsn(self.state.lock().end)
     }
 
+    /// Bytes that records take in memory before they are written, and the room kept for the next.
+    pub fn memory_bytes(&self) -> usize {
+        let state = self.state.lock();
+        state.active.capacity() + state.spare.capacity()
+    }
+
     /// How often the log has been synced since it was opened, each time for a group of commits.
     pub fn syncs(&self) -> u64 {
         self.syncs.load(Ordering::Relaxed)

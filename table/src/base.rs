@@ -32,6 +32,9 @@ use strandline_tail::merged_through::MergedThrough;
 use strandline_tail::succession::{Succeeded, Successor};
 use strandline_txn::StartWord;
 
+/// A column of more than one part in so many of the cache's budget is not decoded as a whole.
+const WHOLE_PART: usize = 4;
+
 /// A range's base and what may be dropped when it has no reader left.
 #[derive(Debug)]
 pub struct BaseState {
@@ -357,6 +360,47 @@ impl ChunkColumn {
         physical(self.sql_type) != Physical::Bytes
     }
 
+    /// Whether the column is too large to be kept decoded as a whole: it is then read, decoded and
+    /// kept block by block. Wide values that updates have put into narrow rows make it so.
+    fn exceeds_frames(&self) -> bool {
+        self.extent.len > (self.cache.budget_bytes() / WHOLE_PART) as u64
+    }
+
+    /// The values of consecutive blocks, each in a frame of its own.
+    fn single_blocks(&self, blocks: Range<usize>) -> Result<BlockValues> {
+        let mut was_decoded = false;
+        let mut arrays = Vec::with_capacity(blocks.len());
+        for block in blocks {
+            let slot = self.block_frame(block);
+            was_decoded |= !slot.is_filled();
+            arrays.push(slot.get_or_load(|| self.sized_block(block))?);
+        }
+        let array = match arrays.as_slice() {
+            [one] => ArrayRef::clone(one),
+            several => {
+                let parts: Vec<&dyn Array> = several.iter().map(|a| a.as_ref().as_ref()).collect();
+                arrow_select::concat::concat(&parts)
+                    .map_err(|e| Error::internal(format!("joining blocks: {e}")))?
+            }
+        };
+        Ok(BlockValues {
+            array,
+            was_decoded,
+            is_patched: false,
+        })
+    }
+
+    fn block_frame(&self, block: usize) -> &Slot<ArrayRef> {
+        self.frames().blocks[block].get_or_init(|| Slot::new(&self.cache))
+    }
+
+    /// A decoded block and its bytes in memory.
+    fn sized_block(&self, block: usize) -> Result<(ArrayRef, usize)> {
+        let array = self.block(block)?;
+        let bytes = array.get_array_memory_size();
+        Ok((array, bytes))
+    }
+
     /// The values of consecutive blocks. `patches` are applied while that needs no copy.
     pub fn blocks(
         &self,
@@ -375,6 +419,9 @@ impl ChunkColumn {
                 was_decoded: false,
                 is_patched: false,
             });
+        }
+        if !self.decodes_cheaply() && self.exceeds_frames() {
+            return self.single_blocks(blocks);
         }
         if !self.decodes_cheaply() {
             let whole = frames.whole.get_or_load(|| {
@@ -414,15 +461,11 @@ impl ChunkColumn {
             return Ok(value);
         }
         let (block, at) = (row / BLOCK_ROWS, row % BLOCK_ROWS);
-        let slot = frames.blocks[block].get_or_init(|| Slot::new(&self.cache));
+        let slot = self.block_frame(block);
         if let Some(value) = slot.with(|array| value_at(array, at)) {
             return Ok(value);
         }
-        let array = slot.get_or_load(|| {
-            let array = self.block(block)?;
-            let bytes = array.get_array_memory_size();
-            Ok((array, bytes))
-        })?;
+        let array = slot.get_or_load(|| self.sized_block(block))?;
         Ok(value_at(&array, at))
     }
 

@@ -247,10 +247,19 @@ fn header_sums(header: &[u8; HEADER_BYTES as usize]) -> (u32, u32) {
     (stored, checksum(&[], &header[..60]))
 }
 
-/// Builds a data file in memory and writes it in one piece.
+/// So many bytes of a data file in the making are written together.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Writes a data file blob by blob; in memory are [`PIECE_BYTES`] and the blob at hand. A file that
+/// is not finished is removed.
 #[derive(Debug)]
 pub struct DataFileWriter {
     file: Arc<DataFile>,
+    /// none before the first piece is written
+    handle: Option<Arc<dyn File>>,
+    /// bytes written
+    written: u64,
+    /// what follows them
     bytes: Vec<u8>,
 }
 
@@ -267,6 +276,8 @@ impl DataFileWriter {
         bytes.put_u32(sum);
         Self {
             file: DataFile::existing(files, id),
+            handle: None,
+            written: 0,
             bytes,
         }
     }
@@ -276,40 +287,69 @@ impl DataFileWriter {
         &self.file
     }
 
-    /// Appends what `encode` writes (given the blob's identity) as one blob.
+    /// Appends what `encode` appends to its buffer (given the blob's identity) as one blob.
+    ///
+    /// # Errors
+    /// Those of `encode` and of the device; the file is then given up.
     pub fn blob<R>(
         &mut self,
         encode: impl FnOnce(u64, &mut Vec<u8>) -> Result<R>,
     ) -> Result<(Extent, R)> {
-        let offset = self.bytes.len().next_multiple_of(8);
-        self.bytes.resize(offset, 0);
-        let mut blob = Vec::new();
-        let out = encode(self.file.identity(offset as u64), &mut blob)?;
-        let len = blob.len() as u64;
-        self.bytes.extend_from_slice(&blob);
-        Ok((
-            Extent {
-                offset: offset as u64,
-                len,
-            },
-            out,
-        ))
+        // The written pieces end at a multiple of 8 as well.
+        let start = self.bytes.len().next_multiple_of(8);
+        self.bytes.resize(start, 0);
+        let offset = self.written + start as u64;
+        let out = encode(self.file.identity(offset), &mut self.bytes)?;
+        let len = (self.bytes.len() - start) as u64;
+        if self.bytes.len() >= PIECE_BYTES {
+            let end = self.bytes.len().next_multiple_of(8);
+            self.bytes.resize(end, 0);
+            self.write_piece()?;
+        }
+        Ok((Extent { offset, len }, out))
     }
 
-    /// Writes and syncs the file. The caller syncs the directory before it refers to the file.
-    pub fn finish(self) -> Result<(Arc<DataFile>, u64)> {
-        let pooled = &self.file.file;
-        let handle = pooled.files.device.create(pooled.name())?;
-        let written = handle
-            .set_len(self.bytes.len() as u64)
-            .and_then(|()| handle.write_all_at(&self.bytes, 0))
-            .and_then(|()| handle.sync());
-        if let Err(error) = written {
-            self.file.doom();
-            return Err(error);
+    /// Writes what is in memory; its space is allocated first, so that a full disk is told apart.
+    fn write_piece(&mut self) -> Result<()> {
+        let handle = match &self.handle {
+            Some(handle) => handle,
+            None => {
+                let pooled = &self.file.file;
+                let created = pooled.files.device.create(pooled.name())?;
+                self.handle.insert(created)
+            }
+        };
+        let end = self.written + self.bytes.len() as u64;
+        handle.set_len(end)?;
+        handle.write_all_at(&self.bytes, self.written)?;
+        self.written = end;
+        // A large blob's memory is given back.
+        self.bytes.clear();
+        self.bytes.shrink_to(PIECE_BYTES);
+        Ok(())
+    }
+
+    /// Writes the rest and syncs the file; returns it and its bytes. The caller syncs the directory
+    /// before it refers to the file.
+    pub fn finish(mut self) -> Result<(Arc<DataFile>, u64)> {
+        if !self.bytes.is_empty() {
+            self.write_piece()?;
         }
-        pooled.put(handle);
-        Ok((self.file, self.bytes.len() as u64))
+        if let Some(handle) = &self.handle {
+            handle.sync()?;
+        }
+        if let Some(handle) = self.handle.take() {
+            self.file.file.put(handle);
+        }
+        Ok((self.file.clone(), self.written))
+    }
+}
+
+impl Drop for DataFileWriter {
+    fn drop(&mut self) {
+        if self.handle.is_some() {
+            self.file.doom();
+        }
     }
 }
 
@@ -345,5 +385,44 @@ mod tests {
         let left = files.device.list().expect("list");
         assert_eq!(left.len(), OPEN_FILES_MAX + 99);
         assert!(!left.contains(&data_file_name(3)));
+    }
+
+    /// Blobs of all sizes, some of many pieces, are where their extents say; in memory is one piece
+    /// when a blob has been appended.
+    #[test]
+    fn a_file_is_written_in_pieces() {
+        let files = DataFiles::new(Arc::new(MemoryDevice::new()));
+        let mut writer = DataFileWriter::new(&files, 7);
+        let sizes = [3, PIECE_BYTES * 3 + 1, 10, PIECE_BYTES - 100, 80, 0, 17];
+        let mut extents = Vec::new();
+        for (n, size) in sizes.into_iter().enumerate() {
+            let put = |_, out: &mut Vec<u8>| {
+                out.resize(out.len() + size, n as u8);
+                Ok(())
+            };
+            extents.push(writer.blob(put).expect("blob").0);
+            assert!(writer.bytes.capacity() <= PIECE_BYTES, "after {size}");
+        }
+        let (file, bytes) = writer.finish().expect("finish");
+        let end = extents.last().map(|last| last.offset + last.len);
+        assert_eq!(Some(bytes), end);
+        for (n, (extent, size)) in extents.into_iter().zip(sizes).enumerate() {
+            assert!(extent.offset.is_multiple_of(8));
+            assert_eq!(file.read(extent).expect("read"), vec![n as u8; size]);
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_given_up_is_removed() {
+        let files = DataFiles::new(Arc::new(MemoryDevice::new()));
+        let mut writer = DataFileWriter::new(&files, 7);
+        let put = |_, out: &mut Vec<u8>| {
+            out.resize(out.len() + PIECE_BYTES, 1);
+            Ok(())
+        };
+        writer.blob(put).expect("blob");
+        assert_eq!(files.device.list().expect("list"), [data_file_name(7)]);
+        drop(writer);
+        assert!(files.device.list().expect("list").is_empty());
     }
 }

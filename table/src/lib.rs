@@ -20,6 +20,7 @@ pub mod pending;
 pub mod range;
 pub mod read;
 pub mod row_block;
+pub mod row_bytes;
 pub mod row_meta;
 pub mod scan;
 pub mod types;

@@ -24,9 +24,9 @@ use crate::update_run::Run;
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use strandline_base::{
-    AppendList, CommitTs, Error, ErrorKind, RangeNo, Result, SqlState, StorageId,
+    AppendList, CommitTs, Error, ErrorKind, RANGE_ROWS, RangeNo, Result, SqlState, StorageId,
 };
 use strandline_device::Device;
 use strandline_storage::cache::Cache;
@@ -50,6 +50,11 @@ pub struct Shared {
     pub next_file: Arc<AtomicU64>,
     /// makes overlays for scans
     pub consolidation: Arc<Consolidation>,
+    /// An insert range is closed when its rows have so many bytes, or twice as many if most of them
+    /// are narrow.
+    pub range_bytes_max: usize,
+    /// A row of more bytes is refused.
+    pub row_bytes_max: usize,
 }
 
 impl Shared {
@@ -76,6 +81,30 @@ pub struct Lineage {
 pub(crate) struct OpenRange {
     pub(crate) no: RangeNo,
     pub(crate) rows: Arc<InsertRange>,
+    /// bytes of its rows beyond what every row may have
+    excess_bytes: AtomicUsize,
+}
+
+impl OpenRange {
+    fn new(no: RangeNo, rows: Arc<InsertRange>) -> Arc<Self> {
+        let excess_bytes = AtomicUsize::new(0);
+        Arc::new(Self {
+            no,
+            rows,
+            excess_bytes,
+        })
+    }
+
+    /// A row of `bytes` has been put in. The range is closed when its rows have more than
+    /// `bytes_max`; rows whose number alone bounds their bytes are not counted.
+    pub(crate) fn note_row(&self, bytes: usize, bytes_max: usize) {
+        let excess = bytes.saturating_sub(bytes_max / RANGE_ROWS);
+        if excess > 0
+            && self.excess_bytes.fetch_add(excess, Ordering::Relaxed) + excess >= bytes_max
+        {
+            self.rows.close();
+        }
+    }
 }
 
 /// A range in chunks as the manifest describes it.
@@ -207,7 +236,7 @@ impl Lineage {
         let rows = Arc::new(InsertRange::new(self.schema(), &self.shared.page_bytes));
         let base = BaseState::new(BaseBody::Insert(rows.clone()));
         let no = self.push_range(base)?.no();
-        let open = Arc::new(OpenRange { no, rows });
+        let open = OpenRange::new(no, rows);
         self.open_range.store(Arc::new(Some(open.clone())));
         Ok(open)
     }
@@ -217,6 +246,20 @@ impl Lineage {
         let range = Range::new(range_number(self.ranges.len())?, base);
         self.ranges.push(range.clone());
         Ok(range)
+    }
+
+    /// 54000 if a row of `bytes` is more than this database may hold in memory at a time.
+    pub fn check_row_bytes(&self, bytes: usize) -> Result<()> {
+        if bytes <= self.shared.row_bytes_max {
+            return Ok(());
+        }
+        let most = self.shared.row_bytes_max;
+        Err(Error::new(
+            ErrorKind::Invalid,
+            SqlState::PROGRAM_LIMIT_EXCEEDED,
+            format!("a row has {bytes} bytes, but memory_bytes is {most}"),
+        )
+        .with_hint("Raise memory_bytes when opening the database, or keep the value in parts."))
     }
 
     /// Reserves a range number for a bulk load: an empty closed insert range, replaced later.
@@ -268,11 +311,10 @@ impl Lineage {
             rows.abandon_unpublished();
             let last = range.no().0 as usize + 1 == ranges.len();
             if last && Arc::ptr_eq(rows.schema(), &self.schema()) {
-                let open = OpenRange {
-                    no: range.no(),
-                    rows: rows.clone(),
-                };
-                self.open_range.store(Arc::new(Some(Arc::new(open))));
+                let open = OpenRange::new(range.no(), rows.clone());
+                // What of it is beyond the rows' share is not known: the values are in pages.
+                open.note_row(rows.memory_bytes(), self.shared.range_bytes_max);
+                self.open_range.store(Arc::new(Some(open)));
             } else {
                 rows.close();
             }

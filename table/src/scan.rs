@@ -213,6 +213,27 @@ impl RangeSnapshot {
         self.chunk(column).is_none_or(|chunk| chunk.is_resident())
     }
 
+    /// The end of the first of `blocks` whose encoded columns have `bytes` together; one block
+    /// at least.
+    pub fn end_within(&self, blocks: Span<usize>, bytes: usize) -> Result<usize> {
+        let bytes = bytes as u64;
+        let chunks = || self.columns.iter().filter_map(|column| self.chunk(*column));
+        if blocks.len() <= 1 || chunks().map(|chunk| chunk.extent.len).sum::<u64>() <= bytes {
+            return Ok(blocks.end);
+        }
+        let mut total = 0;
+        for block in blocks.clone() {
+            for chunk in chunks() {
+                let range = chunk.footer()?.block_range(block);
+                total += range.end - range.start;
+            }
+            if total > bytes && block > blocks.start {
+                return Ok(block);
+            }
+        }
+        Ok(blocks.end)
+    }
+
     fn chunk(&self, column: ColumnId) -> Option<&Arc<ChunkColumn>> {
         match &self.base {
             BaseBody::Chunks(chunks) => chunks.column(column),

@@ -23,6 +23,7 @@ use crate::column_set::ColumnSet;
 use crate::lineage::Lineage;
 use crate::range::{Range, RangeVersion};
 use crate::record_page::{RecordKind, RecordPage, TailRecord};
+use crate::row_bytes::{set_bytes, values_bytes};
 use crate::row_meta::NEVER;
 use crate::tail::{Claimed, Tail, TailPages, locate};
 use crate::visibility::{RecordState, record_state, resolve};
@@ -147,6 +148,15 @@ impl Lineage {
             self.write_latched((range, version, tail), row, change, writer, written)
         });
         outcome.unwrap_or(Ok(WriteOutcome::Busy))
+    }
+
+    /// As [`Lineage::check_row_bytes`] for the values that `change` sets. Not part of
+    /// [`Lineage::write`]: a database opened with less memory takes back what is in its log.
+    pub fn check_change_bytes(&self, change: Change<'_>) -> Result<()> {
+        match change {
+            Change::Update(set) => self.check_row_bytes(set_bytes(set)),
+            Change::Delete | Change::Lock(_) => Ok(()),
+        }
     }
 
     pub(crate) fn write_latched(
@@ -365,6 +375,8 @@ impl Lineage {
         writer: &Writer,
         written: &mut Vec<Written>,
     ) -> Result<RowId> {
+        let bytes = values_bytes(values);
+        self.check_row_bytes(bytes)?;
         let mut full = None;
         loop {
             let open = self.open_range(full)?;
@@ -382,6 +394,7 @@ impl Lineage {
             page.set_statement(i, writer.statement);
             claimed.publish(writer.word);
             written.push(Written::Records(page.clone(), i, i + 1));
+            open.note_row(bytes, self.shared.range_bytes_max);
             return Ok(row);
         }
     }

@@ -158,6 +158,27 @@ const EXPORTED: &[Exported] = &[
         MEMORY,
     ),
     labelled(
+        "log_buffer_bytes",
+        "memory",
+        ("consumer", "log"),
+        Form::LevelBytes,
+        MEMORY,
+    ),
+    labelled(
+        "load_bytes",
+        "memory",
+        ("consumer", "loads"),
+        Form::LevelBytes,
+        MEMORY,
+    ),
+    labelled(
+        "other_bytes",
+        "memory",
+        ("consumer", "other"),
+        Form::LevelBytes,
+        MEMORY,
+    ),
+    labelled(
         "key_bytes",
         "memory",
         ("consumer", "key_indexes"),
@@ -170,6 +191,12 @@ const EXPORTED: &[Exported] = &[
         ("consumer", "queries"),
         Form::LevelBytes,
         MEMORY,
+    ),
+    exported(
+        "load_bytes_max",
+        "load_memory_max",
+        Form::LevelBytes,
+        "The most memory that bulk loads have held at a time",
     ),
     exported(
         "key_entries",

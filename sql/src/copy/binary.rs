@@ -20,6 +20,8 @@ use strandline_base::{Error, Result, SqlState};
 pub(super) const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
 /// Rows of a batch.
 const BATCH_ROWS: usize = 8_192;
+/// Bytes of the data that a batch is made of, beside its last row.
+const BATCH_BYTES: usize = 4 << 20;
 /// A longer value is an error: most likely the data is damaged.
 const VALUE_BYTES_MAX: usize = 1 << 28;
 /// Flags that a reader must know.
@@ -128,9 +130,9 @@ impl Reader {
             .iter()
             .map(|c| ColumnBuilder::new(c.sql_type))
             .collect();
-        let mut rows = 0;
-        while rows < BATCH_ROWS && self.state == State::Rows {
-            if self.read_row(&columns, &mut builders)? {
+        let (mut rows, mut bytes) = (0, 0);
+        while rows < BATCH_ROWS && bytes < BATCH_BYTES && self.state == State::Rows {
+            if self.read_row(&columns, &mut builders, &mut bytes)? {
                 rows += 1;
             } else {
                 self.state = State::End;
@@ -168,8 +170,13 @@ impl Reader {
         }
     }
 
-    /// Reads a row; false: the data ends here.
-    fn read_row(&mut self, columns: &[FileColumn], builders: &mut [ColumnBuilder]) -> Result<bool> {
+    /// Reads a row and adds its bytes; false: the data ends here.
+    fn read_row(
+        &mut self,
+        columns: &[FileColumn],
+        builders: &mut [ColumnBuilder],
+        bytes: &mut usize,
+    ) -> Result<bool> {
         if !self.has(2)? {
             // A file may lack its trailer.
             return match self.unread.len() - self.next {
@@ -202,6 +209,7 @@ impl Reader {
             if !self.has(length)? {
                 return Err(fault("unexpected EOF in COPY data"));
             }
+            *bytes += length;
             let row = self.row;
             let received = builder.receive(self.take(length));
             received.map_err(|e| at(e, format!("COPY, row {row}, column {}", column.name)))?;

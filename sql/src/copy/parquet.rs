@@ -19,6 +19,7 @@ use datafusion::parquet::arrow::arrow_reader::{
     ParquetRecordBatchReaderBuilder,
 };
 use datafusion::parquet::errors::ParquetError;
+use datafusion::parquet::file::metadata::ParquetMetaData;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::PartitionStream;
 use std::fmt;
@@ -29,6 +30,8 @@ use strandline_table::types::arrow_type;
 
 /// Rows per batch.
 const BATCH_ROWS: usize = 8192;
+/// Bytes per batch, by what the file says of its columns' bytes per row.
+const BATCH_BYTES: u64 = 4 << 20;
 
 /// A Parquet file to be loaded.
 pub(super) struct ParquetSource {
@@ -96,8 +99,9 @@ impl ParquetSource {
         let places = self.columns.iter().map(|(place, _)| *place);
         let mask = ProjectionMask::roots(builder.parquet_schema(), places);
         let rows_total = builder.metadata().file_metadata().num_rows().max(1) as u64;
+        let rows = batch_rows(builder.metadata());
         let reader = builder
-            .with_batch_size(BATCH_ROWS)
+            .with_batch_size(rows)
             .with_projection(mask)
             .build()
             .map_err(damage)?;
@@ -124,6 +128,17 @@ impl ParquetSource {
             stream,
         )))
     }
+}
+
+/// Rows of a batch so that those of the widest row group have [`BATCH_BYTES`]; one at least.
+fn batch_rows(metadata: &ParquetMetaData) -> usize {
+    let groups = metadata.row_groups().iter();
+    let widest = groups.map(|group| group.total_byte_size() / group.num_rows().max(1));
+    let widest = u64::try_from(widest.max().unwrap_or(0)).unwrap_or(0);
+    let rows = BATCH_BYTES / widest.max(1);
+    usize::try_from(rows)
+        .unwrap_or(BATCH_ROWS)
+        .clamp(1, BATCH_ROWS)
 }
 
 impl fmt::Debug for ParquetSource {

@@ -17,6 +17,9 @@ use strandline_base::{Error, Result, SqlType};
 /// Bytes of text gathered before they go to the file.
 const TEXT_BYTES: usize = 1 << 16;
 
+/// Encoded bytes of a Parquet file's row group, which is in memory while it is written.
+const ROW_GROUP_BYTES: usize = 16 << 20;
+
 /// The file behind a writer.
 pub(super) type Output = BufWriter<TemporaryFile>;
 
@@ -218,6 +221,7 @@ impl ParquetFileWriter {
         let schema = Arc::new(Schema::new(fields));
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
+            .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
             .set_created_by("strandline".to_string())
             .build();
         let writer = ArrowWriter::try_new(output, schema.clone(), Some(properties))
@@ -275,5 +279,38 @@ impl RowWriter for ParquetFileWriter {
     fn finish(self: Box<Self>) -> Result<TemporaryFile> {
         let output = self.writer.into_inner().map_err(|e| parquet_failed(&e))?;
         into_file(output)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::arrow::array::BinaryViewArray;
+    use std::path::Path;
+    use strandline_base::rng::Rng;
+
+    #[test]
+    fn row_groups_of_wide_rows_are_bounded_in_bytes() {
+        const VALUE_BYTES: usize = 100_000;
+        let directory = tempfile::tempdir().expect("directory");
+        let target: &Path = &directory.path().join("wide.parquet");
+        let field = Field::new("wide", DataType::BinaryView, true);
+        let schema = Arc::new(Schema::new(vec![field]));
+        let output = Output::new(TemporaryFile::beside(target).expect("file"));
+        let mut writer = ParquetFileWriter::start(output, &schema).expect("writer");
+        let mut rng = Rng::new(5);
+        for _ in 0..10 {
+            let mut random = || -> Vec<u8> {
+                let words = (0..VALUE_BYTES / 8).map(|_| rng.next_u64().to_le_bytes());
+                words.flatten().collect()
+            };
+            let values: Vec<Vec<u8>> = (0..40).map(|_| random()).collect();
+            let values: ArrayRef = Arc::new(BinaryViewArray::from_iter_values(values));
+            let batch = RecordBatch::try_new(schema.clone(), vec![values]).expect("batch");
+            writer.write(&batch).expect("written");
+            let held = writer.writer.memory_size();
+            assert!(held <= ROW_GROUP_BYTES + (8 << 20), "{held} bytes are held");
+        }
+        assert!(writer.writer.flushed_row_groups().len() >= 2);
     }
 }

@@ -48,6 +48,7 @@ mod widen;
 
 use crate::context::StatementContext;
 use crate::error::convert;
+use crate::result::Gathered;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::execution::SendableRecordBatchStream;
@@ -164,7 +165,7 @@ pub async fn describe(
 /// Runs a planned statement to its end.
 async fn run(context: &StatementContext, planned: DmlPlan) -> Result<DmlOutcome> {
     let DmlPlan { plan, form, tally } = planned;
-    drain(context.run(plan).await?, form, &tally).await
+    drain(context, context.run(plan).await?, form, &tally).await
 }
 
 /// Runs the physical plan of a statement, whose rows have the columns of `schema`, to its end.
@@ -175,18 +176,19 @@ pub(crate) async fn run_physical(
     form: DmlForm,
     tally: &Tally,
 ) -> Result<DmlOutcome> {
-    drain(context.start(plan, schema)?, form, tally).await
+    drain(context, context.start(plan, schema)?, form, tally).await
 }
 
 async fn drain(
+    context: &StatementContext,
     (schema, mut stream): (SchemaRef, SendableRecordBatchStream),
     DmlForm { tag, returning }: DmlForm,
     tally: &Tally,
 ) -> Result<DmlOutcome> {
-    let mut batches = Vec::new();
+    let mut rows = Gathered::new(context.memory());
     while let Some(batch) = stream.try_next().await.map_err(convert)? {
         if returning {
-            batches.push(batch);
+            rows.push(batch).map_err(convert)?;
         }
     }
     if !tally.complete.load(Ordering::Acquire) {
@@ -195,7 +197,7 @@ async fn drain(
     Ok(DmlOutcome {
         tag,
         rows: tally.rows.load(Ordering::Relaxed),
-        returning: returning.then_some((schema, batches)),
+        returning: returning.then(|| (schema, rows.into_batches())),
     })
 }
 

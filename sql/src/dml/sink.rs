@@ -1,5 +1,6 @@
-//! Where inserted rows go: up to [`BULK_ROWS`] wait in memory and are inserted when the statement's
-//! input ends; with more, all go through the engine's bulk load as they come.
+//! Where inserted rows go: up to [`BULK_ROWS`], and up to a range's bytes, wait in memory and are
+//! inserted when the statement's input ends; with more, all go through the engine's bulk load as
+//! they come.
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::concat_batches;
@@ -7,6 +8,7 @@ use std::sync::Arc;
 use strandline_base::Result;
 use strandline_engine::catalog::TableDef;
 use strandline_engine::{BulkInsert, OnInvisibleDuplicate, Statement};
+use strandline_table::row_bytes;
 
 /// More rows than this in one statement are bulk-loaded.
 pub(crate) const BULK_ROWS: usize = 32_768;
@@ -17,6 +19,7 @@ pub(crate) struct InsertSink {
     conflicts: OnInvisibleDuplicate,
     waiting: Vec<RecordBatch>,
     waiting_rows: usize,
+    waiting_bytes: usize,
     bulk: Option<BulkInsert>,
 }
 
@@ -29,6 +32,7 @@ impl InsertSink {
             conflicts,
             waiting: Vec::new(),
             waiting_rows: 0,
+            waiting_bytes: 0,
             bulk: None,
         }
     }
@@ -38,13 +42,13 @@ impl InsertSink {
         if let Some(bulk) = &mut self.bulk {
             return bulk.append(&rows);
         }
-        self.waiting_rows += rows.num_rows();
-        self.waiting.push(rows);
-        if self.waiting_rows <= BULK_ROWS {
-            return Ok(());
-        }
+        let bytes_max = statement.transaction().db().settings().range_bytes();
         if self.conflicts == OnInvisibleDuplicate::Conflict {
-            return self.insert_waiting(statement);
+            let mut slices = row_bytes::slices(rows, bytes_max);
+            return slices.try_for_each(|rows| self.wait_or_insert(statement, rows, bytes_max));
+        }
+        if !self.has_to_go(&rows, bytes_max) {
+            return Ok(());
         }
         let mut bulk = statement.bulk_insert(&self.table)?;
         for batch in std::mem::take(&mut self.waiting) {
@@ -52,6 +56,27 @@ impl InsertSink {
         }
         self.bulk = Some(bulk);
         Ok(())
+    }
+
+    /// Lets `rows` wait; whether all that wait are now too many.
+    fn has_to_go(&mut self, rows: &RecordBatch, bytes_max: usize) -> bool {
+        self.waiting_rows += rows.num_rows();
+        self.waiting_bytes += row_bytes::batch_bytes(rows);
+        self.waiting.push(rows.clone());
+        self.waiting_rows > BULK_ROWS || self.waiting_bytes > bytes_max
+    }
+
+    /// Lets rows wait that are never bulk-loaded; inserts them when they are too many.
+    fn wait_or_insert(
+        &mut self,
+        statement: &Arc<Statement>,
+        rows: RecordBatch,
+        bytes_max: usize,
+    ) -> Result<()> {
+        match self.has_to_go(&rows, bytes_max) {
+            true => self.insert_waiting(statement),
+            false => Ok(()),
+        }
     }
 
     /// No more rows come.
@@ -64,7 +89,7 @@ impl InsertSink {
 
     fn insert_waiting(&mut self, statement: &Arc<Statement>) -> Result<()> {
         let batches = std::mem::take(&mut self.waiting);
-        self.waiting_rows = 0;
+        (self.waiting_rows, self.waiting_bytes) = (0, 0);
         let rows = match batches.as_slice() {
             [] => return Ok(()),
             [one] => one.clone(),

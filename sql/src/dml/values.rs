@@ -60,11 +60,7 @@ pub(super) fn width(rows: &[ast::Parens<Vec<ast::Expr>>]) -> Result<usize> {
     Ok(width)
 }
 
-/// One cell.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "few, and gone when the statement is planned"
-)]
+/// One cell. There may be millions of them: an expression, which few are, is kept elsewhere.
 pub(super) enum Cell {
     /// DEFAULT
     Default,
@@ -73,7 +69,7 @@ pub(super) enum Cell {
     /// a literal, as the column's input function reads it
     Text(String),
     /// an expression
-    Computed(ast::Expr),
+    Computed(Box<ast::Expr>),
 }
 
 /// One array per column; `None`: DEFAULT.
@@ -288,7 +284,7 @@ impl Computed {
             for (row, cell) in cells.iter().enumerate() {
                 if let Cell::Computed(expr) = cell {
                     places.push((i, row));
-                    written.push(expr.clone());
+                    written.push(expr.as_ref().clone());
                 }
             }
         }
@@ -372,7 +368,7 @@ pub(super) fn literal(expr: &ast::Expr, column: &ColumnDef) -> Result<Cell> {
                 value: ast::Value::Number(text, _),
                 ..
             }) => of_number(format!("-{text}"), expr, column),
-            _ => Ok(Cell::Computed(expr.clone())),
+            _ => Ok(Cell::Computed(Box::new(expr.clone()))),
         },
         ast::Expr::Value(value) => Ok(match &value.value {
             ast::Value::Null => Cell::Null,
@@ -385,7 +381,7 @@ pub(super) fn literal(expr: &ast::Expr, column: &ColumnDef) -> Result<Cell> {
             ast::Value::HexStringLiteral(digits) if column.sql_type == SqlType::Bytea => {
                 Cell::Text(format!("\\x{digits}"))
             }
-            _ => Cell::Computed(expr.clone()),
+            _ => Cell::Computed(Box::new(expr.clone())),
         }),
         ast::Expr::Cast {
             expr: operand,
@@ -395,10 +391,10 @@ pub(super) fn literal(expr: &ast::Expr, column: &ColumnDef) -> Result<Cell> {
             let same = types::from_ast(data_type)? == Some(column.sql_type);
             match literal(operand, column) {
                 Ok(Cell::Text(text)) if same && is_quoted(operand) => Ok(Cell::Text(text)),
-                _ => Ok(Cell::Computed(expr.clone())),
+                _ => Ok(Cell::Computed(Box::new(expr.clone()))),
             }
         }
-        _ => Ok(Cell::Computed(expr.clone())),
+        _ => Ok(Cell::Computed(Box::new(expr.clone()))),
     }
 }
 
@@ -429,7 +425,7 @@ fn of_number(text: String, expr: &ast::Expr, column: &ColumnDef) -> Result<Cell>
         | SqlType::Numeric { .. } => Cell::Text(text),
         SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => match text.parse::<i64>() {
             Ok(number) => Cell::Text(number.to_string()),
-            Err(_) => Cell::Computed(expr.clone()),
+            Err(_) => Cell::Computed(Box::new(expr.clone())),
         },
         _ if is_whole => return Err(mismatch(column, &DataType::Int32)),
         _ => return Err(mismatch(column, &DataType::Decimal64(18, 1))),

@@ -11,7 +11,7 @@ use super::work::Work;
 use crate::context::StatementContext;
 use crate::error::convert;
 use crate::plan_cache::Ran;
-use crate::result::QueryResult;
+use crate::result::{Gathered, QueryResult};
 use crate::{copy, ddl, dml, explain, roles};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -206,16 +206,19 @@ impl Session {
                     Err(error)
                 })
             }
-            Err(error) => {
-                self.registered.backend().take_requests();
-                match query.implicit.take() {
-                    Some(transaction) => transaction.rollback(),
-                    None => self.mark_failed(),
-                }
-                self.report_block();
-                Some(Err(error))
-            }
+            Err(error) => Some(Err(self.give_up(query, error))),
         }
+    }
+
+    /// The running query fails with `error`: its transaction is rolled back, or its block fails.
+    fn give_up(&mut self, query: &mut RunningQuery, error: Error) -> Error {
+        self.registered.backend().take_requests();
+        match query.implicit.take() {
+            Some(transaction) => transaction.rollback(),
+            None => self.mark_failed(),
+        }
+        self.report_block();
+        error
     }
 
     /// Cancels the running query when its time is up; None without `statement_timeout`.
@@ -227,11 +230,28 @@ impl Session {
     /// All rows of a running query.
     pub(crate) async fn collect(&mut self, mut query: Box<RunningQuery>) -> Result<QueryResult> {
         let _timer = self.timer();
-        let mut batches = Vec::new();
+        let mut rows = Gathered::new(query.context.memory());
+        let mut refused = None;
         while let Some(batch) = self.next_batch(&mut query).await {
-            batches.push(batch?);
+            if let Err(error) = rows.push(batch?) {
+                refused = Some(convert(error));
+                break;
+            }
         }
-        Ok(QueryResult::new(query.schema, batches))
+        match refused {
+            None => Ok(QueryResult::new(query.schema, rows.into_batches())),
+            Some(error) => Err(self.give_up(&mut query, error)),
+        }
+    }
+
+    /// The number of a running query's rows, which are thrown away.
+    pub(crate) async fn count(&mut self, mut query: Box<RunningQuery>) -> Result<u64> {
+        let _timer = self.timer();
+        let mut rows = 0;
+        while let Some(batch) = self.next_batch(&mut query).await {
+            rows += batch?.num_rows() as u64;
+        }
+        Ok(rows)
     }
 }
 
@@ -250,9 +270,12 @@ fn running(
 
 /// Runs a query that locks to its end: a conflict is noticed while it can still run again.
 async fn locked_rows(context: StatementContext, plan: LogicalPlan) -> Result<Box<RunningQuery>> {
-    let (schema, stream) = context.run(plan).await?;
-    let batches: Vec<RecordBatch> = stream.try_collect().await.map_err(convert)?;
-    let rows = futures::stream::iter(batches.into_iter().map(Ok));
+    let (schema, mut stream) = context.run(plan).await?;
+    let mut rows = Gathered::new(context.memory());
+    while let Some(batch) = stream.try_next().await.map_err(convert)? {
+        rows.push(batch).map_err(convert)?;
+    }
+    let rows = futures::stream::iter(rows.into_batches().into_iter().map(Ok));
     Ok(Box::new(RunningQuery {
         schema: schema.clone(),
         stream: Box::pin(RecordBatchStreamAdapter::new(schema, rows)),

@@ -29,6 +29,7 @@ mod staleness;
 mod statistics;
 mod transactions;
 mod views;
+mod wide_rows;
 
 use std::sync::Arc;
 use strandline::{Connection, Database, Error, QueryResult, Settings, SqlState};

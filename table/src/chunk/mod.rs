@@ -38,6 +38,7 @@ mod tests;
 mod text;
 mod vortex;
 
+use crate::row_bytes::array_bytes;
 use crate::types::arrow_type;
 use crate::word_patches::WordPatches;
 use arrow_array::{Array, ArrayRef, new_null_array};
@@ -50,6 +51,8 @@ pub use bounds::MAX_BOUND_BYTES;
 use footer::NewBlock;
 pub use footer::{BlockBounds, BlockEntry, ChunkFooter, TRAILER_BYTES};
 
+/// A column of more bytes is read back block by block when it has been encoded.
+const READ_BACK_BYTES: usize = 4 << 20;
 /// Most rows of a chunk.
 pub const MAX_CHUNK_ROWS: usize = RANGE_ROWS;
 
@@ -167,15 +170,39 @@ fn encode_with(
         footer.push(block);
     }
     out.extend_from_slice(footer.share(encoder.shared(), identity)?);
-    let decoded = decode_chunk(t, &footer, identity, &out[start..])?;
-    if !same(&decoded, array) {
-        return Err(Error::internal(format!(
-            "codec {} does not reproduce a chunk of type {t}",
-            codec.id()
-        )));
-    }
+    drop(encoder);
+    read_back(t, array, &footer, identity, &out[start..])?;
     out.extend_from_slice(&footer.encode(identity));
     Ok(Some(footer))
+}
+
+/// Decodes an encoded chunk and compares; a large one block by block, so that it is not in memory
+/// twice.
+fn read_back(
+    t: SqlType,
+    array: &ArrayRef,
+    footer: &ChunkFooter,
+    identity: u64,
+    bytes: &[u8],
+) -> Result<()> {
+    let shared = check_bytes(footer, identity, bytes)?;
+    let source = |block| part(bytes, footer.block_range(block));
+    let at_once = match array_bytes(array) {
+        few if few <= READ_BACK_BYTES => footer.block_count().max(1),
+        _ => 1,
+    };
+    for first in (0..footer.block_count()).step_by(at_once) {
+        let blocks = first..footer.block_count().min(first + at_once);
+        let rows = first * BLOCK_ROWS..array.len().min(blocks.end * BLOCK_ROWS);
+        let (decoded, _) = decode_blocks(t, footer, blocks, source, shared, None)?;
+        if !same(&decoded, &array.slice(rows.start, rows.len())) {
+            return Err(Error::internal(format!(
+                "codec {} does not reproduce a chunk of type {t}",
+                footer.codec()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Whether the arrays have the same NULLs and, bit for bit, the same values elsewhere.

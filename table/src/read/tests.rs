@@ -33,6 +33,8 @@ fn storage_with(page_bytes: PageBytes) -> (Arc<Lineage>, RowId) {
         page_bytes,
         next_file: Arc::new(AtomicU64::new(1)),
         consolidation: Arc::default(),
+        range_bytes_max: 64 << 20,
+        row_bytes_max: 1 << 30,
     };
     let schema = StorageSchema::new([const { (SqlType::BigInt, Value::Null) }; 3]);
     let lineage = Lineage::new(StorageId(1), schema, shared);

@@ -75,6 +75,8 @@ impl Storage {
             page_bytes: Arc::default(),
             next_file: Arc::new(AtomicU64::new(1)),
             consolidation: consolidation.clone(),
+            range_bytes_max: 64 << 20,
+            row_bytes_max: 1 << 30,
         };
         let columns = (0..COLUMNS).map(|_| (SqlType::BigInt, Value::Null));
         let lineage = Lineage::new(StorageId(1), StorageSchema::new(columns), shared);
