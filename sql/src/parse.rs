@@ -230,6 +230,7 @@ fn with_parser<T>(
     let mut tokens = tokenize(sql)?;
     chains::check(&tokens)?;
     literals::check(&tokens, sql)?;
+    literals::join_lines(&mut tokens)?;
     spellings::rewrite(&mut tokens);
     roles::rewrite(&mut tokens);
     locking_clauses::rewrite(&mut tokens);

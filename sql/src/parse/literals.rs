@@ -2,7 +2,7 @@
 //! empty name after a number there and a string of bytes here, `123abc` a number with an alias;
 //! `X'1F'` and `B'101'` are bit strings, which do not exist here.
 
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 use strandline_base::{Error, Result, SqlState};
 
 /// 42601 for a number that letters follow at once, 0A000 for bit strings.
@@ -28,6 +28,43 @@ pub(super) fn check(tokens: &[TokenWithSpan], sql: &str) -> Result<()> {
             },
             _ => {}
         }
+    }
+    Ok(())
+}
+
+/// Texts in quotes that only a line's end parts are one: `'a'` above `'b'`.
+///
+/// # Errors
+/// 42601 for two in one line.
+pub(super) fn join_lines(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
+    let is_text = |t: &TokenWithSpan| matches!(t.token, Token::SingleQuotedString(_));
+    let mut place = 0;
+    while place < tokens.len() {
+        let next =
+            (place + 1..tokens.len()).find(|i| !matches!(tokens[*i].token, Token::Whitespace(_)));
+        let Some(next) = next.filter(|next| is_text(&tokens[place]) && is_text(&tokens[*next]))
+        else {
+            place += 1;
+            continue;
+        };
+        let line_ends = tokens[place + 1..next].iter().any(|t| {
+            matches!(
+                t.token,
+                Token::Whitespace(Whitespace::Newline | Whitespace::SingleLineComment { .. })
+            )
+        });
+        let removed: Vec<TokenWithSpan> = tokens.drain(place + 1..=next).collect();
+        let more = removed.into_iter().next_back().map(|t| t.token);
+        let (Token::SingleQuotedString(text), Some(Token::SingleQuotedString(more))) =
+            (&mut tokens[place].token, more)
+        else {
+            continue;
+        };
+        if !line_ends {
+            let message = format!("syntax error at or near \"'{more}'\"");
+            return Err(Error::invalid(SqlState::SYNTAX_ERROR, message));
+        }
+        text.push_str(&more);
     }
     Ok(())
 }

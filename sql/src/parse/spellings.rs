@@ -6,6 +6,7 @@
 //! | `TABLE t` as a query | `SELECT * FROM t` |
 //! | `CREATE TABLE t AS query WITH DATA` | without the last two words |
 //! | `CREATE TABLE t AS query WITH NO DATA` | `CREATE TABLE t AS (query) LIMIT 0` |
+//! | `x ISNULL`, `x NOTNULL` | `x IS NULL`, `x IS NOT NULL` |
 //! | `MERGE … THEN INSERT DEFAULT VALUES` | `THEN INSERT VALUES (DEFAULT)` |
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -13,7 +14,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 /// Rewrites the tokens of one or more statements.
 pub(super) fn rewrite(tokens: &mut Vec<TokenWithSpan>) {
     let known = |t: &TokenWithSpan| {
-        ["ABORT", "TABLE", "DATA", "DEFAULT"]
+        ["ABORT", "TABLE", "DATA", "DEFAULT", "ISNULL", "NOTNULL"]
             .iter()
             .any(|w| is(t, w))
     };
@@ -59,6 +60,10 @@ fn one(statement: &[TokenWithSpan], out: &mut Vec<TokenWithSpan>) {
             && is_at(Some(place + 1), "VALUES")
         {
             &["VALUES"]
+        } else if is(token, "ISNULL") && ends_operand(before.map(|p| &statement[solid[p]])) {
+            &["IS", "NULL"]
+        } else if is(token, "NOTNULL") && ends_operand(before.map(|p| &statement[solid[p]])) {
+            &["IS", "NOT", "NULL"]
         } else if is(token, "VALUES")
             && is_at(before, "DEFAULT")
             && is_at(place.checked_sub(3), "THEN")
@@ -72,6 +77,24 @@ fn one(statement: &[TokenWithSpan], out: &mut Vec<TokenWithSpan>) {
         }
         out.extend(replaced.iter().map(|word| made(word, token)));
         place += 1;
+    }
+}
+
+/// Whether a token may end what `ISNULL` asks about.
+fn ends_operand(before: Option<&TokenWithSpan>) -> bool {
+    match before.map(|t| &t.token) {
+        Some(Token::Word(word)) => {
+            let no_operand = [
+                "AS", "SELECT", "BY", "ON", "TABLE", "COLUMN", "FROM", "INTO", "UPDATE",
+            ];
+            word.quote_style.is_some()
+                || !no_operand
+                    .iter()
+                    .any(|w| word.value.eq_ignore_ascii_case(w))
+        }
+        Some(Token::Number(..) | Token::SingleQuotedString(_) | Token::Placeholder(_)) => true,
+        Some(Token::RParen | Token::RBracket) => true,
+        _ => false,
     }
 }
 

@@ -10,6 +10,8 @@ use super::rules::{literal_shape, replacement};
 use super::types::{sql_name, sql_type_of, sql_type_of_arrow};
 use datafusion::arrow::datatypes::{DataType, Field, IntervalUnit};
 use datafusion::common::{DFSchema, Result};
+use datafusion::error::DataFusionError;
+use datafusion::functions_nested::expr_fn::array_has_all;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
 use datafusion::scalar::ScalarValue;
@@ -47,6 +49,14 @@ impl ExprPlanner for OperatorPlanner {
         }
         match &expr.op {
             BinaryOperator::StringConcat => concatenation(expr, schema),
+            BinaryOperator::PGRegexMatch
+            | BinaryOperator::PGRegexIMatch
+            | BinaryOperator::PGRegexNotMatch
+            | BinaryOperator::PGRegexNotIMatch => {
+                expr.right = pattern(expr.right);
+                Ok(PlannerResult::Original(expr))
+            }
+            BinaryOperator::AtArrow | BinaryOperator::ArrowAt => contained(expr, schema),
             BinaryOperator::Arrow => Ok(json(expr, functions::json_get)),
             BinaryOperator::LongArrow => Ok(json(expr, functions::json_get_text)),
             BinaryOperator::HashArrow => Ok(json(expr, |value, path| {
@@ -167,6 +177,35 @@ fn typed_by(expr: Expr, other: &DataType, operation: Operation) -> Result<Expr> 
     }
 }
 
+/// A regular expression as the engine knows it; a point matches the end of a line, too.
+fn pattern(written: Expr) -> Expr {
+    match written {
+        Expr::Literal(ScalarValue::Utf8(Some(text)), metadata) => {
+            let lines = if text.contains('.') { "(?s)" } else { "" };
+            let text = format!("{lines}{}", functions::translated_pattern(&text));
+            Expr::Literal(ScalarValue::Utf8(Some(text)), metadata)
+        }
+        Expr::Literal(..) | Expr::Placeholder(_) => written,
+        other => functions::regular_pattern(other),
+    }
+}
+
+/// `a @> b` and `b <@ a` of arrays: what is NULL is not contained.
+fn contained(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+    let (whole, part) = match expr.op {
+        BinaryOperator::AtArrow => (&expr.left, &expr.right),
+        _ => (&expr.right, &expr.left),
+    };
+    let is_list =
+        |e: &Expr| Ok::<_, DataFusionError>(matches!(operand_type(e, schema)?, DataType::List(_)));
+    if !is_list(whole)? || !is_list(part)? {
+        return Ok(PlannerResult::Original(expr));
+    }
+    let all = array_has_all(whole.clone(), part.clone());
+    let complete = functions::position_of_null(part.clone()).is_null();
+    Ok(PlannerResult::Planned(all.and(complete)))
+}
+
 /// `a || b`: text if one side is, whatever storable type the other has. A quoted string beside a
 /// bytea is a bytea.
 fn concatenation(
@@ -175,6 +214,16 @@ fn concatenation(
 ) -> Result<PlannerResult<RawBinaryExpr>> {
     let mut left_type = operand_type(&expr.left, schema)?;
     let mut right_type = operand_type(&expr.right, schema)?;
+    // An array and NULL: nothing is appended.
+    match (&left_type, &right_type) {
+        (DataType::List(_), right) if right.is_null() => {
+            return Ok(PlannerResult::Planned(expr.left));
+        }
+        (left, DataType::List(_)) if left.is_null() => {
+            return Ok(PlannerResult::Planned(expr.right));
+        }
+        _ => {}
+    }
     let is_text = |t: &DataType| t.is_string() || t.is_null();
     if is_bytea(&left_type) || is_bytea(&right_type) {
         let operand = |operand: Expr, from: &DataType| match is_unknown(&operand) {

@@ -1,15 +1,18 @@
 //! Functions of arrays that DataFusion lacks. A vector of the system tables (`int2vector`) counts
 //! its items from 0, any other array from 1.
 
-use super::overload::Parameter::Any;
+use super::lists;
+use super::overload::Parameter::{Any, Bigint};
 use super::overload::{Call, Function, Overload, Returns};
 use crate::semantics::error::invalid;
 use crate::semantics::types::{PG_TYPE_KEY, sql_name};
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, Int32Array, Int32Builder, ListArray, ListBuilder, StructArray,
+    Array, ArrayRef, AsArray, BooleanArray, Int32Array, Int32Builder, ListArray, ListBuilder,
+    StructArray,
 };
 use datafusion::arrow::buffer::OffsetBuffer;
-use datafusion::arrow::datatypes::{DataType, Field, Fields};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Field, Fields, Int32Type};
 use datafusion::common::{Result, ScalarValue};
 use std::sync::Arc;
 use strandline_base::{SqlState, SqlType};
@@ -20,19 +23,19 @@ pub fn functions() -> Vec<Function> {
     vec![
         Function::new(
             "array_upper",
-            vec![Overload::new(&[Any, Any], integer, |c| bound(c, true))],
+            vec![Overload::new(&[Any, Bigint], integer, |c| bound(c, true))],
         ),
         Function::new(
             "array_lower",
-            vec![Overload::new(&[Any, Any], integer, |c| bound(c, false))],
+            vec![Overload::new(&[Any, Bigint], integer, |c| bound(c, false))],
         ),
         Function::new(
             "array_subscripts",
-            vec![Overload::new(
-                &[Any],
-                Returns::Computed(numbers),
-                subscripts,
-            )],
+            vec![
+                Overload::new(&[Any], Returns::Computed(numbers), subscripts),
+                Overload::new(&[Any, Bigint], Returns::Computed(numbers), subscripts),
+                Overload::new(&[Any, Bigint, Any], Returns::Computed(numbers), subscripts),
+            ],
         ),
         Function::new(
             "_pg_expandarray",
@@ -41,7 +44,8 @@ pub fn functions() -> Vec<Function> {
     ]
 }
 
-fn first(call: &Call) -> i32 {
+/// The first subscript.
+pub(super) fn first(call: &Call) -> i32 {
     let pg_type = call.fields[0].metadata().get(PG_TYPE_KEY);
     i32::from(!pg_type.is_some_and(|t| t.ends_with("vector")))
 }
@@ -54,20 +58,19 @@ fn list<'a>(call: &'a Call) -> Result<&'a ListArray> {
     })
 }
 
-/// The greatest or the least subscript; NULL for an empty array, as for NULL.
+/// The greatest or the least subscript of a level; NULL for an empty array and for a level that
+/// the array does not have.
 fn bound(call: &Call, upper: bool) -> Result<ArrayRef> {
-    if call.arrays[0].data_type().is_null() {
+    let Some(list) = lists::list(call, 0)? else {
         return Ok(Arc::new(Int32Array::new_null(call.rows)));
-    }
-    let (list, first) = (list(call)?, first(call));
-    let bounds = (0..call.rows).map(|row| {
-        let length = match list.is_null(row) {
-            true => 0,
-            false => list.value_length(row),
-        };
-        (length > 0).then_some(if upper { first + length - 1 } else { first })
-    });
-    Ok(Arc::new(bounds.collect::<Int32Array>()))
+    };
+    let (first, wanted) = (first(call), call.bigint(1));
+    call.map::<Int32Type>(|row| {
+        let shape = lists::shape(&list, row);
+        let level = usize::try_from(wanted.value(row)).ok();
+        let length = level.and_then(|level| shape.get(level.checked_sub(1)?));
+        Ok(length.map(|length| if upper { first + length - 1 } else { first }))
+    })
 }
 
 fn numbers(_: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
@@ -75,17 +78,31 @@ fn numbers(_: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
     Ok(DataType::List(Arc::new(item)))
 }
 
-/// The subscripts of an array's items.
+/// The subscripts of one of an array's levels, the first if it is not said; backwards on demand.
 fn subscripts(call: &Call) -> Result<ArrayRef> {
     let (list, first) = (list(call)?, first(call));
+    let backwards = match call.arrays.get(2) {
+        Some(flags) => cast(flags, &DataType::Boolean)?.as_boolean().clone(),
+        None => BooleanArray::from(vec![false; call.rows]),
+    };
     let mut builder = ListBuilder::new(Int32Builder::new());
     for row in 0..call.rows {
-        if list.is_valid(row) {
-            for i in 0..list.value_length(row) {
+        let valid = !call.any_null(row);
+        if valid {
+            let level = call.arrays.get(1).map_or(1, |_| call.bigint(1).value(row));
+            let level = usize::try_from(level).ok().and_then(|l| l.checked_sub(1));
+            let shape = lists::shape(list, row);
+            let length = level.and_then(|level| shape.get(level)).copied();
+            let length = length.unwrap_or(0);
+            for i in 0..length {
+                let i = match backwards.value(row) {
+                    true => length - 1 - i,
+                    false => i,
+                };
                 builder.values().append_value(first + i);
             }
         }
-        builder.append(list.is_valid(row));
+        builder.append(valid);
     }
     Ok(Arc::new(builder.finish()))
 }

@@ -3,10 +3,8 @@
 use super::number_pattern::NumberPattern;
 use super::overload::Parameter::{Double, Interval, Numeric, Text, Timestamp, TimestampTz};
 use super::overload::{Call, Function, Overload, Returns};
-use super::pattern::Pattern;
-use crate::semantics::calendar::{DAY, split_micros, timestamp_out_of_range};
-use crate::semantics::decimal::Shape;
-use crate::semantics::text::number::parse_decimal;
+use super::pattern::{Pattern, Shown};
+use crate::semantics::calendar::{split_micros, timestamp_out_of_range};
 use datafusion::arrow::array::{Array, ArrayRef};
 use datafusion::arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, TimestampMicrosecondType,
@@ -91,51 +89,34 @@ impl<T> Cached<T> {
 }
 
 fn moment(call: &Call, zoned: bool) -> Result<ArrayRef> {
-    let patterns = Cached::new(call, 1, |text| Ok(Pattern::parse(text)))?;
-    call.map_text(|row| Ok(Some(patterns.at(row).write(call.micros(0, row), zoned))))
+    shown(call, |row| Shown::moment(call.micros(0, row), zoned))
 }
 
-/// An interval's time is shown like a time of day; whole days count as hours.
 fn interval(call: &Call) -> Result<ArrayRef> {
+    shown(call, |row| Shown::interval(call.interval(0, row)))
+}
+
+/// What every row's moment or interval looks like; NULL for an empty pattern.
+fn shown(call: &Call, fields: impl Fn(usize) -> Shown) -> Result<ArrayRef> {
     let patterns = Cached::new(call, 1, |text| Ok(Pattern::parse(text)))?;
     call.map_text(|row| {
-        let value = call.interval(0, row);
-        let time = value.nanoseconds / 1_000;
-        let plain = value.months == 0 && value.days == 0 && (0..DAY).contains(&time);
-        if plain {
-            return Ok(Some(patterns.at(row).write(time, false)));
+        let pattern = patterns.at(row);
+        if pattern.is_empty() {
+            return Ok(None);
         }
-        Err(crate::semantics::error::raise(
-            strandline_base::Error::unsupported(
-                "to_char of an interval of a day or more is not supported",
-            ),
-        ))
+        pattern.write(&fields(row)).map(Some)
     })
 }
 
 fn numeric(call: &Call) -> Result<ArrayRef> {
     let patterns = Cached::new(call, 1, NumberPattern::parse)?;
     let (values, scale) = call.numeric(0)?;
-    call.map_text(|row| Ok(Some(patterns.at(row).write(values.value(row), scale))))
+    call.map_text(|row| patterns.at(row).write(values.value(row), scale).map(Some))
 }
 
 fn double(call: &Call) -> Result<ArrayRef> {
     let patterns = Cached::new(call, 1, NumberPattern::parse)?;
-    call.map_text(|row| {
-        let text = format!("{:.14e}", call.double(0, row));
-        let number = parse_decimal(&text).map_err(crate::semantics::error::raise)?;
-        let shape = Shape::new(
-            38,
-            patterns
-                .at(row)
-                .scale()
-                .max(number.scale.clamp(0, 30) as u8),
-        );
-        let unscaled = number
-            .at(shape)
-            .ok_or_else(crate::semantics::error::numeric_overflow)?;
-        Ok(Some(patterns.at(row).write(unscaled, shape.scale)))
-    })
+    call.map_text(|row| patterns.at(row).write_double(call.double(0, row)).map(Some))
 }
 
 fn from_epoch(call: &Call) -> Result<ArrayRef> {

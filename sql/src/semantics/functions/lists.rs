@@ -58,14 +58,7 @@ pub fn functions() -> Vec<Function> {
         Function::new("array_remove", vec![list(&[Any, Any], remove)]).not_strict(),
         Function::new("array_replace", vec![list(&[Any, Any, Any], replace)]).not_strict(),
         Function::new("trim_array", vec![list(&[Any, Bigint], trim)]),
-        Function::new(
-            "array_position",
-            vec![
-                Overload::new(&[Any, Any], integer, position),
-                Overload::new(&[Any, Any, Bigint], integer, position),
-            ],
-        )
-        .not_strict(),
+        position_function(),
         Function::new(
             "array_positions",
             vec![Overload::new(
@@ -79,6 +72,18 @@ pub fn functions() -> Vec<Function> {
     .into_iter()
     .chain(of_texts())
     .collect()
+}
+
+/// `array_position`
+pub fn position_function() -> Function {
+    Function::new(
+        "array_position",
+        vec![
+            Overload::new(&[Any, Any], SqlType::Integer, position),
+            Overload::new(&[Any, Any, Bigint], SqlType::Integer, position),
+        ],
+    )
+    .not_strict()
 }
 
 /// Arrays from texts, and texts from arrays.
@@ -111,7 +116,7 @@ fn texts(_: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
     Ok(list_of(DataType::Utf8View))
 }
 
-fn list_of(item: DataType) -> DataType {
+pub(super) fn list_of(item: DataType) -> DataType {
     DataType::List(Arc::new(Field::new_list_field(item, true)))
 }
 
@@ -141,7 +146,7 @@ fn settled(item: &DataType) -> DataType {
     }
 }
 
-fn no_array(data_type: &DataType) -> DataFusionError {
+pub(super) fn no_array(data_type: &DataType) -> DataFusionError {
     let name = sql_name(data_type);
     let message = format!("function of an array got a value of type {name}");
     invalid(SqlState::UNDEFINED_FUNCTION, message)
@@ -152,7 +157,7 @@ fn unsupported(message: &str) -> DataFusionError {
 }
 
 /// An argument that is an array; `None` for NULL of no type.
-fn list(call: &Call, argument: usize) -> Result<Option<ListArray>> {
+pub(super) fn list(call: &Call, argument: usize) -> Result<Option<ListArray>> {
     let array = &call.arrays[argument];
     if array.data_type().is_null() {
         return Ok(None);
@@ -175,7 +180,7 @@ fn flat(call: &Call, argument: usize) -> Result<Option<ListArray>> {
 }
 
 /// The lengths of an array's levels; none for an empty one.
-fn shape(list: &ListArray, row: usize) -> Vec<i32> {
+pub(super) fn shape(list: &ListArray, row: usize) -> Vec<i32> {
     let length = list.value_length(row);
     if length == 0 {
         return Vec::new();

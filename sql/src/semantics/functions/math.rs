@@ -15,6 +15,7 @@ use datafusion::arrow::datatypes::{
 use datafusion::common::Result;
 use datafusion::error::DataFusionError;
 use datafusion::scalar::ScalarValue;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use strandline_base::{SqlState, SqlType};
 
@@ -83,6 +84,19 @@ fn transcendental() -> Vec<Function> {
     let double = SqlType::Double;
     vec![
         on_double("sqrt", |c| c.map::<Float64Type>(|r| root(c.double(0, r)))),
+        on_double("cbrt", |c| {
+            c.map::<Float64Type>(|r| Ok(Some(c.double(0, r).cbrt())))
+        }),
+        on_double("degrees", |c| {
+            c.map::<Float64Type>(|r| Ok(Some(c.double(0, r).to_degrees())))
+        }),
+        on_double("radians", |c| {
+            c.map::<Float64Type>(|r| Ok(Some(c.double(0, r).to_radians())))
+        }),
+        on_double("acos", |c| within(c, f64::acos, -1.0..=1.0)),
+        on_double("asin", |c| within(c, f64::asin, -1.0..=1.0)),
+        on_double("acosh", |c| within(c, f64::acosh, 1.0..=f64::INFINITY)),
+        on_double("atanh", |c| within(c, f64::atanh, -1.0..=1.0)),
         on_double("exp", |c| {
             c.map::<Float64Type>(|r| exponential(c.double(0, r)))
         }),
@@ -296,6 +310,18 @@ fn digits_numeric(call: &Call, divide: fn(i128, i128) -> i128) -> Result<ArrayRe
         })
         .collect::<Result<Vec<Option<i128>>>>()?;
     finished(Decimal128Array::from(results), call.returns)
+}
+
+/// `f` of numbers of a range; 22003 outside of it.
+fn within(call: &Call, f: fn(f64) -> f64, range: RangeInclusive<f64>) -> Result<ArrayRef> {
+    call.map::<Float64Type>(|row| {
+        let value = call.double(0, row);
+        if !value.is_nan() && !range.contains(&value) {
+            let message = "input is out of range";
+            return Err(invalid(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message));
+        }
+        Ok(Some(f(value)))
+    })
 }
 
 fn root(value: f64) -> Result<Option<f64>> {

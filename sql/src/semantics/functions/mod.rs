@@ -8,6 +8,7 @@
 mod arrays;
 mod encoding;
 mod format;
+mod integers;
 mod json;
 mod json_value;
 mod lists;
@@ -17,14 +18,19 @@ mod number_pattern;
 mod overload;
 mod pattern;
 mod quantified;
+mod regular;
+mod roman;
 mod rounding;
 pub mod series;
+mod subscripts;
 mod system;
 mod system_types;
 mod temporal;
 mod text;
 
 pub use overload::Function;
+pub use regular::translated as translated_pattern;
+pub use subscripts::{ITEM as ARRAY_ITEM, PART as ARRAY_PART};
 pub use system_types::SYSTEM_TYPES;
 
 use datafusion::logical_expr::expr::ScalarFunction;
@@ -43,7 +49,10 @@ pub fn functions() -> Vec<Arc<ScalarUDF>> {
     .chain([
         arrays::functions(),
         lists::functions(),
+        regular::functions(),
+        integers::functions(),
         rounding::functions(),
+        subscripts::functions(),
         encoding::functions(),
         format::functions(),
         system::functions(),
@@ -94,4 +103,15 @@ pub fn trim_blanks(value: Expr) -> Expr {
 /// A number that orders intervals as PostgreSQL does: a month is 30 days, a day 24 hours.
 pub fn interval_order(value: Expr) -> Expr {
     call(temporal::interval_order(), vec![value])
+}
+
+/// A text as the regular expression that the engine knows.
+pub fn regular_pattern(text: Expr) -> Expr {
+    call(regular::pattern(), vec![text])
+}
+
+/// The place of the first NULL in an array; NULL if there is none.
+pub fn position_of_null(array: Expr) -> Expr {
+    let null = Expr::Literal(datafusion::scalar::ScalarValue::Null, None);
+    call(lists::position_function(), vec![array, null])
 }

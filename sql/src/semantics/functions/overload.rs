@@ -201,7 +201,8 @@ impl Call<'_> {
     }
     /// Whether any argument is NULL in the row.
     pub fn any_null(&self, row: usize) -> bool {
-        self.arrays.iter().any(|a| a.is_null(row))
+        let null = |a: &ArrayRef| a.is_null(row) || a.data_type().is_null();
+        self.arrays.iter().any(null)
     }
     /// A text result, NULL where an argument is.
     pub fn map_text(&self, mut f: impl FnMut(usize) -> Result<Option<String>>) -> Result<ArrayRef> {

@@ -76,17 +76,65 @@ pub fn functions() -> Vec<Function> {
                 }),
             ],
         ),
-        Function::new(
-            "substring_match",
-            vec![Overload::new(&[Text, Text], text, substring_match)],
-        ),
         Function::new("to_hex", vec![Overload::new(&[Integer], text, to_hex)]),
+        substring_of_pattern(),
         trim_blanks(),
     ]
     .into_iter()
+    .chain(casing())
     .chain(quoting())
     .chain(lengthening())
     .collect()
+}
+
+fn substring_of_pattern() -> Function {
+    Function::new(
+        "substring_match",
+        vec![Overload::new(&[Text, Text], SqlType::Text, substring_match)],
+    )
+}
+
+/// Functions between capital and small letters.
+fn casing() -> [Function; 2] {
+    let text = SqlType::Text;
+    [
+        Function::new(
+            "upper",
+            vec![Overload::new(&[Text], text, |c| {
+                cased(c, str::to_ascii_uppercase, |letter| {
+                    single(letter.to_uppercase(), letter)
+                })
+            })],
+        ),
+        Function::new(
+            "lower",
+            vec![Overload::new(&[Text], text, |c| {
+                cased(c, str::to_ascii_lowercase, |letter| {
+                    single(letter.to_lowercase(), letter)
+                })
+            })],
+        ),
+    ]
+}
+
+/// A text letter by letter in the other case.
+fn cased(call: &Call, ascii: fn(&str) -> String, letter: fn(char) -> char) -> Result<ArrayRef> {
+    let mut builder = StringViewBuilder::with_capacity(call.rows);
+    for text in call.text(0).iter() {
+        builder.append_option(text.map(|text| match text.is_ascii() {
+            true => ascii(text),
+            false => text.chars().map(letter).collect(),
+        }));
+    }
+    Ok(Arc::new(builder.finish()))
+}
+
+/// A letter that would become several stays as it is, as in PostgreSQL: `ß`.
+fn single(mut cased: impl Iterator<Item = char>, letter: char) -> char {
+    match (cased.next(), cased.next()) {
+        (Some(cased), None) => cased,
+        _ => letter,
+    }
 }
 
 /// Functions that write values as SQL text.
@@ -277,11 +325,32 @@ fn to_hex(call: &Call) -> Result<ArrayRef> {
     })
 }
 
+/// Whether a name means something else without quotes: PostgreSQL's keywords, those without a
+/// category left out.
+fn is_keyword(name: &str) -> bool {
+    const KEYWORDS: &str = "all analyse analyze and any array as asc asymmetric authorization \
+        between bigint binary bit boolean both case cast char character check coalesce collate \
+        collation column concurrently constraint create cross current_catalog current_date \
+        current_role current_schema current_time current_timestamp current_user dec decimal \
+        default deferrable desc distinct do else end except exists extract false fetch float for \
+        foreign freeze from full grant greatest group grouping having ilike in initially inner \
+        inout int integer intersect interval into is isnull join lateral leading least left like \
+        limit localtime localtimestamp national natural nchar none normalize not notnull null \
+        nullif numeric offset on only or order out outer overlaps overlay placing position \
+        precision primary real references returning right row select session_user setof similar \
+        smallint some substring symmetric table tablesample then time timestamp to trailing treat \
+        trim true union unique user using values varchar variadic verbose when where window with \
+        xmlattributes xmlconcat xmlelement xmlexists xmlforest xmlnamespaces xmlparse xmlpi \
+        xmlroot xmlserialize xmltable";
+    KEYWORDS.split_ascii_whitespace().any(|word| word == name)
+}
+
 fn quoted_identifier(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name
             .chars()
-            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        && !is_keyword(name);
     if plain {
         name.to_string()
     } else {

@@ -2,10 +2,15 @@
 //! analyzer has aligned them; until then DataFusion reports the first one's. A caller that stores
 //! values under a plan's types, as CREATE TABLE … AS does, needs those of the analyzed plan.
 
-use datafusion::common::Result;
+use crate::semantics::error::invalid;
+use crate::semantics::functions::interval_order;
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result};
 use datafusion::execution::session_state::SessionState;
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, when};
+use datafusion::scalar::ScalarValue;
+use strandline_base::SqlState;
 
 /// `plan` with its final types: analyzed if it has alternatives, else as it is.
 pub fn settle_types(plan: LogicalPlan, state: &SessionState) -> Result<LogicalPlan> {
@@ -50,4 +55,38 @@ pub(super) fn takes_alternatives(name: &str) -> bool {
         name,
         "coalesce" | "nullif" | "greatest" | "least" | "make_array"
     )
+}
+
+/// Whether all are intervals or NULL.
+pub(super) fn are_intervals(args: &[Expr], schema: &DFSchema) -> Result<bool> {
+    let types = args.iter().map(|arg| arg.get_type(schema));
+    let types: Vec<DataType> = types.collect::<Result<_>>()?;
+    let interval = |t: &DataType| matches!(t, DataType::Interval(_));
+    Ok(types.iter().any(interval) && types.iter().all(|t| interval(t) || t.is_null()))
+}
+
+/// The longest or shortest of intervals that are not NULL, as comparisons order them: Arrow's order
+/// goes by months first.
+pub(super) fn extreme_interval(name: &str, args: Vec<Expr>) -> Result<Expr> {
+    /// Every argument triples the expression.
+    const MOST: usize = 5;
+    if args.len() > MOST {
+        let message = format!("{name} of more than {MOST} intervals is not supported");
+        return Err(invalid(SqlState::FEATURE_NOT_SUPPORTED, message));
+    }
+    let mut args = args.into_iter();
+    let mut best = args
+        .next()
+        .unwrap_or(Expr::Literal(ScalarValue::Null, None));
+    for next in args {
+        let (order, other) = (interval_order(next.clone()), interval_order(best.clone()));
+        let better = match name {
+            "greatest" => order.gt(other),
+            _ => order.lt(other),
+        };
+        best = when(next.clone().is_null(), best.clone())
+            .when(best.clone().is_null().or(better), next)
+            .otherwise(best)?;
+    }
+    Ok(best)
 }

@@ -1,7 +1,7 @@
 //! Types open literals from their context and makes comparisons and negation PostgreSQL's, before
 //! DataFusion's type coercion would settle the operands' types its own way.
 
-use super::alternatives::takes_alternatives;
+use super::alternatives::{are_intervals, extreme_interval, takes_alternatives};
 use super::comparands::{name_comparand, widen_keys};
 use super::multisets::count_duplicates;
 use super::recursion::check_recursion;
@@ -58,6 +58,9 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         Expr::Negative(operand) => negation(*operand, schema)?,
         Expr::ScalarFunction(call) if takes_alternatives(call.name()) => {
             let args = for_union(call.args, schema)?;
+            if matches!(call.func.name(), "greatest" | "least") && are_intervals(&args, schema)? {
+                return Ok(Transformed::yes(extreme_interval(call.func.name(), args)?));
+            }
             let json = call.func.name() != "make_array" && is_json(&args, schema)?;
             let call = ScalarFunction {
                 func: call.func,

@@ -1,12 +1,14 @@
 //! `x op ANY (array)`, `x op ALL (array)` and arrays written as text. For the elements of a written
 //! array `= ANY` is IN, and `<> ALL` is NOT IN: scans know how to find rows by a list of keys. Of
 //! any other array it is a call of `compare_any` or `compare_all`; what DataFusion makes of ANY
-//! knows no NULL among the elements.
+//! knows no NULL among the elements. Subscripts are calls, too: DataFusion's count from an array's
+//! end if they are negative.
 
-use super::calls;
+use super::{calls, numbers};
+use crate::semantics::functions::{ARRAY_ITEM, ARRAY_PART};
 use crate::semantics::text::array::{self, Item};
 use datafusion::sql::sqlparser::ast::{
-    Array, ArrayElemTypeDef, BinaryOperator, DataType, Expr, Value,
+    AccessExpr, Array, ArrayElemTypeDef, BinaryOperator, DataType, Expr, Subscript, Value,
 };
 use strandline_base::Result;
 
@@ -107,4 +109,51 @@ pub fn quantified(left: &Expr, op: &BinaryOperator, right: &Expr, all: bool) -> 
     let name = if all { "compare_all" } else { "compare_any" };
     let symbol = Expr::Value(Value::SingleQuotedString(op.to_string()).into());
     Some(calls::call(name, vec![symbol, left.clone(), right.clone()]))
+}
+
+/// A subscript as a whole number; a literal stays one.
+fn whole(index: &Expr) -> Expr {
+    let mut plain = index.clone();
+    numbers::restore(&mut plain);
+    match plain {
+        Expr::Value(_) => plain,
+        other => calls::cast(other, DataType::BigInt(None)),
+    }
+}
+
+/// `array[i][j]` as a call, `array[i:j]` as another; `None` if fields are named. If one of several
+/// subscripts is a part, `[n]` stands for `[1:n]`.
+pub fn subscripted(root: &Expr, chain: &[AccessExpr]) -> Option<Expr> {
+    let subscripts: Option<Vec<&Subscript>> = chain
+        .iter()
+        .map(|access| match access {
+            AccessExpr::Subscript(subscript) => Some(subscript),
+            AccessExpr::Dot(_) => None,
+        })
+        .collect();
+    let subscripts = subscripts?;
+    let parts = subscripts
+        .iter()
+        .any(|s| matches!(s, Subscript::Slice { .. }));
+    let mut args = vec![root.clone()];
+    for subscript in subscripts {
+        match subscript {
+            Subscript::Index { index } if parts => args.extend([numbers::plain("1"), whole(index)]),
+            Subscript::Index { index } => args.push(whole(index)),
+            Subscript::Slice {
+                lower_bound,
+                upper_bound,
+                ..
+            } => {
+                let bound = |bound: &Option<Expr>, open: i32| match bound {
+                    Some(bound) => whole(bound),
+                    None => numbers::plain(&open.to_string()),
+                };
+                args.push(bound(lower_bound, -i32::MAX));
+                args.push(bound(upper_bound, i32::MAX));
+            }
+        }
+    }
+    let name = if parts { ARRAY_PART } else { ARRAY_ITEM };
+    Some(calls::call(name, args))
 }

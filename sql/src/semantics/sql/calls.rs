@@ -2,10 +2,13 @@
 
 use super::numbers;
 use crate::semantics::cast::CAST_AS;
+use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
-    self, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-    FunctionArguments, Ident, ObjectName, Value, WindowFrameBound, WindowSpec, WindowType,
+    self, CaseWhen, CastKind, DataType, DateTimeField, Expr, Function, FunctionArg,
+    FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, Value,
+    WindowFrameBound, WindowSpec, WindowType,
 };
+use strandline_base::{Error, Result};
 
 /// `name(args)`
 pub(super) fn call(name: &str, args: Vec<Expr>) -> Expr {
@@ -87,7 +90,8 @@ pub(super) fn named_cast(expr: &mut Expr) {
     *expr = call(CAST_AS, vec![operand, null]);
 }
 
-/// `INTERVAL 'text' [unit]` as a cast of the text, read by our input function.
+/// `INTERVAL 'text' [unit [TO unit]]` as a cast of the text, read by our input function, without
+/// what is smaller than the last unit.
 pub(super) fn interval(expr: &mut Expr) {
     let Expr::Interval(interval) = expr else {
         return;
@@ -99,20 +103,38 @@ pub(super) fn interval(expr: &mut Expr) {
     let Value::SingleQuotedString(text) = &value.value else {
         return;
     };
-    let text = match &interval.leading_field {
-        Some(unit) if interval.last_field.is_none() && text.trim().parse::<f64>().is_ok() => {
-            format!("{text} {unit}")
+    let unit = interval
+        .last_field
+        .as_ref()
+        .or(interval.leading_field.as_ref());
+    let unit = unit.map(|unit| unit.to_string().to_ascii_lowercase());
+    let is_number = text.trim().parse::<f64>().is_ok();
+    let from_minutes = interval.last_field.is_some()
+        && interval.leading_field == Some(DateTimeField::Minute)
+        && text.matches(':').count() == 1;
+    let text = match &unit {
+        Some(unit) if is_number => format!("{text} {unit}"),
+        _ if from_minutes && text.trim().starts_with('-') => {
+            format!("-00:{}", text.trim().trim_start_matches('-'))
         }
+        _ if from_minutes => format!("00:{}", text.trim()),
         _ => text.clone(),
     };
     let text = Expr::Value(Value::SingleQuotedString(text).into());
-    *expr = cast(
+    let whole = cast(
         text,
         DataType::Interval {
             fields: None,
             precision: None,
         },
     );
+    *expr = match unit {
+        Some(unit) if !is_number && unit != "second" => {
+            let unit = Expr::Value(Value::SingleQuotedString(unit).into());
+            call("date_trunc", vec![unit, whole])
+        }
+        _ => whole,
+    };
 }
 
 /// Undoes [`interval`] for a frame bound, where DataFusion wants the literal itself.
@@ -154,9 +176,12 @@ pub(super) fn plain_argument(arg: &mut FunctionArg) {
 
 /// Names that DataFusion spells otherwise; plain numbers where literals are wanted; bigint results
 /// of window functions.
-pub(super) fn function(expr: &mut Expr) {
+///
+/// # Errors
+/// 0A000 for `lag(x, NULL)`.
+pub(super) fn function(expr: &mut Expr) -> Result<()> {
     let Expr::Function(function) = expr else {
-        return;
+        return Ok(());
     };
     let name = last_name(&function.name).unwrap_or_default();
     let other_name = match name.as_str() {
@@ -173,7 +198,7 @@ pub(super) fn function(expr: &mut Expr) {
         list.args.iter_mut().skip(1).for_each(plain_argument);
     }
     let Some(over) = &mut function.over else {
-        return;
+        return Ok(());
     };
     if let WindowType::WindowSpec(spec) = over {
         plain_frame(spec);
@@ -188,8 +213,60 @@ pub(super) fn function(expr: &mut Expr) {
     let result = match name.as_str() {
         "row_number" | "rank" | "dense_rank" => DataType::BigInt(None),
         "ntile" => DataType::Integer(None),
-        _ => return,
+        "lag" | "lead" => return neighbour(function),
+        _ => return Ok(()),
     };
     let inner = std::mem::replace(expr, numbers::plain("0"));
     *expr = cast(inner, result);
+    Ok(())
+}
+
+/// `lag(x, n, default)`: the value gets a type that the default has place in.
+fn neighbour(function: &mut Function) -> Result<()> {
+    let FunctionArguments::List(list) = &mut function.args else {
+        return Ok(());
+    };
+    let argument = |arg: Option<&FunctionArg>| match arg {
+        Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(e))) => Some(e.clone()),
+        _ => None,
+    };
+    let distance = argument(list.args.get(1));
+    if distance.is_some_and(|e| matches!(e, Expr::Value(v) if v.value == Value::Null)) {
+        let name = function.name.to_string();
+        return Err(Error::unsupported(format!(
+            "{name} with a distance of NULL is not supported"
+        )));
+    }
+    let default = argument(list.args.get(2));
+    let (Some(value), Some(default)) = (argument(list.args.first()), default) else {
+        return Ok(());
+    };
+    let is_numeric = |e: &Expr| {
+        matches!(
+            e,
+            Expr::Cast {
+                data_type: DataType::Numeric(_) | DataType::DoublePrecision,
+                ..
+            }
+        )
+    };
+    let numeric = match &default {
+        Expr::UnaryOp { expr, .. } => is_numeric(expr),
+        other => is_numeric(other),
+    };
+    if numeric {
+        let yes = Expr::Value(Value::Boolean(true).into());
+        let wide = Expr::Case {
+            case_token: AttachedToken::empty(),
+            end_token: AttachedToken::empty(),
+            operand: None,
+            conditions: vec![CaseWhen {
+                condition: yes,
+                result: value,
+            }],
+            else_result: Some(Box::new(default)),
+        };
+        list.args[0] = FunctionArg::Unnamed(FunctionArgExpr::Expr(wide));
+    }
+    Ok(())
 }

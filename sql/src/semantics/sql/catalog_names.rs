@@ -28,14 +28,18 @@ pub(super) fn expression(expr: &mut Expr) {
                     *expr = call("array_of", vec![query]);
                 }
                 ("generate_subscripts", FunctionArguments::List(list)) => {
-                    let array = list.args.first().and_then(plain_argument).cloned();
-                    if let Some(array) = array {
-                        *expr = call("unnest", vec![call("array_subscripts", vec![array])]);
-                    }
+                    let args = list.args.iter().filter_map(plain_argument).cloned();
+                    let subscripts = call("array_subscripts", args.collect());
+                    *expr = call("unnest", vec![subscripts]);
                 }
                 ("_pg_expandarray", FunctionArguments::List(_)) => {
                     let items = std::mem::replace(expr, Expr::Value(Value::Null.into()));
                     *expr = call("unnest", vec![items]);
+                }
+                ("regexp_split_to_table", FunctionArguments::List(list)) => {
+                    let args = list.args.iter().filter_map(plain_argument).cloned();
+                    let parts = call("regexp_split_to_array", args.collect());
+                    *expr = call("unnest", vec![parts]);
                 }
                 _ => {}
             }
@@ -335,8 +339,12 @@ pub(super) fn table_factor(factor: &mut TableFactor) {
     let array = match name.as_str() {
         "unnest" => args.first().and_then(plain_argument).cloned(),
         "generate_subscripts" => {
-            let array = args.first().and_then(plain_argument).cloned();
-            array.map(|array| call("array_subscripts", vec![array]))
+            let args = args.iter().filter_map(plain_argument).cloned();
+            Some(call("array_subscripts", args.collect()))
+        }
+        "regexp_split_to_table" => {
+            let args = args.iter().filter_map(plain_argument).cloned();
+            Some(call("regexp_split_to_array", args.collect()))
         }
         "generate_series" if !series::is_constant(args) => {
             let args: Vec<Expr> = args.iter().filter_map(plain_argument).cloned().collect();

@@ -37,8 +37,8 @@ pub use patterns::with_backslashes;
 use crate::semantics::set_operations;
 use calls::{call, cast_type, function, interval, last_name, named_cast, plain_frame};
 use datafusion::sql::sqlparser::ast::{
-    self, AccessExpr, CastKind, Expr, GroupByExpr, Ident, LimitClause, Query, Select, Subscript,
-    TableAliasColumnDef, TableFactor, UnaryOperator, Value, VisitMut, VisitorMut,
+    self, CastKind, Expr, GroupByExpr, Ident, LimitClause, Query, Select, TableAliasColumnDef,
+    TableFactor, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 use std::ops::ControlFlow;
 use strandline_base::{Error, Result};
@@ -128,6 +128,11 @@ impl VisitorMut for Normalizer {
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
         catalog_names::table_factor(factor);
         check(table_factor(factor))
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        numbers::minus_before_power(expr);
+        ControlFlow::Continue(())
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
@@ -420,11 +425,9 @@ fn expression(expr: &mut Expr) -> Result<()> {
                 *expr = matches;
             }
         }
-        Expr::CompoundFieldAccess { access_chain, .. } => {
-            for access in access_chain {
-                if let AccessExpr::Subscript(Subscript::Index { index }) = access {
-                    numbers::restore(index);
-                }
+        Expr::CompoundFieldAccess { root, access_chain } => {
+            if let Some(found) = arrays::subscripted(root, access_chain) {
+                *expr = found;
             }
         }
         Expr::Like {
@@ -452,7 +455,12 @@ fn expression(expr: &mut Expr) -> Result<()> {
                 *expr = found;
             }
         }
-        Expr::Function(_) => function(expr),
+        Expr::IsNull(_) | Expr::IsNotNull(_) => {
+            if let Some(condition) = rows::is_null(expr) {
+                *expr = condition;
+            }
+        }
+        Expr::Function(_) => return function(expr),
         _ => {}
     }
     Ok(())

@@ -4,7 +4,9 @@
 use super::calls::cast;
 use crate::semantics::decimal::MAX_DIGITS;
 use crate::semantics::text::number::parse_decimal;
-use datafusion::sql::sqlparser::ast::{DataType, ExactNumberInfo, Expr, Value};
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, DataType, ExactNumberInfo, Expr, UnaryOperator, Value,
+};
 use strandline_base::Result;
 
 /// A number as the parser gave it.
@@ -39,6 +41,8 @@ fn numeric(digits: &str) -> Result<Expr> {
     Ok(cast(text, DataType::Numeric(shape)))
 }
 
+const LEAST_BIGINT: &str = "-9223372036854775808";
+
 /// Minus a literal made by [`typed`], as a literal.
 pub fn negated(operand: &Expr) -> Option<Expr> {
     let Expr::Cast {
@@ -54,7 +58,18 @@ pub fn negated(operand: &Expr) -> Option<Expr> {
         (Value::Number(digits, _), DataType::Integer(None) | DataType::BigInt(None))
             if !digits.starts_with('-') =>
         {
-            Some(cast(plain(&format!("-{digits}")), data_type.clone()))
+            let digits = format!("-{digits}");
+            let data_type = match digits.parse::<i32>() {
+                Ok(_) => DataType::Integer(None),
+                Err(_) => data_type.clone(),
+            };
+            Some(cast(plain(&digits), data_type))
+        }
+        // The least bigint, which is greater without its sign than a bigint may be.
+        (Value::SingleQuotedString(digits), DataType::Numeric(_))
+            if digits == LEAST_BIGINT.trim_start_matches('-') =>
+        {
+            Some(cast(plain(LEAST_BIGINT), DataType::BigInt(None)))
         }
         _ => None,
     }
@@ -78,4 +93,44 @@ pub fn restore(expr: &mut Expr) {
     {
         *expr = plain(&digits.clone());
     }
+}
+
+/// `-a ^ b` as `(-a) ^ b`: the sign binds closer, as in PostgreSQL.
+pub fn minus_before_power(expr: &mut Expr) {
+    let Expr::UnaryOp {
+        op: sign @ (UnaryOperator::Minus | UnaryOperator::Plus),
+        expr: operand,
+    } = expr
+    else {
+        return;
+    };
+    let is_power = |e: &Expr| {
+        matches!(
+            e,
+            Expr::BinaryOp {
+                op: BinaryOperator::PGExp,
+                ..
+            }
+        )
+    };
+    if !is_power(operand) {
+        return;
+    }
+    let sign = *sign;
+    let mut power = std::mem::replace(operand.as_mut(), Expr::Value(Value::Null.into()));
+    let mut base = &mut power;
+    while let Expr::BinaryOp {
+        left,
+        op: BinaryOperator::PGExp,
+        ..
+    } = base
+    {
+        base = left.as_mut();
+    }
+    let signed = std::mem::replace(base, Expr::Value(Value::Null.into()));
+    *base = Expr::UnaryOp {
+        op: sign,
+        expr: Box::new(signed),
+    };
+    *expr = power;
 }

@@ -1,6 +1,9 @@
 //! Comparisons of rows, `(a, b) < (c, d)`, column by column.
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator};
+use super::calls::last_name;
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, UnaryOperator,
+};
 use strandline_base::{Error, Result, SqlState};
 
 fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
@@ -87,4 +90,38 @@ pub fn membership(operand: &Expr, list: &[Expr], negated: bool) -> Result<Option
 pub fn in_subquery() -> Error {
     Error::unsupported("a row of several columns IN a subquery is not supported")
         .with_hint("Write EXISTS (SELECT 1 FROM … WHERE a = … AND b = …).")
+}
+
+/// `row IS NULL`: all columns are; `row IS NOT NULL`: none is. `None` if the operand is no row.
+pub fn is_null(expr: &Expr) -> Option<Expr> {
+    let (operand, not) = match expr {
+        Expr::IsNull(operand) => (operand, false),
+        Expr::IsNotNull(operand) => (operand, true),
+        _ => return None,
+    };
+    let columns = written_row(operand)?;
+    let each = columns.into_iter().map(|column| match not {
+        true => Expr::IsNotNull(Box::new(column)),
+        false => Expr::IsNull(Box::new(column)),
+    });
+    all(each, BinaryOperator::And)
+}
+
+/// The columns of `(a, b)` and of `ROW(a, b)`.
+fn written_row(expr: &Expr) -> Option<Vec<Expr>> {
+    match expr {
+        Expr::Tuple(columns) => Some(columns.clone()),
+        Expr::Nested(inner) => written_row(inner),
+        Expr::Function(function) if last_name(&function.name)? == "row" => {
+            let FunctionArguments::List(list) = &function.args else {
+                return None;
+            };
+            let columns = list.args.iter().map(|arg| match arg {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(column)) => Some(column.clone()),
+                _ => None,
+            });
+            columns.collect()
+        }
+        _ => None,
+    }
 }
