@@ -8,6 +8,7 @@
 //! | readers | Fig. 10: short transactions beside long readers | the same |
 //! | scans | Table 7 and Fig. 8: scans beside 16 and 4 writers | IUH, DBM; sizes of merges |
 //! | layouts | Tables 8 and 9: scans and point reads | a row layout |
+//! | pages | IUH with a latch per page of all columns | IUH with the paper's, one per column |
 //! | core | transactions/s of one thread beside a scan | a number |
 //! | peers | the transaction and point reads | SQLite, RocksDB, redb, fjall, LMDB |
 //! | updates | `SUM` of a column that is updated | itself, DuckDB |
@@ -26,6 +27,7 @@ mod latency;
 mod layouts;
 mod mix;
 mod ours;
+mod pages;
 mod paper;
 mod peers;
 mod readers;
@@ -47,12 +49,13 @@ use std::sync::Arc;
 use workload::{Load, Measured};
 
 /// Every group, in the order they run.
-pub const GROUPS: [(&str, Group<Bench>); 10] = [
+pub const GROUPS: [(&str, Group<Bench>); 11] = [
     ("contention", contention::run),
     ("mix", mix::run),
     ("readers", readers::run),
     ("scans", scans::run),
     ("layouts", layouts::run),
+    ("pages", pages::run),
     ("core", core::run),
     ("peers", peers::run),
     ("updates", updates::run),
@@ -111,7 +114,7 @@ impl Bench {
         let (rows, seed) = (self.rows, self.shared.seed);
         Ok(vec![
             Arc::new(self.image()?.open(ours::settings())?),
-            Arc::new(Iuh::new(rows, seed)),
+            Arc::new(<Iuh>::new(rows, seed)),
             Arc::new(Dbm::new(Layout::Columns, rows, seed)),
             Arc::new(Storage::new(rows, seed)?),
         ])

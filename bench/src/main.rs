@@ -52,7 +52,7 @@ enum Suite {
     Foundation(Options),
     /// The evaluation of the L-Store paper, point transactions against key-value stores, latency.
     ///
-    /// Tables of 10 M rows (1 M for the key-value stores), at most 25 minutes, 10 of which one
+    /// Tables of 10 M rows (1 M for the key-value stores), at most 30 minutes, 10 of which one
     /// snapshot is held open; with --quick 1 M and 200 K rows and 10 seconds, at most 3 minutes.
     Lineage(Options),
     /// What one statement costs in process, from its text to its result: by key, and planned.

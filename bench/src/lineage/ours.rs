@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn the_table_is_that_of_the_rivals() {
         let ours = Image::new(1_000, 3).unwrap().open(settings()).unwrap();
-        let rival = super::super::rivals::Iuh::new(1_000, 3);
+        let rival = <super::super::rivals::Iuh>::new(1_000, 3);
         for rows in [0..1_000, 10..11, 250..750] {
             let sum = |engine: &dyn Engine| engine.scanner().unwrap().sum(rows.clone()).unwrap();
             assert_eq!(sum(&ours), sum(&rival));

@@ -39,7 +39,7 @@ mod versions;
 mod tests;
 
 pub use dbm::{Dbm, Layout};
-pub use iuh::Iuh;
+pub use iuh::{Apart, Iuh};
 pub use storage::Storage;
 
 /// How the rivals run.

@@ -347,7 +347,7 @@ mod tests {
             merges: 0,
             seed: 1,
         };
-        let engines: [&dyn Engine; 2] = [&Iuh::new(rows, 1), &Dbm::new(Layout::Columns, rows, 1)];
+        let engines: [&dyn Engine; 2] = [&<Iuh>::new(rows, 1), &Dbm::new(Layout::Columns, rows, 1)];
         for engine in engines {
             let measured = load.measure(engine).unwrap();
             assert!(measured.commits > 0.0 && measured.scans > 0.0);

@@ -4,7 +4,7 @@ use super::Bench;
 use super::pgbench::Run;
 use crate::Result;
 use crate::report::{Figure, Report, config};
-use crate::rounds::Spread;
+use crate::rounds::{Side, Spread, median, take_turns};
 use crate::served::{Served, done};
 use crate::tpch;
 use serde_json::json;
@@ -18,19 +18,28 @@ const RUN: Run = Run {
     synchronous_commit: true,
 };
 
-/// What one server does: seconds for all queries once, transactions per second.
+/// Rounds of each server; they take turns.
+const ROUNDS: usize = 3;
+
+/// What one server does in a round: seconds for all queries once, transactions per second.
 struct Measured {
-    alone: (Spread, f64),
-    together: (Spread, f64),
+    alone: (f64, f64),
+    together: (f64, f64),
 }
 
-/// Both servers, one after the other: each has the machine to itself.
+/// Both servers, in turns: each has the machine to itself.
 pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     bench.fill_pgbench()?;
     bench.fill_tpch()?;
     let (ours, theirs) = bench.servers()?;
     let (peer, seconds) = (theirs.name.clone(), bench.seconds.max(10));
-    let (ours, theirs) = (measure(ours, seconds)?, measure(theirs, seconds)?);
+    let side = |served| -> Side<'_, Measured> { Box::new(move |_| measure(served, seconds)) };
+    let mut rounds = take_turns(ROUNDS, vec![side(ours), side(theirs)])?.into_iter();
+    let (ours, theirs) = (rounds.next(), rounds.next());
+    let (ours, theirs) = (ours.unwrap_or_default(), theirs.unwrap_or_default());
+    let spread =
+        |side: &[Measured], figure: fn(&Measured) -> f64| Spread::of(side.iter().map(figure));
+    let both = |figure: fn(&Measured) -> f64| (spread(&ours, figure), spread(&theirs, figure));
     let mut add = |case: &str, unit, ours: Spread, theirs: Spread, alone: (f64, f64)| {
         report.add(Figure {
             case: case.to_string(),
@@ -49,27 +58,24 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
             ]),
         })
     };
-    let queries = (ours.alone.0.median, theirs.alone.0.median);
-    let rates = (ours.alone.1, theirs.alone.1);
+    let (queries, rates) = (both(|m| m.alone.0), both(|m| m.alone.1));
+    let of_queries = (queries.0.median, queries.1.median);
+    let of_rates = (rates.0.median, rates.1.median);
     let case = "Q1, Q6, Q3, Q18 over the wire, alone";
-    add(case, "s", ours.alone.0, theirs.alone.0, queries)?;
+    add(case, "s", queries.0, queries.1, of_queries)?;
     let case = "Q1, Q6, Q3, Q18 over the wire, beside pgbench with 4 clients";
-    add(case, "s", ours.together.0, theirs.together.0, queries)?;
+    let (o, t) = both(|m| m.together.0);
+    add(case, "s", o, t, of_queries)?;
     let case = "pgbench TPC-B-like with 4 clients, alone";
-    add(case, "tx/s", rates.0.into(), rates.1.into(), rates)?;
+    add(case, "tx/s", rates.0, rates.1, of_rates)?;
     let case = "pgbench TPC-B-like with 4 clients, beside the queries";
-    add(
-        case,
-        "tx/s",
-        ours.together.1.into(),
-        theirs.together.1.into(),
-        rates,
-    )
+    let (o, t) = both(|m| m.together.1);
+    add(case, "tx/s", o, t, of_rates)
 }
 
 fn measure(served: &Served, seconds: u32) -> Result<Measured> {
     pass(served)?;
-    let alone = (0..3).map(|_| pass(served)).collect::<Result<Vec<f64>>>()?;
+    let alone = pass(served)?;
     let rate = RUN.rate(served, seconds)?;
     let has_ended = AtomicBool::new(false);
     let (passes, beside) = std::thread::scope(|scope| {
@@ -86,8 +92,8 @@ fn measure(served: &Served, seconds: u32) -> Result<Measured> {
         (queries.map_err(|_| "the queries' thread panicked"), beside)
     });
     Ok(Measured {
-        alone: (Spread::of(alone), rate),
-        together: (Spread::of(passes??), beside?),
+        alone: (alone, rate),
+        together: (median(passes??), beside?),
     })
 }
 

@@ -5,16 +5,21 @@
 //! row. A page keeps the newest commit and the number of uncommitted rows in it, so that a scan
 //! sums a page without changes after its snapshot at full speed.
 //!
-//! Differences from the paper's: a page holds all columns of 341 rows, each column in a piece
-//! (PAX), instead of one column of 4,096: a row costs one latch instead of one per column, and
-//! fewer rows share it. Undo is not logged: pages are never written out, and the history has it.
+//! Two forms: with [`Together`] a page of 32 KB holds all columns of 341 rows, each column in a
+//! piece (PAX): a row costs one latch, and few rows share it. With [`Apart`] a page holds a column
+//! of 4,096 rows, as in the paper, and every column of a row costs a latch.
+//!
+//! Differences from the paper's: undo is not logged: pages are never written out, and the history
+//! has it. With [`Apart`] the rows' starts and places in the history are a page, too; its latch is
+//! held while those of columns are taken.
 //!
 //! Its own are pages, latches and history; the rest is [shared](super).
 //!
 //! Invariant: a word in a page is that of a transaction that has not given its slot back: it would
 //! have stamped the page first, under the latch.
 //!
-//! Lock order: a page's latch comes last. No thread holds two latches.
+//! Lock order: a page's latch comes last, with [`Apart`] a column's behind it. No thread holds two
+//! of a kind.
 
 use super::point::{Buffers, Numbers, PointTransaction};
 use super::table::Table;
@@ -31,21 +36,79 @@ use strandline_txn::StartWord;
 
 /// Bytes of a page as in the paper, in which a row has its columns, its start and its history.
 const PAGE_BYTES: usize = 32 << 10;
-const ROWS: usize = PAGE_BYTES / (8 * (COLUMNS + 2));
 /// Room of the history: 2^27 versions.
 const HISTORY_CHUNKS: usize = 1 << 17;
 
+/// Where a page's rows have their values.
+pub trait Columns: Send + Sync + 'static {
+    /// The engine's name with it.
+    const NAME: &'static str;
+    /// Rows of a page.
+    const ROWS: usize;
+    /// Zeros.
+    fn new() -> Self;
+    /// A value.
+    fn get(&self, column: usize, slot: usize) -> i64;
+    /// Puts a value into its place.
+    fn set(&mut self, column: usize, slot: usize, value: i64);
+    /// The sum of the first column.
+    fn sum(&self, slots: Range<usize>) -> i64;
+}
+
+/// All columns in one page, column after column.
+pub struct Together(Box<[i64]>);
+
+impl Columns for Together {
+    const NAME: &'static str = "IUH";
+    const ROWS: usize = PAGE_BYTES / (8 * (COLUMNS + 2));
+
+    fn new() -> Self {
+        Self(vec![0; Self::ROWS * COLUMNS].into())
+    }
+    fn get(&self, column: usize, slot: usize) -> i64 {
+        self.0[column * Self::ROWS + slot]
+    }
+    fn set(&mut self, column: usize, slot: usize, value: i64) {
+        self.0[column * Self::ROWS + slot] = value;
+    }
+    fn sum(&self, slots: Range<usize>) -> i64 {
+        self.0[slots].iter().sum()
+    }
+}
+
+/// A page, and a latch, for each column.
+pub struct Apart([RwLock<Box<[i64]>>; COLUMNS]);
+
+impl Columns for Apart {
+    const NAME: &'static str = "IUH, a latch per column";
+    const ROWS: usize = PAGE_BYTES / 8;
+
+    fn new() -> Self {
+        Self(std::array::from_fn(|_| {
+            RwLock::new(vec![0; Self::ROWS].into())
+        }))
+    }
+    fn get(&self, column: usize, slot: usize) -> i64 {
+        self.0[column].read()[slot]
+    }
+    fn set(&mut self, column: usize, slot: usize, value: i64) {
+        self.0[column].write()[slot] = value;
+    }
+    fn sum(&self, slots: Range<usize>) -> i64 {
+        self.0[0].read()[slots].iter().sum()
+    }
+}
+
 /// The engine.
-pub struct Iuh {
+pub struct Iuh<C = Together> {
     table: Table,
-    pages: Box<[RwLock<Page>]>,
+    pages: Box<[RwLock<Page<C>>]>,
     history: Versions,
     transactions: Transactions,
 }
 
-struct Page {
-    /// Column after column.
-    values: Box<[i64]>,
+struct Page<C> {
+    columns: C,
     start: Box<[StartWord]>,
     /// Each row's newest version in the history.
     older: Box<[u64]>,
@@ -55,23 +118,23 @@ struct Page {
     newest: CommitTs,
 }
 
-impl Iuh {
+impl<C: Columns> Iuh<C> {
     /// A table of `rows` rows.
     pub fn new(rows: u64, seed: u64) -> Self {
-        let pages = (0..rows.div_ceil(ROWS as u64)).map(|page| {
-            let mut values = vec![0; ROWS * COLUMNS].into_boxed_slice();
-            for slot in 0..ROWS {
-                let key = page * ROWS as u64 + slot as u64;
+        let pages = (0..rows.div_ceil(C::ROWS as u64)).map(|page| {
+            let mut columns = C::new();
+            for slot in 0..C::ROWS {
+                let key = page * C::ROWS as u64 + slot as u64;
                 if key < rows {
                     for (column, value) in first_values(key, seed).into_iter().enumerate() {
-                        values[column * ROWS + slot] = value;
+                        columns.set(column, slot, value);
                     }
                 }
             }
-            let start = vec![StartWord::committed(FIRST); ROWS].into_boxed_slice();
-            let older = vec![0; ROWS].into_boxed_slice();
+            let start = vec![StartWord::committed(FIRST); C::ROWS].into_boxed_slice();
+            let older = vec![0; C::ROWS].into_boxed_slice();
             RwLock::new(Page {
-                values,
+                columns,
                 start,
                 older,
                 marked: 0,
@@ -87,7 +150,7 @@ impl Iuh {
     }
 
     /// The newest version in the history that stands for `slot` in `view`; None: the page's.
-    fn version(&self, page: &Page, slot: usize, view: View) -> Option<&Version> {
+    fn version(&self, page: &Page<C>, slot: usize, view: View) -> Option<&Version> {
         if self.transactions.sees(view, || page.start[slot]) {
             return None;
         }
@@ -102,22 +165,21 @@ impl Iuh {
     }
 
     /// The sum of `c1` over slots of a page.
-    fn sum_page(&self, page: &Page, slots: Range<usize>, view: View) -> i64 {
-        let column = &page.values[..ROWS];
+    fn sum_page(&self, page: &Page<C>, slots: Range<usize>, view: View) -> i64 {
         if page.marked == 0 && view.contains(page.newest) {
-            return column[slots].iter().sum();
+            return page.columns.sum(slots);
         }
         let value = |slot: usize| match self.version(page, slot, view) {
             Some(version) => version.value(0),
-            None => column[slot],
+            None => page.columns.get(0, slot),
         };
         slots.map(value).sum()
     }
 }
 
-impl Engine for Iuh {
+impl<C: Columns> Engine for Iuh<C> {
     fn name(&self) -> &'static str {
-        "IUH"
+        C::NAME
     }
 
     fn session(&self, columns: usize) -> Result<Box<dyn Session + '_>> {
@@ -139,30 +201,30 @@ impl Engine for Iuh {
     }
 }
 
-impl Scanner for &Iuh {
+impl<C: Columns> Scanner for &Iuh<C> {
     fn sum(&mut self, rows: Range<u64>) -> Result<i64> {
         let snapshot = self.transactions.snapshot()?;
         let view = View::of(&snapshot);
         let (first, end) = (rows.start as usize, rows.end as usize);
         let mut sum = 0;
-        for page in first / ROWS..end.div_ceil(ROWS) {
-            let base = page * ROWS;
-            let slots = first.max(base) - base..end.min(base + ROWS) - base;
+        for page in first / C::ROWS..end.div_ceil(C::ROWS) {
+            let base = page * C::ROWS;
+            let slots = first.max(base) - base..end.min(base + C::ROWS) - base;
             sum += self.sum_page(&self.pages[page].read(), slots, view);
         }
         Ok(sum)
     }
 }
 
-struct IuhSession<'e> {
-    engine: &'e Iuh,
+struct IuhSession<'e, C> {
+    engine: &'e Iuh<C>,
     transaction: Transaction<'e>,
     buffers: Buffers,
     /// Rows with this transaction's word.
     written: Vec<(usize, usize)>,
 }
 
-impl Session for IuhSession<'_> {
+impl<C: Columns> Session for IuhSession<'_, C> {
     fn transaction(&mut self, work: &mut dyn FnMut(&mut dyn Point) -> Step<()>) -> Step<()> {
         self.written.clear();
         let done = work(&mut Numbers {
@@ -182,7 +244,7 @@ impl Session for IuhSession<'_> {
     }
 }
 
-impl IuhSession<'_> {
+impl<C: Columns> IuhSession<'_, C> {
     fn commit(&mut self) -> strandline_base::Result<()> {
         if self.written.is_empty() {
             return Ok(());
@@ -215,25 +277,25 @@ impl IuhSession<'_> {
     }
 }
 
-impl Page {
+impl<C: Columns> Page<C> {
     fn get(&self, slot: usize) -> [i64; UPDATED] {
-        std::array::from_fn(|column| self.values[column * ROWS + slot])
+        std::array::from_fn(|column| self.columns.get(column, slot))
     }
 
     fn set(&mut self, slot: usize, values: &[i64; UPDATED]) {
         for (column, value) in values.iter().enumerate() {
-            self.values[column * ROWS + slot] = *value;
+            self.columns.set(column, slot, *value);
         }
     }
 }
 
-struct IuhTransaction<'e, 's> {
-    engine: &'e Iuh,
+struct IuhTransaction<'e, 's, C> {
+    engine: &'e Iuh<C>,
     transaction: &'s mut Transaction<'e>,
     written: &'s mut Vec<(usize, usize)>,
 }
 
-impl PointTransaction for IuhTransaction<'_, '_> {
+impl<C: Columns> PointTransaction for IuhTransaction<'_, '_, C> {
     fn get_into(
         &mut self,
         key: &[Value],
@@ -244,14 +306,14 @@ impl PointTransaction for IuhTransaction<'_, '_> {
         let Some(row) = self.engine.table.find(key)? else {
             return Ok(false);
         };
-        let (page, slot) = place(row);
+        let (page, slot) = place::<C>(row);
         let page = self.engine.pages[page].read();
         let version = self.engine.version(&page, slot, self.transaction.view());
         values.extend(columns.iter().map(|column| {
             let column = column.0 as usize;
             Value::BigInt(match version {
                 Some(version) if column < UPDATED => version.value(column),
-                _ => page.values[column * ROWS + slot],
+                _ => page.columns.get(column, slot),
             })
         }));
         Ok(true)
@@ -267,7 +329,7 @@ impl PointTransaction for IuhTransaction<'_, '_> {
             return Ok(false);
         };
         let word = self.transaction.word()?;
-        let (number, slot) = place(row);
+        let (number, slot) = place::<C>(row);
         let mut page = self.engine.pages[number].write();
         // A second update of the row overwrites the first: what was before is in the history.
         if page.start[slot] != word {
@@ -294,8 +356,8 @@ impl PointTransaction for IuhTransaction<'_, '_> {
 }
 
 /// The page and the slot of a row.
-fn place(row: RowId) -> (usize, usize) {
-    (row.0 as usize / ROWS, row.0 as usize % ROWS)
+fn place<C: Columns>(row: RowId) -> (usize, usize) {
+    (row.0 as usize / C::ROWS, row.0 as usize % C::ROWS)
 }
 
 fn history_is_full() -> Error {
