@@ -3,6 +3,7 @@
 //! Lock order: `checkpoint` → `ddl` (only to look) → the locks of tables, log and manifest; see
 //! `catalog_versions` for its place below the log.
 
+use crate::backpressure::Backpressure;
 use crate::catalog::{Catalog, HistoryPolicy, TableDef};
 use crate::catalog_versions::{CatalogVersions, too_old};
 use crate::commit_watch::CommitWatches;
@@ -60,6 +61,7 @@ pub struct Db {
     pub(crate) set_aside: SetAside,
     pub(crate) pacing: Pacing,
     pub(crate) reserve: Reserve,
+    pub(crate) backpressure: Backpressure,
     pub(crate) open_readers: Arc<OpenReaders>,
     pub(crate) load_memory: Arc<LoadMemory>,
     /// held while the database is open
@@ -337,6 +339,7 @@ impl Db {
     fn plain_counters(&self) -> Vec<(&'static str, u64)> {
         let c = &self.counters;
         let get = |a: &AtomicU64| a.load(Ordering::Relaxed);
+        let (writer_pauses, writer_pause_micros) = self.backpressure.paused();
         vec![
             ("commits", get(&c.commits)),
             ("rollbacks", get(&c.rollbacks)),
@@ -352,6 +355,8 @@ impl Db {
             ("log_buffer_bytes", self.wal.memory_bytes() as u64),
             ("load_bytes", self.load_memory.used() as u64),
             ("load_bytes_max", self.load_memory.most() as u64),
+            ("writer_pauses", writer_pauses),
+            ("writer_pause_micros", writer_pause_micros),
             ("log_bytes", self.wal.end_lsn().0),
             ("log_syncs", self.wal.syncs()),
             ("key_entries", self.key_entries()),

@@ -4,6 +4,7 @@
 //! its snapshot. See ARCHITECTURE.md for the protocols.
 
 pub mod access;
+mod backpressure;
 mod backup;
 mod bulk;
 pub mod catalog;

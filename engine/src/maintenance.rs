@@ -1,7 +1,7 @@
 //! Background work: checkpoints when the log has grown or ranges are due, in the time that
 //! [`crate::merge_schedule`] gives them.
 //!
-//! Writers never wait for it, except for memory when tails exceed their share. What fails for one
+//! Writers wait for it only when memory is short ([`crate::backpressure`]). What fails for one
 //! table is set aside ([`set_aside`]); checkpoints that fail or achieve nothing pause ([`pacing`]).
 
 pub(crate) mod pacing;
@@ -15,7 +15,7 @@ use crate::maintenance::set_aside::contained;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use strandline_base::{Error, ErrorKind, Result, SqlState};
+use strandline_base::{Error, Result};
 
 /// How long the maintenance thread dozes when nobody wakes it.
 const IDLE: Duration = Duration::from_millis(200);
@@ -28,53 +28,6 @@ impl Db {
         if !state.is_pausing {
             self.maintenance.work.notify_all();
         }
-    }
-
-    /// Makes writers wait while tails use more memory than their share.
-    pub(crate) fn wait_for_tail_memory(&self, cancelled: &dyn Fn() -> bool) -> Result<()> {
-        let used = || self.shared.page_bytes.used();
-        let limit = self.tail_limit();
-        if used() <= limit {
-            return Ok(());
-        }
-        if !self.settings.background_maintenance {
-            self.checkpoint(true)?;
-            return self.refuse_if_over(used(), limit);
-        }
-        let mut state = self.maintenance.state.lock();
-        let first = state.rounds;
-        while used() > limit {
-            if let Some(error) = state.failure.clone() {
-                return Err(error);
-            }
-            if state.has_stopped {
-                return Err(closed());
-            }
-            // A checkpoint that began before the wait may have missed what could be freed by now.
-            if state.rounds >= first + 2 {
-                return self.refuse_if_over(used(), limit);
-            }
-            if cancelled() {
-                return Err(strandline_txn::query_cancelled());
-            }
-            state.wanted = true;
-            self.maintenance.work.notify_all();
-            self.maintenance.done.wait_for(&mut state, IDLE);
-        }
-        Ok(())
-    }
-
-    fn refuse_if_over(&self, used: usize, limit: usize) -> Result<()> {
-        if used <= limit {
-            return Ok(());
-        }
-        Err(Error::new(
-            ErrorKind::Unavailable,
-            SqlState::OUT_OF_MEMORY,
-            format!("pending updates use {used} bytes of memory, their share is {limit}"),
-        )
-        .with_detail("Open transactions and snapshots keep them from being merged.")
-        .with_hint("Commit in smaller steps, end long transactions, or raise memory_bytes."))
     }
 
     /// Starts the background threads. The one that works on ranges holds the database only while it

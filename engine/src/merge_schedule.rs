@@ -113,6 +113,7 @@ impl Db {
     /// failure, that failure.
     pub fn merge_due(&self, wanted: bool) -> strandline_base::Result<bool> {
         self.retention.note(self.stable());
+        self.lend_to_tails();
         let from = self.elapsed_us();
         let may_merge = from >= self.merge_schedule.rests_until_us.load(Ordering::Relaxed);
         self.measure_set_aside();

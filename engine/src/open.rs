@@ -9,6 +9,7 @@
 //!
 //! Every step is idempotent: a crash during recovery changes nothing.
 
+use crate::backpressure::Backpressure;
 use crate::catalog::{Catalog, TableDef};
 use crate::catalog_edit::{CatalogEdit, misplaced};
 use crate::catalog_versions::CatalogVersions;
@@ -181,6 +182,7 @@ fn assemble(
         merge_schedule: MergeSchedule::default(),
         set_aside: SetAside::default(),
         reserve: Reserve::default(),
+        backpressure: Backpressure::default(),
         pacing: Pacing::default(),
         open_readers: Arc::default(),
         load_memory: Arc::default(),

@@ -324,7 +324,7 @@ impl Transaction {
             return Ok(None);
         }
         self.db().check_mergeable(&point.store)?;
-        self.db().wait_for_tail_memory(&|| self.is_cancelled())?;
+        self.admit_write()?;
         Ok(Some(word))
     }
 
@@ -335,7 +335,7 @@ impl Transaction {
         (looks, busy_since): (&mut Looks, &mut Option<u64>),
     ) -> Result<ControlFlow<Option<bool>>> {
         match outcome {
-            Some(WriteOutcome::Done) => return Ok(Break(Some(true))),
+            Some(WriteOutcome::Done(_)) => return Ok(Break(Some(true))),
             Some(WriteOutcome::Conflict(_)) if self.conflicts() == ConflictPolicy::Wait => {
                 self.check_cancelled()?;
             }
@@ -371,7 +371,8 @@ impl Transaction {
         let lineage = &point.store.lineage;
         lineage.check_change_bytes(change)?;
         let outcome = lineage.write(row, change, &writer, &mut state.written)?;
-        if matches!(outcome, WriteOutcome::Done) {
+        if let WriteOutcome::Done(bytes) = outcome {
+            self.note_write(state, (point.table.storage, row), bytes);
             redo::put_change(&mut state.redo, point.table.storage, row, change);
         }
         Ok(Some(outcome))

@@ -82,7 +82,7 @@ fn redo_change(lineage: &Lineage, row: RowId, change: Change<'_>, ts: CommitTs) 
         speculative: false,
     };
     match lineage.write(row, change, &writer, &mut Vec::new())? {
-        WriteOutcome::Done => Ok(()),
+        WriteOutcome::Done(_) => Ok(()),
         outcome => Err(Error::corrupt(
             format!("storage {}, {row:?}", lineage.id()),
             format!("the log changes a row that cannot be changed ({outcome:?})"),

@@ -37,11 +37,12 @@ impl Statement {
         let change = Change::Lock(lock);
         let mut locked = Vec::with_capacity(rows.len());
         for &row in rows {
+            self.transaction().admit_next_write()?;
             let mut looks = Looks::default();
             let mut busy_since = None;
             let is_locked = loop {
                 match self.try_write(table, &store, &writer, row, change)? {
-                    WriteOutcome::Done => break true,
+                    WriteOutcome::Done(_) => break true,
                     WriteOutcome::Gone => break false,
                     WriteOutcome::Conflict(_) => return Err(write_conflict(table)),
                     WriteOutcome::Wait(holder) => match wait {

@@ -12,7 +12,8 @@ use strandline_txn::Isolation;
 pub struct Settings {
     /// Bound on the memory of tails, cached blocks and queries together, in bytes. Half goes to
     /// queries, 3/8 to cached blocks and key indexes, 1/8 to tails. Key indexes take what they
-    /// need; a quarter of the 3/8 stays with the blocks. Default: 2 GiB.
+    /// need, and tails borrow up to 3/8; a quarter of the 3/8 stays with the blocks. Default:
+    /// 2 GiB.
     pub memory_bytes: usize,
     /// Bytes of one log segment. Default: 16 MiB.
     pub wal_segment_bytes: u64,
@@ -69,9 +70,14 @@ impl Settings {
     /// The smallest `memory_bytes`.
     pub const MEMORY_BYTES_MIN: usize = 16 << 20;
 
-    /// Bytes for record pages; writers wait for a checkpoint above it.
+    /// Bytes for record pages. When half of them are used memory is short: checkpoints merge.
     pub fn tail_bytes(&self) -> usize {
         self.memory_bytes / 8
+    }
+    /// Bytes that record pages may take with what they borrow from the cache's share: writers are
+    /// slowed down above half of it, and refused above it.
+    pub fn tail_bytes_max(&self) -> usize {
+        self.memory_bytes / 2
     }
     /// Bytes for cached frames and key indexes.
     pub fn cache_bytes(&self) -> usize {

@@ -22,7 +22,7 @@ use strandline_base::{
 };
 use strandline_index::is_same_key;
 use strandline_table::types::{array_of, arrow_type, value_at};
-use strandline_table::write::{Change, WriteOutcome, Writer};
+use strandline_table::write::{Change, WriteOutcome, Writer, Written};
 use strandline_txn::{Isolation, Looks, SnapshotGuard, StartWord, Visibility};
 
 /// What a duplicate key of a row that the statement does not see means.
@@ -120,9 +120,7 @@ impl Statement {
         let word = self.txn.lock_store(&store)?;
         self.check_definition(table)?;
         self.txn.db().check_mergeable(&store)?;
-        self.txn
-            .db()
-            .wait_for_tail_memory(&|| self.txn.is_cancelled())?;
+        self.txn.admit_write()?;
         let writer = Writer {
             word,
             statement: self.visibility.statement,
@@ -173,6 +171,7 @@ impl Statement {
             for (at, column) in table.columns.iter().enumerate() {
                 values[column.id.0 as usize] = value_at(column.sql_type, rows.column(at), row);
             }
+            self.txn.admit_next_write()?;
             ids.push(self.insert_row(table, &store, &writer, &values, conflicts)?);
         }
         Ok(ids)
@@ -195,6 +194,8 @@ impl Statement {
         let mut state = self.txn.state.lock();
         state.check_open()?;
         let row = store.lineage.insert(values, writer, &mut state.written)?;
+        let bytes = state.written.last().map_or(0, Written::memory_bytes);
+        self.txn.note_write(&mut state, (table.storage, row), bytes);
         let columns = table
             .columns
             .iter()
@@ -298,6 +299,7 @@ impl Statement {
         }
         let mut set = Vec::with_capacity(columns.len());
         for (at, &row) in rows.iter().enumerate() {
+            self.txn.admit_next_write()?;
             set.clear();
             for (i, &id) in columns.iter().enumerate() {
                 set.push((id, value_at(types[i], values.column(i), at)));
@@ -350,6 +352,7 @@ impl Statement {
     pub fn delete(&self, table: &Arc<TableDef>, rows: &[RowId]) -> Result<()> {
         let (store, writer) = self.writable(table)?;
         for &row in rows {
+            self.txn.admit_next_write()?;
             self.write(table, &store, &writer, row, Change::Delete)?;
         }
         Ok(())
@@ -368,7 +371,7 @@ impl Statement {
         let mut busy_since = None;
         loop {
             match self.try_write(table, store, writer, row, change)? {
-                WriteOutcome::Done => return Ok(true),
+                WriteOutcome::Done(_) => return Ok(true),
                 WriteOutcome::Gone => return Ok(false),
                 WriteOutcome::Conflict(_) => return Err(write_conflict(table)),
                 WriteOutcome::Wait(holder) => self.txn.wait_for(holder, &mut looks)?,
@@ -392,7 +395,8 @@ impl Statement {
         let outcome = store
             .lineage
             .write(row, change, writer, &mut state.written)?;
-        if matches!(outcome, WriteOutcome::Done) {
+        if let WriteOutcome::Done(bytes) = outcome {
+            self.txn.note_write(state, (table.storage, row), bytes);
             redo::put_change(&mut state.redo, table.storage, row, change);
         }
         Ok(outcome)

@@ -25,11 +25,13 @@ use crate::statement::{Statement, column_of};
 use crate::store::{Hold, KeyColumns, Store, Waiting};
 use crate::validation::Validation;
 use adjustable::Adjustable;
+use footprint::Footprint;
 use glance::Glance;
 use parking_lot::{Mutex, RwLockReadGuard};
+use release::Undone;
 use savepoint::{HeldStore, take_back_keys, undo};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use strandline_base::{
     ColumnId, CommitTs, Error, ErrorKind, RangeNo, Result, RowId, SqlState, Value,
@@ -44,7 +46,9 @@ use strandline_txn::{
 };
 
 mod adjustable;
+mod footprint;
 mod glance;
+mod release;
 mod savepoint;
 
 pub use savepoint::Savepoint;
@@ -61,6 +65,8 @@ pub struct Transaction {
     adjustable: Adjustable,
     pub(crate) state: Mutex<TxnState>,
     pub(crate) glance: Glance,
+    /// bytes written since its writer paid for them, see `backpressure`
+    pub(crate) unpaid: AtomicUsize,
     /// what a serializable transaction has read
     reads: Option<Mutex<ReadSet>>,
 }
@@ -73,6 +79,7 @@ pub(crate) struct TxnState {
     /// the log record under construction
     pub(crate) redo: Vec<u8>,
     pub(crate) written: Vec<Written>,
+    pub(crate) footprint: Footprint,
     /// index entries of rows this transaction inserted, bulk-loaded ones excepted
     pub(crate) entries: Vec<(Arc<KeyColumns>, u64, RowId)>,
     /// keys of rows that it updated
@@ -171,6 +178,7 @@ impl Transaction {
             statement: 0,
             redo: Vec::new(),
             written: Vec::new(),
+            footprint: Footprint::default(),
             entries: Vec::new(),
             moved: MovedKeys::default(),
             stores: Vec::new(),
@@ -190,6 +198,7 @@ impl Transaction {
             options,
             state: Mutex::new(state),
             glance: Glance::new(),
+            unpaid: AtomicUsize::new(0),
             reads,
         }))
     }
@@ -469,34 +478,44 @@ impl Transaction {
         state.check_open()?;
         let has_changes = state.redo.len() > redo::HEADER_BYTES || state.catalog_changed;
         let Some(slot) = state.slot.take_if(|_| has_changes) else {
-            return self.commit_nothing(&mut state);
+            // It has changed nothing, or has taken everything back.
+            let settled = self.settle_dependencies(&state);
+            let slot = state.slot.take();
+            // Row locks end.
+            let undone = self.abort(&mut state, slot);
+            drop(state);
+            self.release(&undone);
+            return settled.map(|()| self.db.stable());
         };
         let slot = CommittingSlot(&self.db, Some(slot));
         match self.append(&mut state, slot.get()) {
-            Ok(appended) => self.complete(&mut state, slot, appended),
+            Ok(appended) => {
+                let committed = self.complete(&mut state, slot, appended);
+                drop(state);
+                // What is committed stays so, also if the session is cancelled.
+                let _ = self.pay_for_writes(&mut || self.check_cancelled());
+                committed
+            }
             Err(error) => {
-                take_back_keys(&mut state, 0, 0);
-                let slot = slot.into_slot();
-                slot.abort();
-                undo(&mut state, 0, 0, 0);
-                self.finish(&mut state, Some(slot));
+                let undone = self.abort(&mut state, Some(slot.into_slot()));
+                drop(state);
+                self.release(&undone);
                 Err(error)
             }
         }
     }
 
-    /// Commits a transaction that has changed nothing, or has taken everything back.
-    fn commit_nothing(&self, state: &mut TxnState) -> Result<CommitTs> {
-        let settled = self.settle_dependencies(state);
-        let slot = state.slot.take();
+    /// Undoes everything and ends the transaction; what its records hold is to be released when
+    /// `state` is unlocked.
+    fn abort(&self, state: &mut TxnState, slot: Option<TxnSlot>) -> Undone {
+        let undone = Undone::of(state, 0, 0);
         take_back_keys(state, 0, 0);
         if let Some(slot) = &slot {
             slot.abort();
         }
-        // Row locks end.
         undo(state, 0, 0, 0);
         self.finish(state, slot);
-        settled.map(|()| self.db.stable())
+        undone
     }
 
     /// Waits until all that speculative snapshots of this transaction have seen is durable.
@@ -638,24 +657,22 @@ impl Transaction {
             return self.leave_undecided(&mut state); // its commit panicked
         }
         let slot = state.slot.take();
-        take_back_keys(&mut state, 0, 0);
-        if let Some(slot) = &slot {
-            slot.abort();
-        }
-        undo(&mut state, 0, 0, 0);
+        let undone = self.abort(&mut state, slot);
         // Whoever has begun it may keep it for long before it is dropped.
         state.redo = Vec::new();
         if let Some(reads) = &self.reads {
             *reads.lock() = ReadSet::default();
         }
         self.db.note_abort();
-        self.finish(&mut state, slot);
+        drop(state);
+        self.release(&undone);
     }
 
     /// Ends a transaction whose commit is queued and not finished: its records keep its word, and
     /// its slot is never reused.
     fn leave_undecided(&self, state: &mut TxnState) {
         state.ended = true;
+        state.footprint = Footprint::default();
         self.glance.end();
         self.release_locks(state, self.glance.own());
     }
@@ -665,6 +682,7 @@ impl Transaction {
         self.glance.end();
         state.snapshot = None;
         state.written = Vec::new();
+        state.footprint = Footprint::default();
         state.entries = Vec::new();
         state.moved = MovedKeys::default();
         state.loads = Vec::new();

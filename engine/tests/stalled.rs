@@ -62,7 +62,8 @@ impl Stalled {
         }
     }
 
-    fn limit(&self) -> u64 {
+    /// The tails' own share: checkpoints begin at half of it.
+    fn share(&self) -> u64 {
         self.db.settings().tail_bytes() as u64
     }
 
@@ -89,7 +90,7 @@ impl Stalled {
 
     /// Fills the tails nearly up to their share.
     fn fill_tails(&mut self) {
-        while self.tail_bytes() < self.limit() / 8 * 7 {
+        while self.tail_bytes() < self.share() / 8 * 7 {
             self.update();
         }
     }
@@ -109,13 +110,13 @@ impl Stalled {
     /// Writes ten times the memory for updates; the most bytes of files but the log's meanwhile.
     fn write_ten_budgets(&mut self) -> u64 {
         let (until, mut most) = (
-            self.written + 10 * self.limit() as i64 / TEXT_BYTES as i64,
+            self.written + 10 * self.share() as i64 / TEXT_BYTES as i64,
             0,
         );
         while self.written < until {
             for _ in 0..UPDATED {
                 self.update();
-                assert!(self.tail_bytes() <= self.limit() + (64 << 10));
+                assert!(self.tail_bytes() <= 2 * self.share());
             }
             // As the background thread would, by the log's size.
             self.db.merge_due(true).expect("checkpoint");

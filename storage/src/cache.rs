@@ -36,6 +36,8 @@ pub struct Cache {
     budget_bytes: usize,
     /// bytes that others hold of the budget
     taken_bytes: Arc<AtomicUsize>,
+    /// bytes of the budget that are lent
+    lent_bytes: AtomicUsize,
     used_bytes: AtomicUsize,
     misses: AtomicU64,
     ring: Mutex<VecDeque<Weak<dyn Evict>>>,
@@ -72,6 +74,7 @@ impl Cache {
         Arc::new(Self {
             budget_bytes,
             taken_bytes: Arc::default(),
+            lent_bytes: AtomicUsize::new(0),
             used_bytes: AtomicUsize::new(0),
             misses: AtomicU64::new(0),
             ring: Mutex::new(VecDeque::new()),
@@ -84,6 +87,14 @@ impl Cache {
     pub fn taken_bytes(&self) -> &Arc<AtomicUsize> {
         &self.taken_bytes
     }
+    /// Lends `bytes` of the budget, all in all, to somebody who gives them back: there is so much
+    /// less room, and cold frames go at once. A quarter of the budget stays the cache's.
+    pub fn lend(&self, bytes: usize) {
+        let before = self.lent_bytes.swap(bytes, Ordering::Relaxed);
+        if bytes > before {
+            self.shrink();
+        }
+    }
     /// Bytes of all cached frames.
     pub fn used_bytes(&self) -> usize {
         self.used_bytes.load(Ordering::Relaxed)
@@ -92,7 +103,8 @@ impl Cache {
     pub fn budget_bytes(&self) -> usize {
         let own = self.budget_bytes / OWN_PART;
         let taken = self.taken_bytes.load(Ordering::Relaxed);
-        self.budget_bytes.saturating_sub(taken).max(own)
+        let lent = self.lent_bytes.load(Ordering::Relaxed);
+        self.budget_bytes.saturating_sub(taken + lent).max(own)
     }
     /// Frames that had to be loaded since the start.
     pub fn misses(&self) -> u64 {
@@ -191,8 +203,10 @@ impl<T: Send + Sync + std::fmt::Debug + 'static> Slot<T> {
         cache.misses.fetch_add(1, Ordering::Relaxed);
         let (frame, bytes) = load()?;
         let frame = Arc::new(frame);
-        // A frame as large as the whole cache would only push out everything else.
-        if bytes <= cache.budget_bytes() / 2 {
+        // A frame as large as the whole cache would only push out everything else. While most of
+        // the budget is lent there is place for one that is read again and again.
+        let largest = (cache.budget_bytes / 2).min(cache.budget_bytes());
+        if bytes <= largest {
             self.inner.bytes.store(bytes, Ordering::Relaxed);
             cache.used_bytes.fetch_add(bytes, Ordering::Relaxed);
             // Only later reads earn a second chance: a scan of frames that are read once must not
@@ -344,6 +358,26 @@ mod tests {
                 cache.used_bytes()
             );
         }
+    }
+
+    #[test]
+    fn what_is_lent_is_given_at_once_and_comes_back() {
+        let cache = Cache::new(1000);
+        let slots: Vec<Slot<u8>> = (0..10).map(|_| Slot::new(&cache)).collect();
+        let load = |slot: &Slot<u8>| slot.get_or_load(|| Ok((1, 100))).map(drop).expect("load");
+        slots.iter().for_each(load);
+        cache.lend(400);
+        assert_eq!((cache.used_bytes(), cache.budget_bytes()), (600, 600));
+        // Beside key indexes, and no more than the cache can do without.
+        cache.taken_bytes().store(200, Ordering::Relaxed);
+        cache.lend(500);
+        assert_eq!((cache.used_bytes(), cache.budget_bytes()), (300, 300));
+        cache.lend(5000);
+        assert_eq!((cache.used_bytes(), cache.budget_bytes()), (200, 250));
+        cache.lend(0);
+        cache.taken_bytes().store(0, Ordering::Relaxed);
+        slots.iter().for_each(load);
+        assert_eq!(cache.used_bytes(), 1000);
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub(crate) struct Append<'a> {
     pub schema: &'a Arc<StorageSchema>,
     pub writer: &'a Writer,
     pub written: &'a mut Vec<Written>,
+    /// of the records so far
+    pub bytes: usize,
 }
 
 impl Append<'_> {
@@ -55,6 +57,7 @@ impl Append<'_> {
         let place = (self.pages, self.schema);
         let (page, i) = self.tail.append(place, &header, columns, fill)?;
         let seq = page.first() + u64::from(i);
+        self.bytes += page.record_bytes(i);
         if start == self.writer.word {
             self.written.push(Written::Records(page, i, i + 1));
         }
@@ -144,6 +147,7 @@ impl Append<'_> {
         let place = (self.pages, self.schema);
         let (page, i) = self.tail.append(place, &header, &columns, fill)?;
         let seq = page.first() + u64::from(i);
+        self.bytes += page.record_bytes(i);
         self.written.push(match change {
             Change::Lock(_) => Written::Lock(page, i),
             Change::Update(_) | Change::Delete => Written::Records(page, i, i + 1),

@@ -29,6 +29,8 @@ use std::sync::{Arc, OnceLock};
 use strandline_base::{BLOCK_ROWS, ColumnId, CommitTs, Error, RANGE_ROWS, Result, SqlType, Value};
 use strandline_storage::cache::{Cache, Slot};
 use strandline_tail::merged_through::MergedThrough;
+use strandline_tail::release::Renewed;
+use strandline_tail::retirement::DonePages;
 use strandline_tail::succession::{Succeeded, Successor};
 use strandline_txn::StartWord;
 
@@ -92,13 +94,22 @@ impl BaseState {
 }
 
 impl Succeeded for BaseState {
-    /// A tail and the first sequence number that must stay.
-    type Release = (Arc<Tail>, u64);
+    /// A tail and those of its pages that are done with.
+    type Release = (Arc<Tail>, DonePages);
     fn successor(&self) -> &Successor<Self> {
         &self.successor
     }
-    fn release((tail, before): Self::Release) {
-        tail.drop_pages_before(before);
+    fn release((tail, done): Self::Release) {
+        tail.drop_pages(&done);
+    }
+}
+
+impl Renewed for BaseState {
+    fn renewed(&self) -> Arc<Self> {
+        Self::new(self.body.clone())
+    }
+    fn lineage(&self) -> MergedThrough {
+        self.merged()
     }
 }
 

@@ -19,6 +19,7 @@ pub mod merged;
 pub mod pending;
 pub mod range;
 pub mod read;
+pub mod release;
 pub mod row_block;
 pub mod row_bytes;
 pub mod row_meta;

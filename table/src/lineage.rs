@@ -282,6 +282,21 @@ impl Lineage {
         range.publish(&right, empty);
     }
 
+    /// Range `no` takes no more rows: if it was the open one, its pages are not kept for that.
+    pub(crate) fn forget_open(&self, no: RangeNo) {
+        let is_open = || {
+            let open = self.open_range.load();
+            open.as_ref().as_ref().is_some_and(|open| open.no == no)
+        };
+        if !is_open() {
+            return;
+        }
+        let _grow = self.grow.lock();
+        if is_open() {
+            self.open_range.store(Arc::new(None));
+        }
+    }
+
     /// Recovery: makes sure that range `no` exists; missing ones become empty insert ranges, of
     /// which the last one stays open.
     pub fn ensure_range(&self, no: RangeNo) -> Arc<Range> {

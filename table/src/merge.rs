@@ -316,9 +316,9 @@ impl Lineage {
 
     /// Steps 4 and 5: publishes a merge whose files are durable and in the manifest.
     pub fn publish_merge(&self, merged: &MergedRange) {
-        merged
-            .range
-            .publish_merge(merged.base.clone(), &merged.chunks().merged);
+        let range = &merged.range;
+        range.publish_merge(merged.base.clone(), &merged.chunks().merged);
+        self.forget_open(range.no());
     }
 }
 

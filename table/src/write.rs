@@ -84,13 +84,21 @@ impl Written {
             Written::Range(start) => start.store(word),
         }
     }
+    /// Bytes of memory that the records take.
+    pub fn memory_bytes(&self) -> usize {
+        match self {
+            Written::Records(page, from, to) => (*from..*to).map(|i| page.record_bytes(i)).sum(),
+            Written::Lock(page, i) => page.record_bytes(*i),
+            Written::Range(_) => 0,
+        }
+    }
 }
 
 /// How a write ended.
 #[derive(Debug)]
 pub enum WriteOutcome {
-    /// done; the records are appended to the caller's list
-    Done,
+    /// done; the records are appended to the caller's list, and take so many bytes of memory
+    Done(usize),
     /// the newest version is of a transaction that has not finished
     Wait(StartWord),
     /// the newest version committed after the snapshot
@@ -184,7 +192,7 @@ impl Lineage {
         if let Change::Lock(lock) = change
             && is_held(&pages, head, lock, writer.word)
         {
-            return Ok(WriteOutcome::Done);
+            return Ok(WriteOutcome::Done(0));
         }
         let mut append = Append {
             lineage: self,
@@ -194,6 +202,7 @@ impl Lineage {
             schema: &self.load_schema(),
             writer,
             written,
+            bytes: 0,
         };
         let mut head = head;
         if let Change::Update(set) = change {
@@ -209,7 +218,7 @@ impl Lineage {
         });
         let seq = append.change(change, carry, head)?;
         latch.publish(seq);
-        Ok(WriteOutcome::Done)
+        Ok(WriteOutcome::Done(append.bytes))
     }
 
     /// The transaction behind the newest version of `row`, if it is another one than `own` and has
@@ -455,6 +464,7 @@ impl Lineage {
             schema: &self.load_schema(),
             writer: &writer,
             written: &mut Vec::new(),
+            bytes: 0,
         };
         let head = pages.head(latch.entry());
         let carry = match head {

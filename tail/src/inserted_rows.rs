@@ -60,6 +60,19 @@ impl InsertedRows {
     pub fn bytes(rows: usize, columns: usize) -> usize {
         rows * (size_of::<u64>() + size_of::<u32>()) + columns * size_of::<OnceLock<Column>>()
     }
+    /// The bytes of row `i`.
+    pub fn row_bytes(&self, i: usize) -> usize {
+        let columns = self.columns.iter().filter_map(OnceLock::get);
+        let cells = columns.map(|column| match column {
+            Column::Word { .. } => size_of::<u64>(),
+            Column::Wide { .. } => 2 * size_of::<u64>(),
+            Column::Bytes { cells } => {
+                let bytes = cells[i].get().map_or(0, |bytes| bytes.len());
+                size_of::<OnceLock<Box<[u8]>>>() + bytes
+            }
+        });
+        size_of::<u64>() + size_of::<u32>() + cells.sum::<usize>()
+    }
     #[inline]
     pub fn start(&self, i: usize) -> &AtomicU64 {
         &self.start[i]

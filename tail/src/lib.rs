@@ -15,6 +15,7 @@ pub mod range;
 mod record_layout;
 pub mod record_page;
 mod record_words;
+pub mod release;
 pub mod retirement;
 pub mod row_map;
 pub mod schema;

@@ -40,7 +40,7 @@
 use crate::merged_through::MergedThrough;
 use crate::overlay::{Overlay, OverlayMarks};
 use crate::record_page::PageBytes;
-use crate::retirement::{Retired, SealGuard};
+use crate::retirement::{DonePages, Retired, SealGuard};
 use crate::succession::Succeeded;
 use crate::tail_pages::Tail;
 use arc_swap::{ArcSwap, Guard};
@@ -177,7 +177,7 @@ impl<B> Range<B> {
     }
 }
 
-impl<B: Succeeded<Release = (Arc<Tail>, u64)>> Range<B> {
+impl<B: Succeeded<Release = (Arc<Tail>, DonePages)>> Range<B> {
     /// Publishes `base`, which is merged as far as `through` says: steps 4 and 5 of the merge.
     /// Tails without anything else go, the others' merged pages when no reader needs them.
     pub fn publish_merge(&self, base: Arc<B>, through: &MergedThrough) {
@@ -193,7 +193,7 @@ impl<B: Succeeded<Release = (Arc<Tail>, u64)>> Range<B> {
             let Some(tail) = slot.take() else { continue };
             match tail.retire_merged(through) {
                 Retired::Upto(keep_from) => {
-                    retired.push((tail.clone(), keep_from));
+                    retired.push((tail.clone(), DonePages::before(keep_from)));
                     *slot = Some(tail);
                 }
                 Retired::Whole(sealed) => given_up.push(sealed),

@@ -139,6 +139,13 @@ impl RecordPage {
         }
     }
 
+    /// Bytes that record `i` takes of them, without what it shares with others.
+    pub fn record_bytes(&self, i: u32) -> usize {
+        match &self.records {
+            Records::Inserts(rows) => rows.row_bytes(i as usize),
+            Records::Changes(changes) => changes.record_bytes(i as usize),
+        }
+    }
     /// The sequence number or position of the first record.
     #[inline]
     pub fn first(&self) -> u64 {

@@ -31,6 +31,23 @@ struct Unmerged {
     abandoned: Vec<u16>,
 }
 
+/// Pages of a tail that are done with. They go when no reader needs them any more.
+#[derive(Debug)]
+pub struct DonePages {
+    /// all that end at or before this sequence number
+    pub before: u64,
+    /// pages of tombstones between others, by their first records' numbers, in order
+    pub between: Vec<u64>,
+}
+
+impl DonePages {
+    /// Those that end at or before a sequence number.
+    pub fn before(before: u64) -> Self {
+        let between = Vec::new();
+        Self { before, between }
+    }
+}
+
 /// What of a tail must stay when a merge is published.
 #[derive(Debug)]
 pub enum Retired {
@@ -83,6 +100,12 @@ impl Tail {
             return Retired::Whole(sealed);
         }
         Retired::Upto(unmerged.first)
+    }
+
+    /// Drops pages that nobody needs any more.
+    pub fn drop_pages(&self, done: &DonePages) {
+        self.drop_pages_between(&done.between);
+        self.drop_pages_before(done.before);
     }
 
     /// Turns a row's old values into tombstones if all updates they were written for have been

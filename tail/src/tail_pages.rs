@@ -19,6 +19,8 @@
 //! 3. After `seal` succeeds no record is ever appended.
 //! 4. A claimed record is published, as a tombstone if its writer panics: what follows an
 //!    unpublished record would never settle.
+//! 5. Sequence numbers are dense but for *gaps*: pages of tombstones that were dropped from between
+//!    others (see `release`). No row map entry and no chain leads into a gap.
 //!
 //! # Entries that come round
 //!
@@ -45,7 +47,7 @@ use crate::schema::StorageSchema;
 use crate::tail_records::BACK_BITS;
 use arc_swap::ArcSwap;
 use std::sync::Arc;
-use strandline_base::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
+use strandline_base::sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering};
 use strandline_base::{Error, ErrorKind, Result, SqlState, UPDATE_ROWS};
 use strandline_txn::StartWord;
 
@@ -70,6 +72,8 @@ pub struct TailPages {
     first_entry: Entry,
     /// every record's number is less than so much behind the first one's
     span: u32,
+    /// pages of tombstones may be missing between others
+    has_gaps: bool,
     pages: Vec<Listed>,
 }
 
@@ -83,12 +87,12 @@ struct Listed {
 
 impl Default for TailPages {
     fn default() -> Self {
-        Self::of(Vec::new())
+        Self::of(Vec::new(), false)
     }
 }
 
 impl TailPages {
-    fn of(pages: Vec<Listed>) -> Self {
+    fn of(pages: Vec<Listed>, has_gaps: bool) -> Self {
         let first_seq = pages.first().map_or(0, |listed| listed.first);
         let span = pages.last().map_or(0, |last| {
             last.first - first_seq + u64::from(PAGE_RECORDS_MAX)
@@ -97,6 +101,7 @@ impl TailPages {
             first_seq,
             first_entry: Entry::of(first_seq),
             span: span as u32,
+            has_gaps,
             pages,
         }
     }
@@ -104,10 +109,18 @@ impl TailPages {
         let (first, page) = (page.first(), Arc::new(page));
         let mut pages = self.pages.clone();
         pages.push(Listed { first, page });
-        Self::of(pages)
+        Self::of(pages, self.has_gaps)
     }
     fn without_first(&self, n: usize) -> Self {
-        Self::of(self.pages[n..].to_vec())
+        Self::of(self.pages[n..].to_vec(), self.has_gaps)
+    }
+    /// Without the pages that begin at `firsts`, in order; the first and the last one stay.
+    fn without(&self, firsts: &[u64]) -> Self {
+        let is_end = |at: usize| at == 0 || at + 1 == self.pages.len();
+        let pages = self.pages.iter().enumerate();
+        let kept =
+            pages.filter(|(at, page)| is_end(*at) || firsts.binary_search(&page.first).is_err());
+        Self::of(kept.map(|(_, page)| page.clone()).collect(), true)
     }
 
     /// The sequence number of the first record; 0 if there is no page.
@@ -400,6 +413,22 @@ impl Tail {
         }
     }
 
+    /// Drops pages from between others by their first records' numbers, in order: no entry and no
+    /// chain that a reader may follow leads to one.
+    pub(crate) fn drop_pages_between(&self, firsts: &[u64]) {
+        if !firsts.is_empty() {
+            let _grow = self.grow.lock();
+            let pages = self.pages.load_full();
+            self.pages.store(Arc::new(pages.without(firsts)));
+        }
+    }
+
+    /// Keeps pages from being dropped at the front, and so the numbers in the list from being
+    /// behind it.
+    pub(crate) fn keep_first_pages(&self) -> MutexGuard<'_, u64> {
+        self.swept.lock()
+    }
+
     /// Clears the entries of records before `first`, which nobody needs any more; false if the
     /// latch of one is held for long. `pages` tells their numbers.
     fn sweep(&self, pages: &TailPages, first: u64) -> bool {
@@ -462,6 +491,7 @@ fn no_more_records() -> Error {
 #[inline]
 pub fn locate(pages: &TailPages, seq: u64) -> Option<(&Arc<RecordPage>, u32)> {
     hops::note();
+    let has_gaps = pages.has_gaps;
     let pages = &pages.pages[..];
     let last = pages.len().checked_sub(1)?;
     // Most pages are full-grown.
@@ -479,8 +509,8 @@ pub fn locate(pages: &TailPages, seq: u64) -> Option<(&Arc<RecordPage>, u32)> {
             .checked_sub(1)?,
     };
     let Listed { first, page } = &pages[at];
-    // Numbers are dense: only behind the last page there may be none.
-    if at == last && !page.has_record(seq) {
+    // Numbers are dense: only behind the last page, and in a gap, there may be none.
+    if (at == last || has_gaps) && !page.has_record(seq) {
         return None;
     }
     Some((page, (seq - first) as u32))

@@ -84,6 +84,18 @@ impl TailRecords {
     pub fn bytes(records: usize, layout: &RecordLayout) -> usize {
         RecordWords::bytes(Self::lines(records, layout))
     }
+    /// The bytes of record `i`.
+    #[inline]
+    pub fn record_bytes(&self, i: usize) -> usize {
+        let words = self.layout.stride * size_of::<u64>();
+        let Some(all) = self.bytes.get() else {
+            return words;
+        };
+        let columns = self.layout.byte_columns;
+        let cells = &all[i * columns..(i + 1) * columns];
+        let bytes = cells.iter().filter_map(OnceLock::get);
+        words + size_of_val(cells) + bytes.map(|bytes| bytes.len()).sum::<usize>()
+    }
     pub fn layout(&self) -> &Arc<RecordLayout> {
         &self.layout
     }

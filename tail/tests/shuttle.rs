@@ -21,7 +21,8 @@ use strandline_tail::merged_through::MergedThrough;
 use strandline_tail::page_memory::PageAccount;
 use strandline_tail::range::{Range, RangeVersion};
 use strandline_tail::record_page::{PageBytes, RecordKind, RecordPage};
-use strandline_tail::retirement::Retired;
+use strandline_tail::release::{Renewed, TailMask};
+use strandline_tail::retirement::{DonePages, Retired};
 use strandline_tail::row_map::LatchGuard;
 use strandline_tail::schema::StorageSchema;
 use strandline_tail::succession::{Succeeded, Successor};
@@ -585,12 +586,26 @@ struct Base {
 }
 
 impl Succeeded for Base {
-    type Release = (Arc<Tail>, u64);
+    type Release = (Arc<Tail>, DonePages);
     fn successor(&self) -> &Successor<Self> {
         &self.successor
     }
-    fn release((tail, before): Self::Release) {
-        tail.drop_pages_before(before);
+    fn release((tail, done): Self::Release) {
+        tail.drop_pages(&done);
+    }
+}
+
+impl Renewed for Base {
+    fn renewed(&self) -> Arc<Self> {
+        Arc::new(Self {
+            values: self.values,
+            updated: self.updated,
+            merged_through: self.merged_through,
+            successor: Successor::default(),
+        })
+    }
+    fn lineage(&self) -> MergedThrough {
+        MergedThrough::at(self.merged_through)
     }
 }
 
@@ -654,6 +669,34 @@ impl Table {
             .commit(&self.manager, slot, &[(row, value)], &written);
     }
 
+    /// A transaction that adds 1 to rows, rolls back and releases what it has left.
+    fn roll_back(&self, rows: &[usize]) {
+        let slot = self.manager.begin().expect("a slot");
+        let mut written = Vec::new();
+        for &row in rows {
+            loop {
+                let append = |version: &RangeVersion<Base>, tail: &Tail| {
+                    self.append(version, tail, row, slot.word(), &mut written)
+                };
+                match self.range.append_to(row / PER_TAIL, &self.bytes, append) {
+                    None => {} // sealed for long
+                    Some(Ok(_)) => break,
+                    Some(Err(holder)) => self
+                        .manager
+                        .wait_for(slot.word(), holder, None, &|| false)
+                        .expect("no cycle"),
+                }
+            }
+        }
+        slot.abort();
+        for (page, i) in &written {
+            page.set_start(*i, StartWord::ABORTED);
+        }
+        slot.stamped();
+        drop(written);
+        self.range.release_aborted(TailMask::MAX);
+    }
+
     /// The new value, or whom to wait for.
     fn append(
         &self,
@@ -666,10 +709,19 @@ impl Table {
         let slot = row % PER_TAIL;
         let latch = latch(tail, slot);
         let pages = Arc::clone(&tail.pages());
-        let head = pages.head(latch.entry());
+        let find = |next: u64| next.checked_sub(1).and_then(|seq| locate(&pages, seq));
+        let mut head = pages.head(latch.entry());
+        while let Some((page, i)) = find(head)
+            && page.start(i) == StartWord::ABORTED
+        {
+            head = page.back(i);
+        }
         let (mut next, mut newest, mut has_old_value) = (head, None, false);
-        while let Some((page, i)) = next.checked_sub(1).and_then(|seq| locate(&pages, seq)) {
+        while let Some((page, i)) = find(next) {
             next = page.back(i);
+            if page.start(i) == StartWord::ABORTED {
+                continue;
+            }
             has_old_value |= page.slot_kind(i).1 == RecordKind::OldValue;
             if newest.is_none() && page.slot_kind(i).1 == RecordKind::Update {
                 newest = match record_state(page, i, word, &self.manager) {
@@ -918,5 +970,97 @@ fn pages_go_with_the_last_old_version() {
         table.increment(1);
         table.check_end([5, 1, 0]);
         assert!(table.range.load().has_no_tail());
+    });
+}
+
+/// A transaction that stays open keeps a tail in which another one rolls back: pages between others
+/// go. Writers, a merge and readers, of old versions too, see what they saw.
+#[test]
+fn released_tombstones_leave_what_others_see() {
+    explore(|| {
+        let table = Table::new();
+        table.increment(0);
+        let blocker = table.manager.begin().expect("a slot");
+        let mut written = Vec::new();
+        let append = |version: &RangeVersion<Base>, tail: &Tail| {
+            table.append(version, tail, 1, blocker.word(), &mut written)
+        };
+        let value = table.range.append_to(0, &table.bytes, append);
+        assert_eq!(value, Some(Ok(1)));
+        let jobs: &[fn(&Table)] = &[
+            |table| table.roll_back(&[0, 0, 0, 2]),
+            |table| [0, 2].into_iter().for_each(|row| table.increment(row)),
+            |table| table.merge(),
+            |table| {
+                let snapshot = table.manager.snapshot(None).expect("now");
+                let kept = table.range.load_full();
+                for _ in 0..2 {
+                    table.check(&kept, snapshot.ts());
+                }
+            },
+        ];
+        let threads = threads(&table, jobs);
+        let first = table.manager.snapshot(None).expect("now");
+        let stay = table.stay(&table.range.load(), first.ts());
+        for _ in 0..2 {
+            let snapshot = table.manager.snapshot(None).expect("now");
+            table.check(&table.range.load(), snapshot.ts());
+            table.check(&table.range.load(), first.ts());
+        }
+        join(threads);
+        table.check_stay(&stay, first.ts());
+        blocker.abort();
+        for (page, i) in &written {
+            page.set_start(*i, StartWord::ABORTED);
+        }
+        blocker.stamped();
+        drop((first, stay, written));
+        table.roll_back(&[1, 2]);
+        table.check_end([2, 0, 1]);
+        assert!(table.range.load().has_no_tail());
+        let bytes = table.bytes.clone();
+        drop(table);
+        assert_eq!(bytes.used(), 0, "an old version is kept alive");
+    });
+}
+
+/// Nothing but tombstones: the tail goes; with an open record before and behind them, the pages
+/// between.
+#[test]
+fn releases_free_what_nobody_needs() {
+    explore(|| {
+        let table = Table::new();
+        table.roll_back(&[0, 1, 0]);
+        assert!(table.range.load().has_no_tail());
+        let blocker = table.manager.begin().expect("a slot");
+        let open = |row: usize, written: &mut Vec<Written>| {
+            let append = |version: &RangeVersion<Base>, tail: &Tail| {
+                table.append(version, tail, row, blocker.word(), written)
+            };
+            let appended = table.range.append_to(0, &table.bytes, append);
+            assert!(matches!(appended, Some(Ok(_))));
+        };
+        let mut written = Vec::new();
+        open(1, &mut written);
+        let reader = table.clone();
+        let reader = thread::spawn(move || {
+            let snapshot = reader.manager.snapshot(None).expect("now");
+            (0..2).for_each(|_| reader.check(&reader.range.load(), snapshot.ts()));
+        });
+        table.roll_back(&[0, 0, 0, 0, 0]);
+        open(1, &mut written);
+        reader.join().expect("the reader does not panic");
+        let version = table.range.load_full();
+        let tail = version.tails[0].as_ref().expect("a record is open");
+        let pages = tail.pages();
+        let numbers: u64 = pages.last().expect("pages").end() - pages.first_seq();
+        let records: u32 = pages.iter().map(|page| page.capacity()).sum();
+        assert!(u64::from(records) < numbers, "no page has gone");
+        drop((pages, version));
+        table
+            .log
+            .commit(&table.manager, blocker, &[(1, 1)], &written);
+        table.increment(0);
+        table.check_end([1, 1, 0]);
     });
 }

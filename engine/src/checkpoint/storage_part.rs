@@ -25,6 +25,7 @@ use strandline_table::horizon::Horizon;
 use strandline_table::merge::MergedRange;
 use strandline_table::pending::PendingRecords;
 use strandline_table::range::{Range, RangeVersion};
+use strandline_table::release::TailMask;
 use strandline_table::tail::Tail;
 use strandline_table::update_run::{Run, RunWriter, run_file_name};
 use strandline_txn::StartWord;
@@ -300,7 +301,12 @@ impl Db {
             }
             let all = due == Due::All;
             let lineage = &store.lineage;
-            lineage.merge_range(range, terms.through, horizon, columns_max, all)
+            let merged = lineage.merge_range(range, terms.through, horizon, columns_max, all)?;
+            if merged.is_none() && due != Due::No {
+                // What is pending may be what small rollbacks have left.
+                lineage.release_aborted(no, TailMask::MAX);
+            }
+            Ok(merged)
         });
         match merged {
             Ok(merged) => {

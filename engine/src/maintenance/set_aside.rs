@@ -221,11 +221,11 @@ impl Db {
         self.set_aside.held_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes of record pages above which writers wait: the tails' share, and what ranges hold that
-    /// cannot be merged, up to half of it.
+    /// Bytes of record pages above which writers are refused: what tails may borrow included, and
+    /// what ranges hold that cannot be merged, up to half the tails' own share.
     pub(crate) fn tail_limit(&self) -> usize {
-        let share = self.settings.tail_bytes();
-        share + self.set_aside.held_bytes().min(share / 2)
+        let held = self.set_aside.held_bytes();
+        self.settings.tail_bytes_max() + held.min(self.settings.tail_bytes() / 2)
     }
 
     /// Refuses writes to a table with a range that cannot be merged once such ranges hold more

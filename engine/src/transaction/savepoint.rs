@@ -5,6 +5,7 @@
 //! transaction then looks again, while it goes on. The end of a transaction undoes in the same way
 //! what has not been committed.
 
+use super::release::Undone;
 use super::{Transaction, TxnState};
 use crate::catalog::Catalog;
 use crate::key_build::forget_loaded;
@@ -26,6 +27,8 @@ pub(super) struct HeldStore {
 pub struct Savepoint {
     redo: usize,
     written: usize,
+    /// bytes of memory that they take
+    bytes: usize,
     entries: usize,
     moved: usize,
     loads: usize,
@@ -43,6 +46,7 @@ impl Transaction {
         Savepoint {
             redo: state.redo.len(),
             written: state.written.len(),
+            bytes: state.footprint.bytes,
             entries: state.entries.len(),
             moved: state.moved.len(),
             loads: state.loads.len(),
@@ -65,6 +69,9 @@ impl Transaction {
         };
         state.redo.truncate(redo);
         let had_written = state.written.len() > savepoint.written;
+        let undone = Undone::of(&mut state, savepoint.written, savepoint.bytes);
+        let shown = &mut state.footprint.shown;
+        self.db.backpressure.show(shown, savepoint.bytes);
         take_back_keys(&mut state, savepoint.entries, savepoint.moved);
         undo(
             &mut state,
@@ -79,6 +86,8 @@ impl Transaction {
         if let Some(slot) = state.slot.as_ref().filter(|_| had_written || has_released) {
             slot.let_go();
         }
+        drop(state);
+        self.release(&undone);
         Ok(())
     }
 

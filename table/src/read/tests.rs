@@ -64,7 +64,7 @@ fn try_set(lineage: &Lineage, row: RowId, column: ColumnId, ts: u64) -> Result<W
 
 fn set(lineage: &Lineage, row: RowId, column: ColumnId, ts: u64) {
     let outcome = try_set(lineage, row, column, ts);
-    assert!(matches!(outcome, Ok(WriteOutcome::Done)));
+    assert!(matches!(outcome, Ok(WriteOutcome::Done(_))));
 }
 
 fn read(lineage: &Lineage, row: RowId) -> Vec<i64> {
@@ -137,7 +137,7 @@ fn old_values_are_not_written_for_what_a_later_merge_has_taken() {
     let value = [(ColumnId(2), Value::BigInt(30))];
     let (change, written) = (Change::Update(&value), &mut Vec::new());
     let outcome = lineage.write_latched((range, &before, &tail), row, change, &writer(30), written);
-    assert!(matches!(outcome, Ok(WriteOutcome::Done)));
+    assert!(matches!(outcome, Ok(WriteOutcome::Done(_))));
     let records: u32 = tail.pages().iter().map(|page| page.claimed()).sum();
     // Of columns 1 and 2 each an old value and an update; column 2's second update alone; the
     // neighbour's.

@@ -339,7 +339,7 @@ impl PointTransaction for StorageTransaction<'_, '_> {
             };
             let change = Change::Update(set);
             match engine.lineage.write(row, change, &writer, self.written)? {
-                WriteOutcome::Done => break,
+                WriteOutcome::Done(_) => break,
                 // Committed since the moment was loaded: there is a newer one; or a latch is held.
                 WriteOutcome::Conflict(_) | WriteOutcome::Busy => {}
                 WriteOutcome::Wait(_) => return Err(conflict()),

@@ -1,0 +1,127 @@
+//! Where a transaction has written and how much memory that takes.
+//!
+//! A rollback needs the places to have their memory released; writers that share the memory need
+//! the bytes to tell who holds most. A place is noted once for writes that follow each other in one
+//! range, so a statement that goes through a table in order costs an entry per range.
+
+use crate::backpressure::OpenBytes;
+use std::collections::BTreeMap;
+use strandline_base::{RangeNo, RowId, StorageId, UPDATE_ROWS};
+use strandline_table::release::TailMask;
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Footprint {
+    /// bytes of records and inserted rows that are not undone
+    pub bytes: usize,
+    /// as far as others see them
+    pub shown: OpenBytes,
+    latest: Option<Touched>,
+    before: BTreeMap<(StorageId, RangeNo), Touched>,
+}
+
+/// A range that a transaction has written to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Touched {
+    pub storage: StorageId,
+    pub range: RangeNo,
+    /// the update ranges
+    pub tails: TailMask,
+    /// changes, undone ones included
+    pub records: usize,
+    /// length of the transaction's list of writes after the last one
+    end: usize,
+}
+
+impl Touched {
+    fn key(&self) -> (StorageId, RangeNo) {
+        (self.storage, self.range)
+    }
+    fn add(&mut self, later: &Self) {
+        self.tails |= later.tails;
+        self.records += later.records;
+        self.end = later.end;
+    }
+}
+
+impl Footprint {
+    /// Notes a change of `row` that takes `bytes`; `end`: how long the list of writes is by now.
+    pub fn note(&mut self, storage: StorageId, row: RowId, bytes: usize, end: usize) {
+        self.bytes += bytes;
+        let touched = Touched {
+            storage,
+            range: row.range(),
+            tails: 1 << (row.slot() / UPDATE_ROWS),
+            records: 1,
+            end,
+        };
+        match &mut self.latest {
+            Some(latest) if latest.key() == touched.key() => latest.add(&touched),
+            latest => {
+                if let Some(before) = latest.replace(touched) {
+                    self.put(before);
+                }
+            }
+        }
+    }
+
+    fn put(&mut self, touched: Touched) {
+        let known = self.before.entry(touched.key());
+        known
+            .and_modify(|known| known.add(&touched))
+            .or_insert(touched);
+    }
+
+    /// The ranges with changes behind the first `written` of the list of writes. `bytes`: what the
+    /// ones before take.
+    pub fn cut(&mut self, written: usize, bytes: usize) -> Vec<Touched> {
+        if let Some(latest) = self.latest.take() {
+            self.put(latest);
+        }
+        self.bytes = bytes;
+        let all = self.before.values();
+        let undone = all.filter(|touched| touched.end > written).copied();
+        let undone = undone.collect();
+        if written == 0 {
+            self.before = BTreeMap::new();
+        }
+        undone
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_noted_once_and_cut_at_a_position() {
+        let mut footprint = Footprint::default();
+        let row = |range, slot| RowId::new(RangeNo(range), slot);
+        let (one, two) = (StorageId(1), StorageId(2));
+        let writes = [
+            (one, row(0, 0)),
+            (one, row(0, 4096)),
+            (one, row(3, 0)),
+            (two, row(0, 1)),
+            (one, row(0, 65_535)),
+        ];
+        for (at, (storage, row)) in writes.into_iter().enumerate() {
+            footprint.note(storage, row, 10, at + 1);
+        }
+        assert_eq!(footprint.bytes, 50);
+        let shown = |touched: Vec<Touched>| -> Vec<_> {
+            let shown = touched
+                .iter()
+                .map(|t| (t.storage.0, t.range.0, t.tails, t.records));
+            shown.collect()
+        };
+        let first = (1, 0, 1 << 15 | 0b11, 3);
+        assert_eq!(shown(footprint.cut(3, 30)), [first, (2, 0, 1, 1)]);
+        assert_eq!(footprint.bytes, 30);
+        assert_eq!(
+            shown(footprint.cut(0, 0)),
+            [first, (1, 3, 1, 1), (2, 0, 1, 1)]
+        );
+        assert!(footprint.cut(0, 0).is_empty() && footprint.bytes == 0);
+    }
+}

@@ -1,0 +1,93 @@
+//! The end of what is undone: memory of tombstones goes back at once.
+//!
+//! A rollback, of a transaction or to a savepoint, turns records into tombstones. No merge comes
+//! for them if nothing else is pending, so the rollback releases their memory itself (see
+//! `strandline_tail::release`), after its locks have ended and with the transaction unlocked:
+//! others go on meanwhile.
+//!
+//! A release looks at all records of a tail. It is made only where the tombstones pay for that:
+//! what fewer than [`RELEASED_MIN`] of them hold, or a small part of a tail's records, waits for
+//! the next checkpoint that finds the range due.
+
+use super::{Transaction, TxnState};
+use crate::store::Store;
+use crate::transaction::footprint::Touched;
+use std::sync::atomic::Ordering;
+use strandline_base::{RowId, StorageId};
+use strandline_table::lineage::Lineage;
+
+/// Undone writes below which the tombstones wait for a checkpoint.
+const RELEASED_MIN: usize = 256;
+/// Undone writes of a tail that pay for a look at so many times as many records.
+const LOOKED_AT_PER_UNDONE: usize = 8;
+
+/// What a rollback has left behind.
+#[must_use = "its memory is not free yet"]
+pub(super) struct Undone {
+    /// records and rows
+    writes: usize,
+    ranges: Vec<Touched>,
+}
+
+impl Undone {
+    /// What undoing everything behind the first `written` writes is about to leave; `bytes`: what
+    /// those before take.
+    pub fn of(state: &mut TxnState, written: usize, bytes: usize) -> Self {
+        Self {
+            writes: state.written.len() - written,
+            ranges: state.footprint.cut(written, bytes),
+        }
+    }
+}
+
+impl Transaction {
+    /// Notes a change of `row` that takes `bytes`; it is the last one in the list of writes.
+    pub(crate) fn note_write(
+        &self,
+        state: &mut TxnState,
+        (storage, row): (StorageId, RowId),
+        bytes: usize,
+    ) {
+        let footprint = &mut state.footprint;
+        footprint.note(storage, row, bytes, state.written.len());
+        self.db
+            .backpressure
+            .show(&mut footprint.shown, footprint.bytes);
+        // One statement at a time writes.
+        let unpaid = self.unpaid.load(Ordering::Relaxed);
+        self.unpaid.store(unpaid + bytes, Ordering::Relaxed);
+    }
+
+    /// Releases the memory of what was undone. Nothing is locked.
+    pub(super) fn release(&self, undone: &Undone) {
+        if undone.writes < RELEASED_MIN {
+            return;
+        }
+        let mut has_released = false;
+        for touched in &undone.ranges {
+            if let Ok(store) = self.db.store(touched.storage)
+                && pays(&store, touched)
+            {
+                has_released |= store.lineage.release_aborted(touched.range, touched.tails);
+            }
+        }
+        if has_released {
+            // Scans between two batches hold pages, too.
+            self.db.open_readers.let_go();
+        }
+    }
+}
+
+/// Whether as much was undone in a range as a look at its tails costs.
+fn pays(store: &Store, touched: &Touched) -> bool {
+    let lineage: &Lineage = &store.lineage;
+    let Some(range) = lineage.range(touched.range) else {
+        return false;
+    };
+    let version = range.load();
+    let tails = version.tails.iter().enumerate();
+    let touched_tails = tails.filter(|(at, _)| touched.tails >> at & 1 == 1);
+    let records = touched_tails.filter_map(|(_, tail)| tail.as_ref());
+    let records: usize = records.map(|tail| tail.pending() as usize).sum();
+    touched.records * LOOKED_AT_PER_UNDONE >= records
+}
