@@ -73,6 +73,7 @@ pub fn configure(builder: SessionStateBuilder) -> SessionStateBuilder {
     analyzer.rules.insert(0, Arc::new(rules::ResolveLiterals));
     analyzer.rules.push(Arc::new(rules::Casts));
     let optimizer = builder.optimizer().get_or_insert_with(Default::default);
+    rules::replace(&mut optimizer.rules);
     let before_pushdown = optimizer
         .rules
         .iter()

@@ -2,14 +2,16 @@
 
 use super::Place;
 use crate::single_row;
-use datafusion::common::Result;
+use datafusion::common::{DFSchema, Result};
 use datafusion::common::tree_node::TreeNode;
 use datafusion::logical_expr::expr::{Exists, InSubquery};
-use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, Subquery, logical_plan};
+use datafusion::logical_expr::{
+    BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, Subquery, logical_plan,
+};
 use datafusion::optimizer::decorrelate::PullUpCorrelatedExpr;
 
-/// Whether DataFusion executes the subquery expression `expr` in a node of kind `place`.
-pub fn is_possible(expr: &Expr, place: Place) -> Result<bool> {
+/// Whether DataFusion executes the subquery expression `expr` at `place`, over columns of `schema`.
+pub fn is_possible(expr: &Expr, place: Place, schema: &DFSchema) -> Result<bool> {
     match expr {
         Expr::ScalarSubquery(subquery) => {
             if subquery.subquery.all_out_ref_exprs().is_empty() {
@@ -17,10 +19,31 @@ pub fn is_possible(expr: &Expr, place: Place) -> Result<bool> {
             }
             Ok(place != Place::Other && scalar(subquery)?)
         }
-        Expr::Exists(Exists { subquery, .. }) | Expr::InSubquery(InSubquery { subquery, .. }) => {
-            Ok(place == Place::Condition && pulls_up(subquery, false)?)
+        Expr::Exists(Exists { subquery, .. }) => {
+            Ok(place.is_in_filter() && pulls_up(subquery, false)?)
         }
+        Expr::InSubquery(membership) => Ok(place.is_in_filter()
+            && is_known_by_join(membership, place, schema)?
+            && pulls_up(&membership.subquery, false)?),
         _ => Ok(true),
+    }
+}
+
+/// Whether a join tells what IN is there. It does not tell NULL from false: a semi join and a mark
+/// join take both for false, and only the anti join of one key with no other condition, which must
+/// be a key of columns, lets NULLs make NOT IN unknown.
+fn is_known_by_join(membership: &InSubquery, place: Place, schema: &DFSchema) -> Result<bool> {
+    let plan = &membership.subquery.subquery;
+    let is_correlated = !plan.all_out_ref_exprs().is_empty();
+    match (place, membership.negated) {
+        (Place::Condition | Place::Alternative, false) => Ok(true),
+        (Place::Condition, true) => {
+            Ok(!is_correlated && !membership.expr.column_refs().is_empty())
+        }
+        _ => {
+            let column_is_nullable = plan.schema().fields().iter().any(|f| f.is_nullable());
+            Ok(!column_is_nullable && !membership.expr.nullable(schema)?)
+        }
     }
 }
 

@@ -23,7 +23,8 @@ use datafusion::logical_expr::expr::{Exists, InSubquery, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    Expr, LogicalPlan, LogicalPlanBuilder, ScalarUDF, Subquery, ident, lit, when,
+    BinaryExpr, Expr, LogicalPlan, LogicalPlanBuilder, Operator, ScalarUDF, Subquery, ident, lit,
+    when,
 };
 use datafusion::scalar::ScalarValue;
 use function::{Gives, Subplan};
@@ -121,6 +122,9 @@ impl Extraction<'_> {
         schema: &DFSchemaRef,
         all: bool,
     ) -> Result<Transformed<Expr>> {
+        if place.is_condition() && !all {
+            return self.condition(expr, place, schema);
+        }
         expr.transform_down(|expr| {
             if let Some(subquery) = function::array_of(&expr) {
                 let plan = self.plan(subquery.subquery.as_ref().clone(), true)?;
@@ -130,10 +134,51 @@ impl Extraction<'_> {
             if subquery_of(&expr).is_none() {
                 return Ok(Transformed::no(expr));
             }
-            let taken = all || !join::is_possible(&expr, place)?;
+            let taken = all || !join::is_possible(&expr, place, schema)?;
             let replaced = self.subquery(expr, schema, taken)?;
             Ok(Transformed::new(replaced, true, TreeNodeRecursion::Jump))
         })
+    }
+
+    /// A condition, or a part of one: IN is joined where NULL and false come to the same.
+    fn condition(
+        &self,
+        expr: Expr,
+        place: Place,
+        schema: &DFSchemaRef,
+    ) -> Result<Transformed<Expr>> {
+        match expr {
+            Expr::BinaryExpr(BinaryExpr { left, op, right })
+                if matches!(op, Operator::And | Operator::Or) =>
+            {
+                let place = match op {
+                    Operator::Or => Place::Alternative,
+                    _ => place,
+                };
+                let left = self.condition(*left, place, schema)?;
+                let right = self.condition(*right, place, schema)?;
+                let transformed = left.transformed || right.transformed;
+                let (left, right) = (Box::new(left.data), Box::new(right.data));
+                let both = Expr::BinaryExpr(BinaryExpr::new(left, op, right));
+                Ok(Transformed::new_transformed(both, transformed))
+            }
+            Expr::Not(negated) => match *negated {
+                Expr::InSubquery(InSubquery {
+                    expr,
+                    subquery,
+                    negated,
+                }) => {
+                    let flipped = InSubquery::new(expr, subquery, !negated);
+                    self.condition(Expr::InSubquery(flipped), place, schema)
+                }
+                other => self.expression(Expr::Not(Box::new(other)), Place::Within, schema, false),
+            },
+            expr @ Expr::InSubquery(_) => {
+                let taken = !join::is_possible(&expr, place, schema)?;
+                self.subquery(expr, schema, taken).map(Transformed::yes)
+            }
+            other => self.expression(other, Place::Within, schema, false),
+        }
     }
 
     /// The subquery as a call if it is `taken`; else with what is extracted inside of it.
@@ -221,7 +266,12 @@ impl Extraction<'_> {
 /// Where in a plan an expression is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
+    /// a condition of a Filter, or a part of it that must hold
     Condition,
+    /// the same, below an OR
+    Alternative,
+    /// elsewhere in a Filter
+    Within,
     Value,
     Other,
 }
@@ -233,5 +283,13 @@ impl Place {
             LogicalPlan::Projection(_) => Self::Value,
             _ => Self::Other,
         }
+    }
+
+    fn is_condition(self) -> bool {
+        matches!(self, Self::Condition | Self::Alternative)
+    }
+
+    fn is_in_filter(self) -> bool {
+        self.is_condition() || self == Self::Within
     }
 }

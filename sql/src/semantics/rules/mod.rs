@@ -2,23 +2,31 @@
 //!
 //! Order: [`ResolveLiterals`] before DataFusion's type coercion, which must see typed operands;
 //! [`Casts`] after it, so that the casts it inserts are covered too. [`CompareDates`] and
-//! [`GuardFallible`] run among the optimizer's rules, the latter last.
+//! [`GuardFallible`] run among the optimizer's rules, the latter last. [`Simplify`],
+//! [`PushDownConditions`] and [`DistinctAggregates`] take the places of DataFusion's rules of the same
+//! names, which are not right for every statement.
 
 mod alternatives;
 mod casts;
 mod comparands;
+mod distinct;
 mod guards;
+mod in_lists;
 mod literals;
 mod midnight;
 mod multisets;
+mod pushdown;
 mod recursion;
 mod unions;
 
 pub use alternatives::settle_types;
 pub use casts::{Casts, cast_target, literal_shape, replacement};
+use distinct::DistinctAggregates;
 pub use guards::GuardFallible;
+use in_lists::Simplify;
 pub use literals::ResolveLiterals;
 pub use midnight::CompareDates;
+use pushdown::PushDownConditions;
 pub use unions::align_unions;
 
 use datafusion::common::tree_node::Transformed;
@@ -26,6 +34,22 @@ use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::optimizer::OptimizerRule;
+use std::sync::Arc;
+
+/// Puts corrected rules in the place of DataFusion's.
+pub fn replace(rules: &mut [Arc<dyn OptimizerRule + Send + Sync>]) {
+    let corrected: [Arc<dyn OptimizerRule + Send + Sync>; 3] = [
+        Arc::new(Simplify::default()),
+        Arc::new(PushDownConditions::default()),
+        Arc::new(DistinctAggregates::default()),
+    ];
+    for rule in rules {
+        if let Some(ours) = corrected.iter().find(|ours| ours.name() == rule.name()) {
+            *rule = Arc::clone(ours);
+        }
+    }
+}
 
 /// Rewrites every expression of every node, subqueries included, bottom-up; `f` gets the columns
 /// the expression can refer to. Column names stay what they were.
