@@ -8,7 +8,9 @@
 //! Beside a float every number becomes double precision, as in PostgreSQL (DataFusion would make
 //! the float a decimal). Numeric literals beside a numeric column take exactly the column's type
 //! if that loses nothing, so that no cast stands between the column and the scan. Literals beside
-//! char(n) are padded to n. A bigint beside a numeric is a numeric.
+//! char(n) are padded to n. A bigint beside a numeric is a numeric. Numerics of which no type of 38
+//! digits has all digits before the point and behind it become a numeric of 38 digits and the
+//! longest fraction; a value that is too large for it is an error.
 
 use super::cast::{Mode, cast_expression};
 use super::decimal::{MAX_DIGITS, Shape, digits, power_of_ten};
@@ -149,7 +151,30 @@ fn unify(operands: &mut [Operand]) -> Result<()> {
         }
     }
     widen_bigints(operands)?;
+    let types = operands.iter().map(|o| &o.data_type);
+    if let Some(widest) = widest_numeric(types.filter(|t| !t.is_null())) {
+        let differs = |o: &&mut Operand| !o.data_type.is_null() && o.sql_type != Some(widest);
+        for operand in operands.iter_mut().filter(differs) {
+            operand.cast(widest)?;
+        }
+    }
     unify_moments(operands)
+}
+
+/// The common type of numbers, numerics among them, that no numeric of 38 digits holds all digits
+/// of; `None` for others.
+pub fn widest_numeric<'a>(types: impl Iterator<Item = &'a DataType>) -> Option<SqlType> {
+    let (mut whole, mut scale, mut has_numeric) = (0, 0, false);
+    for data_type in types {
+        let shape = Shape::of(data_type)?;
+        whole = whole.max(shape.integer_digits());
+        scale = scale.max(shape.scale);
+        has_numeric |= data_type.is_decimal();
+    }
+    (has_numeric && whole + scale > MAX_DIGITS).then_some(SqlType::Numeric {
+        precision: MAX_DIGITS,
+        scale,
+    })
 }
 
 /// The numeric that holds every bigint.
@@ -174,11 +199,16 @@ fn widen_bigints(operands: &mut [Operand]) -> Result<()> {
 }
 
 /// An expression of type `from` as it must be beside one of type `other`: a numeric if that is a
-/// bigint beside a numeric. `None` if it may stay as it is.
+/// bigint beside a numeric, a wider one if no numeric has all digits of both. `None` if it may stay
+/// as it is.
 pub fn widened(expr: &Expr, from: &DataType, other: &DataType) -> Result<Option<Expr>> {
-    match (from, other) {
-        (DataType::Int64, DataType::Decimal64(..)) => {
-            cast_expression(expr.clone(), from, BIGINT_AS_NUMERIC, Mode::Explicit).map(Some)
+    let target = match (from, other) {
+        (DataType::Int64, DataType::Decimal64(..)) => Some(BIGINT_AS_NUMERIC),
+        _ => widest_numeric([from, other].into_iter()),
+    };
+    match target {
+        Some(target) if super::types::arrow_type(target) != *from => {
+            cast_expression(expr.clone(), from, target, Mode::Explicit).map(Some)
         }
         _ => Ok(None),
     }

@@ -2,8 +2,8 @@
 
 use super::Place;
 use crate::single_row;
-use datafusion::common::{DFSchema, Result};
 use datafusion::common::tree_node::TreeNode;
+use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::{
     BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, Subquery, logical_plan,
@@ -15,7 +15,7 @@ pub fn is_possible(expr: &Expr, place: Place, schema: &DFSchema) -> Result<bool>
     match expr {
         Expr::ScalarSubquery(subquery) => {
             if subquery.subquery.all_out_ref_exprs().is_empty() {
-                return Ok(true);
+                return Ok(place.is_in_filter() || is_nullable(&subquery.subquery));
             }
             Ok(place != Place::Other && scalar(subquery)?)
         }
@@ -29,6 +29,21 @@ pub fn is_possible(expr: &Expr, place: Place, schema: &DFSchema) -> Result<bool>
     }
 }
 
+/// Whether DataFusion knows that the subquery's value may be NULL. It takes the column's word for
+/// it, but no row is a NULL too; only an aggregate without GROUP BY has always one.
+fn is_nullable(plan: &LogicalPlan) -> bool {
+    let mut source = plan;
+    while let LogicalPlan::Projection(_) | LogicalPlan::SubqueryAlias(_) = source {
+        source = source.inputs()[0];
+    }
+    let has_one_row = match source {
+        LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.is_empty(),
+        LogicalPlan::EmptyRelation(empty) => empty.produce_one_row,
+        _ => false,
+    };
+    has_one_row || plan.schema().field(0).is_nullable()
+}
+
 /// Whether a join tells what IN is there. It does not tell NULL from false: a semi join and a mark
 /// join take both for false, and only the anti join of one key with no other condition, which must
 /// be a key of columns, lets NULLs make NOT IN unknown.
@@ -37,13 +52,29 @@ fn is_known_by_join(membership: &InSubquery, place: Place, schema: &DFSchema) ->
     let is_correlated = !plan.all_out_ref_exprs().is_empty();
     match (place, membership.negated) {
         (Place::Condition | Place::Alternative, false) => Ok(true),
-        (Place::Condition, true) => {
-            Ok(!is_correlated && !membership.expr.column_refs().is_empty())
-        }
+        (Place::Condition, true) => Ok(!is_correlated && is_variable(&membership.expr)),
         _ => {
             let column_is_nullable = plan.schema().fields().iter().any(|f| f.is_nullable());
             Ok(!column_is_nullable && !membership.expr.nullable(schema)?)
         }
+    }
+}
+
+/// Whether no planner finds the value to be a constant, which would be no key.
+fn is_variable(expr: &Expr) -> bool {
+    let is_literal = |expr: &Expr| matches!(expr, Expr::Literal(value, _) if !value.is_null());
+    match expr {
+        Expr::Column(_) => true,
+        Expr::Cast(cast) => is_variable(&cast.expr),
+        Expr::ScalarFunction(call) => {
+            !call.func.short_circuits()
+                && call.args.iter().any(is_variable)
+                && call
+                    .args
+                    .iter()
+                    .all(|arg| is_variable(arg) || is_literal(arg))
+        }
+        _ => false,
     }
 }
 

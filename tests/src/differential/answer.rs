@@ -30,6 +30,8 @@ pub struct Outcome {
 pub enum Standing {
     /// the same, or both an error
     Same,
+    /// the same values, integers or bigints where PostgreSQL has integers of another width
+    Width,
     /// PostgreSQL has an error, we have an answer
     Accepted,
     /// PostgreSQL has an answer, we have an error
@@ -44,8 +46,8 @@ pub enum Standing {
 const MOST_STORED: usize = 300;
 
 impl Answer {
-    /// The answer as it is compared and stored: `!` and the SQLSTATE of an error, `=` and the number
-    /// of changed rows, or the types and the rows. Rows without an order are sorted.
+    /// The answer as it is compared and stored: `!` and the SQLSTATE of an error, `=` and the
+    /// number of changed rows, or the types and the rows. Rows without an order are sorted.
     pub fn text(&self, is_ordered: bool) -> String {
         match self {
             Answer::Error { state, .. } => format!("!{state}"),
@@ -117,9 +119,31 @@ pub fn standing(ours: &Outcome, wanted: &(String, String), unit: &Unit) -> Stand
         Some(_) if wanted_error => Standing::Same,
         Some(_) => Standing::Refused,
         None if wanted_error => Standing::Accepted,
-        None if ours.texts(unit) == *wanted => Standing::Same,
-        None => Standing::Differs,
+        None => {
+            let ours = ours.texts(unit);
+            if ours == *wanted {
+                return Standing::Same;
+            }
+            match one_width(&ours) == one_width(wanted) {
+                true => Standing::Width,
+                false => Standing::Differs,
+            }
+        }
     }
+}
+
+/// The texts with one name for the integer types.
+fn one_width((change, query): &(String, String)) -> (String, String) {
+    let one = |text: &str| match text.split_once(": ") {
+        Some((types, rows)) => {
+            let types = types
+                .replace("smallint", "integer")
+                .replace("bigint", "integer");
+            format!("{types}: {rows}")
+        }
+        None => text.to_string(),
+    };
+    (one(change), one(query))
 }
 
 /// `text` without tabs and line breaks.
@@ -128,7 +152,7 @@ pub fn escaped(text: &str) -> String {
     text.replace('\t', "\\t").replace('\r', "\\r")
 }
 
-/// What [`escaped`] was given; also reads PostgreSQL's COPY format.
+/// What [`escaped`] was given.
 pub fn plain(text: &str) -> String {
     let mut out = String::new();
     let mut characters = text.chars();

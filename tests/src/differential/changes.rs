@@ -77,8 +77,8 @@ impl Generator {
             values.push(self.value(*kind, declared));
         }
         format!(
-            "INSERT INTO {} AS {TARGET} (id, {}) SELECT 100 + row_number() OVER (ORDER BY c1, c2), {} \
-             FROM ({}) AS new (c1, c2)",
+            "INSERT INTO {} AS {TARGET} (id, {}) \
+             SELECT 100 + row_number() OVER (ORDER BY c1, c2), {} FROM ({}) AS new (c1, c2)",
             table.name,
             names.join(", "),
             values.join(", "),
@@ -141,7 +141,8 @@ impl Generator {
             }
         };
         format!(
-            "MERGE INTO {} AS {TARGET} USING {source} ON {on} WHEN MATCHED{condition} THEN {matched}",
+            "MERGE INTO {} AS {TARGET} USING {source} ON {on} \
+             WHEN MATCHED{condition} THEN {matched}",
             table.name
         )
     }

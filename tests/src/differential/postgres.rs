@@ -3,7 +3,6 @@
 //! The server listens on a Unix socket only. It refuses to run as root, so root starts it as
 //! `postgres`. Each batch of units is one script; `\echo` marks where an answer ends.
 
-use super::answer::plain;
 use super::{Answer, Outcome, Unit};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -27,7 +26,11 @@ fn programs() -> Option<PathBuf> {
         found.sort();
         candidates.extend(found.into_iter().rev());
     }
-    let is_complete = |p: &PathBuf| ["initdb", "pg_ctl", "psql"].iter().all(|n| p.join(n).exists());
+    let is_complete = |p: &PathBuf| {
+        ["initdb", "pg_ctl", "psql"]
+            .iter()
+            .all(|n| p.join(n).exists())
+    };
     candidates.into_iter().find(is_complete)
 }
 
@@ -107,6 +110,7 @@ impl Postgres {
         psql.args([
             "-U", "postgres", "-d", "postgres", "-X", "-q", "-A", "-t", "-F", "\t",
         ]);
+        psql.args(["-P", "null=\\N"]);
         let output = psql.output()?;
         let text = String::from_utf8(output.stdout).map_err(io::Error::other)?;
         let parts = text.split("@unit\n").skip(1);
@@ -161,8 +165,7 @@ const STATE: &str = "\\echo @state :SQLSTATE :ROW_COUNT :LAST_ERROR_MESSAGE\n";
 
 /// Types, a mark, rows, a mark.
 fn ask_rows(script: &mut String, sql: &str) {
-    let copy = format!("COPY ({sql}) TO STDOUT;");
-    script.push_str(&format!("{sql} \\gdesc\n{STATE}{copy}\n{STATE}"));
+    script.push_str(&format!("{sql} \\gdesc\n{STATE}{sql};\n{STATE}"));
 }
 
 fn ask_count(script: &mut String, sql: &str) {
@@ -189,7 +192,9 @@ fn outcome(text: &str, unit: &Unit) -> Outcome {
             });
             types = None;
         } else if let Some(types) = types.take() {
-            let rows = lines.into_iter().map(values).collect();
+            // One empty text is an empty line, and so is no row.
+            let rows = lines.into_iter().take(count.parse().unwrap_or_default());
+            let rows = rows.map(values).collect();
             answers.push(Answer::Rows { types, rows });
         } else if lines.is_empty() {
             answers.push(Answer::Count(count.parse().unwrap_or_default()));
@@ -213,10 +218,8 @@ fn type_of(line: &str) -> String {
     name.to_string()
 }
 
-/// The values of a line of COPY.
+/// The values of a line; none of them has a tab or a line break.
 fn values(line: &str) -> Vec<Option<String>> {
-    let values = line.split('\t');
-    values
-        .map(|value| (value != "\\N").then(|| plain(value)))
-        .collect()
+    let value = |value: &str| (value != "\\N").then(|| value.to_string());
+    line.split('\t').map(value).collect()
 }

@@ -40,13 +40,6 @@ impl ScalarUDFImpl for CastTo {
     fn name(&self) -> &str {
         &self.name
     }
-    /// As for DataFusion's casts, the name is the operand's.
-    fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        match args {
-            [operand] => Ok(operand.schema_name().to_string()),
-            _ => internal_err!("a cast takes one argument"),
-        }
-    }
     fn signature(&self) -> &Signature {
         &self.signature
     }

@@ -7,7 +7,7 @@
 
 use crate::semantics::align::widened;
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::{Column, DFSchema, Result};
+use datafusion::common::{Column, DFSchema, Result, TableReference};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Subquery};
 use std::sync::Arc;
 
@@ -48,15 +48,21 @@ fn project(
         **operand = wide;
     }
     let wide = widened(&Expr::Column(column.clone()), &column_type, &operand_type)?;
+    // DataFusion tells the subquery's column from that of the join it makes by the qualifier.
+    let is_bare = column.relation.is_none() && name.is_none();
     let name = name.filter(|name| *name != column.name);
-    if wide.is_none() && name.is_none() {
+    if wide.is_none() && name.is_none() && !is_bare {
         return Ok(());
     }
-    let name = name.unwrap_or_else(|| column.name.clone());
-    let value = wide.unwrap_or(Expr::Column(column)).alias(name);
-    let plan = LogicalPlanBuilder::from(plan.clone())
-        .project([value])?
-        .build()?;
+    let mut plan = LogicalPlanBuilder::from(plan.clone());
+    if wide.is_some() || name.is_some() {
+        let name = name.unwrap_or_else(|| column.name.clone());
+        plan = plan.project([wide.unwrap_or(Expr::Column(column)).alias(name)])?;
+    }
+    if is_bare {
+        plan = plan.alias(TableReference::bare(COMPARED))?;
+    }
+    let plan = plan.build()?;
     subquery.subquery = Arc::new(plan);
     Ok(())
 }

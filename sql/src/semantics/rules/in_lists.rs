@@ -66,7 +66,9 @@ impl OptimizerRule for Simplify {
             return Ok(simplified);
         }
         let transformed = simplified.transformed;
-        let plan = simplified.data.map_expressions(|expr| expr.transform_up(let_together))?;
+        let plan = simplified
+            .data
+            .map_expressions(|expr| expr.transform_up(let_together))?;
         Ok(Transformed::new_transformed(plan.data, transformed))
     }
 }
@@ -153,14 +155,14 @@ fn apart(expr: Expr) -> Expr {
 }
 
 fn let_together(expr: Expr) -> Result<Transformed<Expr>> {
+    let is_kept = |metadata: &FieldMetadata| metadata.inner().contains_key(KEPT);
     Ok(match expr {
-        Expr::Alias(alias)
-            if alias
-                .metadata
-                .as_ref()
-                .is_some_and(|m| m.inner().contains_key(KEPT)) =>
-        {
+        Expr::Alias(alias) if alias.metadata.as_ref().is_some_and(is_kept) => {
             Transformed::yes(*alias.expr)
+        }
+        // What was found to be a constant has taken the mark over.
+        Expr::Literal(value, Some(metadata)) if is_kept(&metadata) => {
+            Transformed::yes(Expr::Literal(value, None))
         }
         other => Transformed::no(other),
     })

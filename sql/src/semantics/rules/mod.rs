@@ -3,8 +3,8 @@
 //! Order: [`ResolveLiterals`] before DataFusion's type coercion, which must see typed operands;
 //! [`Casts`] after it, so that the casts it inserts are covered too. [`CompareDates`] and
 //! [`GuardFallible`] run among the optimizer's rules, the latter last. [`Simplify`],
-//! [`PushDownConditions`] and [`DistinctAggregates`] take the places of DataFusion's rules of the same
-//! names, which are not right for every statement.
+//! [`PushDownConditions`] and [`DistinctAggregates`] take the places of DataFusion's rules of the
+//! same names, which are not right for every statement.
 
 mod alternatives;
 mod casts;

@@ -1,8 +1,8 @@
 //! DataFusion's `push_down_filter`, corrected for conditions that can fail or are volatile.
 //!
-//! * DataFusion infers from `a.c = b.k AND b.k * 10 > 11` that `a.c * 10 > 11`, and evaluates it for
-//!   rows of `a` that no row of `b` meets: an overflow there would be an error that the statement
-//!   does not have. Here only conditions that cannot fail are inferred; the others are pushed down
+//! * DataFusion infers from `a.c = b.k AND b.k * 10 > 11` that `a.c * 10 > 11`, and evaluates it
+//!   for rows of `a` that no row of `b` meets: an overflow there would be an error that the
+//!   statement does not have. Here only conditions that cannot fail are inferred; the others are pushed down
 //!   as they are.
 //! * DataFusion pushes a condition that names no column below joins and groups. A volatile one
 //!   would be evaluated for other rows than the statement says, and below an aggregate without
@@ -93,7 +93,9 @@ impl PushDownConditions {
         let (own_safe, own_fallible): (Vec<Expr>, Vec<Expr>) =
             own.into_iter().partition(cannot_fail);
         join.filter = conjunction(own_safe);
-        let first = self.inner.rewrite(over(safe, LogicalPlan::Join(join))?, config)?;
+        let first = self
+            .inner
+            .rewrite(over(safe, LogicalPlan::Join(join))?, config)?;
         if fallible.is_empty() && own_fallible.is_empty() {
             return Ok(first);
         }

@@ -5,7 +5,7 @@
 //! nanoseconds, which end in the year 2262.
 
 use super::casts::literal_shape;
-use crate::semantics::align::{is_unknown, widened};
+use crate::semantics::align::{is_unknown, widened, widest_numeric};
 use crate::semantics::cast::{Mode, cast_expression};
 use crate::semantics::error::invalid;
 use crate::semantics::types::{arrow_type, sql_name, sql_type_of_arrow};
@@ -91,6 +91,7 @@ fn unified(inputs: &[Arc<LogicalPlan>], operation: &str) -> Result<Option<Vec<Ar
     }
     for column in 0..columns {
         changed |= widen_bigints(&mut inputs, column)?;
+        changed |= widen_numerics(&mut inputs, column)?;
     }
     let moments: Vec<Option<DataType>> = (0..columns).map(|i| moment(&inputs, i)).collect();
     let common = coerce_union_schema(&inputs)?;
@@ -140,6 +141,22 @@ fn widen_bigints(inputs: &mut [Arc<LogicalPlan>], column: usize) -> Result<bool>
         }
     }
     Ok(changed)
+}
+
+/// Numerics without a common type of all their digits as numerics of 38; whether there were any.
+fn widen_numerics(inputs: &mut [Arc<LogicalPlan>], column: usize) -> Result<bool> {
+    let type_of = |input: &LogicalPlan| input.schema().field(column).data_type().clone();
+    let types: Vec<DataType> = inputs.iter().map(|input| type_of(input)).collect();
+    let Some(widest) = widest_numeric(types.iter().filter(|t| !t.is_null())) else {
+        return Ok(false);
+    };
+    for input in inputs {
+        let fields = input.schema().fields().iter();
+        let mut targets: Vec<DataType> = fields.map(|f| f.data_type().clone()).collect();
+        targets[column] = arrow_type(widest);
+        *input = Arc::new(cast_columns(Arc::clone(input), &targets)?);
+    }
+    Ok(true)
 }
 
 /// Types the quoted strings of a column; whether there were any.
