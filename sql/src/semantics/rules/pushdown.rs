@@ -2,8 +2,8 @@
 //!
 //! * DataFusion infers from `a.c = b.k AND b.k * 10 > 11` that `a.c * 10 > 11`, and evaluates it
 //!   for rows of `a` that no row of `b` meets: an overflow there would be an error that the
-//!   statement does not have. Here only conditions that cannot fail are inferred; the others are pushed down
-//!   as they are.
+//!   statement does not have. Here only conditions that cannot fail are inferred; the others are
+//!   pushed down as they are.
 //! * DataFusion pushes a condition that names no column below joins and groups. A volatile one
 //!   would be evaluated for other rows than the statement says, and below an aggregate without
 //!   GROUP BY any condition would leave the one row that HAVING is to drop. Both stay.
