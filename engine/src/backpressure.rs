@@ -8,8 +8,9 @@
 //! 1. Up to half of the limit ([`Db::tail_limit`]) nobody waits. The check is one load.
 //! 2. Above it a writer pauses for every byte that it has written since its last pause
 //!    ([`pause_us`]): the time per byte grows with the fourth power of the fill, and falls with the
-//!    part of the memory that open transactions hold. So writers of large rows wait, writers of a
-//!    counter hardly, and a statement that fills the memory alone runs at full speed.
+//!    part of the memory that open transactions hold. If a merge can free less than an eighth of
+//!    the limit nobody pauses. So writers of large rows wait, writers of a counter hardly, and a
+//!    statement that fills the memory alone runs at full speed.
 //! 3. Above the limit a transaction that holds less than [`SMALL_BYTES`] goes on as in 2, into a
 //!    reserve of an eighth of the limit. Others wait for a checkpoint that began after them, unless
 //!    it would free less than an eighth of the limit.
@@ -115,13 +116,23 @@ impl Backpressure {
     }
 }
 
+/// Of `used` bytes those that a merge may free, while open transactions have written `open`. Row
+/// maps and places for further records, of which nobody keeps count, go with the records.
+fn mergeable_bytes(used: usize, open: usize) -> usize {
+    used.saturating_sub(open + open / 4)
+}
+
 /// How long a writer pauses for `written` bytes, in microseconds, while tails hold `used` bytes of
 /// `limit`, and open transactions `open` of these.
 fn pause_us(written: usize, used: usize, open: usize, limit: usize) -> u64 {
     let free_upto = limit / 2;
     let (filled, room) = (used.min(limit).saturating_sub(free_upto), limit - free_upto);
     let fill = filled as f64 / room.max(1) as f64;
-    let mergeable = used.saturating_sub(open) as f64 / used.max(1) as f64;
+    let mergeable = mergeable_bytes(used, open);
+    if mergeable < limit / RESERVE_PART {
+        return 0;
+    }
+    let mergeable = mergeable as f64 / used.max(1) as f64;
     let slowest = written as f64 * 1e6 / SLOWEST_BYTES as f64;
     let us = (slowest * fill.powi(4) * mergeable) as u64;
     match us.min(PAUSE_MAX_US) {
@@ -236,8 +247,8 @@ impl Transaction {
         if used() <= limit || own < SMALL_BYTES && used() <= hard_limit {
             return Ok(());
         }
-        let mergeable = used().saturating_sub(own + self.others().bytes);
-        if mergeable > limit / RESERVE_PART {
+        let mergeable = mergeable_bytes(used(), own + self.others().bytes);
+        if mergeable >= limit / RESERVE_PART {
             let mut busy_since = None;
             db.wait_for_checkpoint(limit, &mut || self.wait_for_latch(&mut busy_since))?;
         }
@@ -288,8 +299,9 @@ fn no_memory(used: usize, limit: usize, own: usize, others: &Others) -> Error {
     )
     .with_detail(format!(
         "This transaction holds {own} bytes. {} other open transactions of more than {SMALL_BYTES} \
-         bytes hold {}, the largest of them {}. {rest} bytes are of smaller ones, of committed \
-         changes that wait for their merge, and of what readers keep.",
+         bytes hold {}, the largest of them {}. The other {rest} bytes are smaller transactions, \
+         committed changes that wait for their merge, what readers keep, row maps and places for \
+         further records.",
         others.count, others.bytes, others.largest
     ))
     .with_hint(hint)

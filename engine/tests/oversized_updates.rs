@@ -8,7 +8,7 @@ use arrow_schema::{DataType, Field, Schema};
 use common::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use strandline_base::ManualClock;
+use strandline_base::{Clock, ManualClock, SystemClock};
 use strandline_device::MemoryDevice;
 use strandline_engine::catalog::{HistoryPolicy, TableDef};
 use strandline_engine::*;
@@ -26,13 +26,13 @@ struct Small {
     table: Arc<TableDef>,
 }
 
-fn open_small(device: &Arc<MemoryDevice>, clock: &Arc<ManualClock>) -> Arc<Db> {
+fn open_small(device: &Arc<MemoryDevice>, clock: Arc<dyn Clock>, background: bool) -> Arc<Db> {
     let options = DbOptions {
         device: device.clone(),
-        clock: clock.clone(),
+        clock,
         settings: Settings {
             memory_bytes: Settings::MEMORY_BYTES_MIN,
-            background_maintenance: false,
+            background_maintenance: background,
             merge_threads: 1,
             ..Settings::default()
         },
@@ -44,7 +44,7 @@ impl Small {
     /// A table with [`ROWS`] rows (k, k, "") and room for updates of half of them.
     fn new() -> Self {
         let (device, clock) = (Arc::new(MemoryDevice::new()), clock());
-        let db = open_small(&device, &clock);
+        let db = open_small(&device, clock.clone(), false);
         let (table, _) = create_table(&db, HistoryPolicy::None);
         let rows: Vec<_> = (0..ROWS).map(|k| (k, Some(k), String::new())).collect();
         run(&db, |s| {
@@ -218,7 +218,7 @@ fn a_rollback_frees_updates_inserts_and_locks_at_once() {
     } = world;
     db.checkpoint(true).expect("checkpoint");
     db.close().expect("close");
-    let db = open_small(&device, &clock);
+    let db = open_small(&device, clock, false);
     let scan = run(&db, |s| s.scan(&table(&db), request())).expect("scan");
     assert_eq!(scan_all(&scan), expected);
 }
@@ -340,6 +340,37 @@ fn readers_see_what_they_saw_while_memory_is_released() {
     });
     base.commit().expect("commit");
     world.check_point_reads(|k| if k % 1000 == 0 { -1 } else { k });
+}
+
+/// As a server does it: with checkpoints in the background, while somebody tries again and again.
+#[test]
+fn writers_go_on_beside_one_that_fails() {
+    let mut world = Small::new();
+    world.db.close().expect("close");
+    world.db = open_small(&world.device, Arc::new(SystemClock), true);
+    let done = AtomicBool::new(false);
+    let written = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut written = 0;
+            while written == 0 || !done.load(Ordering::Relaxed) {
+                let k = ROWS - 1 - written % 1000;
+                world.set(k, -1).expect("goes on");
+                written += 1;
+            }
+            written
+        });
+        for _ in 0..2 {
+            let txn = world.begin();
+            is_refused(&world.fill(&txn, 0).0);
+            txn.rollback();
+        }
+        done.store(true, Ordering::Relaxed);
+        writer.join().expect("no update of one row is refused")
+    });
+    world.set(0, -1).expect("goes on");
+    let is_written = |k: i64| k == 0 || ROWS - 1 - k < written.min(1000);
+    world.check_point_reads(|k| if is_written(k) { -1 } else { k });
+    world.db.close().expect("close");
 }
 
 /// Pages of inserted rows go with the merge that makes chunks of them, not with the next insert.
