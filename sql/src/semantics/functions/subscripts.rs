@@ -1,13 +1,15 @@
 //! `(array)[i][j]` and `(array)[l:u]`. Subscripts count from 1, those of a vector of the system
-//! tables from 0; what is outside of an array is NULL, or not in the part.
+//! tables from 0; what is outside of an array is NULL, or not in the part. A name of the system
+//! tables is an array of characters, from 0.
 
 use super::arrays::first;
 use super::lists;
 use super::overload::Parameter::{Any, Bigint};
 use super::overload::{Call, Function, Overload, Returns};
+use crate::semantics::types::PG_TYPE_KEY;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray, UInt32Array, new_null_array};
 use datafusion::arrow::buffer::{NullBuffer, OffsetBuffer};
-use datafusion::arrow::compute::take;
+use datafusion::arrow::compute::{cast, take};
 use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::{Result, ScalarValue};
 use std::ops::Range;
@@ -43,6 +45,7 @@ pub fn functions() -> Vec<Function> {
 fn innermost(types: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
     let mut item = match &types[0] {
         DataType::List(item) => item.data_type(),
+        name if name.is_string() => return Ok(DataType::Utf8View),
         other => return Err(lists::no_array(other)),
     };
     while let DataType::List(inner) = item {
@@ -79,7 +82,24 @@ fn places(list: &ListArray, at: usize) -> Range<usize> {
     offsets[at] as usize..offsets[at + 1] as usize
 }
 
+/// A character of a name.
+fn character(call: &Call) -> Result<ArrayRef> {
+    let pg_type = call.fields[0].metadata().get(PG_TYPE_KEY);
+    if pg_type.is_none_or(|pg_type| pg_type != "name") || call.arrays.len() != 2 {
+        return Err(lists::no_array(call.arrays[0].data_type()));
+    }
+    let names = cast(&call.arrays[0], &DataType::Utf8View)?;
+    call.map_text(|row| {
+        let at = usize::try_from(call.bigint(1).value(row)).ok();
+        let name = names.as_string_view().value(row);
+        Ok(at.and_then(|at| name.chars().nth(at)).map(String::from))
+    })
+}
+
 fn item(call: &Call) -> Result<ArrayRef> {
+    if call.arrays[0].data_type().is_string() {
+        return character(call);
+    }
     let Some(levels) = levels(call)? else {
         return Ok(new_null_array(call.returns, call.rows));
     };
