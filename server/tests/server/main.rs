@@ -9,5 +9,6 @@ mod failed_block;
 mod hostile;
 mod limits;
 mod simple;
+mod stalled;
 mod support;
 mod types;
