@@ -13,6 +13,8 @@ pub struct TableStatistics {
     pub rows: u64,
     /// encoded bytes
     pub bytes: u64,
+    /// bytes in memory of the rows that are in no chunk yet
+    pub inserted_bytes: u64,
     /// by position in `TableDef::columns`
     pub columns: Vec<ColumnStatistics>,
 }
@@ -47,6 +49,7 @@ impl Db {
             let chunks = match &version.base.body {
                 BaseBody::Insert(rows) => {
                     statistics.rows += u64::from(rows.rows());
+                    statistics.inserted_bytes += rows.memory_bytes() as u64;
                     if rows.rows() > 0 {
                         known.fill(false);
                     }

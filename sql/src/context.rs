@@ -17,7 +17,7 @@ use crate::{parallelism, params, parse, semantics};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::DFSchema;
 use datafusion::execution::SendableRecordBatchStream;
-use datafusion::execution::memory_pool::MemoryPool;
+use datafusion::execution::memory_pool::{MemoryLimit, MemoryPool};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::scalar::ScalarValue;
@@ -218,11 +218,16 @@ impl StatementContext {
             .map_err(convert)
     }
 
-    /// Plans from now on with as many partitions as `plan` is worth.
+    /// Plans and runs from now on with as many partitions as `plan` is worth, and with batches of
+    /// as many rows as its tables' width allows.
     pub fn fit(&mut self, plan: &LogicalPlan) -> Result<()> {
-        let most = self.names.template().config().target_partitions();
-        let wanted = parallelism::partitions(plan, most).map_err(convert)?;
-        self.state.set_partitions(wanted);
+        let most = self.template().config().target_partitions();
+        let query_bytes = match self.memory().memory_limit() {
+            MemoryLimit::Finite(bytes) => bytes,
+            MemoryLimit::Infinite | MemoryLimit::Unknown => usize::MAX,
+        };
+        let fit = parallelism::fit(plan, most, query_bytes).map_err(convert)?;
+        self.state.fit(fit);
         Ok(())
     }
 

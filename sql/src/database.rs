@@ -265,13 +265,6 @@ fn require_database(device: &dyn Device) -> Result<()> {
     ))
 }
 
-/// Queries' memory for each row of a batch, in bytes.
-const QUERY_BYTES_PER_ROW: usize = 64 << 10;
-/// Rows of operators' batches.
-const BATCH_ROWS_MIN: usize = 512;
-/// DataFusion's default, which all of 512 MiB for queries and more have.
-const BATCH_ROWS_MAX: usize = 8192;
-
 /// The state every statement's state is cloned from.
 fn template(
     target_partitions: usize,
@@ -294,7 +287,7 @@ fn template(
         .build_arc()
         .map_err(convert)?;
     let builder = SessionStateBuilder::new()
-        .with_config(config(target_partitions, query_bytes))
+        .with_config(config(target_partitions))
         .with_runtime_env(environment);
     let mut state = semantics::configure(builder)
         .with_query_planner(Arc::new(QueryPlanner::new(vec![
@@ -309,16 +302,9 @@ fn template(
     Ok(state)
 }
 
-/// Rows of the batches of operators, fewer where there is little memory: an operator holds several
-/// batches, of rows that may be wide.
-fn batch_rows(query_bytes: usize) -> usize {
-    (query_bytes / QUERY_BYTES_PER_ROW).clamp(BATCH_ROWS_MIN, BATCH_ROWS_MAX)
-}
-
-fn config(target_partitions: usize, query_bytes: usize) -> SessionConfig {
+fn config(target_partitions: usize) -> SessionConfig {
     let mut config = semantics::session_config()
         .with_target_partitions(target_partitions)
-        .with_batch_size(batch_rows(query_bytes))
         .with_create_default_catalog_and_schema(false)
         .with_information_schema(false)
         .with_default_catalog_and_schema(names::DATABASE, names::PUBLIC);

@@ -9,6 +9,7 @@ mod copy_options;
 mod identity_options;
 mod literals;
 pub mod locking_clauses;
+mod long_values;
 mod maintenance;
 mod roles;
 mod spellings;
@@ -176,6 +177,15 @@ pub fn statements(sql: &str) -> Result<Vec<Statement>> {
 
 /// Parses all statements of `sql`; each with the place where it begins.
 pub fn statements_with_places(sql: &str) -> Result<Vec<(Statement, Location)>> {
+    if sql.len() >= long_values::LONG_BYTES
+        && let Some(statement) = long_values::statement(sql)
+    {
+        return Ok(vec![(statement, Location { line: 1, column: 1 })]);
+    }
+    statements_of(sql)
+}
+
+fn statements_of(sql: &str) -> Result<Vec<(Statement, Location)>> {
     with_parser(sql, |parser| {
         let mut statements = Vec::new();
         loop {

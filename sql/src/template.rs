@@ -5,8 +5,10 @@
 //! one starts from it. A spare state knows no statement: it names no catalog, so that it keeps no
 //! snapshot.
 
+use crate::parallelism::Fit;
 use crate::provider::history::HistoryFunction;
 use datafusion::catalog::MemoryCatalogProviderList;
+use datafusion::common::config::ConfigNonZeroUsize;
 use datafusion::execution::TaskContext;
 use datafusion::execution::session_state::SessionState;
 use parking_lot::Mutex;
@@ -61,15 +63,24 @@ pub struct StatementState {
 }
 
 impl StatementState {
-    /// Plans from now on with so many partitions.
-    pub fn set_partitions(&mut self, partitions: usize) {
-        if self.config().target_partitions() == partitions {
+    /// Plans and runs from now on with so many partitions and rows of a batch.
+    pub fn fit(
+        &mut self,
+        Fit {
+            partitions,
+            batch_rows,
+        }: Fit,
+    ) {
+        let config = self.config();
+        if config.target_partitions() == partitions && config.batch_size() == batch_rows {
             return;
         }
         // Options that nobody else holds are changed in place.
         self.execution_props_mut().config_options = None;
         let options = self.config_mut().options_mut();
         options.execution.target_partitions = partitions;
+        options.execution.batch_size =
+            ConfigNonZeroUsize::try_new(batch_rows).expect("a batch has at least 64 rows");
         let options = Arc::clone(self.config().options());
         self.execution_props_mut().config_options = Some(options);
     }

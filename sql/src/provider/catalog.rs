@@ -8,6 +8,7 @@
 
 use crate::deep::DeepFuture;
 use crate::error::{convert, wrap};
+use crate::parallelism::Fit;
 use crate::pg_catalog::{self, System, ViewColumns};
 use crate::provider::history::HistoryFunction;
 use crate::provider::registered::RegisteredTables;
@@ -196,8 +197,11 @@ impl StatementCatalog {
         if state.config_options().catalog.default_schema != default_schema {
             state.config_mut().options_mut().catalog.default_schema = default_schema.to_string();
         }
-        let partitions = self.template.config().target_partitions();
-        state.set_partitions(partitions);
+        let config = self.template.config();
+        state.fit(Fit {
+            partitions: config.target_partitions(),
+            batch_rows: config.batch_size(),
+        });
         state.mark_start_execution();
         if let Some(now) = timestamp_us_to_datetime(self.now_us as i64) {
             state.execution_props_mut().query_execution_start_time = Some(now.and_utc());

@@ -73,10 +73,13 @@ impl Table {
         self.as_of.is_none()
     }
 
-    /// How many rows it has, about; None: there is no owner to ask.
-    pub fn stored_rows(&self) -> Option<usize> {
+    /// How many rows it has and how many bytes one of them, about; None: there is no owner to ask.
+    pub fn stored_size(&self) -> Option<(usize, usize)> {
         let db = self.owner.known()?.transaction().db();
-        Some(usize::try_from(db.statistics(&self.def).rows).unwrap_or(usize::MAX))
+        let found = db.statistics(&self.def);
+        let row_bytes = (found.bytes + found.inserted_bytes) / found.rows.max(1);
+        let in_usize = |n| usize::try_from(n).unwrap_or(usize::MAX);
+        Some((in_usize(found.rows), in_usize(row_bytes)))
     }
 
     /// The same table with its hidden column, read by `owner`.

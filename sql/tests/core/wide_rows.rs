@@ -195,3 +195,53 @@ fn files_of_wide_rows_are_read_by_bytes() {
         run(&mut c, &["DROP TABLE u"]);
     }
 }
+
+/// Operators gather rows up to a number of them: it follows from the tables' width.
+#[test]
+fn batches_of_operators_follow_from_the_rows_width() {
+    let database = small_database();
+    let mut c = database.connect();
+    run(
+        &mut c,
+        &[
+            "CREATE TABLE t (id int, wide text)",
+            "INSERT INTO t SELECT n, n || repeat('x', 100000) FROM generate_series(1, 300) s(n)",
+        ],
+    );
+    // The condition is not one for the scan.
+    let filtered = "SELECT * FROM t WHERE random() + id >= 0";
+    let mut total = 0;
+    for batch in c.query_stream(filtered, ()).expect("runs") {
+        let batch = batch.expect("a batch");
+        let bytes = batch_bytes(&batch);
+        assert!(bytes <= 8 << 20, "a batch of {bytes}");
+        total += batch.num_rows();
+    }
+    assert_eq!(total, 300);
+}
+
+/// A sort counts what its batches share once for each: few rows a batch would make it fail.
+#[test]
+fn narrow_rows_are_sorted_with_little_memory() {
+    let settings = Settings {
+        memory_bytes: 128 << 20,
+        background_maintenance: false,
+        ..Settings::default()
+    };
+    let database = Database::on_device(Arc::new(MemoryDevice::new()))
+        .settings(settings)
+        .query_threads(PARTITIONS)
+        .build()
+        .expect("opens");
+    let mut c = database.connect();
+    run(
+        &mut c,
+        &[
+            "CREATE TABLE t (id int, name text)",
+            "INSERT INTO t SELECT n, 'the name of number ' || n FROM generate_series(1, 200000) s(n)",
+        ],
+    );
+    let sql = "SELECT count(*), max(r) FROM
+               (SELECT row_number() OVER (ORDER BY name, id) AS r FROM t) x";
+    assert_eq!(rows(&mut c, sql), ["200000|200000"]);
+}
