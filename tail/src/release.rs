@@ -281,11 +281,17 @@ mod tests {
     fn a_page_that_a_chain_leads_through_stays() {
         let world = World::new();
         let kept = world.update(3, COMMITTED);
-        (0..8).for_each(|_| drop(world.update(9, StartWord::ABORTED)));
+        (0..8).for_each(|_| {
+            world.update(9, StartWord::ABORTED);
+        });
         let ended = world.append(3, RecordKind::ShareLock, StartWord::ABORTED, None);
-        (0..60).for_each(|_| drop(world.update(9, StartWord::ABORTED)));
+        (0..60).for_each(|_| {
+            world.update(9, StartWord::ABORTED);
+        });
         let lock = world.append(3, RecordKind::ShareLock, COMMITTED, Some(ended + 1));
-        (0..60).for_each(|_| drop(world.update(9, StartWord::ABORTED)));
+        (0..60).for_each(|_| {
+            world.update(9, StartWord::ABORTED);
+        });
         let between = world.tail.detach_aborted(0);
         assert_eq!(between, [24], "8 has the ended lock, 56 the other one");
         world.tail.drop_pages(&DonePages { before: 0, between });
@@ -303,7 +309,9 @@ mod tests {
     fn a_latch_that_is_held_keeps_the_pages() {
         let world = World::new();
         world.update(3, COMMITTED);
-        (0..60).for_each(|_| drop(world.update(9, StartWord::ABORTED)));
+        (0..60).for_each(|_| {
+            world.update(9, StartWord::ABORTED);
+        });
         let latch = world.tail.row_map().latch(9).expect("free");
         assert_eq!(world.tail.detach_aborted(0), [0; 0]);
         drop(latch);
