@@ -109,7 +109,7 @@ fn pulls_up(subquery: &Subquery, scalar: bool) -> Result<bool> {
 }
 
 /// Whether outer columns stand in conditions `inner = outer column` only.
-fn only_equalities(plan: &LogicalPlan) -> Result<bool> {
+pub(crate) fn only_equalities(plan: &LogicalPlan) -> Result<bool> {
     let mut only = true;
     plan.apply(|node| {
         node.apply_expressions(|expr| {

@@ -30,6 +30,8 @@ use datafusion::scalar::ScalarValue;
 use function::{Gives, Subplan};
 use std::sync::{Arc, OnceLock};
 
+pub(crate) use join::only_equalities;
+
 /// The function that marks `ARRAY(SELECT …)`, around the subquery as a value.
 pub use function::ArrayOf;
 

@@ -3,8 +3,8 @@
 //! Order: [`ResolveLiterals`] before DataFusion's type coercion, which must see typed operands;
 //! [`Casts`] after it, so that the casts it inserts are covered too. [`CompareDates`] and
 //! [`GuardFallible`] run among the optimizer's rules, the latter last. [`Simplify`],
-//! [`PushDownConditions`] and [`DistinctAggregates`] take the places of DataFusion's rules of the
-//! same names, which are not right for every statement.
+//! [`PushDownConditions`], [`DistinctAggregates`] and [`LateralJoins`] take the places of
+//! DataFusion's rules of the same names, which are not right for every statement.
 
 mod alternatives;
 mod casts;
@@ -12,6 +12,7 @@ mod comparands;
 mod distinct;
 mod guards;
 mod in_lists;
+mod lateral;
 mod literals;
 mod midnight;
 mod multisets;
@@ -24,6 +25,7 @@ pub use casts::{Casts, cast_target, literal_shape, replacement};
 use distinct::DistinctAggregates;
 pub use guards::GuardFallible;
 use in_lists::Simplify;
+use lateral::LateralJoins;
 pub use literals::ResolveLiterals;
 pub use midnight::CompareDates;
 use pushdown::PushDownConditions;
@@ -39,10 +41,11 @@ use std::sync::Arc;
 
 /// Puts corrected rules in the place of DataFusion's.
 pub fn replace(rules: &mut [Arc<dyn OptimizerRule + Send + Sync>]) {
-    let corrected: [Arc<dyn OptimizerRule + Send + Sync>; 3] = [
+    let corrected: [Arc<dyn OptimizerRule + Send + Sync>; 4] = [
         Arc::new(Simplify::default()),
         Arc::new(PushDownConditions::default()),
         Arc::new(DistinctAggregates::default()),
+        Arc::new(LateralJoins::default()),
     ];
     for rule in rules {
         if let Some(ours) = corrected.iter().find(|ours| ours.name() == rule.name()) {
