@@ -480,7 +480,7 @@ impl<'a> Filling<'a> {
             out: String::new(),
         };
         if signs {
-            filling.sign_written = !(pattern.plus && !pattern.minus);
+            filling.sign_written = !pattern.plus || pattern.minus;
         } else {
             if !digits.negative && pattern.unpadded {
                 filling.brackets = false;

@@ -35,7 +35,7 @@ impl OptimizerRule for PushDownConditions {
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
         match plan {
-            LogicalPlan::Join(join) => self.into_join(Vec::new(), join, config),
+            LogicalPlan::Join(join) => self.pushed_into_join(Vec::new(), join, config),
             LogicalPlan::Filter(filter) => self.filter(filter, config),
             other => Ok(Transformed::no(other)),
         }
@@ -70,7 +70,7 @@ impl PushDownConditions {
         }
         let input = filter.input.as_ref().clone();
         let pushed = match input {
-            LogicalPlan::Join(join) => self.into_join(movable, join, config)?,
+            LogicalPlan::Join(join) => self.pushed_into_join(movable, join, config)?,
             other => self.inner.rewrite(over(movable, other)?, config)?,
         };
         match pushed.transformed {
@@ -81,7 +81,7 @@ impl PushDownConditions {
     }
 
     /// Pushes conditions above a join and the join's own down.
-    fn into_join(
+    fn pushed_into_join(
         &self,
         above: Vec<Expr>,
         mut join: Join,
@@ -120,10 +120,7 @@ fn is_held(condition: &Expr, input: &LogicalPlan) -> bool {
     let LogicalPlan::Aggregate(Aggregate { group_expr, .. }) = input else {
         return false;
     };
-    let one_group = match group_expr.as_slice() {
-        [] | [Expr::GroupingSet(_)] => true,
-        _ => false,
-    };
+    let one_group = matches!(group_expr.as_slice(), [] | [Expr::GroupingSet(_)]);
     one_group && condition.column_refs().is_empty()
 }
 
