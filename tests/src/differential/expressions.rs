@@ -405,7 +405,7 @@ impl Generator {
                 query.sql
             );
         }
-        let (from, rows) = self.from_clause(&inner);
+        let (from, rows) = self.clause_of_from(&inner);
         let filter = match self.rng.one_in(3) {
             true => String::new(),
             false => format!(" WHERE {}", self.condition(2, &rows)),

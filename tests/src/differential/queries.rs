@@ -73,7 +73,7 @@ impl Generator {
     }
 
     fn direction(&mut self) -> &'static str {
-        *self.pick(&["", "", " DESC", " NULLS FIRST", " DESC NULLS LAST"])
+        self.pick::<&str>(&["", "", " DESC", " NULLS FIRST", " DESC NULLS LAST"])
     }
 
     fn set_operation(&mut self, around: &Scope, kinds: &[Kind]) -> String {
@@ -89,7 +89,7 @@ impl Generator {
     }
 
     fn select(&mut self, around: &Scope, kinds: &[Kind]) -> String {
-        let (from, rows) = self.from_clause(around);
+        let (from, rows) = self.clause_of_from(around);
         let filter = match self.rng.below(5) {
             0..=2 => String::new(),
             _ => format!(" WHERE {}", self.condition(3, &rows)),
@@ -244,7 +244,7 @@ impl Generator {
     }
 
     /// One to three joined items: the text behind FROM, and what the rest of the query sees.
-    pub(super) fn from_clause(&mut self, around: &Scope) -> (String, Scope) {
+    pub(super) fn clause_of_from(&mut self, around: &Scope) -> (String, Scope) {
         let mut source = self.item(around);
         for _ in 0..*self.pick(&[0, 0, 0, 1, 1, 1, 2]) {
             source = self.join(source, around);
