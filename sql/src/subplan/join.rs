@@ -90,6 +90,10 @@ fn pulls_up(subquery: &Subquery, scalar: bool) -> Result<bool> {
     if plan.all_out_ref_exprs().is_empty() {
         return Ok(true);
     }
+    // Such an aggregate has a row where the join finds none.
+    if !scalar && plan.exists(|node| Ok(has_row_of_nothing(node)))? {
+        return Ok(false);
+    }
     let outer = LogicalPlan::Filter(logical_plan::Filter::try_new(
         datafusion::logical_expr::lit(true),
         subquery.subquery.clone(),
@@ -106,6 +110,16 @@ fn pulls_up(subquery: &Subquery, scalar: bool) -> Result<bool> {
         .with_exists_sub_query(!scalar);
     let pulled = plan.clone().rewrite(&mut pull_up);
     Ok(pulled.is_ok() && pull_up.can_pull_up)
+}
+
+/// Whether a node has a row for an input of no rows.
+fn has_row_of_nothing(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Aggregate(aggregate) => {
+            matches!(aggregate.group_expr.as_slice(), [] | [Expr::GroupingSet(_)])
+        }
+        _ => false,
+    }
 }
 
 /// Whether outer columns stand in conditions `inner = outer column` only.
