@@ -253,6 +253,18 @@ const EXPORTED: &[Exported] = &[
         "How long background checkpoints pause, as they fail or achieve nothing",
     ),
     exported(
+        "writer_pauses",
+        "writer_pauses",
+        Form::Count,
+        "Pauses of writers while the memory for updates is nearly full",
+    ),
+    exported(
+        "writer_pause_micros",
+        "writer_pause",
+        Form::CountMicros,
+        "Time that writers have paused",
+    ),
+    exported(
         "recovery_micros",
         "recovery",
         Form::LevelMicros,

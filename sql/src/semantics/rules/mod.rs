@@ -3,8 +3,9 @@
 //! Order: [`ResolveLiterals`] before DataFusion's type coercion, which must see typed operands;
 //! [`Casts`] after it, so that the casts it inserts are covered too. [`CompareDates`] and
 //! [`GuardFallible`] run among the optimizer's rules, the latter last. [`Simplify`],
-//! [`PushDownConditions`], [`DistinctAggregates`] and [`LateralJoins`] take the places of
-//! DataFusion's rules of the same names, which are not right for every statement.
+//! [`PushDownConditions`], [`DistinctAggregates`], [`LateralJoins`], [`DistinctRows`] and
+//! [`NeedlessJoins`] take the places of DataFusion's rules of the same names, which are not right
+//! for every statement.
 
 mod alternatives;
 mod casts;
@@ -12,6 +13,7 @@ mod comparands;
 mod distinct;
 mod guards;
 mod in_lists;
+mod keys;
 mod lateral;
 mod literals;
 mod midnight;
@@ -25,6 +27,7 @@ pub use casts::{Casts, cast_target, literal_shape, replacement};
 use distinct::DistinctAggregates;
 pub use guards::GuardFallible;
 use in_lists::Simplify;
+use keys::{DistinctRows, NeedlessJoins};
 use lateral::LateralJoins;
 pub use literals::ResolveLiterals;
 pub use midnight::CompareDates;
@@ -41,11 +44,13 @@ use std::sync::Arc;
 
 /// Puts corrected rules in the place of DataFusion's.
 pub fn replace(rules: &mut [Arc<dyn OptimizerRule + Send + Sync>]) {
-    let corrected: [Arc<dyn OptimizerRule + Send + Sync>; 4] = [
+    let corrected: [Arc<dyn OptimizerRule + Send + Sync>; 6] = [
         Arc::new(Simplify::default()),
         Arc::new(PushDownConditions::default()),
         Arc::new(DistinctAggregates::default()),
         Arc::new(LateralJoins::default()),
+        Arc::new(DistinctRows::default()),
+        Arc::new(NeedlessJoins::default()),
     ];
     for rule in rules {
         if let Some(ours) = corrected.iter().find(|ours| ours.name() == rule.name()) {
