@@ -1,6 +1,7 @@
 //! Patterns of `to_char` and `to_number` for numbers: `9 0 . D , G L B V S MI PL SG PR TH RN EEEE
 //! FM` and other characters as text. A number is shown place by place, as PostgreSQL does it.
 
+use super::pattern::quoted_text;
 use super::roman::roman;
 use crate::semantics::decimal::{divide_rounded, power_of_ten};
 use crate::semantics::error::{invalid, numeric_overflow};
@@ -34,15 +35,16 @@ enum Part {
 }
 
 /// Where `S` stands.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Anchor {
+    #[default]
     None,
     Before,
     After,
 }
 
 /// A pattern, taken apart.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct NumberPattern {
     parts: Vec<Part>,
     /// places before the point, and after it
@@ -50,17 +52,15 @@ pub struct NumberPattern {
     fraction: usize,
     /// places after `V`
     shift: usize,
-    /// the first place that is a `0` (counted from 1, before the point), and the last one
+    /// the first `0` before the point, as a place counted from 1 (0: none is), and the last one
     zero_start: usize,
     zero_end: usize,
-    has_zero: bool,
     point: bool,
     shifts: bool,
     unpadded: bool,
     brackets: bool,
     minus: bool,
     plus: bool,
-    anchored: bool,
     anchor: Anchor,
     anchored_at: usize,
     roman: bool,
@@ -109,33 +109,14 @@ impl NumberPattern {
     /// # Errors
     /// 42601 for parts that exclude each other.
     pub fn parse(pattern: &str) -> Result<Self> {
-        let mut parsed = Self {
-            parts: Vec::new(),
-            whole: 0,
-            fraction: 0,
-            shift: 0,
-            zero_start: 0,
-            zero_end: 0,
-            has_zero: false,
-            point: false,
-            shifts: false,
-            unpadded: false,
-            brackets: false,
-            minus: false,
-            plus: false,
-            anchored: false,
-            anchor: Anchor::None,
-            anchored_at: 0,
-            roman: false,
-            scientific: false,
-        };
+        let mut parsed = Self::default();
         let mut rest = pattern;
         while let Some(first) = rest.chars().next() {
             if let Some((spelling, part, lower)) = spelled(rest) {
                 parsed.add(spelling, part, lower)?;
                 rest = &rest[spelling.len()..];
             } else if let Some(quoted) = rest.strip_prefix('"') {
-                rest = parsed.add_quoted(quoted);
+                rest = quoted_text(quoted, |c| parsed.parts.push(Part::Text(c)));
             } else {
                 rest = rest
                     .strip_prefix('\\')
@@ -149,16 +130,13 @@ impl NumberPattern {
         Ok(parsed)
     }
 
-    fn add_quoted<'a>(&mut self, quoted: &'a str) -> &'a str {
-        let mut characters = quoted.chars();
-        while let Some(c) = characters.next() {
-            match c {
-                '"' => break,
-                '\\' => self.parts.extend(characters.next().map(Part::Text)),
-                c => self.parts.push(Part::Text(c)),
-            }
-        }
-        characters.as_str()
+    fn has_zero(&self) -> bool {
+        self.zero_start > 0
+    }
+
+    /// Whether an `S` says where the sign stands.
+    fn is_anchored(&self) -> bool {
+        self.anchor != Anchor::None
     }
 
     fn add(&mut self, spelling: &str, part: Part, lower: bool) -> Result<()> {
@@ -177,7 +155,7 @@ impl NumberPattern {
                 return Err(fault("cannot use \"V\" and decimal point together"));
             }
             Part::Point => self.point = true,
-            Part::Minus | Part::Plus | Part::SignHere if self.anchored => {
+            Part::Minus | Part::Plus | Part::SignHere if self.is_anchored() => {
                 let message = format!(
                     "cannot use \"S\" and \"{}\" together",
                     spelling.to_uppercase()
@@ -200,8 +178,7 @@ impl NumberPattern {
     }
 
     fn add_zero(&mut self) {
-        if !self.has_zero && !self.point {
-            self.has_zero = true;
+        if !self.has_zero() && !self.point {
             self.zero_start = self.whole + 1;
         }
         if self.point {
@@ -220,26 +197,26 @@ impl NumberPattern {
                 return Err(fault("cannot use \"V\" and decimal point together"));
             }
             "V" => self.shifts = true,
-            "PR" if self.anchored || signs => {
+            "PR" if self.is_anchored() || signs => {
                 return Err(fault(
                     "cannot use \"PR\" and \"S\"/\"PL\"/\"MI\"/\"SG\" together",
                 ));
             }
             "PR" => self.brackets = true,
-            "S" if self.anchored => return Err(fault("cannot use \"S\" twice")),
+            "S" if self.is_anchored() => return Err(fault("cannot use \"S\" twice")),
             "S" if signs || self.brackets => {
                 return Err(fault(
                     "cannot use \"S\" and \"PL\"/\"MI\"/\"SG\"/\"PR\" together",
                 ));
             }
-            "S" if self.point => (self.anchored, self.anchor) = (true, Anchor::After),
+            "S" if self.point => self.anchor = Anchor::After,
             "S" => {
-                (self.anchored, self.anchor) = (true, Anchor::Before);
+                self.anchor = Anchor::Before;
                 self.anchored_at = self.whole;
             }
             "EEEE"
                 if self.unpadded
-                    || self.anchored
+                    || self.is_anchored()
                     || self.brackets
                     || signs
                     || self.roman
@@ -485,7 +462,7 @@ impl<'a> Filling<'a> {
             if !digits.negative && pattern.unpadded {
                 filling.brackets = false;
             }
-            filling.sign_written = !digits.negative && pattern.unpadded && !pattern.anchored;
+            filling.sign_written = !digits.negative && pattern.unpadded && !pattern.is_anchored();
             let at_end = pattern.whole + pattern.shift == pattern.anchored_at;
             if filling.anchor == Anchor::Before && at_end {
                 filling.anchor = Anchor::After;
@@ -552,7 +529,7 @@ impl<'a> Filling<'a> {
     /// A zero before the point for which no place is a `0` is not shown: `9.9` shows ` .1`.
     fn hidden_zero(&self) -> bool {
         let pattern = self.pattern;
-        !pattern.has_zero
+        !pattern.has_zero()
             && self.at == 0
             && self.digits.first() == Some(&b'0')
             && pattern.fraction != 0
@@ -563,7 +540,7 @@ impl<'a> Filling<'a> {
     }
 
     fn put_sign(&mut self) {
-        if self.pattern.anchored {
+        if self.pattern.is_anchored() {
             if self.anchor == Anchor::Before {
                 self.out.push(self.sign());
                 self.sign_written = true;
@@ -585,9 +562,9 @@ impl<'a> Filling<'a> {
         let pattern = self.pattern;
         // Counted from 0.
         let zero_start = pattern.zero_start.saturating_sub(1);
-        let zeros = pattern.has_zero && zero_start <= self.place;
+        let zeros = pattern.has_zero() && zero_start <= self.place;
         self.inside = false;
-        let begins = self.place >= self.blanks || (pattern.has_zero && zero_start == self.place);
+        let begins = self.place >= self.blanks || (pattern.has_zero() && zero_start == self.place);
         if !self.sign_written && begins && (!self.hidden_zero() || self.last_is_point()) {
             self.put_sign();
         }
@@ -608,7 +585,7 @@ impl<'a> Filling<'a> {
         if self.place + 1 == end {
             if self.sign_written && self.brackets {
                 self.out.push(if self.negative { '>' } else { ' ' });
-            } else if pattern.anchored && self.anchor == Anchor::After {
+            } else if self.anchor == Anchor::After {
                 self.out.push(self.sign());
             }
         }

@@ -233,7 +233,7 @@ impl Pattern {
                 });
                 unpadded = false;
             } else if let Some(quoted) = rest.strip_prefix('"') {
-                rest = quoted_text(quoted, &mut parts);
+                rest = quoted_text(quoted, |c| parts.push(Part::Text(c)));
             } else {
                 let quote = rest.strip_prefix('\\').filter(|r| r.starts_with('"'));
                 let shown = if quote.is_some() { '"' } else { first };
@@ -272,13 +272,14 @@ fn field_at(text: &str) -> Option<(Field, Case, &str)> {
     })
 }
 
-fn quoted_text<'a>(quoted: &'a str, parts: &mut Vec<Part>) -> &'a str {
+/// Gives `put` what stands up to the closing quote, or to the end; returns what follows.
+pub fn quoted_text(quoted: &str, mut put: impl FnMut(char)) -> &str {
     let mut characters = quoted.chars();
     while let Some(c) = characters.next() {
         match c {
             '"' => break,
-            '\\' => parts.extend(characters.next().map(Part::Text)),
-            c => parts.push(Part::Text(c)),
+            '\\' => characters.next().into_iter().for_each(&mut put),
+            c => put(c),
         }
     }
     characters.as_str()
