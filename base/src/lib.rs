@@ -5,6 +5,7 @@
 
 pub mod append_list;
 pub mod bytes;
+pub mod cell;
 pub mod checksum;
 pub mod clock;
 pub mod error;
@@ -13,6 +14,7 @@ pub mod rng;
 pub mod sync;
 pub mod utc;
 pub mod value;
+pub mod value_words;
 
 pub use append_list::AppendList;
 pub use checksum::{Checksum, checksum};

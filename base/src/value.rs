@@ -1,4 +1,4 @@
-//! SQL types and single values. Columns of values are Arrow arrays (crate `strandline-table`).
+//! SQL types and single values. Columns of values are Arrow arrays (crate `strandline-column`).
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

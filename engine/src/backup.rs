@@ -29,8 +29,8 @@ use strandline_storage::wal::{Wal, WalSettings};
 use strandline_table::base::BaseBody;
 use strandline_table::data_file::{DataFile, DataFiles};
 use strandline_table::lineage::{Lineage, Shared};
-use strandline_table::schema::StorageSchema;
 use strandline_table::update_run::{Run, run_file_name};
+use strandline_tail::schema::StorageSchema;
 use strandline_txn::TxnManager;
 
 /// Bytes that are read and written at a time.

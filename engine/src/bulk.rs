@@ -22,11 +22,11 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use strandline_base::{ColumnId, Error, RANGE_ROWS, Result, RowId, Value};
+use strandline_column::row_bytes::{batch_bytes, rows_within};
+use strandline_column::types::value_at;
 use strandline_index::{KeySequence, integer_key};
 use strandline_table::data_file::DataFile;
 use strandline_table::lineage::BasedRange;
-use strandline_table::row_bytes::{batch_bytes, rows_within};
-use strandline_table::types::value_at;
 use strandline_table::write::{Writer, Written};
 use strandline_txn::StartWord;
 

@@ -12,7 +12,7 @@ use strandline_base::{Result, RowId, UPDATE_ROWS, Value};
 use strandline_index::is_same_key;
 use strandline_table::base::BaseBody;
 use strandline_table::range::Range;
-use strandline_table::tail::locate;
+use strandline_tail::tail_pages::locate;
 use strandline_txn::StartWord;
 
 impl Db {

@@ -31,7 +31,7 @@ use strandline_storage::manifest::Manifest;
 use strandline_storage::wal::{Lsn, Wal};
 use strandline_table::lineage::Shared;
 use strandline_table::range::Range;
-use strandline_table::schema::StorageSchema;
+use strandline_tail::schema::StorageSchema;
 use strandline_txn::{Looks, StartWord, TxnManager};
 
 /// A database.

@@ -7,8 +7,8 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{Field, Schema};
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Error, Result, RowId, SqlState, SqlType, Value};
+use strandline_column::types::{array_of, arrow_type};
 use strandline_index::is_same_key;
-use strandline_table::types::{array_of, arrow_type};
 use strandline_txn::{StartWord, Visibility};
 
 struct RowVersion {

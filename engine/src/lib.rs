@@ -74,5 +74,4 @@ pub use strandline_base::{
 };
 pub use strandline_device::Device;
 pub use strandline_table::write::RowLock;
-pub use strandline_table::{image, types, update_run};
 pub use strandline_txn::Isolation;

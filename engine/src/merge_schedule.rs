@@ -21,8 +21,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use strandline_base::{RANGE_ROWS, RangeNo, StorageId};
 use strandline_table::base::BaseBody;
-use strandline_table::insert_range::InsertRange;
 use strandline_table::range::RangeVersion;
+use strandline_tail::insert_range::InsertRange;
 
 /// What the background work knows of past looks and merges.
 #[derive(Debug, Default)]

@@ -39,10 +39,10 @@ use strandline_storage::manifest::Manifest;
 use strandline_storage::wal::{Lsn, Wal, WalSettings};
 use strandline_table::data_file::{DataFile, DataFiles, data_file_id};
 use strandline_table::lineage::{Lineage, Shared};
-use strandline_table::page_memory::PageAccount;
 use strandline_table::range::Range;
-use strandline_table::schema::StorageSchema;
 use strandline_table::update_run::{Run, run_file_id, run_file_name};
+use strandline_tail::page_memory::PageAccount;
+use strandline_tail::schema::StorageSchema;
 use strandline_txn::{StartWord, TxnManager};
 
 /// Row operations collected before they are applied in parallel.

@@ -17,11 +17,11 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use strandline_base::{BLOCK_ROWS, ColumnId, CommitTs, Error, Result, RowId, SqlState};
+use strandline_column::row_bytes::batch_bytes;
+use strandline_column::types::arrow_type;
 use strandline_table::base::BaseBody;
 use strandline_table::range::Range;
-use strandline_table::row_bytes::batch_bytes;
 use strandline_table::scan::{RangePart, RangeSnapshot, ScanCounters};
-use strandline_table::types::arrow_type;
 use strandline_txn::{SnapshotGuard, StartWord, Visibility};
 
 /// Blocks read together: what is decoded of them stays in the processor's cache until it is used.

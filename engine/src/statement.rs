@@ -20,8 +20,8 @@ use std::sync::Arc;
 use strandline_base::{
     ColumnId, CommitTs, Error, ErrorKind, Result, RowId, SqlState, SqlType, Value,
 };
+use strandline_column::types::{array_of, arrow_type, value_at};
 use strandline_index::is_same_key;
-use strandline_table::types::{array_of, arrow_type, value_at};
 use strandline_table::write::{Change, WriteOutcome, Writer, Written};
 use strandline_txn::{Isolation, Looks, SnapshotGuard, StartWord, Visibility};
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 use strandline_base::{ColumnId, CommitTs, RangeNo, Result, StorageId, Value};
 use strandline_index::{HashIndex, KeyIndex, KeySequences, hash_key};
 use strandline_table::lineage::{Lineage, Shared};
-use strandline_table::schema::StorageSchema;
+use strandline_tail::schema::StorageSchema;
 use strandline_txn::{Looks, StartWord, TxnManager, WaitLimits};
 
 /// The index of one PRIMARY KEY or UNIQUE constraint.

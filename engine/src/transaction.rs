@@ -38,8 +38,8 @@ use strandline_base::{
 };
 use strandline_storage::wal::{self, Lsn};
 use strandline_table::data_file::DataFile;
-use strandline_table::schema::StorageSchema;
 use strandline_table::write::Written;
+use strandline_tail::schema::StorageSchema;
 use strandline_txn::{
     Durability, Isolation, Looks, SnapshotGuard, StartWord, TxnSlot, TxnStatus, Visibility,
     lock_timeout,

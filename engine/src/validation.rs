@@ -38,8 +38,8 @@ use arrow_schema::{Field, Schema};
 use std::cmp::Ordering;
 use std::sync::Arc;
 use strandline_base::{CommitTs, Error, ErrorKind, Result, RowId, SqlState, StorageId, Value};
+use strandline_column::types::{array_of, arrow_type};
 use strandline_index::is_same_key;
-use strandline_table::types::{array_of, arrow_type};
 use strandline_txn::{StartWord, Visibility};
 
 /// Rows compared before their filters are evaluated, together.

@@ -17,8 +17,8 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{Field, Schema, SchemaRef};
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Result, SqlType, Value};
+use strandline_column::types::{array_of, arrow_type};
 use strandline_table::range::Range;
-use strandline_table::types::{array_of, arrow_type};
 use strandline_table::versions::{RangeVersions, VersionInterval, VersionRows};
 use strandline_txn::{HistoryHold, SnapshotGuard};
 

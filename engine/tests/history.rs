@@ -4,6 +4,7 @@
 mod common;
 
 use common::*;
+use strandline_column::types;
 use strandline_engine::catalog::HistoryPolicy;
 use strandline_engine::*;
 

@@ -6,6 +6,7 @@ mod common;
 use common::*;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use strandline_column::types;
 use strandline_device::MemoryDevice;
 use strandline_engine::catalog::{HistoryPolicy, TableDef};
 use strandline_engine::*;

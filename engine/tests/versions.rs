@@ -11,6 +11,7 @@ use common::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use strandline_base::rng::Rng;
+use strandline_column::types;
 use strandline_device::MemoryDevice;
 use strandline_engine::catalog::{HistoryPolicy, TableDef};
 use strandline_engine::*;

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use strandline_base::ManualClock;
 use strandline_base::rng::Rng;
+use strandline_column::types;
 use strandline_device::MemoryDevice;
 use strandline_engine::catalog::{ColumnDef, HistoryPolicy, KeyDef, TableDef};
 use strandline_engine::*;

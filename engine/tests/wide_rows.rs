@@ -6,10 +6,10 @@ mod common;
 use common::{State, batch, clock, create_table, get, insert, request, row, run, scan_all, table};
 use std::sync::Arc;
 use strandline_base::ManualClock;
+use strandline_column::row_bytes::batch_bytes;
 use strandline_device::MemoryDevice;
 use strandline_engine::catalog::HistoryPolicy;
 use strandline_engine::*;
-use strandline_table::row_bytes::batch_bytes;
 
 /// Bytes of a row's text.
 const TEXT_BYTES: usize = 100_000;

@@ -9,9 +9,10 @@ use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions}
 use datafusion::arrow::datatypes::SchemaRef;
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState, Value};
+use strandline_column::row_bytes::values_bytes;
+use strandline_column::types;
 use strandline_engine::catalog::{ColumnDef, TableDef};
-use strandline_engine::{BulkInsert, Statement, Transaction, types};
-use strandline_table::row_bytes::values_bytes;
+use strandline_engine::{BulkInsert, Statement, Transaction};
 
 /// Rows kept before they are handed to the engine as a batch.
 const BUFFERED_ROWS: usize = 16_384;

@@ -9,7 +9,7 @@ use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::arrow::util::display::FormatOptions;
 use datafusion::scalar::ScalarValue;
 use strandline_base::{Error, Interval, Result, SqlType, Value};
-use strandline_engine::types;
+use strandline_column::types;
 
 /// `value` as a value of column type `t`, by the rules of assignment.
 pub fn from_scalar(value: &ScalarValue, t: SqlType) -> Result<Value> {

@@ -9,15 +9,15 @@
 //! Differences from the paper: a record whose cells cannot be written stays as a tombstone.
 
 use crate::base::{BaseBody, BaseState, base_value};
-use crate::column_set::ColumnSet;
 use crate::lineage::Lineage;
-use crate::record_page::{RecordKind, RecordPage, TailRecord};
-use crate::schema::StorageSchema;
-use crate::tail::{RecordHeader, Tail, TailPages};
-use crate::visibility::{RecordState, resolve};
 use crate::write::{Change, RowLock, Writer, Written};
 use std::sync::Arc;
 use strandline_base::{ColumnId, Result, RowId, Value};
+use strandline_tail::column_set::ColumnSet;
+use strandline_tail::record_page::{RecordKind, RecordPage, TailRecord};
+use strandline_tail::schema::StorageSchema;
+use strandline_tail::tail_pages::{RecordHeader, Tail, TailPages};
+use strandline_tail::visibility::{RecordState, resolve};
 use strandline_txn::StartWord;
 
 /// Appends the records of one change; the row's latch is held.

@@ -12,26 +12,26 @@
 //!    both needs to look at `deleted` only.
 //! 3. A range without `meta` has one start word for all rows, and none was updated or deleted.
 
-use crate::chunk::{self, CheckedChunk, ChunkFooter};
 use crate::data_file::{DataFile, Extent};
 use crate::horizon::Horizon;
-use crate::insert_range::InsertRange;
 use crate::row_block::RowBlocks;
 use crate::row_meta::RowMeta;
-use crate::schema::StorageColumn;
-use crate::tail::Tail;
-use crate::types::{Physical, physical};
-use crate::word_patches::WordPatches;
 use arrow_array::{Array, ArrayRef};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use strandline_base::cell::StorageColumn;
+use strandline_base::value_words::{Physical, physical};
 use strandline_base::{BLOCK_ROWS, ColumnId, CommitTs, Error, RANGE_ROWS, Result, SqlType, Value};
+use strandline_column::chunk::{self, CheckedChunk, ChunkFooter};
+use strandline_column::word_patches::WordPatches;
 use strandline_storage::cache::{Cache, Slot};
+use strandline_tail::insert_range::InsertRange;
 use strandline_tail::merged_through::MergedThrough;
 use strandline_tail::release::Renewed;
 use strandline_tail::retirement::DonePages;
 use strandline_tail::succession::{Succeeded, Successor};
+use strandline_tail::tail_pages::Tail;
 use strandline_txn::StartWord;
 
 /// A column of more than one part in so many of the cache's budget is not decoded as a whole.
@@ -467,7 +467,8 @@ impl ChunkColumn {
     /// Reads one value; only its block is read and decoded if it is not in memory.
     pub fn value(&self, row: usize) -> Result<Value> {
         let frames = self.frames();
-        let value_at = |array: &ArrayRef, row| crate::types::value_at(self.sql_type, array, row);
+        let value_at =
+            |array: &ArrayRef, row| strandline_column::types::value_at(self.sql_type, array, row);
         if let Some(value) = frames.whole.with(|array| value_at(array, row)) {
             return Ok(value);
         }

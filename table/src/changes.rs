@@ -9,11 +9,11 @@
 use crate::base::BaseBody;
 use crate::lineage::Lineage;
 use crate::range::RangeVersion;
-use crate::record_page::RecordKind;
 use crate::row_meta::NEVER;
-use crate::tail::locate;
-use crate::visibility::{RecordState, record_state, resolve};
 use strandline_base::{CommitTs, Result, RowId, UPDATE_ROWS};
+use strandline_tail::record_page::RecordKind;
+use strandline_tail::tail_pages::locate;
+use strandline_tail::visibility::{RecordState, record_state, resolve};
 use strandline_txn::StartWord;
 
 impl Lineage {

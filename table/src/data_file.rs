@@ -425,4 +425,66 @@ mod tests {
         drop(writer);
         assert!(files.device.list().expect("list").is_empty());
     }
+
+    /// A file that begins with `head`, ends with `tail` and has zeros between, without memory.
+    #[derive(Debug)]
+    struct Sparse {
+        head: Vec<u8>,
+        tail_at: u64,
+        tail: Vec<u8>,
+    }
+
+    impl File for Sparse {
+        fn name(&self) -> &str {
+            "sparse"
+        }
+        fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+            let (from, stored) = match offset < self.tail_at {
+                true => (offset, &self.head),
+                false => (offset - self.tail_at, &self.tail),
+            };
+            let from = from as usize;
+            buf.copy_from_slice(&stored[from..from + buf.len()]);
+            Ok(())
+        }
+        fn write_all_at(&self, _: &[u8], _: u64) -> Result<()> {
+            unreachable!("only read")
+        }
+        fn sync(&self) -> Result<()> {
+            unreachable!("only read")
+        }
+        fn len(&self) -> Result<u64> {
+            Ok(self.tail_at + self.tail.len() as u64)
+        }
+        fn set_len(&self, _: u64) -> Result<()> {
+            unreachable!("only read")
+        }
+    }
+
+    #[test]
+    fn a_blob_beyond_4_gib_is_read() {
+        let files = DataFiles::new(Arc::new(MemoryDevice::new()));
+        let (file, _) = DataFileWriter::new(&files, 7).finish().expect("finish");
+        let mut head = vec![0; HEADER_BYTES as usize];
+        let stored = files.device().open(file.name()).expect("open");
+        stored.read_exact_at(&mut head, 0).expect("header");
+        let (tail_at, tail) = (5 << 30, vec![1, 2, 3]);
+        let offset = tail_at;
+        file.replace_handle(Arc::new(Sparse {
+            head,
+            tail_at,
+            tail,
+        }));
+        let extent = Extent { offset, len: 3 };
+        assert_eq!(file.read(extent).expect("read"), [1, 2, 3]);
+    }
+
+    #[test]
+    fn blobs_of_a_file_have_identities_of_their_own() {
+        let files = DataFiles::new(Arc::new(MemoryDevice::new()));
+        let file = DataFile::existing(&files, 3);
+        let far = 8 << 32;
+        assert_ne!(file.identity(64), file.identity(64 + far));
+        assert_ne!(file.identity(64 + far), file.identity(64 + 2 * far));
+    }
 }

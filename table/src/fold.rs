@@ -5,19 +5,19 @@
 //! its value. Rows whose base is newer than the snapshot take the values still missing from
 //! history.
 
-use crate::cell::Cell;
-use crate::column_buffer::cell_of;
 use crate::lineage::Lineage;
 use crate::range::RangeVersion;
-use crate::record_page::{RecordKind, RecordPage};
 use crate::row_meta::{NEVER, RowBits, RowMeta};
-use crate::schema::StorageColumn;
-use crate::tail::Tail;
 use crate::update_run::RunRecordKind;
-use crate::visibility::sees_record;
 use std::ops::Range as Span;
 use std::sync::Arc;
+use strandline_base::cell::Cell;
+use strandline_base::cell::StorageColumn;
 use strandline_base::{ColumnId, RangeNo, Result, RowId, UPDATE_ROWS, Value};
+use strandline_column::buffer::cell_of;
+use strandline_tail::record_page::{RecordKind, RecordPage};
+use strandline_tail::tail_pages::Tail;
+use strandline_tail::visibility::sees_record;
 use strandline_txn::Visibility;
 
 /// Where a patch's value is: record `index` of page `page` of the fold, or, if `page` is

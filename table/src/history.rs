@@ -15,14 +15,14 @@ use crate::base::BaseBody;
 use crate::horizon::Horizon;
 use crate::lineage::Lineage;
 use crate::range::Range;
-use crate::record_page::{RecordKind, RecordPage};
 use crate::row_meta::NEVER;
-use crate::tail::locate;
 use crate::update_run::{Run, RunCursor, RunRecord, RunRecordKind};
-use crate::visibility::{RecordState, record_state};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, RangeNo, Result, RowId, UPDATE_ROWS, Value};
+use strandline_tail::record_page::{RecordKind, RecordPage};
+use strandline_tail::tail_pages::locate;
+use strandline_tail::visibility::{RecordState, record_state};
 use strandline_txn::StartWord;
 
 impl Lineage {

@@ -8,12 +8,12 @@
 use crate::base::{BaseBody, BaseState, base_value};
 use crate::lineage::Lineage;
 use crate::range::{Range, RangeVersion};
-pub use crate::record_page::RecordKind;
-use crate::record_page::RecordPage;
 use crate::row_meta::{NEVER, RowMeta};
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, RangeNo, Result, RowId, UPDATE_ROWS, Value};
 pub use strandline_tail::merged_through::MergedThrough;
+pub use strandline_tail::record_page::RecordKind;
+use strandline_tail::record_page::RecordPage;
 use strandline_txn::StartWord;
 
 /// A range as of one load of its version.

@@ -4,8 +4,6 @@
 mod append;
 pub mod base;
 pub mod changes;
-pub mod chunk;
-pub mod column_buffer;
 pub mod consolidation;
 pub mod data_file;
 pub mod fold;
@@ -21,16 +19,8 @@ pub mod range;
 pub mod read;
 pub mod release;
 pub mod row_block;
-pub mod row_bytes;
 pub mod row_meta;
 pub mod scan;
-pub mod types;
 pub mod update_run;
 pub mod versions;
-pub mod word_patches;
 pub mod write;
-
-pub use strandline_tail::tail_pages as tail;
-pub use strandline_tail::{
-    cell, column_set, insert_range, page_memory, record_page, row_map, schema, visibility,
-};

@@ -15,11 +15,8 @@
 use crate::base::{BaseBody, BaseState, ChunkBase, ChunkColumn, MetaBlob, UniformStart};
 use crate::consolidation::Consolidation;
 use crate::data_file::{DataFile, DataFiles, Extent};
-use crate::insert_range::InsertRange;
 use crate::range::{Range, RangeVersion};
-use crate::record_page::PageBytes;
 use crate::row_block::RowBlocks;
-use crate::schema::StorageSchema;
 use crate::update_run::Run;
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
@@ -30,7 +27,10 @@ use strandline_base::{
 };
 use strandline_device::Device;
 use strandline_storage::cache::Cache;
+use strandline_tail::insert_range::InsertRange;
 use strandline_tail::merged_through::MergedThrough;
+use strandline_tail::record_page::PageBytes;
+use strandline_tail::schema::StorageSchema;
 use strandline_txn::{StartWord, TxnManager};
 
 /// What all storages of a database share.

@@ -27,20 +27,20 @@
 //! Lock order: `publish` while swapping (see there).
 
 use crate::base::{BaseBody, BaseState, ChunkBase, ChunkColumn, MetaBlob, UniformStart};
-use crate::chunk::encode_chunk;
 use crate::data_file::{DataFile, DataFileWriter};
 use crate::horizon::Horizon;
-use crate::insert_range::InsertRange;
 use crate::lineage::Lineage;
 use crate::range::{Range, RangeVersion};
-use crate::record_page::RecordKind;
 use crate::row_block::RowBlocks;
 use crate::row_meta::{NEVER, RowMeta};
-use crate::visibility::{RecordState, record_state};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Result, UPDATE_ROWS};
+use strandline_column::chunk::encode_chunk;
+use strandline_tail::insert_range::InsertRange;
 use strandline_tail::merged_through::MergedThrough;
+use strandline_tail::record_page::RecordKind;
+use strandline_tail::visibility::{RecordState, record_state};
 use strandline_txn::{StartWord, Visibility};
 
 /// A column with fewer updates than this part of the most updated one's waits for another merge.
@@ -225,7 +225,13 @@ impl Lineage {
         &self,
         version: &RangeVersion,
         through: CommitTs,
-        mut visit: impl FnMut(usize, RecordKind, CommitTs, &crate::record_page::RecordPage, u32),
+        mut visit: impl FnMut(
+            usize,
+            RecordKind,
+            CommitTs,
+            &strandline_tail::record_page::RecordPage,
+            u32,
+        ),
     ) {
         for (at, tail) in version.tails.iter().enumerate() {
             let Some(tail) = tail else { continue };
@@ -381,7 +387,7 @@ fn expire_rows(meta: &mut RowMeta, horizon: &Horizon) -> bool {
 
 /// NULL for slots without a row, so that expired values are really gone.
 fn scrub(
-    spec: &crate::schema::StorageColumn,
+    spec: &strandline_base::cell::StorageColumn,
     array: arrow_array::ArrayRef,
     meta: &RowMeta,
 ) -> Result<arrow_array::ArrayRef> {
@@ -390,6 +396,8 @@ fn scrub(
         .iter()
         .filter(|&r| meta.starts[r] == NEVER)
         .collect();
-    let cells = gone.into_iter().map(|row| (row, crate::cell::Cell::Null));
-    crate::column_buffer::patch(spec, array, cells)
+    let cells = gone
+        .into_iter()
+        .map(|row| (row, strandline_base::cell::Cell::Null));
+    strandline_column::buffer::patch(spec, array, cells)
 }

@@ -1,14 +1,14 @@
 //! For which moments a range's base alone says what its rows are.
 
 use crate::base::BaseBody;
-use crate::insert_range::InsertRange;
 use crate::lineage::Lineage;
 use crate::range::RangeVersion;
-use crate::record_page::RecordKind;
-use crate::tail::Tail;
-use crate::visibility::{RecordState, record_state};
 use strandline_base::CommitTs;
+use strandline_tail::insert_range::InsertRange;
 use strandline_tail::merged_through::MergedThrough;
+use strandline_tail::record_page::RecordKind;
+use strandline_tail::tail_pages::Tail;
+use strandline_tail::visibility::{RecordState, record_state};
 use strandline_txn::StartWord;
 
 /// The moments from `from` up to, but not including, `before`; none if that is not later.

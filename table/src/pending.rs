@@ -11,16 +11,16 @@
 use crate::base::BaseBody;
 use crate::history::{drop_repeats, thinned};
 use crate::horizon::Horizon;
-use crate::insert_range::InsertRange;
 use crate::lineage::Lineage;
 use crate::range::RangeVersion;
-use crate::record_page::{RecordKind, RecordPage};
-use crate::schema::StorageSchema;
-use crate::tail::Tail;
 use crate::update_run::{RunRecord, RunRecordKind};
-use crate::visibility::{RecordState, record_state};
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, RangeNo, Result, RowId, UPDATE_ROWS, Value};
+use strandline_tail::insert_range::InsertRange;
+use strandline_tail::record_page::{RecordKind, RecordPage};
+use strandline_tail::schema::StorageSchema;
+use strandline_tail::tail_pages::Tail;
+use strandline_tail::visibility::{RecordState, record_state};
 use strandline_txn::StartWord;
 
 /// The records of a range that are in no run.

@@ -15,15 +15,15 @@
 use crate::base::{BaseBody, ChunkBase, base_value};
 use crate::lineage::Lineage;
 use crate::range::{Range, RangeVersion};
-use crate::record_page::RecordKind;
 use crate::row_block::BlockRow;
-use crate::row_map::Entry;
 use crate::row_meta::NEVER;
-use crate::tail::locate;
 use crate::update_run::RunRecordKind;
-use crate::visibility::{sees, sees_record};
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Result, RowId, UPDATE_ROWS, Value};
+use strandline_tail::record_page::RecordKind;
+use strandline_tail::row_map::Entry;
+use strandline_tail::tail_pages::locate;
+use strandline_tail::visibility::{sees, sees_record};
 use strandline_txn::Visibility;
 
 /// Columns that one walk reads: as many as a word has bits.

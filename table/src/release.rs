@@ -10,11 +10,11 @@
 //! Lock order: a range's `publish`; then, with nothing held, `grow`.
 
 use crate::base::{BaseBody, BaseState};
-use crate::insert_range::InsertRange;
 use crate::lineage::Lineage;
 use crate::range::{Range, RangeVersion};
 use std::sync::Arc;
 use strandline_base::{RANGE_ROWS, RangeNo};
+use strandline_tail::insert_range::InsertRange;
 use strandline_txn::StartWord;
 
 pub use strandline_tail::release::TailMask;

@@ -12,11 +12,12 @@
 //! Invariant: a block is made of immutable chunks and never changes.
 
 use crate::base::{ChunkBase, ChunkColumn};
-use crate::types::{Physical, each_word, physical, set_word};
 use arrow_array::Array;
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
+use strandline_base::value_words::{Physical, physical, set_word};
 use strandline_base::{BLOCK_ROWS, ColumnId, RANGE_ROWS, Result, SqlType, Value};
+use strandline_column::types::each_word;
 use strandline_storage::cache::{Cache, Slot};
 
 /// Most columns of a row: NULLs are the bits of one word.

@@ -7,24 +7,25 @@
 //! processor's cache.
 
 use crate::base::{BaseBody, ChunkBase, ChunkColumn, ColumnBounds};
-use crate::cell::Cell;
-use crate::chunk::BlockBounds;
-use crate::column_buffer::{gather, patch, patch_words};
 use crate::fold::Fold;
-use crate::insert_range::InsertRange;
 use crate::lineage::Lineage;
 use crate::range::{Range, RangeVersion};
 use crate::row_meta::RowBits;
-use crate::visibility::{sees, sees_record};
-use crate::word_patches::WordPatches;
 use arrow_array::{ArrayRef, BooleanArray};
 use arrow_buffer::{BooleanBuffer, Buffer};
 use std::ops::Range as Span;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use strandline_base::cell::Cell;
+use strandline_base::value_words::Physical;
 use strandline_base::{BLOCK_ROWS, ColumnId, Result, SqlType, UPDATE_RANGES, UPDATE_ROWS};
+use strandline_column::buffer::{gather, patch, patch_words};
+use strandline_column::chunk::BlockBounds;
+use strandline_column::word_patches::WordPatches;
+use strandline_tail::insert_range::InsertRange;
+use strandline_tail::patches::PatchList;
 use strandline_tail::tails_reader::{TailsReader, TailsView};
-use strandline_tail::value_words::Physical;
+use strandline_tail::visibility::{sees, sees_record};
 use strandline_txn::Visibility;
 
 /// What scans did.
@@ -334,8 +335,9 @@ impl RangePart<'_> {
             .flat_map(|view| view.patches(at, column))
             .collect();
         let is_fixed = spec.physical == Physical::Word && spec.sql_type != SqlType::Boolean;
-        let words = (is_fixed && !lists.is_empty()).then(|| WordPatches::of(&lists, &self.span));
-        let words = words.flatten();
+        let words = (is_fixed && !lists.is_empty()).then(|| lists.iter().map(PatchList::words));
+        let words = words.and_then(|words| words.collect::<Option<Vec<_>>>());
+        let words = words.map(|words| WordPatches::new(words, self.span.clone()));
         let (array, is_patched) = self.base_array(at, spec, words.as_ref())?;
         if lists.is_empty() || is_patched {
             return Ok(array);
@@ -356,7 +358,7 @@ impl RangePart<'_> {
     fn base_array(
         &self,
         at: usize,
-        spec: &crate::schema::StorageColumn,
+        spec: &strandline_base::cell::StorageColumn,
         patches: Option<&WordPatches<'_>>,
     ) -> Result<(ArrayRef, bool)> {
         let snapshot = self.snapshot;

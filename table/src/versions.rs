@@ -16,15 +16,9 @@
 use crate::base::{BaseBody, ChunkBase};
 use crate::lineage::Lineage;
 use crate::range::{Range, RangeVersion};
-use crate::record_page::{RecordKind, RecordPage};
-use crate::row_map::Entry;
 use crate::row_meta::{NEVER, RowMeta};
 use crate::scan::{RangePart, RangeSnapshot};
-use crate::schema::StorageSchema;
-use crate::tail::locate;
-use crate::types::{array_of, value_at};
 use crate::update_run::{RunRecord, RunRecordKind};
-use crate::visibility::{RecordState, record_state, resolve};
 use arrow_array::{Array, ArrayRef, BooleanArray};
 use arrow_select::interleave::interleave;
 use std::ops::Range as Span;
@@ -32,6 +26,12 @@ use std::sync::Arc;
 use strandline_base::{
     BLOCK_ROWS, ColumnId, CommitTs, Error, RangeNo, Result, RowId, UPDATE_ROWS, Value,
 };
+use strandline_column::types::{array_of, value_at};
+use strandline_tail::record_page::{RecordKind, RecordPage};
+use strandline_tail::row_map::Entry;
+use strandline_tail::schema::StorageSchema;
+use strandline_tail::tail_pages::locate;
+use strandline_tail::visibility::{RecordState, record_state, resolve};
 use strandline_txn::{StartWord, Visibility};
 
 /// Rows that are decoded together.

@@ -19,16 +19,16 @@
 
 use crate::append::Append;
 use crate::base::{BaseBody, UniformStart};
-use crate::column_set::ColumnSet;
 use crate::lineage::Lineage;
 use crate::range::{Range, RangeVersion};
-use crate::record_page::{RecordKind, RecordPage, TailRecord};
-use crate::row_bytes::{set_bytes, values_bytes};
 use crate::row_meta::NEVER;
-use crate::tail::{Claimed, Tail, TailPages, locate};
-use crate::visibility::{RecordState, record_state, resolve};
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Error, Result, RowId, UPDATE_ROWS, Value};
+use strandline_column::row_bytes::{set_bytes, values_bytes};
+use strandline_tail::column_set::ColumnSet;
+use strandline_tail::record_page::{RecordKind, RecordPage, TailRecord};
+use strandline_tail::tail_pages::{Claimed, Tail, TailPages, locate};
+use strandline_tail::visibility::{RecordState, record_state, resolve};
 use strandline_txn::StartWord;
 
 /// Who writes.

@@ -1,11 +1,11 @@
 //! What a page of inserted rows holds: a column is an array over the rows, for scans and the first
 //! merge. Arrays come with the first value.
 
-use crate::cell::Cell;
 use crate::page_memory::{PageMemory, zeros};
-use crate::schema::StorageColumn;
-use crate::value_words::Physical;
+use strandline_base::cell::Cell;
+use strandline_base::cell::StorageColumn;
 use strandline_base::sync::{AtomicU32, AtomicU64, OnceLock, Ordering};
+use strandline_base::value_words::Physical;
 use strandline_base::{ColumnId, Error, Result};
 
 /// The rows of a page.

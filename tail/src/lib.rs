@@ -2,7 +2,6 @@
 //! the protocols around them \[L-Store §2.2, §3.1, §3.2\]. A crate of its own because it knows
 //! neither Arrow nor devices, so that a controlled scheduler can explore its interleavings.
 
-pub mod cell;
 pub mod column_set;
 pub mod hops;
 pub mod insert_range;
@@ -25,5 +24,4 @@ pub mod succession;
 pub mod tail_pages;
 mod tail_records;
 pub mod tails_reader;
-pub mod value_words;
 pub mod visibility;

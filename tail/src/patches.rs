@@ -1,11 +1,11 @@
 //! New values of rows on their way into decoded columns.
 
-use crate::cell::Cell;
 use crate::record_page::RecordPage;
-use crate::value_words::Physical;
 use std::ops::Range;
 use std::sync::Arc;
 use strandline_base::ColumnId;
+use strandline_base::cell::Cell;
+use strandline_base::value_words::Physical;
 
 /// New values of rows of a range, of one column. Applied in order: later ones rule.
 #[derive(Debug, Default)]

@@ -4,9 +4,9 @@
 use crate::column_set::ColumnSet;
 use crate::record_words::LINE_WORDS;
 use crate::schema::StorageSchema;
-use crate::value_words::Physical;
 use std::sync::Arc;
 use strandline_base::SqlType;
+use strandline_base::value_words::Physical;
 
 /// Words that a record begins with, before its updated-column bits.
 pub(crate) const HEADER_WORDS: usize = 3;

@@ -18,16 +18,17 @@
 //! variable-length values sit behind a pointer per cell; the page carries statement numbers so that
 //! a statement never sees its own records; a tail record stands in one piece.
 
-use crate::cell::Cell;
 use crate::column_set::{ColumnSet, columns_of_word};
 use crate::inserted_rows::InsertedRows;
 use crate::page_memory::PageMemory;
 use crate::record_layout::RecordLayout;
-use crate::schema::{StorageColumn, StorageSchema};
+use crate::schema::StorageSchema;
 use crate::tail_records::TailRecords;
-use crate::value_words::Physical;
 use std::sync::Arc;
+use strandline_base::cell::Cell;
+use strandline_base::cell::StorageColumn;
 use strandline_base::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use strandline_base::value_words::Physical;
 use strandline_base::{ColumnId, Error, Result, Value};
 use strandline_txn::StartWord;
 

@@ -2,20 +2,9 @@
 //! Dropped columns keep their place, added ones come at the end.
 
 use crate::shared_layouts::SharedLayouts;
-use crate::value_words::{Physical, physical};
 use std::sync::Arc;
+use strandline_base::cell::StorageColumn;
 use strandline_base::{ColumnId, SqlType, Value};
-
-/// One column as storage sees it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StorageColumn {
-    /// the SQL type
-    pub sql_type: SqlType,
-    /// how tail and insert pages hold it
-    pub physical: Physical,
-    /// what rows written before the column was added show
-    pub missing: Value,
-}
 
 /// All columns a storage ever had.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,11 +19,7 @@ impl StorageSchema {
         Arc::new(Self {
             columns: columns
                 .into_iter()
-                .map(|(sql_type, missing)| StorageColumn {
-                    sql_type,
-                    physical: physical(sql_type),
-                    missing,
-                })
+                .map(|(sql_type, missing)| StorageColumn::new(sql_type, missing))
                 .collect(),
             layouts: SharedLayouts::default(),
         })

@@ -20,16 +20,16 @@
 //! through overlays, which are columnar, and visits a record once; whoever reads rows visits the
 //! same record for many columns.
 
-use crate::cell::Cell;
 use crate::column_set::{ColumnSet, columns_of_word, place};
 use crate::page_memory::PageMemory;
 use crate::record_layout::{HEADER_WORDS, PlaceKind, RecordLayout};
 use crate::record_page::RecordKind;
 use crate::record_words::{LINE_WORDS, RecordWords};
 use crate::spare_lines::SpareLines;
-use crate::value_words::{Physical, set_word, word_of};
 use std::sync::Arc;
+use strandline_base::cell::Cell;
 use strandline_base::sync::{AtomicBool, AtomicU64, OnceLock, Ordering};
+use strandline_base::value_words::{Physical, set_word, word_of};
 use strandline_base::{ColumnId, Error, Result, UPDATE_ROWS, Value};
 use strandline_txn::StartWord;
 

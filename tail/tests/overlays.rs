@@ -4,17 +4,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use strandline_base::cell::Cell;
 use strandline_base::rng::Rng;
+use strandline_base::value_words::{value_of_bytes, value_of_wide, value_of_word};
 use strandline_base::{
     ColumnId, CommitTs, ManualClock, RangeNo, SqlType, UPDATE_RANGES, UPDATE_ROWS, Value,
 };
-use strandline_tail::cell::Cell;
 use strandline_tail::page_memory::PageAccount;
 use strandline_tail::range::{Range, RangeVersion};
 use strandline_tail::record_page::{PageBytes, RecordKind, RecordPage};
 use strandline_tail::schema::StorageSchema;
 use strandline_tail::tail_pages::RecordHeader;
-use strandline_tail::value_words::{value_of_bytes, value_of_wide, value_of_word};
 use strandline_txn::{StartWord, TxnManager, TxnSlot, Visibility};
 
 const COLUMNS: [ColumnId; 3] = [ColumnId(0), ColumnId(1), ColumnId(2)];

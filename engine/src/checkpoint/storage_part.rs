@@ -26,8 +26,8 @@ use strandline_table::merge::MergedRange;
 use strandline_table::pending::PendingRecords;
 use strandline_table::range::{Range, RangeVersion};
 use strandline_table::release::TailMask;
-use strandline_table::tail::Tail;
 use strandline_table::update_run::{Run, RunWriter, run_file_name};
+use strandline_tail::tail_pages::Tail;
 use strandline_txn::StartWord;
 
 use super::CheckpointReport;

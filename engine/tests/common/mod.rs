@@ -7,6 +7,7 @@ use arrow_schema::{DataType, Field, Schema};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use strandline_base::ManualClock;
+use strandline_column::types;
 use strandline_device::MemoryDevice;
 use strandline_engine::catalog::{Catalog, ColumnDef, HistoryPolicy, KeyDef, TableDef};
 use strandline_engine::*;

@@ -19,7 +19,7 @@ use datafusion::arrow::datatypes::IntervalMonthDayNano;
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlType};
-use strandline_table::types::arrow_type;
+use strandline_column::types::arrow_type;
 
 /// Builds one column.
 pub(crate) struct ColumnBuilder {

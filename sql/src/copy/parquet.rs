@@ -26,7 +26,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState, SqlType};
-use strandline_table::types::arrow_type;
+use strandline_column::types::arrow_type;
 
 /// Rows per batch.
 const BATCH_ROWS: usize = 8192;

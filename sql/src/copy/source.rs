@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use strandline_base::{Error, Result, SqlState, SqlType};
-use strandline_table::types::arrow_type;
+use strandline_column::types::arrow_type;
 
 /// A column that a file has.
 #[derive(Clone, Debug)]

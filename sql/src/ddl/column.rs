@@ -261,7 +261,7 @@ pub fn default_text(
     refuse_aggregates(&planned, "DEFAULT expressions")?;
     check_literal(&planned, sql_type)?;
     let found = planned.get_type(&empty).map_err(convert)?;
-    let wanted = strandline_engine::types::arrow_type(sql_type);
+    let wanted = strandline_column::types::arrow_type(sql_type);
     if !datafusion::arrow::compute::can_cast_types(&found, &wanted)
         && !found.is_null()
         && !is_text(&found)

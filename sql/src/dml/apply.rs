@@ -18,8 +18,8 @@ use datafusion::arrow::compute::{filter_record_batch, take};
 use datafusion::arrow::datatypes::{Field, Int32Type, Schema, SchemaRef, UInt64Type};
 use std::sync::Arc;
 use strandline_base::{Error, Result, RowId, SqlState};
+use strandline_column::types::arrow_type;
 use strandline_engine::{OnInvisibleDuplicate, Statement};
-use strandline_table::types::arrow_type;
 
 /// A DML statement being applied.
 pub(super) struct Applier {

@@ -13,8 +13,8 @@ use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::{Expr, ExprSchemable};
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState, SqlType};
+use strandline_column::types::arrow_type;
 use strandline_engine::catalog::ColumnDef;
-use strandline_table::types::arrow_type;
 
 /// `expr`, whose columns are in `schema`, as a value of `column`.
 pub(super) fn assign(expr: Expr, schema: &DFSchema, column: &ColumnDef) -> Result<Expr> {

@@ -15,9 +15,9 @@ use datafusion::logical_expr::{
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState, SqlType};
+use strandline_column::types::arrow_type;
 use strandline_engine::Statement;
 use strandline_engine::catalog::{ColumnDef, TableDef};
-use strandline_table::types::arrow_type;
 
 /// What DEFAULT means for each column in `positions`: the next identity value, the DEFAULT
 /// expression, or NULL.

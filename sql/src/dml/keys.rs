@@ -6,7 +6,7 @@ use datafusion::arrow::array::{Array, ArrayRef, RecordBatch};
 use datafusion::arrow::row::{OwnedRow, RowConverter, SortField};
 use std::collections::HashSet;
 use strandline_base::{Error, Result};
-use strandline_table::types::arrow_type;
+use strandline_column::types::arrow_type;
 
 /// Per arbiter key the keys inserted so far.
 pub(super) struct InsertedKeys {

@@ -18,8 +18,8 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::TableReference;
 use std::sync::Arc;
 use strandline_base::{Error, Result, RowId};
+use strandline_column::types::arrow_type;
 use strandline_engine::catalog::TableDef;
-use strandline_table::types::arrow_type;
 
 /// What is looked for and where.
 pub(super) struct Probe {

@@ -18,8 +18,8 @@ use datafusion::common::TableReference;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use strandline_base::Result;
+use strandline_column::types::arrow_type;
 use strandline_engine::catalog::TableDef;
-use strandline_table::types::arrow_type;
 
 /// The field with the row's number.
 pub(super) const ORDER: &str = "#order";

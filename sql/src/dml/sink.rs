@@ -6,9 +6,9 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::concat_batches;
 use std::sync::Arc;
 use strandline_base::Result;
+use strandline_column::row_bytes;
 use strandline_engine::catalog::TableDef;
 use strandline_engine::{BulkInsert, OnInvisibleDuplicate, Statement};
-use strandline_table::row_bytes;
 
 /// More rows than this in one statement are bulk-loaded.
 pub(crate) const BULK_ROWS: usize = 32_768;

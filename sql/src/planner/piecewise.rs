@@ -25,7 +25,7 @@ use datafusion::physical_plan::{
 use futures::{StreamExt, TryStreamExt};
 use std::fmt;
 use std::sync::Arc;
-use strandline_table::row_bytes::batch_bytes;
+use strandline_column::row_bytes::batch_bytes;
 
 /// Bytes of the rows that a piece is to have.
 const PIECE_BYTES: usize = 4 << 20;

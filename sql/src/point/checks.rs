@@ -22,8 +22,8 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use strandline_base::{Error, ErrorKind, Result, SqlState, TableId, Value};
+use strandline_column::types;
 use strandline_engine::catalog::TableDef;
-use strandline_engine::types;
 
 /// The definition that conditions were compiled for, and the conditions.
 type Compiled = (Arc<TableDef>, Arc<CheckSet>);

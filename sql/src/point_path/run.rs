@@ -13,8 +13,8 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
 use strandline_base::{ColumnId, Error, Result, SqlState, Value};
+use strandline_column::types::array_of;
 use strandline_engine::catalog::TableDef;
-use strandline_engine::types::array_of;
 use strandline_engine::{Effect, OnInvisibleDuplicate, PointTable, Statement, Transaction};
 
 /// What came of running a statement.

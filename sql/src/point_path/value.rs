@@ -17,7 +17,7 @@ use datafusion::arrow::datatypes::{
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
 use strandline_base::{Interval, Result, SqlType, Value};
-use strandline_engine::types::{array_of, arrow_type};
+use strandline_column::types::{array_of, arrow_type};
 
 /// Integers up to here are exact as double precision.
 const EXACT_DOUBLE: i64 = 1 << 53;

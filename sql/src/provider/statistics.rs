@@ -5,8 +5,9 @@
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, ScalarValue, Statistics};
 use strandline_base::{SqlType, Value};
+use strandline_column::types;
+use strandline_engine::TableStatistics;
 use strandline_engine::catalog::TableDef;
-use strandline_engine::{TableStatistics, types};
 
 /// Statistics of all columns of `def` (and of `_rowid` if asked for).
 pub fn of_table(engine: &TableStatistics, def: &TableDef, row_id: bool) -> Statistics {

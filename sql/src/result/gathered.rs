@@ -6,7 +6,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use std::sync::Arc;
-use strandline_table::row_bytes::batch_bytes;
+use strandline_column::row_bytes::batch_bytes;
 
 /// Batches and what is reserved for them.
 pub(crate) struct Gathered {

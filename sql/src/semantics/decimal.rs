@@ -7,7 +7,7 @@
 use datafusion::arrow::datatypes::DataType;
 
 /// Digits that a 64-bit numeric holds.
-pub const NARROW_DIGITS: u8 = 18;
+pub const NARROW_DIGITS: u8 = strandline_base::value_words::NUMERIC_WORD_PRECISION;
 /// Digits that a 128-bit numeric holds; the most Strandline computes with.
 pub const MAX_DIGITS: u8 = 38;
 /// Fractional digits of a quotient, at least. PostgreSQL gives it at least 16 significant digits

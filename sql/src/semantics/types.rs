@@ -5,7 +5,7 @@
 //! [`SQL_TYPE_KEY`] (the catalog's JSON form of [`SqlType`]), see [`field`] and [`sql_type_of`].
 
 use super::error::{invalid, raise};
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, TimeUnit};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::Result;
 use datafusion::logical_expr::planner::TypePlanner;
 use datafusion::sql::sqlparser::ast::{
@@ -14,13 +14,13 @@ use datafusion::sql::sqlparser::ast::{
 use std::sync::Arc;
 use strandline_base::{Error, SqlState, SqlType};
 
+pub use strandline_column::types::{UTC, arrow_type};
+
 /// The metadata key that holds a field's SQL type.
 pub const SQL_TYPE_KEY: &str = "strandline.sql_type";
 /// The metadata key under which a field says which of PostgreSQL's types it has, where neither
 /// Arrow's type nor the SQL type tells it: `oid`, `name`, `regclass`, `int2vector`, ….
 pub const PG_TYPE_KEY: &str = "strandline.pg_type";
-/// The time zone of timestamptz values in Arrow.
-pub const UTC: &str = "+00:00";
 
 /// A field of the SQL type, with the type in its metadata where Arrow's type does not tell it.
 pub fn field(name: &str, sql_type: SqlType, nullable: bool) -> Field {
@@ -39,32 +39,6 @@ pub fn sql_type_of(field: &Field) -> Option<SqlType> {
         .and_then(|json| serde_json::from_str(json).ok())
         .filter(|t| arrow_type(*t) == *field.data_type())
         .or_else(|| sql_type_of_arrow(field.data_type()))
-}
-
-/// The Arrow type of an SQL type.
-pub fn arrow_type(sql_type: SqlType) -> DataType {
-    match sql_type {
-        SqlType::Boolean => DataType::Boolean,
-        SqlType::SmallInt => DataType::Int16,
-        SqlType::Integer => DataType::Int32,
-        SqlType::BigInt => DataType::Int64,
-        SqlType::Real => DataType::Float32,
-        SqlType::Double => DataType::Float64,
-        SqlType::Numeric { precision, scale } if precision <= super::decimal::NARROW_DIGITS => {
-            DataType::Decimal64(precision, scale as i8)
-        }
-        SqlType::Numeric { precision, scale } => DataType::Decimal128(precision, scale as i8),
-        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Json => {
-            DataType::Utf8View
-        }
-        SqlType::Bytea => DataType::BinaryView,
-        SqlType::Date => DataType::Date32,
-        SqlType::Time => DataType::Time64(TimeUnit::Microsecond),
-        SqlType::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
-        SqlType::TimestampTz => DataType::Timestamp(TimeUnit::Microsecond, Some(UTC.into())),
-        SqlType::Interval => DataType::Interval(IntervalUnit::MonthDayNano),
-        SqlType::Uuid => DataType::FixedSizeBinary(16),
-    }
 }
 
 /// The SQL type that stores values of an Arrow type without loss; `None` if there is none.

@@ -3,8 +3,8 @@
 use super::{fails, rows, run};
 use std::sync::Arc;
 use strandline::{Database, Progress, Settings, SqlState, Value};
+use strandline_column::row_bytes::batch_bytes;
 use strandline_device::MemoryDevice;
-use strandline_table::row_bytes::batch_bytes;
 
 /// Partitions of a query.
 const PARTITIONS: usize = 2;

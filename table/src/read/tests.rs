@@ -2,15 +2,15 @@ use super::*;
 use crate::data_file::DataFiles;
 use crate::horizon::Horizon;
 use crate::lineage::Shared;
-use crate::page_memory::PageAccount;
-use crate::record_page::PageBytes;
-use crate::schema::StorageSchema;
-use crate::tail::RECORDS_MAX;
 use crate::write::{Change, WriteOutcome, Writer};
 use std::sync::atomic::AtomicU64;
 use strandline_base::{ManualClock, SqlState, SqlType, StorageId};
 use strandline_device::MemoryDevice;
 use strandline_storage::cache::Cache;
+use strandline_tail::page_memory::PageAccount;
+use strandline_tail::record_page::PageBytes;
+use strandline_tail::schema::StorageSchema;
+use strandline_tail::tail_pages::RECORDS_MAX;
 use strandline_txn::{StartWord, TxnManager};
 
 /// The row behind the first one.

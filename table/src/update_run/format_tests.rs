@@ -134,7 +134,7 @@ fn values_with_nothing_in_common_cost_no_more_than_one_by_one() {
         let mut single = Vec::new();
         values
             .iter()
-            .for_each(|v| crate::types::put_value(&mut single, v));
+            .for_each(|v| strandline_column::types::put_value(&mut single, v));
         let bytes = values_bytes(t, &values);
         assert!(
             bytes <= 1 + single.len(),

@@ -6,9 +6,10 @@
 //! 2. a sequence never takes more bytes than its values one by one and the byte that says so;
 //! 3. a reader that does not know the column's type can step over a sequence.
 
-use crate::types::{StoredValue, bytes_of, put_value, wide_of, word_of};
 use strandline_base::Value;
 use strandline_base::bytes::{ByteReader, PutBytes, unzigzag, zigzag};
+use strandline_base::value_words::{bytes_of, wide_of, word_of};
+use strandline_column::types::{StoredValue, put_value};
 
 /// Each value by itself.
 const SINGLE: u8 = 0;

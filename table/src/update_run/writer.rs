@@ -6,8 +6,8 @@ use super::{
     RunRecord, RunRecordKind, header,
 };
 use crate::data_file::{DataFiles, PooledFile};
-use crate::types::bytes_of;
 use std::sync::Arc;
+use strandline_base::value_words::bytes_of;
 use strandline_base::{ColumnId, CommitTs, Error, Result, RowId, SqlType, Value, checksum};
 use strandline_device::File;
 

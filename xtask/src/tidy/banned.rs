@@ -20,16 +20,19 @@ struct Ban {
 
 /// Everything whose behaviour a simulation must be able to repeat.
 const ENGINE: &[&str] = &[
-    "base", "device", "storage", "txn", "index", "table", "engine", "sql",
+    "base", "device", "column", "storage", "txn", "index", "tail", "table", "engine", "sql",
 ];
-const ENGINE_WITHOUT_DEVICE: &[&str] =
-    &["base", "storage", "txn", "index", "table", "engine", "sql"];
+const ENGINE_WITHOUT_DEVICE: &[&str] = &[
+    "base", "column", "storage", "txn", "index", "tail", "table", "engine", "sql",
+];
 const ALL: &[&str] = &[
     "base",
     "device",
+    "column",
     "storage",
     "txn",
     "index",
+    "tail",
     "table",
     "engine",
     "sql",

@@ -10,10 +10,12 @@ use super::manifest::dependencies;
 /// Third-party libraries that only some layers may use, and why.
 const CONFINED: &[(&str, &[&str], &str)] = &[
     ("datafusion", &["sql"], "the planner stays above the engine"),
-    ("vortex-", &["table"], "encodings hide behind `ChunkCodec`"),
+    ("vortex-", &["column"], "encodings hide behind `ChunkCodec`"),
     (
         "arrow",
-        &["table", "engine", "sql", "server", "python", "cli"],
+        &[
+            "column", "table", "engine", "sql", "server", "python", "cli",
+        ],
         "below scans, data is pages and bytes",
     ),
     (

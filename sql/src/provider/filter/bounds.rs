@@ -13,8 +13,9 @@ use super::{ScalarValue, is_lossless};
 use datafusion::logical_expr::expr::{Between, InList, Like};
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 use strandline_base::{SqlType, Value};
+use strandline_column::types;
 use strandline_engine::catalog::{ColumnDef, TableDef};
-use strandline_engine::{ColumnPredicate, CompareOp, types};
+use strandline_engine::{ColumnPredicate, CompareOp};
 
 const DAY_US: i128 = 86_400_000_000;
 

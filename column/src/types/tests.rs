@@ -1,6 +1,7 @@
 //! Values of every type through every representation.
 
 use super::*;
+use strandline_base::value_words::{bytes_of, value_of_bytes, wide_of, word_of};
 
 fn samples() -> Vec<(SqlType, Vec<Value>)> {
     let numeric = |precision| SqlType::Numeric {

@@ -7,7 +7,7 @@
 use super::strings::Strings;
 use super::vortex::undecodable;
 use super::{BlockDecoder, BlockEncoder, ChunkCodec, Column};
-use crate::types::{arrow_type, bytes_at, wide_of, word_of};
+use crate::types::{arrow_type, bytes_at};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     ArrowPrimitiveType, Date32Type, Decimal64Type, Decimal128Type, Float32Type, Float64Type,
@@ -21,6 +21,7 @@ use arrow_schema::DataType;
 use std::ops::Range;
 use std::sync::Arc;
 use strandline_base::bytes::{ByteReader, PutBytes};
+use strandline_base::value_words::{wide_of, word_of};
 use strandline_base::{Result, SqlType, Value};
 
 /// The codec.

@@ -10,9 +10,11 @@
 //! | 3 | other numerics, interval, uuid | the two words, 16 bytes little-endian |
 //! | 4 | text, bytea | varint length, then the bytes |
 
-use super::{Physical, physical, value_of_bytes, value_of_wide, value_of_word, wide_of, word_of};
 use std::borrow::Cow;
 use strandline_base::bytes::{ByteReader, PutBytes, unzigzag, zigzag};
+use strandline_base::value_words::{
+    Physical, physical, value_of_bytes, value_of_wide, value_of_word, wide_of, word_of,
+};
 use strandline_base::{SqlType, Value};
 
 const NULL: u8 = 0;

@@ -1,17 +1,21 @@
 //! Bounds of the non-null values of one block, for pruning.
 //!
-//! Bounds follow the order of [`compare`](crate::types::compare): a NaN makes the upper bound
-//! NaN. A zero becomes −0.0 as lower and +0.0 as upper bound, so that the bounds also hold under
-//! IEEE 754's total order. Text and bytea are cut to [`MAX_BOUND_BYTES`]: the lower bound is a
-//! prefix, the upper bound the smallest string that is greater than everything with the prefix.
+//! Bounds follow the order of [`Value::compare`](strandline_base::Value::compare): a NaN makes the
+//! upper bound NaN. A zero becomes −0.0 as lower and +0.0 as upper bound, so that the bounds also
+//! hold under IEEE 754's total order. Text and bytea are cut to [`MAX_BOUND_BYTES`]: the lower
+//! bound is a prefix, the upper bound the smallest string that is greater than everything with the
+//! prefix.
 
-use crate::types::{Physical, bytes_at, physical, value_of_bytes, value_of_wide, value_of_word};
+use crate::types::bytes_at;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     ArrowPrimitiveType, Date32Type, Decimal64Type, Decimal128Type, Float32Type, Float64Type,
     Int16Type, Int32Type, Int64Type, Time64MicrosecondType, TimestampMicrosecondType,
 };
 use arrow_array::{Array, ArrayRef};
+use strandline_base::value_words::{
+    Physical, physical, value_of_bytes, value_of_wide, value_of_word,
+};
 use strandline_base::{SqlType, Value};
 
 /// Bytes to which text and bytea bounds are cut.

@@ -2,12 +2,13 @@
 //! where each row ends.
 
 use super::vortex::undecodable;
-use crate::types::{arrow_type, bytes_of};
+use crate::types::arrow_type;
 use arrow_array::types::{BinaryType, ByteArrayType, LargeBinaryType, LargeUtf8Type, Utf8Type};
 use arrow_array::{ArrayRef, BinaryViewArray, GenericByteArray, StringViewArray};
 use arrow_buffer::{ArrowNativeType, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::DataType;
 use std::sync::Arc;
+use strandline_base::value_words::bytes_of;
 use strandline_base::{Result, SqlType, Value};
 
 /// Decoded strings of consecutive blocks.

@@ -10,7 +10,7 @@
 //!    last, then the footer;
 //! 2. every block but the last has [`BLOCK_ROWS`] rows, the last 1 to [`BLOCK_ROWS`];
 //! 3. a bound that is present holds for every non-null value of its block in the order of
-//!    [`compare`](crate::types::compare).
+//!    [`compare`](strandline_base::Value::compare).
 //!
 //! The byte layout is in docs/format.md, section "Chunks".
 

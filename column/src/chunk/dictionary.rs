@@ -8,7 +8,7 @@ use super::numbers::{fill_nulls, is_words, words_of};
 use super::raw::{self, Raw};
 use super::vortex::undecodable;
 use super::{BlockDecoder, BlockEncoder, ChunkCodec, Column};
-use crate::types::{Physical, bytes_at, physical, wide_at, word_at};
+use crate::types::{bytes_at, wide_at, word_at};
 use arrow_array::types::UInt16Type;
 use arrow_array::{Array, ArrayRef, PrimitiveArray, UInt32Array};
 use arrow_buffer::{NullBuffer, ScalarBuffer};
@@ -17,6 +17,7 @@ use hashbrown::HashMap;
 use std::hash::Hash;
 use std::ops::Range;
 use strandline_base::bytes::{ByteReader, PutBytes};
+use strandline_base::value_words::{Physical, physical};
 use strandline_base::{Error, Result, SqlType, Value};
 
 /// Rows looked at before a dictionary is built.

@@ -15,12 +15,13 @@ use super::integers;
 use super::strings::Strings;
 use super::vortex::undecodable;
 use super::{BlockDecoder, BlockEncoder, ChunkCodec, Column};
-use crate::types::{Physical, bytes_at, physical};
+use crate::types::bytes_at;
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::NullBuffer;
 use onpair::{Config, MaxDictBits, Parser, Threshold};
 use std::ops::Range;
 use strandline_base::bytes::{ByteReader, PutBytes};
+use strandline_base::value_words::{Physical, physical};
 use strandline_base::{Error, Result, SqlType, Value};
 
 const PLAIN: u8 = 0;

@@ -1,6 +1,6 @@
 //! How record pages hold a value: in one 64-bit word, in two, or as bytes.
 
-use strandline_base::{Error, Interval, Result, SqlType, Value};
+use crate::{Error, Interval, Result, SqlType, Value};
 
 /// Decimal digits up to which `numeric` is held in 64 bits.
 pub const NUMERIC_WORD_PRECISION: u8 = 18;
@@ -17,6 +17,7 @@ pub enum Physical {
 }
 
 /// The physical form of a type in tail pages.
+#[inline]
 pub fn physical(t: SqlType) -> Physical {
     match t {
         SqlType::Boolean
@@ -61,6 +62,7 @@ pub fn word_of(v: &Value) -> Option<u64> {
 ///
 /// # Panics
 /// If `t` is not a [`Physical::Word`] type.
+#[inline]
 pub fn value_of_word(t: SqlType, word: u64) -> Value {
     match t {
         SqlType::Boolean => Value::Boolean(word != 0),
@@ -95,6 +97,7 @@ pub fn set_word(out: &mut Value, t: SqlType, word: u64) {
 
 /// The two words (low, high) of a value of a [`Physical::Wide`] type; `None` for NULL and for
 /// values that are not held in two words. Intervals: months | days << 32, nanoseconds.
+#[inline]
 pub fn wide_of(v: &Value) -> Option<[u64; 2]> {
     match v {
         Value::Numeric(v) => Some(halves(*v as u128)),
@@ -108,6 +111,7 @@ pub fn wide_of(v: &Value) -> Option<[u64; 2]> {
 ///
 /// # Panics
 /// If `t` is not a [`Physical::Wide`] type.
+#[inline]
 pub fn value_of_wide(t: SqlType, words: [u64; 2]) -> Value {
     match t {
         SqlType::Numeric { .. } => Value::Numeric(whole(words) as i128),
@@ -122,6 +126,7 @@ pub fn value_of_wide(t: SqlType, words: [u64; 2]) -> Value {
 }
 
 /// The bytes of a text or bytea value; `None` for NULL and for all other values.
+#[inline]
 pub fn bytes_of(v: &Value) -> Option<&[u8]> {
     match v {
         Value::Text(v) => Some(v.as_bytes()),
@@ -135,6 +140,7 @@ pub fn bytes_of(v: &Value) -> Option<&[u8]> {
 /// # Errors
 /// Text that is not UTF-8 is a corruption error; a type that is not held as bytes is an internal
 /// error.
+#[inline]
 pub fn value_of_bytes(t: SqlType, bytes: &[u8]) -> Result<Value> {
     match t {
         SqlType::Bytea => Ok(Value::Bytea(bytes.into())),
@@ -148,6 +154,7 @@ pub fn value_of_bytes(t: SqlType, bytes: &[u8]) -> Result<Value> {
 }
 
 /// The low and the high half.
+#[inline]
 pub fn halves(v: u128) -> [u64; 2] {
     [v as u64, (v >> 64) as u64]
 }
@@ -157,6 +164,7 @@ fn whole(words: [u64; 2]) -> u128 {
 }
 
 /// Months | days << 32, nanoseconds.
+#[inline]
 pub fn interval_words(v: Interval) -> [u64; 2] {
     [
         u64::from(v.months as u32) | (u64::from(v.days as u32) << 32),

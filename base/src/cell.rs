@@ -1,10 +1,31 @@
-//! A cell of a record page.
+//! One value as record pages hold it, and what a storage knows of the value's column.
 
-use crate::schema::StorageColumn;
 use crate::value_words::{
-    Physical, value_of_bytes, value_of_wide, value_of_word, wide_of, word_of,
+    Physical, physical, value_of_bytes, value_of_wide, value_of_word, wide_of, word_of,
 };
-use strandline_base::{Error, Result, Value};
+use crate::{Error, Result, SqlType, Value};
+
+/// One column as storage sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StorageColumn {
+    /// the SQL type
+    pub sql_type: SqlType,
+    /// how tail and insert pages hold it
+    pub physical: Physical,
+    /// what rows written before the column was added show
+    pub missing: Value,
+}
+
+impl StorageColumn {
+    /// A column of `sql_type`; rows written before it was added show `missing`.
+    pub fn new(sql_type: SqlType, missing: Value) -> Self {
+        Self {
+            sql_type,
+            physical: physical(sql_type),
+            missing,
+        }
+    }
+}
 
 /// A cell as pages hold it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,7 +48,7 @@ impl<'a> Cell<'a> {
     /// # Errors
     /// Internal, if a column of `spec` cannot hold it.
     #[inline]
-    pub(crate) fn of(value: &'a Value, spec: &StorageColumn) -> Result<Self> {
+    pub fn of(value: &'a Value, spec: &StorageColumn) -> Result<Self> {
         let cell = match (spec.physical, value) {
             (_, Value::Null) => Some(Self::Null),
             (Physical::Word, value) => word_of(value).map(Self::Word),
@@ -46,7 +67,7 @@ impl<'a> Cell<'a> {
 
     /// The value, in a column of `spec`; its `missing` value where the page never had it.
     #[inline]
-    pub(crate) fn value(self, spec: &StorageColumn) -> Result<Value> {
+    pub fn value(self, spec: &StorageColumn) -> Result<Value> {
         match self {
             Self::Absent => Ok(spec.missing.clone()),
             Self::Null => Ok(Value::Null),

@@ -1,14 +1,9 @@
 //! Chunks of every type and codec, and damaged ones.
 
 use super::*;
-use crate::base::ChunkColumn;
-use crate::data_file::{DataFile, DataFileWriter, DataFiles, Extent, HEADER_BYTES};
 use crate::types::{array_of, value_at};
 use std::cmp::Ordering;
-use std::sync::Arc;
 use strandline_base::{ErrorKind, Interval, rng::Rng};
-use strandline_device::{File, MemoryDevice};
-use strandline_storage::cache::Cache;
 
 const IDENTITY: u64 = 0x5eed_0000_0042;
 
@@ -643,82 +638,23 @@ fn another_version_is_refused_by_both_versions() {
     }
 }
 
-/// A file that begins with `head`, ends with `tail` and has zeros between, which take no memory.
-#[derive(Debug)]
-struct Sparse {
-    head: Vec<u8>,
-    tail_at: u64,
-    tail: Vec<u8>,
-}
-
-impl File for Sparse {
-    fn name(&self) -> &str {
-        "sparse"
-    }
-    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        let (from, stored) = match offset < self.tail_at {
-            true => (offset, &self.head),
-            false => (offset - self.tail_at, &self.tail),
-        };
-        let from = from as usize;
-        buf.copy_from_slice(&stored[from..from + buf.len()]);
-        Ok(())
-    }
-    fn write_all_at(&self, _: &[u8], _: u64) -> Result<()> {
-        unreachable!("only read")
-    }
-    fn sync(&self) -> Result<()> {
-        unreachable!("only read")
-    }
-    fn len(&self) -> Result<u64> {
-        Ok(self.tail_at + self.tail.len() as u64)
-    }
-    fn set_len(&self, _: u64) -> Result<()> {
-        unreachable!("only read")
-    }
-}
-
 /// 65,536 texts of 70 KB are one: blocks and their offsets are beyond what 32 bits say.
 #[test]
-fn a_chunk_of_more_than_4_gib_is_read() {
+fn a_chunk_of_more_than_4_gib_is_decoded() {
     const HUGE: u64 = 5 << 30;
-    let files = DataFiles::new(Arc::new(MemoryDevice::new()));
-    let writer = DataFileWriter::new(&files, 7);
-    let (at, identity) = (HEADER_BYTES, writer.file().identity(HEADER_BYTES));
     let t = SqlType::Text;
     let texts = column(3, t, "wide", BLOCK_ROWS + 900);
     let mut bytes = Vec::new();
-    let small = encode_chunk(t, &texts, identity, &mut bytes).unwrap();
+    let small = encode_chunk(t, &texts, IDENTITY, &mut bytes).unwrap();
     let first = small.block_range(0);
-    let wide = small.with_block(0, HUGE, 0);
+    let moved = |at: u64| (at + first.end - HUGE) as usize;
+    let wide = small.with_block(0, HUGE, 0).encode(IDENTITY);
+    let wide = ChunkFooter::decode(t, IDENTITY, &wide).unwrap();
     assert_eq!(wide.block_range(0), 0..HUGE);
     assert_eq!(wide.block(1).offset, HUGE);
-    let mut tail = bytes[first.end as usize..small.footer_offset() as usize].to_vec();
-    tail.extend_from_slice(&wide.encode(identity));
-    let len = HUGE + tail.len() as u64;
-    let (file, _) = writer.finish().unwrap();
-    let mut head = vec![0; HEADER_BYTES as usize];
-    let stored = files.device().open(file.name()).unwrap();
-    stored.read_exact_at(&mut head, 0).unwrap();
-    let tail_at = at + HUGE;
-    file.replace_handle(Arc::new(Sparse {
-        head,
-        tail_at,
-        tail,
-    }));
-    let cache = Cache::new(1 << 20);
-    let chunk = ChunkColumn::new(file, Extent { offset: at, len }, t, &cache);
-    assert_eq!(chunk.footer().unwrap().as_ref(), &wide);
-    for row in [BLOCK_ROWS, BLOCK_ROWS + 899] {
-        assert_eq!(chunk.value(row).unwrap(), value_at(t, &texts, row));
-    }
-}
-
-#[test]
-fn blobs_of_a_file_have_identities_of_their_own() {
-    let files = DataFiles::new(Arc::new(MemoryDevice::new()));
-    let file = DataFile::existing(&files, 3);
-    let far = 8 << 32;
-    assert_ne!(file.identity(64), file.identity(64 + far));
-    assert_ne!(file.identity(64 + far), file.identity(64 + 2 * far));
+    let part = |range: Range<u64>| &bytes[moved(range.start)..moved(range.end)];
+    let shared = wide.shared_range().map(part);
+    let second = part(wide.block_range(1));
+    let decoded = decode_block(t, &wide, IDENTITY, 1, second, shared).unwrap();
+    assert_eq!(&decoded, &texts.slice(BLOCK_ROWS, 900));
 }

@@ -22,6 +22,10 @@ use arrow_array::{Array, ArrayRef};
 use arrow_buffer::IntervalMonthDayNano;
 use arrow_schema::{DataType, IntervalUnit, TimeUnit};
 use std::sync::Arc;
+use strandline_base::value_words::{
+    NUMERIC_WORD_PRECISION, Physical, halves, interval_words, physical, value_of_wide,
+    value_of_word,
+};
 use strandline_base::{Error, Interval, Result, SqlType, Value};
 
 mod encoding;
@@ -29,11 +33,9 @@ mod encoding;
 mod tests;
 
 pub use encoding::{StoredValue, put_value, take_value};
-pub use strandline_tail::value_words::{
-    NUMERIC_WORD_PRECISION, Physical, bytes_of, physical, set_word, value_of_bytes, value_of_wide,
-    value_of_word, wide_of, word_of,
-};
-use strandline_tail::value_words::{halves, interval_words};
+
+/// The time zone of `timestamptz` values in Arrow.
+pub const UTC: &str = "+00:00";
 
 /// The Arrow type of a column: text as `Utf8View`, bytea as `BinaryView`, numeric(p ≤ 18) as
 /// `Decimal64`, timestamps in microseconds (with time zone: "+00:00").
@@ -56,9 +58,7 @@ pub fn arrow_type(t: SqlType) -> DataType {
         SqlType::Date => DataType::Date32,
         SqlType::Time => DataType::Time64(TimeUnit::Microsecond),
         SqlType::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
-        SqlType::TimestampTz => {
-            DataType::Timestamp(TimeUnit::Microsecond, Some(Arc::from("+00:00")))
-        }
+        SqlType::TimestampTz => DataType::Timestamp(TimeUnit::Microsecond, Some(UTC.into())),
         SqlType::Interval => DataType::Interval(IntervalUnit::MonthDayNano),
         SqlType::Uuid => DataType::FixedSizeBinary(16),
     }
@@ -68,6 +68,7 @@ pub fn arrow_type(t: SqlType) -> DataType {
 ///
 /// # Panics
 /// If the array has another type or `row` is out of bounds.
+#[inline]
 pub fn value_at(t: SqlType, array: &ArrayRef, row: usize) -> Value {
     if array.is_null(row) {
         return Value::Null;
@@ -86,6 +87,7 @@ pub fn value_at(t: SqlType, array: &ArrayRef, row: usize) -> Value {
 ///
 /// # Panics
 /// If the array has another type or `row` is out of bounds.
+#[inline]
 pub fn word_at(t: SqlType, array: &ArrayRef, row: usize) -> Option<u64> {
     array.is_valid(row).then(|| word_of_valid(t, array, row))
 }
@@ -126,6 +128,7 @@ fn each_of<P: ArrowPrimitiveType>(
 ///
 /// # Panics
 /// If the array has another type or `row` is out of bounds.
+#[inline]
 pub fn wide_at(t: SqlType, array: &ArrayRef, row: usize) -> Option<[u64; 2]> {
     array.is_valid(row).then(|| wide_of_valid(t, array, row))
 }
@@ -134,6 +137,7 @@ pub fn wide_at(t: SqlType, array: &ArrayRef, row: usize) -> Option<[u64; 2]> {
 ///
 /// # Panics
 /// If the array has another type or `row` is out of bounds.
+#[inline]
 pub fn bytes_at(t: SqlType, array: &ArrayRef, row: usize) -> Option<&[u8]> {
     array.is_valid(row).then(|| match t {
         SqlType::Bytea => array.as_binary_view().value(row),

@@ -8,7 +8,7 @@ use super::integers::{self, Word};
 use super::raw::fixed_array;
 use super::vortex::{Values, primitive, serialize, undecodable};
 use super::{BlockDecoder, BlockEncoder, ChunkCodec, Column};
-use crate::types::{arrow_type, word_of};
+use crate::types::arrow_type;
 use crate::word_patches::WordPatches;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -20,6 +20,7 @@ use arrow_buffer::{Buffer, NullBuffer};
 use arrow_schema::DataType;
 use std::ops::Range;
 use strandline_base::bytes::{ByteReader, PutBytes};
+use strandline_base::value_words::word_of;
 use strandline_base::{Result, SqlType, Value};
 use vortex_alp::{ALP, ALPArrayOwnedExt, alp_encode};
 use vortex_array::IntoArray;

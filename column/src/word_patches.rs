@@ -1,7 +1,6 @@
-//! Patches of fixed-width columns, as tails' views have them, on their way into decoded values.
+//! New words for rows of a fixed-width column, to be put in place of decoded values.
 
 use std::ops::Range;
-use strandline_tail::patches::PatchList;
 
 /// Lists of words to be put in place of values, one after the other.
 pub struct WordPatches<'a> {
@@ -12,11 +11,10 @@ pub struct WordPatches<'a> {
 }
 
 impl<'a> WordPatches<'a> {
-    /// Patches of the values of some slots of a range; None if some are not words.
-    pub fn of(lists: &[PatchList<'a>], span: &Range<usize>) -> Option<Self> {
-        let lists = lists.iter().map(PatchList::words);
-        let (lists, span) = (lists.collect::<Option<Vec<_>>>()?, span.clone());
-        Some(Self { lists, span })
+    /// `lists` of slots in the range and words, for the values of the slots in `span`. Every slot
+    /// is at or after the start of `span`.
+    pub fn new(lists: Vec<(&'a [u16], &'a [u64])>, span: Range<usize>) -> Self {
+        Self { lists, span }
     }
 
     /// Visits rows and words in order; of one row the last counts.

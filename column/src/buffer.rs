@@ -4,9 +4,7 @@
 //! their Arrow type; an array nobody else holds is patched in place. Booleans are bit-packed.
 //! Text and bytes are rebuilt as view arrays.
 
-use crate::cell::Cell;
-use crate::schema::StorageColumn;
-use crate::types::{Physical, arrow_type, wide_of, word_of};
+use crate::types::arrow_type;
 use crate::word_patches::WordPatches;
 use arrow_array::builder::{BinaryViewBuilder, StringViewBuilder};
 use arrow_array::{Array, ArrayRef, make_array};
@@ -14,6 +12,9 @@ use arrow_buffer::{BooleanBufferBuilder, Buffer, MutableBuffer, NullBuffer};
 use arrow_data::ArrayData;
 use arrow_schema::DataType;
 use std::sync::Arc;
+use strandline_base::cell::Cell;
+use strandline_base::cell::StorageColumn;
+use strandline_base::value_words::{Physical, wide_of, word_of};
 use strandline_base::{Error, Result, Value};
 
 /// A value as a cell. The value must fit the column's type.
@@ -310,10 +311,9 @@ fn patch_views<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::StorageSchema;
     use crate::types::{array_of, value_at};
     use strandline_base::rng::Rng;
-    use strandline_base::{ColumnId, Interval, SqlType};
+    use strandline_base::{Interval, SqlType};
 
     fn samples(rng: &mut Rng, t: SqlType) -> Value {
         if rng.one_in(4) {
@@ -363,8 +363,7 @@ mod tests {
         ];
         for t in types {
             for rows in [1usize, 63, 64, 200] {
-                let schema = StorageSchema::new([(t, Value::Null)]);
-                let spec = schema.column(ColumnId(0));
+                let spec = &StorageColumn::new(t, Value::Null);
                 let mut values: Vec<Value> = (0..rows).map(|_| samples(&mut rng, t)).collect();
                 let shared = array_of(t, &values).expect("array");
                 let gathered = gather(spec, rows, |i| cell_of(spec, &values[i])).expect("gather");

@@ -1,0 +1,12 @@
+//! Columns of values as Arrow arrays, as encoded chunks, and as bytes: pure functions over memory.
+//!
+//! No device, no cache and no transaction is known here, so that every codec can be tested, and
+//! damaged, by itself. [`types`] maps SQL types to Arrow and single values, [`chunk`] encodes one
+//! column of one range, [`buffer`] turns cells of record pages into arrays and patches arrays, and
+//! [`row_bytes`] measures rows.
+
+pub mod buffer;
+pub mod chunk;
+pub mod row_bytes;
+pub mod types;
+pub mod word_patches;
