@@ -1,9 +1,7 @@
 //! Bulk loads: rows or Arrow batches straight into compressed chunks.
 
-use crate::error::{convert, from_arrow};
 use crate::point::{CheckSet, TableHandle, check_value, identity};
 use crate::provider::table::arrow_schema;
-use crate::semantics::cast::{Mode, cast_array};
 use crate::session::Session;
 use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::SchemaRef;
@@ -13,6 +11,8 @@ use strandline_column::row_bytes::values_bytes;
 use strandline_column::types;
 use strandline_engine::catalog::{ColumnDef, TableDef};
 use strandline_engine::{BulkInsert, Statement, Transaction};
+use strandline_semantics::cast::{Mode, cast_array};
+use strandline_semantics::error::{convert, from_arrow};
 
 /// Rows kept before they are handed to the engine as a batch.
 const BUFFERED_ROWS: usize = 16_384;

@@ -2,12 +2,12 @@
 //! not at all. What a backup consists of is the engine's business (`strandline_engine`).
 
 use crate::database::Database;
-use crate::semantics::text::temporal::parse_timestamptz;
 use std::path::Path;
 use std::sync::Arc;
 use strandline_base::{CommitTs, Error, ErrorKind, ManualClock, Result, SqlState};
 use strandline_device::{Device, OsDevice, StagedDirectory};
 use strandline_engine::{BackupReport, CopyObserver, Db, RewindReport, Settings};
+use strandline_semantics::text::temporal::parse_timestamptz;
 
 /// What a restore did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,13 +7,12 @@
 //! DataFusion's SQL planner.
 
 use crate::copy::SharedCopyClient;
-use crate::error::convert;
 use crate::names;
 use crate::pg_catalog::display;
 use crate::provider::catalog::StatementCatalog;
 use crate::roles::Acting;
 use crate::template::{StatementState, Template};
-use crate::{parallelism, params, parse, semantics};
+use crate::{parallelism, params, parse};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::DFSchema;
 use datafusion::execution::SendableRecordBatchStream;
@@ -26,6 +25,8 @@ use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState, TableId};
 use strandline_engine::Statement;
 use strandline_engine::catalog::{Catalog, TableDef, ViewDef};
+use strandline_semantics as semantics;
+use strandline_semantics::error::convert;
 
 /// Everything one running SQL statement needs: what it sees, where it writes, how to plan.
 pub struct StatementContext {

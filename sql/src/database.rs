@@ -5,13 +5,11 @@
 //! statement clones: rules and functions in it are shared, not copied.
 
 use crate::connection::Connection;
-use crate::error::convert;
 use crate::names;
 use crate::planner::QueryPlanner;
 use crate::point::PointChecks;
 use crate::query_memory::QueryMemory;
 use crate::roles::{RandomSource, SystemRandom};
-use crate::semantics;
 use crate::session::Settings as SessionSettings;
 use crate::session::activity::{Registered, Registry};
 use crate::session::cancel::CancelState;
@@ -39,6 +37,8 @@ use strandline_base::{Clock, Error, ErrorKind, Result, SqlState, SystemClock};
 use strandline_device::{Device, MemoryDevice, OsDevice};
 use strandline_engine::catalog::Catalog;
 use strandline_engine::{CheckpointReport, Db, DbOptions, Inspection, Settings};
+use strandline_semantics as semantics;
+use strandline_semantics::error::convert;
 use tokio::runtime::Runtime;
 
 /// The directory inside the database's that queries spill to.

@@ -6,7 +6,6 @@
 //! other statement runs once per row.
 
 use crate::appender::Appender;
-use crate::error::convert;
 use crate::names;
 use crate::point::TableHandle;
 use crate::session::Session;
@@ -18,6 +17,7 @@ use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, Expr, Statement as Parsed, Value as Literal};
 use std::sync::Arc;
 use strandline_base::Result;
+use strandline_semantics::error::convert;
 
 /// Runs `sql` for each row of `rows`, whose columns are `$1`, `$2`, …, as one transaction or as
 /// part of the open block. The rows affected.
@@ -129,7 +129,7 @@ impl Load {
         let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
         let schema = Arc::new(Schema::new(fields));
         let batch = RecordBatch::try_new_with_options(schema, arrays, &options)
-            .map_err(|error| crate::error::from_arrow(&error))?;
+            .map_err(|error| strandline_semantics::error::from_arrow(&error))?;
         appender.append_batch(&batch)?;
         appender.finish()
     }

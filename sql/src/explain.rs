@@ -3,7 +3,6 @@
 //! tail records patched.
 
 use crate::context::StatementContext;
-use crate::error::convert;
 use crate::session::outcome::Summary;
 use crate::session::settings::text_result;
 use crate::session::work::Work;
@@ -17,6 +16,7 @@ use datafusion::sql::sqlparser::ast::{
 use futures::StreamExt;
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState};
+use strandline_semantics::error::convert;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Format {

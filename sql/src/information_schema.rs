@@ -4,7 +4,6 @@
 mod columns;
 mod constraints;
 
-use crate::error::convert;
 use crate::names;
 use crate::pg_catalog::ViewColumns;
 use datafusion::arrow::array::{ArrayRef, Int32Array, RecordBatch, StringArray};
@@ -14,6 +13,7 @@ use datafusion::datasource::MemTable;
 use std::sync::Arc;
 use strandline_base::{Error, Result};
 use strandline_engine::catalog::Catalog;
+use strandline_semantics::error::convert;
 
 #[cfg(test)]
 mod tests;

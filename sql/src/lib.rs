@@ -28,8 +28,8 @@
 //!
 //! Inside: `session` dispatches statements, `context` is what one running statement has in hand,
 //! `provider` is the database as DataFusion sees it, `ddl` and `dml` change it, `roles` says who
-//! may, `pg_catalog` shows it, `semantics` makes DataFusion compute as PostgreSQL does, `subplan`
-//! runs the subqueries that it cannot join. See ARCHITECTURE.md.
+//! may, `pg_catalog` shows it, `subplan` runs the subqueries that DataFusion cannot join. Types,
+//! casts, operators and functions are the crate `strandline-semantics`. See ARCHITECTURE.md.
 
 mod appender;
 mod backup;
@@ -41,7 +41,6 @@ mod database;
 mod ddl;
 mod deep;
 mod dml;
-mod error;
 mod execute_many;
 mod explain;
 mod information_schema;
@@ -63,7 +62,6 @@ mod references;
 mod request;
 mod result;
 mod roles;
-mod semantics;
 mod session;
 mod single_row;
 mod statistics;
@@ -72,7 +70,6 @@ mod template;
 mod text;
 mod value;
 mod value_row;
-pub mod wire_format;
 
 pub use appender::Appender;
 pub use backup::{RestoreReport, restore};
@@ -104,5 +101,6 @@ pub use strandline_engine::{
     BackupReport, CheckpointReport, CopyObserver, CopyProgress, Inspection, InspectionSection,
     RewindReport, Settings, catalog,
 };
+pub use strandline_semantics::wire_format;
 pub use text::cell;
 pub use value_row::ValueRow;

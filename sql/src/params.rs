@@ -377,7 +377,9 @@ fn literal_of(value: &ScalarValue, t: SqlType) -> Result<Expr> {
     let text = if value.is_null() {
         "NULL".to_string()
     } else {
-        let array = value.to_array().map_err(crate::error::convert)?;
+        let array = value
+            .to_array()
+            .map_err(strandline_semantics::error::convert)?;
         let text = text::cell(&array, 0).unwrap_or_default();
         format!("'{}'", text.replace('\'', "''"))
     };
@@ -408,7 +410,9 @@ pub fn literal(value: &ScalarValue) -> Result<Expr> {
         ScalarValue::List(list) => return array_literal(&list.value(0)),
         _ => {}
     }
-    let array = value.to_array().map_err(crate::error::convert)?;
+    let array = value
+        .to_array()
+        .map_err(strandline_semantics::error::convert)?;
     let text = text::cell(&array, 0).unwrap_or_default();
     let t = value::sql_type_of(&value.data_type())?;
     use strandline_base::SqlType as T;
@@ -421,7 +425,8 @@ pub fn literal(value: &ScalarValue) -> Result<Expr> {
 /// `ARRAY[…]` of `items`.
 fn array_literal(items: &ArrayRef) -> Result<Expr> {
     let items = (0..items.len()).map(|at| {
-        let item = ScalarValue::try_from_array(items, at).map_err(crate::error::convert)?;
+        let item =
+            ScalarValue::try_from_array(items, at).map_err(strandline_semantics::error::convert)?;
         literal(&item)
     });
     Ok(Expr::Array(Array {

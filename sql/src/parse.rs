@@ -11,12 +11,12 @@ mod literals;
 pub mod locking_clauses;
 mod long_values;
 mod maintenance;
+pub mod place;
 mod roles;
 mod spellings;
 pub mod system_time;
 
 use crate::dml::rewrite_tokens;
-use crate::error::{from_parser, parser_s_place};
 use datafusion::sql::sqlparser::ast::{Expr, ObjectName, Query, Statement};
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
@@ -25,6 +25,7 @@ use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Toke
 pub use roles::redacted;
 use std::any::TypeId;
 use strandline_base::{Error, Result, SqlState};
+use strandline_semantics::error::{from_parser, parser_s_place};
 
 #[cfg(test)]
 mod tests;

@@ -21,15 +21,11 @@
 
 use crate::context::StatementContext;
 use crate::dml::{self, DmlForm, DmlOutcome, Tally};
-use crate::error::convert;
 use crate::owner::Owner;
 use crate::params;
 use crate::pg_catalog::{self, display};
 use crate::provider::table::Table;
 use crate::roles;
-use crate::semantics;
-use crate::semantics::functions::Function;
-use crate::semantics::types::arrow_type;
 use crate::session::describe::place_parameters;
 use crate::session::work::Work;
 use crate::statistics::StatementStatistics;
@@ -50,6 +46,10 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlType};
 use strandline_engine::catalog::Catalog;
+use strandline_semantics as semantics;
+use strandline_semantics::error::convert;
+use strandline_semantics::functions::Function;
+use strandline_semantics::types::arrow_type;
 
 /// What a prepared statement has of its plan.
 #[derive(Debug, Default)]

@@ -14,12 +14,10 @@ mod refuse;
 mod row_id;
 pub(crate) mod table_oid;
 
-use crate::error::convert;
 use crate::names;
 use crate::parse::system_time::SystemTimeInterval;
 use crate::provider::catalog::StatementCatalog;
 use crate::provider::files;
-use crate::semantics;
 use crate::value;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
@@ -34,6 +32,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use strandline_base::{CommitTs, Error, Result, SqlState};
+use strandline_semantics as semantics;
+use strandline_semantics::error::convert;
 
 #[cfg(test)]
 mod tests;

@@ -1,11 +1,11 @@
 //! Results: Arrow batches, and rows with typed columns over them.
 
-use crate::error::from_arrow;
 use crate::{text, value};
 use datafusion::arrow::array::{Array, ArrayRef, RecordBatch};
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use strandline_base::{Error, Interval, Result, SqlState, Value};
+use strandline_semantics::error::from_arrow;
 
 mod gathered;
 #[cfg(test)]
@@ -220,7 +220,7 @@ impl FromCell for f64 {
         if one.is_null(0) || !one.data_type().is_numeric() {
             return Err(mismatch::<f64>(array, row));
         }
-        let cast = value::strict_cast(&one, &DataType::Float64)?;
+        let cast = strandline_semantics::cast::strict_cast(&one, &DataType::Float64)?;
         match value::at(&cast, 0)? {
             Value::Double(v) => Ok(v),
             _ => Err(mismatch::<f64>(array, row)),

@@ -8,7 +8,6 @@
 //! that no outer row asks for may well have several. A subquery that ends in
 //! `[ORDER BY …] LIMIT 1` becomes `first_value(c ORDER BY …)`.
 
-use crate::error::wrap;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, StructArray};
 use datafusion::arrow::compute::nullif;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Int64Type};
@@ -26,6 +25,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 use std::sync::{Arc, LazyLock};
 use strandline_base::{Error, SqlState};
+use strandline_semantics::error::raise;
 
 /// Turns correlated scalar subqueries into aggregates.
 #[derive(Debug, Default)]
@@ -314,7 +314,7 @@ impl ScalarUDFImpl for OnlyValue {
         let several = (0..counted.len())
             .any(|i| counted.is_valid(i) && rows.is_valid(i) && rows.value(i) > 1);
         if several {
-            return Err(wrap(Error::invalid(
+            return Err(raise(Error::invalid(
                 SqlState::CARDINALITY_VIOLATION,
                 "more than one row returned by a subquery used as an expression",
             )));
@@ -328,10 +328,10 @@ impl ScalarUDFImpl for OnlyValue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::convert;
     use datafusion::arrow::util::pretty::pretty_format_batches;
     use datafusion::execution::SessionStateBuilder;
     use datafusion::prelude::{SessionConfig, SessionContext};
+    use strandline_semantics::error::convert;
 
     async fn run(sql: &str) -> Result<String, Error> {
         let state = SessionStateBuilder::new()

@@ -1,13 +1,13 @@
 //! Values as text, the way PostgreSQL prints them, for every Arrow type a result may have.
 //!
-//! The types that tables store are written by [`crate::semantics::text`]; the rest (other units of
-//! time, lists) is brought to one of those or written here.
+//! [`strandline_semantics::text`] writes the types that tables store. The other types (other units
+//! of time, lists) are cast to one of these or written here.
 
-use crate::semantics::text::write_value;
-use crate::value::strict_cast;
 use datafusion::arrow::array::cast::AsArray;
 use datafusion::arrow::array::{Array, ArrayRef};
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
+use strandline_semantics::cast::strict_cast;
+use strandline_semantics::text::write_value;
 
 #[cfg(test)]
 mod tests;

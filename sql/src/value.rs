@@ -1,15 +1,13 @@
 //! One value as [`Value`] (the engine's), as [`ScalarValue`] (DataFusion's) and as text.
 
-use crate::error::{convert, from_arrow};
-use crate::semantics::cast::{Mode, cast_array};
-use crate::semantics::types::{sql_name, sql_type_of_arrow};
 use datafusion::arrow::array::ArrayRef;
-use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
-use datafusion::arrow::util::display::FormatOptions;
 use datafusion::scalar::ScalarValue;
 use strandline_base::{Error, Interval, Result, SqlType, Value};
 use strandline_column::types;
+use strandline_semantics::cast::{Mode, cast_array, strict_cast};
+use strandline_semantics::error::convert;
+use strandline_semantics::types::{sql_name, sql_type_of_arrow};
 
 /// `value` as a value of column type `t`, by the rules of assignment.
 pub fn from_scalar(value: &ScalarValue, t: SqlType) -> Result<Value> {
@@ -19,15 +17,6 @@ pub fn from_scalar(value: &ScalarValue, t: SqlType) -> Result<Value> {
     let array = value.to_array().map_err(convert)?;
     let array = cast_array(&array, t, Mode::Assignment).map_err(convert)?;
     Ok(types::value_at(t, &array, 0))
-}
-
-/// Arrow's cast, with an error instead of NULL for what does not fit.
-pub fn strict_cast(array: &ArrayRef, target: &DataType) -> Result<ArrayRef> {
-    let options = CastOptions {
-        safe: false,
-        format_options: FormatOptions::default(),
-    };
-    cast_with_options(array, target, &options).map_err(|error| from_arrow(&error))
 }
 
 /// The SQL type that a value of Arrow type `t` has in results.

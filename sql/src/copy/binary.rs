@@ -1,11 +1,9 @@
 //! PostgreSQL's binary format: a header, rows of counted values in the form of the types' send
 //! functions, a trailer.
 
-use super::builder::ColumnBuilder;
 use super::input::{Input, Origin};
 use super::source::{FileColumn, at, blocking, schema_of, stream_or_error};
 use crate::context::{Progress, ProgressHook};
-use crate::error::from_arrow;
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::DataFusionError;
@@ -15,6 +13,8 @@ use datafusion::physical_plan::streaming::PartitionStream;
 use std::fmt;
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState};
+use strandline_semantics::column_builder::ColumnBuilder;
+use strandline_semantics::error::from_arrow;
 
 /// What every file begins with.
 pub(super) const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";

@@ -1,10 +1,10 @@
 //! The other end of COPY … FROM STDIN and TO STDOUT: a client that sends and takes data while the
 //! statement runs.
 
-use crate::wire_format::Format;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use strandline_base::Result;
+use strandline_semantics::wire_format::Format;
 
 /// A client that a COPY exchanges data with. Its calls come from one thread at a time, not
 /// necessarily that of the connection, and block.

@@ -5,13 +5,13 @@
 //! the two apart, hence our own. A quote may open and close anywhere in a field. A line has one
 //! field per column, no more and no less.
 
-use super::builder::ColumnBuilder;
 use super::lines::{Block, Quoting};
 use super::options::CsvOptions;
 use super::source::{BlockParser, FileColumn, at};
 use datafusion::arrow::array::ArrayRef;
 use std::path::{Path, PathBuf};
 use strandline_base::{Error, Result, SqlState};
+use strandline_semantics::column_builder::ColumnBuilder;
 
 /// Parses blocks of CSV.
 pub(super) struct CsvParser {

@@ -4,12 +4,12 @@
 use super::binary::SIGNATURE;
 use super::options::CsvOptions;
 use super::to::columns_named;
-use crate::error::convert;
-use crate::semantics::text::ValueWriter;
-use crate::wire_format::{ColumnWriter, Format as WireFormat, storable_form};
 use datafusion::arrow::array::{Array, ArrayRef, RecordBatch};
 use datafusion::arrow::datatypes::SchemaRef;
 use strandline_base::{Error, Result};
+use strandline_semantics::error::convert;
+use strandline_semantics::text::ValueWriter;
+use strandline_semantics::wire_format::{ColumnWriter, Format as WireFormat, storable_form};
 
 /// Takes one row.
 pub(super) type TakeRow<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;

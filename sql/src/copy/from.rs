@@ -16,9 +16,7 @@ use super::source::{BlockParser, FileColumn, LineSource, open};
 use super::text::TextParser;
 use crate::context::{ProgressHook, StatementContext};
 use crate::dml;
-use crate::error::convert;
 use crate::names;
-use crate::wire_format::Format as WireFormat;
 use datafusion::catalog::streaming::StreamingTable;
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
@@ -29,6 +27,8 @@ use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState};
 use strandline_engine::access::Privileges;
 use strandline_engine::catalog::TableDef;
+use strandline_semantics::error::convert;
+use strandline_semantics::wire_format::Format as WireFormat;
 
 /// Loads a file or what a client sends into a table; the number of rows.
 pub(super) async fn load(

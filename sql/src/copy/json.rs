@@ -1,7 +1,6 @@
 //! JSON lines: one object per line, its keys the columns' names. A missing key is NULL; an unknown
 //! key is an error, because its data would be lost. Numbers keep all their digits.
 
-use super::builder::ColumnBuilder;
 use super::lines::Block;
 use super::source::{BlockParser, FileColumn, at};
 use datafusion::arrow::array::ArrayRef;
@@ -9,6 +8,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::path::{Path, PathBuf};
 use strandline_base::{Error, Result, SqlState, SqlType};
+use strandline_semantics::column_builder::ColumnBuilder;
 
 /// Parses blocks of JSON lines.
 pub(super) struct JsonParser {

@@ -8,7 +8,6 @@
 //! and STDOUT are the client's of a server ([`CopyClient`]); data of theirs is never gathered.
 
 mod binary;
-mod builder;
 mod client;
 mod csv;
 mod format;
@@ -25,7 +24,6 @@ mod write;
 
 use crate::context::StatementContext;
 use crate::roles;
-pub(crate) use builder::ColumnBuilder;
 pub use client::{CopyClient, SharedCopyClient};
 use datafusion::sql::sqlparser::ast;
 use options::Options;

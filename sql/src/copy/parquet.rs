@@ -4,11 +4,9 @@
 //! else by position, as PostgreSQL matches the fields of any other file. A text column of the file
 //! is read by the rules of the table's column, like a field of CSV; other types must be assignable.
 
-use super::builder::ColumnBuilder;
 use super::source::{FileColumn, at, blocking, open, stream_or_error};
 use crate::context::{Progress, ProgressHook};
 use crate::dml::assignment::is_assignable;
-use crate::semantics::types;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::error::DataFusionError;
@@ -27,6 +25,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState, SqlType};
 use strandline_column::types::arrow_type;
+use strandline_semantics::column_builder::ColumnBuilder;
+use strandline_semantics::types;
 
 /// Rows per batch.
 const BATCH_ROWS: usize = 8192;
@@ -255,13 +255,13 @@ impl Loading {
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options)
             .map(Some)
-            .map_err(|e| crate::error::from_arrow(&e))
+            .map_err(|e| strandline_semantics::error::from_arrow(&e))
     }
 
     /// A column of text read as the table's type.
     fn parsed(&self, array: &ArrayRef, column: &FileColumn) -> Result<ArrayRef> {
         let texts = datafusion::arrow::compute::cast(array, &DataType::Utf8View)
-            .map_err(|e| crate::error::from_arrow(&e))?;
+            .map_err(|e| strandline_semantics::error::from_arrow(&e))?;
         let texts = texts.as_string_view();
         let mut builder = ColumnBuilder::new(column.sql_type);
         for row in 0..texts.len() {

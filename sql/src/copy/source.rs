@@ -7,7 +7,6 @@
 use super::input::Origin;
 use super::lines::{Block, Blocks, Records};
 use crate::context::{Progress, ProgressHook};
-use crate::error::wrap;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::exec_datafusion_err;
@@ -23,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use strandline_base::{Error, Result, SqlState, SqlType};
 use strandline_column::types::arrow_type;
+use strandline_semantics::error::raise;
 
 /// A column that a file has.
 #[derive(Clone, Debug)]
@@ -128,7 +128,7 @@ impl LineSource {
                         }
                         let options = RecordBatchOptions::new().with_row_count(Some(rows));
                         RecordBatch::try_new_with_options(schema, columns, &options)
-                            .map_err(|e| crate::error::from_arrow(&e))
+                            .map_err(|e| strandline_semantics::error::from_arrow(&e))
                     })
                     .await
                 }
@@ -166,7 +166,7 @@ pub(super) async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work)
         .await
         .map_err(|e| exec_datafusion_err!("a task of COPY ended abnormally: {e}"))?
-        .map_err(wrap)
+        .map_err(raise)
 }
 
 /// A stream, or one that has only an error.
@@ -175,7 +175,7 @@ pub(super) fn stream_or_error(
     stream: Result<SendableRecordBatchStream>,
 ) -> SendableRecordBatchStream {
     stream.unwrap_or_else(|error| {
-        let failed: PlanResult<RecordBatch> = Err(wrap(error));
+        let failed: PlanResult<RecordBatch> = Err(raise(error));
         Box::pin(RecordBatchStreamAdapter::new(
             schema.clone(),
             futures::stream::once(futures::future::ready(failed)),

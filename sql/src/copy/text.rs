@@ -1,13 +1,13 @@
 //! PostgreSQL's text format: a line per row, fields between delimiters, backslashes before what
 //! would mean something else.
 
-use super::builder::ColumnBuilder;
 use super::lines::{Block, is_escaped};
 use super::options::CsvOptions;
 use super::source::{BlockParser, FileColumn, at};
 use datafusion::arrow::array::ArrayRef;
 use std::path::{Path, PathBuf};
 use strandline_base::{Error, Result, SqlState};
+use strandline_semantics::column_builder::ColumnBuilder;
 
 /// Parses blocks of text.
 pub(super) struct TextParser {
@@ -135,7 +135,7 @@ fn unescape<'a>(field: &str, scratch: &'a mut Vec<u8>) -> Result<&'a str> {
         scratch.push(value);
         rest = &rest[used..];
     }
-    crate::wire_format::utf8(scratch)
+    strandline_semantics::wire_format::utf8(scratch)
 }
 
 /// The number that `first` and at most `most` digits of `rest` make, and how many there are.

@@ -11,9 +11,7 @@ use super::options::{Format, Options};
 use super::source::blocking;
 use super::write::{JsonWriter, ParquetFileWriter, RowWriter, RowsWriter};
 use crate::context::{Progress, StatementContext};
-use crate::error::convert;
 use crate::names;
-use crate::wire_format::Format as WireFormat;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::execution::SendableRecordBatchStream;
@@ -25,6 +23,8 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use strandline_base::{Error, Result, SqlState};
+use strandline_semantics::error::convert;
+use strandline_semantics::wire_format::Format as WireFormat;
 
 /// Bytes gathered before they are written.
 const BUFFER_BYTES: usize = 1 << 18;

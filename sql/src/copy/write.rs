@@ -2,9 +2,6 @@
 
 use super::format::{RowFormat, value_writers, write_text};
 use super::to::TemporaryFile;
-use crate::error::{convert, from_arrow};
-use crate::semantics::text::ValueWriter;
-use crate::semantics::types;
 use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, StringViewBuilder};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::parquet::arrow::ArrowWriter;
@@ -13,6 +10,9 @@ use datafusion::parquet::file::properties::WriterProperties;
 use std::io::{BufWriter, Write};
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlType};
+use strandline_semantics::error::{convert, from_arrow};
+use strandline_semantics::text::ValueWriter;
+use strandline_semantics::types;
 
 /// Bytes of text gathered before they go to the file.
 const TEXT_BYTES: usize = 1 << 16;
@@ -252,7 +252,7 @@ fn texts_of(array: &ArrayRef) -> Result<ArrayRef> {
 }
 
 fn parquet_failed(error: &datafusion::parquet::errors::ParquetError) -> Error {
-    crate::error::convert(datafusion::error::DataFusionError::External(Box::new(
+    strandline_semantics::error::convert(datafusion::error::DataFusionError::External(Box::new(
         std::io::Error::other(error.to_string()),
     )))
 }

@@ -3,9 +3,7 @@
 use super::constraint::{Declared, refuse_foreign_key};
 use super::types;
 use crate::context::StatementContext;
-use crate::error::convert;
 use crate::names;
-use crate::semantics::cast::{Mode, cast_array};
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr as Plan, ExprSchemable};
@@ -15,6 +13,8 @@ use datafusion::sql::sqlparser::ast::{
 use std::ops::ControlFlow;
 use strandline_base::{ColumnId, Error, Result, SqlState, SqlType, Value};
 use strandline_engine::catalog::{ColumnDef, IdentityDef};
+use strandline_semantics::cast::{Mode, cast_array};
+use strandline_semantics::error::convert;
 
 /// A column and the constraints written with it.
 #[derive(Debug)]

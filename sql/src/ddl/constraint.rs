@@ -3,7 +3,6 @@
 
 use super::column::{refuse_aggregates, refuse_subqueries};
 use crate::context::StatementContext;
-use crate::error::convert;
 use crate::names;
 use crate::provider::table::arrow_schema;
 use datafusion::arrow::datatypes::DataType;
@@ -15,6 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use strandline_base::{Error, Result, SqlState};
 use strandline_engine::catalog::{CheckDef, KeyDef, TableDef};
+use strandline_semantics::error::convert;
 
 /// A constraint as declared.
 #[derive(Clone, Debug)]

@@ -2,12 +2,9 @@
 
 use super::{column, create_table};
 use crate::context::StatementContext;
-use crate::error::convert;
 use crate::names;
 use crate::parse::column_names::is_untyped;
 use crate::provider::table::arrow_schema;
-use crate::semantics::cast::{Mode, cast_array};
-use crate::semantics::types;
 use crate::session::outcome::Summary;
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
@@ -15,6 +12,9 @@ use datafusion::sql::sqlparser::ast::CreateTable;
 use futures::StreamExt;
 use strandline_base::{ColumnId, Error, Result, SqlState};
 use strandline_engine::catalog::TableDef;
+use strandline_semantics::cast::{Mode, cast_array};
+use strandline_semantics::error::convert;
+use strandline_semantics::types;
 
 /// Executes CREATE TABLE … AS.
 pub async fn execute(context: &StatementContext, create: &CreateTable) -> Result<Summary> {
@@ -103,5 +103,5 @@ fn fit(batch: &RecordBatch, table: &TableDef, target: &SchemaRef) -> Result<Reco
         .collect::<Result<Vec<_>>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(target.clone(), columns, &options)
-        .map_err(|error| crate::error::from_arrow(&error))
+        .map_err(|error| strandline_semantics::error::from_arrow(&error))
 }

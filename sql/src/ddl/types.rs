@@ -1,8 +1,8 @@
 //! SQL types as written → [`SqlType`].
 
-use crate::semantics::types;
 use datafusion::sql::sqlparser::ast::DataType;
 use strandline_base::{Error, Result, SqlState, SqlType};
+use strandline_semantics::types;
 
 /// The precision and scale of `numeric` without any.
 const DEFAULT_NUMERIC: SqlType = SqlType::Numeric {

@@ -6,7 +6,6 @@
 //! committed since its snapshot counts too.
 
 use crate::context::StatementContext;
-use crate::error::convert;
 use crate::{names, parse};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::sql::sqlparser::ast::Expr;
@@ -15,6 +14,7 @@ use std::sync::Arc;
 use strandline_base::{Error, ErrorKind, Result, SqlState};
 use strandline_engine::catalog::{Catalog, KeyDef, TableDef};
 use strandline_engine::{Isolation, TxnOptions};
+use strandline_semantics::error::convert;
 
 /// No row of `table` has NULL in `column`.
 pub async fn not_null(context: &StatementContext, table: &TableDef, column: &str) -> Result<()> {

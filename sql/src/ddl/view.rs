@@ -5,7 +5,6 @@ use super::{create_table, dependents};
 use crate::context::StatementContext;
 use crate::names;
 use crate::parse::system_time;
-use crate::semantics::sql::output_name;
 use crate::session::outcome::Summary;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::{
@@ -16,6 +15,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState};
 use strandline_engine::catalog::{Catalog, ViewDef};
+use strandline_semantics::sql::output_name;
 
 /// Executes CREATE [OR REPLACE] VIEW.
 pub async fn create(context: &StatementContext, create: &CreateView) -> Result<Summary> {

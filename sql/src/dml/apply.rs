@@ -68,7 +68,7 @@ impl Applier {
             .iter()
             .map(|choice| Some(self.is_change(*choice)))
             .collect();
-        filter_record_batch(batch, &kept).map_err(|e| crate::error::from_arrow(&e))
+        filter_record_batch(batch, &kept).map_err(|e| strandline_semantics::error::from_arrow(&e))
     }
 
     /// The input has ended: writes what is still waiting.
@@ -193,7 +193,7 @@ impl Applier {
                 if whole {
                     return Ok(array.clone());
                 }
-                take(array, &indices, None).map_err(|e| crate::error::from_arrow(&e))
+                take(array, &indices, None).map_err(|e| strandline_semantics::error::from_arrow(&e))
             })
             .collect::<Result<Vec<ArrayRef>>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));

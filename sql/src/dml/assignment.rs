@@ -5,9 +5,6 @@
 //! with rounding and range checks but never silently cut. Anything else is 42804 with a hint:
 //! text, in particular, becomes a number or date only by an explicit cast.
 
-use crate::error::convert;
-use crate::semantics::cast::{Mode, cast_expression};
-use crate::semantics::types;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::{Expr, ExprSchemable};
@@ -15,6 +12,9 @@ use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState, SqlType};
 use strandline_column::types::arrow_type;
 use strandline_engine::catalog::ColumnDef;
+use strandline_semantics::cast::{Mode, cast_expression};
+use strandline_semantics::error::convert;
+use strandline_semantics::types;
 
 /// `expr`, whose columns are in `schema`, as a value of `column`.
 pub(super) fn assign(expr: Expr, schema: &DFSchema, column: &ColumnDef) -> Result<Expr> {

@@ -4,13 +4,13 @@ use super::node::Constraint;
 use super::query::{plan_select, select, strip_alias};
 use super::target::Target;
 use crate::context::StatementContext;
-use crate::error::convert;
 use crate::{names, parse};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, TableReference};
 use datafusion::logical_expr::Expr;
 use datafusion::sql::sqlparser::ast;
 use strandline_base::Result;
+use strandline_semantics::error::convert;
 
 /// A condition over `qualifier.column` expressions.
 #[derive(Clone)]

@@ -4,7 +4,6 @@ use super::assignment::{assign, null};
 use super::query::plan_scalars;
 use super::target::Target;
 use crate::context::StatementContext;
-use crate::error::wrap;
 use datafusion::arrow::array::{ArrayRef, Int16Array, Int32Array, Int64Array};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::DFSchema;
@@ -18,6 +17,7 @@ use strandline_base::{Error, Result, SqlState, SqlType};
 use strandline_column::types::arrow_type;
 use strandline_engine::Statement;
 use strandline_engine::catalog::{ColumnDef, TableDef};
+use strandline_semantics::error::raise;
 
 /// What DEFAULT means for each column in `positions`: the next identity value, the DEFAULT
 /// expression, or NULL.
@@ -189,6 +189,6 @@ impl ScalarUDFImpl for NextIdentity {
     ) -> datafusion::error::Result<ColumnarValue> {
         identity_values(&self.statement, &self.table, &self.column, args.number_rows)
             .map(ColumnarValue::Array)
-            .map_err(wrap)
+            .map_err(raise)
     }
 }

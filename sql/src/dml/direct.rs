@@ -13,14 +13,14 @@ use super::syntax::{Overriding, overriding};
 use super::target::Target;
 use super::values::{self, Cell, Values};
 use crate::context::StatementContext;
-use crate::copy::ColumnBuilder;
-use crate::error::from_arrow;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Field, Schema};
 use datafusion::sql::sqlparser::ast;
 use std::sync::Arc;
 use strandline_base::Result;
 use strandline_engine::catalog::ColumnDef;
+use strandline_semantics::column_builder::ColumnBuilder;
+use strandline_semantics::error::from_arrow;
 
 /// Whether an INSERT could do without a plan, as far as its form tells.
 pub(crate) fn may_be_direct(insert: &ast::Insert) -> bool {

@@ -10,7 +10,6 @@ use super::apply::Applier;
 use super::node::Tally;
 use super::one_input::{as_its_input, one_input};
 use crate::database::on_callers_thread;
-use crate::error::wrap;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, internal_err};
@@ -30,6 +29,7 @@ use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use strandline_semantics::error::raise;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 /// Applies its input; passes on the rows that were changed.
@@ -165,7 +165,7 @@ impl Run {
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
         while let Some(batch) = self.input.try_next().await? {
             let _timer = self.metrics.elapsed_compute().timer();
-            let changed = in_place(|| self.applier.apply(&batch)).map_err(wrap)?;
+            let changed = in_place(|| self.applier.apply(&batch)).map_err(raise)?;
             if changed.num_rows() > 0 {
                 self.tally
                     .rows
@@ -175,7 +175,7 @@ impl Run {
             }
         }
         if !self.tally.complete.load(Ordering::Acquire) {
-            in_place(|| self.applier.finish()).map_err(wrap)?;
+            in_place(|| self.applier.finish()).map_err(raise)?;
             self.tally.complete.store(true, Ordering::Release);
         }
         Ok(None)

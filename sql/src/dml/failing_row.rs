@@ -1,12 +1,12 @@
 //! Constraint errors in PostgreSQL's words, with the row that fails.
 
 use super::node::{Constraint, Operation};
-use crate::semantics::text::write_value;
 use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch};
 use datafusion::arrow::datatypes::UInt64Type;
 use strandline_base::{Error, ErrorKind, RowId, SqlState};
 use strandline_engine::Statement;
 use strandline_engine::catalog::TableDef;
+use strandline_semantics::text::write_value;
 
 /// 23514 or 23502.
 pub(super) fn violation(table: &TableDef, constraint: &Constraint) -> Error {

@@ -218,7 +218,7 @@ impl Source {
         let Some(query) = &insert.source else {
             let plan = LogicalPlanBuilder::empty(true)
                 .build()
-                .map_err(crate::error::convert)?;
+                .map_err(strandline_semantics::error::convert)?;
             return Ok(Self {
                 plan,
                 columns: Vec::new(),
@@ -319,7 +319,7 @@ pub(super) async fn full_rows(
             Some(SourceValue::Expr(expr)) => expr,
             Some(SourceValue::SomeDefault(which, expr)) => when(which, default()?)
                 .otherwise(expr)
-                .map_err(crate::error::convert)?,
+                .map_err(strandline_semantics::error::convert)?,
             Some(SourceValue::Default) | None => default()?,
         };
         exprs.push(expr.alias_qualified(Some(qualifier.clone()), &column.name));
@@ -380,7 +380,7 @@ fn in_order(
                 Some(SourceValue::SomeDefault(Expr::Column(which), _)) => Some(
                     schema
                         .index_of_column(which)
-                        .map_err(crate::error::convert)?,
+                        .map_err(strandline_semantics::error::convert)?,
                 ),
                 _ => None,
             };

@@ -75,7 +75,7 @@ impl Arbiter {
         inserts: &[bool],
         repeated: &mut [bool],
     ) -> Result<()> {
-        let bad = |e| crate::error::from_arrow(&e);
+        let bad = |e| strandline_semantics::error::from_arrow(&e);
         let converter = match &mut self.converter {
             Some(converter) => converter,
             unset => {

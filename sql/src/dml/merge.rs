@@ -9,13 +9,13 @@ use super::set_list::{self, NewValue};
 use super::target::Target;
 use super::{checks, defaults, syntax, update};
 use crate::context::StatementContext;
-use crate::error::convert;
 use crate::names::ROW_ID;
 use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::{Case, Expr, Join, JoinType, LogicalPlan, and, lit, when};
 use datafusion::sql::sqlparser::ast;
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState};
+use strandline_semantics::error::convert;
 
 /// The field that is true where a row comes from the source.
 const FROM_SOURCE: &str = "#source";

@@ -47,7 +47,6 @@ mod values;
 mod widen;
 
 use crate::context::StatementContext;
-use crate::error::convert;
 use crate::result::Gathered;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -67,6 +66,7 @@ pub(crate) use pipeline::{DmlForm, DmlPlan};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use strandline_base::{Error, Result};
+use strandline_semantics::error::convert;
 pub use syntax::rewrite_tokens;
 pub(crate) use values::ValueRows;
 

@@ -9,7 +9,6 @@
 use super::apply::Applier;
 use super::exec::DmlExec;
 use super::widen::{WidenExec, WidenNode};
-use crate::error::wrap;
 use crate::owner::Owner;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
@@ -26,6 +25,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use strandline_engine::catalog::TableDef;
+use strandline_semantics::error::raise;
 
 /// What happens to a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -266,7 +266,7 @@ impl ExtensionPlanner for DmlPlanner {
             _ => internal_err!("a DML node has one input"),
         };
         if let Some(dml) = node.as_any().downcast_ref::<DmlNode>() {
-            let statement = dml.owner.statement().map_err(wrap)?.clone();
+            let statement = dml.owner.statement().map_err(raise)?.clone();
             let applier = Applier::new(dml.operation.clone(), statement);
             let explain = dml.operation.explain();
             return Ok(Some(Arc::new(DmlExec::new(

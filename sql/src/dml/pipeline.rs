@@ -10,7 +10,6 @@ use super::node::{Action, CheckColumn, Constraint, DmlNode, Layout, Operation, R
 use super::query::{plan_select, select};
 use super::target::Target;
 use crate::context::StatementContext;
-use crate::error::convert;
 use crate::names::ROW_ID;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema};
@@ -21,6 +20,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use strandline_base::{Error, Result};
 use strandline_engine::catalog::ColumnDef;
+use strandline_semantics::error::convert;
 
 /// The field that says what happens to a row: an index into the statement's actions.
 pub(super) const ACTION: &str = "#action";

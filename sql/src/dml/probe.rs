@@ -6,10 +6,8 @@
 //! inserts is not found here but by [`super::keys`].
 
 use super::widen::Widening;
-use crate::error::from_arrow;
 use crate::names::ROW_ID;
 use crate::owner::Owner;
-use crate::semantics::types;
 use datafusion::arrow::array::{
     ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array, new_null_array,
 };
@@ -20,6 +18,8 @@ use std::sync::Arc;
 use strandline_base::{Error, Result, RowId};
 use strandline_column::types::arrow_type;
 use strandline_engine::catalog::TableDef;
+use strandline_semantics::error::from_arrow;
+use strandline_semantics::types;
 
 /// What is looked for and where.
 pub(super) struct Probe {

@@ -6,7 +6,6 @@
 
 use super::defaults::identity_values;
 use super::widen::{SortKey, Widening};
-use crate::error::from_arrow;
 use crate::owner::Owner;
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array,
@@ -20,6 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use strandline_base::Result;
 use strandline_column::types::arrow_type;
 use strandline_engine::catalog::TableDef;
+use strandline_semantics::error::from_arrow;
 
 /// The field with the row's number.
 pub(super) const ORDER: &str = "#order";

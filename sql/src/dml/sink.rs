@@ -94,7 +94,7 @@ impl InsertSink {
             [] => return Ok(()),
             [one] => one.clone(),
             [first, ..] => concat_batches(&first.schema(), &batches)
-                .map_err(|e| crate::error::from_arrow(&e))?,
+                .map_err(|e| strandline_semantics::error::from_arrow(&e))?,
         };
         statement
             .insert(&self.table, &rows, self.conflicts)

@@ -16,13 +16,13 @@ use super::target::Target;
 use super::update;
 use super::widen::WidenNode;
 use crate::context::StatementContext;
-use crate::error::convert;
 use crate::names::{self, ROW_ID};
 use datafusion::common::{Column, TableReference};
 use datafusion::logical_expr::{Case, Expr, LogicalPlan, lit, when};
 use datafusion::sql::sqlparser::ast;
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState};
+use strandline_semantics::error::convert;
 
 /// No unique constraint fits the columns named in ON CONFLICT.
 const INVALID_COLUMN_REFERENCE: SqlState = SqlState("42P10");

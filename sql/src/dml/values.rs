@@ -11,11 +11,6 @@ use super::query::plan_scalars;
 use super::set_list::NewValue;
 use super::target::Target;
 use crate::context::StatementContext;
-use crate::copy::ColumnBuilder;
-use crate::error::convert;
-use crate::semantics::decimal::Shape;
-use crate::semantics::text::number::parse_numeric;
-use crate::semantics::types;
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -29,6 +24,11 @@ use datafusion::sql::sqlparser::ast;
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState, SqlType};
 use strandline_engine::catalog::ColumnDef;
+use strandline_semantics::column_builder::ColumnBuilder;
+use strandline_semantics::decimal::Shape;
+use strandline_semantics::error::convert;
+use strandline_semantics::text::number::parse_numeric;
+use strandline_semantics::types;
 
 /// The name of the table of rows in plans.
 const VALUES: &str = "values";
@@ -207,7 +207,7 @@ impl TableOfRows {
         let schema = Arc::new(Schema::new(self.fields));
         let names: Vec<Expr> = schema.fields().iter().map(|f| field(f.name())).collect();
         let batch = RecordBatch::try_new(schema.clone(), self.arrays)
-            .map_err(|e| crate::error::from_arrow(&e))?;
+            .map_err(|e| strandline_semantics::error::from_arrow(&e))?;
         let rows = ValueRows::new(schema, batch).map_err(convert)?;
         let scan = LogicalPlanBuilder::scan(VALUES, provider_as_source(Arc::new(rows)), None)
             .and_then(LogicalPlanBuilder::build)

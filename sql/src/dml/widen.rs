@@ -6,7 +6,6 @@
 
 use super::exec::in_place;
 use super::one_input::one_input;
-use crate::error::{convert, wrap};
 use crate::owner::Owner;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::SortOptions;
@@ -32,6 +31,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use strandline_semantics::error::{convert, raise};
 
 /// What is appended to rows.
 pub(super) trait Widening: Send + Sync {
@@ -283,7 +283,7 @@ impl ExecutionPlan for WidenExec {
         let (widening, schema) = (self.widening.clone(), self.schema());
         let stream = input.map(move |batch| {
             let batch = batch?;
-            in_place(|| widening.extend(&batch, &schema)).map_err(wrap)
+            in_place(|| widening.extend(&batch, &schema)).map_err(raise)
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(
             self.schema(),

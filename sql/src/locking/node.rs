@@ -6,7 +6,6 @@
 
 use super::Lock;
 use crate::dml::{as_its_input, in_place, one_input};
-use crate::error::wrap;
 use async_trait::async_trait;
 use datafusion::arrow::array::{AsArray, BooleanArray, RecordBatch};
 use datafusion::arrow::compute::filter_record_batch;
@@ -37,6 +36,7 @@ use std::sync::Arc;
 use strandline_base::RowId;
 use strandline_engine::catalog::TableDef;
 use strandline_engine::{LockWait, Statement};
+use strandline_semantics::error::raise;
 
 /// A table whose rows are locked.
 #[derive(Clone, Debug)]
@@ -318,7 +318,7 @@ impl Run {
             let rest = batch.num_rows() - rows;
             self.batch = (rest > 0).then(|| batch.slice(rows, rest));
             let batch = batch.slice(0, rows);
-            let locked = in_place(|| self.work.lock(&batch)).map_err(wrap)?;
+            let locked = in_place(|| self.work.lock(&batch)).map_err(raise)?;
             let locked = filter_record_batch(&batch, &locked)?;
             self.left -= locked.num_rows();
             if locked.num_rows() > 0 {

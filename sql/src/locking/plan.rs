@@ -3,7 +3,6 @@
 
 use super::node::{LockNode, LockTarget};
 use super::{Lock, Locks, not_allowed};
-use crate::error::{convert, wrap};
 use crate::names::ROW_ID;
 use crate::provider::table::Table;
 use datafusion::common::tree_node::Transformed;
@@ -18,6 +17,7 @@ use std::sync::Arc;
 use strandline_base::{Error, Result};
 use strandline_engine::Statement;
 use strandline_engine::catalog::TableDef;
+use strandline_semantics::error::{convert, raise};
 
 /// `plan` with the rows locked that `all` says. `statement` locks them.
 pub fn apply(plan: LogicalPlan, all: &[Locks], statement: &Arc<Statement>) -> Result<LogicalPlan> {
@@ -59,7 +59,7 @@ impl Weaver<'_> {
     fn wrapped(&mut self, plan: LogicalPlan, name: &str) -> Result<LogicalPlan, DataFusionError> {
         let done = plan.transform_up_with_subqueries(|node| match &node {
             LogicalPlan::SubqueryAlias(alias) if alias.alias.table() == name => {
-                let input = self.query(&alias.input).map_err(wrap)?;
+                let input = self.query(&alias.input).map_err(raise)?;
                 let alias = SubqueryAlias::try_new(Arc::new(input), alias.alias.clone())?;
                 Ok(Transformed::yes(LogicalPlan::SubqueryAlias(alias)))
             }

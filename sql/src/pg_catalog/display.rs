@@ -4,12 +4,12 @@
 
 use super::functions::call;
 use super::system::System;
-use crate::error::convert;
-use crate::semantics::types::PG_TYPE_KEY;
 use datafusion::arrow::datatypes::Field;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use std::sync::Arc;
 use strandline_base::Result;
+use strandline_semantics::error::convert;
+use strandline_semantics::types::PG_TYPE_KEY;
 
 /// The function that writes values of the field's type; None: they are written as they are.
 fn output(field: &Field) -> Option<&'static str> {

@@ -25,13 +25,13 @@ mod types;
 pub use system::{System, ViewColumns};
 pub use types::type_name;
 
-use crate::error::convert;
 use datafusion::arrow::datatypes::{Float64Type, Int64Type};
 use datafusion::catalog::TableProvider;
 use datafusion::datasource::MemTable;
 use relation::{RELATIONS, Rows};
 use std::sync::Arc;
 use strandline_base::Result;
+use strandline_semantics::error::convert;
 
 /// The schema's name.
 pub const PG_CATALOG: &str = "pg_catalog";

@@ -9,7 +9,7 @@ use datafusion::common::Result;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
-pub use crate::semantics::types::PG_TYPE_KEY;
+pub use strandline_semantics::types::PG_TYPE_KEY;
 
 /// A table or view of `pg_catalog`.
 #[derive(Debug)]
@@ -85,7 +85,7 @@ fn arrow_type(pg_type: &str) -> DataType {
         "float8" => DataType::Float64,
         "timestamptz" => DataType::Timestamp(
             TimeUnit::Microsecond,
-            Some(crate::semantics::types::UTC.into()),
+            Some(strandline_semantics::types::UTC.into()),
         ),
         "interval" => DataType::Interval(IntervalUnit::MonthDayNano),
         "bytea" => DataType::BinaryView,

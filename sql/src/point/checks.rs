@@ -1,9 +1,8 @@
 //! CHECK constraints compiled for rows that come without SQL (point operations, bulk loads).
 
 use crate::ddl::constraint::condition_schema;
-use crate::error::convert;
+use crate::parse;
 use crate::provider::table::arrow_schema;
-use crate::{parse, semantics};
 use datafusion::arrow::array::cast::AsArray;
 use datafusion::arrow::array::{Array, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
@@ -24,6 +23,8 @@ use std::sync::Arc;
 use strandline_base::{Error, ErrorKind, Result, SqlState, TableId, Value};
 use strandline_column::types;
 use strandline_engine::catalog::TableDef;
+use strandline_semantics as semantics;
+use strandline_semantics::error::convert;
 
 /// The definition that conditions were compiled for, and the conditions.
 type Compiled = (Arc<TableDef>, Arc<CheckSet>);

@@ -3,9 +3,9 @@
 
 use super::value::{assigned, exact, integer, integer_value, rounded};
 use super::{Arithmetic, Datum};
-use crate::semantics::decimal::power_of_ten;
 use datafusion::scalar::ScalarValue;
 use strandline_base::{SqlType, Value};
+use strandline_semantics::decimal::power_of_ten;
 
 /// The magnitude that no numeric reaches.
 const LIMIT: u128 = 10u128.pow(38);

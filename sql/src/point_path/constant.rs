@@ -3,11 +3,11 @@
 use super::Source;
 use super::compile::Compiler;
 use super::value::integer;
-use crate::semantics::types;
 use crate::{names, params};
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, CastKind, Expr, UnaryOperator, Value as Literal};
 use strandline_base::SqlType;
+use strandline_semantics::types;
 
 impl Compiler<'_> {
     /// An expression that no row decides.

@@ -5,7 +5,6 @@
 //! without a type by the column type's input function.
 
 use super::{Datum, Source};
-use crate::semantics::decimal::power_of_ten;
 use crate::value;
 use datafusion::arrow::array::{
     ArrayRef, BooleanArray, PrimitiveArray, StringViewArray, types::ArrowPrimitiveType,
@@ -18,6 +17,7 @@ use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
 use strandline_base::{Interval, Result, SqlType, Value};
 use strandline_column::types::{array_of, arrow_type};
+use strandline_semantics::decimal::power_of_ten;
 
 /// Integers up to here are exact as double precision.
 const EXACT_DOUBLE: i64 = 1 << 53;

@@ -7,7 +7,6 @@
 //! under numbers in a schema whose name no user can write.
 
 use crate::deep::DeepFuture;
-use crate::error::{convert, wrap};
 use crate::parallelism::Fit;
 use crate::pg_catalog::{self, System, ViewColumns};
 use crate::provider::history::HistoryFunction;
@@ -16,10 +15,9 @@ use crate::provider::table::Table;
 use crate::provider::versions::Versions;
 use crate::roles::Acting;
 use crate::roles::acting::{Shown, files_denied};
-use crate::semantics::types::sql_type_of;
 use crate::session::identity::Identity;
 use crate::template::{StatementState, Template};
-use crate::{information_schema, locking, names, params, parse, references, semantics, subplan};
+use crate::{information_schema, locking, names, params, parse, references, subplan};
 use async_trait::async_trait;
 use datafusion::arrow::temporal_conversions::timestamp_us_to_datetime;
 use datafusion::catalog::view::ViewTable;
@@ -39,6 +37,9 @@ use strandline_base::{CommitTs, Error, Result, SqlState, TableId};
 use strandline_engine::Statement;
 use strandline_engine::access::{Object, Privileges};
 use strandline_engine::catalog::{Catalog, TableDef, ViewDef};
+use strandline_semantics as semantics;
+use strandline_semantics::error::{convert, raise};
+use strandline_semantics::types::sql_type_of;
 
 /// How deeply views may be built on views.
 const MAX_VIEW_DEPTH: usize = 64;
@@ -559,11 +560,11 @@ impl SchemaProvider for SchemaView {
             return Ok(self.catalog.references.lock().get(number).cloned());
         }
         let found = self.catalog.resolve(&self.name, name, false).await;
-        match found.map_err(wrap)? {
+        match found.map_err(raise)? {
             Some(table) => Ok(Some(table)),
             // It may be the name of a table function, which DataFusion looks up afterwards.
             None if self.name == names::PUBLIC => Ok(None),
-            None => Err(wrap(self.catalog.undefined(&self.name, name))),
+            None => Err(raise(self.catalog.undefined(&self.name, name))),
         }
     }
 

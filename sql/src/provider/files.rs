@@ -1,6 +1,5 @@
 //! `FROM 'file.parquet'`: a file (or a pattern of files) as a table.
 
-use crate::error::convert;
 use datafusion::catalog::TableProvider;
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::csv::CsvFormat;
@@ -13,6 +12,7 @@ use datafusion::execution::session_state::SessionState;
 use std::path::Path;
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState};
+use strandline_semantics::error::convert;
 
 /// The table that the file at `path` is; its format is told by the extension.
 pub async fn open(path: &str, state: &SessionState) -> Result<Arc<dyn TableProvider>> {

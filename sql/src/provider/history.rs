@@ -1,7 +1,6 @@
 //! `strandline_history('t', key…)`: every version within the retention of the row with that
 //! primary key, with the times from and to which it was valid.
 
-use crate::error::wrap;
 use crate::names;
 use crate::provider::table::{arrow_field, arrow_schema};
 use crate::roles::Acting;
@@ -19,6 +18,7 @@ use strandline_base::{Error, Result, SqlState, SqlType};
 use strandline_engine::Statement;
 use strandline_engine::access::Privileges;
 use strandline_engine::catalog::{Catalog, TableDef};
+use strandline_semantics::error::raise;
 
 /// The table function, bound to one statement.
 pub struct HistoryFunction {
@@ -152,7 +152,7 @@ impl TableFunctionImpl for HistoryFunction {
             .catalog
             .default_schema
             .clone();
-        let rows = self.rows(args.exprs(), &default_schema).map_err(wrap)?;
+        let rows = self.rows(args.exprs(), &default_schema).map_err(raise)?;
         Ok(Arc::new(MemTable::try_new(
             rows.schema(),
             vec![vec![rows]],

@@ -5,9 +5,6 @@
 //! it finds them. A registered table hides a stored one of the same name in the default schema.
 //! Views and moments of the past know stored tables only.
 
-use crate::error::convert;
-use crate::semantics::types::{arrow_type, sql_type_of_arrow};
-use crate::value::strict_cast;
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
@@ -16,6 +13,9 @@ use datafusion::execution::session_state::SessionState;
 use std::collections::HashMap;
 use std::sync::Arc;
 use strandline_base::Result;
+use strandline_semantics::cast::strict_cast;
+use strandline_semantics::error::convert;
+use strandline_semantics::types::{arrow_type, sql_type_of_arrow};
 
 /// Longer batches are cut to pieces of so many rows, which operators work on one at a time.
 const BATCH_ROWS: usize = 8_192;
@@ -91,5 +91,5 @@ fn cast(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     }
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(schema.clone(), columns, &options)
-        .map_err(|error| crate::error::from_arrow(&error))
+        .map_err(|error| strandline_semantics::error::from_arrow(&error))
 }

@@ -2,12 +2,10 @@
 //! never goes through here: `DELETE` and `UPDATE` of the provider are errors, because DataFusion
 //! loses conditions on the way to them (apache/datafusion#24654).
 
-use crate::error::wrap;
 use crate::names::ROW_ID;
 use crate::owner::Owner;
 use crate::provider::scan::ScanExec;
 use crate::provider::{filter, selectivity, statistics};
-use crate::semantics::types;
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
@@ -19,6 +17,8 @@ use std::fmt;
 use std::sync::Arc;
 use strandline_base::{CommitTs, Error, SqlType};
 use strandline_engine::catalog::TableDef;
+use strandline_semantics::error::raise;
+use strandline_semantics::types;
 
 /// A table at its owner's snapshot, or AS OF one moment.
 pub struct Table {
@@ -168,7 +168,7 @@ impl TableProvider for Table {
         let statistics = selectivity::filtered(statistics, filters, &self.def);
         let scan = ScanExec::try_new(
             self.def.clone(),
-            self.owner.statement().map_err(wrap)?.clone(),
+            self.owner.statement().map_err(raise)?.clone(),
             self.as_of,
             &self.schema,
             projection,
@@ -185,7 +185,7 @@ impl TableProvider for Table {
         _state: &dyn Session,
         _filters: Vec<Expr>,
     ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
-        Err(wrap(Error::internal("DELETE reached the table provider")))
+        Err(raise(Error::internal("DELETE reached the table provider")))
     }
 
     async fn update(
@@ -194,6 +194,6 @@ impl TableProvider for Table {
         _assignments: Vec<(String, Expr)>,
         _filters: Vec<Expr>,
     ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
-        Err(wrap(Error::internal("UPDATE reached the table provider")))
+        Err(raise(Error::internal("UPDATE reached the table provider")))
     }
 }

@@ -5,7 +5,6 @@
 //! takes every n-th unit from p on. A unit may have to read the history from files, so units are
 //! read off the asynchronous threads, a batch at a time. Conditions stay above the node.
 
-use crate::error::wrap;
 use crate::names;
 use crate::provider::scan::off_thread;
 use crate::provider::table::{arrow_field, arrow_schema};
@@ -34,6 +33,7 @@ use std::sync::Arc;
 use strandline_base::{CommitTs, Error, Result, SqlState, SqlType};
 use strandline_engine::catalog::TableDef;
 use strandline_engine::{Statement, VersionColumn, VersionReader, VersionScan};
+use strandline_semantics::error::raise;
 
 /// The versions of a table's rows in an interval.
 pub struct Versions {
@@ -120,7 +120,7 @@ impl TableProvider for Versions {
         let scan = self
             .statement
             .scan_versions(&self.def, self.interval, self.as_of, &columns)
-            .map_err(wrap)?;
+            .map_err(raise)?;
         let schema = Arc::new(self.schema.project(projection)?);
         let partitions = scan.units().min(state.config().target_partitions()).max(1);
         Ok(Arc::new(VersionsExec {

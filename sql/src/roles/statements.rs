@@ -285,7 +285,7 @@ fn moment_of(expr: &Expr) -> Result<Option<i64>> {
     if text.trim().eq_ignore_ascii_case("infinity") {
         return Ok(None);
     }
-    let moment = crate::semantics::text::temporal::parse_timestamptz(text)?;
+    let moment = strandline_semantics::text::temporal::parse_timestamptz(text)?;
     Ok(Some(moment))
 }
 

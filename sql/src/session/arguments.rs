@@ -7,13 +7,9 @@
 use super::Session;
 use super::describe::of_parameter;
 use super::prepared::PreparedStatement;
-use crate::copy::ColumnBuilder;
-use crate::error::convert;
 use crate::params;
 use crate::plan_cache::is_of_type;
 use crate::point_path::argument;
-use crate::semantics::sql::cast;
-use crate::semantics::types;
 use crate::{dml, names};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::scalar::ScalarValue;
@@ -21,6 +17,10 @@ use datafusion::sql::sqlparser::ast::{DataType, Expr, SelectItem, Statement as P
 use futures::TryStreamExt;
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState, SqlType};
+use strandline_semantics::column_builder::ColumnBuilder;
+use strandline_semantics::error::convert;
+use strandline_semantics::sql::cast;
+use strandline_semantics::types;
 
 /// What EXECUTE runs.
 pub(super) struct Executed {

@@ -6,13 +6,13 @@
 //! To describe a statement a sample stands for it ([`sample`]).
 
 use crate::params;
-use crate::semantics::sql::cast;
-use crate::semantics::types;
 use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, DataType, Expr, Value as Literal, ValueWithSpan, VisitMut, VisitorMut,
 };
 use std::ops::ControlFlow;
 use strandline_base::SqlType;
+use strandline_semantics::sql::cast;
+use strandline_semantics::types;
 
 /// The type of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

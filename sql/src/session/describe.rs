@@ -15,10 +15,8 @@ use super::arrays::{self, Items};
 use super::prepared::PreparedStatement;
 use super::work::Work;
 use crate::context::StatementContext;
-use crate::error::convert;
-use crate::semantics::types;
 use crate::template::Template;
-use crate::{dml, explain, params, parse, semantics};
+use crate::{dml, explain, params, parse};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr::Placeholder;
@@ -32,6 +30,9 @@ use std::sync::Arc;
 use strandline_base::{Error, Result, SqlType};
 use strandline_engine::Transaction;
 use strandline_engine::catalog::Catalog;
+use strandline_semantics as semantics;
+use strandline_semantics::error::convert;
+use strandline_semantics::types;
 
 /// What a prepared statement takes and gives.
 #[derive(Clone, Debug)]

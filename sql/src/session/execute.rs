@@ -9,7 +9,6 @@ use super::cancel::Timer;
 use super::outcome::{Output, RunningQuery, Summary};
 use super::work::Work;
 use crate::context::StatementContext;
-use crate::error::convert;
 use crate::plan_cache::Ran;
 use crate::result::{Gathered, QueryResult};
 use crate::{copy, ddl, dml, explain, roles};
@@ -22,6 +21,7 @@ use futures::{StreamExt, TryStreamExt};
 use std::sync::Arc;
 use strandline_base::{Error, ErrorKind, Result, SqlState};
 use strandline_engine::{ConflictPolicy, Isolation, Transaction};
+use strandline_semantics::error::convert;
 
 /// How often a statement runs under read committed before its conflict is reported.
 const MAX_TRIES: usize = 1_000;

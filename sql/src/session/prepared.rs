@@ -8,10 +8,9 @@ use super::arrays::{self, ParameterType};
 use super::describe::{Described, Description, NUMERIC, of_parameter};
 use super::outcome::{Output, Summary};
 use super::work::Work;
-use crate::error::place;
+use crate::parse::place;
 use crate::plan_cache::{self, PlanSlot};
 use crate::point_path::Compiled;
-use crate::semantics::types;
 use crate::{names, params};
 use datafusion::arrow::datatypes::FieldRef;
 use datafusion::scalar::ScalarValue;
@@ -20,6 +19,7 @@ use datafusion::sql::sqlparser::tokenizer::Location;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState, SqlType};
+use strandline_semantics::types;
 
 /// A statement with parameters, parsed once.
 #[derive(Debug)]

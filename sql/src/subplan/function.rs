@@ -1,7 +1,6 @@
 //! The function that runs a subquery with the values of one outer row.
 
 use crate::blocking;
-use crate::error::wrap;
 use datafusion::arrow::array::{Array, ArrayRef, new_empty_array};
 use datafusion::arrow::compute::concat;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
@@ -22,6 +21,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use strandline_base::{Error, SqlState};
+use strandline_semantics::error::raise;
 
 /// What the rows of a subquery become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +130,7 @@ impl Subplan {
         match self.gives {
             Gives::Existence => Ok(ScalarValue::Boolean(Some(rows > 0))),
             Gives::Array => self.array(&columns),
-            Gives::Value if rows > 1 => Err(wrap(Error::invalid(
+            Gives::Value if rows > 1 => Err(raise(Error::invalid(
                 SqlState("21000"),
                 "more than one row returned by a subquery used as an expression",
             ))),

@@ -5,10 +5,9 @@ use crate::single_row;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::{Exists, InSubquery};
-use datafusion::logical_expr::{
-    BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, Subquery, logical_plan,
-};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Subquery, logical_plan};
 use datafusion::optimizer::decorrelate::PullUpCorrelatedExpr;
+use strandline_semantics::rules::only_equalities;
 
 /// Whether DataFusion executes the subquery expression `expr` at `place`, over columns of `schema`.
 pub fn is_possible(expr: &Expr, place: Place, schema: &DFSchema) -> Result<bool> {
@@ -120,34 +119,4 @@ fn has_row_of_nothing(plan: &LogicalPlan) -> bool {
         }
         _ => false,
     }
-}
-
-/// Whether outer columns stand in conditions `inner = outer column` only.
-pub(crate) fn only_equalities(plan: &LogicalPlan) -> Result<bool> {
-    let mut only = true;
-    plan.apply(|node| {
-        node.apply_expressions(|expr| {
-            only &= match node {
-                LogicalPlan::Filter(_) => is_conjunction_of_equalities(expr),
-                _ => !expr.contains_outer(),
-            };
-            Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
-        })
-    })?;
-    Ok(only)
-}
-
-fn is_conjunction_of_equalities(expr: &Expr) -> bool {
-    let parts = datafusion::logical_expr::utils::split_conjunction(expr);
-    parts.into_iter().all(|part| match part {
-        Expr::BinaryExpr(BinaryExpr { left, op, right }) if *op == Operator::Eq => {
-            match (left.contains_outer(), right.contains_outer()) {
-                (true, true) => false,
-                (true, false) => matches!(left.as_ref(), Expr::OuterReferenceColumn(..)),
-                (false, true) => matches!(right.as_ref(), Expr::OuterReferenceColumn(..)),
-                (false, false) => true,
-            }
-        }
-        other => !other.contains_outer(),
-    })
 }

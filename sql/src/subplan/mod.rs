@@ -13,8 +13,6 @@
 mod function;
 mod join;
 
-use crate::error::convert;
-use crate::semantics::align::for_comparison;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchemaRef, Result, internal_err};
 use datafusion::execution::session_state::SessionState;
@@ -29,8 +27,8 @@ use datafusion::logical_expr::{
 use datafusion::scalar::ScalarValue;
 use function::{Gives, Subplan};
 use std::sync::{Arc, OnceLock};
-
-pub(crate) use join::only_equalities;
+use strandline_semantics::align::for_comparison;
+use strandline_semantics::error::convert;
 
 /// The function that marks `ARRAY(SELECT …)`, around the subquery as a value.
 pub use function::ArrayOf;

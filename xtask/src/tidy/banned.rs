@@ -20,10 +20,29 @@ struct Ban {
 
 /// Everything whose behaviour a simulation must be able to repeat.
 const ENGINE: &[&str] = &[
-    "base", "device", "column", "storage", "txn", "index", "tail", "table", "engine", "sql",
+    "base",
+    "device",
+    "column",
+    "storage",
+    "txn",
+    "index",
+    "tail",
+    "table",
+    "engine",
+    "semantics",
+    "sql",
 ];
 const ENGINE_WITHOUT_DEVICE: &[&str] = &[
-    "base", "column", "storage", "txn", "index", "tail", "table", "engine", "sql",
+    "base",
+    "column",
+    "storage",
+    "txn",
+    "index",
+    "tail",
+    "table",
+    "engine",
+    "semantics",
+    "sql",
 ];
 const ALL: &[&str] = &[
     "base",
@@ -35,6 +54,7 @@ const ALL: &[&str] = &[
     "tail",
     "table",
     "engine",
+    "semantics",
     "sql",
     "server",
     "python",

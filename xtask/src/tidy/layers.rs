@@ -9,12 +9,23 @@ use super::manifest::dependencies;
 
 /// Third-party libraries that only some layers may use, and why.
 const CONFINED: &[(&str, &[&str], &str)] = &[
-    ("datafusion", &["sql"], "the planner stays above the engine"),
+    (
+        "datafusion",
+        &["semantics", "sql"],
+        "the planner stays above the engine",
+    ),
     ("vortex-", &["column"], "encodings hide behind `ChunkCodec`"),
     (
         "arrow",
         &[
-            "column", "table", "engine", "sql", "server", "python", "cli",
+            "column",
+            "table",
+            "engine",
+            "semantics",
+            "sql",
+            "server",
+            "python",
+            "cli",
         ],
         "below scans, data is pages and bytes",
     ),
@@ -25,7 +36,7 @@ const CONFINED: &[(&str, &[&str], &str)] = &[
     ),
     (
         "tokio",
-        &["sql", "server", "cli"],
+        &["semantics", "sql", "server", "cli"],
         "the engine has no async code",
     ),
 ];

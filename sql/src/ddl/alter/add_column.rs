@@ -6,7 +6,6 @@ use super::{add_declared, definition, edit};
 use crate::context::StatementContext;
 use crate::ddl::column::{self, DeclaredColumn};
 use crate::ddl::verify;
-use crate::error::convert;
 use crate::{dml, names, parse, value};
 use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DFSchema, ScalarValue};
@@ -15,6 +14,7 @@ use datafusion::sql::sqlparser::ast::{self, Expr};
 use futures::StreamExt;
 use strandline_base::{ColumnId, Error, Result, SqlState, SqlType, TableId, Value};
 use strandline_engine::catalog::TableDef;
+use strandline_semantics::error::convert;
 
 pub async fn execute(
     context: &StatementContext,

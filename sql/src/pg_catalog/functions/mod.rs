@@ -13,7 +13,6 @@ mod size;
 use super::cell::{self, Cell};
 use super::relation;
 use super::system::System;
-use crate::error::wrap;
 use datafusion::arrow::array::ArrayRef;
 use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::Result;
@@ -30,6 +29,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::{Hash, Hasher};
 use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock};
+use strandline_semantics::error::raise;
 
 type Body = fn(&System, &[Cell]) -> strandline_base::Result<Cell>;
 
@@ -209,7 +209,7 @@ impl ScalarUDFImpl for SystemFunction {
             let null = self.definition.strict && values.iter().any(Cell::is_null);
             results.push(match null {
                 true => Cell::Null,
-                false => (self.definition.body)(&self.system, &values).map_err(wrap)?,
+                false => (self.definition.body)(&self.system, &values).map_err(raise)?,
             });
         }
         let array = cell::array(&results, self.field.data_type())?;

@@ -9,7 +9,6 @@
 
 pub mod bounds;
 
-use crate::error::{convert, wrap};
 use datafusion::arrow::array::{BooleanArray, RecordBatch, RecordBatchOptions, cast::AsArray};
 use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::catalog::Session;
@@ -27,6 +26,7 @@ use std::sync::Arc;
 use strandline_base::{ColumnId, Error, Result};
 use strandline_engine::catalog::TableDef;
 use strandline_engine::{ColumnPredicate, RowFilter};
+use strandline_semantics::error::{convert, raise};
 
 #[cfg(test)]
 mod tests;
@@ -288,7 +288,7 @@ fn compile_one(
     let mut columns = Vec::with_capacity(names.len());
     let mut fields = Vec::with_capacity(names.len());
     for name in &names {
-        columns.push(def.require_column(name).map_err(wrap)?.id);
+        columns.push(def.require_column(name).map_err(raise)?.id);
         // Slots without a visible row may be NULL in a NOT NULL column.
         fields.push(schema.field_with_name(name)?.clone().with_nullable(true));
     }

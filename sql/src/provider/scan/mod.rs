@@ -11,7 +11,6 @@
 mod reader;
 mod source;
 
-use crate::error::wrap;
 use crate::provider::filter::{ScanFilter, ScanFilters};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::Statistics;
@@ -45,6 +44,7 @@ use std::sync::{Arc, OnceLock};
 use strandline_base::{CommitTs, Error, Result};
 use strandline_engine::Statement;
 use strandline_engine::catalog::TableDef;
+use strandline_semantics::error::raise;
 
 /// Reads some columns of a table, filtered, in parallel.
 pub struct ScanExec {
@@ -86,7 +86,7 @@ impl ScanExec {
         let with_row_id = projection.contains(&row_id_at);
         let is_last = projection.last() == Some(&row_id_at);
         if with_row_id && (!is_last || projection.iter().filter(|&&p| p == row_id_at).count() > 1) {
-            return Err(wrap(Error::internal(
+            return Err(raise(Error::internal(
                 "_rowid is not the last column of a scan",
             )));
         }
@@ -292,7 +292,7 @@ impl ExecutionPlan for ScanExec {
         let reservation = MemoryConsumer::new(format!("scan of {}", self.source.table.name))
             .register(context.memory_pool());
         let reader = Reader {
-            units: Units::new(self.source.open().map_err(wrap)?, self.counter(partition)),
+            units: Units::new(self.source.open().map_err(raise)?, self.counter(partition)),
             source: self.source.clone(),
             schema: self.schema.clone(),
             left: self.limit.unwrap_or(usize::MAX),

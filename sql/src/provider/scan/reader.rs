@@ -1,7 +1,6 @@
 //! One partition of a scan at work.
 
 use super::source::Source;
-use crate::error::{convert, wrap};
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::DataFusionError;
@@ -10,6 +9,7 @@ use datafusion::physical_plan::metrics::{BaselineMetrics, RecordOutput};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use strandline_engine::{TableScan, UnitReader};
+use strandline_semantics::error::{convert, raise};
 
 /// So many units of which nothing has to be read make a turn: it cannot be stopped meanwhile.
 const PRUNED_UNITS_MAX: usize = 64;
@@ -112,7 +112,7 @@ impl Reader {
             return Ok(None);
         }
         let batch = loop {
-            self.source.check_cancelled().map_err(wrap)?;
+            self.source.check_cancelled().map_err(raise)?;
             match self.turn().await? {
                 Turn::Batch(batch) => break batch,
                 Turn::Nothing | Turn::Files => {}
@@ -132,7 +132,7 @@ impl Reader {
     /// A turn here if that stays in memory, else off the asynchronous threads.
     async fn turn(&mut self) -> Result<Turn, DataFusionError> {
         let _timer = self.metrics.elapsed_compute().timer();
-        match self.units.turn(false).map_err(wrap)? {
+        match self.units.turn(false).map_err(raise)? {
             Turn::Files => {}
             turn => return Ok(turn),
         }
@@ -153,8 +153,8 @@ pub async fn off_thread<T: Send + 'static>(
     work: impl FnOnce() -> strandline_base::Result<T> + Send + 'static,
 ) -> Result<T, DataFusionError> {
     match tokio::task::spawn_blocking(work).await {
-        Ok(result) => result.map_err(wrap),
-        Err(error) => Err(wrap(convert(DataFusionError::ExecutionJoin(Box::new(
+        Ok(result) => result.map_err(raise),
+        Err(error) => Err(raise(convert(DataFusionError::ExecutionJoin(Box::new(
             error,
         ))))),
     }

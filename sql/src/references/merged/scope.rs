@@ -4,7 +4,6 @@
 use super::{Question, Stop, Withs, merges, relation_name};
 use crate::names::{self, fold};
 use crate::parse;
-use crate::semantics::sql::column_name;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Distinct, Expr, Ident, JoinConstraint, JoinOperator, ObjectName, OrderBy,
     OrderByKind, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableFactor,
@@ -13,6 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use strandline_base::{Error, Result, SqlState};
+use strandline_semantics::sql::column_name;
 
 /// One pass over a query, innermost queries first.
 pub(super) struct Walk<'a> {

@@ -1,0 +1,111 @@
+//! Values in PostgreSQL's binary form, as its receive functions read them.
+
+use super::{ColumnBuilder, Values, fit};
+use crate::decimal::Shape;
+use crate::text::number;
+use crate::wire_format::read_numeric;
+use crate::wire_format::utf8;
+use datafusion::arrow::datatypes::IntervalMonthDayNano;
+use strandline_base::{Error, Result, SqlState, SqlType};
+
+/// Days from 1970-01-01 to 2000-01-01, where PostgreSQL counts from.
+const EPOCH_DAYS: i32 = 10_957;
+const EPOCH_US: i64 = EPOCH_DAYS as i64 * DAY_US;
+const DAY_US: i64 = 86_400_000_000;
+
+impl ColumnBuilder {
+    /// Appends what `bytes` mean (22P03, and the codes of values that do not fit).
+    pub fn receive(&mut self, bytes: &[u8]) -> Result<()> {
+        let t = self.sql_type;
+        let wrong = || invalid(t);
+        match &mut self.values {
+            Values::Boolean(b) => match bytes {
+                [value] => b.append_value(*value != 0),
+                _ => return Err(wrong()),
+            },
+            Values::SmallInt(b) => b.append_value(i16::from_be_bytes(exactly(t, bytes)?)),
+            Values::Integer(b) => b.append_value(i32::from_be_bytes(exactly(t, bytes)?)),
+            Values::BigInt(b) => b.append_value(i64::from_be_bytes(exactly(t, bytes)?)),
+            Values::Real(b) => b.append_value(f32::from_be_bytes(exactly(t, bytes)?)),
+            Values::Double(b) => b.append_value(f64::from_be_bytes(exactly(t, bytes)?)),
+            Values::Narrow(b, shape) => {
+                let n = i64::try_from(shaped(bytes, *shape)?);
+                b.append_value(n.map_err(|_| number::field_overflow(*shape))?);
+            }
+            Values::Wide(b, shape) => b.append_value(shaped(bytes, *shape)?),
+            Values::Text(b) => {
+                let text = utf8(bytes)?;
+                match t {
+                    SqlType::Json => {
+                        crate::text::binary::check_json(text)?;
+                        b.append_value(text);
+                    }
+                    SqlType::Varchar(_) | SqlType::Char(_) => b.append_value(fit(t, text)?),
+                    _ => b.append_value(text),
+                }
+            }
+            Values::Bytea(b) => b.append_value(bytes),
+            Values::Date(b) => {
+                let days = i32::from_be_bytes(exactly(t, bytes)?);
+                b.append_value(days.checked_add(EPOCH_DAYS).ok_or_else(|| no_moment(t))?);
+            }
+            Values::Time(b) => {
+                let us = i64::from_be_bytes(exactly(t, bytes)?);
+                if !(0..=DAY_US).contains(&us) {
+                    return Err(no_moment(t));
+                }
+                b.append_value(us);
+            }
+            Values::Timestamp(b) | Values::TimestampTz(b) => {
+                let us = i64::from_be_bytes(exactly(t, bytes)?);
+                b.append_value(us.checked_add(EPOCH_US).ok_or_else(|| no_moment(t))?);
+            }
+            Values::Interval(b) => b.append_value(interval(exactly(t, bytes)?)?),
+            Values::Uuid(b) => b.append_value(bytes).map_err(|_| wrong())?,
+        }
+        Ok(())
+    }
+}
+
+fn exactly<const N: usize>(t: SqlType, bytes: &[u8]) -> Result<[u8; N]> {
+    bytes.try_into().map_err(|_| invalid(t))
+}
+
+fn invalid(t: SqlType) -> Error {
+    Error::invalid(
+        SqlState("22P03"),
+        format!("incorrect binary data format of a value of type {t}"),
+    )
+}
+
+/// Infinities among them, which do not exist here.
+fn no_moment(t: SqlType) -> Error {
+    Error::invalid(
+        SqlState::DATETIME_FIELD_OVERFLOW,
+        format!("{t} out of range"),
+    )
+}
+
+fn shaped(bytes: &[u8], shape: Shape) -> Result<i128> {
+    let (unscaled, scale) = read_numeric(bytes)?;
+    let decimal = number::Decimal {
+        unscaled,
+        scale: scale.into(),
+        inexact: false,
+    };
+    decimal
+        .at(shape)
+        .ok_or_else(|| number::field_overflow(shape))
+}
+
+fn interval(bytes: [u8; 16]) -> Result<IntervalMonthDayNano> {
+    let (us, rest) = bytes.split_at(8);
+    let (days, months) = rest.split_at(4);
+    let number = |b: &[u8]| b.iter().fold(0i64, |n, b| n << 8 | i64::from(*b));
+    let nanos = number(us).checked_mul(1_000);
+    Ok(IntervalMonthDayNano::new(
+        number(months) as i32,
+        number(days) as i32,
+        nanos.ok_or_else(|| no_moment(SqlType::Interval))?,
+    ))
+}

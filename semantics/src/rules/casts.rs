@@ -1,0 +1,180 @@
+//! Gives casts PostgreSQL's behaviour: those that Arrow does differently become
+//! [`CastTo`](crate::cast::CastTo), impossible ones are refused, casts of literals are
+//! carried out.
+
+use super::rewrite_expressions;
+use crate::cast::{CAST_AS, Kind, Mode, array_cast, as_cast, cast_expression, kind};
+use crate::decimal::{AVERAGE_SCALE, MAX_DIGITS, Shape, digits};
+use crate::error::{invalid, raise};
+use crate::functions::{Function, trim_blanks};
+use crate::text::number::parse_decimal;
+use crate::types::{
+    arrow_type, is_unconstrained_numeric, sql_name, sql_type_of, sql_type_of_arrow,
+};
+use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan};
+use datafusion::optimizer::AnalyzerRule;
+use datafusion::scalar::ScalarValue;
+use std::sync::Arc;
+use strandline_base::{SqlState, SqlType};
+
+/// The rule.
+#[derive(Debug)]
+pub struct Casts;
+
+impl AnalyzerRule for Casts {
+    fn name(&self) -> &str {
+        "postgres_casts"
+    }
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        rewrite_expressions(plan, |expr, schema| {
+            refuse_implicit_text(&expr, schema)?;
+            expr.transform_up(|expr| match as_cast(&expr) {
+                Some(cast) => Ok(Transformed::yes(rewrite(cast, schema)?.data)),
+                None => match expr {
+                    Expr::Cast(cast) => rewrite(cast, schema),
+                    Expr::ScalarFunction(_) => settle(expr, schema),
+                    other => Ok(Transformed::no(other)),
+                },
+            })
+        })
+    }
+}
+
+/// DataFusion makes a text of whatever a text function is given; PostgreSQL has no such function.
+fn refuse_implicit_text(expr: &Expr, schema: &DFSchema) -> Result<()> {
+    expr.apply(|expr| {
+        let (name, args) = match expr {
+            Expr::ScalarFunction(call) => (call.name(), &call.args),
+            Expr::AggregateFunction(call) => (call.func.name(), &call.params.args),
+            _ => return Ok(TreeNodeRecursion::Continue),
+        };
+        for arg in args {
+            let Expr::Cast(cast) = arg else { continue };
+            let source = cast.expr.get_type(schema)?;
+            let to_text = cast.field.data_type().is_string() && cast.field.metadata().is_empty();
+            let other = !source.is_string() && !source.is_null();
+            if to_text && other && name != CAST_AS && sql_type_of_arrow(&source).is_some() {
+                return Err(invalid(
+                    SqlState::UNDEFINED_FUNCTION,
+                    format!("function {name}({}) does not exist", sql_name(&source)),
+                ));
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })
+    .map(|_| ())
+}
+
+/// Fixes the result type of a function whose literal arguments decide it.
+fn settle(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let Expr::ScalarFunction(call) = &expr else {
+        return Ok(Transformed::no(expr));
+    };
+    let Some(function) = call.func.inner().downcast_ref::<Function>() else {
+        return Ok(Transformed::no(expr));
+    };
+    let Some(settled) = function.settled(&expr.get_type(schema)?) else {
+        return Ok(Transformed::no(expr));
+    };
+    let func = Arc::new(settled.into_udf());
+    let args = call.args.clone();
+    Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction {
+        func,
+        args,
+    })))
+}
+
+/// One cast; see the module's header.
+fn rewrite(cast: Cast, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let (_, from) = cast.expr.to_field(schema)?;
+    match replacement(&cast.expr, &from, &cast.field)? {
+        Some(replaced) => Ok(Transformed::yes(replaced)),
+        None => Ok(Transformed::no(Expr::Cast(cast))),
+    }
+}
+
+/// What to evaluate instead of casting `operand`, of type `from`, to `target` natively; `None` if
+/// the native cast is right or a type is not one of SQL's.
+pub fn replacement(operand: &Expr, from: &Field, target: &Field) -> Result<Option<Expr>> {
+    let source = from.data_type();
+    if let Some(cast) = array_cast(operand, source, target.data_type())? {
+        return Ok(Some(cast));
+    }
+    if sql_type_of_arrow(source).is_none() {
+        return Ok(None);
+    }
+    let explicit = |to| cast_expression(without_blanks(operand, from), source, to, Mode::Explicit);
+    let literal = match operand {
+        Expr::Literal(value, _) => Some(value),
+        _ => None,
+    };
+    if let Some(to) = cast_target(literal, source, target)? {
+        let native = kind(source, to, Mode::Explicit) == Some(Kind::Native);
+        let keep = native && arrow_type(to) == *target.data_type();
+        return if keep {
+            Ok(None)
+        } else {
+            explicit(to).map(Some)
+        };
+    }
+    // Strings in the layouts that DataFusion's functions want.
+    let target = target.data_type();
+    if target.is_string() && !source.is_string() && !source.is_null() {
+        let text = Box::new(explicit(SqlType::Text)?);
+        return Ok(Some(Expr::Cast(Cast::new(text, target.clone()))));
+    }
+    Ok(None)
+}
+
+/// char(n) loses its trailing blanks when it becomes anything else.
+fn without_blanks(operand: &Expr, from: &Field) -> Expr {
+    match sql_type_of(from) {
+        Some(SqlType::Char(_)) if !matches!(operand, Expr::Literal(..)) => {
+            trim_blanks(operand.clone())
+        }
+        _ => operand.clone(),
+    }
+}
+
+/// The SQL type that a cast from `source` to the planned field `target` gives; `None` if the field
+/// is not of an SQL type. `literal` is the operand if it is one.
+pub fn cast_target(
+    literal: Option<&ScalarValue>,
+    source: &DataType,
+    target: &Field,
+) -> Result<Option<SqlType>> {
+    if is_unconstrained_numeric(target) {
+        return unconstrained(literal, source).map(Some);
+    }
+    Ok(sql_type_of(target).filter(|to| arrow_type(*to) == *target.data_type()))
+}
+
+/// The shape of `CAST(x AS numeric)`: the operand's own.
+fn unconstrained(literal: Option<&ScalarValue>, source: &DataType) -> Result<SqlType> {
+    let text = literal.and_then(|value| value.try_as_str()).flatten();
+    let shape = match (Shape::of(source), text) {
+        (Some(shape), _) => shape,
+        (None, Some(text)) => literal_shape(text)?,
+        (None, None) => Shape::new(MAX_DIGITS, AVERAGE_SCALE),
+    };
+    Ok(SqlType::Numeric {
+        precision: shape.precision,
+        scale: shape.scale,
+    })
+}
+
+/// Just the digits of a numeric literal.
+pub fn literal_shape(text: &str) -> Result<Shape> {
+    let number = parse_decimal(text).map_err(raise)?;
+    let scale = number.scale.clamp(0, MAX_DIGITS.into()) as u8;
+    let trailing = (-number.scale).clamp(0, MAX_DIGITS.into()) as u8;
+    Ok(Shape::new(
+        digits(number.unscaled).saturating_add(trailing),
+        scale,
+    ))
+}

@@ -1,0 +1,97 @@
+//! What conditions over subqueries and the keys of joins compare.
+//!
+//! `x op ANY (subquery)`, `x op ALL (subquery)`: DataFusion makes EXISTS of them, with the
+//! comparison of `x` and the subquery's column as its condition. If both columns have the same
+//! qualified name, as in `a < ALL (SELECT a FROM t)` over t, that condition would compare the
+//! column with itself; so the subquery's gets a name that no other column has.
+
+use crate::align::widened;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{Column, DFSchema, Result, TableReference};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Subquery};
+use std::sync::Arc;
+
+/// The control character keeps it from any user's name.
+const COMPARED: &str = "\u{1f}compared";
+
+/// Names the subquery's column if `expr` compares with one; of a bigint and a numeric the bigint
+/// becomes a numeric.
+pub(super) fn name_comparand(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    Ok(match expr {
+        Expr::SetComparison(mut comparison) => {
+            let name = Some(COMPARED.to_string());
+            project(&mut comparison.expr, &mut comparison.subquery, name, schema)?;
+            Expr::SetComparison(comparison)
+        }
+        Expr::InSubquery(mut membership) => {
+            project(&mut membership.expr, &mut membership.subquery, None, schema)?;
+            Expr::InSubquery(membership)
+        }
+        other => other,
+    })
+}
+
+/// Makes `operand` and the subquery's column comparable, and calls the column `name`.
+fn project(
+    operand: &mut Box<Expr>,
+    subquery: &mut Subquery,
+    name: Option<String>,
+    schema: &DFSchema,
+) -> Result<()> {
+    let plan = subquery.subquery.as_ref();
+    let Ok([column]) = <[Column; 1]>::try_from(plan.schema().columns()) else {
+        return Ok(());
+    };
+    let operand_type = operand.get_type(schema)?;
+    let column_type = plan.schema().field(0).data_type().clone();
+    if let Some(wide) = widened(operand, &operand_type, &column_type)? {
+        **operand = wide;
+    }
+    let wide = widened(&Expr::Column(column.clone()), &column_type, &operand_type)?;
+    // DataFusion tells the subquery's column from that of the join it makes by the qualifier.
+    let is_bare = column.relation.is_none() && name.is_none();
+    let name = name.filter(|name| *name != column.name);
+    if wide.is_none() && name.is_none() && !is_bare {
+        return Ok(());
+    }
+    let mut plan = LogicalPlanBuilder::from(plan.clone());
+    if wide.is_some() || name.is_some() {
+        let name = name.unwrap_or_else(|| column.name.clone());
+        plan = plan.project([wide.unwrap_or(Expr::Column(column)).alias(name)])?;
+    }
+    if is_bare {
+        plan = plan.alias(TableReference::bare(COMPARED))?;
+    }
+    let plan = plan.build()?;
+    subquery.subquery = Arc::new(plan);
+    Ok(())
+}
+
+/// The same for the keys of joins, which USING and NATURAL make of columns.
+pub(super) fn widen_keys(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let widened = plan.transform_up_with_subqueries(|plan| match plan {
+        LogicalPlan::Join(mut join) => {
+            let mut changed = false;
+            for (left, right) in &mut join.on {
+                let left_type = left.get_type(join.left.schema())?;
+                let right_type = right.get_type(join.right.schema())?;
+                if let Some(wide) = widened(left, &left_type, &right_type)? {
+                    *left = wide;
+                    changed = true;
+                }
+                if let Some(wide) = widened(right, &right_type, &left_type)? {
+                    *right = wide;
+                    changed = true;
+                }
+            }
+            let join = LogicalPlan::Join(join);
+            Ok(if changed {
+                Transformed::yes(join)
+            } else {
+                Transformed::no(join)
+            })
+        }
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(widened.data)
+}

@@ -1,0 +1,237 @@
+//! Types open literals from their context and makes comparisons and negation PostgreSQL's, before
+//! DataFusion's type coercion would settle the operands' types its own way.
+
+use super::alternatives::{are_intervals, extreme_interval, takes_alternatives};
+use super::comparands::{name_comparand, widen_keys};
+use super::multisets::count_duplicates;
+use super::recursion::check_recursion;
+use super::rewrite_expressions;
+use super::unions::align_unions;
+use crate::align::{for_comparison, for_union, is_json, is_unknown};
+use crate::arithmetic::{self, Operation};
+use crate::cast::CAST_AS;
+use crate::error::invalid;
+use crate::functions::{as_json, trim_blanks};
+use crate::types::{sql_name, sql_type_of};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::expr::{Case, InList, ScalarFunction};
+use datafusion::logical_expr::{Between, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
+use datafusion::optimizer::AnalyzerRule;
+use datafusion::scalar::ScalarValue;
+use strandline_base::{SqlState, SqlType};
+
+/// The rule.
+#[derive(Debug)]
+pub struct ResolveLiterals;
+
+impl AnalyzerRule for ResolveLiterals {
+    fn name(&self) -> &str {
+        "postgres_literals"
+    }
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        check_recursion(&plan)?;
+        let plan = rewrite_expressions(plan, |expr, schema| {
+            expr.transform_up(|e| rewrite(e, schema))
+        })?;
+        if !combines(&plan)? {
+            return Ok(plan);
+        }
+        count_duplicates(align_unions(widen_keys(plan)?)?)
+    }
+}
+
+fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    Ok(Transformed::yes(match expr {
+        Expr::BinaryExpr(binary) if is_comparison(binary.op) => comparison(binary, schema)?,
+        Expr::Between(between) => Expr::Between(align_between(between, schema)?),
+        Expr::InList(list) => Expr::InList(align_list(list, schema)?),
+        Expr::Case(case) => {
+            let case = align_case(case, schema)?;
+            let thens = case.when_then_expr.iter().map(|(_, then)| then.as_ref());
+            let results = thens.chain(case.else_expr.as_deref()).cloned();
+            let json = is_json(&results.collect::<Vec<_>>(), schema)?;
+            with_type(Expr::Case(case), json)
+        }
+        Expr::Negative(operand) => negation(*operand, schema)?,
+        Expr::ScalarFunction(call) if takes_alternatives(call.name()) => {
+            let args = for_union(call.args, schema)?;
+            if matches!(call.func.name(), "greatest" | "least") && are_intervals(&args, schema)? {
+                return Ok(Transformed::yes(extreme_interval(call.func.name(), args)?));
+            }
+            let json = call.func.name() != "make_array" && is_json(&args, schema)?;
+            let call = ScalarFunction {
+                func: call.func,
+                args,
+            };
+            with_type(Expr::ScalarFunction(call), json)
+        }
+        Expr::ScalarFunction(call) if !keeps_blanks(call.name()) => {
+            return without_blanks(call, schema);
+        }
+        Expr::SetComparison(_) | Expr::InSubquery(_) => name_comparand(expr, schema)?,
+        other => return Ok(Transformed::no(other)),
+    }))
+}
+
+/// An expression with alternatives, as json if they are.
+fn with_type(expr: Expr, json: bool) -> Expr {
+    match json {
+        true => as_json(expr),
+        false => expr,
+    }
+}
+
+/// Whether the plan has joins or set operations, whose inputs' types must agree.
+fn combines(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|plan| {
+        found |= matches!(plan, LogicalPlan::Join(_) | LogicalPlan::Union(_));
+        Ok(match found {
+            true => TreeNodeRecursion::Stop,
+            false => TreeNodeRecursion::Continue,
+        })
+    })?;
+    Ok(found)
+}
+
+/// Functions that take char(n) as it is, with its padding.
+fn keeps_blanks(name: &str) -> bool {
+    matches!(
+        name,
+        "octet_length" | "bit_length" | "concat" | "concat_ws" | "format" | "pg_typeof" | CAST_AS
+    )
+}
+
+/// char(n) arguments as text, which they lose their trailing blanks for.
+fn without_blanks(call: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let mut changed = false;
+    let mut args = Vec::with_capacity(call.args.len());
+    for arg in call.args {
+        let is_char = matches!(&arg, Expr::Column(_) | Expr::ScalarFunction(_))
+            && matches!(
+                sql_type_of(&arg.to_field(schema)?.1),
+                Some(SqlType::Char(_))
+            );
+        changed |= is_char;
+        args.push(if is_char { trim_blanks(arg) } else { arg });
+    }
+    let call = Expr::ScalarFunction(ScalarFunction {
+        func: call.func,
+        args,
+    });
+    Ok(if changed {
+        Transformed::yes(call)
+    } else {
+        Transformed::no(call)
+    })
+}
+
+fn is_comparison(op: Operator) -> bool {
+    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
+    matches!(
+        op,
+        Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom
+    )
+}
+
+/// Aligns two operands.
+fn pair(left: Expr, right: Expr, symbol: &str, schema: &DFSchema) -> Result<(Expr, Expr)> {
+    let mut aligned = for_comparison(vec![left, right], symbol, schema)?.into_iter();
+    Ok((
+        aligned.next().unwrap_or_default(),
+        aligned.next().unwrap_or_default(),
+    ))
+}
+
+fn comparison(binary: BinaryExpr, schema: &DFSchema) -> Result<Expr> {
+    let symbol = match binary.op {
+        Operator::NotEq => "<>".to_string(),
+        Operator::IsDistinctFrom | Operator::IsNotDistinctFrom => "=".to_string(),
+        op => op.to_string(),
+    };
+    let (left, right) = pair(*binary.left, *binary.right, &symbol, schema)?;
+    Ok(Expr::BinaryExpr(BinaryExpr::new(
+        Box::new(left),
+        binary.op,
+        Box::new(right),
+    )))
+}
+
+fn align_between(between: Between, schema: &DFSchema) -> Result<Between> {
+    let operands = vec![*between.expr, *between.low, *between.high];
+    let mut aligned = for_comparison(operands, ">=", schema)?.into_iter();
+    let mut next = || Box::new(aligned.next().unwrap_or_default());
+    Ok(Between::new(next(), between.negated, next(), next()))
+}
+
+fn align_list(list: InList, schema: &DFSchema) -> Result<InList> {
+    let operands = std::iter::once(*list.expr).chain(list.list).collect();
+    let mut aligned = for_comparison(operands, "=", schema)?.into_iter();
+    let operand = Box::new(aligned.next().unwrap_or_default());
+    Ok(InList::new(operand, aligned.collect(), list.negated))
+}
+
+/// The operand with the values it is compared to, and the results among each other.
+fn align_case(case: Case, schema: &DFSchema) -> Result<Case> {
+    let (whens, thens): (Vec<_>, Vec<_>) = case
+        .when_then_expr
+        .into_iter()
+        .map(|(w, t)| (*w, *t))
+        .unzip();
+    let (operand, whens) = match case.expr {
+        Some(operand) => {
+            let compared = std::iter::once(*operand).chain(whens).collect();
+            let mut aligned = for_comparison(compared, "=", schema)?.into_iter();
+            (aligned.next().map(Box::new), aligned.collect())
+        }
+        None => {
+            for when in &whens {
+                require_boolean(when, schema)?;
+            }
+            (None, whens)
+        }
+    };
+    let results = thens
+        .into_iter()
+        .chain(case.else_expr.map(|e| *e))
+        .collect();
+    let mut results = for_union(results, schema)?.into_iter();
+    let pairs = whens
+        .into_iter()
+        .map(|when| (Box::new(when), Box::new(results.next().unwrap_or_default())))
+        .collect();
+    Ok(Case::new(operand, pairs, results.next().map(Box::new)))
+}
+
+fn require_boolean(when: &Expr, schema: &DFSchema) -> Result<()> {
+    let data_type = when.get_type(schema)?;
+    if is_unknown(when) || matches!(data_type, DataType::Boolean | DataType::Null) {
+        return Ok(());
+    }
+    Err(invalid(
+        SqlState::DATATYPE_MISMATCH,
+        format!(
+            "argument of CASE/WHEN must be type boolean, not type {}",
+            sql_name(&data_type)
+        ),
+    ))
+}
+
+/// `-x` as `0 - x` where it can overflow.
+fn negation(operand: Expr, schema: &DFSchema) -> Result<Expr> {
+    let data_type = operand.get_type(schema)?;
+    let zero = match data_type {
+        DataType::Int8 | DataType::Int16 => ScalarValue::Int16(Some(0)),
+        DataType::Int32 => ScalarValue::Int32(Some(0)),
+        DataType::Int64 => ScalarValue::Int64(Some(0)),
+        _ => return Ok(Expr::Negative(Box::new(operand))),
+    };
+    Ok(arithmetic::expression(
+        Operation::Subtract,
+        Expr::Literal(zero, None),
+        operand,
+    ))
+}

@@ -1,0 +1,89 @@
+//! Analyzer and optimizer rules.
+//!
+//! Order: [`ResolveLiterals`] before DataFusion's type coercion, which must see typed operands;
+//! [`Casts`] after it, so that the casts it inserts are covered too. [`CompareDates`] and
+//! [`GuardFallible`] run among the optimizer's rules, the latter last. [`Simplify`],
+//! [`PushDownConditions`], [`DistinctAggregates`], [`LateralJoins`], [`DistinctRows`] and
+//! [`NeedlessJoins`] take the places of DataFusion's rules of the same names, which are not right
+//! for every statement.
+
+mod alternatives;
+mod casts;
+mod comparands;
+mod distinct;
+mod guards;
+mod in_lists;
+mod keys;
+mod lateral;
+mod literals;
+mod midnight;
+mod multisets;
+mod pushdown;
+mod recursion;
+mod unions;
+
+pub use alternatives::settle_types;
+pub use casts::{Casts, cast_target, literal_shape, replacement};
+use distinct::DistinctAggregates;
+pub use guards::GuardFallible;
+use in_lists::Simplify;
+use keys::{DistinctRows, NeedlessJoins};
+use lateral::LateralJoins;
+pub use lateral::only_equalities;
+pub use literals::ResolveLiterals;
+pub use midnight::CompareDates;
+use pushdown::PushDownConditions;
+pub use unions::align_unions;
+
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::optimizer::OptimizerRule;
+use std::sync::Arc;
+
+/// Puts corrected rules in the place of DataFusion's.
+pub fn replace(rules: &mut [Arc<dyn OptimizerRule + Send + Sync>]) {
+    let corrected: [Arc<dyn OptimizerRule + Send + Sync>; 6] = [
+        Arc::new(Simplify::default()),
+        Arc::new(PushDownConditions::default()),
+        Arc::new(DistinctAggregates::default()),
+        Arc::new(LateralJoins::default()),
+        Arc::new(DistinctRows::default()),
+        Arc::new(NeedlessJoins::default()),
+    ];
+    for rule in rules {
+        if let Some(ours) = corrected.iter().find(|ours| ours.name() == rule.name()) {
+            *rule = Arc::clone(ours);
+        }
+    }
+}
+
+/// Rewrites every expression of every node, subqueries included, bottom-up; `f` gets the columns
+/// the expression can refer to. Column names stay what they were.
+fn rewrite_expressions(
+    plan: LogicalPlan,
+    f: impl Fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
+) -> Result<LogicalPlan> {
+    let rewritten = plan.transform_up_with_subqueries(|plan| {
+        let mut schema = merge_schema(&plan.inputs());
+        if let LogicalPlan::TableScan(scan) = &plan {
+            schema.merge(&DFSchema::try_from_qualified_schema(
+                scan.table_name.clone(),
+                &scan.source.schema(),
+            )?);
+        }
+        let names = NamePreserver::new(&plan);
+        let node = plan.map_expressions(|expr| {
+            let name = names.save(&expr);
+            Ok(f(expr, &schema)?.update_data(|expr| name.restore(expr)))
+        })?;
+        if node.transformed {
+            node.map_data(|plan| plan.recompute_schema())
+        } else {
+            Ok(node)
+        }
+    })?;
+    Ok(rewritten.data)
+}

@@ -1,0 +1,62 @@
+//! The columns of a recursive query have the types of its first term, as in PostgreSQL; where the
+//! recursive term's values need a wider type, DataFusion would cast them and so cut them off.
+
+use crate::error::invalid;
+use crate::types::sql_name;
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::Result;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, RecursiveQuery};
+use strandline_base::SqlState;
+
+/// Refuses recursive terms of wider types (42804).
+pub(super) fn check_recursion(plan: &LogicalPlan) -> Result<()> {
+    plan.apply_with_subqueries(|plan| {
+        if let LogicalPlan::RecursiveQuery(query) = plan {
+            check(query)?;
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })
+    .map(|_| ())
+}
+
+/// DataFusion's casts stand on top of the term; those that a user wrote are still functions.
+fn check(query: &RecursiveQuery) -> Result<()> {
+    let LogicalPlan::Projection(term) = query.recursive_term.as_ref() else {
+        return Ok(());
+    };
+    for (column, expr) in term.expr.iter().enumerate() {
+        let Expr::Cast(cast) = expr.clone().unalias() else {
+            continue;
+        };
+        let found = cast.expr.get_type(term.input.schema())?;
+        let wanted = cast.field.data_type();
+        if width(&found) > width(wanted) {
+            return Err(invalid(
+                SqlState::DATATYPE_MISMATCH,
+                format!(
+                    "recursive query \"{}\" column {} has type {} in non-recursive term but \
+                     type {} overall",
+                    query.name,
+                    column + 1,
+                    sql_name(wanted),
+                    sql_name(&found)
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// How much of the numbers a type can hold; 0 if it is no number.
+fn width(data_type: &DataType) -> u8 {
+    match data_type {
+        DataType::Int16 => 1,
+        DataType::Int32 => 2,
+        DataType::Int64 => 3,
+        DataType::Decimal64(..) | DataType::Decimal128(..) => 4,
+        DataType::Float32 => 5,
+        DataType::Float64 => 6,
+        _ => 0,
+    }
+}

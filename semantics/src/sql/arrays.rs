@@ -1,0 +1,159 @@
+//! `x op ANY (array)`, `x op ALL (array)` and arrays written as text. For the elements of a written
+//! array `= ANY` is IN, and `<> ALL` is NOT IN: scans know how to find rows by a list of keys. Of
+//! any other array it is a call of `compare_any` or `compare_all`; what DataFusion makes of ANY
+//! knows no NULL among the elements. Subscripts are calls, too: DataFusion's count from an array's
+//! end if they are negative.
+
+use super::{calls, numbers};
+use crate::functions::{ARRAY_ITEM, ARRAY_PART};
+use crate::text::array::{self, Item};
+use datafusion::sql::sqlparser::ast::{
+    AccessExpr, Array, ArrayElemTypeDef, BinaryOperator, DataType, Expr, Subscript, Value,
+};
+use strandline_base::Result;
+
+/// A written array of the items of an array's text; `None` if it is no text of one.
+pub fn written(text: &Expr, item: Option<&DataType>) -> Result<Option<Expr>> {
+    let Expr::Value(value) = text else {
+        return Ok(None);
+    };
+    let Value::SingleQuotedString(text) = &value.value else {
+        return Ok(None);
+    };
+    Ok(Some(of_items(array::items(text)?, item)))
+}
+
+fn of_items(items: Vec<Item>, item: Option<&DataType>) -> Expr {
+    let elem = items.into_iter().map(|read| {
+        let value = match read {
+            Item::Array(inner) => return of_items(inner, item),
+            Item::Null => Value::Null,
+            Item::Text(text) => Value::SingleQuotedString(text),
+        };
+        let value = Expr::Value(value.into());
+        match item {
+            Some(item) => calls::cast(value, item.clone()),
+            None => value,
+        }
+    });
+    Expr::Array(Array {
+        elem: elem.collect(),
+        named: true,
+    })
+}
+
+/// `'{1,2}'::t[]` as a written array; `None` for other casts, and where there are no items to tell
+/// the array's type.
+pub fn cast(expr: &Expr) -> Result<Option<Expr>> {
+    let Expr::Cast {
+        expr: text,
+        data_type: DataType::Array(ArrayElemTypeDef::SquareBracket(item, _)),
+        ..
+    } = expr
+    else {
+        return Ok(None);
+    };
+    let array = written(text, Some(item))?;
+    Ok(array.filter(|array| !matches!(array, Expr::Array(items) if items.elem.is_empty())))
+}
+
+/// `left op a join left op b …`, as a tree of little depth.
+fn each(left: &Expr, op: &BinaryOperator, items: &[Expr], join: &BinaryOperator) -> Expr {
+    let binary = |left: Expr, op: &BinaryOperator, right: Expr| Expr::BinaryOp {
+        left: Box::new(left),
+        op: op.clone(),
+        right: Box::new(right),
+    };
+    match items {
+        [item] => binary(left.clone(), op, item.clone()),
+        items => {
+            let (first, second) = items.split_at(items.len() / 2);
+            let first = each(left, op, first, join);
+            binary(first, join, each(left, op, second, join))
+        }
+    }
+}
+
+/// The comparison in other words; `None` for a subquery and for other operators than comparisons.
+pub fn quantified(left: &Expr, op: &BinaryOperator, right: &Expr, all: bool) -> Option<Expr> {
+    use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+    if matches!(right, Expr::Subquery(_)) || !matches!(op, Eq | Gt | GtEq | Lt | LtEq | NotEq) {
+        return None;
+    }
+    if let Expr::Array(array) = right {
+        let is_list = matches!((op, all), (Eq, false) | (NotEq, true));
+        if array.elem.is_empty() {
+            return Some(Expr::Value(Value::Boolean(all).into()));
+        }
+        if is_list && !array.elem.iter().any(|e| matches!(e, Expr::Array(_))) {
+            return Some(Expr::InList {
+                expr: Box::new(left.clone()),
+                list: array.elem.clone(),
+                negated: all,
+            });
+        }
+        // Literals take their types from what they are compared with.
+        let open = |e: &Expr| match e {
+            Expr::Value(v) => matches!(v.value, Value::SingleQuotedString(_) | Value::Null),
+            _ => false,
+        };
+        if array.elem.iter().all(open) {
+            let join = if all {
+                BinaryOperator::And
+            } else {
+                BinaryOperator::Or
+            };
+            return Some(each(left, op, &array.elem, &join));
+        }
+    }
+    let name = if all { "compare_all" } else { "compare_any" };
+    let symbol = Expr::Value(Value::SingleQuotedString(op.to_string()).into());
+    Some(calls::call(name, vec![symbol, left.clone(), right.clone()]))
+}
+
+/// A subscript as a whole number; a literal stays one.
+fn whole(index: &Expr) -> Expr {
+    let mut plain = index.clone();
+    numbers::restore(&mut plain);
+    match plain {
+        Expr::Value(_) => plain,
+        other => calls::cast(other, DataType::BigInt(None)),
+    }
+}
+
+/// `array[i][j]` as a call, `array[i:j]` as another; `None` if fields are named. If one of several
+/// subscripts is a part, `[n]` stands for `[1:n]`.
+pub fn subscripted(root: &Expr, chain: &[AccessExpr]) -> Option<Expr> {
+    let subscripts: Option<Vec<&Subscript>> = chain
+        .iter()
+        .map(|access| match access {
+            AccessExpr::Subscript(subscript) => Some(subscript),
+            AccessExpr::Dot(_) => None,
+        })
+        .collect();
+    let subscripts = subscripts?;
+    let parts = subscripts
+        .iter()
+        .any(|s| matches!(s, Subscript::Slice { .. }));
+    let mut args = vec![root.clone()];
+    for subscript in subscripts {
+        match subscript {
+            Subscript::Index { index } if parts => args.extend([numbers::plain("1"), whole(index)]),
+            Subscript::Index { index } => args.push(whole(index)),
+            Subscript::Slice {
+                lower_bound,
+                upper_bound,
+                ..
+            } => {
+                let bound = |bound: &Option<Expr>, open: i32| match bound {
+                    Some(bound) => whole(bound),
+                    None => numbers::plain(&open.to_string()),
+                };
+                args.push(bound(lower_bound, -i32::MAX));
+                args.push(bound(upper_bound, i32::MAX));
+            }
+        }
+    }
+    let name = if parts { ARRAY_PART } else { ARRAY_ITEM };
+    Some(calls::call(name, args))
+}

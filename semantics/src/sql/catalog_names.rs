@@ -1,0 +1,370 @@
+//! Spellings that clients use when they ask system tables: names and operators of `pg_catalog`
+//! with their schema, the `reg…` types, collations that are ours, `ARRAY(SELECT …)`, functions
+//! that make rows of arrays.
+
+use super::calls::{call, cast, last_name};
+use super::series;
+use crate::functions::SYSTEM_TYPES;
+use datafusion::sql::sqlparser::ast::{
+    AccessExpr, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, FunctionArg,
+    FunctionArgExpr, FunctionArguments, Ident, ObjectName, ObjectNamePart, SelectItem, SetExpr,
+    TableAlias, TableAliasColumnDef, TableFactor, Value,
+};
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+
+/// The schemas whose functions are found without naming them.
+const SYSTEM_SCHEMAS: [&str; 2] = ["pg_catalog", "information_schema"];
+
+/// Puts an expression in plain words.
+pub(super) fn expression(expr: &mut Expr) {
+    match expr {
+        Expr::Function(function) => {
+            strip_schema(&mut function.name);
+            let name = last_name(&function.name).unwrap_or_default();
+            match (name.as_str(), &mut function.args) {
+                ("array", FunctionArguments::Subquery(query)) => {
+                    let query = Expr::Subquery(std::mem::replace(query, empty_query()));
+                    *expr = call("array_of", vec![query]);
+                }
+                ("generate_subscripts", FunctionArguments::List(list)) => {
+                    let args = list.args.iter().filter_map(plain_argument).cloned();
+                    let subscripts = call("array_subscripts", args.collect());
+                    *expr = call("unnest", vec![subscripts]);
+                }
+                ("_pg_expandarray", FunctionArguments::List(_)) => {
+                    let items = std::mem::replace(expr, Expr::Value(Value::Null.into()));
+                    *expr = call("unnest", vec![items]);
+                }
+                ("regexp_split_to_table", FunctionArguments::List(list)) => {
+                    let args = list.args.iter().filter_map(plain_argument).cloned();
+                    let parts = call("regexp_split_to_array", args.collect());
+                    *expr = call("unnest", vec![parts]);
+                }
+                _ => {}
+            }
+        }
+        Expr::CompoundFieldAccess { root, access_chain } => {
+            if let [AccessExpr::Dot(Expr::Identifier(field))] = access_chain.as_slice() {
+                let name = match field.quote_style {
+                    Some(_) => field.value.clone(),
+                    None => field.value.to_lowercase(),
+                };
+                let name = Expr::Value(Value::SingleQuotedString(name).into());
+                let root = std::mem::replace(root.as_mut(), Expr::Value(Value::Null.into()));
+                *expr = call("get_field", vec![root, name]);
+            }
+        }
+        Expr::Collate {
+            expr: inner,
+            collation,
+        } if is_ours(collation) => {
+            let inner = std::mem::replace(inner.as_mut(), Expr::Value(Value::Null.into()));
+            *expr = inner;
+        }
+        Expr::BinaryOp { op, .. } => {
+            if let BinaryOperator::PGCustomBinaryOperator(parts) = op
+                && let Some(plain) = parts.last().and_then(|symbol| operator(symbol))
+            {
+                *op = plain;
+            }
+        }
+        Expr::TypedString(typed) if matches!(typed.data_type, DataType::Custom(..)) => {
+            let text = Expr::Value(typed.value.clone());
+            let mut data_type = typed.data_type.clone();
+            plain_type(&mut data_type);
+            *expr = cast(text, data_type);
+            named_object(expr);
+        }
+        Expr::Cast {
+            kind: CastKind::Cast | CastKind::DoubleColon,
+            data_type,
+            ..
+        } => {
+            plain_type(data_type);
+            named_object(expr);
+        }
+        _ => {}
+    }
+}
+
+fn empty_query() -> Box<datafusion::sql::sqlparser::ast::Query> {
+    Box::new(datafusion::sql::sqlparser::ast::Query {
+        with: None,
+        body: Box::new(datafusion::sql::sqlparser::ast::SetExpr::Values(
+            datafusion::sql::sqlparser::ast::Values {
+                explicit_row: false,
+                value_keyword: false,
+                rows: Vec::new(),
+            },
+        )),
+        order_by: None,
+        limit_clause: None,
+        fetch: None,
+        locks: Vec::new(),
+        for_clause: None,
+        settings: None,
+        format_clause: None,
+        pipe_operators: Vec::new(),
+    })
+}
+
+fn plain_argument(arg: &FunctionArg) -> Option<&Expr> {
+    match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
+        _ => None,
+    }
+}
+
+/// Takes the schema off the name of a system function.
+fn strip_schema(name: &mut ObjectName) {
+    if let [schema, _] = name.0.as_slice()
+        && let Some(schema) = schema.as_ident()
+        && SYSTEM_SCHEMAS.contains(&schema.value.to_ascii_lowercase().as_str())
+    {
+        name.0.remove(0);
+    }
+}
+
+/// Whether texts compare by bytes under the collation, as they do anyway.
+fn is_ours(collation: &ObjectName) -> bool {
+    matches!(
+        last_name(collation).as_deref(),
+        Some("default" | "c" | "posix" | "ucs_basic")
+    )
+}
+
+/// The operator that `OPERATOR(schema.symbol)` names.
+fn operator(symbol: &str) -> Option<BinaryOperator> {
+    let parsed = Parser::new(&PostgreSqlDialect {})
+        .try_with_sql(&format!("a {symbol} b"))
+        .ok()?
+        .parse_expr()
+        .ok()?;
+    match parsed {
+        Expr::BinaryOp { op, .. } => Some(op),
+        _ => None,
+    }
+}
+
+/// `pg_catalog.int4` as `int4`.
+fn plain_type(data_type: &mut DataType) {
+    match data_type {
+        DataType::Array(ArrayElemTypeDef::SquareBracket(item, size)) => {
+            // As in PostgreSQL, the number of dimensions and their lengths mean nothing.
+            *size = None;
+            plain_type(item);
+            if let DataType::Array(ArrayElemTypeDef::SquareBracket(..)) = item.as_ref() {
+                *data_type = (**item).clone();
+            }
+        }
+        DataType::Custom(name, modifiers) => {
+            strip_schema(name);
+            if let ([part], []) = (name.0.as_slice(), modifiers.as_slice())
+                && let Some(ident) = part.as_ident()
+                && ident.quote_style.is_none()
+                && let Ok(mut parser) =
+                    Parser::new(&PostgreSqlDialect {}).try_with_sql(&ident.value)
+                && let Ok(plain) = parser.parse_data_type()
+            {
+                *data_type = plain;
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Types whose values are objects, with the functions that read and write them.
+const OBJECT_TYPES: [(&str, &str, &str); 6] = [
+    ("regclass", "regclassin", "regclassout"),
+    ("regtype", "regtypein", "regtypeout"),
+    ("regnamespace", "regnamespacein", "regnamespaceout"),
+    ("regrole", "regrolein", "regroleout"),
+    ("regproc", "regprocin", "regprocin"),
+    ("regprocedure", "regprocin", "regprocin"),
+];
+
+/// A cast to a `reg…` type as a call of its input function; one of such a value to text as a call
+/// of the output function.
+fn named_object(expr: &mut Expr) {
+    let Expr::Cast {
+        expr: operand,
+        data_type,
+        ..
+    } = expr
+    else {
+        return;
+    };
+    let wanted = data_type.to_string().to_ascii_lowercase();
+    let is_parameter =
+        matches!(operand.as_ref(), Expr::Value(v) if matches!(v.value, Value::Placeholder(_)));
+    let function = if let Some((_, input, _)) = OBJECT_TYPES.iter().find(|t| t.0 == wanted) {
+        input
+    } else if let Some((_, input)) = SYSTEM_TYPES.iter().find(|t| t.0 == wanted)
+        && !is_parameter
+    {
+        input
+    } else if let ("text" | "varchar" | "name", Expr::Function(inner)) =
+        (wanted.as_str(), operand.as_ref())
+    {
+        let name = last_name(&inner.name).unwrap_or_default();
+        match OBJECT_TYPES.iter().find(|t| t.1 == name) {
+            Some((_, _, output)) => output,
+            None => return,
+        }
+    } else {
+        return;
+    };
+    let operand = std::mem::replace(operand.as_mut(), Expr::Value(Value::Null.into()));
+    *expr = call(function, vec![operand]);
+}
+
+/// Functions without arguments that give rows of the system: they are tables here.
+const SET_FUNCTIONS: [&str; 1] = ["pg_get_keywords"];
+
+/// What is a table function for DataFusion too.
+const TABLE_FUNCTIONS: [&str; 4] = [
+    "generate_series",
+    "range",
+    "strandline_history",
+    "strandline_stats",
+];
+
+/// `FROM f(x) AS a` of a function that gives one value as `FROM (SELECT f(x) AS a) AS a`.
+fn as_subquery(factor: &mut TableFactor, function: &str) {
+    let (args, alias) = match factor {
+        TableFactor::Table {
+            args: Some(args),
+            alias,
+            ..
+        } => (&args.args, alias),
+        TableFactor::Function { args, alias, .. } => (&*args, alias),
+        _ => return,
+    };
+    let args: Vec<Expr> = args.iter().filter_map(plain_argument).cloned().collect();
+    let alias = alias.take();
+    let column = match &alias {
+        Some(alias) => alias
+            .columns
+            .first()
+            .map_or(&alias.name, |column| &column.name)
+            .clone(),
+        None => Ident::new(function),
+    };
+    let template = "SELECT * FROM (SELECT 1 AS one) AS a";
+    let Ok(Expr::Subquery(mut query)) = Parser::new(&PostgreSqlDialect {})
+        .try_with_sql(&format!("({template})"))
+        .and_then(|mut parser| parser.parse_expr())
+    else {
+        return;
+    };
+    let SetExpr::Select(outer) = query.body.as_mut() else {
+        return;
+    };
+    let Some(mut derived) = outer.from.pop().map(|table| table.relation) else {
+        return;
+    };
+    if let TableFactor::Derived {
+        subquery,
+        alias: shown,
+        ..
+    } = &mut derived
+        && let SetExpr::Select(select) = subquery.body.as_mut()
+    {
+        let name = alias.map_or_else(|| Ident::new(function), |alias| alias.name);
+        let expr = call(function, args);
+        select.projection = vec![SelectItem::ExprWithAlias {
+            expr,
+            alias: column,
+        }];
+        if let Some(shown) = shown {
+            shown.name = name;
+        }
+        *factor = derived;
+    }
+}
+
+/// The one column of a table function is called like the table, and that like the function.
+fn name_column(alias: &mut Option<TableAlias>, function: &str) {
+    let alias = alias.get_or_insert_with(|| TableAlias {
+        explicit: true,
+        name: Ident::new(function),
+        columns: Vec::new(),
+        at: None,
+    });
+    if alias.columns.is_empty() {
+        alias.columns.push(TableAliasColumnDef {
+            name: alias.name.clone(),
+            data_type: None,
+        });
+    }
+}
+
+/// A function of a system schema in FROM without the schema; one that makes rows of an array, or
+/// of what is not known before the statement runs, as UNNEST.
+pub(super) fn table_factor(factor: &mut TableFactor) {
+    if let TableFactor::UNNEST {
+        alias, array_exprs, ..
+    } = factor
+    {
+        if array_exprs.len() == 1 {
+            name_column(alias, "unnest");
+        }
+        return;
+    }
+    if let TableFactor::Table { name, args, .. } = factor
+        && args.is_some()
+        && SET_FUNCTIONS.contains(&last_name(name).unwrap_or_default().as_str())
+    {
+        strip_schema(name);
+        let schema = Ident::new(SYSTEM_SCHEMAS[0]);
+        name.0.insert(0, ObjectNamePart::Identifier(schema));
+        *args = None;
+        return;
+    }
+    let (name, args, alias) = match factor {
+        TableFactor::Table {
+            name,
+            args: Some(args),
+            alias,
+            ..
+        } => (name, &mut args.args, alias),
+        TableFactor::Function {
+            name, args, alias, ..
+        } => (name, args, alias),
+        _ => return,
+    };
+    strip_schema(name);
+    let name = last_name(name).unwrap_or_default();
+    let array = match name.as_str() {
+        "unnest" => args.first().and_then(plain_argument).cloned(),
+        "generate_subscripts" => {
+            let args = args.iter().filter_map(plain_argument).cloned();
+            Some(call("array_subscripts", args.collect()))
+        }
+        "regexp_split_to_table" => {
+            let args = args.iter().filter_map(plain_argument).cloned();
+            Some(call("regexp_split_to_array", args.collect()))
+        }
+        "generate_series" if !series::is_constant(args) => {
+            let args: Vec<Expr> = args.iter().filter_map(plain_argument).cloned().collect();
+            Some(call("generate_series", args))
+        }
+        _ => None,
+    };
+    let Some(array) = array else {
+        if !TABLE_FUNCTIONS.contains(&name.as_str()) {
+            as_subquery(factor, &name);
+        }
+        return;
+    };
+    let mut alias = alias.take();
+    name_column(&mut alias, &name);
+    *factor = TableFactor::UNNEST {
+        alias,
+        array_exprs: vec![array],
+        with_offset: false,
+        with_offset_alias: None,
+        with_ordinality: false,
+    };
+}

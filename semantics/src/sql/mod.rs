@@ -1,0 +1,467 @@
+//! Rewriting of parsed SQL before DataFusion plans it: what PostgreSQL's parser decides and
+//! DataFusion's planner would decide otherwise.
+//!
+//! * Number literals get PostgreSQL's types: integer if it fits, else bigint, else numeric; a
+//!   point or an exponent makes a numeric of just the digits written.
+//! * Every column of a SELECT list gets PostgreSQL's name ([`names`]).
+//! * Casts become calls of `cast_as`, so that `x` and `x::t` have different names in the plan;
+//!   the analyzer turns them into casts again.
+//! * Comparisons of rows become comparisons of their columns ([`rows`]).
+//! * `x op ANY (array)` and ALL become lists or calls of our functions ([`arrays`]).
+//! * `x::timestamp(3)` rounds ([`moments`]).
+//! * `INTERVAL '…' unit`, `AT TIME ZONE`, `SIMILAR TO` become casts and calls of our functions;
+//!   window functions that number rows give bigint.
+//! * `generate_series` in a SELECT list makes rows ([`series`]).
+//! * What clients write to ask system tables is put in plain words ([`catalog_names`]).
+//! * A table function without column names gets them as PostgreSQL names them.
+//! * FOR UPDATE, FOR SHARE and TABLESAMPLE, which DataFusion ignores, are refused (0A000).
+//!
+//! [`normalize`] takes a query or a DML statement (or an expression of one), once. Positions in
+//! ORDER BY and GROUP BY, LIMIT, OFFSET and frame bounds stay plain numbers.
+
+mod arrays;
+mod calls;
+mod catalog_names;
+mod moments;
+mod names;
+mod numbers;
+mod patterns;
+mod rows;
+mod series;
+mod subqueries;
+
+pub use calls::cast;
+pub use names::{column_name, output_name, output_schema, renamed};
+pub use patterns::with_backslashes;
+
+use crate::set_operations;
+use calls::{call, cast_type, function, interval, last_name, named_cast, plain_frame};
+use datafusion::sql::sqlparser::ast::{
+    self, CastKind, Expr, GroupByExpr, Ident, LimitClause, Query, Select, TableAliasColumnDef,
+    TableFactor, UnaryOperator, Value, VisitMut, VisitorMut,
+};
+use std::ops::ControlFlow;
+use strandline_base::{Error, Result};
+
+/// Rewrites a query, a DML statement or an expression; see the module's header.
+///
+/// # Errors
+/// 0A000 for what is refused.
+pub fn normalize(node: &mut impl VisitMut) -> Result<()> {
+    match node.visit(&mut Normalizer) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+struct Normalizer;
+
+fn check(result: Result<()>) -> ControlFlow<Error> {
+    match result {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => ControlFlow::Break(error),
+    }
+}
+
+impl VisitorMut for Normalizer {
+    type Break = Error;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        order_by_positions(query);
+        if let Some(name) = writes(&query.body) {
+            return ControlFlow::Break(
+                Error::unsupported(format!("{name} inside of a query is not supported"))
+                    .with_hint("Run it as a statement of its own, in one transaction."),
+            );
+        }
+        if query.locks.is_empty() {
+            return ControlFlow::Continue(());
+        }
+        ControlFlow::Break(
+            Error::unsupported("SELECT … FOR UPDATE/SHARE is not supported yet")
+                .with_hint("Under snapshot isolation a conflicting writer fails with 40001."),
+        )
+    }
+
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        plain_positions(query);
+        if let ast::SetExpr::Values(values) = query.body.as_mut() {
+            typed_values(values);
+        }
+        set_operations::in_from(query);
+        if let Some(with) = query.with.as_mut().filter(|with| with.recursive) {
+            for table in &mut with.cte_tables {
+                set_operations::as_written(&mut table.query);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        check(series::expand(select))?;
+        names::name_columns(select);
+        for item in &mut select.projection {
+            if let ast::SelectItem::UnnamedExpr(expr)
+            | ast::SelectItem::ExprWithAlias { expr, .. } = item
+            {
+                let _ = expr.visit(&mut subqueries::ExistsAsValue::default());
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        if let GroupByExpr::Expressions(exprs, _) = &mut select.group_by {
+            exprs.iter_mut().for_each(numbers::restore);
+        }
+        if let Some(ast::Distinct::On(exprs)) = &mut select.distinct {
+            exprs.iter_mut().for_each(numbers::restore);
+        }
+        for definition in &mut select.named_window {
+            if let ast::NamedWindowExpr::WindowSpec(spec) = &mut definition.1 {
+                plain_frame(spec);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
+        catalog_names::table_factor(factor);
+        check(table_factor(factor))
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        numbers::minus_before_power(expr);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        catalog_names::expression(expr);
+        check(expression(expr))
+    }
+}
+
+/// The statement that a query's body is if it writes, as in WITH x AS (DELETE …).
+fn writes(body: &ast::SetExpr) -> Option<&'static str> {
+    match body {
+        ast::SetExpr::Insert(_) => Some("INSERT"),
+        ast::SetExpr::Update(_) => Some("UPDATE"),
+        ast::SetExpr::Delete(_) => Some("DELETE"),
+        ast::SetExpr::Merge(_) => Some("MERGE"),
+        _ => None,
+    }
+}
+
+/// ORDER BY expressions of a SELECT DISTINCT that are columns of its list, by position.
+fn order_by_positions(query: &mut Query) {
+    let ast::SetExpr::Select(select) = query.body.as_ref() else {
+        return;
+    };
+    let Some(ast::OrderByKind::Expressions(items)) = query.order_by.as_mut().map(|o| &mut o.kind)
+    else {
+        return;
+    };
+    if select.distinct.is_none() {
+        return;
+    }
+    for item in items
+        .iter_mut()
+        .filter(|item| !matches!(item.expr, Expr::Value(_)))
+    {
+        let position = select.projection.iter().position(|column| match column {
+            ast::SelectItem::UnnamedExpr(expr) => *expr == item.expr,
+            ast::SelectItem::ExprWithAlias { expr, .. } => *expr == item.expr,
+            _ => false,
+        });
+        let simple = select.projection.iter().all(|column| {
+            matches!(
+                column,
+                ast::SelectItem::UnnamedExpr(_) | ast::SelectItem::ExprWithAlias { .. }
+            )
+        });
+        if let (Some(position), true) = (position, simple) {
+            item.expr = numbers::plain(&(position + 1).to_string());
+        }
+    }
+}
+
+/// ORDER BY positions, LIMIT, OFFSET and FETCH as plain numbers.
+fn plain_positions(query: &mut Query) {
+    if let Some(order_by) = &mut query.order_by
+        && let ast::OrderByKind::Expressions(items) = &mut order_by.kind
+    {
+        items
+            .iter_mut()
+            .for_each(|item| numbers::restore(&mut item.expr));
+    }
+    match &mut query.limit_clause {
+        Some(LimitClause::LimitOffset { limit, offset, .. }) => {
+            limit.iter_mut().for_each(numbers::restore);
+            offset
+                .iter_mut()
+                .for_each(|o| numbers::restore(&mut o.value));
+        }
+        Some(LimitClause::OffsetCommaLimit { offset, limit }) => {
+            numbers::restore(offset);
+            numbers::restore(limit);
+        }
+        None => {}
+    }
+    // FETCH FIRST n ROWS is LIMIT n.
+    if let Some(fetch) = query.fetch.take_if(|f| !f.with_ties && !f.percent) {
+        let mut count = fetch.quantity.unwrap_or_else(|| numbers::plain("1"));
+        numbers::restore(&mut count);
+        match &mut query.limit_clause {
+            Some(LimitClause::LimitOffset {
+                limit: limit @ None,
+                ..
+            }) => *limit = Some(count),
+            none @ None => {
+                *none = Some(LimitClause::LimitOffset {
+                    limit: Some(count),
+                    offset: None,
+                    limit_by: Vec::new(),
+                });
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Gives the quoted strings of a VALUES column the type that a cast in the column names, and makes
+/// numerics of its bigints if there are numerics.
+fn typed_values(values: &mut ast::Values) {
+    let columns = values.rows.first().map_or(0, |row| row.content.len());
+    for column in 0..columns {
+        widen_values(values, column);
+        let cells = || values.rows.iter().filter_map(|row| row.content.get(column));
+        let Some(data_type) = cells().find_map(cast_type) else {
+            continue;
+        };
+        for row in &mut values.rows {
+            if let Some(cell) = row.content.get_mut(column)
+                && matches!(cell, Expr::Value(v) if matches!(v.value, Value::SingleQuotedString(_)))
+            {
+                let text = std::mem::replace(cell, numbers::plain("0"));
+                *cell = cast(text, data_type.clone());
+            }
+        }
+    }
+}
+
+fn widen_values(values: &mut ast::Values, column: usize) {
+    use ast::DataType::{BigInt, Dec, Decimal, Int8, Numeric};
+    let type_of = |cell: &Expr| match cell {
+        Expr::Cast { data_type, .. } => Some(data_type.clone()),
+        other => cast_type(other),
+    };
+    let types = values
+        .rows
+        .iter()
+        .filter_map(|row| type_of(row.content.get(column)?));
+    if !types
+        .into_iter()
+        .any(|t| matches!(t, Numeric(_) | Decimal(_) | Dec(_)))
+    {
+        return;
+    }
+    for cell in values
+        .rows
+        .iter_mut()
+        .filter_map(|row| row.content.get_mut(column))
+    {
+        if matches!(type_of(cell), Some(BigInt(_) | Int8(_))) {
+            let bigint = std::mem::replace(cell, numbers::plain("0"));
+            let shape = ast::ExactNumberInfo::PrecisionAndScale(19, 0);
+            *cell = cast(bigint, Numeric(shape));
+        }
+    }
+}
+
+/// Names of table functions' columns; TABLESAMPLE.
+fn table_factor(factor: &mut TableFactor) -> Result<()> {
+    match factor {
+        TableFactor::Table {
+            sample: Some(_), ..
+        }
+        | TableFactor::Derived {
+            sample: Some(_), ..
+        } => Err(Error::unsupported("TABLESAMPLE is not supported")),
+        TableFactor::Table {
+            name,
+            args: Some(_),
+            alias,
+            ..
+        } if last_name(name).as_deref() == Some("generate_series") => {
+            let alias = alias.get_or_insert_with(|| ast::TableAlias {
+                explicit: true,
+                name: Ident::new("generate_series"),
+                columns: Vec::new(),
+                at: None,
+            });
+            if alias.columns.is_empty() {
+                let name = alias.name.clone();
+                alias.columns.push(TableAliasColumnDef {
+                    name,
+                    data_type: None,
+                });
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A negative number literal; `~x`, which DataFusion lacks.
+fn unary(expr: &Expr) -> Option<Expr> {
+    match expr {
+        Expr::UnaryOp {
+            op: UnaryOperator::BitwiseNot,
+            expr: operand,
+        } => Some(call("bit_not", vec![(**operand).clone()])),
+        Expr::UnaryOp {
+            op: UnaryOperator::Minus,
+            expr: operand,
+        } => numbers::negated(operand),
+        _ => None,
+    }
+}
+
+/// Comparisons with many values: `row IN (row, …)`, `row IN (subquery)`, `x op ANY (array)`.
+fn many(expr: &mut Expr) -> Result<()> {
+    match expr {
+        Expr::InList {
+            expr: operand,
+            list,
+            negated,
+        } => {
+            if let Some(compared) = rows::membership(operand, list, *negated)? {
+                *expr = compared;
+            }
+        }
+        Expr::InSubquery { expr: row, .. } if matches!(row.as_ref(), Expr::Tuple(_)) => {
+            return Err(rows::in_subquery());
+        }
+        Expr::InSubquery { subquery, .. } => set_operations::values_in_from(subquery),
+        Expr::AnyOp {
+            left,
+            compare_op,
+            right,
+            ..
+        } => {
+            if let Some(array) = arrays::written(right, None)? {
+                **right = array;
+            }
+            if let Some(compared) = arrays::quantified(left, compare_op, right, false) {
+                *expr = compared;
+            }
+        }
+        Expr::AllOp {
+            left,
+            compare_op,
+            right,
+        } => {
+            if let Some(array) = arrays::written(right, None)? {
+                **right = array;
+            }
+            if let Some(compared) = arrays::quantified(left, compare_op, right, true) {
+                *expr = compared;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// A written cast or a literal with its type.
+fn casts(expr: &mut Expr) -> Result<()> {
+    match expr {
+        Expr::Cast {
+            kind: CastKind::Cast | CastKind::DoubleColon,
+            array: false,
+            ..
+        } => {
+            let digits = moments::take_precision(expr)?;
+            match arrays::cast(expr)? {
+                Some(array) => *expr = array,
+                None => named_cast(expr),
+            }
+            moments::round(expr, digits);
+        }
+        Expr::TypedString(_) => {
+            if let Some(cast) = moments::typed_with_precision(expr) {
+                *expr = cast;
+                return expression(expr);
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn expression(expr: &mut Expr) -> Result<()> {
+    match expr {
+        Expr::Value(value) => {
+            if let Value::Number(digits, _) = &value.value {
+                *expr = numbers::typed(digits)?;
+            }
+        }
+        Expr::UnaryOp { .. } => {
+            if let Some(replaced) = unary(expr) {
+                *expr = replaced;
+            }
+        }
+        Expr::Cast { .. } | Expr::TypedString(_) => return casts(expr),
+        Expr::Interval(_) => interval(expr),
+        Expr::AtTimeZone {
+            timestamp,
+            time_zone,
+        } => {
+            let args = vec![(**time_zone).clone(), (**timestamp).clone()];
+            *expr = call("timezone", args);
+        }
+        Expr::SimilarTo { .. } => {
+            if let Some(matches) = patterns::similar_to(expr)? {
+                *expr = matches;
+            }
+        }
+        Expr::CompoundFieldAccess { root, access_chain } => {
+            if let Some(found) = arrays::subscripted(root, access_chain) {
+                *expr = found;
+            }
+        }
+        Expr::Like {
+            pattern,
+            escape_char,
+            ..
+        }
+        | Expr::ILike {
+            pattern,
+            escape_char,
+            ..
+        } => {
+            return patterns::escaped_pattern(pattern, escape_char);
+        }
+        Expr::BinaryOp { left, op, right } => {
+            if let Some(compared) = rows::comparison(left, op, right)? {
+                *expr = compared;
+            }
+        }
+        Expr::InList { .. } | Expr::InSubquery { .. } | Expr::AnyOp { .. } | Expr::AllOp { .. } => {
+            return many(expr);
+        }
+        Expr::Substring { .. } => {
+            if let Some(found) = patterns::substring(expr) {
+                *expr = found;
+            }
+        }
+        Expr::IsNull(_) | Expr::IsNotNull(_) => {
+            if let Some(condition) = rows::is_null(expr) {
+                *expr = condition;
+            }
+        }
+        Expr::Function(_) => return function(expr),
+        _ => {}
+    }
+    Ok(())
+}
