@@ -270,14 +270,14 @@ impl Transaction {
 
     /// A latch that a write needs has been held for longer than a write takes: goes on, unless the
     /// statement is cancelled (57014) or has waited for `lock_timeout` (55P03) since `busy_since`
-    /// (in microseconds of the clock), which the first call sets.
+    /// (by [`Db::elapsed_us`]), which the first call sets.
     #[cold]
     pub(crate) fn wait_for_latch(&self, busy_since: &mut Option<u64>) -> Result<()> {
         self.check_cancelled()?;
-        let now = self.db.now_us();
+        let now = self.db.elapsed_us();
         let since = *busy_since.get_or_insert(now);
         let waited = Duration::from_micros(now.saturating_sub(since));
-        match self.options.lock_timeout {
+        match self.lock_timeout() {
             Some(timeout) if waited >= timeout => Err(lock_timeout(timeout)),
             _ => Ok(()),
         }

@@ -6,7 +6,7 @@ use super::*;
 use crate::point_table::PointTable;
 use crate::settings::{DbOptions, Settings};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use strandline_base::{Clock, UPDATE_ROWS};
 use strandline_device::MemoryDevice;
 
@@ -24,16 +24,48 @@ impl Clock for Fuse {
     }
 }
 
-/// A database with the table `t (a bigint primary key)`, which has the row 1.
+/// A clock that a millisecond passes by at every look, while the wall clock stands. It cancels a
+/// statement that has looked too often, so that one that waits for ever fails.
+#[derive(Default)]
+struct Ticking {
+    looks: AtomicU64,
+    cancel: Arc<AtomicBool>,
+}
+
+impl Ticking {
+    fn look(&self) -> u64 {
+        let looks = self.looks.fetch_add(1, Ordering::SeqCst);
+        if looks > 1_000 {
+            self.cancel.store(true, Ordering::SeqCst);
+        }
+        looks
+    }
+}
+
+impl Clock for Ticking {
+    fn now_us(&self) -> u64 {
+        self.look();
+        1_700_000_000_000_000
+    }
+    fn elapsed_us(&self) -> u64 {
+        self.look() * 1_000
+    }
+}
+
 fn open() -> (Arc<Db>, Arc<Fuse>) {
     let fuse = Arc::new(Fuse::default());
+    (open_with(fuse.clone()), fuse)
+}
+
+/// A database with the table `t (a bigint primary key)`, which has the row 1.
+fn open_with(clock: Arc<dyn Clock>) -> Arc<Db> {
     let settings = Settings {
         background_maintenance: false,
         ..Settings::default()
     };
     let db = Db::open(DbOptions {
         device: Arc::new(MemoryDevice::new()),
-        clock: fuse.clone(),
+        clock,
         settings,
     });
     let db = db.expect("open");
@@ -43,7 +75,7 @@ fn open() -> (Arc<Db>, Arc<Fuse>) {
     let txn = begin(&db);
     insert(&txn, 1);
     txn.commit().expect("commit");
-    (db, fuse)
+    db
 }
 
 fn table(db: &Db) -> Arc<TableDef> {
@@ -153,6 +185,28 @@ fn a_write_that_waits_for_a_latch_can_be_cancelled_and_times_out() {
     drop(latch);
     drop((impatient, cancelled));
     assert!(delete(&begin(&db)).is_ok());
+}
+
+#[test]
+fn a_wait_for_a_latch_lasts_as_long_as_the_adjusted_lock_timeout_by_elapsed_time() {
+    let clock = Arc::new(Ticking::default());
+    let db = open_with(clock.clone());
+    let store = db.store(table(&db).storage).expect("store");
+    let row = RowId(0);
+    let range = store.lineage.range(row.range()).expect("range");
+    let tail = range.ensure_tail(row.slot() / UPDATE_ROWS, &db.shared.page_bytes);
+    let _latch = tail.row_map().latch(row.slot()).expect("free");
+
+    let options = TxnOptions {
+        lock_timeout: None,
+        cancel: clock.cancel.clone(),
+        ..TxnOptions::default()
+    };
+    let txn = db.begin(options).expect("begin");
+    txn.adjust(true, ConflictPolicy::Wait, Some(Duration::from_millis(3)));
+    let statement = txn.begin_statement().expect("statement");
+    let error = statement.delete(&table(&db), &[row]).expect_err("latched");
+    assert_eq!(error.sqlstate(), SqlState::LOCK_NOT_AVAILABLE);
 }
 
 #[test]
