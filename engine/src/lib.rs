@@ -2,71 +2,57 @@
 //!
 //! [`Db`] is the database, [`Transaction`] a transaction, [`Statement`] one running statement with
 //! its snapshot. See ARCHITECTURE.md for the protocols.
+//!
+//! Rooms, lowest first; a room imports only from rooms above it in this list:
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | `settings`, `display`, `events` | options, text of values, what `tracing` is told |
+//! | `request` | what a scan is asked for: columns, conditions |
+//! | `redo` | the log record of a transaction |
+//! | `catalog` | definitions, their versions and differences, rights, identities, retention |
+//! | `store` | one table's rows, its key indexes and the locks of its definition |
+//! | `manifest_state` | what the manifest says of catalogs and storages |
+//! | `db` | [`Db`]: what transactions, maintenance and recovery share |
+//! | `maintenance` | checkpoints, merges, compaction of runs, sweeps, the log's writer |
+//! | `transaction` | begin, savepoints, catalog changes, validation, commit, rollback |
+//! | `statement` | changes of rows, keys, point operations, bulk loads |
+//! | `scan` | reads of tables, of their versions and statistics |
+//! | `recovery` | creating and opening a database |
+//! | `admin` | backup, check, inspection, going back to a moment |
 
-pub mod access;
-mod backpressure;
-mod backup;
-mod bulk;
+mod admin;
 pub mod catalog;
-mod catalog_edit;
-mod catalog_versions;
-mod check;
-mod checkpoint;
-mod column_predicate;
-mod commit_watch;
-mod compaction;
 mod db;
 pub mod display;
 mod events;
-mod history_query;
-mod identity;
-mod inspect;
-mod key_build;
-mod key_sweep;
-mod load_memory;
-mod log_writer;
 mod maintenance;
 mod manifest_state;
-mod merge_schedule;
-mod moved_keys;
-mod open;
-mod open_readers;
-mod point;
-mod point_table;
-mod read_set;
-mod recovery_report;
+mod recovery;
 mod redo;
-mod relaxed;
-mod replay;
-mod retention;
-mod rewind;
-mod row_locks;
+mod request;
 mod scan;
 mod settings;
 mod statement;
-mod statistics;
 mod store;
 mod transaction;
-mod validation;
-mod versions;
 
-pub use backup::{BackupReport, CopyObserver, CopyProgress, restore};
-pub use bulk::BulkInsert;
-pub use checkpoint::CheckpointReport;
-pub use column_predicate::{ColumnPredicate, CompareOp};
-pub use db::Db;
-pub use inspect::{Inspection, InspectionSection};
-pub use point_table::{Effect, Modify, PointTable};
-pub use recovery_report::RecoveryReport;
-pub use relaxed::Relaxed;
-pub use rewind::RewindReport;
-pub use row_locks::LockWait;
-pub use scan::{RowFilter, ScanMetrics, ScanRequest, TableScan, UnitReader};
+pub use admin::{
+    BackupReport, CopyObserver, CopyProgress, Inspection, InspectionSection, RewindReport, restore,
+};
+pub use catalog::access;
+pub use db::{Db, RecoveryReport};
+pub use maintenance::CheckpointReport;
+pub use request::{ColumnPredicate, CompareOp, RowFilter, ScanRequest};
+pub use scan::{
+    ColumnStatistics, Relaxed, ScanMetrics, TableScan, TableStatistics, UnitReader, VersionColumn,
+    VersionReader, VersionScan,
+};
 pub use settings::{ConflictPolicy, DbOptions, Settings, TxnOptions};
-pub use statement::{OnInvisibleDuplicate, Statement};
-pub use statistics::{ColumnStatistics, TableStatistics};
+pub use statement::{
+    BulkInsert, Effect, LockWait, Modify, OnInvisibleDuplicate, PointTable, Statement,
+};
 pub use transaction::{Savepoint, Transaction};
-pub use versions::{VersionColumn, VersionReader, VersionScan};
 
 pub use strandline_base::{
     Clock, ColumnId, CommitTs, Error, ErrorKind, Interval, Result, RowId, SqlState, SqlType,

@@ -7,8 +7,8 @@
 //! changed: catalogs as differences, whole ranges, and of each changed storage whole lists.
 
 use crate::catalog::Catalog;
-use crate::catalog_edit::{VersionsEdit, stored_versions};
-use crate::retention::TimeMap;
+use crate::catalog::edit::{VersionsEdit, stored_versions};
+use crate::catalog::retention::TimeMap;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

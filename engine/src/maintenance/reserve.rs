@@ -9,20 +9,12 @@
 
 use crate::db::Db;
 use crate::redo::{self, Redo};
-use parking_lot::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use strandline_base::{Error, ErrorKind, Result, SqlState};
 use tracing::{info, warn};
 
 /// The file's name.
 const RESERVE_FILE: &str = "reserve";
-
-/// Whether the reserve is there.
-#[derive(Debug, Default)]
-pub(crate) struct Reserve {
-    is_given_up: AtomicBool,
-    changing: Mutex<()>,
-}
 
 /// Whether `error` says that the disk is full.
 pub(crate) fn is_full_disk(error: &Error) -> bool {

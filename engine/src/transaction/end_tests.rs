@@ -3,8 +3,8 @@
 
 use super::tests::{alter, begin, begin_with_timeout, create};
 use super::*;
-use crate::point_table::PointTable;
 use crate::settings::{DbOptions, Settings};
+use crate::statement::PointTable;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use strandline_base::{Clock, UPDATE_ROWS};

@@ -4,7 +4,7 @@
 //! the bytes to tell who holds most. A place is noted once for writes that follow each other in one
 //! range, so a statement that goes through a table in order costs an entry per range.
 
-use crate::backpressure::OpenBytes;
+use crate::db::backpressure::OpenBytes;
 use std::collections::BTreeMap;
 use strandline_base::{RangeNo, RowId, StorageId, UPDATE_ROWS};
 use strandline_table::release::TailMask;

@@ -9,9 +9,9 @@
 //! what fewer than [`RELEASED_MIN`] of them hold, or a small part of a tail's records, waits for
 //! the next checkpoint that finds the range due.
 
+use super::footprint::Touched;
 use super::{Transaction, TxnState};
 use crate::store::Store;
-use crate::transaction::footprint::Touched;
 use std::sync::atomic::Ordering;
 use strandline_base::{RowId, StorageId};
 use strandline_table::lineage::Lineage;

@@ -8,8 +8,8 @@
 use super::release::Undone;
 use super::{Transaction, TxnState};
 use crate::catalog::Catalog;
-use crate::key_build::forget_loaded;
 use crate::redo;
+use crate::store::key_build::forget_loaded;
 use crate::store::{Hold, Store};
 use std::sync::Arc;
 use strandline_base::Result;

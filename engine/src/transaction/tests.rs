@@ -1,14 +1,17 @@
 //! Interleavings of commits, snapshots and definition changes that only the inside can bring about.
 
+use super::commit::{Appended, CommittingSlot};
+use super::validation::Validation;
 use super::*;
 use crate::catalog::{ColumnDef, HistoryPolicy, KeyDef, TableDef};
-use crate::scan::ScanRequest;
+use crate::request::ScanRequest;
 use crate::settings::{DbOptions, Settings};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use std::thread;
 use std::time::Duration;
 use strandline_base::{ColumnId, ManualClock, SqlType, Value};
 use strandline_sim::SimDisk;
+use strandline_txn::Durability;
 
 fn open(disk: &SimDisk) -> Arc<Db> {
     let settings = Settings {

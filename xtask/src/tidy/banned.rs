@@ -133,27 +133,27 @@ pub const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         path: "thread::Builder",
-        place: "engine/src/maintenance.rs",
+        place: "engine/src/maintenance/mod.rs",
         reason: "the background threads of a database",
     },
     Exception {
         path: "thread::Builder",
-        place: "engine/src/bulk.rs",
+        place: "engine/src/statement/bulk.rs",
         reason: "encoders of one load, joined before it ends",
     },
     Exception {
         path: "thread::scope",
-        place: "engine/src/checkpoint/storage_part.rs",
+        place: "engine/src/maintenance/checkpoint/storage_part.rs",
         reason: "ranges that one checkpoint prepares, joined in place",
     },
     Exception {
         path: "thread::scope",
-        place: "engine/src/key_build.rs",
+        place: "engine/src/store/key_build.rs",
         reason: "halves of one index build, joined in place",
     },
     Exception {
         path: "thread::scope",
-        place: "engine/src/replay.rs",
+        place: "engine/src/recovery/replay.rs",
         reason: "parts of one recovery, joined in place",
     },
     Exception {

@@ -1,5 +1,5 @@
 //! The rivals' transactions: the product's transaction manager and log behind what a storage of
-//! rows needs. See `strandline_txn` for the protocol and `engine/src/transaction.rs` for its use.
+//! rows needs. See `strandline_txn` for the protocol and `engine/src/transaction` for its use.
 //!
 //! A version's *start* is a [`StartWord`]: the word of the transaction that makes it, until that
 //! has committed and stamps it with its timestamp. A session gives its slot back only after it has

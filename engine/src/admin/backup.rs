@@ -1,0 +1,298 @@
+//! Backup: a copy of the database as of one checkpoint, taken while it is in use.
+//!
+//! A checkpoint puts everything committed so far into files that never change, and the manifest's
+//! state names them. So a backup is (1) a checkpoint; (2) under its lock, a copy of that state and
+//! a reference to every file it names, which keeps later checkpoints from removing them; (3) these
+//! files, copied one after the other; (4) a manifest with that state and an empty log. Nobody
+//! waits for it but another checkpoint, and that for (2) only.
+//!
+//! Invariants:
+//! 1. The copy is no database before all of it is durable and every checksum in it has been read
+//!    back: [`Manifest::create`] puts it in force as its last step.
+//! 2. Only reads are made on the source after (1), and it keeps no trace of the backup.
+//! 3. The copy has an identity of its own, so that the logs of the two never mix.
+//!
+//! Lock order: `checkpoint` → tables (only to look); no lock is held while files are copied.
+
+use crate::admin::check::check_chunks;
+use crate::db::Db;
+use crate::manifest_state::{ManifestState, StorageState, to_json};
+use crate::recovery::database_id;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use strandline_base::{CommitTs, Error, ErrorKind, Result, SqlState, StorageId};
+use strandline_device::Device;
+use strandline_storage::cache::Cache;
+use strandline_storage::manifest::Manifest;
+use strandline_storage::wal::{Wal, WalSettings};
+use strandline_table::base::BaseBody;
+use strandline_table::data_file::{DataFile, DataFiles};
+use strandline_table::lineage::{Lineage, Shared};
+use strandline_table::update_run::{Run, run_file_name};
+use strandline_tail::schema::StorageSchema;
+use strandline_txn::TxnManager;
+
+/// Bytes that are read and written at a time.
+const COPY_BYTES: usize = 1 << 20;
+
+/// How far a copy is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CopyProgress {
+    /// bytes copied so far
+    pub bytes: u64,
+    /// bytes to copy in all
+    pub total_bytes: u64,
+}
+
+/// Who is told how far a copy is; false ends it with 57014.
+pub type CopyObserver<'a> = &'a (dyn Fn(CopyProgress) -> bool + Sync);
+
+/// What a backup consists of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BackupReport {
+    /// everything committed up to it is in the backup, nothing later
+    pub as_of: CommitTs,
+    /// chunk and run files that were copied
+    pub files: u64,
+    /// their bytes
+    pub bytes: u64,
+}
+
+/// The files of one moment; they stay on the device as long as this lives.
+struct Held {
+    state: ManifestState,
+    data: BTreeMap<u64, Arc<DataFile>>,
+    runs: Vec<Arc<Run>>,
+}
+
+impl Held {
+    fn names(&self) -> Vec<String> {
+        let data = self.data.values().map(|file| file.name().to_owned());
+        let runs = self.runs.iter().map(|run| run.file_name().to_owned());
+        data.chain(runs).collect()
+    }
+}
+
+impl Db {
+    /// Copies the database as it is now to `target`, an empty device, beside running transactions.
+    /// The copy is a database of its own; opening it is restoring it.
+    ///
+    /// # Errors
+    /// 58P02 if `target` holds anything; XX001 naming the file if a checksum is wrong; 57014 if
+    /// `observer` ends it; those of the devices. `target` is then no database.
+    pub fn backup(
+        &self,
+        target: &Arc<dyn Device>,
+        observer: CopyObserver<'_>,
+    ) -> Result<BackupReport> {
+        refuse_occupied(&**target)?;
+        self.checkpoint(false)?;
+        let held = self.hold_files()?;
+        let state = ManifestState {
+            log_from: 0,
+            log_durable: 0,
+            ..held.state.clone()
+        };
+        let id = database_id(CommitTs(self.now_us()), &**target);
+        let (_, bytes) = Manifest::create(target.clone(), id, &to_json(&state)?, || {
+            let names = held.names();
+            let bytes = copy_files(&*self.device, &**target, &names, observer)?;
+            target.sync_directory()?;
+            self.verify_copy(&held, target)?;
+            // The smallest segment: the first commit after a restore makes an ordinary one.
+            let settings = WalSettings {
+                segment_bytes: 8 << 10,
+            };
+            Wal::create(target.clone(), settings, id)?;
+            Ok(bytes)
+        })?;
+        Ok(BackupReport {
+            as_of: state.checkpoint_ts,
+            files: (held.data.len() + held.runs.len()) as u64,
+            bytes,
+        })
+    }
+
+    /// The newest checkpoint's state and its files.
+    fn hold_files(&self) -> Result<Held> {
+        let state = self.checkpoint.lock();
+        if !state.behind.is_empty() {
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "a backup needs files with all records, but those of a table cannot be written",
+            )
+            .with_hint("SELECT * FROM strandline_stats() names the table and the cause."));
+        }
+        let mut held = Held {
+            state: state.clone(),
+            data: BTreeMap::new(),
+            runs: Vec::new(),
+        };
+        for (id, storage) in &state.storages {
+            let lineage = self.store(*id)?.lineage.clone();
+            for no in storage.ranges.keys() {
+                let range = lineage.range(*no);
+                let version = range.map(|range| range.load_full());
+                let version = version.ok_or_else(|| Error::internal("a listed range is gone"))?;
+                let BaseBody::Chunks(chunks) = &version.base.body else {
+                    return Err(Error::internal("a listed range has no chunks"));
+                };
+                let columns = chunks.columns.iter().flatten().map(|column| &column.file);
+                for file in columns.chain(chunks.meta.iter().map(|meta| &meta.file)) {
+                    held.data.insert(file.id(), file.clone());
+                }
+            }
+            held.runs.extend(lineage.runs().iter().cloned());
+        }
+        Ok(held)
+    }
+
+    /// Reads every chunk and run of the copy back.
+    fn verify_copy(&self, held: &Held, target: &Arc<dyn Device>) -> Result<()> {
+        let shared = Shared {
+            device: target.clone(),
+            files: DataFiles::new(target.clone()),
+            cache: Cache::new(0),
+            txns: TxnManager::new(self.clock.clone(), held.state.checkpoint_ts),
+            page_bytes: Arc::default(),
+            next_file: Arc::new(AtomicU64::new(held.state.next_file)),
+            consolidation: Arc::default(),
+            range_bytes_max: self.shared.range_bytes_max,
+            row_bytes_max: self.shared.row_bytes_max,
+        };
+        for (id, storage) in &held.state.storages {
+            let copied = damage_in(*id, storage, &shared)?;
+            let Some(found) = copied.first() else {
+                continue;
+            };
+            // Name the file that is to be mended: the source's, if it is damaged itself.
+            let own = Shared {
+                device: self.device.clone(),
+                files: DataFiles::new(self.device.clone()),
+                ..shared.clone()
+            };
+            let own = damage_in(*id, storage, &own)?;
+            return Err(refused(own.first().unwrap_or(found), copied.len()));
+        }
+        Ok(())
+    }
+}
+
+fn refused(damage: &str, places: usize) -> Error {
+    let error = Error::new(
+        ErrorKind::Corrupt,
+        SqlState::DATA_CORRUPTED,
+        format!("the backup is refused, since a stored file is damaged: {damage}"),
+    );
+    error
+        .with_detail(format!(
+            "{places} places of this table's files are damaged."
+        ))
+        .with_hint("`strandline check` lists all damage; earlier backups may still be sound.")
+}
+
+/// What is wrong with the files of one storage.
+fn damage_in(id: StorageId, storage: &StorageState, shared: &Shared) -> Result<Vec<String>> {
+    let schema = StorageSchema::new(storage.columns.clone());
+    let lineage = Lineage::new(id, schema.clone(), shared.clone());
+    let mut files: BTreeMap<u64, Arc<DataFile>> = BTreeMap::new();
+    let mut damage = Vec::new();
+    for (no, entry) in &storage.ranges {
+        lineage.restore_base(&entry.based(*no), &mut |file| {
+            let existing = || DataFile::existing(&shared.files, file);
+            files.entry(file).or_insert_with(existing).clone()
+        })?;
+        check_chunks(&lineage.ensure_range(*no), &mut damage);
+    }
+    let types: Vec<_> = schema.iter().map(|(id, c)| (id, c.sql_type)).collect();
+    for run in &storage.runs {
+        let name = run_file_name(*run);
+        let run = Run::open(&shared.files, &name, *run, &types);
+        if let Err(error) = run.and_then(|run| run.verify()) {
+            damage.push(format!("file {}/{name}: {error}", shared.device.location()));
+        }
+    }
+    Ok(damage)
+}
+
+/// 58P02 unless `target` is empty, or holds no more than an unfinished copy.
+fn refuse_occupied(target: &dyn Device) -> Result<()> {
+    if !Db::exists(target)? {
+        return Ok(());
+    }
+    Err(Error::invalid(
+        SqlState::DUPLICATE_FILE,
+        format!("there is a database in \"{}\" already", target.location()),
+    )
+    .with_hint("A backup never overwrites anything: name a new directory."))
+}
+
+/// Copies `names` in order, each synced; the bytes. The caller syncs the directory.
+pub(crate) fn copy_files(
+    source: &dyn Device,
+    target: &dyn Device,
+    names: &[String],
+    observer: CopyObserver<'_>,
+) -> Result<u64> {
+    let mut progress = CopyProgress::default();
+    for name in names {
+        progress.total_bytes += source.open(name)?.len()?;
+    }
+    let mut buffer = vec![0; COPY_BYTES];
+    for name in names {
+        let from = source.open(name)?;
+        let len = from.len()?;
+        let to = target.create(name)?;
+        // A full disk refuses here, before anything is written.
+        to.set_len(len)?;
+        let mut at = 0;
+        while at < len {
+            let piece = COPY_BYTES.min((len - at) as usize);
+            from.read_exact_at(&mut buffer[..piece], at)?;
+            to.write_all_at(&buffer[..piece], at)?;
+            at += piece as u64;
+            progress.bytes += piece as u64;
+            if !observer(progress) {
+                return Err(cancelled());
+            }
+        }
+        to.sync()?;
+    }
+    Ok(progress.bytes)
+}
+
+fn cancelled() -> Error {
+    strandline_txn::query_cancelled()
+}
+
+/// Copies the database on `source`, which nobody has open, to the empty `target` file by file. The
+/// caller opens and checks it: see [`crate::Db::rewind`] for an earlier moment.
+///
+/// # Errors
+/// 58P01 if there is no database on `source`, else as for [`Db::backup`].
+pub fn restore(
+    source: &dyn Device,
+    target: &dyn Device,
+    observer: CopyObserver<'_>,
+) -> Result<u64> {
+    if !Db::exists(source)? {
+        return Err(Error::invalid(
+            SqlState::UNDEFINED_FILE,
+            format!("there is no backup in \"{}\"", source.location()),
+        ));
+    }
+    refuse_occupied(target)?;
+    Manifest::remove_unfinished(target)?;
+    let names = Manifest::files_superblock_last(source)?;
+    let (superblock, others) = names
+        .split_last()
+        .ok_or_else(|| Error::internal("a database without files"))?;
+    let bytes = copy_files(source, target, others, observer)?;
+    target.sync_directory()?;
+    let last = std::slice::from_ref(superblock);
+    let superblock_bytes = copy_files(source, target, last, &|_| true)?;
+    target.sync_directory()?;
+    Ok(bytes + superblock_bytes)
+}

@@ -1,0 +1,209 @@
+//! `check`: verifies every checksum, row map and index entry, and every constraint the engine
+//! knows (NOT NULL, keys).
+
+use crate::catalog::TableDef;
+use crate::db::Db;
+use crate::display::value_text;
+use crate::store::Store;
+use crate::store::newest;
+use std::collections::HashMap;
+use std::sync::Arc;
+use strandline_base::{Result, RowId, UPDATE_ROWS, Value};
+use strandline_index::is_same_key;
+use strandline_table::base::BaseBody;
+use strandline_table::range::Range;
+use strandline_tail::tail_pages::locate;
+use strandline_txn::StartWord;
+
+impl Db {
+    /// Verifies everything; returns the damage found, one line each, naming file, table and place.
+    /// Works beside running transactions, whose uncommitted changes it does not look at. Damage
+    /// that opening has mended is reported as well.
+    pub fn check(&self) -> Result<Vec<String>> {
+        let mut damage = self.manifest.mended().to_vec();
+        let stores: Vec<Arc<Store>> = self.stores.read().values().cloned().collect();
+        let catalog = self.catalog();
+        // Those of dropped tables as well: moments of the past are read from their files.
+        for store in &stores {
+            let before = damage.len();
+            check_files(store, &mut damage);
+            let tables = catalog.tables.values();
+            for table in tables.filter(|t| t.storage == store.id()) {
+                for range in store.lineage.ranges().iter() {
+                    check_row_maps(table, range, &mut damage);
+                }
+                if damage.len() == before {
+                    check_rows(table, store, &mut damage)?;
+                }
+            }
+        }
+        Ok(damage)
+    }
+}
+
+/// Every checksum of runs and chunks.
+fn check_files(store: &Store, damage: &mut Vec<String>) {
+    for run in store.lineage.runs().iter() {
+        if let Err(e) = run.verify() {
+            damage.push(e.to_string());
+        }
+    }
+    for range in store.lineage.ranges().iter() {
+        check_chunks(range, damage);
+    }
+}
+
+/// Every checksum of a range's chunks and row metadata.
+pub(crate) fn check_chunks(range: &Range, damage: &mut Vec<String>) {
+    let version = range.load_full();
+    let BaseBody::Chunks(chunks) = &version.base.body else {
+        return;
+    };
+    for chunk in chunks.columns.iter().flatten() {
+        match chunk.verify() {
+            Ok(array) if array.len() == chunks.rows as usize => {}
+            Ok(array) => damage.push(format!(
+                "{}: a chunk has {} rows, its range has {}",
+                chunk.file.place(chunk.extent.offset),
+                array.len(),
+                chunks.rows
+            )),
+            Err(e) => damage.push(e.to_string()),
+        }
+    }
+    if let Some(meta) = &chunks.meta
+        && let Err(e) = meta.verify()
+    {
+        damage.push(e.to_string());
+    }
+}
+
+/// Every row map entry leads to a record of its own row, and chains run to older records.
+fn check_row_maps(table: &TableDef, range: &Range, damage: &mut Vec<String>) {
+    let version = range.load_full();
+    for (at, tail) in version.tails.iter().enumerate() {
+        let Some(tail) = tail else { continue };
+        for slot in 0..UPDATE_ROWS {
+            let entry = tail.row_map().entry(slot);
+            let pages = tail.pages();
+            let mut next = pages.head(entry);
+            while next != 0 {
+                let Some((page, i)) = locate(&pages, next - 1) else {
+                    break;
+                };
+                let (of, _) = page.slot_kind(i);
+                let back = page.back(i);
+                if usize::from(of) != slot || back >= next {
+                    damage.push(format!(
+                        "table \"{}\", range {}, row {}: tail record {} belongs to row {} and \
+                         points back to {}",
+                        table.name,
+                        range.no(),
+                        at * UPDATE_ROWS + slot,
+                        next - 1,
+                        at * UPDATE_ROWS + usize::from(of),
+                        back
+                    ));
+                    break;
+                }
+                next = back;
+            }
+        }
+    }
+}
+
+/// NOT NULL, uniqueness, and that every visible row is found through every index.
+fn check_rows(table: &TableDef, store: &Store, damage: &mut Vec<String>) -> Result<()> {
+    let everything = newest(StartWord(0));
+    let columns: Vec<_> = table.columns.iter().map(|c| c.id).collect();
+    let mut seen: Vec<HashMap<u64, Vec<RowId>>> = vec![HashMap::new(); table.keys.len()];
+    for range in store.lineage.ranges().iter() {
+        let version = range.load_full();
+        let slots = match &version.base.body {
+            BaseBody::Insert(rows) => rows.rows(),
+            BaseBody::Chunks(chunks) => chunks.rows,
+        };
+        for slot in 0..slots {
+            let row = RowId::new(range.no(), slot as u16);
+            let mut values = vec![Value::Null; columns.len()];
+            if !store
+                .lineage
+                .read(row, &everything, &columns, &mut values)?
+            {
+                continue;
+            }
+            for (column, value) in table.columns.iter().zip(&values) {
+                if column.not_null && value.is_null() {
+                    damage.push(format!(
+                        "table \"{}\", {row:?}: NULL in column \"{}\" violates NOT NULL",
+                        table.name, column.name
+                    ));
+                }
+            }
+            for (at, key) in table.keys.iter().enumerate() {
+                let parts: Vec<Value> = key
+                    .columns
+                    .iter()
+                    .filter_map(|id| table.position(*id))
+                    .map(|position| values[position].clone())
+                    .collect();
+                check_key(table, store, at, &parts, row, &mut seen[at], damage)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_key(
+    table: &TableDef,
+    store: &Store,
+    at: usize,
+    parts: &[Value],
+    row: RowId,
+    seen: &mut HashMap<u64, Vec<RowId>>,
+    damage: &mut Vec<String>,
+) -> Result<()> {
+    let key = &table.keys[at];
+    let Some(hash) = Store::key_hash(parts) else {
+        return Ok(());
+    };
+    let shown = || {
+        let texts: Vec<String> = key
+            .columns
+            .iter()
+            .zip(parts)
+            .filter_map(|(id, v)| Some(value_text(table.column_by_id(*id)?.sql_type, v)))
+            .collect();
+        texts.join(", ")
+    };
+    let mut rows = Vec::new();
+    if let Some(index) = store.key(&key.columns) {
+        index.index.lookup(hash, &mut rows);
+    }
+    if !rows.contains(&row) {
+        damage.push(format!(
+            "table \"{}\", constraint \"{}\": the index does not lead to {row:?} with key ({})",
+            table.name,
+            key.name,
+            shown()
+        ));
+    }
+    let same_hash = seen.entry(hash).or_default();
+    for other in same_hash.iter() {
+        let mut theirs = vec![Value::Null; key.columns.len()];
+        if store
+            .lineage
+            .read(*other, &newest(StartWord(0)), &key.columns, &mut theirs)?
+            && is_same_key(&theirs, parts)
+        {
+            damage.push(format!(
+                "table \"{}\", constraint \"{}\": {other:?} and {row:?} both have key ({})",
+                table.name,
+                key.name,
+                shown()
+            ));
+        }
+    }
+    same_hash.push(row);
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! Going back: one transaction that makes the state of an earlier moment the present one.
+//!
+//! Definitions become those of that moment, and every table gets a new storage that is loaded with
+//! the rows it had then. What has happened since stays history like everything else: a moment
+//! before the rewinding can still be asked for as long as the tables' retention says. Counters of
+//! identity columns go on where they are, so that no number is given out twice.
+
+use crate::catalog::{Catalog, TableDef};
+use crate::db::Db;
+use crate::request::ScanRequest;
+use crate::settings::TxnOptions;
+use crate::statement::Statement;
+use std::sync::Arc;
+use strandline_base::utc::format_utc;
+use strandline_base::{CommitTs, Error, Result, SqlState};
+
+/// What a rewinding did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RewindReport {
+    /// tables that there were
+    pub tables: u64,
+    /// rows that were in them
+    pub rows: u64,
+}
+
+impl Db {
+    /// Makes the state as of `moment` the present one, definitions included; all or nothing.
+    ///
+    /// # Errors
+    /// 22023 if `moment` is later than the newest commit; 72000 if it is older than what some
+    /// table's retention has kept.
+    pub fn rewind(self: &Arc<Self>, moment: CommitTs) -> Result<RewindReport> {
+        let newest = self.stable();
+        if moment > newest {
+            return Err(Error::invalid(
+                SqlState::INVALID_PARAMETER_VALUE,
+                format!(
+                    "{} is later than the last moment there is, {}",
+                    format_utc(moment.0),
+                    format_utc(newest.0)
+                ),
+            ));
+        }
+        let past = self.catalog_at(moment)?;
+        let transaction = self.begin(TxnOptions::default())?;
+        let mut restored = Vec::new();
+        transaction.change_catalog(&mut |catalog| {
+            restored = replace_definitions(catalog, &past);
+            Ok(())
+        })?;
+        let statement = transaction.begin_statement()?;
+        let mut report = RewindReport::default();
+        for (then, now) in &restored {
+            report.tables += 1;
+            report.rows += load(&statement, then, now, moment)
+                .map_err(|e| e.context(format!("table \"{}\"", then.name)))?;
+        }
+        statement.finish()?;
+        transaction.commit()?;
+        Ok(report)
+    }
+}
+
+/// Puts the definitions of `past` into `catalog`, with new storages; each table as it was and is.
+fn replace_definitions(
+    catalog: &mut Catalog,
+    past: &Catalog,
+) -> Vec<(Arc<TableDef>, Arc<TableDef>)> {
+    let tables: Vec<Arc<TableDef>> = past.tables.values().cloned().collect();
+    // Numbers that have been given out stay so.
+    *catalog = Catalog {
+        next_table: catalog.next_table,
+        next_storage: catalog.next_storage,
+        tables: std::collections::BTreeMap::new(),
+        ..past.clone()
+    };
+    let mut restored = Vec::with_capacity(tables.len());
+    for then in tables {
+        let now = Arc::new(TableDef {
+            storage: catalog.new_storage_id(),
+            ..TableDef::clone(&then)
+        });
+        catalog.tables.insert(now.id, now.clone());
+        restored.push((then, now));
+    }
+    restored
+}
+
+/// Loads into `now` the rows that `then` had at `moment`; how many.
+fn load(
+    statement: &Arc<Statement>,
+    then: &Arc<TableDef>,
+    now: &Arc<TableDef>,
+    moment: CommitTs,
+) -> Result<u64> {
+    let request = ScanRequest {
+        columns: then.columns.iter().map(|column| column.id).collect(),
+        ..ScanRequest::default()
+    };
+    let scan = statement.scan_as_of(then, moment, request)?;
+    let mut rows = statement.bulk_insert(now)?;
+    for unit in 0..scan.units() {
+        for batch in scan.read_unit(unit)? {
+            rows.append(&batch)?;
+        }
+    }
+    rows.finish()
+}

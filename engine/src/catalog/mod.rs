@@ -1,0 +1,289 @@
+//! The catalog: plain serializable definitions. A transaction edits its own copy of the current
+//! [`Catalog`]; commit logs and publishes it under the commit timestamp. Old versions are kept as
+//! long as some table's history may be asked for, so that AS OF uses the schema of its moment.
+//!
+//! Catalogs are stored as JSON. A field that older databases lack has a default; a change that
+//! older programs must not ignore raises [`CATALOG_VERSION`].
+
+pub mod access;
+pub(crate) mod edit;
+pub(crate) mod identity;
+pub(crate) mod retention;
+pub(crate) mod versions;
+
+use access::Access;
+use serde::{Deserialize, Deserializer, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use strandline_base::{
+    ColumnId, Error, ErrorKind, Result, SqlState, SqlType, StorageId, TableId, Value,
+};
+
+/// Columns that a table may define in its life: a row's insertion takes time for each of them, also
+/// for those that were dropped.
+const COLUMNS_MAX: u32 = 1 << 16;
+
+/// One version of all definitions. Cloning is cheap enough for DDL: objects are shared.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Catalog {
+    /// Schema name → comment.
+    pub schemas: BTreeMap<String, Option<String>>,
+    /// All tables by id.
+    pub tables: BTreeMap<TableId, Arc<TableDef>>,
+    /// (schema, name) → view, as a list so that JSON keys stay plain.
+    pub views: Vec<Arc<ViewDef>>,
+    /// The next free table id.
+    pub next_table: u32,
+    /// The next free storage id.
+    pub next_storage: u32,
+    /// The [`CATALOG_VERSION`] it was written with.
+    #[serde(default, deserialize_with = "known_version")]
+    pub version: u32,
+    /// Roles, owners and grants.
+    #[serde(default)]
+    pub access: Arc<Access>,
+}
+
+/// The version of what is written here. 0: without roles.
+pub const CATALOG_VERSION: u32 = 1;
+
+/// Refuses a catalog that says things this program does not know.
+pub(crate) fn known_version<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    let version = u32::deserialize(from)?;
+    if version > CATALOG_VERSION {
+        return Err(serde::de::Error::custom(format!(
+            "the catalog has version {version}, this program knows {CATALOG_VERSION}"
+        )));
+    }
+    // What is written from now on may hold what is new.
+    Ok(CATALOG_VERSION)
+}
+
+/// A table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TableDef {
+    /// stable for life
+    pub id: TableId,
+    /// where its rows are; changed by TRUNCATE
+    pub storage: StorageId,
+    /// schema name
+    pub schema: String,
+    /// table name
+    pub name: String,
+    /// columns in SQL order; ids are unique within the table, dropped ones are gone from here
+    pub columns: Vec<ColumnDef>,
+    /// the next free column id
+    pub next_column: u32,
+    /// PRIMARY KEY (at most one) and UNIQUE constraints
+    pub keys: Vec<KeyDef>,
+    /// CHECK constraints
+    pub checks: Vec<CheckDef>,
+    /// how long old versions are kept
+    pub history: HistoryPolicy,
+    /// COMMENT ON TABLE
+    pub comment: Option<String>,
+}
+
+/// A column.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ColumnDef {
+    /// stable for life
+    pub id: ColumnId,
+    /// column name
+    pub name: String,
+    /// SQL type
+    pub sql_type: SqlType,
+    /// NOT NULL
+    pub not_null: bool,
+    /// DEFAULT expression as SQL text
+    pub default: Option<String>,
+    /// what rows older than an ADD COLUMN show
+    pub missing: Value,
+    /// GENERATED … AS IDENTITY or serial
+    pub identity: Option<IdentityDef>,
+    /// COMMENT ON COLUMN
+    pub comment: Option<String>,
+}
+
+/// An identity column's sequence. Its counter lives in the engine (`Db::next_identity`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct IdentityDef {
+    /// GENERATED ALWAYS: explicit values are refused unless OVERRIDING SYSTEM VALUE
+    pub always: bool,
+    /// first value
+    pub start: i64,
+    /// step, not 0
+    pub increment: i64,
+}
+
+/// A PRIMARY KEY or UNIQUE constraint. NULLs are distinct.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KeyDef {
+    /// constraint name, unique within the table
+    pub name: String,
+    /// PRIMARY KEY rather than UNIQUE
+    pub primary: bool,
+    /// the key's columns in order
+    pub columns: Vec<ColumnId>,
+}
+
+/// A CHECK constraint.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CheckDef {
+    /// constraint name, unique within the table
+    pub name: String,
+    /// the condition as SQL text over the table's column names
+    pub expression: String,
+}
+
+/// A view.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ViewDef {
+    /// schema name
+    pub schema: String,
+    /// view name
+    pub name: String,
+    /// the SELECT as SQL text
+    pub query: String,
+    /// explicit column names, or empty
+    pub columns: Vec<String>,
+    /// COMMENT ON VIEW
+    pub comment: Option<String>,
+}
+
+/// How long versions that are no longer current are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HistoryPolicy {
+    /// never removed
+    Forever,
+    /// kept for so many microseconds after they were superseded
+    For(u64),
+    /// kept only while an open snapshot sees them
+    None,
+}
+
+impl Default for HistoryPolicy {
+    fn default() -> Self {
+        Self::For(24 * 3600 * 1_000_000)
+    }
+}
+
+impl Catalog {
+    /// An empty catalog with schema `public`.
+    pub fn initial() -> Self {
+        Self {
+            schemas: BTreeMap::from([("public".to_string(), None)]),
+            next_table: 1,
+            next_storage: 1,
+            version: CATALOG_VERSION,
+            ..Self::default()
+        }
+    }
+    /// The table `schema.name`.
+    pub fn table(&self, schema: &str, name: &str) -> Option<&Arc<TableDef>> {
+        self.tables
+            .values()
+            .find(|t| t.schema == schema && t.name == name)
+    }
+    /// The view `schema.name`.
+    pub fn view(&self, schema: &str, name: &str) -> Option<&Arc<ViewDef>> {
+        self.views
+            .iter()
+            .find(|v| v.schema == schema && v.name == name)
+    }
+    /// Hands out a table id.
+    pub fn new_table_id(&mut self) -> TableId {
+        let id = TableId(self.next_table);
+        // A change that uses up the last number is refused: see `check_numbers`.
+        self.next_table = self.next_table.saturating_add(1);
+        id
+    }
+    /// Hands out a storage id (for a new table or a TRUNCATE).
+    pub fn new_storage_id(&mut self) -> StorageId {
+        let id = StorageId(self.next_storage);
+        self.next_storage = self.next_storage.saturating_add(1);
+        id
+    }
+    /// 54000 if the last number of a table or storage has been given out, 54011 if a table has
+    /// defined more columns than [`COLUMNS_MAX`].
+    pub(crate) fn check_numbers(&self) -> Result<()> {
+        let exceeded = |state, message| Error::new(ErrorKind::Unavailable, state, message);
+        let numbers = [
+            ("CREATE TABLE", self.next_table),
+            ("CREATE TABLE and TRUNCATE", self.next_storage),
+        ];
+        for (statements, next) in numbers {
+            if next == u32::MAX {
+                let message = format!("the database has had {next} times {statements}, its limit");
+                return Err(exceeded(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
+                    .with_hint("Copy what is needed into a new database."));
+            }
+        }
+        match self.tables.values().find(|t| t.next_column > COLUMNS_MAX) {
+            None => Ok(()),
+            Some(table) => {
+                let message = format!(
+                    "table \"{}\" can define at most {COLUMNS_MAX} columns, dropped ones included",
+                    table.name
+                );
+                Err(exceeded(SqlState::TOO_MANY_COLUMNS, message)
+                    .with_hint("CREATE TABLE AS makes a table without the dropped columns."))
+            }
+        }
+    }
+    /// Adds or replaces a table.
+    pub fn put_table(&mut self, table: TableDef) {
+        self.tables.insert(table.id, Arc::new(table));
+    }
+}
+
+impl TableDef {
+    /// The column called `name`.
+    pub fn column(&self, name: &str) -> Option<&ColumnDef> {
+        self.columns.iter().find(|c| c.name == name)
+    }
+    /// The column called `name`, or the error that says so.
+    pub fn require_column(&self, name: &str) -> Result<&ColumnDef> {
+        self.column(name).ok_or_else(|| {
+            Error::invalid(
+                SqlState::UNDEFINED_COLUMN,
+                format!(
+                    "column \"{name}\" of table \"{}\" does not exist",
+                    self.name
+                ),
+            )
+        })
+    }
+    /// The column with `id`.
+    #[inline]
+    pub fn column_by_id(&self, id: ColumnId) -> Option<&ColumnDef> {
+        self.position(id).map(|at| &self.columns[at])
+    }
+    /// The position of column `id` in SQL order.
+    pub fn position(&self, id: ColumnId) -> Option<usize> {
+        // Its own number, until a column before it is dropped.
+        let likely = id.0 as usize;
+        if self.columns.get(likely).is_some_and(|c| c.id == id) {
+            return Some(likely);
+        }
+        self.columns.iter().position(|c| c.id == id)
+    }
+    /// The PRIMARY KEY.
+    pub fn primary_key(&self) -> Option<&KeyDef> {
+        self.keys.iter().find(|k| k.primary)
+    }
+}
+
+/// The column of `table` with this id, which its caller knows to be there.
+///
+/// # Errors
+/// XX000 if it is not.
+pub(crate) fn column_of(table: &TableDef, id: ColumnId) -> Result<&ColumnDef> {
+    table.column_by_id(id).ok_or_else(|| {
+        Error::internal(format!(
+            "table \"{}\" has no column with id {id}",
+            table.name
+        ))
+    })
+}

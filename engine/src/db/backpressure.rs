@@ -1,0 +1,71 @@
+//! What the writers of a database know of each other: which open transactions hold much of the
+//! memory of tails, and how long writers have paused. The rules are in `transaction::backpressure`.
+//!
+//! Lock order: `large` is taken with nothing else held.
+
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+/// Bytes from which on a transaction is told apart from others.
+pub(crate) const SMALL_BYTES: usize = 64 << 10;
+
+/// What writers of a database know of each other.
+#[derive(Debug, Default)]
+pub(crate) struct Backpressure {
+    /// open transactions with many bytes
+    pub large: Mutex<Vec<Weak<AtomicUsize>>>,
+    pub pauses: AtomicU64,
+    pub pause_us: AtomicU64,
+}
+
+/// The bytes of an open transaction, for others to see.
+#[derive(Debug, Default)]
+pub(crate) struct OpenBytes(pub Option<Arc<AtomicUsize>>);
+
+/// Open transactions besides one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Others {
+    pub count: usize,
+    pub bytes: usize,
+    pub largest: usize,
+}
+
+impl Backpressure {
+    /// Shows that a transaction holds `bytes` now.
+    pub fn show(&self, shown: &mut OpenBytes, bytes: usize) {
+        if let Some(shown) = &shown.0 {
+            return shown.store(bytes, Ordering::Relaxed);
+        }
+        if bytes < SMALL_BYTES {
+            return;
+        }
+        let new = Arc::new(AtomicUsize::new(bytes));
+        let mut large = self.large.lock();
+        large.retain(|other| other.strong_count() > 0);
+        large.push(Arc::downgrade(&new));
+        shown.0 = Some(new);
+    }
+
+    /// The large open transactions but the one that has shown `own`.
+    pub fn others(&self, own: &OpenBytes) -> Others {
+        let mut others = Others::default();
+        let large = self.large.lock();
+        for other in large.iter().filter_map(Weak::upgrade) {
+            if own.0.as_ref().is_some_and(|own| Arc::ptr_eq(own, &other)) {
+                continue;
+            }
+            let bytes = other.load(Ordering::Relaxed);
+            others.count += 1;
+            others.bytes += bytes;
+            others.largest = others.largest.max(bytes);
+        }
+        others
+    }
+
+    /// Pauses of writers so far, and their microseconds.
+    pub fn paused(&self) -> (u64, u64) {
+        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (get(&self.pauses), get(&self.pause_us))
+    }
+}

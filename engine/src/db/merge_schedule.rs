@@ -1,0 +1,52 @@
+//! What the background work knows of past looks and merges: see `maintenance::due`.
+//!
+//! Lock order: `ages` is taken with nothing else held.
+
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use strandline_base::{RangeNo, StorageId};
+
+/// See the module's documentation. Moments are those of [`super::Db::elapsed_us`].
+#[derive(Debug, Default)]
+pub(crate) struct MergeSchedule {
+    /// when a range was first seen with pending records
+    ages: Mutex<BTreeMap<(StorageId, RangeNo), u64>>,
+    /// no background merge before
+    rests_until_us: AtomicU64,
+}
+
+impl MergeSchedule {
+    /// Rests after work from `from_us` to `to_us` that may take so many percent of the time.
+    pub fn rest(&self, from_us: u64, to_us: u64, percent: u32) {
+        let percent = u64::from(percent.clamp(1, 100));
+        let rest = to_us.saturating_sub(from_us) * (100 - percent) / percent;
+        self.rests_until_us.store(to_us + rest, Ordering::Relaxed);
+    }
+
+    /// Whether the rest is over.
+    pub fn may_merge(&self, now_us: u64) -> bool {
+        now_us >= self.rests_until_us.load(Ordering::Relaxed)
+    }
+
+    /// Notes which ranges have pending records now, and since when.
+    pub fn note_pending(&self, ranges: Vec<(StorageId, RangeNo)>, now_us: u64) {
+        let mut ages = self.ages.lock();
+        let mut before = std::mem::take(&mut *ages);
+        let since = |key| (key, before.remove(&key).unwrap_or(now_us));
+        ages.extend(ranges.into_iter().map(since));
+    }
+
+    /// Notes that a range has been merged: what is pending now came later.
+    pub fn note_merged(&self, storage: StorageId, range: RangeNo) {
+        self.ages.lock().remove(&(storage, range));
+    }
+
+    /// Whether a range has had pending records for at least `age`.
+    pub fn is_old(&self, storage: StorageId, range: RangeNo, age: Duration, now_us: u64) -> bool {
+        let since = self.ages.lock().get(&(storage, range)).copied();
+        let passed = since.map(|since| now_us.saturating_sub(since));
+        passed.is_some_and(|passed| u128::from(passed) >= age.as_micros())
+    }
+}

@@ -1,0 +1,259 @@
+//! The database: what transactions, maintenance and recovery share. They bring their procedures
+//! with them, as methods of [`Db`]; what is here belongs to none of them alone.
+//!
+//! Lock order: `checkpoint` → `ddl` (only to look) → the locks of tables, log and manifest; see
+//! `catalog::versions` for its place below the log.
+
+pub(crate) mod backpressure;
+pub(crate) mod commit_watch;
+pub(crate) mod load_memory;
+pub(crate) mod merge_schedule;
+pub(crate) mod open_readers;
+pub(crate) mod pacing;
+pub(crate) mod pauses;
+mod recovery_report;
+pub(crate) mod reserve;
+pub(crate) mod set_aside;
+
+use crate::catalog::identity::Identities;
+use crate::catalog::retention::Retention;
+use crate::catalog::versions::{CatalogVersions, too_old};
+use crate::catalog::{Catalog, HistoryPolicy, TableDef};
+use crate::manifest_state::ManifestState;
+use crate::settings::Settings;
+use crate::store::Store;
+use backpressure::Backpressure;
+use commit_watch::CommitWatches;
+use load_memory::LoadMemory;
+use merge_schedule::MergeSchedule;
+use open_readers::OpenReaders;
+use pacing::Pacing;
+use parking_lot::{Condvar, Mutex, RwLock};
+pub use recovery_report::RecoveryReport;
+pub(crate) use recovery_report::Restored;
+use reserve::Reserve;
+use set_aside::SetAside;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use strandline_base::{Clock, ColumnId, CommitTs, Error, ErrorKind, Result, SqlState, StorageId};
+use strandline_device::{Device, FailStopDevice};
+use strandline_storage::manifest::Manifest;
+use strandline_storage::wal::{Lsn, Wal};
+use strandline_table::lineage::Shared;
+use strandline_txn::{StartWord, TxnManager};
+
+/// A database.
+pub struct Db {
+    pub(crate) device: Arc<FailStopDevice>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) settings: Settings,
+    pub(crate) shared: Shared,
+    pub(crate) wal: Arc<Wal>,
+    pub(crate) manifest: Manifest,
+    /// what the manifest says; locked during a checkpoint
+    pub(crate) checkpoint: Mutex<ManifestState>,
+    pub(crate) catalogs: CatalogVersions,
+    pub(crate) stores: RwLock<BTreeMap<StorageId, Arc<Store>>>,
+    pub(crate) identities: Identities,
+    pub(crate) commit_watches: CommitWatches,
+    /// held (shared) by commits of bulk loads until they have stamped the ranges
+    pub(crate) completing: RwLock<()>,
+    pub(crate) ddl: Mutex<Option<StartWord>>,
+    /// end of the newest commit that has finished
+    pub(crate) finished_lsn: AtomicU64,
+    pub(crate) retention: Retention,
+    pub(crate) counters: Counters,
+    pub(crate) recovery: RecoveryReport,
+    pub(crate) maintenance: Arc<Maintenance>,
+    pub(crate) merge_schedule: MergeSchedule,
+    pub(crate) set_aside: SetAside,
+    pub(crate) pacing: Pacing,
+    pub(crate) reserve: Reserve,
+    pub(crate) backpressure: Backpressure,
+    pub(crate) open_readers: Arc<OpenReaders>,
+    pub(crate) load_memory: Arc<LoadMemory>,
+    /// held while the database is open
+    pub(crate) lock: Mutex<Option<Box<dyn Send + Sync>>>,
+}
+
+/// Wakes the maintenance thread and those who wait for it.
+#[derive(Default)]
+pub(crate) struct Maintenance {
+    pub(crate) state: Mutex<MaintenanceState>,
+    pub(crate) work: Condvar,
+    pub(crate) done: Condvar,
+    /// bytes logged since the last checkpoint
+    pub(crate) logged_bytes: AtomicU64,
+    pub(crate) closed: AtomicBool,
+}
+
+impl Maintenance {
+    /// Asks the maintenance thread for a checkpoint soon.
+    pub(crate) fn want(&self) {
+        let mut state = self.state.lock();
+        state.wanted = true;
+        if !state.is_pausing {
+            self.work.notify_all();
+        }
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct MaintenanceState {
+    pub(crate) wanted: bool,
+    pub(crate) rounds: u64,
+    pub(crate) failure: Option<Error>,
+    /// nothing is tried before a pause is over, whoever asks
+    pub(crate) is_pausing: bool,
+    /// the thread has ended
+    pub(crate) has_stopped: bool,
+    pub(crate) thread: Option<std::thread::JoinHandle<()>>,
+    /// the thread that writes the log
+    pub(crate) log_writer: Option<std::thread::JoinHandle<()>>,
+}
+
+/// Counters since the database was opened.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) commits: AtomicU64,
+    pub(crate) rollbacks: AtomicU64,
+    pub(crate) checkpoints: AtomicU64,
+    pub(crate) checkpoint_micros: AtomicU64,
+    pub(crate) merged_ranges: AtomicU64,
+    pub(crate) run_records: AtomicU64,
+    pub(crate) bytes_written: AtomicU64,
+}
+
+impl Db {
+    /// The settings it was opened with.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+    /// What opening it took.
+    pub fn recovery(&self) -> &RecoveryReport {
+        &self.recovery
+    }
+    /// The wall clock in microseconds since the epoch: what users are shown. It may jump.
+    pub fn now_us(&self) -> u64 {
+        self.clock.now_us()
+    }
+    /// The clock for durations, in microseconds: see [`Clock::elapsed_us`].
+    pub fn elapsed_us(&self) -> u64 {
+        self.clock.elapsed_us()
+    }
+    /// The moment `ago` before now, whatever the wall clock did: later commits are younger. Right
+    /// after the wall clock has jumped forward it says a later moment.
+    pub fn moment_ago(&self, ago: Duration) -> CommitTs {
+        let us = u64::try_from(ago.as_micros()).unwrap_or(u64::MAX);
+        let by_wall = self.now_us().saturating_sub(us);
+        self.retention.ago(us, self.stable()).max(CommitTs(by_wall))
+    }
+    /// From which moment on a policy keeps versions, for all policies at one look at the clocks.
+    pub(crate) fn history_begins(&self) -> impl Fn(HistoryPolicy) -> CommitTs {
+        let map = self.retention.map(self.stable());
+        move |policy| map.begin_of(policy)
+    }
+    /// Everything up to it is committed and visible.
+    pub fn stable(&self) -> CommitTs {
+        self.txns().stable()
+    }
+    /// The newest committed catalog.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        loop {
+            // What is valid now is pruned only when stable has gone on.
+            if let Ok(catalog) = self.catalogs.at(self.stable()) {
+                return catalog;
+            }
+        }
+    }
+    /// Whether `catalog` is the newest one, committed or about to be.
+    pub fn goes_by(&self, catalog: &Arc<Catalog>) -> bool {
+        self.catalogs.is_last(catalog)
+    }
+    /// The catalog as of `ts`.
+    pub fn catalog_at(&self, ts: CommitTs) -> Result<Arc<Catalog>> {
+        self.catalogs.at(ts)
+    }
+    pub(crate) fn device(&self) -> &Arc<dyn Device> {
+        &self.shared.device
+    }
+    pub(crate) fn txns(&self) -> &Arc<TxnManager> {
+        &self.shared.txns
+    }
+    pub(crate) fn wal(&self) -> &Wal {
+        &self.wal
+    }
+    /// The error that makes the database refuse all further writes: of the log, or of the manifest,
+    /// which the log has been closed with.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        self.wal.check_usable()?;
+        self.device.check_usable()
+    }
+
+    /// The storage `id`.
+    pub(crate) fn store(&self, id: StorageId) -> Result<Arc<Store>> {
+        self.stores
+            .read()
+            .get(&id)
+            .cloned()
+            .ok_or_else(|| Error::internal(format!("storage {id} is not there")))
+    }
+
+    /// The next value of an identity column. Not transactional: a rollback leaves a gap.
+    pub fn next_identity(&self, table: &TableDef, column: ColumnId) -> Result<i64> {
+        self.identities.next(table, column)
+    }
+
+    /// From when on versions of `table` are kept.
+    pub(crate) fn horizon(&self, table: &TableDef, store: &Store) -> CommitTs {
+        let from = self.history_begins()(table.history);
+        from.min(self.txns().oldest_snapshot())
+            .max(store.kept_from())
+    }
+
+    /// 72000 if `ts` is older than what is kept of `table`. The caller has registered a snapshot
+    /// at `ts`: what is still kept now is kept for it.
+    pub(crate) fn check_retained(&self, table: &TableDef, ts: CommitTs) -> Result<()> {
+        let policy = self.history_begins()(table.history).min(self.stable());
+        // The policy may have been shorter, or the wall clock ahead.
+        let Ok(store) = self.store(table.storage) else {
+            return Err(too_old(ts, None)); // dropped, and forgotten
+        };
+        let from = policy.max(store.kept_from());
+        if ts >= from {
+            return Ok(());
+        }
+        Err(too_old(ts, Some(from)).with_hint(format!(
+            "The table's retention decides: ALTER TABLE {} SET (history = 'forever') keeps \
+             everything from then on.",
+            table.name
+        )))
+    }
+
+    pub(crate) fn note_commit(&self, end: Lsn, bytes: usize) {
+        self.finished_lsn.fetch_max(end.0, Ordering::AcqRel);
+        self.counters.commits.fetch_add(1, Ordering::Relaxed);
+        let bytes = bytes as u64;
+        let logged = self
+            .maintenance
+            .logged_bytes
+            .fetch_add(bytes, Ordering::Relaxed)
+            + bytes;
+        if logged >= self.settings.checkpoint_wal_bytes {
+            self.maintenance.want();
+        }
+    }
+    pub(crate) fn note_abort(&self) {
+        self.counters.rollbacks.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+pub(crate) fn closed() -> Error {
+    Error::new(
+        ErrorKind::Closed,
+        SqlState::ADMIN_SHUTDOWN,
+        "the database is closed",
+    )
+}

@@ -1,0 +1,11 @@
+//! Whether the space that is kept for freeing space is there: see `maintenance::reserve`.
+
+use parking_lot::Mutex;
+use std::sync::atomic::AtomicBool;
+
+/// Whether the reserve is there.
+#[derive(Debug, Default)]
+pub(crate) struct Reserve {
+    pub is_given_up: AtomicBool,
+    pub changing: Mutex<()>,
+}

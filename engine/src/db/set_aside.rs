@@ -1,0 +1,119 @@
+//! Which work on which table is set aside because it has failed: see `maintenance::set_aside`.
+//!
+//! Lock order: `entries` is taken with nothing else held, and held only to look and to change.
+
+use super::pauses::Pauses;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use strandline_base::{Error, RangeNo, StorageId};
+
+/// The first pause before work is tried again.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+
+/// A piece of a checkpoint's work on one table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Work {
+    /// the merge of a range
+    Merge(RangeNo),
+    /// the union of runs
+    UniteRuns,
+    /// writing the records that are in no run
+    WriteRecords,
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Merge(range) => write!(f, "the merge of range {}", range.0),
+            Self::UniteRuns => f.write_str("the union of its update runs"),
+            Self::WriteRecords => f.write_str("writing its records into an update run"),
+        }
+    }
+}
+
+/// What is set aside.
+#[derive(Debug, Default)]
+pub(crate) struct SetAside {
+    entries: Mutex<BTreeMap<(StorageId, Work), Entry>>,
+    /// how many entries there are
+    count: AtomicUsize,
+    /// memory of ranges that cannot be merged, when it was last looked at
+    held_bytes: AtomicUsize,
+}
+
+/// A piece of work that is set aside.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub failure: Error,
+    pub pauses: Pauses,
+}
+
+impl SetAside {
+    pub fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == 0
+    }
+
+    pub fn get(&self, storage: StorageId, work: Work) -> Option<Entry> {
+        if self.is_empty() {
+            return None;
+        }
+        self.entries.lock().get(&(storage, work)).cloned()
+    }
+
+    /// Sets `work` aside; true if it was not before, or failed otherwise.
+    pub fn fail(&self, storage: StorageId, work: Work, failure: &Error, now_us: u64) -> bool {
+        let mut entries = self.entries.lock();
+        let mut is_new = false;
+        let entry = entries.entry((storage, work)).or_insert_with(|| {
+            is_new = true;
+            Entry {
+                failure: failure.clone(),
+                pauses: Pauses::new(FIRST_PAUSE, LONGEST_PAUSE),
+            }
+        });
+        is_new |= entry.failure.sqlstate() != failure.sqlstate();
+        entry.failure = failure.clone();
+        entry.pauses.grow(now_us);
+        self.count.store(entries.len(), Ordering::Relaxed);
+        is_new
+    }
+
+    /// `work` was done; whether it had been set aside.
+    pub fn succeed(&self, storage: StorageId, work: Work) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        let mut entries = self.entries.lock();
+        let was_there = entries.remove(&(storage, work)).is_some();
+        self.count.store(entries.len(), Ordering::Relaxed);
+        was_there
+    }
+
+    /// Forgets the work on storages that are not `live`.
+    pub fn retain(&self, live: impl Fn(StorageId) -> bool) {
+        let mut entries = self.entries.lock();
+        entries.retain(|(storage, _), _| live(*storage));
+        self.count.store(entries.len(), Ordering::Relaxed);
+    }
+
+    pub fn all(&self) -> Vec<((StorageId, Work), Entry)> {
+        let entries = self.entries.lock();
+        let entries = entries.iter();
+        entries.map(|(key, entry)| (*key, entry.clone())).collect()
+    }
+
+    /// Notes how many bytes of tails no merge can free.
+    pub fn note_held(&self, bytes: usize) {
+        self.held_bytes.store(bytes, Ordering::Relaxed);
+    }
+    /// Bytes of tails that no merge can free, when they were last looked at.
+    pub fn held_bytes(&self) -> usize {
+        self.held_bytes.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,118 @@
+//! The database's counters: what `strandline_stats()` and the metrics show.
+
+use crate::db::Db;
+use crate::db::pacing::PacingReport;
+use crate::db::set_aside::Work;
+use crate::store::Store;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use strandline_base::Error;
+use strandline_table::range::Range;
+
+impl Db {
+    /// Entries of all key indexes.
+    fn key_entries(&self) -> u64 {
+        let stores = self.stores.read();
+        let keys = stores.values().flat_map(|store| store.keys().to_vec());
+        keys.map(|key| key.index.len() as u64).sum()
+    }
+
+    /// Bytes of all key indexes, which are taken from the cache's share.
+    fn key_bytes(&self) -> u64 {
+        self.shared.cache.taken_bytes().load(Ordering::Relaxed) as u64
+    }
+
+    /// Counters since open, and how much there is at the moment.
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        let counters = self.detailed_counters().into_iter();
+        counters.map(|(name, value, _)| (name, value)).collect()
+    }
+
+    /// The same, each with what it is about, a line each; most have nothing to say.
+    pub fn detailed_counters(&self) -> Vec<(&'static str, u64, String)> {
+        let plain = self.plain_counters().into_iter();
+        let plain = plain.map(|(name, value)| (name, value, String::new()));
+        plain.chain(self.maintenance_counters()).collect()
+    }
+
+    fn plain_counters(&self) -> Vec<(&'static str, u64)> {
+        let c = &self.counters;
+        let get = |a: &AtomicU64| a.load(Ordering::Relaxed);
+        let (writer_pauses, writer_pause_micros) = self.backpressure.paused();
+        vec![
+            ("commits", get(&c.commits)),
+            ("rollbacks", get(&c.rollbacks)),
+            ("checkpoints", get(&c.checkpoints)),
+            ("checkpoint_micros", get(&c.checkpoint_micros)),
+            ("merged_ranges", get(&c.merged_ranges)),
+            ("run_records", get(&c.run_records)),
+            ("bytes_written", get(&c.bytes_written)),
+            ("cache_misses", self.shared.cache.misses()),
+            ("cache_bytes", self.shared.cache.used_bytes() as u64),
+            ("tail_bytes", self.shared.page_bytes.used() as u64),
+            ("spare_tail_bytes", self.shared.page_bytes.spare() as u64),
+            ("log_buffer_bytes", self.wal.memory_bytes() as u64),
+            ("load_bytes", self.load_memory.used() as u64),
+            ("load_bytes_max", self.load_memory.most() as u64),
+            ("writer_pauses", writer_pauses),
+            ("writer_pause_micros", writer_pause_micros),
+            ("log_bytes", self.wal.end_lsn().0),
+            ("log_syncs", self.wal.syncs()),
+            ("key_entries", self.key_entries()),
+            ("key_bytes", self.key_bytes()),
+            ("pending_records", self.pending_records()),
+            ("run_bytes", self.run_bytes()),
+            ("recovery_micros", self.recovery.micros),
+            ("clock_jumps", self.retention.jumps()),
+            (
+                "clock_behind_us",
+                self.stable().0.saturating_sub(self.now_us()),
+            ),
+        ]
+    }
+
+    /// Records of all tails that no merge has folded into base yet.
+    fn pending_records(&self) -> u64 {
+        let stores: Vec<Arc<Store>> = self.stores.read().values().cloned().collect();
+        let ranges = stores.iter().flat_map(|s| s.lineage.ranges());
+        let pending = |range: Arc<Range>| -> u64 {
+            let version = range.load_full();
+            let tails = version.tails.iter().flatten();
+            tails.map(|tail| u64::from(tail.pending())).sum()
+        };
+        ranges.map(pending).sum()
+    }
+
+    /// Bytes of update runs: pending records that a checkpoint has written, and history.
+    fn run_bytes(&self) -> u64 {
+        let stores = self.stores.read();
+        let runs = stores.values().flat_map(|s| s.lineage.runs().to_vec());
+        runs.map(|run| run.bytes()).sum()
+    }
+
+    /// Counters of background work that fails or pauses, each with what it is about, a line each.
+    pub(crate) fn maintenance_counters(&self) -> Vec<(&'static str, u64, String)> {
+        let all = self.set_aside_work();
+        let of = |name, is_it: fn(&Work) -> bool| {
+            let found = all.iter().filter(|w| is_it(&w.work));
+            let lines: Vec<&str> = found.map(|w| w.line.as_str()).collect();
+            (name, lines.len() as u64, lines.join("\n"))
+        };
+        let PacingReport {
+            failure,
+            is_in_vain,
+            pause_us,
+        } = self.pacing.report();
+        let message = failure.as_ref().map_or("", Error::message).to_owned();
+        let in_vain = "open transactions or snapshots keep what is pending";
+        let in_vain = if is_in_vain { in_vain } else { "" };
+        vec![
+            of("ranges_set_aside", |w| matches!(w, Work::Merge(_))),
+            of("unions_set_aside", |w| *w == Work::UniteRuns),
+            of("tables_behind", |w| *w == Work::WriteRecords),
+            ("checkpoints_failing", u64::from(failure.is_some()), message),
+            ("checkpoints_in_vain", u64::from(is_in_vain), in_vain.into()),
+            ("checkpoint_pause_micros", pause_us, String::new()),
+        ]
+    }
+}

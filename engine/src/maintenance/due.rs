@@ -1,0 +1,141 @@
+//! Which ranges are merged when, and how much of the time that may take \[L-Store §4.1, §4.4\].
+//!
+//! A range of chunks is due when it has many pending records, or has had some for long, or when
+//! memory is short; an insert range when no slot of it is left. Checkpoints merge what is due. Many
+//! pending records make scans slower and few make merges dear: every merge rewrites the updated
+//! columns whole. The age bound keeps a table that is seldom written from staying unmerged for
+//! good, and with it the readers who want a merged moment.
+//!
+//! Background merges rest after each checkpoint so long that they take their share of one
+//! processor's time and no more, so that writers keep their latency. Memory that runs short and a
+//! log that has grown are not put off.
+
+use crate::db::Db;
+use crate::maintenance::checkpoint::Effort;
+use crate::store::Store;
+use std::sync::Arc;
+use strandline_base::{RANGE_ROWS, RangeNo, StorageId};
+use strandline_table::base::BaseBody;
+use strandline_table::range::RangeVersion;
+use strandline_tail::insert_range::InsertRange;
+
+/// Whether a range is to be merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// not now
+    No,
+    /// the columns with a good part of the updates
+    Columns,
+    /// every column with an update
+    All,
+}
+
+impl Db {
+    /// Whether a checkpoint merges a range. `merge_all`: everything that has pending records.
+    pub(crate) fn due(
+        &self,
+        store: &Store,
+        range: RangeNo,
+        version: &RangeVersion,
+        merge_all: bool,
+    ) -> Due {
+        let pending = pending(version);
+        let retry = self.merge_retry(store, range);
+        if retry == Some(false) && !merge_all {
+            return Due::No;
+        }
+        let is_due = match &version.base.body {
+            BaseBody::Insert(rows) => {
+                let full = rows.is_closed() || rows.rows() as usize >= RANGE_ROWS;
+                full && rows.rows() > 0
+            }
+            BaseBody::Chunks(_) => pending >= self.settings.merge_pending_records,
+        };
+        let all = merge_all || retry.is_some() || self.is_short_of_memory();
+        match &version.base.body {
+            BaseBody::Insert(rows) if all && rows.rows() > 0 => Due::All,
+            BaseBody::Chunks(chunks) if merge_all && chunks.deleted > 0 => Due::All,
+            BaseBody::Chunks(_) if pending > 0 && (all || self.is_old(store.id(), range)) => {
+                Due::All
+            }
+            _ if is_due => Due::Columns,
+            _ => Due::No,
+        }
+    }
+
+    fn is_old(&self, storage: StorageId, range: RangeNo) -> bool {
+        let (age, now_us) = (self.settings.merge_age, self.elapsed_us());
+        self.merge_schedule.is_old(storage, range, age, now_us)
+    }
+
+    pub(crate) fn is_short_of_memory(&self) -> bool {
+        let used = self.shared.page_bytes.used();
+        used.saturating_sub(self.set_aside.held_bytes()) > self.settings.tail_bytes() / 2
+    }
+
+    /// One turn of the background work: a checkpoint if one is `wanted` or ranges are due that
+    /// may be merged now, unless the last ones failed or achieved nothing and their pause is not
+    /// over, which is what it returns; and a sweep of the key indexes that are due. What the
+    /// background thread does five times a second.
+    ///
+    /// # Errors
+    /// Those of [`Db::checkpoint`] but for what one table has to itself; while they pause after a
+    /// failure, that failure.
+    pub fn merge_due(&self, wanted: bool) -> strandline_base::Result<bool> {
+        self.retention.note(self.stable());
+        self.lend_to_tails();
+        let from = self.elapsed_us();
+        let may_merge = self.merge_schedule.may_merge(from);
+        self.measure_set_aside();
+        let has_due = self.look_for_due(from);
+        let failure = self.pacing_failure();
+        // What has failed is tried again though nothing else asks for it.
+        let is_mending = failure.is_some() || self.has_given_up_reserve();
+        let has_cause = wanted || is_mending || self.is_short_of_memory() || (may_merge && has_due);
+        let checkpoints = has_cause && !self.is_pausing();
+        if checkpoints {
+            if let Some(failure) = self.observed_checkpoint(Effort::Due)?.failure {
+                return Err(failure);
+            }
+        } else if let Some(failure) = failure {
+            return Err(failure);
+        }
+        let sweeps = (checkpoints || may_merge) && self.sweep_keys(false);
+        if !checkpoints && !sweeps {
+            return Ok(false);
+        }
+        let percent = self.settings.merge_percent;
+        self.merge_schedule.rest(from, self.elapsed_us(), percent);
+        Ok(checkpoints)
+    }
+
+    /// Notes which ranges have got pending records; whether one is due.
+    fn look_for_due(&self, now: u64) -> bool {
+        let stores: Vec<Arc<Store>> = self.stores.read().values().cloned().collect();
+        let (mut with_pending, mut has_due) = (Vec::new(), false);
+        for store in stores {
+            for range in store.lineage.ranges().iter() {
+                let version = range.load();
+                if matches!(version.base.body, BaseBody::Chunks(_)) && pending(&version) > 0 {
+                    with_pending.push((store.id(), range.no()));
+                }
+                has_due = has_due
+                    || self.due(&store, range.no(), &version, false) != Due::No
+                        && match &version.base.body {
+                            BaseBody::Insert(rows) => self.is_finished(&store, rows),
+                            BaseBody::Chunks(_) => true,
+                        };
+            }
+        }
+        self.merge_schedule.note_pending(with_pending, now);
+        has_due
+    }
+
+    fn is_finished(&self, store: &Store, rows: &Arc<InsertRange>) -> bool {
+        rows.rows() > 0 && store.lineage.insert_range_is_finished(rows, self.stable())
+    }
+}
+
+fn pending(version: &RangeVersion) -> u32 {
+    version.tails.iter().flatten().map(|t| t.pending()).sum()
+}

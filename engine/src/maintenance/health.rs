@@ -1,0 +1,86 @@
+//! Whether background work is well: what is noted of each checkpoint, and what `/health` says.
+
+use crate::db::pacing::{Moment, Success};
+use crate::db::set_aside::Work;
+use crate::db::{Db, closed};
+use crate::maintenance::checkpoint::CheckpointOutcome;
+use std::sync::atomic::Ordering;
+use strandline_base::{Error, ErrorKind, Result, SqlState};
+
+impl Db {
+    /// Notes how a checkpoint ended.
+    pub(crate) fn note_attempt(&self, outcome: &Result<CheckpointOutcome>) {
+        let failure = match outcome {
+            Ok(outcome) => outcome.failure.as_ref(),
+            Err(error) => Some(error),
+        };
+        if let Some(failure) = failure {
+            return self.note_failure(failure);
+        }
+        let merged = outcome.as_ref().map_or(0, |o| o.report.merged_ranges);
+        let success = Success {
+            is_in_vain: merged == 0 && self.is_short_of_memory(),
+            stable: self.stable(),
+            oldest: self.txns().oldest_snapshot(),
+            tail_bytes: self.shared.page_bytes.used(),
+        };
+        self.pacing.note_success(&success, self.elapsed_us());
+    }
+
+    /// Notes that checkpoints fail, and tells it if they did not before.
+    pub(crate) fn note_failure(&self, failure: &Error) {
+        let catalog = self.catalogs.newest();
+        self.pacing
+            .note_failure(failure, catalog, self.elapsed_us());
+    }
+
+    /// The failure of the last checkpoint.
+    pub(crate) fn pacing_failure(&self) -> Option<Error> {
+        self.pacing.report().failure
+    }
+
+    /// Whether no background checkpoint is to be made now.
+    pub(crate) fn is_pausing(&self) -> bool {
+        self.pacing.is_pausing(&Moment {
+            now_us: self.elapsed_us(),
+            catalog: self.catalogs.newest(),
+            oldest: self.txns().oldest_snapshot(),
+            logged_bytes: self.maintenance.logged_bytes.load(Ordering::Relaxed),
+            tail_bytes: self.settings.tail_bytes(),
+            checkpoint_wal_bytes: self.settings.checkpoint_wal_bytes,
+        })
+    }
+
+    /// Whether commits can be made durable and what background work needs is there: the error that
+    /// has made the log or the manifest refuse them for good, that checkpoints fail, that a table's
+    /// records cannot be written, that writers are refused for lack of memory, or that the database
+    /// is closed.
+    pub fn check_health(&self) -> Result<()> {
+        if self.maintenance.closed.load(Ordering::Acquire) {
+            return Err(closed());
+        }
+        self.check_writable()?;
+        let pacing = self.pacing.report();
+        if let Some(failure) = pacing.failure {
+            return Err(failure.context("checkpoints fail"));
+        }
+        let behind = self.set_aside_work();
+        if let Some(behind) = behind.iter().find(|w| w.work == Work::WriteRecords) {
+            let what = format!("the log cannot be cut: {}", behind.line);
+            let state = behind.failure.sqlstate();
+            return Err(Error::new(ErrorKind::Unavailable, state, what));
+        }
+        let (used, limit) = (self.shared.page_bytes.used(), self.tail_limit());
+        if pacing.is_in_vain && used > limit {
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                SqlState::OUT_OF_MEMORY,
+                format!(
+                    "writers are refused: pending updates use {used} bytes of memory, their share \
+                     is {limit}, and checkpoints free none"
+                ),
+            ));
+        }
+        Ok(())
+    }
+}

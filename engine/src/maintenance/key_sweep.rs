@@ -1,0 +1,266 @@
+//! Entries that nobody needs any more leave the key indexes here, in the background.
+//!
+//! An entry says that a row has, or had, a key. It is needed while somebody may find the row by it:
+//! at a moment that may still be asked for (see [`Horizon`]), or because the newest version, or an
+//! unfinished one, has the key. Two kinds of rows leave entries behind:
+//!
+//! * A row is *gone* when it was deleted and no moment sees it any more. It stays gone: its slot is
+//!   never used again and nobody writes it, so nobody enters a key for it either. All its entries
+//!   go, whatever their keys are.
+//! * A row has *left* a key when an update of a key column has committed. The rows that did so are
+//!   noted by their transactions, and when the history policy does not keep that moment any more,
+//!   each of their entries is compared with the versions that are still seen.
+//!
+//! What a rolled-back transaction has entered it takes back itself, before others can see that it
+//! has ended (see `moved_keys`).
+//!
+//! # Why no entry is lost
+//!
+//! An update writes its record first and then enters the row's new key, which may find the entry
+//! there, left by an earlier version; [`RowKeys`] keeps that apart from the comparison of the row's
+//! entries with its versions. If the entering came before, the record was there, and the comparison
+//! has seen an unfinished writer, or the committed version, and has kept the entry. If it comes
+//! after, it adds the entry again. "Enter, then look at the others" of the uniqueness check is not
+//! touched: what an adder does not find any more are keys that a row does not have, nor will have
+//! by an unfinished change.
+//!
+//! # When it is worth it
+//!
+//! A sweep visits all entries of an index. It is due when as many rows have been deleted (in base)
+//! or have left a key as make up an eighth of the entries, counted from the last sweep; so each of
+//! them pays for eight visits. Rows that a sweep has to leave, since somebody may still ask for
+//! them, make the next one due when no moment before the last sweep may be asked for any more.
+//!
+//! Lock order: `done` → (one after the other) the index's locks, `left`, [`RowKeys`]. Below that of
+//! [`RowKeys`] are those of point reads. Writers come to `left` and to [`RowKeys`] with their
+//! transaction's `state` locked.
+//!
+//! [`RowKeys`]: strandline_index::RowKeys
+
+use super::checkpoint::table_of;
+use crate::db::Db;
+use crate::store::key_sweep::{EMPTIED, Swept};
+use crate::store::newest;
+use crate::store::{KeyColumns, Store};
+use std::sync::Arc;
+use strandline_base::{RANGE_ROWS, Result, RowId, Value};
+use strandline_table::base::BaseBody;
+use strandline_table::horizon::Horizon;
+use strandline_table::range::Range;
+use strandline_table::row_meta::RowBits;
+use strandline_txn::{StartWord, Visibility};
+
+/// Rows by range.
+struct Rows(Vec<RowsOfRange>);
+
+#[derive(Clone)]
+enum RowsOfRange {
+    None,
+    All,
+    Some(RowBits),
+}
+
+impl Rows {
+    fn of_none(ranges: usize) -> Self {
+        Self(vec![RowsOfRange::None; ranges])
+    }
+    fn knows(&self, row: RowId) -> bool {
+        (row.range().0 as usize) < self.0.len()
+    }
+    #[inline]
+    fn has(&self, row: RowId) -> bool {
+        match self.0.get(row.range().0 as usize) {
+            None | Some(RowsOfRange::None) => false,
+            Some(RowsOfRange::All) => true,
+            Some(RowsOfRange::Some(bits)) => bits.get(row.slot()),
+        }
+    }
+    fn add(&mut self, row: RowId) {
+        let Some(rows) = self.0.get_mut(row.range().0 as usize) else {
+            return;
+        };
+        if let RowsOfRange::None = rows {
+            *rows = RowsOfRange::Some(RowBits::new(RANGE_ROWS));
+        }
+        if let RowsOfRange::Some(bits) = rows {
+            bits.set(row.slot());
+        }
+    }
+}
+
+impl Db {
+    /// Sweeps the indexes of which enough may go; `all`: those of which anything may go. Whether
+    /// any was. What cannot be read keeps its entries.
+    pub(crate) fn sweep_keys(&self, all: bool) -> bool {
+        let stores: Vec<Arc<Store>> = self.stores.read().values().cloned().collect();
+        let mut any = false;
+        for store in stores.iter().filter(|store| !store.keys().is_empty()) {
+            let ranges = store.lineage.ranges();
+            for key in store.keys().iter() {
+                // One sweep at a time: the other one is about the same entries.
+                if let Some(mut done) = key.sweep.done.try_lock() {
+                    any |= self.sweep_key(store, key, &ranges, &mut done, all);
+                }
+            }
+        }
+        any
+    }
+
+    fn sweep_key(
+        &self,
+        store: &Store,
+        key: &KeyColumns,
+        ranges: &[Arc<Range>],
+        done: &mut Swept,
+        all: bool,
+    ) -> bool {
+        let (through, deleted) = (self.stable(), done.unswept_of_all(ranges));
+        if deleted == 0 && key.sweep.left_by(through) == 0 {
+            return false;
+        }
+        let table = table_of(&self.catalogs.through(through), store.id());
+        let kept_from = self.kept_from(table.as_deref(), through);
+        let left = key.sweep.left_by(kept_from);
+        let oldest = kept_from.min(self.txns().oldest_snapshot());
+        if !all && !done.is_due(deleted + left, key.index.len() as u64, oldest) {
+            return false;
+        }
+        let horizon = self.horizon_from(store, kept_from);
+        let gone = gone_rows(ranges, done, &horizon);
+        self.sweep_rows(store, key, &gone, &horizon);
+        done.kept = done.unswept_of_all(ranges) + key.sweep.left_by(kept_from);
+        (done.through, done.oldest) = (through, oldest);
+        true
+    }
+
+    /// Removes the entries of rows that are `gone`, and those of keys that rows have left.
+    fn sweep_rows(&self, store: &Store, key: &KeyColumns, gone: &Rows, horizon: &Horizon) {
+        let mut left = key.sweep.take_left_by(horizon.kept_from());
+        // A range that came after `gone` was made is for the next sweep.
+        let later: Vec<_> = left.extract_if(.., |(_, row)| !gone.knows(*row)).collect();
+        let mut moved = Rows::of_none(gone.0.len());
+        left.iter().for_each(|(_, row)| moved.add(*row));
+        let mut entries: Vec<(RowId, u64)> = Vec::new();
+        key.index.retain(&mut |hash, row| {
+            if gone.has(row) {
+                return false;
+            }
+            if moved.has(row) {
+                entries.push((row, hash));
+            }
+            true
+        });
+        key.sequences
+            .retain(|sequence| !sequence.rows().all(|row| gone.has(row)));
+        entries.sort_unstable();
+        // Each row once, by when it left a key last; those that are done with are taken out.
+        left.sort_unstable_by_key(|(ts, row)| (*row, std::cmp::Reverse(*ts)));
+        left.dedup_by_key(|(_, row)| *row);
+        left.retain(|(_, row)| {
+            let first = entries.partition_point(|(of, _)| of < row);
+            let own = entries[first..].iter().take_while(|(of, _)| of == row);
+            let hashes: Vec<u64> = own.map(|(_, hash)| *hash).collect();
+            let settle = || settle(store, key, *row, &hashes, horizon);
+            let is_settled = hashes.is_empty() || key.sweep.row_keys.remove(settle);
+            !is_settled
+        });
+        key.sweep.note_all_left(left.into_iter().chain(later));
+    }
+}
+
+/// The rows of all ranges that are gone and were not so at the last sweep, and in ranges without
+/// any other row all rows.
+fn gone_rows(ranges: &[Arc<Range>], done: &mut Swept, horizon: &Horizon) -> Rows {
+    let mut gone = Rows::of_none(ranges.len());
+    done.ranges.resize(ranges.len(), 0);
+    for (no, range) in ranges.iter().enumerate() {
+        let version = range.load_full();
+        let BaseBody::Chunks(chunks) = &version.base.body else {
+            continue;
+        };
+        if chunks.rows == 0 || done.ranges[no] == chunks.rows {
+            if chunks.rows == 0 {
+                done.ranges[no] = EMPTIED;
+            }
+            gone.0[no] = RowsOfRange::All;
+            continue;
+        }
+        if done.unswept(&version, no) == 0 {
+            continue;
+        }
+        let Some(Ok(meta)) = chunks.meta.as_ref().map(|meta| meta.load()) else {
+            continue;
+        };
+        let mut rows = RowBits::new(meta.starts.len());
+        let unseen = meta
+            .deleted
+            .iter()
+            .filter(|row| !meta.is_seen(*row, horizon));
+        unseen.for_each(|row| {
+            rows.set(row);
+        });
+        done.ranges[no] = rows.count() as u32;
+        gone.0[no] = match rows.count() == chunks.rows as usize {
+            true => RowsOfRange::All,
+            false => RowsOfRange::Some(rows),
+        };
+    }
+    gone
+}
+
+/// Removes those of a row's entries, under `hashes`, that nobody needs, while no key is entered for
+/// it; whether that is all there ever will be to do.
+fn settle(store: &Store, key: &KeyColumns, row: RowId, hashes: &[u64], horizon: &Horizon) -> bool {
+    let Ok(Some(needed)) = needed(store, key, row, horizon) else {
+        return false;
+    };
+    for hash in hashes {
+        if needed.newest != Some(*hash) && !needed.former.contains(hash) {
+            key.index.remove(*hash, row);
+        }
+    }
+    needed.former.is_empty()
+}
+
+/// The hashes of the keys that a row has, or had at a moment that may be asked for.
+struct Needed {
+    newest: Option<u64>,
+    former: Vec<u64>,
+}
+
+/// None: an unfinished transaction has written the row.
+fn needed(
+    store: &Store,
+    key: &KeyColumns,
+    row: RowId,
+    horizon: &Horizon,
+) -> Result<Option<Needed>> {
+    let (lineage, nobody) = (&store.lineage, StartWord(0));
+    if lineage.unfinished_writer(row, nobody, false)?.is_some() {
+        return Ok(None);
+    }
+    let hash_at = |visibility: &Visibility| -> Result<Option<u64>> {
+        let mut values = vec![Value::Null; key.columns.len()];
+        let is_there = lineage.read(row, visibility, &key.columns, &mut values)?;
+        Ok(Store::key_hash(&values).filter(|_| is_there))
+    };
+    let mut needed = Needed {
+        newest: hash_at(&newest(nobody))?,
+        former: Vec::new(),
+    };
+    // Else all moments see the newest version.
+    if lineage.has_changed_since(row, horizon.oldest(), nobody)? {
+        let times = lineage.version_times(row)?;
+        for version in times.windows(2) {
+            if horizon.sees(version[0], version[1]) {
+                let at = Visibility {
+                    ts: version[0],
+                    own: nobody,
+                    statement: 0,
+                };
+                needed.former.extend(hash_at(&at)?);
+            }
+        }
+    }
+    Ok(Some(needed))
+}

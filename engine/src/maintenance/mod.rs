@@ -1,0 +1,141 @@
+//! Background work: checkpoints when the log has grown or ranges are due, in the time that
+//! [`due`] gives them.
+//!
+//! Writers wait for it only when memory is short (`transaction::backpressure`). What fails for one
+//! table is set aside ([`set_aside`]); checkpoints that fail or achieve nothing pause
+//! ([`crate::db::pacing`]).
+
+pub(crate) mod checkpoint;
+mod compaction;
+mod counters;
+mod due;
+mod health;
+mod key_sweep;
+mod log_writer;
+pub(crate) mod reserve;
+pub(crate) mod set_aside;
+
+pub use checkpoint::CheckpointReport;
+
+use crate::db::{Db, Maintenance, closed};
+use set_aside::contained;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use strandline_base::{Error, Result};
+
+/// How long the maintenance thread dozes when nobody wakes it.
+const IDLE: Duration = Duration::from_millis(200);
+
+impl Db {
+    /// Starts the background threads. The one that works on ranges holds the database only while it
+    /// works.
+    pub(crate) fn start_maintenance(self: &Arc<Self>) -> Result<()> {
+        let db = Arc::downgrade(self);
+        let maintenance = self.maintenance.clone();
+        let thread = std::thread::Builder::new()
+            .name("strandline-maintenance".into())
+            .spawn(move || {
+                let _stopping = Stopping(&maintenance);
+                while let Some(wanted) = maintenance.next_turn() {
+                    let Some(db) = db.upgrade() else { break };
+                    db.maintenance_turn(wanted);
+                }
+            })
+            .map_err(|e| Error::io("starting the maintenance thread", &e))?;
+        self.maintenance.state.lock().thread = Some(thread);
+        let consolidation = self.shared.consolidation.clone();
+        std::thread::Builder::new()
+            .name("strandline-overlays".into())
+            .spawn(move || consolidation.run())
+            .map_err(|e| Error::io("starting the thread that makes overlays", &e))?;
+        let wal = self.wal.clone();
+        let thread = std::thread::Builder::new()
+            .name("strandline-log".into())
+            .spawn(move || log_writer::run(&wal))
+            .map_err(|e| Error::io("starting the thread that writes the log", &e))?;
+        self.maintenance.state.lock().log_writer = Some(thread);
+        Ok(())
+    }
+
+    /// Makes the log durable and ends it with its thread: nobody works on its files any more.
+    fn close_log(&self) -> Result<()> {
+        let outcome = self.wal.close(closed());
+        let thread = self.maintenance.state.lock().log_writer.take();
+        let ended = thread.map_or(Ok(()), std::thread::JoinHandle::join);
+        outcome.and(ended.map_err(|_| Error::internal("the thread that writes the log panicked")))
+    }
+
+    fn maintenance_turn(&self, wanted: bool) {
+        let result = match self.check_writable() {
+            Ok(()) => contained(|| self.merge_due(wanted).map(|_| ())),
+            Err(refusal) => {
+                self.note_failure(&refusal);
+                Err(refusal)
+            }
+        };
+        self.shared.page_bytes.trim_spare();
+        let is_pausing = result.is_err() || self.is_pausing();
+        let mut state = self.maintenance.state.lock();
+        state.rounds += 1;
+        state.failure = result.err();
+        state.is_pausing = is_pausing;
+        self.maintenance.done.notify_all();
+    }
+
+    /// Waits for running work, checkpoints, closes. Later transactions are refused.
+    pub fn close(&self) -> Result<()> {
+        if self.maintenance.closed.swap(true, Ordering::AcqRel) {
+            return Err(closed());
+        }
+        self.shared.consolidation.close();
+        let thread = {
+            let mut state = self.maintenance.state.lock();
+            self.maintenance.work.notify_all();
+            state.thread.take()
+        };
+        if let Some(thread) = thread
+            && thread.thread().id() != std::thread::current().id()
+        {
+            let _ = thread.join();
+        }
+        let result = self.checkpoint(false).map(|_| ());
+        // Transactions that are still open must not write into what may be another's by then.
+        let result = result.and(self.close_log());
+        *self.lock.lock() = None;
+        result
+    }
+}
+
+impl Maintenance {
+    /// Waits for work a little, during a pause in any case: whether a checkpoint is wanted; None
+    /// when the database is closed.
+    fn next_turn(&self) -> Option<bool> {
+        let mut state = self.state.lock();
+        if (!state.wanted || state.is_pausing) && !self.closed.load(Ordering::Acquire) {
+            self.work.wait_for(&mut state, IDLE);
+        }
+        let wanted = std::mem::take(&mut state.wanted);
+        (!self.closed.load(Ordering::Acquire)).then_some(wanted)
+    }
+}
+
+/// The maintenance thread ends, orderly or by a panic: nobody may wait for it any more.
+struct Stopping<'a>(&'a Maintenance);
+
+impl Drop for Stopping<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().has_stopped = true;
+        self.0.done.notify_all();
+    }
+}
+
+impl Drop for Db {
+    fn drop(&mut self) {
+        self.maintenance.closed.store(true, Ordering::Release);
+        self.maintenance.work.notify_all();
+        self.shared.consolidation.close();
+        // Relaxed commits are not lost by an orderly end without close.
+        let _ = self.close_log();
+    }
+}

@@ -1,0 +1,246 @@
+//! Creating and recovering a database \[L-Store §5.1.3\].
+//!
+//! Recovery: the manifest gives ranges, runs and catalogs as of the last checkpoint; records of
+//! runs newer than their range's chunks go back into tails (runs without any are not read); the log
+//! is replayed from the checkpoint's position, skipping what the checkpoint already covers; row
+//! maps come into being on the way, key indexes afterwards. Both are done by several threads, each
+//! range by one of them, so that the records of one row stay in order and the result is the same
+//! for any number of threads; catalog changes are barriers.
+//!
+//! Every step is idempotent: a crash during recovery changes nothing.
+
+mod progress;
+mod replay;
+mod restore;
+
+use crate::catalog::Catalog;
+use crate::catalog::identity::Identities;
+use crate::catalog::retention::{Retention, TimeMap};
+use crate::catalog::versions::CatalogVersions;
+use crate::db::backpressure::Backpressure;
+use crate::db::commit_watch::CommitWatches;
+use crate::db::merge_schedule::MergeSchedule;
+use crate::db::pacing::Pacing;
+use crate::db::reserve::Reserve;
+use crate::db::set_aside::SetAside;
+use crate::db::{Counters, Db, Maintenance, RecoveryReport};
+use crate::manifest_state::{ManifestState, to_json};
+use crate::settings::DbOptions;
+use crate::store::Store;
+use parking_lot::{Mutex, RwLock};
+use progress::RecoveryProgress;
+use restore::Recovery;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use strandline_base::{CommitTs, Result, StorageId};
+use strandline_device::{Device, FailStopDevice};
+use strandline_storage::cache::Cache;
+use strandline_storage::manifest::Manifest;
+use strandline_storage::wal::{Lsn, Wal, WalSettings};
+use strandline_table::data_file::{DataFiles, data_file_id};
+use strandline_table::lineage::Shared;
+use strandline_table::update_run::run_file_id;
+use strandline_tail::page_memory::PageAccount;
+use strandline_txn::TxnManager;
+
+impl Db {
+    /// Whether `device` holds a database; nothing is created or changed.
+    ///
+    /// # Errors
+    /// 55000 if it holds files of something else; XX001 if it is a database's with parts missing.
+    pub fn exists(device: &dyn Device) -> Result<bool> {
+        Manifest::exists(device)
+    }
+
+    /// Creates the database if the device is empty, else recovers it.
+    pub fn open(mut options: DbOptions) -> Result<Arc<Db>> {
+        options.settings.check()?;
+        let directory = Arc::new(FailStopDevice::new(options.device));
+        options.device = directory.clone();
+        // A directory that is not ours is refused before it gets a lock file.
+        Self::exists(&*options.device)?;
+        let lock = options.device.lock()?;
+        let db = if Self::exists(&*options.device)? {
+            recover(options, directory)?
+        } else {
+            create(options, directory)?
+        };
+        *db.lock.lock() = Some(lock);
+        db.open_reserve()?;
+        if db.settings.background_maintenance {
+            db.start_maintenance()?;
+        }
+        Ok(db)
+    }
+}
+
+fn wal_settings(options: &DbOptions) -> WalSettings {
+    WalSettings {
+        segment_bytes: options.settings.wal_segment_bytes,
+    }
+}
+
+fn create(options: DbOptions, directory: Arc<FailStopDevice>) -> Result<Arc<Db>> {
+    let now = CommitTs(options.clock.followed_us());
+    let state = ManifestState {
+        next_file: 1,
+        catalogs: vec![(CommitTs::ZERO, Arc::new(Catalog::initial()))],
+        time: TimeMap::begin(now.0),
+        ..ManifestState::default()
+    };
+    let device = options.device.clone();
+    let id = database_id(now, &*device);
+    let (manifest, wal) = Manifest::create(device.clone(), id, &to_json(&state)?, || {
+        Wal::create(device.clone(), wal_settings(&options), id)
+    })?;
+    let shared = shared(&options, CommitTs::ZERO, state.next_file);
+    let recovered = Recovered {
+        catalogs: state.catalogs.clone(),
+        retention: Retention::begin(options.clock.clone()),
+        state,
+        stores: BTreeMap::new(),
+        identities: Identities::default(),
+        report: RecoveryReport::default(),
+    };
+    Ok(assemble(
+        options, directory, shared, wal, manifest, recovered,
+    ))
+}
+
+/// A random number that ties the files of one database together. It only has to differ from that
+/// of other databases: time, process and address are mixed.
+pub(crate) fn database_id(now: CommitTs, device: &dyn Device) -> u128 {
+    let address = std::ptr::from_ref(device).cast::<u8>() as usize as u64;
+    let mut rng = strandline_base::rng::Rng::new(
+        now.0 ^ (u64::from(std::process::id()) << 40) ^ address.rotate_left(17),
+    );
+    (u128::from(rng.next_u64()) << 64) | u128::from(rng.next_u64())
+}
+
+fn shared(options: &DbOptions, last: CommitTs, next_file: u64) -> Shared {
+    Shared {
+        device: options.device.clone(),
+        files: DataFiles::new(options.device.clone()),
+        cache: Cache::new(options.settings.cache_bytes()),
+        txns: TxnManager::new(options.clock.clone(), last),
+        page_bytes: Arc::new(PageAccount::with_first_record(
+            options.settings.first_tail_record,
+        )),
+        next_file: Arc::new(AtomicU64::new(next_file)),
+        consolidation: Arc::default(),
+        range_bytes_max: options.settings.range_bytes(),
+        row_bytes_max: options.settings.memory_bytes,
+    }
+}
+
+/// What a database starts with.
+struct Recovered {
+    /// what the manifest says: behind the log, if that was replayed
+    state: ManifestState,
+    catalogs: Vec<(CommitTs, Arc<Catalog>)>,
+    stores: BTreeMap<StorageId, Arc<Store>>,
+    identities: Identities,
+    retention: Retention,
+    report: RecoveryReport,
+}
+
+fn assemble(
+    options: DbOptions,
+    device: Arc<FailStopDevice>,
+    shared: Shared,
+    wal: Wal,
+    manifest: Manifest,
+    recovered: Recovered,
+) -> Arc<Db> {
+    let finished = wal.end_lsn().0;
+    Arc::new(Db {
+        device,
+        clock: options.clock,
+        settings: options.settings,
+        shared,
+        wal: Arc::new(wal),
+        manifest,
+        catalogs: CatalogVersions::new(recovered.catalogs),
+        checkpoint: Mutex::new(recovered.state),
+        stores: RwLock::new(recovered.stores),
+        identities: recovered.identities,
+        commit_watches: CommitWatches::default(),
+        completing: RwLock::new(()),
+        ddl: Mutex::new(None),
+        finished_lsn: AtomicU64::new(finished),
+        retention: recovered.retention,
+        counters: Counters::default(),
+        recovery: recovered.report,
+        maintenance: Arc::new(Maintenance::default()),
+        merge_schedule: MergeSchedule::default(),
+        set_aside: SetAside::default(),
+        reserve: Reserve::default(),
+        backpressure: Backpressure::default(),
+        pacing: Pacing::default(),
+        open_readers: Arc::default(),
+        load_memory: Arc::default(),
+        lock: Mutex::new(None),
+    })
+}
+
+fn recover(options: DbOptions, directory: Arc<FailStopDevice>) -> Result<Arc<Db>> {
+    let began_us = options.clock.elapsed_us();
+    let device = options.device.clone();
+    let (manifest, records) = Manifest::open(device.clone())?;
+    let place = format!("\"{}\": {}", device.location(), manifest.file().0);
+    let state = ManifestState::decode(&records, &place)?;
+    let progress = RecoveryProgress::begin(options.clock.clone(), &device.location(), &state);
+    let next_file = next_file(&state, &*device)?;
+    let shared = shared(&options, state.checkpoint_ts, next_file);
+    let threads = options.settings.recovery_threads;
+    let mut recovery = Recovery::new(shared.clone(), &state, threads, progress)?;
+    let wal = Wal::open(
+        device.clone(),
+        wal_settings(&options),
+        manifest.database_id(),
+        Lsn(state.replay_from()),
+        Lsn(state.log_durable),
+        &mut |end, payload| recovery.replay(end, payload),
+    )?;
+    recovery.apply()?;
+    recovery.progress.indexing(&recovery.report);
+    recovery.finish(&*device)?;
+    recovery.report.log_bytes = wal.end_lsn().0.saturating_sub(state.replay_from());
+    recovery.report.micros = options.clock.elapsed_us().saturating_sub(began_us);
+    progress::recovered(&device.location(), &recovery.report);
+    let Recovery {
+        stores,
+        identities,
+        catalogs,
+        last,
+        report,
+        ..
+    } = recovery;
+    shared.txns.observe(last);
+    let recovered = Recovered {
+        retention: Retention::open(
+            options.clock.clone(),
+            state.time.clone(),
+            state.checkpoint_ts,
+            last,
+        ),
+        state,
+        catalogs,
+        stores,
+        identities,
+        report,
+    };
+    Ok(assemble(
+        options, directory, shared, wal, manifest, recovered,
+    ))
+}
+
+fn next_file(state: &ManifestState, device: &dyn Device) -> Result<u64> {
+    let used = device
+        .list()?
+        .iter()
+        .filter_map(|name| data_file_id(name).or_else(|| run_file_id(name)))
+        .max();
+    Ok(state.next_file.max(used.map_or(0, |id| id + 1)))
+}

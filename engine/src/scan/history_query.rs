@@ -1,0 +1,125 @@
+//! All versions of a row, for `strandline_history`.
+
+use crate::catalog::TableDef;
+use crate::statement::{Statement, record_batch};
+use crate::store::Store;
+use crate::store::key_index;
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{Field, Schema};
+use std::sync::Arc;
+use strandline_base::{ColumnId, CommitTs, Error, Result, RowId, SqlState, SqlType, Value};
+use strandline_column::types::{array_of, arrow_type};
+use strandline_index::is_same_key;
+use strandline_txn::{StartWord, Visibility};
+
+struct RowVersion {
+    values: Vec<Value>,
+    from: CommitTs,
+    to: Option<CommitTs>,
+}
+
+impl Statement {
+    /// All versions within the retention of the row(s) that have or had `key` (primary key).
+    /// Columns: every column of the table, then `valid_from`, `valid_to` (timestamptz; NULL = still
+    /// valid), oldest first.
+    pub fn history(&self, table: &Arc<TableDef>, key: &[Value]) -> Result<RecordBatch> {
+        let primary = table.primary_key().ok_or_else(|| {
+            Error::invalid(
+                SqlState::INVALID_TABLE_DEFINITION,
+                format!("table \"{}\" has no primary key", table.name),
+            )
+            .with_hint("The history of a row is looked up by its primary key.")
+        })?;
+        if key.len() != primary.columns.len() {
+            return Err(Error::invalid(
+                SqlState::INVALID_PARAMETER_VALUE,
+                format!(
+                    "the primary key of table \"{}\" has {} columns, {} values were given",
+                    table.name,
+                    primary.columns.len(),
+                    key.len()
+                ),
+            ));
+        }
+        let store = self.transaction().db().store(table.storage)?;
+        let db = self.transaction().db();
+        let from = db.horizon(table, &store);
+        let hold = db.txns().hold_history(from, self.snapshot_ts());
+        // What was given up before the hold is not asked for.
+        let oldest = db.horizon(table, &store);
+        let mut versions = Vec::new();
+        if let Some(hash) = Store::key_hash(key) {
+            let mut rows = Vec::new();
+            key_index(&store, &primary.columns)?
+                .index
+                .lookup(hash, &mut rows);
+            for row in rows {
+                let at = (row, oldest);
+                self.versions_of(table, &store, at, &primary.columns, key, &mut versions)?;
+            }
+        }
+        drop(hold);
+        versions.sort_by_key(|v| v.from);
+        history_batch(table, &versions)
+    }
+
+    fn versions_of(
+        &self,
+        table: &TableDef,
+        store: &Store,
+        (row, oldest): (RowId, CommitTs),
+        key_columns: &[ColumnId],
+        key: &[Value],
+        out: &mut Vec<RowVersion>,
+    ) -> Result<()> {
+        let columns: Vec<ColumnId> = table.columns.iter().map(|c| c.id).collect();
+        let times = store.lineage.version_times(row)?;
+        for (i, &from) in times.iter().enumerate() {
+            let to = times.get(i + 1).copied();
+            if from > self.snapshot_ts() || to.is_some_and(|to| to <= oldest) {
+                continue;
+            }
+            let at = Visibility {
+                ts: from,
+                own: StartWord(0),
+                statement: 0,
+            };
+            let mut values = vec![Value::Null; columns.len()];
+            if !store.lineage.read(row, &at, &columns, &mut values)? {
+                continue;
+            }
+            let position = |c: &ColumnId| table.position(*c);
+            let own_key: Vec<Value> = key_columns
+                .iter()
+                .filter_map(position)
+                .map(|at| values[at].clone())
+                .collect();
+            if is_same_key(&own_key, key) {
+                let to = to.filter(|to| *to <= self.snapshot_ts());
+                out.push(RowVersion { values, from, to });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn history_batch(table: &TableDef, versions: &[RowVersion]) -> Result<RecordBatch> {
+    let mut fields = Vec::new();
+    let mut arrays: Vec<ArrayRef> = Vec::new();
+    for (at, column) in table.columns.iter().enumerate() {
+        let values: Vec<Value> = versions.iter().map(|v| v.values[at].clone()).collect();
+        fields.push(Field::new(&column.name, arrow_type(column.sql_type), true));
+        arrays.push(array_of(column.sql_type, &values)?);
+    }
+    let time = |ts: CommitTs| Value::TimestampTz(ts.0 as i64);
+    let from: Vec<Value> = versions.iter().map(|v| time(v.from)).collect();
+    let to: Vec<Value> = versions
+        .iter()
+        .map(|v| v.to.map_or(Value::Null, time))
+        .collect();
+    for (name, values) in [("valid_from", from), ("valid_to", to)] {
+        fields.push(Field::new(name, arrow_type(SqlType::TimestampTz), true));
+        arrays.push(array_of(SqlType::TimestampTz, &values)?);
+    }
+    record_batch(Schema::new(fields), arrays, versions.len())
+}

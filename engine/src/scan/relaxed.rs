@@ -1,0 +1,104 @@
+//! Reads at the newest moment that needs no tail: a query that may be a little out of date reads
+//! base chunks only.
+//!
+//! A range's base alone is right for the moments from the last commit it holds up to the first that
+//! it does not hold. The moment chosen is the newest that is right for every range of every table
+//! of the query, so they are consistent with each other. A range whose base is still the one that
+//! this was seen from is read without its tails. One that has been merged meanwhile is read as any
+//! snapshot of the past reads it: bases are remembered, not held, since whoever holds one holds
+//! every page that later merges retire, and a client may read as slowly as it likes.
+//!
+//! Invariant: the stable timestamp is read before the versions, so all commits at or before the
+//! moment are in them; and the moment is a registered snapshot before it is checked that nothing
+//! it sees had been dropped by then.
+//!
+//! Differences from the paper \[L-Store §4.1.3\]: there merges agree on a moment and take only the
+//! commits before it, and a query consolidates the tails of ranges that have not come so far. Here
+//! merges agree on nothing: each range is merged up to the stable timestamp of its checkpoint, and
+//! the query looks for a moment that all have. If there is none within `max_staleness`, it reads
+//! the present with the tails.
+
+use crate::catalog::TableDef;
+use crate::statement::Statement;
+use crate::store::merged_bases::{MergedBase, MergedRanges};
+use std::sync::Arc;
+use strandline_base::{CommitTs, Result};
+use strandline_table::base::BaseBody;
+use strandline_txn::{StartWord, Visibility};
+
+/// What came of the search for a merged moment.
+pub enum Relaxed {
+    /// a statement of the same transaction that reads at an older moment
+    Older(Arc<Statement>),
+    /// everything is merged at the statement's own snapshot
+    Newest,
+    /// no moment since the given one is merged in all tables, or what it sees is not kept
+    Unmerged,
+    /// the definitions have changed since the moment
+    Redefined,
+}
+
+impl Statement {
+    /// The newest moment, not before `floor` and not after this statement's snapshot, at which all
+    /// ranges of `tables` are merged. For transactions that have written nothing.
+    pub fn relaxed(&self, tables: &[Arc<TableDef>], floor: CommitTs) -> Result<Relaxed> {
+        let db = self.transaction().db();
+        let mut ranges = MergedRanges::new();
+        // A speculative snapshot is ahead of what has finished.
+        let finished = db.stable().min(self.snapshot_ts());
+        let (mut from, mut newest) = (floor, finished);
+        for table in tables {
+            if ranges.contains_key(&table.storage) {
+                continue;
+            }
+            let lineage = &db.store(table.storage)?.lineage;
+            let mut found = Vec::new();
+            for range in lineage.ranges().iter() {
+                let version = range.load_full();
+                let moments = lineage.merged_moments(&version, from);
+                from = from.max(moments.from);
+                newest = newest.min(CommitTs(moments.before.0 - 1));
+                if newest < from {
+                    return Ok(Relaxed::Unmerged);
+                }
+                // All rows of an insert range are later than the moment.
+                if matches!(version.base.body, BaseBody::Chunks(_)) {
+                    found.push((range.clone(), MergedBase::new(&version)));
+                }
+            }
+            ranges.insert(table.storage, found);
+        }
+        if newest == finished {
+            return Ok(Relaxed::Newest);
+        }
+        self.at_merged(tables, newest, ranges)
+    }
+
+    fn at_merged(
+        &self,
+        tables: &[Arc<TableDef>],
+        moment: CommitTs,
+        ranges: MergedRanges,
+    ) -> Result<Relaxed> {
+        let transaction = self.transaction();
+        let db = transaction.db();
+        let snapshot = db.txns().snapshot(Some(moment))?;
+        // Only from here on nothing of that moment is dropped any more.
+        for table in tables {
+            if db.store(table.storage)?.kept_from() > moment {
+                return Ok(Relaxed::Unmerged);
+            }
+        }
+        match db.catalog_at(moment) {
+            Ok(catalog) if Arc::ptr_eq(&catalog, &transaction.catalog()) => {}
+            _ => return Ok(Relaxed::Redefined),
+        }
+        let visibility = Visibility {
+            ts: moment,
+            own: StartWord(0),
+            statement: 0,
+        };
+        let statement = Self::new(transaction.clone(), snapshot, visibility);
+        Ok(Relaxed::Older(Arc::new(statement.over_merged(ranges))))
+    }
+}

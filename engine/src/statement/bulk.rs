@@ -1,0 +1,300 @@
+//! Bulk loads: rows straight into compressed chunks, a range at a time.
+//!
+//! Each full range is encoded and written to its own file and published under the transaction's
+//! start word; the commit logs which files make up which range. Dropping the load (or rolling the
+//! transaction back) leaves invisible ranges and removes the files.
+//!
+//! A range is full when it has all its rows, or rows of `Settings::range_bytes`: a range of wide
+//! rows has fewer, so that whatever works on a range at a time (encoding, scans, merges) is bounded
+//! in bytes. Row ids allow for that: a range's number and slot are no position.
+//!
+//! Encoding runs on worker threads, at most one range each, and of no more ranges than
+//! `Settings::load_bytes` have room for, so that loading uses all cores with bounded memory.
+
+use crate::catalog::TableDef;
+use crate::db::load_memory::LoadBytes;
+use crate::manifest_state::{RangeEntry, to_json};
+use crate::redo;
+use crate::statement::{OnInvisibleDuplicate, Statement, not_null_violation};
+use crate::store::Store;
+use crate::store::key_index;
+use crate::transaction::Load;
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use strandline_base::{ColumnId, Error, RANGE_ROWS, Result, RowId, Value};
+use strandline_column::row_bytes::{batch_bytes, rows_within};
+use strandline_column::types::value_at;
+use strandline_index::{KeySequence, integer_key};
+use strandline_table::data_file::DataFile;
+use strandline_table::lineage::BasedRange;
+use strandline_table::write::{Writer, Written};
+use strandline_txn::StartWord;
+
+/// Below this many rows the rest of a load goes the way of ordinary inserts: a range of its own
+/// would cost more than it saves.
+const CHUNK_ROWS_MIN: usize = 4096;
+/// Rows of one part in so many of a range's bytes are worth one however few they are.
+const CHUNK_BYTES_PART: usize = 8;
+
+/// A bulk load inside a statement.
+pub struct BulkInsert {
+    statement: Arc<Statement>,
+    table: Arc<TableDef>,
+    store: Arc<Store>,
+    writer: Writer,
+    buffered: Vec<RecordBatch>,
+    buffered_rows: usize,
+    buffered_bytes: LoadBytes,
+    encoding: VecDeque<Encoding>,
+    workers: usize,
+    loaded: u64,
+}
+
+struct Encoding {
+    thread: std::thread::JoinHandle<Result<Loaded>>,
+    /// those of keys
+    columns: Vec<Option<ArrayRef>>,
+    rows: usize,
+    bytes: LoadBytes,
+}
+
+struct Loaded {
+    based: BasedRange,
+    file: Arc<DataFile>,
+    written: Written,
+}
+
+impl Statement {
+    /// A fast path for bulk loads: rows go straight into compressed chunks.
+    pub fn bulk_insert(self: &Arc<Self>, table: &Arc<TableDef>) -> Result<BulkInsert> {
+        let (store, writer) = self.writable(table)?;
+        let buffered_bytes = self.transaction().db().load_memory.share();
+        Ok(BulkInsert {
+            statement: self.clone(),
+            table: table.clone(),
+            store,
+            writer,
+            buffered: Vec::new(),
+            buffered_rows: 0,
+            buffered_bytes,
+            encoding: VecDeque::new(),
+            workers: std::thread::available_parallelism().map_or(1, usize::from),
+            loaded: 0,
+        })
+    }
+}
+
+impl BulkInsert {
+    /// Takes rows; columns as in `TableDef::columns`.
+    pub fn append(&mut self, rows: &RecordBatch) -> Result<()> {
+        self.statement.transaction().check_cancelled()?;
+        for (column, array) in self.table.columns.iter().zip(rows.columns()) {
+            if column.not_null && array.null_count() > 0 {
+                return Err(not_null_violation(&self.table, &column.name));
+            }
+        }
+        let mut rows = rows.clone();
+        while rows.num_rows() > 0 {
+            let room = self
+                .range_bytes()
+                .saturating_sub(self.buffered_bytes.bytes());
+            let slots = RANGE_ROWS - self.buffered_rows;
+            let take = rows_within(&rows, room).min(slots);
+            let taken = rows.slice(0, take);
+            let bytes = batch_bytes(&taken);
+            if bytes > room && self.buffered_rows > 0 {
+                self.start_encoding()?; // a single row, too wide for what is left of the range
+                continue;
+            }
+            if take == 1 {
+                self.store.lineage.check_row_bytes(bytes)?;
+            }
+            self.buffered.push(taken);
+            self.buffered_rows += take;
+            self.buffered_bytes.add(bytes);
+            rows = rows.slice(take, rows.num_rows() - take);
+            if take == slots {
+                self.start_encoding()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn range_bytes(&self) -> usize {
+        self.statement.transaction().db().settings().range_bytes()
+    }
+
+    /// Whether what is buffered is worth a range of its own.
+    fn has_range(&self) -> bool {
+        self.buffered_rows >= CHUNK_ROWS_MIN
+            || self.buffered_bytes.bytes() >= self.range_bytes() / CHUNK_BYTES_PART
+    }
+
+    /// Loads the rest; returns the rows loaded. Keys are checked by `Statement::finish`.
+    pub fn finish(mut self) -> Result<u64> {
+        if self.has_range() {
+            self.start_encoding()?;
+        }
+        while !self.encoding.is_empty() {
+            self.finish_one()?;
+        }
+        for batch in std::mem::take(&mut self.buffered) {
+            let violation = OnInvisibleDuplicate::Violation;
+            self.statement.insert(&self.table, &batch, violation)?;
+            self.loaded += batch.num_rows() as u64;
+        }
+        Ok(self.loaded)
+    }
+
+    fn start_encoding(&mut self) -> Result<()> {
+        let batches = std::mem::take(&mut self.buffered);
+        let rows = std::mem::take(&mut self.buffered_rows);
+        let bytes = self.buffered_bytes.take();
+        while !self.encoding.is_empty() && self.is_busy() {
+            self.finish_one()?;
+        }
+        let arrays = concat_columns(&batches, self.table.columns.len())?;
+        let ids: Vec<ColumnId> = self.table.columns.iter().map(|c| c.id).collect();
+        let lineage = self.store.lineage.clone();
+        let writer = self.writer;
+        let columns = self.key_columns(&arrays);
+        let thread = std::thread::Builder::new()
+            .name("strandline-load".into())
+            .spawn(move || {
+                let load = lineage.load_range(&ids, &arrays, rows, &writer)?;
+                Ok(Loaded {
+                    based: load.0,
+                    file: load.1,
+                    written: load.2,
+                })
+            })
+            .map_err(|e| Error::io("starting a loader thread", &e))?;
+        self.encoding.push_back(Encoding {
+            thread,
+            columns,
+            rows,
+            bytes,
+        });
+        Ok(())
+    }
+
+    /// Whether another range has to wait for one that is being encoded.
+    fn is_busy(&self) -> bool {
+        let db = self.statement.transaction().db();
+        self.encoding.len() >= self.workers
+            || db.load_memory.used() + self.range_bytes() > db.settings().load_bytes()
+    }
+
+    /// The columns that keys are made of, in place; nothing of the others is kept.
+    fn key_columns(&self, arrays: &[ArrayRef]) -> Vec<Option<ArrayRef>> {
+        let is_key = |id: ColumnId| self.table.keys.iter().any(|key| key.columns.contains(&id));
+        let columns = self.table.columns.iter().zip(arrays);
+        columns
+            .map(|(column, array)| is_key(column.id).then(|| array.clone()))
+            .collect()
+    }
+
+    fn finish_one(&mut self) -> Result<()> {
+        let Some(Encoding {
+            thread,
+            columns,
+            rows,
+            bytes,
+        }) = self.encoding.pop_front()
+        else {
+            return Ok(());
+        };
+        let loaded = thread
+            .join()
+            .map_err(|_| Error::internal("a loader thread panicked"))??;
+        drop(bytes);
+        let txn = self.statement.transaction();
+        let json = to_json(&(loaded.based.no, RangeEntry::of(&loaded.based)))?;
+        self.store.unlisted.lock().push(loaded.based.no);
+        {
+            let mut state = txn.state.lock();
+            if let Err(error) = state.check_open() {
+                drop(state);
+                give_up(&loaded);
+                return Err(error);
+            }
+            state.written.push(loaded.written);
+            state.loads.push(Load {
+                file: loaded.file,
+                store: self.store.clone(),
+                range: loaded.based.no,
+            });
+            redo::put_bulk(&mut state.redo, self.table.storage, &json);
+        }
+        self.loaded += rows as u64;
+        self.add_keys(&loaded.based, &columns, rows)
+    }
+
+    fn add_keys(
+        &self,
+        based: &BasedRange,
+        columns: &[Option<ArrayRef>],
+        rows: usize,
+    ) -> Result<()> {
+        for key in 0..self.table.keys.len() {
+            let def = &self.table.keys[key];
+            let mut parts = Vec::with_capacity(def.columns.len());
+            for id in &def.columns {
+                let part = self.table.position(*id).and_then(|at| {
+                    let sql_type = self.table.columns[at].sql_type;
+                    Some((sql_type, columns[at].as_ref()?))
+                });
+                parts.push(part.ok_or_else(|| Error::internal("a key column is missing"))?);
+            }
+            let mut values = vec![Value::Null; parts.len()];
+            let mut entries = Vec::with_capacity(rows);
+            for row in 0..rows {
+                for (value, (sql_type, array)) in values.iter_mut().zip(&parts) {
+                    *value = value_at(*sql_type, array, row);
+                }
+                let row = RowId::new(based.no, row as u16);
+                self.statement
+                    .add_bulk_key(&self.table, &self.store, key, &values, row)?;
+                entries.push((integer_key(&values), row));
+            }
+            if let Some(sequence) = KeySequence::of(entries.into_iter()) {
+                key_index(&self.store, &def.columns)?
+                    .sequences
+                    .add(sequence);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for BulkInsert {
+    fn drop(&mut self) {
+        // A load that was given up: its threads must not outlive it, its files go.
+        for encoding in self.encoding.drain(..) {
+            if let Ok(Ok(loaded)) = encoding.thread.join() {
+                self.store.unlisted.lock().push(loaded.based.no);
+                give_up(&loaded);
+            }
+        }
+    }
+}
+
+/// The range becomes invisible for good; a checkpoint empties it.
+fn give_up(loaded: &Loaded) {
+    loaded.written.stamp(StartWord::ABORTED);
+    loaded.file.doom();
+}
+
+fn concat_columns(batches: &[RecordBatch], columns: usize) -> Result<Vec<ArrayRef>> {
+    (0..columns)
+        .map(|at| {
+            let parts: Vec<&dyn Array> = batches.iter().map(|b| b.column(at).as_ref()).collect();
+            match parts.as_slice() {
+                [_] => Ok(batches[0].column(at).clone()),
+                parts => arrow_select::concat::concat(parts)
+                    .map_err(|e| Error::internal(format!("joining batches: {e}"))),
+            }
+        })
+        .collect()
+}

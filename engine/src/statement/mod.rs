@@ -1,0 +1,218 @@
+//! One running statement: what it sees and how it writes.
+//!
+//! Write-write conflicts: under read committed a newer committed version is `Conflict` + 40001,
+//! which the caller answers by rolling back to the savepoint before the statement and running it
+//! again with a new one; under snapshot the same error goes to the user.
+
+mod bulk;
+mod keys;
+mod point;
+mod point_table;
+mod row_locks;
+mod write;
+
+pub use bulk::BulkInsert;
+pub use point_table::{Effect, Modify, PointTable};
+pub use row_locks::LockWait;
+
+use crate::catalog::{TableDef, column_of};
+use crate::store::Store;
+use crate::store::merged_bases::MergedRanges;
+use crate::transaction::Transaction;
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{Field, Schema};
+use keys::KeyCheck;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use strandline_base::{ColumnId, CommitTs, Error, ErrorKind, Result, RowId, SqlState, Value};
+use strandline_column::types::{array_of, arrow_type};
+use strandline_table::write::Writer;
+use strandline_txn::{SnapshotGuard, Visibility};
+
+/// What a duplicate key of a row that the statement does not see means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnInvisibleDuplicate {
+    /// unique_violation (plain INSERT)
+    Violation,
+    /// 40001, so that ON CONFLICT runs again with a snapshot that sees the row
+    Conflict,
+}
+
+/// One running statement.
+pub struct Statement {
+    txn: Arc<Transaction>,
+    snapshot: SnapshotGuard,
+    visibility: Visibility,
+    checks: Mutex<Vec<KeyCheck>>,
+    /// what scans read instead of the ranges, see `relaxed`
+    merged: MergedRanges,
+}
+
+impl Transaction {
+    /// Starts a statement: the next statement number and, under read committed, a new snapshot.
+    pub fn begin_statement(self: &Arc<Self>) -> Result<Arc<Statement>> {
+        let (snapshot, visibility) = self.open_statement()?;
+        Ok(Arc::new(Statement::new(self.clone(), snapshot, visibility)))
+    }
+}
+
+impl Statement {
+    pub(crate) fn new(
+        txn: Arc<Transaction>,
+        snapshot: SnapshotGuard,
+        visibility: Visibility,
+    ) -> Self {
+        Self {
+            txn,
+            snapshot,
+            visibility,
+            checks: Mutex::default(),
+            merged: MergedRanges::new(),
+        }
+    }
+
+    /// The same reading `ranges`, which its snapshot sees as they are.
+    pub(crate) fn over_merged(self, merged: MergedRanges) -> Self {
+        Self { merged, ..self }
+    }
+    pub(crate) fn merged(&self) -> &MergedRanges {
+        &self.merged
+    }
+
+    /// Its transaction.
+    pub fn transaction(&self) -> &Arc<Transaction> {
+        &self.txn
+    }
+    /// What it sees of others.
+    pub fn snapshot_ts(&self) -> CommitTs {
+        self.visibility.ts
+    }
+    pub(crate) fn snapshot_guard(&self) -> &SnapshotGuard {
+        &self.snapshot
+    }
+    pub(crate) fn visibility(&self) -> &Visibility {
+        &self.visibility
+    }
+
+    /// The store of `table`, with this transaction registered as a writer of it.
+    pub(crate) fn writable(&self, table: &Arc<TableDef>) -> Result<(Arc<Store>, Writer)> {
+        let store = self.txn.db().store(table.storage)?;
+        let word = self.txn.lock_store(&store)?;
+        self.check_definition(table)?;
+        self.txn.db().check_mergeable(&store)?;
+        self.txn.admit_write()?;
+        let writer = Writer {
+            word,
+            statement: self.visibility.statement,
+            snapshot: self.visibility.ts,
+            speculative: self.txn.options().speculative,
+        };
+        Ok((store, writer))
+    }
+
+    /// The definition may have changed while this statement waited for the table.
+    fn check_definition(&self, table: &Arc<TableDef>) -> Result<()> {
+        let catalog = self.txn.catalog();
+        let same = |c: &crate::catalog::Catalog| {
+            c.tables
+                .get(&table.id)
+                .is_some_and(|t| Arc::ptr_eq(t, table) || t == table)
+        };
+        if same(&catalog)
+            && (Arc::ptr_eq(&catalog, &self.txn.db().catalog())
+                || self.txn.has_changed_catalog()
+                || same(&self.txn.db().catalog()))
+        {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Conflict,
+            SqlState::SERIALIZATION_FAILURE,
+            format!(
+                "the definition of table \"{}\" changed concurrently",
+                table.name
+            ),
+        )
+        .with_hint("Retry the transaction."))
+    }
+
+    /// Reads columns of rows by id as this statement sees them (missing ids are left out).
+    pub fn fetch(
+        &self,
+        table: &Arc<TableDef>,
+        rows: &[RowId],
+        columns: &[ColumnId],
+    ) -> Result<RecordBatch> {
+        let store = self.txn.db().store(table.storage)?;
+        let mut cells: Vec<Vec<Value>> = vec![Vec::with_capacity(rows.len()); columns.len()];
+        let mut values = vec![Value::Null; columns.len()];
+        for &row in rows {
+            if store
+                .lineage
+                .read(row, &self.visibility, columns, &mut values)?
+            {
+                for (cells, value) in cells.iter_mut().zip(&mut values) {
+                    cells.push(std::mem::replace(value, Value::Null));
+                }
+            }
+        }
+        let mut fields = Vec::with_capacity(columns.len());
+        let mut arrays: Vec<ArrayRef> = Vec::with_capacity(columns.len());
+        for (&id, cells) in columns.iter().zip(&cells) {
+            let column = column_of(table, id)?;
+            fields.push(Field::new(
+                &column.name,
+                arrow_type(column.sql_type),
+                !column.not_null,
+            ));
+            arrays.push(array_of(column.sql_type, cells)?);
+        }
+        record_batch(
+            Schema::new(fields),
+            arrays,
+            cells.first().map_or(0, Vec::len),
+        )
+    }
+
+    /// Ends the statement: deferred uniqueness checks.
+    pub fn finish(&self) -> Result<()> {
+        let checks = std::mem::take(&mut *self.checks.lock());
+        for check in &checks {
+            self.check_key(check)?;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn record_batch(
+    schema: Schema,
+    arrays: Vec<ArrayRef>,
+    rows: usize,
+) -> Result<RecordBatch> {
+    let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(Arc::new(schema), arrays, &options)
+        .map_err(|e| Error::internal(format!("building a batch: {e}")))
+}
+
+pub(crate) fn write_conflict(table: &TableDef) -> Error {
+    Error::new(
+        ErrorKind::Conflict,
+        SqlState::SERIALIZATION_FAILURE,
+        format!(
+            "could not serialize access to table \"{}\" due to a concurrent update",
+            table.name
+        ),
+    )
+    .with_hint("Retry the transaction.")
+}
+
+pub(crate) fn not_null_violation(table: &TableDef, column: &str) -> Error {
+    Error::new(
+        ErrorKind::Constraint,
+        SqlState::NOT_NULL_VIOLATION,
+        format!(
+            "null value in column \"{column}\" of relation \"{}\" violates not-null constraint",
+            table.name
+        ),
+    )
+}

@@ -1,0 +1,193 @@
+//! Point operations by key: the path of OLTP, which never enters the query engine.
+//!
+//! Each is a statement of its own kind: under read committed a write that meets a newer committed
+//! version looks again and applies to that one, as PostgreSQL does.
+
+use crate::catalog::TableDef;
+use crate::settings::ConflictPolicy;
+use crate::statement::point_table::{Effect, Modify};
+use crate::statement::{OnInvisibleDuplicate, Statement};
+use crate::store::Store;
+use crate::store::{find_key, forget_expired, key_index};
+use std::sync::Arc;
+use strandline_base::{ColumnId, Result, RowId, SqlState, Value};
+use strandline_index::is_same_key;
+use strandline_table::write::{Change, Writer};
+use strandline_txn::{Isolation, Visibility};
+
+impl Statement {
+    /// Appends the values of `columns` of the row with this key to `out`; false if there is no
+    /// such row. `key` indexes `TableDef::keys`.
+    pub fn point_get(
+        &self,
+        table: &Arc<TableDef>,
+        key: usize,
+        key_values: &[Value],
+        columns: &[ColumnId],
+        out: &mut Vec<Value>,
+    ) -> Result<bool> {
+        let store = self.transaction().db().store(table.storage)?;
+        let key_columns = &table.keys[key].columns;
+        let Some(hash) = Store::key_hash(key_values) else {
+            return Ok(false);
+        };
+        let mut rows = Vec::new();
+        key_index(&store, key_columns)?
+            .index
+            .lookup(hash, &mut rows);
+        self.transaction()
+            .note_key(table, &store, key_columns, key_values);
+        // One walk reads the key, to compare, and what was asked for.
+        let (from, parts) = (out.len(), key_columns.len());
+        let mut wanted = Vec::with_capacity(parts + columns.len());
+        wanted.extend_from_slice(key_columns);
+        wanted.extend_from_slice(columns);
+        out.resize(from + wanted.len(), Value::Null);
+        for row in rows {
+            let out_row = &mut out[from..];
+            if !store
+                .lineage
+                .read(row, self.visibility(), &wanted, out_row)?
+            {
+                forget_expired(&store, key_columns, hash, row)?;
+            } else if is_same_key(&out_row[..parts], key_values) {
+                out.drain(from..from + parts);
+                return Ok(true);
+            }
+        }
+        out.truncate(from);
+        Ok(false)
+    }
+
+    /// Inserts one full row in column order. Keys are checked before it returns.
+    pub fn point_insert(&self, table: &Arc<TableDef>, row: &[Value]) -> Result<RowId> {
+        let (store, writer) = self.writable(table)?;
+        let mut values = vec![Value::Null; table.next_column as usize];
+        for (column, value) in table.columns.iter().zip(row) {
+            values[column.id.0 as usize] = value.clone();
+        }
+        let violation = OnInvisibleDuplicate::Violation;
+        let id = self.insert_row(table, &store, &writer, &values, violation)?;
+        self.finish()?;
+        Ok(id)
+    }
+
+    /// Sets columns of the row with this key; false if there is no such row. Keys are checked
+    /// before it returns.
+    pub fn point_update(
+        &self,
+        table: &Arc<TableDef>,
+        key: usize,
+        key_values: &[Value],
+        set: &[(ColumnId, Value)],
+    ) -> Result<bool> {
+        let updated = self.on_newest(table, key, key_values, |store, writer, row| {
+            self.update_row(table, store, writer, row, set)
+        })?;
+        self.finish()?;
+        Ok(updated)
+    }
+
+    /// Deletes the row with this key; false if there is no such row.
+    pub fn point_delete(
+        &self,
+        table: &Arc<TableDef>,
+        key: usize,
+        key_values: &[Value],
+    ) -> Result<bool> {
+        self.on_newest(table, key, key_values, |store, writer, row| {
+            self.write(table, store, writer, row, Change::Delete)
+        })
+    }
+
+    /// Changes the row with this key as `modify` says, which gets the values of `columns` and is
+    /// asked again about a newer version; whether it was changed. Keys are checked before it
+    /// returns.
+    pub fn point_modify(
+        &self,
+        table: &Arc<TableDef>,
+        key: usize,
+        key_values: &[Value],
+        columns: &[ColumnId],
+        modify: Modify<'_>,
+    ) -> Result<bool> {
+        let (mut row_values, mut set) = (vec![Value::Null; columns.len()], Vec::new());
+        let done = self.on_newest(table, key, key_values, |store, writer, row| {
+            let visibility = Visibility {
+                ts: writer.snapshot,
+                own: writer.word,
+                statement: self.visibility().statement,
+            };
+            let lineage = &store.lineage;
+            if !lineage.read(row, &visibility, columns, &mut row_values)? {
+                return Ok(false);
+            }
+            set.clear();
+            match modify(&row_values, &mut set)? {
+                Effect::Leave => Ok(false),
+                Effect::Update => self.update_row(table, store, writer, row, &set),
+                Effect::Delete => self.write(table, store, writer, row, Change::Delete),
+            }
+        })?;
+        self.finish()?;
+        Ok(done)
+    }
+
+    /// Inserts full rows in column order, one after the other in `rows`. Keys are checked by
+    /// [`Statement::finish`].
+    pub fn insert_values(
+        &self,
+        table: &Arc<TableDef>,
+        rows: &[Value],
+        conflicts: OnInvisibleDuplicate,
+    ) -> Result<()> {
+        let (store, writer) = self.writable(table)?;
+        let mut values = vec![Value::Null; table.next_column as usize];
+        for row in rows.chunks_exact(table.columns.len().max(1)) {
+            for (column, value) in table.columns.iter().zip(row) {
+                values[column.id.0 as usize].clone_from(value);
+            }
+            self.insert_row(table, &store, &writer, &values, conflicts)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a write that meets a newer committed version applies to that one.
+    fn looks_again(&self) -> bool {
+        let transaction = self.transaction();
+        transaction.options().isolation == Isolation::ReadCommitted
+            && transaction.conflicts() == ConflictPolicy::Wait
+    }
+
+    /// Runs `write` on the row with this key; again on its newer version if one committed
+    /// meanwhile and the isolation level allows it.
+    fn on_newest(
+        &self,
+        table: &Arc<TableDef>,
+        key: usize,
+        key_values: &[Value],
+        mut write: impl FnMut(&Arc<Store>, &Writer, RowId) -> Result<bool>,
+    ) -> Result<bool> {
+        let (store, mut writer) = self.writable(table)?;
+        let key_columns = &table.keys[key].columns;
+        self.transaction()
+            .note_key(table, &store, key_columns, key_values);
+        let mut visibility = Visibility {
+            own: writer.word,
+            ..*self.visibility()
+        };
+        loop {
+            let Some(row) = find_key(&store, key_columns, key_values, &visibility)? else {
+                return Ok(false);
+            };
+            match write(&store, &writer, row) {
+                Err(e) if e.sqlstate() == SqlState::SERIALIZATION_FAILURE && self.looks_again() => {
+                    self.transaction().check_cancelled()?;
+                    visibility.ts = self.transaction().newest_moment();
+                    writer.snapshot = visibility.ts;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+}

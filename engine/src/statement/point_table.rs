@@ -1,0 +1,380 @@
+//! Point operations without a statement: the shortest path to a row of a table by its key.
+//!
+//! Under read committed every operation sees the newest committed version, so it needs no
+//! registered snapshot and no catalog of its own, only the stable timestamp: one load. What could
+//! need more is left to [`Statement`](crate::Statement), whose answer is the same:
+//! * a key that several rows have or had, or that rows may have changed;
+//! * a row that is not visible at that moment, or whose version has to come from history;
+//! * a definition that has changed since the table was prepared.
+//!
+//! # Why no registration
+//!
+//! Registering a snapshot keeps versions from being dropped. Of a row that is found, the version
+//! visible at stable is in the range version that the read holds: base and tails are complete
+//! from base's `merged_through` on, and if base is newer than the moment (a merge came between)
+//! the read says so and is done again in the other way.
+//!
+//! # Why a key need not be compared
+//!
+//! The hash of an integer is a bijection, so a row under the hash has or had exactly this key.
+//! While no row has ever changed its key ([`KeyColumns::rows_may_have_moved`]) it has it still. The
+//! flag is loaded after the stable timestamp and after the entry: a change of a key sets it before
+//! it enters the new key and commits, so whoever could see either sees the flag. An index that
+//! another one replaces is flagged, because changes do not reach it any more.
+
+use crate::catalog::{Catalog, TableDef};
+use crate::db::Db;
+use crate::redo;
+use crate::settings::ConflictPolicy;
+use crate::store::key_index;
+use crate::store::{KeyColumns, Store};
+use crate::transaction::Transaction;
+use std::ops::ControlFlow::{self, Break, Continue};
+use std::sync::Arc;
+use strandline_base::{ColumnId, CommitTs, Result, RowId, SqlType, Value};
+use strandline_index::{Found, KeySequence, integer_key};
+use strandline_table::read::NewestRow;
+use strandline_table::write::{Change, WriteOutcome, Writer};
+use strandline_txn::{Isolation, Looks, StartWord, Visibility};
+
+/// A table and one of its keys, prepared for point operations in one version of the catalog.
+pub struct PointTable {
+    catalog: Arc<Catalog>,
+    table: Arc<TableDef>,
+    key: usize,
+    store: Arc<Store>,
+    index: Arc<KeyColumns>,
+    /// the longest of the index's sequences, at hand
+    sequence: Option<KeySequence>,
+    /// equal hashes are equal keys
+    is_exact: bool,
+    /// by column id: whether the table has it
+    has_column: Vec<bool>,
+    /// by column id: whether some key has it
+    in_key: Vec<bool>,
+}
+
+/// What is to be done with a row that was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// it gets the new values
+    Update,
+    /// it goes
+    Delete,
+    /// nothing
+    Leave,
+}
+
+/// Decides about a row by its values, and gives the new ones.
+pub type Modify<'a> = &'a mut dyn FnMut(&[Value], &mut Vec<(ColumnId, Value)>) -> Result<Effect>;
+
+impl std::fmt::Debug for PointTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PointTable({})", self.table.name)
+    }
+}
+
+impl PointTable {
+    /// Prepares `table`, which is in `catalog`; `key` indexes `TableDef::keys`.
+    pub fn new(db: &Db, catalog: &Arc<Catalog>, table: &Arc<TableDef>, key: usize) -> Result<Self> {
+        let store = db.store(table.storage)?;
+        let columns = &table.keys[key].columns;
+        let index = key_index(&store, columns)?;
+        let is_integer = |id: &ColumnId| {
+            let column = table.column_by_id(*id);
+            column.is_some_and(|c| {
+                matches!(
+                    c.sql_type,
+                    SqlType::SmallInt | SqlType::Integer | SqlType::BigInt
+                )
+            })
+        };
+        let mut has_column = vec![false; table.next_column as usize];
+        for column in &table.columns {
+            has_column[column.id.0 as usize] = true;
+        }
+        let mut in_key = vec![false; has_column.len()];
+        for column in table.keys.iter().flat_map(|key| &key.columns) {
+            in_key[column.0 as usize] = true;
+        }
+        let is_exact = columns.len() == 1 && columns.iter().all(is_integer);
+        Ok(Self {
+            catalog: catalog.clone(),
+            table: table.clone(),
+            key,
+            store,
+            sequence: index.sequences.longest(),
+            index,
+            is_exact,
+            has_column,
+            in_key,
+        })
+    }
+
+    /// The table.
+    pub fn table(&self) -> &Arc<TableDef> {
+        &self.table
+    }
+
+    /// Whether a change sets a column of any key.
+    fn sets_key(&self, set: &[(ColumnId, Value)]) -> bool {
+        set.iter()
+            .any(|(id, _)| self.in_key.get(id.0 as usize) == Some(&true))
+    }
+
+    /// Whether the table has a column with this id.
+    pub fn has_column(&self, id: ColumnId) -> bool {
+        self.has_column.get(id.0 as usize) == Some(&true)
+    }
+
+    /// A row that has this key unless it is gone, if that is certain: see the module documentation.
+    /// Others may have it when it is gone.
+    fn certain_row(&self, key: &[Value]) -> Option<RowId> {
+        if !self.is_exact {
+            return None;
+        }
+        let number = integer_key(key)?;
+        let known = self.sequence.and_then(|sequence| sequence.row(number));
+        let found = match known.or_else(|| self.index.sequences.find(number)) {
+            Some(row) => Found::One(row),
+            None => self.index.index.find(Store::key_hash(key)?),
+        };
+        match found {
+            // Asked last: an entry that a change of a key has made comes after the flag.
+            Found::One(row) => (!self.index.rows_may_have_moved()).then_some(row),
+            Found::None | Found::Several => None,
+        }
+    }
+}
+
+impl Transaction {
+    /// Appends the values of `columns` of the row with this key to `out`, newest committed version
+    /// or the transaction's own; false if there is no such row. As `Statement::point_get` of a new
+    /// statement.
+    pub fn point_get(
+        self: &Arc<Self>,
+        point: &PointTable,
+        key: &[Value],
+        columns: &[ColumnId],
+        out: &mut Vec<Value>,
+    ) -> Result<bool> {
+        if self.try_point_get(point, key, columns, out)? {
+            return Ok(true);
+        }
+        let statement = self.begin_statement()?;
+        statement.point_get(&point.table, point.key, key, columns, out)
+    }
+
+    /// As [`Transaction::point_get`]; false if only a statement can tell.
+    pub fn try_point_get(
+        self: &Arc<Self>,
+        point: &PointTable,
+        key: &[Value],
+        columns: &[ColumnId],
+        out: &mut Vec<Value>,
+    ) -> Result<bool> {
+        if self.sees_newest()
+            && let Some(visibility) = self.newest_for(point)
+            && let Some(row) = point.certain_row(key)
+        {
+            let from = out.len();
+            out.resize_with(from + columns.len(), || Value::Null);
+            let lineage = &point.store.lineage;
+            match lineage.read_newest(row, &visibility, columns, &mut out[from..])? {
+                NewestRow::Found => return Ok(true),
+                NewestRow::Unknown => out.truncate(from),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Sets columns of the row with this key; false if there is no such row. As
+    /// `Statement::point_update` of a new statement.
+    pub fn point_update(
+        self: &Arc<Self>,
+        point: &PointTable,
+        key: &[Value],
+        set: &[(ColumnId, Value)],
+    ) -> Result<bool> {
+        let change = Change::Update(set);
+        if !point.sets_key(set) && self.try_point_change(point, key, change)? == Some(true) {
+            return Ok(true);
+        }
+        let statement = self.begin_statement()?;
+        statement.point_update(&point.table, point.key, key, set)
+    }
+
+    /// Deletes the row with this key; false if there is no such row. As
+    /// `Statement::point_delete` of a new statement.
+    pub fn point_delete(self: &Arc<Self>, point: &PointTable, key: &[Value]) -> Result<bool> {
+        if self.try_point_change(point, key, Change::Delete)? == Some(true) {
+            return Ok(true);
+        }
+        let statement = self.begin_statement()?;
+        statement.point_delete(&point.table, point.key, key)
+    }
+
+    /// Whether each operation sees the newest committed versions.
+    fn sees_newest(&self) -> bool {
+        let options = self.options();
+        options.isolation == Isolation::ReadCommitted && !options.speculative
+    }
+
+    /// What an operation sees now; None if it does not go by `point`.
+    #[inline]
+    fn newest_for(&self, point: &PointTable) -> Option<Visibility> {
+        // Before the catalog is looked at: what is the last one then is the one at this moment.
+        let ts = self.db().stable();
+        self.goes_by_point(point).then(|| Visibility {
+            ts,
+            own: self.glance.own(),
+            statement: u32::MAX,
+        })
+    }
+
+    /// Whether operations go by the definition that `point` was prepared for: of a key that the
+    /// newest catalog does not have nobody says when a row changes it.
+    #[inline]
+    fn goes_by_point(&self, point: &PointTable) -> bool {
+        self.glance.is_plain() && self.db().catalogs.is_last(&point.catalog)
+    }
+
+    /// Changes the row with this key; whether there is one. None as in
+    /// [`Transaction::try_point_modify`].
+    fn try_point_change(
+        &self,
+        point: &PointTable,
+        key: &[Value],
+        change: Change<'_>,
+    ) -> Result<Option<bool>> {
+        let Some(word) = self.begin_point_write(point)? else {
+            return Ok(None);
+        };
+        let mut looks = Looks::default();
+        let mut busy_since = None;
+        loop {
+            let snapshot = self.db().stable();
+            let Some(row) = point.certain_row(key) else {
+                return Ok(None);
+            };
+            let outcome = self.write_certain(point, row, change, (word, snapshot))?;
+            let waits = (&mut looks, &mut busy_since);
+            if let Break(written) = self.after_point_write(outcome, waits)? {
+                return Ok(written);
+            }
+        }
+    }
+
+    /// Changes the row with this key as `modify` says, which gets the newest version's `columns`
+    /// and is asked again if that is not the newest any more; whether it was changed. None if only
+    /// a statement can tell; nothing has been written then. As `Statement::point_modify` of a new
+    /// statement.
+    pub fn try_point_modify(
+        self: &Arc<Self>,
+        point: &PointTable,
+        key: &[Value],
+        columns: &[ColumnId],
+        modify: Modify<'_>,
+    ) -> Result<Option<bool>> {
+        let Some(word) = self.begin_point_write(point)? else {
+            return Ok(None);
+        };
+        let (mut row_values, mut set) = (vec![Value::Null; columns.len()], Vec::new());
+        let mut looks = Looks::default();
+        let mut busy_since = None;
+        loop {
+            let snapshot = self.db().stable();
+            let Some(row) = point.certain_row(key) else {
+                return Ok(None);
+            };
+            if !columns.is_empty() {
+                let visibility = Visibility {
+                    ts: snapshot,
+                    own: word,
+                    statement: u32::MAX,
+                };
+                let lineage = &point.store.lineage;
+                match lineage.read_newest(row, &visibility, columns, &mut row_values)? {
+                    NewestRow::Found => {}
+                    NewestRow::Unknown => return Ok(None),
+                }
+            }
+            set.clear();
+            let change = match modify(&row_values, &mut set)? {
+                Effect::Leave => return Ok(Some(false)),
+                Effect::Update if point.sets_key(&set) => return Ok(None),
+                Effect::Update => Change::Update(&set),
+                Effect::Delete => Change::Delete,
+            };
+            let outcome = self.write_certain(point, row, change, (word, snapshot))?;
+            let waits = (&mut looks, &mut busy_since);
+            if let Break(written) = self.after_point_write(outcome, waits)? {
+                return Ok(written);
+            }
+        }
+    }
+
+    /// The transaction's word, registered with the table; None if only a statement can write.
+    fn begin_point_write(&self, point: &PointTable) -> Result<Option<StartWord>> {
+        if !self.sees_newest() {
+            return Ok(None);
+        }
+        let word = self.lock_store(&point.store)?;
+        if !self.goes_by_point(point) {
+            return Ok(None);
+        }
+        self.db().check_mergeable(&point.store)?;
+        self.admit_write()?;
+        Ok(Some(word))
+    }
+
+    /// What an operation gives after this outcome, or that it looks again.
+    fn after_point_write(
+        &self,
+        outcome: Option<WriteOutcome>,
+        (looks, busy_since): (&mut Looks, &mut Option<u64>),
+    ) -> Result<ControlFlow<Option<bool>>> {
+        match outcome {
+            Some(WriteOutcome::Done(_)) => return Ok(Break(Some(true))),
+            Some(WriteOutcome::Conflict(_)) if self.conflicts() == ConflictPolicy::Wait => {
+                self.check_cancelled()?;
+            }
+            // The statement says what is wrong, or finds another row.
+            Some(WriteOutcome::Conflict(_) | WriteOutcome::Gone) | None => return Ok(Break(None)),
+            Some(WriteOutcome::Wait(holder)) => self.wait_for(holder, looks)?,
+            Some(WriteOutcome::Busy) => self.wait_for_latch(busy_since)?,
+        }
+        Ok(Continue(()))
+    }
+
+    /// Writes one change to `row`; None if the transaction has a catalog of its own.
+    fn write_certain(
+        &self,
+        point: &PointTable,
+        row: RowId,
+        change: Change<'_>,
+        (word, snapshot): (StartWord, CommitTs),
+    ) -> Result<Option<WriteOutcome>> {
+        let mut state = self.state.lock();
+        state.check_open()?;
+        if state.has_changed_catalog() {
+            return Ok(None);
+        }
+        state.count_statement()?;
+        let writer = Writer {
+            word,
+            statement: state.statement,
+            snapshot,
+            speculative: false,
+        };
+        let state = &mut *state;
+        let lineage = &point.store.lineage;
+        lineage.check_change_bytes(change)?;
+        let outcome = lineage.write(row, change, &writer, &mut state.written)?;
+        if let WriteOutcome::Done(bytes) = outcome {
+            self.note_write(state, (point.table.storage, row), bytes);
+            redo::put_change(&mut state.redo, point.table.storage, row, change);
+        }
+        Ok(Some(outcome))
+    }
+}

@@ -1,0 +1,196 @@
+//! How a statement inserts, updates and deletes rows.
+
+use super::keys::NewKey;
+use super::{OnInvisibleDuplicate, Statement, not_null_violation, write_conflict};
+use crate::catalog::{KeyDef, TableDef, column_of};
+use crate::redo;
+use crate::store::{Store, key_index, newest};
+use arrow_array::RecordBatch;
+use std::sync::Arc;
+use strandline_base::{ColumnId, Result, RowId, Value};
+use strandline_column::types::value_at;
+use strandline_table::write::{Change, WriteOutcome, Writer, Written};
+use strandline_txn::Looks;
+
+impl Statement {
+    /// Inserts rows; columns as in `TableDef::columns`. NOT NULL is checked here, keys at
+    /// `finish`, CHECK by the caller.
+    pub fn insert(
+        &self,
+        table: &Arc<TableDef>,
+        rows: &RecordBatch,
+        conflicts: OnInvisibleDuplicate,
+    ) -> Result<Vec<RowId>> {
+        let (store, writer) = self.writable(table)?;
+        let mut ids = Vec::with_capacity(rows.num_rows());
+        let mut values = vec![Value::Null; table.next_column as usize];
+        for row in 0..rows.num_rows() {
+            for (at, column) in table.columns.iter().enumerate() {
+                values[column.id.0 as usize] = value_at(column.sql_type, rows.column(at), row);
+            }
+            self.txn.admit_next_write()?;
+            ids.push(self.insert_row(table, &store, &writer, &values, conflicts)?);
+        }
+        Ok(ids)
+    }
+
+    /// Inserts one row; `values` by column id.
+    pub(crate) fn insert_row(
+        &self,
+        table: &Arc<TableDef>,
+        store: &Arc<Store>,
+        writer: &Writer,
+        values: &[Value],
+        conflicts: OnInvisibleDuplicate,
+    ) -> Result<RowId> {
+        for column in &table.columns {
+            if column.not_null && values[column.id.0 as usize].is_null() {
+                return Err(not_null_violation(table, &column.name));
+            }
+        }
+        let mut state = self.txn.state.lock();
+        state.check_open()?;
+        let row = store.lineage.insert(values, writer, &mut state.written)?;
+        let bytes = state.written.last().map_or(0, Written::memory_bytes);
+        self.txn.note_write(&mut state, (table.storage, row), bytes);
+        let columns = table
+            .columns
+            .iter()
+            .map(|c| (c.id, &values[c.id.0 as usize]));
+        redo::put_insert(&mut state.redo, table.storage, row, columns);
+        drop(state);
+        for (at, key) in table.keys.iter().enumerate() {
+            let part = |c: &ColumnId| values[c.0 as usize].clone();
+            let key_values: Vec<Value> = key.columns.iter().map(part).collect();
+            self.add_key(
+                table,
+                store,
+                at,
+                &key_values,
+                row,
+                conflicts,
+                NewKey::Inserted,
+            )?;
+        }
+        Ok(row)
+    }
+
+    /// Sets `columns` of `rows`; one column of `values` per entry of `columns`, one row per row.
+    /// Rows that this transaction has deleted meanwhile are passed over.
+    pub fn update(
+        &self,
+        table: &Arc<TableDef>,
+        rows: &[RowId],
+        columns: &[ColumnId],
+        values: &RecordBatch,
+    ) -> Result<()> {
+        let (store, writer) = self.writable(table)?;
+        let mut types = Vec::with_capacity(columns.len());
+        for &id in columns {
+            types.push(column_of(table, id)?.sql_type);
+        }
+        let mut set = Vec::with_capacity(columns.len());
+        for (at, &row) in rows.iter().enumerate() {
+            self.txn.admit_next_write()?;
+            set.clear();
+            for (i, &id) in columns.iter().enumerate() {
+                set.push((id, value_at(types[i], values.column(i), at)));
+            }
+            self.update_row(table, &store, &writer, row, &set)?;
+        }
+        Ok(())
+    }
+
+    /// Updates one row; false if it is gone.
+    pub(crate) fn update_row(
+        &self,
+        table: &Arc<TableDef>,
+        store: &Arc<Store>,
+        writer: &Writer,
+        row: RowId,
+        set: &[(ColumnId, Value)],
+    ) -> Result<bool> {
+        for (id, value) in set {
+            let column = column_of(table, *id)?;
+            if column.not_null && value.is_null() {
+                return Err(not_null_violation(table, &column.name));
+            }
+        }
+        let sets = |key: &KeyDef| {
+            key.columns
+                .iter()
+                .any(|c| set.iter().any(|(id, _)| id == c))
+        };
+        for key in table.keys.iter().filter(|key| sets(key)) {
+            key_index(store, &key.columns)?.note_moved();
+        }
+        if !self.write(table, store, writer, row, Change::Update(set))? {
+            return Ok(false);
+        }
+        for (at, key) in table.keys.iter().enumerate() {
+            if sets(key) {
+                let mut values = vec![Value::Null; key.columns.len()];
+                store
+                    .lineage
+                    .read(row, &newest(writer.word), &key.columns, &mut values)?;
+                let violation = OnInvisibleDuplicate::Violation;
+                self.add_key(table, store, at, &values, row, violation, NewKey::Updated)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Deletes rows. Rows that this transaction has deleted already are passed over.
+    pub fn delete(&self, table: &Arc<TableDef>, rows: &[RowId]) -> Result<()> {
+        let (store, writer) = self.writable(table)?;
+        for &row in rows {
+            self.txn.admit_next_write()?;
+            self.write(table, &store, &writer, row, Change::Delete)?;
+        }
+        Ok(())
+    }
+
+    /// Writes one change, waiting for whoever is in the way; false if the row is gone.
+    pub(crate) fn write(
+        &self,
+        table: &Arc<TableDef>,
+        store: &Arc<Store>,
+        writer: &Writer,
+        row: RowId,
+        change: Change<'_>,
+    ) -> Result<bool> {
+        let mut looks = Looks::default();
+        let mut busy_since = None;
+        loop {
+            match self.try_write(table, store, writer, row, change)? {
+                WriteOutcome::Done(_) => return Ok(true),
+                WriteOutcome::Gone => return Ok(false),
+                WriteOutcome::Conflict(_) => return Err(write_conflict(table)),
+                WriteOutcome::Wait(holder) => self.txn.wait_for(holder, &mut looks)?,
+                WriteOutcome::Busy => self.txn.wait_for_latch(&mut busy_since)?,
+            }
+        }
+    }
+
+    pub(crate) fn try_write(
+        &self,
+        table: &TableDef,
+        store: &Store,
+        writer: &Writer,
+        row: RowId,
+        change: Change<'_>,
+    ) -> Result<WriteOutcome> {
+        store.lineage.check_change_bytes(change)?;
+        let mut state = self.txn.state.lock();
+        state.check_open()?;
+        let state = &mut *state;
+        let outcome = store
+            .lineage
+            .write(row, change, writer, &mut state.written)?;
+        if let WriteOutcome::Done(bytes) = outcome {
+            self.txn.note_write(state, (table.storage, row), bytes);
+            redo::put_change(&mut state.redo, table.storage, row, change);
+        }
+        Ok(outcome)
+    }
+}

@@ -1,0 +1,101 @@
+//! What a key index knows of the rows whose entries may go, and of its last sweep. The sweep is the
+//! work of `maintenance::key_sweep`.
+
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use strandline_base::{CommitTs, RANGE_ROWS, RowId};
+use strandline_index::RowKeys;
+use strandline_table::base::BaseBody;
+use strandline_table::range::{Range, RangeVersion};
+
+/// A sweep is due when one entry in so many may go.
+const DUE_PART: u64 = 8;
+/// In [`Swept::ranges`]: nothing is left of the range but its number.
+pub(crate) const EMPTIED: u32 = u32::MAX;
+
+/// What a key's index knows of rows whose entries may go.
+#[derive(Default)]
+pub(crate) struct KeySweep {
+    /// keeps the entering of updated rows' keys and the removal of their entries apart
+    pub row_keys: RowKeys,
+    /// rows that have left a key, and when, in that order
+    left: Mutex<VecDeque<(CommitTs, RowId)>>,
+    pub done: Mutex<Swept>,
+}
+
+/// What the last sweep has done.
+#[derive(Default)]
+pub(crate) struct Swept {
+    /// by range how many of its rows were gone, or [`EMPTIED`]
+    pub ranges: Vec<u32>,
+    /// rows that it had to leave
+    pub kept: u64,
+    /// everything deleted or left by then was looked at
+    pub through: CommitTs,
+    /// the oldest moment that might be asked for
+    pub oldest: CommitTs,
+}
+
+impl KeySweep {
+    /// `row` has left a key by a commit at `ts`.
+    pub fn note_left(&self, row: RowId, ts: CommitTs) {
+        let mut left = self.left.lock();
+        // Commits come nearly in order.
+        let at = left.iter().rev().take_while(|(at, _)| *at > ts).count();
+        let at = left.len() - at;
+        left.insert(at, (ts, row));
+    }
+
+    /// The same for many, in any order.
+    pub fn note_all_left(&self, rows: impl IntoIterator<Item = (CommitTs, RowId)>) {
+        let mut left = self.left.lock();
+        left.extend(rows);
+        left.make_contiguous().sort_unstable();
+    }
+
+    /// How many left a key at or before `ts`.
+    pub fn left_by(&self, ts: CommitTs) -> u64 {
+        self.left.lock().partition_point(|(at, _)| *at <= ts) as u64
+    }
+
+    /// Takes them.
+    pub fn take_left_by(&self, ts: CommitTs) -> Vec<(CommitTs, RowId)> {
+        let mut left = self.left.lock();
+        let end = left.partition_point(|(at, _)| *at <= ts);
+        let taken = left.drain(..end).collect();
+        if left.capacity() / 4 > left.len() {
+            left.shrink_to_fit();
+        }
+        taken
+    }
+}
+
+impl Swept {
+    /// Rows deleted in the base of `version` that the last sweep has not found gone.
+    pub fn unswept(&self, version: &RangeVersion, no: usize) -> u64 {
+        let swept = self.ranges.get(no).copied().unwrap_or(0);
+        match &version.base.body {
+            BaseBody::Chunks(_) if swept == EMPTIED => 0,
+            BaseBody::Chunks(chunks) if chunks.rows == 0 => {
+                u64::from((RANGE_ROWS as u32).saturating_sub(swept))
+            }
+            BaseBody::Chunks(chunks) => u64::from(chunks.deleted.saturating_sub(swept)),
+            BaseBody::Insert(_) => 0,
+        }
+    }
+
+    pub fn unswept_of_all(&self, ranges: &[Arc<Range>]) -> u64 {
+        let each = ranges.iter().enumerate();
+        each.map(|(no, range)| self.unswept(&range.load(), no))
+            .sum()
+    }
+
+    /// Whether enough may go of `entries` if `rows` have been deleted or have left a key, and
+    /// `oldest` is the oldest moment that may be asked for.
+    pub fn is_due(&self, rows: u64, entries: u64, oldest: CommitTs) -> bool {
+        let is_enough = |rows: u64| rows > 0 && rows.saturating_mul(DUE_PART) >= entries;
+        let are_over = oldest >= self.through && oldest > self.oldest;
+        is_enough(rows.saturating_sub(self.kept)) || (are_over && is_enough(rows))
+    }
+}

@@ -1,0 +1,109 @@
+//! A storage as the engine keeps it: the rows of one table, its key indexes, and the lock that lets
+//! definition changes wait for writers.
+
+mod holders;
+pub(crate) mod key_build;
+pub(crate) mod key_sweep;
+mod keys;
+pub(crate) mod merged_bases;
+pub(crate) mod moved_keys;
+
+pub(crate) use holders::{Hold, Waiting};
+pub(crate) use keys::{KeyColumns, find_key, forget_expired, key_index};
+
+use crate::catalog::TableDef;
+use arc_swap::ArcSwap;
+use holders::Holders;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use strandline_base::{ColumnId, CommitTs, RangeNo, StorageId, Value};
+use strandline_index::hash_key;
+use strandline_table::lineage::{Lineage, Shared};
+use strandline_tail::schema::StorageSchema;
+use strandline_txn::{StartWord, Visibility};
+
+/// One storage as the engine keeps it.
+pub struct Store {
+    /// the rows
+    pub lineage: Arc<Lineage>,
+    /// one per distinct list of key columns
+    keys: ArcSwap<Vec<Arc<KeyColumns>>>,
+    holders: Mutex<Holders>,
+    /// versions superseded before it may be gone
+    kept_from: AtomicU64,
+    /// bulk-loaded ranges that no checkpoint has put into the manifest yet
+    pub unlisted: Mutex<Vec<RangeNo>>,
+}
+
+/// The storage's columns, by id, as `table` and everything before it defined them. Columns dropped
+/// before have no definition any more: they keep a place of any type, and nobody asks for them.
+pub fn storage_schema(table: &TableDef, before: Option<&StorageSchema>) -> Arc<StorageSchema> {
+    let known = before.map_or(0, StorageSchema::len) as u32;
+    let columns = (0..table.next_column.max(known)).map(|id| {
+        let id = ColumnId(id);
+        match (table.column_by_id(id), before) {
+            (Some(c), _) => (c.sql_type, c.missing.clone()),
+            (None, Some(before)) if (id.0 as usize) < before.len() => (
+                before.column(id).sql_type,
+                before.column(id).missing.clone(),
+            ),
+            (None, _) => (strandline_base::SqlType::Boolean, Value::Null),
+        }
+    });
+    StorageSchema::new(columns)
+}
+
+impl Store {
+    /// An empty storage for `table`, taken by `holder` if a transaction is creating it. `before`:
+    /// the columns it is known to have had.
+    pub fn new(
+        table: &TableDef,
+        before: Option<&StorageSchema>,
+        shared: &Shared,
+        holder: Option<StartWord>,
+    ) -> Arc<Self> {
+        let lineage = Lineage::new(table.storage, storage_schema(table, before), shared.clone());
+        let store = Self {
+            lineage,
+            keys: ArcSwap::from_pointee(Vec::new()),
+            holders: Mutex::new(Holders::held_by(holder)),
+            kept_from: AtomicU64::new(0),
+            unlisted: Mutex::default(),
+        };
+        for key in &table.keys {
+            store.put_key(store.empty_key(key.columns.clone()));
+        }
+        Arc::new(store)
+    }
+
+    /// The storage's id.
+    pub fn id(&self) -> StorageId {
+        self.lineage.id()
+    }
+
+    /// Versions superseded before it may be gone.
+    pub fn kept_from(&self) -> CommitTs {
+        CommitTs(self.kept_from.load(Ordering::SeqCst))
+    }
+
+    /// Versions superseded before `ts` are about to go, unless a snapshot registered by now can
+    /// see them. Never goes back, whatever becomes of the policy and the clock.
+    pub fn raise_kept_from(&self, ts: CommitTs) {
+        self.kept_from.fetch_max(ts.0, Ordering::SeqCst);
+    }
+
+    /// The hash of a key, None if a part is NULL (NULLs are distinct).
+    pub fn key_hash(values: &[Value]) -> Option<u64> {
+        (!values.iter().any(Value::is_null)).then(|| hash_key(values))
+    }
+}
+
+/// Sees everything committed, and everything of `own`.
+pub(crate) fn newest(own: StartWord) -> Visibility {
+    Visibility {
+        ts: CommitTs::MAX,
+        own,
+        statement: u32::MAX,
+    }
+}

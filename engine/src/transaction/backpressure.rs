@@ -1,0 +1,248 @@
+//! Backpressure: how writers share the memory of tails, before a checkpoint has freed some and
+//! after there is none left.
+//!
+//! Memory of tails is of three kinds. What open transactions have written can be freed by nobody
+//! but them: *open bytes*. What is committed goes with the next merge. A checkpoint can help only
+//! with the latter, so only the latter slows writers down.
+//!
+//! 1. Up to half of the limit ([`Db::tail_limit`]) nobody waits. The check is one load.
+//! 2. Above it a writer pauses for every byte that it has written since its last pause
+//!    ([`pause_us`]): the time per byte grows with the fourth power of the fill, and falls with the
+//!    part of the memory that open transactions hold. If a merge can free less than an eighth of
+//!    the limit nobody pauses. So writers of large rows wait, writers of a counter hardly, and a
+//!    statement that fills the memory alone runs at full speed.
+//! 3. Above the limit a transaction that holds less than [`SMALL_BYTES`] goes on as in 2, into a
+//!    reserve of an eighth of the limit. Others wait for a checkpoint that began after them, unless
+//!    it would free less than an eighth of the limit.
+//! 4. If memory is still short, the transaction that holds the most is refused, with 53200; others
+//!    go on into the reserve. Behind the reserve everybody is refused. A refused statement is
+//!    rolled back, which frees what it has written (`transaction/release`).
+//!
+//! A writer pays before each statement or point operation, after each [`PACE_BYTES`] within a
+//! statement, and after its commit, when it holds no locks any more.
+//!
+//! Invariants:
+//! 1. A wait ends with the statement's cancellation; a wait for a checkpoint also with
+//!    `lock_timeout`. A pause ends as well when background work has stopped, or has taken two
+//!    turns: under a clock that stands still nobody waits for ever.
+//! 2. Nobody waits with a latch or a transaction's state locked. A writer holds its row locks.
+//! 3. Transactions are counted as holders of open bytes from [`SMALL_BYTES`] on, until they end.
+//!
+//! Without background work (tests) there are no pauses, and a full memory is checkpointed by the
+//! writer that meets it.
+//!
+//! Lock order: `large` and the maintenance state are taken with nothing else held.
+
+use super::Transaction;
+use crate::db::backpressure::{Others, SMALL_BYTES};
+use crate::db::{Db, closed};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use strandline_base::{Error, ErrorKind, Result, SqlState};
+
+/// Bytes that a statement writes between two looks at the memory.
+pub(crate) const PACE_BYTES: usize = 64 << 10;
+/// Bytes per second of a writer when all memory is filled with what is committed.
+const SLOWEST_BYTES: u64 = 256 << 10;
+/// The longest single pause, in microseconds.
+const PAUSE_MAX_US: u64 = 1_000_000;
+/// Shorter pauses are not made: to wake a thread takes about as long.
+const PAUSE_MIN_US: u64 = 100;
+/// A waiting writer looks at the clock and at its cancellation so often.
+const LOOK: Duration = Duration::from_millis(10);
+/// This part of the limit is the reserve, and too little to wait for a checkpoint for.
+const RESERVE_PART: usize = 8;
+
+/// Of `used` bytes those that a merge may free, while open transactions have written `open`. Row
+/// maps and places for further records, of which nobody keeps count, go with the records.
+fn mergeable_bytes(used: usize, open: usize) -> usize {
+    used.saturating_sub(open + open / 4)
+}
+
+/// How long a writer pauses for `written` bytes, in microseconds, while tails hold `used` bytes of
+/// `limit`, and open transactions `open` of these.
+fn pause_us(written: usize, used: usize, open: usize, limit: usize) -> u64 {
+    let free_upto = limit / 2;
+    let (filled, room) = (used.min(limit).saturating_sub(free_upto), limit - free_upto);
+    let fill = filled as f64 / room.max(1) as f64;
+    let mergeable = mergeable_bytes(used, open);
+    if mergeable < limit / RESERVE_PART {
+        return 0;
+    }
+    let mergeable = mergeable as f64 / used.max(1) as f64;
+    let slowest = written as f64 * 1e6 / SLOWEST_BYTES as f64;
+    let us = (slowest * fill.powi(4) * mergeable) as u64;
+    match us.min(PAUSE_MAX_US) {
+        us if us < PAUSE_MIN_US => 0,
+        us => us,
+    }
+}
+
+impl Db {
+    /// Whether tails have so much room that no writer waits.
+    #[inline]
+    pub(crate) fn has_room_for_writes(&self) -> bool {
+        self.shared.page_bytes.used() <= self.tail_limit() / 2
+    }
+
+    /// Takes what tails, with what they have left for the next ones, hold beyond their own share
+    /// from the cache's, or gives it back.
+    pub(crate) fn lend_to_tails(&self) {
+        let pages = &self.shared.page_bytes;
+        let held = pages.used() + pages.spare();
+        let lent = held.saturating_sub(self.settings.tail_bytes());
+        self.shared.cache.lend(lent);
+    }
+
+    /// Waits for `us` microseconds of the clock, or for two turns of the background work.
+    fn pause(&self, us: u64, check: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        let from = self.elapsed_us();
+        let mut state = self.maintenance.state.lock();
+        let first = state.rounds;
+        let passed = loop {
+            let passed = self.elapsed_us().saturating_sub(from);
+            if passed >= us || state.has_stopped || state.rounds >= first + 2 {
+                break passed;
+            }
+            check()?;
+            let left = Duration::from_micros(us - passed);
+            self.maintenance.done.wait_for(&mut state, left.min(LOOK));
+        };
+        drop(state);
+        let counters = &self.backpressure;
+        counters.pauses.fetch_add(1, Ordering::Relaxed);
+        counters
+            .pause_us
+            .fetch_add(passed.min(us), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Waits until tails are within `limit` or a checkpoint that began after now has ended.
+    fn wait_for_checkpoint(
+        &self,
+        limit: usize,
+        check: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
+        if !self.settings.background_maintenance {
+            return self.checkpoint(true).map(|_| ());
+        }
+        let mut state = self.maintenance.state.lock();
+        let first = state.rounds;
+        while self.shared.page_bytes.used() > limit {
+            if let Some(error) = state.failure.clone() {
+                return Err(error);
+            }
+            if state.has_stopped {
+                return Err(closed());
+            }
+            // A checkpoint that began before the wait may have missed what could be freed by now.
+            if state.rounds >= first + 2 {
+                return Ok(());
+            }
+            check()?;
+            state.wanted = true;
+            self.maintenance.work.notify_all();
+            self.maintenance.done.wait_for(&mut state, LOOK);
+        }
+        Ok(())
+    }
+}
+
+impl Transaction {
+    /// To be called before a write: pays for what has been written since the last call, and waits
+    /// for room.
+    ///
+    /// # Errors
+    /// 53200 if there is none and this transaction holds the most of it; 57014 and 55P03 as any
+    /// wait; those of a checkpoint that it waits for.
+    #[inline]
+    pub(crate) fn admit_write(&self) -> Result<()> {
+        if self.db().has_room_for_writes() {
+            self.unpaid.store(0, Ordering::Relaxed);
+            return Ok(());
+        }
+        self.admit_in_turn()
+    }
+
+    /// The same within a statement, which pays from time to time.
+    #[inline]
+    pub(crate) fn admit_next_write(&self) -> Result<()> {
+        match self.unpaid.load(Ordering::Relaxed) < PACE_BYTES {
+            true => Ok(()),
+            false => self.admit_write(),
+        }
+    }
+
+    #[cold]
+    fn admit_in_turn(&self) -> Result<()> {
+        let db = self.db();
+        let own = self.state.lock().footprint.bytes;
+        db.lend_to_tails();
+        self.pay_for_writes(&mut || self.check_cancelled())?;
+        let (used, limit) = (|| db.shared.page_bytes.used(), db.tail_limit());
+        let hard_limit = limit + limit / RESERVE_PART;
+        if used() <= limit || own < SMALL_BYTES && used() <= hard_limit {
+            return Ok(());
+        }
+        let mergeable = mergeable_bytes(used(), own + self.others().bytes);
+        if mergeable >= limit / RESERVE_PART {
+            let mut busy_since = None;
+            db.wait_for_checkpoint(limit, &mut || self.wait_for_latch(&mut busy_since))?;
+        }
+        let (used, others) = (used(), self.others());
+        let goes_on = own < others.largest && used <= hard_limit;
+        match used <= limit || goes_on {
+            true => Ok(()),
+            false => Err(no_memory(used, limit, own, &others)),
+        }
+    }
+
+    fn others(&self) -> Others {
+        let state = self.state.lock();
+        self.db().backpressure.others(&state.footprint.shown)
+    }
+
+    /// Pauses for what has been written since the last pause, if memory is short.
+    pub(crate) fn pay_for_writes(&self, check: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        let db = self.db();
+        if db.has_room_for_writes() || !db.settings.background_maintenance {
+            return Ok(());
+        }
+        let written = self.unpaid.swap(0, Ordering::Relaxed);
+        if written == 0 {
+            return Ok(());
+        }
+        let own = self.state.lock().footprint.bytes;
+        let open = own + self.others().bytes;
+        let used = db.shared.page_bytes.used();
+        match pause_us(written, used, open, db.tail_limit()) {
+            0 => Ok(()),
+            us => db.pause(us, check),
+        }
+    }
+}
+
+#[cold]
+fn no_memory(used: usize, limit: usize, own: usize, others: &Others) -> Error {
+    let rest = used.saturating_sub(own + others.bytes);
+    let hint = match own < others.largest {
+        true => "End transactions that have been open for long, or raise memory_bytes.",
+        false => "Change fewer rows in one transaction, or raise memory_bytes.",
+    };
+    Error::new(
+        ErrorKind::Unavailable,
+        SqlState::OUT_OF_MEMORY,
+        format!("pending updates use {used} bytes of memory, their share is {limit}"),
+    )
+    .with_detail(format!(
+        "This transaction holds {own} bytes. {} other open transactions of more than {SMALL_BYTES} \
+         bytes hold {}, the largest of them {}. The other {rest} bytes are smaller transactions, \
+         committed changes that wait for their merge, what readers keep, row maps and places for \
+         further records.",
+        others.count, others.bytes, others.largest
+    ))
+    .with_hint(hint)
+}
+
+#[cfg(test)]
+mod tests;

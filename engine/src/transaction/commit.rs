@@ -1,0 +1,216 @@
+//! Commit: a transaction's record goes into the log, in the order of the commit timestamps.
+//!
+//! Validate (serializable only) → take the log's lock → look at what was committed meanwhile → draw
+//! the timestamp → append → enqueue → release → wait until the record is durable → finish → stamp.
+//!
+//! Invariant: after a failed append the transaction is rolled back; after a failed wait for
+//! durability its outcome is unknown until the database is opened again, and the log refuses
+//! everything.
+
+use super::validation::Validation;
+use super::{Transaction, TxnState};
+use crate::catalog::edit::CatalogEdit;
+use crate::db::Db;
+use crate::maintenance::reserve::{is_full_disk, only_frees};
+use crate::manifest_state::to_json;
+use crate::redo;
+use parking_lot::{Mutex, RwLockReadGuard};
+use strandline_base::{CommitTs, Error, Result};
+use strandline_storage::wal::{self, Lsn};
+use strandline_txn::{Durability, StartWord, TxnSlot};
+
+/// A commit that is in the log and not complete yet.
+pub(super) struct Appended<'a> {
+    pub ts: CommitTs,
+    pub end: Lsn,
+    /// keeps checkpoints from covering it until it is
+    _completing: Option<RwLockReadGuard<'a, ()>>,
+}
+
+/// The slot of a transaction that commits. If that panics when the commit is queued and the log has
+/// failed, the commit leaves the queue: those behind it would wait for it for ever.
+pub(super) struct CommittingSlot<'a>(pub &'a Db, pub Option<TxnSlot>);
+
+impl CommittingSlot<'_> {
+    fn get(&self) -> &TxnSlot {
+        self.1.as_ref().expect("there until it is taken")
+    }
+    fn into_slot(mut self) -> TxnSlot {
+        self.1.take().expect("taken once")
+    }
+}
+
+impl Drop for CommittingSlot<'_> {
+    fn drop(&mut self) {
+        if let Some(slot) = &self.1
+            && self.0.check_writable().is_err()
+        {
+            slot.abort();
+        }
+    }
+}
+
+impl Transaction {
+    /// Returns the commit timestamp once the stable timestamp has passed it (if nothing was
+    /// written: the stable timestamp).
+    pub fn commit(&self) -> Result<CommitTs> {
+        let mut state = self.state.lock();
+        state.check_open()?;
+        let has_changes = state.redo.len() > redo::HEADER_BYTES || state.catalog_changed;
+        let Some(slot) = state.slot.take_if(|_| has_changes) else {
+            // It has changed nothing, or has taken everything back.
+            let settled = self.settle_dependencies(&state);
+            let slot = state.slot.take();
+            // Row locks end.
+            let undone = self.abort(&mut state, slot);
+            drop(state);
+            self.release(&undone);
+            return settled.map(|()| self.db.stable());
+        };
+        let slot = CommittingSlot(&self.db, Some(slot));
+        match self.append(&mut state, slot.get()) {
+            Ok(appended) => {
+                let committed = self.complete(&mut state, slot, appended);
+                drop(state);
+                // What is committed stays so, also if the session is cancelled.
+                let _ = self.pay_for_writes(&mut || self.check_cancelled());
+                committed
+            }
+            Err(error) => {
+                let undone = self.abort(&mut state, Some(slot.into_slot()));
+                drop(state);
+                self.release(&undone);
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits until all that speculative snapshots of this transaction have seen is durable.
+    fn settle_dependencies(&self, state: &TxnState) -> Result<()> {
+        if state.depends_on == CommitTs::ZERO {
+            return Ok(());
+        }
+        let failed = |error: Error| {
+            error.context("a transaction whose changes were read could not be committed")
+        };
+        let wal = self.db.wal();
+        if self.db.stable() < state.depends_on {
+            let end = wal.end_lsn();
+            wal.wait_durable(end).map_err(failed)?;
+            self.db.txns().finish_through(end.0);
+        }
+        // Stable may have passed one that was aborted.
+        wal.check_usable().map_err(failed)
+    }
+
+    /// Appends the record to the log. One that only frees space may use the reserve's for that.
+    fn append_in_space(
+        &self,
+        record: &mut [u8],
+        stamp: &mut dyn FnMut(&mut [u8], Lsn) -> Result<()>,
+    ) -> Result<wal::Appended> {
+        self.db.check_space(record)?;
+        let appended = self.db.wal().append(record, stamp);
+        match appended {
+            Err(error)
+                if is_full_disk(&error) && only_frees(record) && self.db.give_up_reserve() =>
+            {
+                self.db.wal().append(record, stamp)
+            }
+            appended => appended,
+        }
+    }
+
+    pub(super) fn append(&self, state: &mut TxnState, slot: &TxnSlot) -> Result<Appended<'_>> {
+        let reads = self.reads.as_ref().map(Mutex::lock);
+        let validation = match (&reads, &state.snapshot) {
+            (Some(reads), Some(snapshot)) if !reads.is_empty() => Some(Validation::begin(
+                &self.db,
+                reads,
+                snapshot.ts(),
+                slot.word(),
+            )?),
+            _ => None,
+        };
+        // A checkpoint that covers this commit must find its loaded ranges stamped.
+        let completing = (!state.loads.is_empty()).then(|| self.db.completing.read());
+        if state.catalog_changed {
+            // The one it was made of: nobody else changes the catalog until this commit ends.
+            let before = self.db.catalogs.at(CommitTs::MAX)?;
+            let edit = CatalogEdit::between(&before, &state.catalog);
+            redo::put_catalog(&mut state.redo, &to_json(&edit)?);
+        }
+        if !state.loads.is_empty() {
+            self.db.device().sync_directory()?;
+        }
+        let txns = self.db.txns();
+        // What depends on a commit that is not durable yet must not finish without it.
+        let depends = state.depends_on > self.db.stable();
+        let durability = match self.synchronous_commit() || depends {
+            true => Durability::Logged,
+            false => Durability::Relaxed,
+        };
+        let catalog = state.catalog_changed.then(|| state.catalog.clone());
+        let mut ts = CommitTs::ZERO;
+        let mut record = std::mem::take(&mut state.redo);
+        let is_queued = &mut state.is_queued;
+        let appended = self.db.identities.log_with(&mut record, |record| {
+            self.append_in_space(record, &mut |bytes, end| {
+                if let Some(validation) = &validation {
+                    validation.finish()?;
+                }
+                ts = txns.tick();
+                redo::set_commit_ts(bytes, ts);
+                if let Some(catalog) = &catalog {
+                    // No snapshot at or after `ts` begins before it is queued and finished.
+                    self.db.catalogs.add(ts, catalog.clone());
+                }
+                *is_queued = true;
+                txns.enqueue(slot, ts, end.0, durability);
+                self.db.commit_watches.note(bytes);
+                Ok(())
+            })
+        });
+        state.redo = record;
+        Ok(Appended {
+            ts,
+            end: appended?.end,
+            _completing: completing,
+        })
+    }
+
+    pub(super) fn complete(
+        &self,
+        state: &mut TxnState,
+        slot: CommittingSlot<'_>,
+        appended: Appended<'_>,
+    ) -> Result<CommitTs> {
+        let (ts, end) = (appended.ts, appended.end);
+        let txns = self.db.txns();
+        slot.get().announce();
+        if !self.synchronous_commit() {
+            txns.finish_through(0);
+        }
+        if txns.stable() < ts {
+            if let Err(error) = self.db.wal().wait_durable(end) {
+                // The outcome is unknown until the next open; until then nobody sees it. The slot
+                // is never reused: the records keep its word.
+                if state.catalog_changed {
+                    self.db.catalogs.take_back(ts);
+                }
+                slot.get().abort();
+                // Those who wait for the locks go on, and are refused when they commit.
+                self.leave_undecided(state);
+                return Err(error.context("the commit's outcome is unknown"));
+            }
+            txns.finish_through(end.0);
+        }
+        for written in &state.written {
+            written.stamp(StartWord::committed(ts));
+        }
+        state.moved.note_committed(ts);
+        self.db.note_commit(end, state.redo.len());
+        self.finish(state, Some(slot.into_slot()));
+        Ok(ts)
+    }
+}

@@ -1,0 +1,167 @@
+//! Changes of the catalog by a transaction: the right to make them, the storages that they bring
+//! into being, the writers that they wait for.
+//!
+//! Lock order: the right to change the catalog (`Db::ddl`) → holds of storages; both wait in the
+//! wait-for graph, with the transaction's state released.
+
+use super::Transaction;
+use crate::catalog::edit::CatalogEdit;
+use crate::catalog::{Catalog, TableDef};
+use crate::db::Db;
+use crate::manifest_state::to_json;
+use crate::store::key_build::build_key;
+use crate::store::{Hold, Store, Waiting, storage_schema};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use strandline_base::{Error, ErrorKind, Result, SqlState, StorageId};
+use strandline_tail::schema::StorageSchema;
+use strandline_txn::{Looks, StartWord};
+
+/// What a change of the catalog did to storages before its commit.
+#[derive(Default)]
+pub(crate) struct Adopted {
+    /// new storages
+    pub(crate) created: Vec<Arc<Store>>,
+    /// storages that got columns, with their schemas before
+    pub(crate) grown: Vec<(Arc<Store>, Arc<StorageSchema>)>,
+}
+
+impl Db {
+    /// Brings the storages into being that `catalog` names and `before` does not, held by `word`,
+    /// columns that were added, and indexes over keys that were added.
+    pub(crate) fn adopt_storages(
+        &self,
+        before: &Catalog,
+        catalog: &Catalog,
+        word: StartWord,
+        adopted: &mut Adopted,
+    ) -> Result<()> {
+        let known: BTreeSet<StorageId> = before.tables.values().map(|t| t.storage).collect();
+        for table in catalog.tables.values() {
+            let is_same = |old: &Arc<TableDef>| Arc::ptr_eq(old, table) || old == table;
+            if before.tables.get(&table.id).is_some_and(is_same) {
+                continue;
+            }
+            if known.contains(&table.storage) {
+                let store = self.store(table.storage)?;
+                let schema = store.lineage.schema();
+                if schema.len() < table.next_column as usize {
+                    let grown = storage_schema(table, Some(&schema));
+                    store.lineage.set_schema(grown);
+                    adopted.grown.push((store.clone(), schema));
+                }
+                // An index over the same columns may be left of a constraint that was dropped or
+                // rolled back, and does not know what was written since.
+                let old = before.tables.get(&table.id).map_or(&[][..], |t| &t.keys);
+                for key in &table.keys {
+                    if !old.iter().any(|k| k.columns == key.columns) {
+                        build_key(&store, &key.columns, word)?;
+                    }
+                }
+            } else {
+                // A number that a rolled-back transaction had used may come again.
+                let store = Store::new(table, None, &self.shared, Some(word));
+                self.stores.write().insert(table.storage, store.clone());
+                adopted.created.push(store);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the right to change the catalog until the transaction of `word` ends.
+    pub(crate) fn lock_ddl(&self, word: StartWord, waiting: &Waiting<'_>) -> Result<()> {
+        let mut looks = Looks::default();
+        loop {
+            let holder = {
+                let mut ddl = self.ddl.lock();
+                match *ddl {
+                    Some(holder) if holder != word => holder,
+                    _ => {
+                        *ddl = Some(word);
+                        return Ok(());
+                    }
+                }
+            };
+            let is_in_the_way = || *self.ddl.lock() == Some(holder);
+            waiting.wait_for_release(word, holder, &is_in_the_way, &mut looks)?;
+        }
+    }
+    pub(crate) fn release_ddl(&self, word: StartWord) {
+        let mut ddl = self.ddl.lock();
+        if *ddl == Some(word) {
+            *ddl = None;
+        }
+    }
+}
+
+impl Transaction {
+    /// Edits the transaction's catalog. Waits for other DDL; then, for every table whose
+    /// definition changes, for that table's writers. New storages come into being empty.
+    /// Duplicate names are the editor's business.
+    pub fn change_catalog(&self, edit: &mut dyn FnMut(&mut Catalog) -> Result<()>) -> Result<()> {
+        let word = self.word()?;
+        let cancelled = || self.is_cancelled();
+        let waiting = self.waiting(&cancelled);
+        self.state.lock().locks_ddl = true;
+        self.db.lock_ddl(word, &waiting)?;
+        let before = self.ddl_base()?;
+        let mut catalog = Catalog::clone(&before);
+        edit(&mut catalog)?;
+        catalog.forget_dropped();
+        catalog.check_numbers()?;
+        check_storable(&CatalogEdit::between(&before, &catalog))?;
+        for (id, old) in &before.tables {
+            let is_same = |new: &Arc<TableDef>| Arc::ptr_eq(new, old) || new == old;
+            if !catalog.tables.get(id).is_some_and(is_same) {
+                let store = self.db.store(old.storage)?;
+                store.lock_exclusive(word, &waiting)?;
+                self.state.lock().hold(store, Hold::Alone);
+            }
+        }
+        let mut adopted = Adopted::default();
+        let outcome = self
+            .db
+            .adopt_storages(&before, &catalog, word, &mut adopted);
+        let mut state = self.state.lock();
+        for created in adopted.created {
+            state.hold(created, Hold::Alone);
+        }
+        state.grown.extend(adopted.grown);
+        outcome?;
+        state.catalog = Arc::new(catalog);
+        state.catalog_changed = true;
+        self.glance.set_plain(false);
+        Ok(())
+    }
+
+    /// The catalog that a change starts from: the newest one, unless this transaction has changed
+    /// it already.
+    fn ddl_base(&self) -> Result<Arc<Catalog>> {
+        let state = self.state.lock();
+        if state.catalog_changed {
+            return Ok(state.catalog.clone());
+        }
+        let newest = self.db.catalog();
+        if state.snapshot.is_some() && !Arc::ptr_eq(&newest, &state.catalog) {
+            return Err(Error::new(
+                ErrorKind::Conflict,
+                SqlState::SERIALIZATION_FAILURE,
+                "could not serialize access due to a concurrent change of the catalog",
+            )
+            .with_hint("Retry the transaction."));
+        }
+        Ok(newest)
+    }
+}
+
+/// A definition that JSON cannot carry (a NaN default of an added column) would make the database
+/// unreadable: refuse it now.
+fn check_storable(edit: &CatalogEdit) -> Result<()> {
+    let json = to_json(edit)?;
+    match serde_json::from_slice::<CatalogEdit>(&json) {
+        Ok(back) if back == *edit => Ok(()),
+        _ => Err(Error::unsupported(
+            "the definition has a value that the catalog cannot store (NaN or infinity)",
+        )),
+    }
+}

@@ -1,0 +1,510 @@
+//! Transactions: begin, savepoints, catalog changes, commit and rollback. Statements are above.
+//!
+//! Invariants:
+//! 1. A transaction's records carry its word until they are stamped, after the outcome is fixed.
+//! 2. Locks on storages and the catalog end only after the outcome is visible to everybody.
+//! 3. The catalog that a statement goes by is the one valid at its snapshot (or the transaction's
+//!    own, once it has changed it); see `catalog::versions`.
+//! 4. After a failed append the transaction is rolled back; after a failed wait for durability its
+//!    outcome is unknown until the database is opened again, and the log refuses everything.
+//!
+//! Lock order: `state` of the transaction → log → catalog versions → commit queue. Waiting for
+//! others happens with `state` released.
+
+use crate::catalog::{Catalog, TableDef, column_of};
+use crate::db::{Db, closed};
+use crate::redo;
+use crate::request::ScanRequest;
+use crate::settings::{ConflictPolicy, TxnOptions};
+use crate::store::moved_keys::MovedKeys;
+use crate::store::{Hold, KeyColumns, Store, Waiting};
+use adjustable::Adjustable;
+use footprint::Footprint;
+use glance::Glance;
+use parking_lot::Mutex;
+use read_set::{ReadSet, ScanRead};
+use release::Undone;
+use savepoint::{HeldStore, take_back_keys, undo};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use strandline_base::{
+    ColumnId, CommitTs, Error, ErrorKind, RangeNo, Result, RowId, SqlState, Value,
+};
+use strandline_table::data_file::DataFile;
+use strandline_table::write::Written;
+use strandline_tail::schema::StorageSchema;
+use strandline_txn::{
+    Isolation, Looks, SnapshotGuard, StartWord, TxnSlot, TxnStatus, Visibility, lock_timeout,
+};
+
+mod adjustable;
+pub(crate) mod backpressure;
+mod commit;
+mod definitions;
+mod footprint;
+mod glance;
+mod read_set;
+mod release;
+mod savepoint;
+mod validation;
+
+pub use savepoint::Savepoint;
+
+/// Statements of one transaction: who reads what its own transaction has written so far compares
+/// with a number above all of them.
+const STATEMENTS_MAX: u32 = u32::MAX - 1;
+
+/// A transaction. Shared by the plan nodes of its statements; one statement at a time writes.
+/// Dropping the last reference without commit rolls back.
+pub struct Transaction {
+    db: Arc<Db>,
+    options: TxnOptions,
+    adjustable: Adjustable,
+    pub(crate) state: Mutex<TxnState>,
+    pub(crate) glance: Glance,
+    /// bytes written since its writer paid for them, see `backpressure`
+    pub(crate) unpaid: AtomicUsize,
+    /// what a serializable transaction has read
+    reads: Option<Mutex<ReadSet>>,
+}
+
+/// What a transaction has done so far.
+pub(crate) struct TxnState {
+    /// claimed by the first write
+    slot: Option<TxnSlot>,
+    pub(crate) statement: u32,
+    /// the log record under construction
+    pub(crate) redo: Vec<u8>,
+    pub(crate) written: Vec<Written>,
+    pub(crate) footprint: Footprint,
+    /// index entries of rows this transaction inserted, bulk-loaded ones excepted
+    pub(crate) entries: Vec<(Arc<KeyColumns>, u64, RowId)>,
+    /// keys of rows that it updated
+    pub(crate) moved: MovedKeys,
+    /// storages this transaction is registered with
+    stores: Vec<HeldStore>,
+    /// storages that got columns, with their schemas before, for rollback
+    grown: Vec<(Arc<Store>, Arc<StorageSchema>)>,
+    /// bulk-loaded ranges
+    pub(crate) loads: Vec<Load>,
+    catalog: Arc<Catalog>,
+    catalog_changed: bool,
+    /// may hold the right to change the catalog
+    locks_ddl: bool,
+    /// the snapshot of the whole transaction, unless it is read committed
+    snapshot: Option<SnapshotGuard>,
+    /// the newest speculative snapshot: what it sees must be durable before this ends well
+    depends_on: CommitTs,
+    /// the commit is in the log's order: only the log decides about it now
+    is_queued: bool,
+    ended: bool,
+}
+
+impl TxnState {
+    /// 25P01 if the transaction has ended: nobody would stamp what it writes now.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.ended {
+            return Err(ended());
+        }
+        Ok(())
+    }
+
+    /// Gives the statement that begins its number; 54000 if there is none left.
+    pub(crate) fn count_statement(&mut self) -> Result<()> {
+        if self.statement == STATEMENTS_MAX {
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                SqlState::PROGRAM_LIMIT_EXCEEDED,
+                format!("a transaction cannot have more than {STATEMENTS_MAX} statements"),
+            )
+            .with_hint("Commit in smaller steps."));
+        }
+        self.statement += 1;
+        Ok(())
+    }
+
+    /// The transaction's word, or 0 if it has written nothing.
+    pub(crate) fn own_word(&self) -> StartWord {
+        self.slot.as_ref().map_or(StartWord(0), TxnSlot::word)
+    }
+
+    /// Notes a hold on a storage, once.
+    fn hold(&mut self, store: Arc<Store>, hold: Hold) {
+        let is_same = |held: &HeldStore| held.hold == hold && Arc::ptr_eq(&held.store, &store);
+        if !self.stores.iter().any(is_same) {
+            self.stores.push(HeldStore { store, hold });
+        }
+    }
+
+    /// Whether it has a catalog of its own.
+    pub(crate) fn has_changed_catalog(&self) -> bool {
+        self.catalog_changed
+    }
+}
+
+/// A bulk-loaded range. What a rollback has to undo is in the range: nothing is kept per row.
+pub(crate) struct Load {
+    /// removed on rollback
+    pub(crate) file: Arc<DataFile>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) range: RangeNo,
+}
+
+impl Db {
+    /// Starts a transaction.
+    pub fn begin(self: &Arc<Self>, options: TxnOptions) -> Result<Arc<Transaction>> {
+        if self.maintenance.closed.load(Ordering::Acquire) {
+            return Err(closed());
+        }
+        Transaction::new(self.clone(), options)
+    }
+}
+
+impl Transaction {
+    fn new(db: Arc<Db>, options: TxnOptions) -> Result<Arc<Self>> {
+        let snapshot = match options.isolation {
+            Isolation::ReadCommitted => None,
+            _ => Some(take_snapshot(&db, &options)?),
+        };
+        let catalog = match &snapshot {
+            Some(snapshot) => db.catalog_at(snapshot.ts())?,
+            // Each statement looks again.
+            None => db.catalog(),
+        };
+        let reads = (options.isolation == Isolation::Serializable).then(Mutex::default);
+        let state = TxnState {
+            slot: None,
+            statement: 0,
+            redo: Vec::new(),
+            written: Vec::new(),
+            footprint: Footprint::default(),
+            entries: Vec::new(),
+            moved: MovedKeys::default(),
+            stores: Vec::new(),
+            grown: Vec::new(),
+            loads: Vec::new(),
+            catalog,
+            catalog_changed: false,
+            locks_ddl: false,
+            snapshot,
+            depends_on: CommitTs::ZERO,
+            is_queued: false,
+            ended: false,
+        };
+        Ok(Arc::new(Self {
+            db,
+            adjustable: Adjustable::of(&options),
+            options,
+            state: Mutex::new(state),
+            glance: Glance::new(),
+            unpaid: AtomicUsize::new(0),
+            reads,
+        }))
+    }
+
+    /// The database.
+    pub fn db(&self) -> &Arc<Db> {
+        &self.db
+    }
+    /// How it was begun; some of it may have been [adjusted](Transaction::adjust) since.
+    pub fn options(&self) -> &TxnOptions {
+        &self.options
+    }
+    /// Whether the next statement goes by `catalog`, as far as is known now.
+    pub fn goes_by(&self, catalog: &Arc<Catalog>) -> bool {
+        let state = self.state.lock();
+        if state.snapshot.is_some() || state.catalog_changed {
+            return Arc::ptr_eq(&state.catalog, catalog);
+        }
+        self.db.goes_by(catalog)
+    }
+    /// The catalog that the next statement goes by, as far as is known now.
+    pub fn next_catalog(&self) -> Arc<Catalog> {
+        let state = self.state.lock();
+        if state.snapshot.is_some() || state.catalog_changed {
+            return state.catalog.clone();
+        }
+        self.db.catalog()
+    }
+    /// The catalog this transaction sees, its own DDL included.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.state.lock().catalog.clone()
+    }
+    /// Whether the transaction has written anything.
+    pub fn has_written(&self) -> bool {
+        let state = self.state.lock();
+        !state.written.is_empty() || state.has_changed_catalog()
+    }
+
+    pub(crate) fn has_changed_catalog(&self) -> bool {
+        self.state.lock().has_changed_catalog()
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.options.cancel.load(Ordering::Relaxed)
+    }
+
+    /// 57014 if the statement has been cancelled.
+    pub fn check_cancelled(&self) -> Result<()> {
+        if self.is_cancelled() {
+            return Err(strandline_txn::query_cancelled());
+        }
+        Ok(())
+    }
+
+    /// Waits for the transaction behind `holder`; a speculative one only until that is
+    /// pre-committed. 40001 at once if this one never waits. Returns also if the holder may have
+    /// let go of what is wanted: called in a loop that looks, with the same `looks`.
+    pub(crate) fn wait_for(&self, holder: StartWord, looks: &mut Looks) -> Result<()> {
+        let word = self.word()?;
+        if self.conflicts() == ConflictPolicy::Abort {
+            return Err(never_waits());
+        }
+        let txns = self.db.txns();
+        let speculative = self.options.speculative;
+        let in_the_way = || !speculative || txns.status(holder) == TxnStatus::InProgress;
+        self.waiting(&|| self.is_cancelled())
+            .wait_while(word, holder, &in_the_way, looks)
+    }
+
+    /// A latch that a write needs has been held for longer than a write takes: goes on, unless the
+    /// statement is cancelled (57014) or has waited for `lock_timeout` (55P03) since `busy_since`
+    /// (by [`Db::elapsed_us`]), which the first call sets.
+    #[cold]
+    pub(crate) fn wait_for_latch(&self, busy_since: &mut Option<u64>) -> Result<()> {
+        self.check_cancelled()?;
+        let now = self.db.elapsed_us();
+        let since = *busy_since.get_or_insert(now);
+        let waited = Duration::from_micros(now.saturating_sub(since));
+        match self.lock_timeout() {
+            Some(timeout) if waited >= timeout => Err(lock_timeout(timeout)),
+            _ => Ok(()),
+        }
+    }
+
+    /// What a new statement would see under read committed.
+    pub(crate) fn newest_moment(&self) -> CommitTs {
+        if !self.options.speculative {
+            return self.db.stable();
+        }
+        let newest = self.db.txns().queued();
+        self.depend_on(&mut self.state.lock(), newest);
+        newest
+    }
+
+    fn depend_on(&self, state: &mut TxnState, moment: CommitTs) {
+        if moment > self.db.stable() {
+            state.depends_on = state.depends_on.max(moment);
+        }
+    }
+
+    /// Notes that a serializable transaction has looked up a key.
+    pub(crate) fn note_key(
+        &self,
+        table: &TableDef,
+        store: &Arc<Store>,
+        columns: &[ColumnId],
+        values: &[Value],
+    ) {
+        if let Some(reads) = &self.reads {
+            reads.lock().note_key(table.id, store, columns, values);
+        }
+    }
+
+    /// Notes that a serializable transaction scans a table, or all versions of its rows.
+    pub(crate) fn note_scan(
+        &self,
+        table: &TableDef,
+        request: &ScanRequest,
+        every_version: bool,
+    ) -> Result<()> {
+        let Some(reads) = &self.reads else {
+            return Ok(());
+        };
+        let filters = request.filters.iter().filter(|filter| filter.is_fixed());
+        let filters: Vec<_> = filters.cloned().collect();
+        let mut columns = request.columns.clone();
+        columns.extend(filters.iter().flat_map(|filter| filter.columns()));
+        columns.extend(request.prune.iter().map(|bound| bound.column));
+        columns.sort_unstable();
+        columns.dedup();
+        let typed = |id| Ok((id, column_of(table, id)?.sql_type));
+        let scan = ScanRead {
+            table: table.id,
+            store: self.db.store(table.storage)?,
+            columns: columns.into_iter().map(typed).collect::<Result<_>>()?,
+            bounds: request.prune.clone(),
+            filters,
+            every_version,
+        };
+        reads.lock().scans.push(scan);
+        Ok(())
+    }
+
+    fn waiting<'a>(&'a self, cancelled: &'a dyn Fn() -> bool) -> Waiting<'a> {
+        Waiting {
+            txns: self.db.txns(),
+            timeout: self.lock_timeout(),
+            cancelled,
+        }
+    }
+
+    /// The transaction's start word, claimed now if this is its first write.
+    pub(crate) fn word(&self) -> Result<StartWord> {
+        let mut state = self.state.lock();
+        if let Some(slot) = &state.slot {
+            return Ok(slot.word());
+        }
+        if self.options.read_only {
+            return Err(Error::invalid(
+                SqlState::READ_ONLY_SQL_TRANSACTION,
+                "cannot write in a read-only transaction",
+            ));
+        }
+        state.check_open()?;
+        self.db.check_writable()?;
+        let slot = self.db.txns().begin()?;
+        let word = slot.word();
+        redo::begin(&mut state.redo);
+        state.slot = Some(slot);
+        self.glance.set_own(word);
+        Ok(word)
+    }
+
+    /// Registers as a writer of `store`, waiting for a definition change of its table to finish.
+    pub(crate) fn lock_store(&self, store: &Arc<Store>) -> Result<StartWord> {
+        if let Some(word) = self.glance.registered(store) {
+            return Ok(word);
+        }
+        let word = self.word()?;
+        let is_held = |held: &HeldStore| Arc::ptr_eq(&held.store, store);
+        if !self.state.lock().stores.iter().any(is_held) {
+            store.lock_shared(word, &self.waiting(&|| self.is_cancelled()))?;
+            self.state.lock().hold(store.clone(), Hold::Writer);
+        }
+        self.glance.set_registered(store);
+        Ok(word)
+    }
+
+    /// The number, the snapshot and the visibility of a new statement: under read committed a new
+    /// snapshot.
+    pub(crate) fn open_statement(&self) -> Result<(SnapshotGuard, Visibility)> {
+        let mut state = self.state.lock();
+        state.check_open()?;
+        state.count_statement()?;
+        let snapshot = match &state.snapshot {
+            Some(snapshot) => snapshot.clone(),
+            // It ends with the statement: an idle transaction keeps nothing from being merged.
+            None => take_snapshot(&self.db, &self.options)?,
+        };
+        if self.options.speculative {
+            self.depend_on(&mut state, snapshot.ts());
+        }
+        if state.snapshot.is_none() && !state.catalog_changed {
+            state.catalog = self.db.catalog_at(snapshot.ts())?;
+        }
+        let own = state.own_word();
+        let visibility = Visibility {
+            ts: snapshot.ts(),
+            own,
+            statement: state.statement,
+        };
+        Ok((snapshot, visibility))
+    }
+
+    /// Undoes everything and ends the transaction; what its records hold is to be released when
+    /// `state` is unlocked.
+    fn abort(&self, state: &mut TxnState, slot: Option<TxnSlot>) -> Undone {
+        let undone = Undone::of(state, 0, 0);
+        take_back_keys(state, 0, 0);
+        if let Some(slot) = &slot {
+            slot.abort();
+        }
+        undo(state, 0, 0, 0);
+        self.finish(state, slot);
+        undone
+    }
+
+    /// Undoes everything.
+    pub fn rollback(&self) {
+        let mut state = self.state.lock();
+        if state.ended {
+            return;
+        }
+        if state.is_queued {
+            return self.leave_undecided(&mut state); // its commit panicked
+        }
+        let slot = state.slot.take();
+        let undone = self.abort(&mut state, slot);
+        // Whoever has begun it may keep it for long before it is dropped.
+        state.redo = Vec::new();
+        if let Some(reads) = &self.reads {
+            *reads.lock() = ReadSet::default();
+        }
+        self.db.note_abort();
+        drop(state);
+        self.release(&undone);
+    }
+
+    /// Ends a transaction whose commit is queued and not finished: its records keep its word, and
+    /// its slot is never reused.
+    fn leave_undecided(&self, state: &mut TxnState) {
+        state.ended = true;
+        state.footprint = Footprint::default();
+        self.glance.end();
+        self.release_locks(state, self.glance.own());
+    }
+
+    fn finish(&self, state: &mut TxnState, slot: Option<TxnSlot>) {
+        state.ended = true;
+        self.glance.end();
+        state.snapshot = None;
+        state.written = Vec::new();
+        state.footprint = Footprint::default();
+        state.entries = Vec::new();
+        state.moved = MovedKeys::default();
+        state.loads = Vec::new();
+        state.grown = Vec::new();
+        // Also if its commit panicked with the slot in hand.
+        self.release_locks(state, self.glance.own());
+        if let Some(slot) = slot {
+            slot.stamped();
+        }
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        self.rollback();
+    }
+}
+
+fn take_snapshot(db: &Arc<Db>, options: &TxnOptions) -> Result<SnapshotGuard> {
+    match options.speculative {
+        true => Ok(db.txns().speculative_snapshot()),
+        false => db.txns().snapshot(None),
+    }
+}
+
+fn never_waits() -> Error {
+    Error::new(
+        ErrorKind::Conflict,
+        SqlState::SERIALIZATION_FAILURE,
+        "could not serialize access: another transaction has an uncommitted change or lock in the \
+         way",
+    )
+    .with_hint("Retry the transaction, or let it wait: SET strandline.conflict_policy = 'wait'.")
+}
+
+fn ended() -> Error {
+    Error::invalid(
+        SqlState::NO_ACTIVE_SQL_TRANSACTION,
+        "the transaction has already been committed or rolled back",
+    )
+}
+
+#[cfg(test)]
+mod end_tests;
+#[cfg(test)]
+mod tests;

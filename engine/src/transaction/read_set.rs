@@ -1,0 +1,82 @@
+//! What a serializable transaction has read: keys it has looked up, and scans with their
+//! predicates \[L-Store §5.1.1: read validation\].
+//!
+//! Logical reads, not rows: a key that was not there counts, and so do rows that a scan's
+//! predicate would select if they came. Reads of the past (AS OF) cannot change and are not noted.
+
+use crate::request::ColumnPredicate;
+use crate::request::RowFilter;
+use crate::store::Store;
+use std::sync::Arc;
+use strandline_base::{ColumnId, SqlType, TableId, Value};
+
+/// A looked-up key.
+pub struct KeyRead {
+    /// the table
+    pub table: TableId,
+    /// its rows
+    pub store: Arc<Store>,
+    /// the key's columns
+    pub columns: Vec<ColumnId>,
+    /// the key
+    pub values: Vec<Value>,
+}
+
+/// A scan.
+pub struct ScanRead {
+    /// the table
+    pub table: TableId,
+    /// its rows
+    pub store: Arc<Store>,
+    /// columns whose values were read, those of the predicate included, with their types
+    pub columns: Vec<(ColumnId, SqlType)>,
+    /// the predicate, first part
+    pub bounds: Vec<ColumnPredicate>,
+    /// the predicate, second part
+    pub filters: Vec<Arc<dyn RowFilter>>,
+    /// whether every version was read, so that each change of a row makes a difference
+    pub every_version: bool,
+}
+
+/// All reads of a transaction.
+#[derive(Default)]
+pub struct ReadSet {
+    /// keys looked up
+    pub keys: Vec<KeyRead>,
+    /// scans
+    pub scans: Vec<ScanRead>,
+}
+
+impl ReadSet {
+    /// Whether nothing was read.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.scans.is_empty()
+    }
+
+    /// Notes a looked-up key; once if it is looked up several times in a row.
+    pub fn note_key(
+        &mut self,
+        table: TableId,
+        store: &Arc<Store>,
+        columns: &[ColumnId],
+        values: &[Value],
+    ) {
+        let is_last = self.keys.last().is_some_and(|last| {
+            Arc::ptr_eq(&last.store, store) && last.columns == columns && last.values == values
+        });
+        if !is_last {
+            self.keys.push(KeyRead {
+                table,
+                store: store.clone(),
+                columns: columns.to_vec(),
+                values: values.to_vec(),
+            });
+        }
+    }
+
+    /// The tables read, with the storages they had.
+    pub fn tables(&self) -> impl Iterator<Item = (TableId, &Arc<Store>)> {
+        let keys = self.keys.iter().map(|key| (key.table, &key.store));
+        keys.chain(self.scans.iter().map(|scan| (scan.table, &scan.store)))
+    }
+}

@@ -1,0 +1,276 @@
+//! Validation of a serializable transaction's reads \[L-Store §5.1.1\].
+//!
+//! The transaction read at snapshot s and is about to commit at c, later than everything committed
+//! so far. It is serializable at c if each of its reads, repeated now, would give what it gave
+//! at s: then it might as well have run at c altogether. So whatever others committed in (s, c) is
+//! compared with what was read:
+//! * a key: the row that has it must be the same (or still none), and unchanged;
+//! * a scan: no row may have come under its predicate, left it, or changed in a column read while
+//!   under it. That includes phantoms, and rows that a merge has taken into base meanwhile.
+//!
+//! Versions between that of s and that of now do not matter. The transaction's own changes are left
+//! out of both sides. A transaction that wrote nothing needs no validation: it is serializable
+//! at s, because those who wrote are serializable in commit order.
+//!
+//! The work is done in two steps. [`Validation::begin`] looks at everything committed or
+//! pre-committed, with no lock held. [`Validation::finish`] runs under the log's lock, where nobody
+//! else can commit, and looks only at rows of commits that came since (see `db::commit_watch`).
+//!
+//! Invariants:
+//! 1. Between `finish` and the transaction's own timestamp nobody draws another one.
+//! 2. The transaction's snapshot stays registered: the versions of s can be read.
+//!
+//! Lock order: the log's lock → `CommitWatches` and whatever point reads take.
+//!
+//! Differences from the paper: it validates each version read; we repeat the reads, which finds
+//! phantoms by the same means and lets versions change back. Pre-committed transactions are taken
+//! as committed: they abort only if the log fails, and then so does this one.
+
+use super::read_set::{KeyRead, ReadSet, ScanRead};
+use crate::db::Db;
+use crate::db::commit_watch::CommitWatch;
+use crate::redo::{self, Redo};
+use crate::request::{ColumnPredicate, CompareOp};
+use crate::store::Store;
+use crate::store::find_key;
+use arrow_array::RecordBatch;
+use arrow_schema::{Field, Schema};
+use std::cmp::Ordering;
+use std::sync::Arc;
+use strandline_base::{CommitTs, Error, ErrorKind, Result, RowId, SqlState, StorageId, Value};
+use strandline_column::types::{array_of, arrow_type};
+use strandline_index::is_same_key;
+use strandline_txn::{StartWord, Visibility};
+
+/// Rows compared before their filters are evaluated, together.
+const BATCH_ROWS: usize = 1024;
+
+/// A running validation.
+pub struct Validation<'a> {
+    db: &'a Db,
+    reads: &'a ReadSet,
+    snapshot: CommitTs,
+    own: StartWord,
+    watch: CommitWatch<'a>,
+}
+
+impl<'a> Validation<'a> {
+    /// Looks at everything that others committed after `snapshot`; 40001 if it contradicts
+    /// `reads`. `own`: the transaction's word.
+    pub fn begin(
+        db: &'a Db,
+        reads: &'a ReadSet,
+        snapshot: CommitTs,
+        own: StartWord,
+    ) -> Result<Self> {
+        let validation = Self {
+            db,
+            reads,
+            snapshot,
+            own,
+            watch: db.commit_watches.watch(),
+        };
+        // Orders what follows after every commit that was queued before the watch began.
+        db.txns().queued();
+        validation.check_definitions()?;
+        for key in &reads.keys {
+            validation.check_key(key)?;
+        }
+        let mut changed: Vec<(StorageId, Vec<RowId>)> = Vec::new();
+        for scan in &reads.scans {
+            let id = scan.store.id();
+            if !changed.iter().any(|(known, _)| *known == id) {
+                let rows = scan.store.lineage.changed_since(snapshot, own)?;
+                changed.push((id, rows));
+            }
+            for (_, rows) in changed.iter().filter(|(known, _)| *known == id) {
+                validation.check_scan(scan, rows)?;
+            }
+        }
+        Ok(validation)
+    }
+
+    /// Looks at what has been committed since `begin`. The caller holds the log's lock and draws
+    /// the transaction's timestamp before it lets go.
+    pub fn finish(&self) -> Result<()> {
+        for record in self.watch.take() {
+            let (_, operations) = redo::decode(&record, "a commit of this run")?;
+            for operation in operations {
+                match operation {
+                    Redo::Insert { storage, row, .. }
+                    | Redo::Update { storage, row, .. }
+                    | Redo::Delete { storage, row } => self.check_row(storage, row)?,
+                    Redo::Bulk { storage, .. } => self.check_load(storage)?,
+                    Redo::Catalog(_) => self.check_definitions()?,
+                    Redo::Identity { .. } => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_row(&self, storage: StorageId, row: RowId) -> Result<()> {
+        for key in self.reads.keys.iter().filter(|k| k.store.id() == storage) {
+            let mut values = vec![Value::Null; key.columns.len()];
+            for ts in [self.snapshot, CommitTs::MAX] {
+                let at = of_others(ts);
+                let lineage = &key.store.lineage;
+                if lineage.read(row, &at, &key.columns, &mut values)?
+                    && is_same_key(&values, &key.values)
+                {
+                    return self.check_key(key);
+                }
+            }
+        }
+        for scan in self.reads.scans.iter().filter(|s| s.store.id() == storage) {
+            self.check_scan(scan, &[row])?;
+        }
+        Ok(())
+    }
+
+    /// A bulk load into a table that was read: its rows are not looked at under the log's lock.
+    fn check_load(&self, storage: StorageId) -> Result<()> {
+        match self.reads.tables().find(|(_, s)| s.id() == storage) {
+            Some((_, store)) => Err(self.conflict(store)),
+            None => Ok(()),
+        }
+    }
+
+    /// The tables read must still be the same rows.
+    fn check_definitions(&self) -> Result<()> {
+        let catalog = self.db.catalogs.at(CommitTs::MAX)?;
+        for (table, store) in self.reads.tables() {
+            let now = catalog.tables.get(&table);
+            if now.is_none_or(|now| now.storage != store.id()) && !self.is_own_change(store) {
+                return Err(self.conflict(store));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the storage is held by this transaction alone, which has replaced or dropped it, or
+    /// has made it and not committed yet.
+    fn is_own_change(&self, store: &Store) -> bool {
+        store.is_exclusive_to(self.own)
+    }
+
+    fn check_key(&self, key: &KeyRead) -> Result<()> {
+        let find = |ts| find_key(&key.store, &key.columns, &key.values, &of_others(ts));
+        let (before, now) = (find(self.snapshot)?, find(CommitTs::MAX)?);
+        let has_changed = match now {
+            Some(row) => {
+                let lineage = &key.store.lineage;
+                lineage.has_changed_since(row, self.snapshot, self.own)?
+            }
+            None => false,
+        };
+        if before != now || has_changed {
+            return Err(self.conflict(&key.store));
+        }
+        Ok(())
+    }
+
+    fn check_scan(&self, scan: &ScanRead, rows: &[RowId]) -> Result<()> {
+        if scan.every_version && !rows.is_empty() {
+            return Err(self.conflict(&scan.store));
+        }
+        let columns: Vec<_> = scan.columns.iter().map(|(id, _)| *id).collect();
+        let lineage = &scan.store.lineage;
+        for rows in rows.chunks(BATCH_ROWS) {
+            let mut candidates = Vec::new();
+            for &row in rows {
+                let mut versions = Vec::with_capacity(2);
+                for ts in [self.snapshot, CommitTs::MAX] {
+                    let mut values = vec![Value::Null; columns.len()];
+                    if lineage.read(row, &of_others(ts), &columns, &mut values)? {
+                        versions.push(values);
+                    }
+                }
+                if let [before, now] = versions.as_slice()
+                    && before == now
+                {
+                    continue; // nothing that was read has changed
+                }
+                let selected = |values: &Vec<Value>| is_within(&scan.bounds, scan, values);
+                candidates.extend(versions.into_iter().filter(selected));
+            }
+            if any_selected(scan, &candidates)? {
+                return Err(self.conflict(&scan.store));
+            }
+        }
+        Ok(())
+    }
+
+    fn conflict(&self, store: &Store) -> Error {
+        let catalog = self.db.catalogs.at(self.snapshot);
+        let table = catalog.ok().and_then(|catalog| {
+            let mut tables = catalog.tables.values();
+            let table = tables.find(|table| table.storage == store.id());
+            table.map(|table| table.name.clone())
+        });
+        Error::new(
+            ErrorKind::Conflict,
+            SqlState::SERIALIZATION_FAILURE,
+            "could not serialize access due to read/write dependencies among transactions",
+        )
+        .with_detail(format!(
+            "What the transaction has read of table \"{}\" was changed by another one that \
+             committed first.",
+            table.unwrap_or_default()
+        ))
+        .with_hint("Retry the transaction.")
+    }
+}
+
+/// Sees what others have committed or pre-committed up to `ts`, and nothing of this transaction.
+fn of_others(ts: CommitTs) -> Visibility {
+    Visibility {
+        ts,
+        own: StartWord(0),
+        statement: 0,
+    }
+}
+
+fn is_within(bounds: &[ColumnPredicate], scan: &ScanRead, values: &[Value]) -> bool {
+    bounds.iter().all(|bound| {
+        let at = scan.columns.iter().position(|(id, _)| *id == bound.column);
+        let order = at.and_then(|at| values[at].compare(&bound.value));
+        match (order, bound.op) {
+            (None, _) => false,
+            (Some(order), CompareOp::Eq) => order == Ordering::Equal,
+            (Some(order), CompareOp::Lt) => order == Ordering::Less,
+            (Some(order), CompareOp::Le) => order != Ordering::Greater,
+            (Some(order), CompareOp::Gt) => order == Ordering::Greater,
+            (Some(order), CompareOp::Ge) => order != Ordering::Less,
+        }
+    })
+}
+
+/// Whether the scan's filters select any of the rows.
+fn any_selected(scan: &ScanRead, rows: &[Vec<Value>]) -> Result<bool> {
+    if rows.is_empty() {
+        return Ok(false);
+    }
+    let mut selected = vec![true; rows.len()];
+    for filter in &scan.filters {
+        let mut fields = Vec::new();
+        let mut arrays = Vec::new();
+        for id in filter.columns() {
+            let at = scan.columns.iter().position(|(known, _)| known == id);
+            let at = at.ok_or_else(|| Error::internal("a filter's column was not noted"))?;
+            let sql_type = scan.columns[at].1;
+            let cells: Vec<Value> = rows.iter().map(|row| row[at].clone()).collect();
+            fields.push(Field::new(format!("c{id}"), arrow_type(sql_type), true));
+            arrays.push(array_of(sql_type, &cells)?);
+        }
+        let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        let schema = Arc::new(Schema::new(fields));
+        let batch = RecordBatch::try_new_with_options(schema, arrays, &options)
+            .map_err(|e| Error::internal(format!("building a batch: {e}")))?;
+        let keep = filter.evaluate(&batch)?;
+        for (selected, keep) in selected.iter_mut().zip(&keep) {
+            *selected &= keep == Some(true);
+        }
+    }
+    Ok(selected.contains(&true))
+}
