@@ -15,7 +15,7 @@ use std::sync::Arc;
 use strandline_base::{
     ColumnId, CommitTs, Error, RangeNo, Result, SqlType, StorageId, TableId, Value,
 };
-use strandline_table::data_file::Extent;
+use strandline_storage::file::Extent;
 use strandline_table::image::MergedThrough;
 use strandline_table::lineage::BasedRange;
 

@@ -12,7 +12,6 @@
 //!    both needs to look at `deleted` only.
 //! 3. A range without `meta` has one start word for all rows, and none was updated or deleted.
 
-use crate::data_file::{DataFile, Extent};
 use crate::horizon::Horizon;
 use crate::row_block::RowBlocks;
 use crate::row_meta::RowMeta;
@@ -26,6 +25,8 @@ use strandline_base::{BLOCK_ROWS, ColumnId, CommitTs, Error, RANGE_ROWS, Result,
 use strandline_column::chunk::{self, CheckedChunk, ChunkFooter};
 use strandline_column::word_patches::WordPatches;
 use strandline_storage::cache::{Cache, Slot};
+use strandline_storage::file::data_file::DataFile;
+use strandline_storage::file::{Access, Extent};
 use strandline_tail::insert_range::InsertRange;
 use strandline_tail::merged_through::MergedThrough;
 use strandline_tail::release::Renewed;
@@ -230,7 +231,7 @@ impl MetaBlob {
     }
     /// Reads and decodes it without the cache.
     pub fn verify(&self) -> Result<RowMeta> {
-        let bytes = self.file.read(self.extent)?;
+        let bytes = self.file.read(self.extent, Access::Random)?;
         let offset = self.extent.offset;
         RowMeta::decode(&bytes, self.file.identity(offset), &self.file.place(offset))
     }
@@ -328,7 +329,7 @@ impl ChunkColumn {
         let tail = |len: usize| {
             let len = (len as u64).min(self.extent.len);
             let offset = self.extent.offset + (self.extent.len - len);
-            self.file.read(Extent { offset, len })
+            self.file.read(Extent { offset, len }, Access::Random)
         };
         let len = ChunkFooter::encoded_len(&tail(chunk::TRAILER_BYTES)?)?;
         ChunkFooter::decode(self.sql_type, self.identity(), &tail(len)?)
@@ -384,7 +385,8 @@ impl ChunkColumn {
         for block in blocks {
             let slot = self.block_frame(block);
             was_decoded |= !slot.is_filled();
-            arrays.push(slot.get_or_load(|| self.sized_block(block))?);
+            let load = || self.sized_block(block, Access::Sequential);
+            arrays.push(slot.get_or_load(load)?);
         }
         let array = match arrays.as_slice() {
             [one] => ArrayRef::clone(one),
@@ -406,8 +408,8 @@ impl ChunkColumn {
     }
 
     /// A decoded block and its bytes in memory.
-    fn sized_block(&self, block: usize) -> Result<(ArrayRef, usize)> {
-        let array = self.block(block)?;
+    fn sized_block(&self, block: usize, access: Access) -> Result<(ArrayRef, usize)> {
+        let array = self.block(block, access)?;
         let bytes = array.get_array_memory_size();
         Ok((array, bytes))
     }
@@ -449,7 +451,7 @@ impl ChunkColumn {
         let footer = self.footer()?;
         let located = |e: Error| e.context(self.place());
         let encoded = frames.encoded.get_or_load(|| {
-            let bytes = self.file.read(self.extent)?;
+            let bytes = self.file.read(self.extent, Access::Sequential)?;
             let checked = CheckedChunk::new(footer, self.identity(), bytes);
             let checked = checked.map_err(located)?;
             let bytes = checked.memory_bytes();
@@ -477,7 +479,7 @@ impl ChunkColumn {
         if let Some(value) = slot.with(|array| value_at(array, at)) {
             return Ok(value);
         }
-        let array = slot.get_or_load(|| self.sized_block(block))?;
+        let array = slot.get_or_load(|| self.sized_block(block, Access::Random))?;
         Ok(value_at(&array, at))
     }
 
@@ -491,15 +493,15 @@ impl ChunkColumn {
         if self.is_resident() {
             return Ok(self.blocks(block..block + 1, None)?.array);
         }
-        self.block(block)
+        self.block(block, Access::Random)
     }
 
-    fn block(&self, block: usize) -> Result<ArrayRef> {
+    fn block(&self, block: usize, access: Access) -> Result<ArrayRef> {
         let footer = self.footer()?;
         let read = |range: Range<u64>| {
             let offset = self.extent.offset + range.start;
             let len = range.end - range.start;
-            self.file.read(Extent { offset, len })
+            self.file.read(Extent { offset, len }, access)
         };
         let bytes = read(footer.block_range(block))?;
         let shared = footer.shared_range().map(read).transpose()?;
@@ -510,7 +512,7 @@ impl ChunkColumn {
 
     /// Reads and decodes everything without the cache, for `check`.
     pub fn verify(&self) -> Result<ArrayRef> {
-        let bytes = self.file.read(self.extent)?;
+        let bytes = self.file.read(self.extent, Access::Sequential)?;
         chunk::decode_chunk(self.sql_type, self.footer()?, self.identity(), &bytes)
             .map_err(|e| e.context(self.place()))
     }

@@ -5,7 +5,6 @@ mod append;
 pub mod base;
 pub mod changes;
 pub mod consolidation;
-pub mod data_file;
 pub mod fold;
 pub mod history;
 pub mod horizon;

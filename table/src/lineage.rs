@@ -14,7 +14,6 @@
 
 use crate::base::{BaseBody, BaseState, ChunkBase, ChunkColumn, MetaBlob, UniformStart};
 use crate::consolidation::Consolidation;
-use crate::data_file::{DataFile, DataFiles, Extent};
 use crate::range::{Range, RangeVersion};
 use crate::row_block::RowBlocks;
 use crate::update_run::Run;
@@ -25,8 +24,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use strandline_base::{
     AppendList, CommitTs, Error, ErrorKind, RANGE_ROWS, RangeNo, Result, SqlState, StorageId,
 };
-use strandline_device::Device;
 use strandline_storage::cache::Cache;
+use strandline_storage::file::data_file::DataFile;
+use strandline_storage::file::{DataFiles, Extent};
 use strandline_tail::insert_range::InsertRange;
 use strandline_tail::merged_through::MergedThrough;
 use strandline_tail::record_page::PageBytes;
@@ -36,9 +36,7 @@ use strandline_txn::{StartWord, TxnManager};
 /// What all storages of a database share.
 #[derive(Clone)]
 pub struct Shared {
-    /// where files are
-    pub device: Arc<dyn Device>,
-    /// the chunk files
+    /// the chunk files and runs
     pub files: Arc<DataFiles>,
     /// the cache of decoded frames
     pub cache: Arc<Cache>,

@@ -1,7 +1,6 @@
 //! Loading a range in bulk: encode, write, publish under the loader's start word.
 
 use crate::base::{BaseBody, BaseState, ChunkBase, ChunkColumn, UniformStart};
-use crate::data_file::{DataFile, DataFileWriter};
 use crate::lineage::{BasedRange, Lineage};
 use crate::row_block::RowBlocks;
 use crate::write::{Writer, Written};
@@ -9,6 +8,7 @@ use arrow_array::ArrayRef;
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Error, Result};
 use strandline_column::chunk::encode_chunk;
+use strandline_storage::file::data_file::{DataFile, DataFileWriter};
 use strandline_tail::merged_through::MergedThrough;
 
 impl Lineage {

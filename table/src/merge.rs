@@ -27,7 +27,6 @@
 //! Lock order: `publish` while swapping (see there).
 
 use crate::base::{BaseBody, BaseState, ChunkBase, ChunkColumn, MetaBlob, UniformStart};
-use crate::data_file::{DataFile, DataFileWriter};
 use crate::horizon::Horizon;
 use crate::lineage::Lineage;
 use crate::range::{Range, RangeVersion};
@@ -37,6 +36,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Result, UPDATE_ROWS};
 use strandline_column::chunk::encode_chunk;
+use strandline_storage::file::data_file::{DataFile, DataFileWriter};
 use strandline_tail::insert_range::InsertRange;
 use strandline_tail::merged_through::MergedThrough;
 use strandline_tail::record_page::RecordKind;

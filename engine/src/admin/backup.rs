@@ -24,10 +24,11 @@ use std::sync::atomic::AtomicU64;
 use strandline_base::{CommitTs, Error, ErrorKind, Result, SqlState, StorageId};
 use strandline_device::Device;
 use strandline_storage::cache::Cache;
+use strandline_storage::file::DataFiles;
+use strandline_storage::file::data_file::DataFile;
 use strandline_storage::manifest::Manifest;
 use strandline_storage::wal::{Wal, WalSettings};
 use strandline_table::base::BaseBody;
-use strandline_table::data_file::{DataFile, DataFiles};
 use strandline_table::lineage::{Lineage, Shared};
 use strandline_table::update_run::{Run, run_file_name};
 use strandline_tail::schema::StorageSchema;
@@ -152,7 +153,6 @@ impl Db {
     /// Reads every chunk and run of the copy back.
     fn verify_copy(&self, held: &Held, target: &Arc<dyn Device>) -> Result<()> {
         let shared = Shared {
-            device: target.clone(),
             files: DataFiles::new(target.clone()),
             cache: Cache::new(0),
             txns: TxnManager::new(self.clock.clone(), held.state.checkpoint_ts),
@@ -169,7 +169,6 @@ impl Db {
             };
             // Name the file that is to be mended: the source's, if it is damaged itself.
             let own = Shared {
-                device: self.device.clone(),
                 files: DataFiles::new(self.device.clone()),
                 ..shared.clone()
             };
@@ -211,7 +210,10 @@ fn damage_in(id: StorageId, storage: &StorageState, shared: &Shared) -> Result<V
         let name = run_file_name(*run);
         let run = Run::open(&shared.files, &name, *run, &types);
         if let Err(error) = run.and_then(|run| run.verify()) {
-            damage.push(format!("file {}/{name}: {error}", shared.device.location()));
+            damage.push(format!(
+                "file {}/{name}: {error}",
+                shared.files.device().location()
+            ));
         }
     }
     Ok(damage)

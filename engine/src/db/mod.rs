@@ -177,7 +177,7 @@ impl Db {
         self.catalogs.at(ts)
     }
     pub(crate) fn device(&self) -> &Arc<dyn Device> {
-        &self.shared.device
+        self.shared.files.device()
     }
     pub(crate) fn txns(&self) -> &Arc<TxnManager> {
         &self.shared.txns

@@ -7,6 +7,7 @@ use crate::store::Store;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use strandline_base::Error;
+use strandline_storage::file::Access;
 use strandline_table::range::Range;
 
 impl Db {
@@ -48,6 +49,11 @@ impl Db {
             ("run_records", get(&c.run_records)),
             ("bytes_written", get(&c.bytes_written)),
             ("cache_misses", self.shared.cache.misses()),
+            ("random_reads", self.shared.files.reads(Access::Random)),
+            (
+                "sequential_reads",
+                self.shared.files.reads(Access::Sequential),
+            ),
             ("cache_bytes", self.shared.cache.used_bytes() as u64),
             ("tail_bytes", self.shared.page_bytes.used() as u64),
             ("spare_tail_bytes", self.shared.page_bytes.spare() as u64),

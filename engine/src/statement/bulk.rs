@@ -26,7 +26,7 @@ use strandline_base::{ColumnId, Error, RANGE_ROWS, Result, RowId, Value};
 use strandline_column::row_bytes::{batch_bytes, rows_within};
 use strandline_column::types::value_at;
 use strandline_index::{KeySequence, integer_key};
-use strandline_table::data_file::DataFile;
+use strandline_storage::file::data_file::DataFile;
 use strandline_table::lineage::BasedRange;
 use strandline_table::write::{Writer, Written};
 use strandline_txn::StartWord;

@@ -31,7 +31,7 @@ use std::time::Duration;
 use strandline_base::{
     ColumnId, CommitTs, Error, ErrorKind, RangeNo, Result, RowId, SqlState, Value,
 };
-use strandline_table::data_file::DataFile;
+use strandline_storage::file::data_file::DataFile;
 use strandline_table::write::Written;
 use strandline_tail::schema::StorageSchema;
 use strandline_txn::{

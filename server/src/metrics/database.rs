@@ -74,6 +74,7 @@ const fn labelled(
 
 const TRANSACTIONS: &str = "Transactions that have ended, by outcome";
 const MEMORY: &str = "Memory in use, by consumer";
+const FILE_READS: &str = "Reads of chunk and run files, by how they were asked for";
 const RUNS: &str =
     "Statements run by key without a plan, by a plan that was kept, and planned anew";
 
@@ -135,6 +136,20 @@ const EXPORTED: &[Exported] = &[
         "cache_misses",
         Form::Count,
         "Frames that had to be loaded and decoded",
+    ),
+    labelled(
+        "random_reads",
+        "file_reads",
+        ("access", "random"),
+        Form::Count,
+        FILE_READS,
+    ),
+    labelled(
+        "sequential_reads",
+        "file_reads",
+        ("access", "sequential"),
+        Form::Count,
+        FILE_READS,
     ),
     labelled(
         "cache_bytes",

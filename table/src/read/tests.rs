@@ -1,5 +1,4 @@
 use super::*;
-use crate::data_file::DataFiles;
 use crate::horizon::Horizon;
 use crate::lineage::Shared;
 use crate::write::{Change, WriteOutcome, Writer};
@@ -7,6 +6,7 @@ use std::sync::atomic::AtomicU64;
 use strandline_base::{ManualClock, SqlState, SqlType, StorageId};
 use strandline_device::MemoryDevice;
 use strandline_storage::cache::Cache;
+use strandline_storage::file::{Access, DataFiles};
 use strandline_tail::page_memory::PageAccount;
 use strandline_tail::record_page::PageBytes;
 use strandline_tail::schema::StorageSchema;
@@ -26,7 +26,6 @@ fn storage() -> (Arc<Lineage>, RowId) {
 fn storage_with(page_bytes: PageBytes) -> (Arc<Lineage>, RowId) {
     let device = Arc::new(MemoryDevice::new());
     let shared = Shared {
-        device: device.clone(),
         files: DataFiles::new(device),
         cache: Cache::new(1 << 20),
         txns: TxnManager::new(Arc::new(ManualClock::new(1)), CommitTs(100)),
@@ -193,4 +192,23 @@ fn a_write_does_not_wait_for_ever_for_a_latch_or_a_sealed_tail() {
     tail.unseal();
     set(&lineage, row, ColumnId(1), 3);
     assert_eq!(read(&lineage, row), [0, 3, 0]);
+}
+
+/// What a cache between memory and the device goes by.
+#[test]
+fn reads_of_a_row_are_random_and_those_of_a_scan_sequential() {
+    let (lineage, row) = storage();
+    merge(&lineage, row, 1);
+    let range = lineage.range(row.range()).expect("the row's range");
+    let version = range.load_full();
+    let BaseBody::Chunks(chunks) = &version.base.body else {
+        panic!("merged into chunks");
+    };
+    let chunk = chunks.column(ColumnId(0)).expect("the first column");
+    let reads = || [Access::Random, Access::Sequential].map(|a| lineage.shared.files.reads(a));
+    assert_eq!(chunk.value(0).expect("value"), Value::BigInt(0));
+    let [random, sequential] = reads();
+    assert!(random > 0 && sequential == 0, "{random}, {sequential}");
+    chunk.blocks(0..1, None).expect("blocks");
+    assert_eq!(reads(), [random, 1]);
 }

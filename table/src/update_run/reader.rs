@@ -5,20 +5,33 @@ use super::{
     BlockPlace, END_MAGIC, HEADER_BYTES, INDEX_IDENTITY, RunIndex, RunRecord, TRAILER_BYTES,
     check_header,
 };
-use crate::data_file::{DataFiles, PooledFile};
 use std::sync::Arc;
 use strandline_base::bytes::ByteReader;
 use strandline_base::{ColumnId, CommitTs, Error, Result, RowId, SqlType, checksum};
 use strandline_device::File;
+use strandline_storage::file::{Access, DataFiles, Extent, FileKind, StoredFile};
 
 /// Adjacent blocks are read together up to this many bytes.
 const READ_BYTES: u64 = 1 << 20;
 
+pub(super) static KIND: FileKind = FileKind { check: check_file };
+
+/// Checks length and header of a file that has just been opened.
+fn check_file(stored: &StoredFile, file: &dyn File) -> Result<()> {
+    let (name, len) = (stored.name(), file.len()?);
+    if len < (HEADER_BYTES + TRAILER_BYTES) as u64 {
+        let what = format!("only {len} bytes, no update run");
+        return Err(Error::corrupt(name, what));
+    }
+    let mut header = [0; HEADER_BYTES];
+    file.read_exact_at(&mut header, 0)?;
+    check_header(name, stored.id(), &header)
+}
+
 /// A finished run, open for reading from any thread. Its index stays in memory.
 #[derive(Debug)]
 pub struct Run {
-    pub(super) file: PooledFile,
-    run_id: u64,
+    file: StoredFile,
     /// Sorted by column.
     types: Vec<(ColumnId, SqlType)>,
     pub(super) index: RunIndex,
@@ -27,8 +40,7 @@ pub struct Run {
 
 impl Run {
     pub(super) fn new(
-        file: PooledFile,
-        run_id: u64,
+        file: StoredFile,
         types: &[(ColumnId, SqlType)],
         index: RunIndex,
         bytes: u64,
@@ -37,7 +49,6 @@ impl Run {
         types.sort_by_key(|(column, _)| *column);
         Self {
             file,
-            run_id,
             types,
             index,
             bytes,
@@ -56,19 +67,15 @@ impl Run {
         run_id: u64,
         types: &[(ColumnId, SqlType)],
     ) -> Result<Self> {
-        let pooled = PooledFile::existing(files, file_name.to_owned());
-        let file = pooled.get(|_| Ok(()))?;
+        let file = StoredFile::new(&KIND, run_id, file_name.to_owned(), files);
         let len = file.len()?;
-        if len < (HEADER_BYTES + TRAILER_BYTES) as u64 {
-            return Err(Error::corrupt(
-                file_name,
-                format!("only {len} bytes, no update run"),
-            ));
-        }
-        read_header(&*file, run_id)?;
-        let mut trailer = [0; TRAILER_BYTES];
+        let mut trailer = Vec::new();
         let trailer_at = len - TRAILER_BYTES as u64;
-        file.read_exact_at(&mut trailer, trailer_at)?;
+        let extent = Extent {
+            offset: trailer_at,
+            len: TRAILER_BYTES as u64,
+        };
+        file.read(extent, Access::Random, &mut trailer)?;
         let mut reader = ByteReader::new(&trailer);
         let (Some(index_len), Some(crc), Some(END_MAGIC)) =
             (reader.u32(), reader.u32(), reader.u32())
@@ -79,20 +86,24 @@ impl Run {
         let index_at = trailer_at.checked_sub(u64::from(index_len));
         let index_at = index_at.filter(|&at| at >= HEADER_BYTES as u64);
         let index_at = index_at.ok_or_else(|| Error::corrupt(place(), "longer than the file"))?;
-        let mut bytes = vec![0; index_len as usize];
-        file.read_exact_at(&mut bytes, index_at)?;
+        let extent = Extent {
+            offset: index_at,
+            len: u64::from(index_len),
+        };
+        let mut bytes = Vec::new();
+        file.read(extent, Access::Random, &mut bytes)?;
         let got = checksum(&[run_id, INDEX_IDENTITY], &bytes);
         if got != crc {
             return Err(Error::checksum_mismatch(place(), crc, got));
         }
         let index = RunIndex::decode(&bytes, index_at)
             .ok_or_else(|| Error::corrupt(place(), "malformed"))?;
-        Ok(Self::new(pooled, run_id, types, index, len))
+        Ok(Self::new(file, types, index, len))
     }
 
     /// The run's id.
     pub fn id(&self) -> u64 {
-        self.run_id
+        self.file.id()
     }
 
     /// The file's name.
@@ -170,14 +181,20 @@ impl Run {
         let end = blocks.partition_point(|b| b.first_row < to_exclusive);
         let mut rest = blocks.get(first..end).unwrap_or_default();
         let mut buffer = Vec::new();
-        let file = self.open_file()?;
+        // The versions of one row fill one block, seldom more.
+        let access = match rest.len() {
+            0 | 1 => Access::Random,
+            _ => Access::Sequential,
+        };
         while let Some(head) = rest.first() {
             let fits = |b: &BlockPlace| b.offset + u64::from(b.len) <= head.offset + READ_BYTES;
             let count = rest.iter().take_while(|b| fits(b)).count().max(1);
             let (group, tail) = rest.split_at(count);
-            let len: usize = group.iter().map(|b| b.len as usize).sum();
-            buffer.resize(len, 0);
-            file.read_exact_at(&mut buffer, head.offset)?;
+            let extent = Extent {
+                offset: head.offset,
+                len: group.iter().map(|b| u64::from(b.len)).sum(),
+            };
+            self.file.read(extent, access, &mut buffer)?;
             let mut bytes = &buffer[..];
             for block in group {
                 let (stored, others) = bytes.split_at(block.len as usize);
@@ -206,7 +223,7 @@ impl Run {
         to_exclusive: RowId,
         visit: &mut dyn FnMut(RunRecord) -> Result<()>,
     ) -> Result<()> {
-        let got = checksum(&[self.run_id, block.offset], bytes);
+        let got = checksum(&[self.id(), block.offset], bytes);
         if got != block.crc {
             return Err(Error::checksum_mismatch(self.place(block), block.crc, got));
         }
@@ -227,10 +244,6 @@ impl Run {
             }
         }
         Ok(())
-    }
-
-    fn open_file(&self) -> Result<Arc<dyn File>> {
-        self.file.get(|file| read_header(file, self.run_id))
     }
 
     fn type_of(&self, column: ColumnId) -> Option<SqlType> {
@@ -288,9 +301,13 @@ impl RunCursor<'_> {
                 return Ok(None);
             };
             self.block += 1;
-            let mut bytes = vec![0; block.len as usize];
-            let file = self.run.open_file()?;
-            file.read_exact_at(&mut bytes, block.offset)?;
+            let extent = Extent {
+                offset: block.offset,
+                len: u64::from(block.len),
+            };
+            let mut bytes = Vec::new();
+            let file = &self.run.file;
+            file.read(extent, Access::Sequential, &mut bytes)?;
             let mut records = Vec::new();
             let (from, to) = (RowId(0), RowId(u64::MAX));
             self.run
@@ -313,11 +330,4 @@ impl RunCursor<'_> {
         }
         Ok(())
     }
-}
-
-/// Reads the header and checks that it is that of run `run_id`.
-fn read_header(file: &dyn File, run_id: u64) -> Result<()> {
-    let mut header = [0; HEADER_BYTES];
-    file.read_exact_at(&mut header, 0)?;
-    check_header(file.name(), run_id, &header)
 }

@@ -1,10 +1,10 @@
 //! Runs against a sorted list of records, and damaged ones.
 
 use super::*;
-use crate::data_file::{DataFiles, OPEN_FILES_MAX, PooledFile};
 use std::sync::Arc;
 use strandline_base::{ColumnId, ErrorKind, Interval, SqlType, Value, rng::Rng};
 use strandline_device::MemoryDevice;
+use strandline_storage::file::{DataFiles, OPEN_FILES_MAX, StoredFile};
 
 pub(super) const RUN: u64 = 77;
 
@@ -407,8 +407,8 @@ fn damage_behind_right_checksums_never_panics() {
         block.crc = checksum(&[RUN, block.offset], &bytes);
         let offset = block.offset;
         file.write_all_at(&bytes, offset).unwrap();
-        let damaged = PooledFile::existing(&files, "run".to_owned());
-        let damaged = Run::new(damaged, RUN, &types(), index, run.bytes());
+        let damaged = StoredFile::new(&reader::KIND, RUN, "run".to_owned(), &files);
+        let damaged = Run::new(damaged, &types(), index, run.bytes());
         let _ = damaged.verify();
         file.write_all_at(&original, offset).unwrap();
     }

@@ -1,15 +1,16 @@
 //! Writing a run.
 
 use super::group::{BlockTimes, put_group};
+use super::reader::KIND;
 use super::{
     BLOCK_BYTES, BlockPlace, GROUP_BYTES, GROUP_BYTES_MAX, GROUP_RECORDS_MIN, Run, RunIndex,
     RunRecord, RunRecordKind, header,
 };
-use crate::data_file::{DataFiles, PooledFile};
 use std::sync::Arc;
 use strandline_base::value_words::bytes_of;
 use strandline_base::{ColumnId, CommitTs, Error, Result, RowId, SqlType, Value, checksum};
 use strandline_device::File;
+use strandline_storage::file::{DataFiles, StoredFile};
 
 /// Writes the records of one run in order.
 #[derive(Debug)]
@@ -42,7 +43,7 @@ impl RunWriter {
         run_id: u64,
         types: &[(ColumnId, SqlType)],
     ) -> Result<Self> {
-        let file = files.device().create(file_name)?;
+        let file = files.create(file_name)?;
         let header = header(run_id);
         file.write_all_at(&header, 0)?;
         Ok(Self {
@@ -159,9 +160,10 @@ impl RunWriter {
         self.file.write_all_at(&index, self.offset)?;
         self.file.sync()?;
         let bytes = self.offset + index.len() as u64;
-        let file = PooledFile::existing(&self.files, self.file.name().to_owned());
+        let name = self.file.name().to_owned();
+        let file = StoredFile::new(&KIND, self.run_id, name, &self.files);
         file.put(self.file);
-        Ok(Run::new(file, self.run_id, &self.types, self.index, bytes))
+        Ok(Run::new(file, &self.types, self.index, bytes))
     }
 }
 

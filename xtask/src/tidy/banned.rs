@@ -80,6 +80,9 @@ const fn ban(
     }
 }
 
+/// Crates that read blocks and never open their files.
+const ABOVE_STORAGE: &[&str] = &["txn", "index", "tail", "table", "engine", "sql"];
+const DATA_FILES: &str = "go through `strandline_storage::file`";
 const FILES: &str = "go through the injected `Device`";
 const RANDOM: &str = "take a seeded `strandline_base::rng::Rng`";
 const THREADS: &str =
@@ -105,6 +108,10 @@ const BANS: &[Ban] = &[
     ban("fs::", ENGINE_WITHOUT_DEVICE, false, FILES),
     ban("use std::fs", ENGINE_WITHOUT_DEVICE, false, FILES),
     ban("rustix", ENGINE_WITHOUT_DEVICE, false, FILES),
+    ban("device().open", ABOVE_STORAGE, false, DATA_FILES),
+    ban("device().create", ABOVE_STORAGE, false, DATA_FILES),
+    ban("device.open", ABOVE_STORAGE, false, DATA_FILES),
+    ban("device.create", ABOVE_STORAGE, false, DATA_FILES),
     ban("rand::", ENGINE, true, RANDOM),
     ban("fastrand::", ENGINE, true, RANDOM),
     ban("getrandom", ENGINE, true, RANDOM),
@@ -130,6 +137,26 @@ pub const EXCEPTIONS: &[Exception] = &[
         path: "Instant::now",
         place: "base/src/clock.rs",
         reason: "the one implementation of `Clock` that reads the operating system's",
+    },
+    Exception {
+        path: "device().open",
+        place: "engine/src/scan/statistics.rs",
+        reason: "the sizes of all files, log and manifest included",
+    },
+    Exception {
+        path: "device().open",
+        place: "engine/src/admin/inspect.rs",
+        reason: "the sizes of all files, log and manifest included",
+    },
+    Exception {
+        path: "device().open",
+        place: "engine/src/maintenance/reserve.rs",
+        reason: "the reserve on the disk is space, not data",
+    },
+    Exception {
+        path: "device().create",
+        place: "engine/src/maintenance/reserve.rs",
+        reason: "the reserve on the disk is space, not data",
     },
     Exception {
         path: "thread::Builder",

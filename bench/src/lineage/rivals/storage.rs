@@ -26,9 +26,10 @@ use strandline_base::{
 };
 use strandline_device::{Device, MemoryDevice};
 use strandline_storage::cache::Cache;
+use strandline_storage::file::DataFiles;
+use strandline_storage::file::data_file::DataFile;
 use strandline_table::base::BaseBody;
 use strandline_table::consolidation::Consolidation;
-use strandline_table::data_file::{DataFile, DataFiles};
 use strandline_table::horizon::Horizon;
 use strandline_table::lineage::{Lineage, Shared};
 use strandline_table::merge::MergedRange;
@@ -68,7 +69,6 @@ impl Storage {
         let device: Arc<dyn Device> = Arc::new(MemoryDevice::new());
         let consolidation = Arc::<Consolidation>::default();
         let shared = Shared {
-            device: device.clone(),
             files: DataFiles::new(device),
             cache: Cache::new(CACHE_BYTES),
             txns: transactions.manager().clone(),

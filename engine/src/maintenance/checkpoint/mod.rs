@@ -37,9 +37,9 @@ use std::sync::atomic::Ordering;
 pub(crate) use storage_part::Effort;
 use storage_part::{StoragePart, Terms};
 use strandline_base::{CommitTs, Error, Result, StorageId};
+use strandline_storage::file::data_file::DataFile;
 use strandline_storage::wal::Lsn;
 use strandline_table::base::BaseBody;
-use strandline_table::data_file::DataFile;
 use strandline_table::merge::MergedRange;
 use tracing::info;
 

@@ -1,0 +1,223 @@
+//! Data files: chunks and row metadata, blob by blob behind a header.
+//!
+//! A blob is addressed by (file, offset, length). Its checksum identity is that of its [`BlockId`].
+//! The byte layout is in docs/format.md, section "Chunk files".
+
+use super::{Access, BlockId, DataFiles, Extent, FileKind, StoredFile};
+use std::sync::Arc;
+use strandline_base::bytes::PutBytes;
+use strandline_base::{Error, Result, checksum};
+use strandline_device::File;
+
+const MAGIC: &[u8; 8] = b"STRDCHNK";
+const VERSION: u32 = 1;
+/// Bytes before the first blob.
+pub const HEADER_BYTES: u64 = 64;
+
+static KIND: FileKind = FileKind {
+    check: check_header,
+};
+
+/// One data file.
+#[derive(Debug)]
+pub struct DataFile(StoredFile);
+
+/// The name of data file `id`.
+pub fn data_file_name(id: u64) -> String {
+    format!("chunks-{id:016x}")
+}
+
+/// The number of a data file, if `name` is one's.
+pub fn data_file_id(name: &str) -> Option<u64> {
+    u64::from_str_radix(name.strip_prefix("chunks-")?, 16).ok()
+}
+
+impl DataFile {
+    /// Names an existing file; it is opened and its header checked on first use.
+    pub fn existing(files: &Arc<DataFiles>, id: u64) -> Arc<Self> {
+        let name = data_file_name(id);
+        Arc::new(Self(StoredFile::new(&KIND, id, name, files)))
+    }
+
+    /// The file's number.
+    pub fn id(&self) -> u64 {
+        self.0.id()
+    }
+
+    /// The file's name.
+    pub fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    /// The blob at `offset`.
+    pub fn block_id(&self, offset: u64) -> BlockId {
+        let file = self.id();
+        BlockId { file, offset }
+    }
+
+    /// The checksum identity of the blob at `offset`: of no two blobs of a file the same.
+    pub fn identity(&self, offset: u64) -> u64 {
+        self.block_id(offset).identity()
+    }
+
+    /// File and offset, for messages.
+    pub fn place(&self, offset: u64) -> String {
+        self.0.place(offset)
+    }
+
+    /// Removes the file when the last reference goes.
+    pub fn doom(&self) {
+        self.0.doom();
+    }
+
+    /// The bytes of a blob or of a part of one, as [`StoredFile::read`].
+    pub fn read(&self, extent: Extent, access: Access) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.0.read(extent, access, &mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+fn check_header(stored: &StoredFile, file: &dyn File) -> Result<()> {
+    let mut header = [0u8; HEADER_BYTES as usize];
+    file.read_exact_at(&mut header, 0)?;
+    let (expected, got) = header_sums(&header);
+    if &header[..8] != MAGIC {
+        return Err(Error::corrupt(
+            stored.place(0),
+            "not a chunk file (bad magic)",
+        ));
+    }
+    let version = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);
+    if version != VERSION {
+        return Err(Error::corrupt(
+            stored.place(8),
+            format!("chunk file version {version}, this build reads version {VERSION}"),
+        ));
+    }
+    if expected != got {
+        return Err(Error::checksum_mismatch(stored.place(60), expected, got));
+    }
+    if header[16..24] != stored.id().to_le_bytes() {
+        return Err(Error::corrupt(
+            stored.place(16),
+            "the file carries another file's number",
+        ));
+    }
+    Ok(())
+}
+
+fn header_sums(header: &[u8; HEADER_BYTES as usize]) -> (u32, u32) {
+    let stored = u32::from_le_bytes([header[60], header[61], header[62], header[63]]);
+    (stored, checksum(&[], &header[..60]))
+}
+
+/// So many bytes of a data file in the making are written together.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Writes a data file blob by blob; in memory are [`PIECE_BYTES`] and the blob at hand. A file that
+/// is not finished is removed.
+#[derive(Debug)]
+pub struct DataFileWriter {
+    file: Arc<DataFile>,
+    files: Arc<DataFiles>,
+    /// none before the first piece is written
+    handle: Option<Arc<dyn File>>,
+    /// bytes written
+    written: u64,
+    /// what follows them
+    bytes: Vec<u8>,
+}
+
+impl DataFileWriter {
+    /// Starts file `id`, which must not exist.
+    pub fn new(files: &Arc<DataFiles>, id: u64) -> Self {
+        let mut bytes = Vec::with_capacity(1 << 16);
+        bytes.extend_from_slice(MAGIC);
+        bytes.put_u32(VERSION);
+        bytes.put_u32(0);
+        bytes.put_u64(id);
+        bytes.resize(60, 0);
+        let sum = checksum(&[], &bytes);
+        bytes.put_u32(sum);
+        Self {
+            file: DataFile::existing(files, id),
+            files: files.clone(),
+            handle: None,
+            written: 0,
+            bytes,
+        }
+    }
+
+    /// The file that is being written.
+    pub fn file(&self) -> &Arc<DataFile> {
+        &self.file
+    }
+
+    /// Appends what `encode` appends to its buffer (given the blob's identity) as one blob.
+    ///
+    /// # Errors
+    /// Those of `encode` and of the device; the file is then given up.
+    pub fn blob<R>(
+        &mut self,
+        encode: impl FnOnce(u64, &mut Vec<u8>) -> Result<R>,
+    ) -> Result<(Extent, R)> {
+        // The written pieces end at a multiple of 8 as well.
+        let start = self.bytes.len().next_multiple_of(8);
+        self.bytes.resize(start, 0);
+        let offset = self.written + start as u64;
+        let out = encode(self.file.identity(offset), &mut self.bytes)?;
+        let len = (self.bytes.len() - start) as u64;
+        if self.bytes.len() >= PIECE_BYTES {
+            let end = self.bytes.len().next_multiple_of(8);
+            self.bytes.resize(end, 0);
+            self.write_piece()?;
+        }
+        Ok((Extent { offset, len }, out))
+    }
+
+    /// Writes what is in memory; its space is allocated first, so that a full disk is told apart.
+    fn write_piece(&mut self) -> Result<()> {
+        let handle = match &self.handle {
+            Some(handle) => handle,
+            None => {
+                let created = self.files.create(self.file.name())?;
+                self.handle.insert(created)
+            }
+        };
+        let end = self.written + self.bytes.len() as u64;
+        handle.set_len(end)?;
+        handle.write_all_at(&self.bytes, self.written)?;
+        self.written = end;
+        // A large blob's memory is given back.
+        self.bytes.clear();
+        self.bytes.shrink_to(PIECE_BYTES);
+        Ok(())
+    }
+
+    /// Writes the rest and syncs the file; returns it and its bytes. The caller syncs the directory
+    /// before it refers to the file.
+    pub fn finish(mut self) -> Result<(Arc<DataFile>, u64)> {
+        if !self.bytes.is_empty() {
+            self.write_piece()?;
+        }
+        if let Some(handle) = &self.handle {
+            handle.sync()?;
+        }
+        if let Some(handle) = self.handle.take() {
+            self.file.0.put(handle);
+        }
+        Ok((self.file.clone(), self.written))
+    }
+}
+
+impl Drop for DataFileWriter {
+    fn drop(&mut self) {
+        if self.handle.is_some() {
+            self.file.doom();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
