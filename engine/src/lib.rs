@@ -9,10 +9,10 @@
 //! |---|---|
 //! | `settings`, `display`, `events` | options, text of values, what `tracing` is told |
 //! | `request` | what a scan is asked for: columns, conditions |
-//! | `redo` | the log record of a transaction |
 //! | `catalog` | definitions, their versions and differences, rights, identities, retention |
 //! | `store` | one table's rows, its key indexes and the locks of its definition |
 //! | `manifest_state` | what the manifest says of catalogs and storages |
+//! | `redo` | the log record of a transaction: a file for each kind of operation |
 //! | `db` | [`Db`]: what transactions, maintenance and recovery share |
 //! | `maintenance` | checkpoints, merges, compaction of runs, sweeps, the log's writer |
 //! | `transaction` | begin, savepoints, catalog changes, validation, commit, rollback |

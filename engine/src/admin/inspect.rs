@@ -75,6 +75,7 @@ impl Db {
         );
         put("newest commit", timestamp_text(self.stable().0 as i64));
         put("recovery", recovery_text(&self.recovery));
+        put("log operations replayed", replayed_text(&self.replayed));
         put("log replay starts at", state.replay_from().to_string());
         put("log ends at", self.wal.end_lsn().0.to_string());
         put(
@@ -230,4 +231,14 @@ fn recovery_text(report: &RecoveryReport) -> String {
         report.ranges,
         report.threads,
     )
+}
+
+/// Kinds of log operations that recovery met, each with its number.
+fn replayed_text(replayed: &[(&str, u64)]) -> String {
+    let met = replayed.iter().filter(|(_, count)| *count > 0);
+    let met: Vec<_> = met.map(|(kind, count)| format!("{kind} {count}")).collect();
+    match met.is_empty() {
+        true => "none".into(),
+        false => met.join(", "),
+    }
 }

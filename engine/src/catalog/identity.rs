@@ -8,7 +8,6 @@
 //! Lock order: counters → log.
 
 use crate::catalog::TableDef;
-use crate::redo;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -73,11 +72,12 @@ impl Identities {
         Ok(last)
     }
 
-    /// Adds the values that are in no log record yet to `record`, which `append` then puts into
-    /// the log.
+    /// Has `put` add the values that are in no log record yet to `record`, which `append` then puts
+    /// into the log.
     pub fn log_with<R>(
         &self,
         record: &mut Vec<u8>,
+        put: impl Fn(&mut Vec<u8>, TableId, ColumnId, i64),
         append: impl FnOnce(&mut Vec<u8>) -> Result<R>,
     ) -> Result<R> {
         if !self.unlogged.load(Ordering::Acquire) {
@@ -85,7 +85,7 @@ impl Identities {
         }
         let mut counters = self.counters.lock();
         for ((table, column), counter) in counters.iter().filter(|(_, c)| !c.is_logged) {
-            redo::put_identity(record, *table, *column, counter.last);
+            put(record, *table, *column, counter.last);
         }
         let appended = append(record)?;
         counters.values_mut().for_each(|c| c.is_logged = true);
@@ -137,11 +137,16 @@ mod tests {
         }
     }
 
+    fn put(record: &mut Vec<u8>, table: TableId, column: ColumnId, value: i64) {
+        record.extend([table.0, column.0].iter().flat_map(|id| id.to_le_bytes()));
+        record.extend(value.to_le_bytes());
+    }
+
     /// What a commit adds to its record.
     fn logged(identities: &Identities) -> Vec<u8> {
         let mut record = Vec::new();
         identities
-            .log_with(&mut record, |_| Ok(()))
+            .log_with(&mut record, put, |_| Ok(()))
             .expect("appended");
         record
     }
@@ -181,10 +186,10 @@ mod tests {
         identities.next(&one, ColumnId(1)).expect("a value");
         let mut record = Vec::new();
         let failed: Result<()> =
-            identities.log_with(&mut record, |_| Err(Error::internal("no room")));
+            identities.log_with(&mut record, put, |_| Err(Error::internal("no room")));
         failed.expect_err("no room");
         let mut expected = Vec::new();
-        redo::put_identity(&mut expected, one.id, ColumnId(1), 1);
+        put(&mut expected, one.id, ColumnId(1), 1);
         assert_eq!(logged(&identities), expected, "not the recovered one");
         assert!(logged(&identities).is_empty());
     }

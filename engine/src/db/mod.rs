@@ -66,6 +66,8 @@ pub struct Db {
     pub(crate) retention: Retention,
     pub(crate) counters: Counters,
     pub(crate) recovery: RecoveryReport,
+    /// operations of the log that recovery did again, by the kind's name
+    pub(crate) replayed: Vec<(&'static str, u64)>,
     pub(crate) maintenance: Arc<Maintenance>,
     pub(crate) merge_schedule: MergeSchedule,
     pub(crate) set_aside: SetAside,

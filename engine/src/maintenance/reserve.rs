@@ -8,7 +8,7 @@
 //! Lock order: `changing` is taken with nothing else held but the checkpoint's lock.
 
 use crate::db::Db;
-use crate::redo::{self, Redo};
+use crate::redo;
 use std::sync::atomic::Ordering;
 use strandline_base::{Error, ErrorKind, Result, SqlState};
 use tracing::{info, warn};
@@ -133,10 +133,6 @@ pub(crate) fn full_disk() -> Error {
 
 /// Whether a transaction's record deletes and drops only.
 pub(crate) fn only_frees(record: &[u8]) -> bool {
-    let frees = |operation: &Redo| match operation {
-        Redo::Delete { .. } | Redo::Catalog(_) | Redo::Identity { .. } => true,
-        Redo::Insert { .. } | Redo::Update { .. } | Redo::Bulk { .. } => false,
-    };
     let decoded = redo::decode(record, "a transaction's record");
-    decoded.is_ok_and(|(_, operations)| operations.iter().all(frees))
+    decoded.is_ok_and(|(_, operations)| operations.iter().all(|redo| redo.operation.frees_space()))
 }

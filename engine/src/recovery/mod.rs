@@ -10,8 +10,8 @@
 //! Every step is idempotent: a crash during recovery changes nothing.
 
 mod progress;
-mod replay;
 mod restore;
+mod runs;
 
 use crate::catalog::Catalog;
 use crate::catalog::identity::Identities;
@@ -25,6 +25,7 @@ use crate::db::reserve::Reserve;
 use crate::db::set_aside::SetAside;
 use crate::db::{Counters, Db, Maintenance, RecoveryReport};
 use crate::manifest_state::{ManifestState, to_json};
+use crate::redo::KINDS;
 use crate::settings::DbOptions;
 use crate::store::Store;
 use parking_lot::{Mutex, RwLock};
@@ -102,6 +103,7 @@ fn create(options: DbOptions, directory: Arc<FailStopDevice>) -> Result<Arc<Db>>
         state,
         stores: BTreeMap::new(),
         identities: Identities::default(),
+        replayed: Vec::new(),
         report: RecoveryReport::default(),
     };
     Ok(assemble(
@@ -142,6 +144,8 @@ struct Recovered {
     stores: BTreeMap<StorageId, Arc<Store>>,
     identities: Identities,
     retention: Retention,
+    /// operations of the log that were done again, by kind
+    replayed: Vec<(&'static str, u64)>,
     report: RecoveryReport,
 }
 
@@ -172,6 +176,7 @@ fn assemble(
         retention: recovered.retention,
         counters: Counters::default(),
         recovery: recovered.report,
+        replayed: recovered.replayed,
         maintenance: Arc::new(Maintenance::default()),
         merge_schedule: MergeSchedule::default(),
         set_aside: SetAside::default(),
@@ -210,10 +215,9 @@ fn recover(options: DbOptions, directory: Arc<FailStopDevice>) -> Result<Arc<Db>
     recovery.report.micros = options.clock.elapsed_us().saturating_sub(began_us);
     progress::recovered(&device.location(), &recovery.report);
     let Recovery {
-        stores,
-        identities,
-        catalogs,
+        database,
         last,
+        operations,
         report,
         ..
     } = recovery;
@@ -226,9 +230,10 @@ fn recover(options: DbOptions, directory: Arc<FailStopDevice>) -> Result<Arc<Db>
             last,
         ),
         state,
-        catalogs,
-        stores,
-        identities,
+        catalogs: database.catalogs,
+        stores: database.stores,
+        identities: database.identities,
+        replayed: KINDS.iter().map(|kind| kind.name).zip(operations).collect(),
         report,
     };
     Ok(assemble(

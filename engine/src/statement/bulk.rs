@@ -225,7 +225,7 @@ impl BulkInsert {
                 store: self.store.clone(),
                 range: loaded.based.no,
             });
-            redo::put_bulk(&mut state.redo, self.table.storage, &json);
+            redo::put_load(&mut state.redo, self.table.storage, &json);
         }
         self.loaded += rows as u64;
         self.add_keys(&loaded.based, &columns, rows)

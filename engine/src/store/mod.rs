@@ -7,9 +7,11 @@ pub(crate) mod key_sweep;
 mod keys;
 pub(crate) mod merged_bases;
 pub(crate) mod moved_keys;
+mod restore;
 
 pub(crate) use holders::{Hold, Waiting};
 pub(crate) use keys::{KeyColumns, find_key, forget_expired, key_index};
+pub(crate) use restore::{RestoredFrom, RowChange};
 
 use crate::catalog::TableDef;
 use arc_swap::ArcSwap;

@@ -138,7 +138,7 @@ impl Transaction {
             // The one it was made of: nobody else changes the catalog until this commit ends.
             let before = self.db.catalogs.at(CommitTs::MAX)?;
             let edit = CatalogEdit::between(&before, &state.catalog);
-            redo::put_catalog(&mut state.redo, &to_json(&edit)?);
+            redo::put_definition(&mut state.redo, &to_json(&edit)?);
         }
         if !state.loads.is_empty() {
             self.db.device().sync_directory()?;
@@ -154,23 +154,26 @@ impl Transaction {
         let mut ts = CommitTs::ZERO;
         let mut record = std::mem::take(&mut state.redo);
         let is_queued = &mut state.is_queued;
-        let appended = self.db.identities.log_with(&mut record, |record| {
-            self.append_in_space(record, &mut |bytes, end| {
-                if let Some(validation) = &validation {
-                    validation.finish()?;
-                }
-                ts = txns.tick();
-                redo::set_commit_ts(bytes, ts);
-                if let Some(catalog) = &catalog {
-                    // No snapshot at or after `ts` begins before it is queued and finished.
-                    self.db.catalogs.add(ts, catalog.clone());
-                }
-                *is_queued = true;
-                txns.enqueue(slot, ts, end.0, durability);
-                self.db.commit_watches.note(bytes);
-                Ok(())
-            })
-        });
+        let appended = self
+            .db
+            .identities
+            .log_with(&mut record, redo::put_drawn, |record| {
+                self.append_in_space(record, &mut |bytes, end| {
+                    if let Some(validation) = &validation {
+                        validation.finish()?;
+                    }
+                    ts = txns.tick();
+                    redo::set_commit_ts(bytes, ts);
+                    if let Some(catalog) = &catalog {
+                        // No snapshot at or after `ts` begins before it is queued and finished.
+                        self.db.catalogs.add(ts, catalog.clone());
+                    }
+                    *is_queued = true;
+                    txns.enqueue(slot, ts, end.0, durability);
+                    self.db.commit_watches.note(bytes);
+                    Ok(())
+                })
+            });
         state.redo = record;
         Ok(Appended {
             ts,

@@ -29,7 +29,7 @@
 use super::read_set::{KeyRead, ReadSet, ScanRead};
 use crate::db::Db;
 use crate::db::commit_watch::CommitWatch;
-use crate::redo::{self, Redo};
+use crate::redo::{self, Scope};
 use crate::request::{ColumnPredicate, CompareOp};
 use crate::store::Store;
 use crate::store::find_key;
@@ -95,14 +95,12 @@ impl<'a> Validation<'a> {
     pub fn finish(&self) -> Result<()> {
         for record in self.watch.take() {
             let (_, operations) = redo::decode(&record, "a commit of this run")?;
-            for operation in operations {
-                match operation {
-                    Redo::Insert { storage, row, .. }
-                    | Redo::Update { storage, row, .. }
-                    | Redo::Delete { storage, row } => self.check_row(storage, row)?,
-                    Redo::Bulk { storage, .. } => self.check_load(storage)?,
-                    Redo::Catalog(_) => self.check_definitions()?,
-                    Redo::Identity { .. } => {}
+            for redo in operations {
+                match redo.operation.scope() {
+                    Scope::Row(storage, row) => self.check_row(storage, row)?,
+                    Scope::Storage(storage) => self.check_load(storage)?,
+                    Scope::Definitions => self.check_definitions()?,
+                    Scope::Identities => {}
                 }
             }
         }

@@ -180,7 +180,7 @@ pub const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         path: "thread::scope",
-        place: "engine/src/recovery/replay.rs",
+        place: "engine/src/recovery/runs.rs",
         reason: "parts of one recovery, joined in place",
     },
     Exception {

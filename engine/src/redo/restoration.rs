@@ -1,0 +1,96 @@
+//! A database while it is restored: what the manifest says, and then the log adds.
+
+use crate::catalog::TableDef;
+use crate::catalog::identity::Identities;
+use crate::catalog::versions::Version;
+use crate::manifest_state::{ManifestState, RangeEntry};
+use crate::store::{Store, storage_schema};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use strandline_base::{RangeNo, Result, StorageId};
+use strandline_storage::file::data_file::DataFile;
+use strandline_table::lineage::Shared;
+use strandline_tail::schema::StorageSchema;
+
+/// See the module's documentation.
+pub(crate) struct Restoration {
+    /// what all storages share
+    pub shared: Shared,
+    /// the storages
+    pub stores: BTreeMap<StorageId, Arc<Store>>,
+    /// chunk files that ranges lie in
+    pub files: BTreeMap<u64, Arc<DataFile>>,
+    /// the counters of identity columns
+    pub identities: Identities,
+    /// catalog versions, oldest first
+    pub catalogs: Vec<Version>,
+    /// what the manifest says of the storages' columns
+    columns: BTreeMap<StorageId, Arc<StorageSchema>>,
+    /// storages that only catalogs of the past name
+    forgotten: BTreeSet<StorageId>,
+}
+
+impl Restoration {
+    /// The definitions and counters that the manifest has, with empty storages.
+    pub fn new(shared: Shared, state: &ManifestState) -> Self {
+        let columns = state.storages.iter();
+        let columns = columns.map(|(id, s)| (*id, StorageSchema::new(s.columns.clone())));
+        let mut restoration = Self {
+            shared,
+            stores: BTreeMap::new(),
+            files: BTreeMap::new(),
+            identities: Identities::recovered(&state.identities),
+            catalogs: state.catalogs.clone(),
+            columns: columns.collect(),
+            forgotten: state.forgotten.clone(),
+        };
+        let mut before: Option<&Version> = None;
+        for version in &state.catalogs {
+            let is_known = |table: &&Arc<TableDef>| {
+                let old = before.and_then(|(_, before)| before.tables.get(&table.id));
+                old.is_some_and(|old| Arc::ptr_eq(old, table))
+            };
+            let tables = version.1.tables.values();
+            restoration.adopt(tables.filter(|table| !is_known(table)));
+            before = Some(version);
+        }
+        restoration
+    }
+
+    /// Storages of the tables that are new or changed in a catalog version; later versions have at
+    /// least the columns of earlier ones.
+    pub fn adopt<'a>(&mut self, tables: impl Iterator<Item = &'a Arc<TableDef>>) {
+        for table in tables {
+            match self.stores.get(&table.storage) {
+                None if self.forgotten.contains(&table.storage) => {}
+                None => {
+                    let before = self.columns.get(&table.storage);
+                    let before = before.map(AsRef::as_ref);
+                    let store = Store::new(table, before, &self.shared, None);
+                    self.stores.insert(table.storage, store);
+                }
+                Some(store) => {
+                    let schema = store.lineage.schema();
+                    if schema.len() < table.next_column as usize {
+                        let grown = storage_schema(table, Some(&schema));
+                        store.lineage.set_schema(grown);
+                    }
+                    for key in &table.keys {
+                        if store.key(&key.columns).is_none() {
+                            store.put_key(store.empty_key(key.columns.clone()));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes a range of chunks, whose files are opened when they are read.
+    pub fn restore_base(&mut self, store: &Store, no: RangeNo, entry: &RangeEntry) -> Result<()> {
+        let (known, files) = (&mut self.files, &self.shared.files);
+        store.lineage.restore_base(&entry.based(no), &mut |id| {
+            let existing = || DataFile::existing(files, id);
+            known.entry(id).or_insert_with(existing).clone()
+        })
+    }
+}
