@@ -59,5 +59,5 @@ pub use strandline_base::{
     StorageId, SystemClock, TableId, Value,
 };
 pub use strandline_device::Device;
-pub use strandline_table::write::RowLock;
+pub use strandline_table::lineage::write::RowLock;
 pub use strandline_txn::Isolation;

@@ -16,8 +16,8 @@ use strandline_base::{
     ColumnId, CommitTs, Error, RangeNo, Result, SqlType, StorageId, TableId, Value,
 };
 use strandline_storage::file::Extent;
-use strandline_table::image::MergedThrough;
 use strandline_table::lineage::BasedRange;
+use strandline_tail::merged_through::MergedThrough;
 
 /// The state of a database at its last checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

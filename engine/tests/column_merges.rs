@@ -9,7 +9,7 @@ use std::sync::Arc;
 use strandline_device::MemoryDevice;
 use strandline_engine::catalog::HistoryPolicy;
 use strandline_engine::*;
-use strandline_table::image::RangeImage;
+use strandline_table::lineage::image::RangeImage;
 
 fn database(device: &Arc<MemoryDevice>) -> Arc<Db> {
     open_eager(device.clone(), &clock(), 16).expect("open")

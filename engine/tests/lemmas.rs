@@ -28,7 +28,8 @@ use strandline_column::types;
 use strandline_engine::catalog::HistoryPolicy;
 use strandline_engine::*;
 use strandline_sim::SimDisk;
-use strandline_table::image::{RangeImage, RecordKind};
+use strandline_table::lineage::image::RangeImage;
+use strandline_tail::record_page::RecordKind;
 
 const KEYS: u64 = 24;
 const READERS_MAX: usize = 4;
@@ -372,8 +373,9 @@ fn check_theorem_1(before: &[RangeImage], after: &[RangeImage]) {
         };
         assert_eq!(open(before), open(after), "Theorem 1: open records");
         for (row, now) in before.rows.iter().zip(&after.rows) {
-            let is_newest =
-                |r: &strandline_table::image::RecordImage| r.row == row.row && r.number == row.head;
+            let is_newest = |r: &strandline_table::lineage::image::RecordImage| {
+                r.row == row.row && r.number == row.head
+            };
             let is_gone = now.head == 0 && !after.records.iter().any(is_newest);
             let is_kept = now.head == row.head || is_gone;
             assert!(is_kept, "Theorem 1: {row:?} is now {now:?}");
@@ -384,7 +386,7 @@ fn check_theorem_1(before: &[RangeImage], after: &[RangeImage]) {
 /// The newest record of a row has every column updated since its base: with base that is two hops.
 fn check_two_hops(range: &RangeImage) {
     for row in range.rows.iter().filter(|row| row.head > 0) {
-        let newer = |r: &&strandline_table::image::RecordImage| {
+        let newer = |r: &&strandline_table::lineage::image::RecordImage| {
             let ts = r.start.commit_ts();
             r.row == row.row && r.kind == RecordKind::Update && ts > Some(range.merged.all())
         };

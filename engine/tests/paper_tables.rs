@@ -25,7 +25,7 @@ use strandline_column::types;
 use strandline_device::MemoryDevice;
 use strandline_engine::catalog::{HistoryPolicy, TableDef};
 use strandline_engine::*;
-use strandline_table::image::RangeImage;
+use strandline_table::lineage::image::RangeImage;
 use strandline_table::update_run::{RunRecord, RunRecordKind};
 
 const MINUTE: u64 = 60_000_000;
@@ -196,7 +196,7 @@ impl Example {
     /// The base records of a range.
     fn base(&self, range: usize) -> Vec<String> {
         let range = &self.ranges()[range];
-        let row = |row: &strandline_table::image::RowImage| {
+        let row = |row: &strandline_table::lineage::image::RowImage| {
             let indirection = match row.head {
                 0 => "⊥".into(),
                 head => format!("t{head}"),
@@ -217,8 +217,8 @@ impl Example {
     /// The tail records of a range.
     fn tail(&self, range: usize) -> Vec<String> {
         let range = &self.ranges()[range];
-        let record = |record: &strandline_table::image::RecordImage| {
-            use strandline_table::image::RecordKind;
+        let record = |record: &strandline_table::lineage::image::RecordImage| {
+            use strandline_tail::record_page::RecordKind;
             let back = match record.back {
                 0 => self.rid(record.row),
                 back => format!("t{back}"),

@@ -28,7 +28,7 @@
 //!   latch, and the one with the highest LSN writes the page's. Here no page has an LSN: records
 //!   name rows, and pages in memory are not written back. It is due with the first page that
 //!   several writers log (the index's blocks of logical ids).
-//! * Merges are not in the log; see `strandline_table::merge`.
+//! * Merges are not in the log; see `strandline_table::lineage::merge`.
 //!
 //! # Lock order
 //! `maintenance` → `segments` or `state`; `segments` and `state` are never held together, neither

@@ -28,7 +28,7 @@ use strandline_storage::file::DataFiles;
 use strandline_storage::file::data_file::DataFile;
 use strandline_storage::manifest::Manifest;
 use strandline_storage::wal::{Wal, WalSettings};
-use strandline_table::base::BaseBody;
+use strandline_table::lineage::base::BaseBody;
 use strandline_table::lineage::{Lineage, Shared};
 use strandline_table::update_run::{Run, run_file_name};
 use strandline_tail::schema::StorageSchema;

@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use strandline_base::{Result, RowId, UPDATE_ROWS, Value};
 use strandline_index::is_same_key;
-use strandline_table::base::BaseBody;
-use strandline_table::range::Range;
+use strandline_table::lineage::base::BaseBody;
+use strandline_table::lineage::range::Range;
 use strandline_tail::tail_pages::locate;
 use strandline_txn::StartWord;
 

@@ -6,8 +6,8 @@ use crate::db::RecoveryReport;
 use crate::display::timestamp_text;
 use std::sync::Arc;
 use strandline_base::{CommitTs, Result, RowId};
-use strandline_table::base::BaseBody;
-use strandline_table::image::RangeImage;
+use strandline_table::lineage::base::BaseBody;
+use strandline_table::lineage::image::RangeImage;
 use strandline_table::update_run::RunRecord;
 
 /// Sections of tables of text.

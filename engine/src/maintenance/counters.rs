@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use strandline_base::Error;
 use strandline_storage::file::Access;
-use strandline_table::range::Range;
+use strandline_table::lineage::range::Range;
 
 impl Db {
     /// Entries of all key indexes.

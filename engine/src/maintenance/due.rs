@@ -15,8 +15,8 @@ use crate::maintenance::checkpoint::Effort;
 use crate::store::Store;
 use std::sync::Arc;
 use strandline_base::{RANGE_ROWS, RangeNo, StorageId};
-use strandline_table::base::BaseBody;
-use strandline_table::range::RangeVersion;
+use strandline_table::lineage::base::BaseBody;
+use strandline_table::lineage::range::RangeVersion;
 use strandline_tail::insert_range::InsertRange;
 
 /// Whether a range is to be merged.

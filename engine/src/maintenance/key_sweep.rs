@@ -44,10 +44,10 @@ use crate::store::newest;
 use crate::store::{KeyColumns, Store};
 use std::sync::Arc;
 use strandline_base::{RANGE_ROWS, Result, RowId, Value};
-use strandline_table::base::BaseBody;
-use strandline_table::horizon::Horizon;
-use strandline_table::range::Range;
-use strandline_table::row_meta::RowBits;
+use strandline_table::lineage::base::BaseBody;
+use strandline_table::lineage::base::row_meta::RowBits;
+use strandline_table::lineage::horizon::Horizon;
+use strandline_table::lineage::range::Range;
 use strandline_txn::{StartWord, Visibility};
 
 /// Rows by range.

@@ -23,8 +23,8 @@ use crate::db::set_aside::{Entry, Work};
 use crate::store::Store;
 use std::sync::Arc;
 use strandline_base::{Error, ErrorKind, RangeNo, Result, StorageId};
-use strandline_table::base::BaseBody;
-use strandline_table::range::RangeVersion;
+use strandline_table::lineage::base::BaseBody;
+use strandline_table::lineage::range::RangeVersion;
 use tracing::{error, info};
 
 /// Work that is set aside, for reports.

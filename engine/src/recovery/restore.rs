@@ -15,7 +15,7 @@ use strandline_device::Device;
 use strandline_storage::file::data_file::data_file_id;
 use strandline_storage::wal::Lsn;
 use strandline_table::lineage::Shared;
-use strandline_table::range::Range;
+use strandline_table::lineage::range::Range;
 use strandline_table::update_run::{Run, run_file_id, run_file_name};
 use strandline_txn::StartWord;
 

@@ -6,7 +6,7 @@
 
 use crate::store::{RestoredFrom, RowChange, Store};
 use strandline_base::{Error, RANGE_ROWS, Result, RowId};
-use strandline_table::range::Range;
+use strandline_table::lineage::range::Range;
 use strandline_table::update_run::{RunRecord, RunRecordKind};
 
 /// Does the work of threads 0 to `threads` − 1, that of thread 0 on the calling one; the first

@@ -28,9 +28,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use strandline_base::{BLOCK_ROWS, ColumnId, CommitTs, Error, Result, SqlState};
 use strandline_column::types::arrow_type;
-use strandline_table::base::BaseBody;
-use strandline_table::range::Range;
-use strandline_table::scan::{RangePart, RangeSnapshot, ScanCounters};
+use strandline_table::lineage::base::BaseBody;
+use strandline_table::lineage::range::Range;
+use strandline_table::lineage::scan::{RangePart, RangeSnapshot, ScanCounters};
 use strandline_txn::{SnapshotGuard, StartWord, Visibility};
 
 /// What a scan did, for EXPLAIN ANALYZE.

@@ -23,7 +23,7 @@ use crate::statement::Statement;
 use crate::store::merged_bases::{MergedBase, MergedRanges};
 use std::sync::Arc;
 use strandline_base::{CommitTs, Result};
-use strandline_table::base::BaseBody;
+use strandline_table::lineage::base::BaseBody;
 use strandline_txn::{StartWord, Visibility};
 
 /// What came of the search for a merged moment.

@@ -4,7 +4,7 @@ use crate::catalog::TableDef;
 use crate::db::Db;
 use std::cmp::Ordering;
 use strandline_base::{Result, Value};
-use strandline_table::base::{BaseBody, ColumnBounds};
+use strandline_table::lineage::base::{BaseBody, ColumnBounds};
 
 /// Row count and column bounds.
 #[derive(Clone, Debug, Default)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use strandline_base::{BLOCK_ROWS, Error, Result, RowId};
 use strandline_column::row_bytes::batch_bytes;
-use strandline_table::scan::RangeSnapshot;
+use strandline_table::lineage::scan::RangeSnapshot;
 
 /// Blocks read together: what is decoded of them stays in the processor's cache until it is used.
 const PART_BLOCKS: usize = 4;

@@ -20,8 +20,8 @@ use arrow_schema::{Field, Schema, SchemaRef};
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Result, SqlType, Value};
 use strandline_column::types::{array_of, arrow_type};
-use strandline_table::range::Range;
-use strandline_table::versions::{RangeVersions, VersionInterval, VersionRows};
+use strandline_table::lineage::range::Range;
+use strandline_table::lineage::scan::versions::{RangeVersions, VersionInterval, VersionRows};
 use strandline_txn::{HistoryHold, SnapshotGuard};
 
 /// A column of a scan of versions.

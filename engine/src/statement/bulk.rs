@@ -28,7 +28,7 @@ use strandline_column::types::value_at;
 use strandline_index::{KeySequence, integer_key};
 use strandline_storage::file::data_file::DataFile;
 use strandline_table::lineage::BasedRange;
-use strandline_table::write::{Writer, Written};
+use strandline_table::lineage::write::{Writer, Written};
 use strandline_txn::StartWord;
 
 /// Below this many rows the rest of a load goes the way of ordinary inserts: a range of its own

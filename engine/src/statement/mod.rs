@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Error, ErrorKind, Result, RowId, SqlState, Value};
 use strandline_column::types::{array_of, arrow_type};
-use strandline_table::write::Writer;
+use strandline_table::lineage::write::Writer;
 use strandline_txn::{SnapshotGuard, Visibility};
 
 /// What a duplicate key of a row that the statement does not see means.

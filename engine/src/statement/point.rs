@@ -12,7 +12,7 @@ use crate::store::{find_key, forget_expired, key_index};
 use std::sync::Arc;
 use strandline_base::{ColumnId, Result, RowId, SqlState, Value};
 use strandline_index::is_same_key;
-use strandline_table::write::{Change, Writer};
+use strandline_table::lineage::write::{Change, Writer};
 use strandline_txn::{Isolation, Visibility};
 
 impl Statement {

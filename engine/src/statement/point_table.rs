@@ -33,8 +33,8 @@ use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Result, RowId, SqlType, Value};
 use strandline_index::{Found, KeySequence, integer_key};
-use strandline_table::read::NewestRow;
-use strandline_table::write::{Change, WriteOutcome, Writer};
+use strandline_table::lineage::read::NewestRow;
+use strandline_table::lineage::write::{Change, WriteOutcome, Writer};
 use strandline_txn::{Isolation, Looks, StartWord, Visibility};
 
 /// A table and one of its keys, prepared for point operations in one version of the catalog.

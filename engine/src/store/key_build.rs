@@ -6,8 +6,8 @@ use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Result, RowId, Value};
 use strandline_column::types::value_at;
 use strandline_index::{KeySequence, integer_key};
-use strandline_table::base::BaseBody;
-use strandline_table::range::{Range, RangeVersion};
+use strandline_table::lineage::base::BaseBody;
+use strandline_table::lineage::range::{Range, RangeVersion};
 use strandline_txn::{StartWord, Visibility};
 
 /// Builds the index over `columns` and puts it into the store; uncommitted rows of `own` count.

@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use strandline_base::{CommitTs, RANGE_ROWS, RowId};
 use strandline_index::RowKeys;
-use strandline_table::base::BaseBody;
-use strandline_table::range::{Range, RangeVersion};
+use strandline_table::lineage::base::BaseBody;
+use strandline_table::lineage::range::{Range, RangeVersion};
 
 /// A sweep is due when one entry in so many may go.
 const DUE_PART: u64 = 8;

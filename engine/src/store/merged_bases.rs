@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use strandline_base::StorageId;
-use strandline_table::base::BaseState;
-use strandline_table::range::{Range, RangeVersion};
+use strandline_table::lineage::base::BaseState;
+use strandline_table::lineage::range::{Range, RangeVersion};
 
 /// By storage the ranges to read.
 pub(crate) type MergedRanges = BTreeMap<StorageId, Vec<(Arc<Range>, MergedBase)>>;

@@ -7,7 +7,7 @@
 use crate::db::backpressure::OpenBytes;
 use std::collections::BTreeMap;
 use strandline_base::{RangeNo, RowId, StorageId, UPDATE_ROWS};
-use strandline_table::release::TailMask;
+use strandline_tail::release::TailMask;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]

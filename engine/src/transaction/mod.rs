@@ -32,7 +32,7 @@ use strandline_base::{
     ColumnId, CommitTs, Error, ErrorKind, RangeNo, Result, RowId, SqlState, Value,
 };
 use strandline_storage::file::data_file::DataFile;
-use strandline_table::write::Written;
+use strandline_table::lineage::write::Written;
 use strandline_tail::schema::StorageSchema;
 use strandline_txn::{
     Isolation, Looks, SnapshotGuard, StartWord, TxnSlot, TxnStatus, Visibility, lock_timeout,

@@ -39,8 +39,8 @@ use storage_part::{StoragePart, Terms};
 use strandline_base::{CommitTs, Error, Result, StorageId};
 use strandline_storage::file::data_file::DataFile;
 use strandline_storage::wal::Lsn;
-use strandline_table::base::BaseBody;
-use strandline_table::merge::MergedRange;
+use strandline_table::lineage::base::BaseBody;
+use strandline_table::lineage::merge::MergedRange;
 use tracing::info;
 
 /// So many checkpoints in a row free space on a full disk before it is a failure.

@@ -12,11 +12,13 @@
 //! record. If a merge was published meanwhile, the walk goes on to the chain's end instead: the
 //! version that the reader holds keeps the pages.
 
-use crate::base::{BaseBody, ChunkBase, base_value};
+mod changes;
+
 use crate::lineage::Lineage;
-use crate::range::{Range, RangeVersion};
-use crate::row_block::BlockRow;
-use crate::row_meta::NEVER;
+use crate::lineage::base::row_block::BlockRow;
+use crate::lineage::base::row_meta::NEVER;
+use crate::lineage::base::{BaseBody, ChunkBase, base_value};
+use crate::lineage::range::{Range, RangeVersion};
 use crate::update_run::RunRecordKind;
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Result, RowId, UPDATE_ROWS, Value};

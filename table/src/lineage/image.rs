@@ -5,15 +5,14 @@
 //! Differences from the paper: the tables there show one space of tail RIDs; here records are
 //! numbered per update range, from 1, and 0 is the paper's ⊥.
 
-use crate::base::{BaseBody, BaseState, base_value};
 use crate::lineage::Lineage;
-use crate::range::{Range, RangeVersion};
-use crate::row_meta::{NEVER, RowMeta};
+use crate::lineage::base::row_meta::{NEVER, RowMeta};
+use crate::lineage::base::{BaseBody, BaseState, base_value};
+use crate::lineage::range::{Range, RangeVersion};
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, RangeNo, Result, RowId, UPDATE_ROWS, Value};
-pub use strandline_tail::merged_through::MergedThrough;
-pub use strandline_tail::record_page::RecordKind;
-use strandline_tail::record_page::RecordPage;
+use strandline_tail::merged_through::MergedThrough;
+use strandline_tail::record_page::{RecordKind, RecordPage};
 use strandline_txn::StartWord;
 
 /// A range as of one load of its version.

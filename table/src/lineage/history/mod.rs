@@ -11,11 +11,13 @@
 //!
 //! Tail records are cumulative, those of runs are not: see [`drop_repeats`].
 
-use crate::base::BaseBody;
-use crate::horizon::Horizon;
+pub mod pending;
+
 use crate::lineage::Lineage;
-use crate::range::Range;
-use crate::row_meta::NEVER;
+use crate::lineage::base::BaseBody;
+use crate::lineage::base::row_meta::NEVER;
+use crate::lineage::horizon::Horizon;
+use crate::lineage::range::Range;
 use crate::update_run::{Run, RunCursor, RunRecord, RunRecordKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

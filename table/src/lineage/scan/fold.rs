@@ -6,8 +6,8 @@
 //! history.
 
 use crate::lineage::Lineage;
-use crate::range::RangeVersion;
-use crate::row_meta::{NEVER, RowBits, RowMeta};
+use crate::lineage::base::row_meta::{NEVER, RowBits, RowMeta};
+use crate::lineage::range::RangeVersion;
 use crate::update_run::RunRecordKind;
 use std::ops::Range as Span;
 use std::sync::Arc;

@@ -13,11 +13,11 @@
 //! 2. Memory is bounded by a window of rows, [`GROUP_ROWS`] rows' history, and the versions of one
 //!    row.
 
-use crate::base::{BaseBody, ChunkBase};
 use crate::lineage::Lineage;
-use crate::range::{Range, RangeVersion};
-use crate::row_meta::{NEVER, RowMeta};
-use crate::scan::{RangePart, RangeSnapshot};
+use crate::lineage::base::row_meta::{NEVER, RowMeta};
+use crate::lineage::base::{BaseBody, ChunkBase};
+use crate::lineage::range::{Range, RangeVersion};
+use crate::lineage::scan::{RangePart, RangeSnapshot};
 use crate::update_run::{RunRecord, RunRecordKind};
 use arrow_array::{Array, ArrayRef, BooleanArray};
 use arrow_select::interleave::interleave;

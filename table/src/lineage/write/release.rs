@@ -9,15 +9,14 @@
 //!
 //! Lock order: a range's `publish`; then, with nothing held, `grow`.
 
-use crate::base::{BaseBody, BaseState};
 use crate::lineage::Lineage;
-use crate::range::{Range, RangeVersion};
+use crate::lineage::base::{BaseBody, BaseState};
+use crate::lineage::range::{Range, RangeVersion};
 use std::sync::Arc;
 use strandline_base::{RANGE_ROWS, RangeNo};
 use strandline_tail::insert_range::InsertRange;
+use strandline_tail::release::TailMask;
 use strandline_txn::StartWord;
-
-pub use strandline_tail::release::TailMask;
 
 impl Lineage {
     /// Releases what rolled-back writers have left in some update ranges of range `no`, and all of

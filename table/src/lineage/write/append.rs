@@ -8,9 +8,9 @@
 //!
 //! Differences from the paper: a record whose cells cannot be written stays as a tombstone.
 
-use crate::base::{BaseBody, BaseState, base_value};
 use crate::lineage::Lineage;
-use crate::write::{Change, RowLock, Writer, Written};
+use crate::lineage::base::{BaseBody, BaseState, base_value};
+use crate::lineage::write::{Change, RowLock, Writer, Written};
 use std::sync::Arc;
 use strandline_base::{ColumnId, Result, RowId, Value};
 use strandline_tail::column_set::ColumnSet;

@@ -11,7 +11,7 @@
 //!
 //! Invariant: a block is made of immutable chunks and never changes.
 
-use crate::base::{ChunkBase, ChunkColumn};
+use super::chunk_column::ChunkColumn;
 use arrow_array::Array;
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
@@ -63,6 +63,15 @@ struct RowBlock {
     has_nulls: bool,
 }
 
+/// The chunks that a range's blocks are made of.
+#[derive(Clone, Copy)]
+pub struct RowChunks<'a> {
+    /// slots in use
+    pub rows: u32,
+    /// by column id; None: the column was added after the chunks were written
+    pub columns: &'a [Option<Arc<ChunkColumn>>],
+}
+
 /// One row of a block.
 pub struct BlockRow<'a> {
     places: &'a [Place],
@@ -92,7 +101,7 @@ fn is_word(column: &ChunkColumn) -> bool {
 
 impl Blocks {
     /// Blocks of the columns that `is_wanted` says, as many as there is room for.
-    fn of(chunks: &ChunkBase, is_wanted: impl Fn(ColumnId) -> bool) -> Box<Self> {
+    fn of(chunks: RowChunks<'_>, is_wanted: impl Fn(ColumnId) -> bool) -> Box<Self> {
         let mut width = 0;
         let place = |(id, column): (usize, &Option<Arc<ChunkColumn>>)| match column {
             Some(column) if is_word(column) => {
@@ -143,7 +152,7 @@ impl Blocks {
         held >= 2 && held * WORTH >= self.width
     }
 
-    fn read(&self, chunks: &ChunkBase, block: usize) -> Result<RowBlock> {
+    fn read(&self, chunks: RowChunks<'_>, block: usize) -> Result<RowBlock> {
         let rows = BLOCK_ROWS.min(chunks.rows as usize - block * BLOCK_ROWS);
         let mut columns = Vec::with_capacity(self.width);
         for (chunk, place) in chunks.columns.iter().zip(&self.places) {
@@ -171,21 +180,22 @@ impl Blocks {
     }
 }
 
-impl ChunkBase {
+impl RowBlocks {
     /// Gives `read` the row at `slot`, if there is a block for `columns` or making one is worth it.
     #[inline]
     pub fn read_row(
         &self,
+        chunks: RowChunks<'_>,
         slot: usize,
         columns: impl Iterator<Item = ColumnId> + Clone,
         cache: &Arc<Cache>,
         mut read: impl FnMut(BlockRow<'_>),
     ) -> Result<()> {
-        if slot >= self.rows as usize {
+        if slot >= chunks.rows as usize {
             return Ok(());
         }
         let (block, row) = (slot / BLOCK_ROWS, slot % BLOCK_ROWS);
-        let RowBlocks { sets, all } = &self.row_blocks;
+        let Self { sets, all } = self;
         let sets = sets.iter().map_while(OnceLock::get);
         let sets = sets.filter(|set| set.holds(columns.clone()));
         for blocks in sets.chain(all.get()) {
@@ -196,7 +206,7 @@ impl ChunkBase {
                 return Ok(());
             }
         }
-        if let Some((blocks, loaded)) = self.load_block(block, columns, cache)? {
+        if let Some((blocks, loaded)) = self.load_block(chunks, block, columns, cache)? {
             read(blocks.row(&loaded, row));
         }
         Ok(())
@@ -206,16 +216,17 @@ impl ChunkBase {
     #[cold]
     fn load_block(
         &self,
+        chunks: RowChunks<'_>,
         block: usize,
         columns: impl Iterator<Item = ColumnId> + Clone,
         cache: &Arc<Cache>,
     ) -> Result<Option<(&Blocks, Arc<RowBlock>)>> {
-        let Some(blocks) = self.blocks_for(columns) else {
+        let Some(blocks) = self.blocks_for(chunks, columns) else {
             return Ok(None);
         };
         let frame = blocks.blocks[block].get_or_init(|| Slot::new(cache));
         let loaded = frame.get_or_load(|| {
-            let block = blocks.read(self, block)?;
+            let block = blocks.read(chunks, block)?;
             let bytes = block.words.capacity() * 8;
             Ok((block, bytes))
         })?;
@@ -223,8 +234,15 @@ impl ChunkBase {
     }
 
     /// The blocks to make for reads of `columns`; None if the columns by themselves are as good.
-    fn blocks_for(&self, columns: impl Iterator<Item = ColumnId> + Clone) -> Option<&Blocks> {
-        let is_held = |column: &ColumnId| self.column(*column).is_some_and(|c| is_word(c));
+    fn blocks_for(
+        &self,
+        chunks: RowChunks<'_>,
+        columns: impl Iterator<Item = ColumnId> + Clone,
+    ) -> Option<&Blocks> {
+        let is_held = |column: &ColumnId| {
+            let chunk = chunks.columns.get(column.0 as usize);
+            matches!(chunk, Some(Some(chunk)) if is_word(chunk))
+        };
         let mut several = columns.clone().filter(is_held);
         let one = several.next()?;
         several.find(|column| *column != one)?;
@@ -233,11 +251,16 @@ impl ChunkBase {
             let wanted = wanted.iter().copied();
             blocks.holds(wanted.clone()) && blocks.is_worth(wanted)
         };
-        let held = self.columns.iter().flatten().filter(|c| is_word(c)).count();
-        let RowBlocks { sets, all } = &self.row_blocks;
+        let held = chunks
+            .columns
+            .iter()
+            .flatten()
+            .filter(|c| is_word(c))
+            .count();
+        let Self { sets, all } = self;
         if wanted.len() * 2 < held && wanted.len() <= COLUMNS_MAX {
             for set in sets {
-                let set = set.get_or_init(|| Blocks::of(self, |column| wanted.contains(&column)));
+                let set = set.get_or_init(|| Blocks::of(chunks, |column| wanted.contains(&column)));
                 if suits(set) {
                     return Some(set);
                 }
@@ -246,7 +269,7 @@ impl ChunkBase {
         if wanted.len() * WORTH < held.min(COLUMNS_MAX) {
             return None;
         }
-        let all = all.get_or_init(|| Blocks::of(self, |_| true));
+        let all = all.get_or_init(|| Blocks::of(chunks, |_| true));
         all.is_worth(wanted.into_iter()).then_some(all)
     }
 }

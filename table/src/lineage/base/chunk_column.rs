@@ -1,202 +1,24 @@
-//! The base of a range: an insert range, or one immutable chunk per column \[L-Store §2.2, §3.2\].
+//! One column or the row metadata of a range on disk: where it is, and its decoded forms, which
+//! live in frames of the bounded cache.
 //!
-//! A [`BaseState`] is replaced as a whole by a merge; whoever goes by live tails keeps the one it
-//! loaded. When the last reader of a state and of all earlier ones has let go, the tail pages that
-//! its successor has merged are dropped (see `strandline_tail::succession`). Scans, which may stay
-//! long, keep the rows and the pages they need and let go of the state.
-//!
-//! Invariants:
-//! 1. The rows' metadata and each chunk hold the state of the range as of their own time
-//!    (`merged`).
-//! 2. `start_max` and `last_updated_max` bound the rows' times from above; a snapshot at or after
-//!    both needs to look at `deleted` only.
-//! 3. A range without `meta` has one start word for all rows, and none was updated or deleted.
+//! Scans decode fixed-width columns from encoded bytes each time, and keep text decoded; point
+//! reads keep single blocks. A chunk that is large beside the cache is only ever read by blocks.
 
-use crate::horizon::Horizon;
-use crate::row_block::RowBlocks;
-use crate::row_meta::RowMeta;
+use super::row_meta::RowMeta;
 use arrow_array::{Array, ArrayRef};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use strandline_base::cell::StorageColumn;
 use strandline_base::value_words::{Physical, physical};
-use strandline_base::{BLOCK_ROWS, ColumnId, CommitTs, Error, RANGE_ROWS, Result, SqlType, Value};
+use strandline_base::{BLOCK_ROWS, Error, RANGE_ROWS, Result, SqlType, Value};
 use strandline_column::chunk::{self, CheckedChunk, ChunkFooter};
+use strandline_column::types::value_at;
 use strandline_column::word_patches::WordPatches;
 use strandline_storage::cache::{Cache, Slot};
 use strandline_storage::file::data_file::DataFile;
 use strandline_storage::file::{Access, Extent};
-use strandline_tail::insert_range::InsertRange;
-use strandline_tail::merged_through::MergedThrough;
-use strandline_tail::release::Renewed;
-use strandline_tail::retirement::DonePages;
-use strandline_tail::succession::{Succeeded, Successor};
-use strandline_tail::tail_pages::Tail;
-use strandline_txn::StartWord;
 
 /// A column of more than one part in so many of the cache's budget is not decoded as a whole.
 const WHOLE_PART: usize = 4;
-
-/// A range's base and what may be dropped when it has no reader left.
-#[derive(Debug)]
-pub struct BaseState {
-    /// insert range or chunks
-    pub body: BaseBody,
-    successor: Successor<BaseState>,
-}
-
-/// The two forms of a base. A clone keeps the rows, and nothing that is retired after them.
-#[derive(Clone, Debug)]
-pub enum BaseBody {
-    /// rows that have not been merged into chunks yet
-    Insert(Arc<InsertRange>),
-    /// chunks
-    Chunks(Arc<ChunkBase>),
-}
-
-impl BaseBody {
-    /// When the deleted row in `slot` began; None if nobody may ask for it by `horizon` any more.
-    pub fn begin_of_deleted(&self, slot: usize, horizon: &Horizon) -> Result<Option<CommitTs>> {
-        let Self::Chunks(chunks) = self else {
-            return Ok(Some(CommitTs::ZERO)); // it is not merged yet
-        };
-        let Some(meta) = &chunks.meta else {
-            return Ok((slot < chunks.rows as usize).then_some(CommitTs::ZERO));
-        };
-        let meta = meta.load()?;
-        let is_seen = slot < meta.starts.len() && meta.is_seen(slot, horizon);
-        Ok(is_seen.then(|| CommitTs(meta.starts[slot])))
-    }
-}
-
-impl BaseState {
-    /// A base with nothing to retire yet.
-    pub fn new(body: BaseBody) -> Arc<Self> {
-        Arc::new(Self {
-            body,
-            successor: Successor::default(),
-        })
-    }
-    /// Up to which commit everything is in the base.
-    pub fn merged_through(&self) -> CommitTs {
-        match &self.body {
-            BaseBody::Insert(_) => CommitTs::ZERO,
-            BaseBody::Chunks(chunks) => chunks.merged.all(),
-        }
-    }
-    /// Which commits are in the base, column by column.
-    pub fn merged(&self) -> MergedThrough {
-        match &self.body {
-            BaseBody::Insert(_) => MergedThrough::default(),
-            BaseBody::Chunks(chunks) => chunks.merged.clone(),
-        }
-    }
-}
-
-impl Succeeded for BaseState {
-    /// A tail and those of its pages that are done with.
-    type Release = (Arc<Tail>, DonePages);
-    fn successor(&self) -> &Successor<Self> {
-        &self.successor
-    }
-    fn release((tail, done): Self::Release) {
-        tail.drop_pages(&done);
-    }
-}
-
-impl Renewed for BaseState {
-    fn renewed(&self) -> Arc<Self> {
-        Self::new(self.body.clone())
-    }
-    fn lineage(&self) -> MergedThrough {
-        self.merged()
-    }
-}
-
-/// The start word shared by all rows of a bulk-loaded range.
-#[derive(Debug)]
-pub struct UniformStart {
-    word: AtomicU64,
-    /// the statement of the loading transaction
-    pub statement: u32,
-}
-
-impl UniformStart {
-    /// Starts with `word` (a transaction's or a commit timestamp).
-    pub fn new(word: StartWord, statement: u32) -> Arc<Self> {
-        Arc::new(Self {
-            word: AtomicU64::new(word.0),
-            statement,
-        })
-    }
-    /// The word now.
-    pub fn load(&self) -> StartWord {
-        StartWord(self.word.load(Ordering::Acquire))
-    }
-    /// Stamps it.
-    pub fn store(&self, word: StartWord) {
-        self.word.store(word.0, Ordering::Release);
-    }
-}
-
-/// A range in chunks.
-#[derive(Debug)]
-pub struct ChunkBase {
-    /// slots in use, at most [`RANGE_ROWS`]; 0 if all its rows are gone for good
-    pub rows: u32,
-    /// by column id; None: the column was added after the chunks were written
-    pub columns: Vec<Option<Arc<ChunkColumn>>>,
-    /// the common start of all rows; rules if `meta` is None
-    pub start: Arc<UniformStart>,
-    /// per-row times, bits and deletions, if they differ
-    pub meta: Option<Arc<MetaBlob>>,
-    /// no row starts later
-    pub start_max: u64,
-    /// no row was updated or deleted later, as far as base knows
-    pub last_updated_max: u64,
-    /// rows marked deleted, slots without a row included
-    pub deleted: u32,
-    /// which commits are in the rows' metadata and in the chunks
-    pub merged: MergedThrough,
-    /// the rows side by side, for point reads
-    pub row_blocks: RowBlocks,
-}
-
-impl ChunkBase {
-    /// Whether a snapshot at `ts` sees all rows exactly as base has them.
-    pub fn is_quiet_at(&self, ts: CommitTs) -> bool {
-        self.deleted == 0 && self.is_settled_at(ts)
-    }
-    /// Whether a snapshot at `ts` sees base as it is, deletions included.
-    pub fn is_settled_at(&self, ts: CommitTs) -> bool {
-        let started = match &self.meta {
-            None => {
-                let word = self.start.load();
-                !word.is_txn() && word.0 <= ts.0
-            }
-            Some(_) => self.start_max <= ts.0,
-        };
-        started && self.last_updated_max <= ts.0
-    }
-    /// Whether rows take space that were all deleted and that nobody may ask for any more.
-    pub fn is_dead_at(&self, horizon: &Horizon) -> Result<bool> {
-        if self.rows == 0 || self.deleted < self.rows {
-            return Ok(false);
-        }
-        match &self.meta {
-            Some(meta) if self.last_updated_max > horizon.oldest().0 => {
-                let meta = meta.load()?;
-                Ok(meta.deleted.iter().all(|row| !meta.is_seen(row, horizon)))
-            }
-            _ => Ok(true),
-        }
-    }
-    /// The chunk of `column`.
-    pub fn column(&self, column: ColumnId) -> Option<&Arc<ChunkColumn>> {
-        self.columns.get(column.0 as usize)?.as_ref()
-    }
-}
 
 /// The row metadata of a range on disk.
 #[derive(Debug)]
@@ -469,8 +291,7 @@ impl ChunkColumn {
     /// Reads one value; only its block is read and decoded if it is not in memory.
     pub fn value(&self, row: usize) -> Result<Value> {
         let frames = self.frames();
-        let value_at =
-            |array: &ArrayRef, row| strandline_column::types::value_at(self.sql_type, array, row);
+        let value_at = |array: &ArrayRef, row| value_at(self.sql_type, array, row);
         if let Some(value) = frames.whole.with(|array| value_at(array, row)) {
             return Ok(value);
         }
@@ -515,24 +336,5 @@ impl ChunkColumn {
         let bytes = self.file.read(self.extent, Access::Sequential)?;
         chunk::decode_chunk(self.sql_type, self.footer()?, self.identity(), &bytes)
             .map_err(|e| e.context(self.place()))
-    }
-}
-
-/// A value of the base of a range, whatever its form.
-pub fn base_value(
-    base: &BaseState,
-    slot: usize,
-    column: ColumnId,
-    spec: &StorageColumn,
-) -> Result<Value> {
-    match &base.body {
-        BaseBody::Insert(rows) => match rows.existing_page(slot) {
-            Some((page, i)) => page.value(i, column, spec),
-            None => Ok(spec.missing.clone()),
-        },
-        BaseBody::Chunks(chunks) => match chunks.column(column) {
-            Some(chunk) => chunk.value(slot),
-            None => Ok(spec.missing.clone()),
-        },
     }
 }

@@ -1,9 +1,9 @@
 //! Loading a range in bulk: encode, write, publish under the loader's start word.
 
-use crate::base::{BaseBody, BaseState, ChunkBase, ChunkColumn, UniformStart};
+use crate::lineage::base::row_block::RowBlocks;
+use crate::lineage::base::{BaseBody, BaseState, ChunkBase, ChunkColumn, UniformStart};
+use crate::lineage::write::{Writer, Written};
 use crate::lineage::{BasedRange, Lineage};
-use crate::row_block::RowBlocks;
-use crate::write::{Writer, Written};
 use arrow_array::ArrayRef;
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Error, Result};

@@ -6,10 +6,10 @@
 //! merged meanwhile. Pre-committed changes count. Cost: pending records, rows of open insert ranges
 //! and of ranges merged since the snapshot, never rows at rest.
 
-use crate::base::BaseBody;
 use crate::lineage::Lineage;
-use crate::range::RangeVersion;
-use crate::row_meta::NEVER;
+use crate::lineage::base::BaseBody;
+use crate::lineage::base::row_meta::NEVER;
+use crate::lineage::range::RangeVersion;
 use strandline_base::{CommitTs, Result, RowId, UPDATE_ROWS};
 use strandline_tail::record_page::RecordKind;
 use strandline_tail::tail_pages::locate;

@@ -1,8 +1,8 @@
 //! For which moments a range's base alone says what its rows are.
 
-use crate::base::BaseBody;
 use crate::lineage::Lineage;
-use crate::range::RangeVersion;
+use crate::lineage::base::BaseBody;
+use crate::lineage::range::RangeVersion;
 use strandline_base::CommitTs;
 use strandline_tail::insert_range::InsertRange;
 use strandline_tail::merged_through::MergedThrough;

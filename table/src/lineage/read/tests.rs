@@ -1,7 +1,7 @@
 use super::*;
-use crate::horizon::Horizon;
 use crate::lineage::Shared;
-use crate::write::{Change, WriteOutcome, Writer};
+use crate::lineage::horizon::Horizon;
+use crate::lineage::write::{Change, WriteOutcome, Writer};
 use std::sync::atomic::AtomicU64;
 use strandline_base::{ManualClock, SqlState, SqlType, StorageId};
 use strandline_device::MemoryDevice;

@@ -1,6 +1,6 @@
 //! Ranges whose base is an insert range or chunks.
 
-use crate::base::BaseState;
+use crate::lineage::base::BaseState;
 
 /// What readers of a range see.
 pub type RangeVersion = strandline_tail::range::RangeVersion<BaseState>;

@@ -4,7 +4,7 @@
 //! A range that was loaded in one piece and never touched has none of this (see `base`). The rest
 //! is one blob per range, decoded through the cache and byte-exact in `docs/format.md`.
 
-use crate::horizon::Horizon;
+use crate::lineage::horizon::Horizon;
 use std::collections::BTreeMap;
 use strandline_base::bytes::{ByteReader, PutBytes};
 use strandline_base::{ColumnId, CommitTs, Error, Result, checksum};

@@ -8,11 +8,11 @@
 //! Records are found first, as addresses, and their values are read row by row when they are
 //! written: the values of all of them would take twenty times that memory, beside the writers.
 
-use crate::base::BaseBody;
-use crate::history::{drop_repeats, thinned};
-use crate::horizon::Horizon;
 use crate::lineage::Lineage;
-use crate::range::RangeVersion;
+use crate::lineage::base::BaseBody;
+use crate::lineage::history::{drop_repeats, thinned};
+use crate::lineage::horizon::Horizon;
+use crate::lineage::range::RangeVersion;
 use crate::update_run::{RunRecord, RunRecordKind};
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, RangeNo, Result, RowId, UPDATE_ROWS, Value};

@@ -12,10 +12,10 @@
 //! tail sequence number, so that it passes over open transactions; history lives in update runs;
 //! the page directory is the range version.
 
-use crate::base::{BaseBody, BaseState, ChunkBase, ChunkColumn, MetaBlob, UniformStart};
-use crate::consolidation::Consolidation;
-use crate::range::{Range, RangeVersion};
-use crate::row_block::RowBlocks;
+use crate::lineage::base::row_block::RowBlocks;
+use crate::lineage::base::{BaseBody, BaseState, ChunkBase, ChunkColumn, MetaBlob, UniformStart};
+use crate::lineage::consolidation::{Consolidation, OverlayMaker};
+use crate::lineage::range::{Range, RangeVersion};
 use crate::update_run::Run;
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
@@ -378,6 +378,14 @@ impl Lineage {
         version.base = base;
         range.publish(&right, version);
         Ok(())
+    }
+}
+
+impl OverlayMaker for Lineage {
+    fn make_overlay(&self, no: RangeNo, ts: CommitTs) {
+        if let Some(range) = self.range(no) {
+            range.consolidate(ts, &self.shared.txns, &self.shared.page_bytes);
+        }
     }
 }
 

@@ -17,11 +17,15 @@
 //! Differences from the paper: a writer that meets an uncommitted version reports whom to wait for
 //! instead of aborting; the caller decides. Locks are ours.
 
-use crate::append::Append;
-use crate::base::{BaseBody, UniformStart};
+mod append;
+mod load;
+mod release;
+
 use crate::lineage::Lineage;
-use crate::range::{Range, RangeVersion};
-use crate::row_meta::NEVER;
+use crate::lineage::base::row_meta::NEVER;
+use crate::lineage::base::{BaseBody, UniformStart};
+use crate::lineage::range::{Range, RangeVersion};
+use crate::lineage::write::append::Append;
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Error, Result, RowId, UPDATE_ROWS, Value};
 use strandline_column::row_bytes::{set_bytes, values_bytes};

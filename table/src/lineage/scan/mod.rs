@@ -6,16 +6,21 @@
 //! with history. Parts are small enough that what is decoded is used while it is in the
 //! processor's cache.
 
-use crate::base::{BaseBody, ChunkBase, ChunkColumn, ColumnBounds};
-use crate::fold::Fold;
+mod fold;
+mod merged_moments;
+pub mod versions;
+
 use crate::lineage::Lineage;
-use crate::range::{Range, RangeVersion};
-use crate::row_meta::RowBits;
+use crate::lineage::base::row_meta::RowBits;
+use crate::lineage::base::{BaseBody, ChunkBase, ChunkColumn, ColumnBounds};
+use crate::lineage::consolidation::OverlayMaker;
+use crate::lineage::range::{Range, RangeVersion};
+use crate::lineage::scan::fold::Fold;
 use arrow_array::{ArrayRef, BooleanArray};
 use arrow_buffer::{BooleanBuffer, Buffer};
 use std::ops::Range as Span;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use strandline_base::cell::Cell;
 use strandline_base::value_words::Physical;
 use strandline_base::{BLOCK_ROWS, ColumnId, Result, SqlType, UPDATE_RANGES, UPDATE_ROWS};
@@ -271,6 +276,16 @@ impl RangeSnapshot {
         }
     }
 
+    /// A new overlay of the range pays: the thread that makes overlays does, or this reader.
+    fn want_overlay(&self) {
+        let (lineage, no, ts) = (&self.lineage, self.range.no(), self.visibility.ts);
+        let consolidation = &lineage.shared.consolidation;
+        let maker: Weak<dyn OverlayMaker> = Arc::<Lineage>::downgrade(lineage);
+        if !consolidation.takes(maker, (lineage.id(), no), ts) {
+            lineage.make_overlay(no, ts);
+        }
+    }
+
     fn view_tails(&self, span: &Span<usize>) -> TailsView<'_> {
         let shared = &self.lineage.shared;
         let (visibility, columns) = (&self.visibility, &self.columns);
@@ -287,7 +302,7 @@ impl RangeSnapshot {
                 .range
                 .note_visit(overlay, visited.tails, visited.records)
         {
-            self.lineage.want_overlay(&self.range, visibility.ts);
+            self.want_overlay();
         }
         view
     }

@@ -26,12 +26,12 @@
 //!
 //! Lock order: `publish` while swapping (see there).
 
-use crate::base::{BaseBody, BaseState, ChunkBase, ChunkColumn, MetaBlob, UniformStart};
-use crate::horizon::Horizon;
 use crate::lineage::Lineage;
-use crate::range::{Range, RangeVersion};
-use crate::row_block::RowBlocks;
-use crate::row_meta::{NEVER, RowMeta};
+use crate::lineage::base::row_block::RowBlocks;
+use crate::lineage::base::row_meta::{NEVER, RowMeta};
+use crate::lineage::base::{BaseBody, BaseState, ChunkBase, ChunkColumn, MetaBlob, UniformStart};
+use crate::lineage::horizon::Horizon;
+use crate::lineage::range::{Range, RangeVersion};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Result, UPDATE_ROWS};

@@ -3,11 +3,9 @@
 //!
 //! Lock order: `state` is taken with nothing held; overlays are made without it.
 
-use crate::lineage::Lineage;
-use crate::range::Range;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 use std::time::Duration;
 use strandline_base::{CommitTs, RangeNo, StorageId};
 
@@ -24,8 +22,14 @@ pub struct Consolidation {
     work: Condvar,
 }
 
+/// Makes overlays: a storage.
+pub trait OverlayMaker: Send + Sync {
+    /// Makes an overlay of range `no` with what is settled at `ts`.
+    fn make_overlay(&self, no: RangeNo, ts: CommitTs);
+}
+
 /// Readers' moments by range.
-type Wanted = BTreeMap<(StorageId, RangeNo), (Weak<Lineage>, CommitTs)>;
+type Wanted = BTreeMap<(StorageId, RangeNo), (Weak<dyn OverlayMaker>, CommitTs)>;
 
 #[derive(Default)]
 struct State {
@@ -68,14 +72,19 @@ impl Consolidation {
         self.work.notify_all();
     }
 
-    /// Whether the thread takes it over.
-    fn takes(&self, lineage: &Arc<Lineage>, range: &Range, ts: CommitTs) -> bool {
+    /// A reader at `ts` wants an overlay of a range of `maker`. False if no thread is there to make
+    /// it: then the reader does.
+    pub fn takes(
+        &self,
+        maker: Weak<dyn OverlayMaker>,
+        range: (StorageId, RangeNo),
+        ts: CommitTs,
+    ) -> bool {
         let mut state = self.state.lock();
         if !state.is_running {
             return false;
         }
-        let key = (lineage.id(), range.no());
-        state.wanted.insert(key, (Arc::downgrade(lineage), ts));
+        state.wanted.insert(range, (maker, ts));
         if std::mem::take(&mut state.is_asleep) {
             self.work.notify_one();
         }
@@ -84,31 +93,17 @@ impl Consolidation {
 }
 
 fn make_overlays(wanted: Wanted) {
-    for ((_, no), (lineage, ts)) in wanted {
-        if let Some(lineage) = lineage.upgrade()
-            && let Some(range) = lineage.range(no)
-        {
-            lineage.make_overlay(range, ts);
+    for ((_, no), (maker, ts)) in wanted {
+        if let Some(maker) = maker.upgrade() {
+            maker.make_overlay(no, ts);
         }
-    }
-}
-
-impl Lineage {
-    /// A reader at `ts` finds that a new overlay of `range` pays.
-    pub(crate) fn want_overlay(self: &Arc<Self>, range: &Range, ts: CommitTs) {
-        if !self.shared.consolidation.takes(self, range, ts) {
-            self.make_overlay(range, ts);
-        }
-    }
-
-    fn make_overlay(&self, range: &Range, ts: CommitTs) {
-        range.consolidate(ts, &self.shared.txns, &self.shared.page_bytes);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
 
     fn wait_until(consolidation: &Consolidation, holds: impl Fn(&State) -> bool) {
         while !holds(&consolidation.state.lock()) {

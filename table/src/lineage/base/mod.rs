@@ -1,0 +1,229 @@
+//! The base of a range: an insert range, or one immutable chunk per column \[L-Store §2.2, §3.2\].
+//!
+//! A [`BaseState`] is replaced as a whole by a merge; whoever goes by live tails keeps the one it
+//! loaded. When the last reader of a state and of all earlier ones has let go, the tail pages that
+//! its successor has merged are dropped (see `strandline_tail::succession`). Scans, which may stay
+//! long, keep the rows and the pages they need and let go of the state.
+//!
+//! Invariants:
+//! 1. The rows' metadata and each chunk hold the state of the range as of their own time
+//!    (`merged`).
+//! 2. `start_max` and `last_updated_max` bound the rows' times from above; a snapshot at or after
+//!    both needs to look at `deleted` only.
+//! 3. A range without `meta` has one start word for all rows, and none was updated or deleted.
+
+mod chunk_column;
+pub mod row_block;
+pub mod row_meta;
+
+pub use chunk_column::{BlockValues, ChunkColumn, ColumnBounds, MetaBlob};
+
+use crate::lineage::base::row_block::{BlockRow, RowBlocks, RowChunks};
+use crate::lineage::horizon::Horizon;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use strandline_base::cell::StorageColumn;
+use strandline_base::{ColumnId, CommitTs, Result, Value};
+use strandline_storage::cache::Cache;
+use strandline_tail::insert_range::InsertRange;
+use strandline_tail::merged_through::MergedThrough;
+use strandline_tail::release::Renewed;
+use strandline_tail::retirement::DonePages;
+use strandline_tail::succession::{Succeeded, Successor};
+use strandline_tail::tail_pages::Tail;
+use strandline_txn::StartWord;
+
+/// A range's base and what may be dropped when it has no reader left.
+#[derive(Debug)]
+pub struct BaseState {
+    /// insert range or chunks
+    pub body: BaseBody,
+    successor: Successor<BaseState>,
+}
+
+/// The two forms of a base. A clone keeps the rows, and nothing that is retired after them.
+#[derive(Clone, Debug)]
+pub enum BaseBody {
+    /// rows that have not been merged into chunks yet
+    Insert(Arc<InsertRange>),
+    /// chunks
+    Chunks(Arc<ChunkBase>),
+}
+
+impl BaseBody {
+    /// When the deleted row in `slot` began; None if nobody may ask for it by `horizon` any more.
+    pub fn begin_of_deleted(&self, slot: usize, horizon: &Horizon) -> Result<Option<CommitTs>> {
+        let Self::Chunks(chunks) = self else {
+            return Ok(Some(CommitTs::ZERO)); // it is not merged yet
+        };
+        let Some(meta) = &chunks.meta else {
+            return Ok((slot < chunks.rows as usize).then_some(CommitTs::ZERO));
+        };
+        let meta = meta.load()?;
+        let is_seen = slot < meta.starts.len() && meta.is_seen(slot, horizon);
+        Ok(is_seen.then(|| CommitTs(meta.starts[slot])))
+    }
+}
+
+impl BaseState {
+    /// A base with nothing to retire yet.
+    pub fn new(body: BaseBody) -> Arc<Self> {
+        Arc::new(Self {
+            body,
+            successor: Successor::default(),
+        })
+    }
+    /// Up to which commit everything is in the base.
+    pub fn merged_through(&self) -> CommitTs {
+        match &self.body {
+            BaseBody::Insert(_) => CommitTs::ZERO,
+            BaseBody::Chunks(chunks) => chunks.merged.all(),
+        }
+    }
+    /// Which commits are in the base, column by column.
+    pub fn merged(&self) -> MergedThrough {
+        match &self.body {
+            BaseBody::Insert(_) => MergedThrough::default(),
+            BaseBody::Chunks(chunks) => chunks.merged.clone(),
+        }
+    }
+}
+
+impl Succeeded for BaseState {
+    /// A tail and those of its pages that are done with.
+    type Release = (Arc<Tail>, DonePages);
+    fn successor(&self) -> &Successor<Self> {
+        &self.successor
+    }
+    fn release((tail, done): Self::Release) {
+        tail.drop_pages(&done);
+    }
+}
+
+impl Renewed for BaseState {
+    fn renewed(&self) -> Arc<Self> {
+        Self::new(self.body.clone())
+    }
+    fn lineage(&self) -> MergedThrough {
+        self.merged()
+    }
+}
+
+/// The start word shared by all rows of a bulk-loaded range.
+#[derive(Debug)]
+pub struct UniformStart {
+    word: AtomicU64,
+    /// the statement of the loading transaction
+    pub statement: u32,
+}
+
+impl UniformStart {
+    /// Starts with `word` (a transaction's or a commit timestamp).
+    pub fn new(word: StartWord, statement: u32) -> Arc<Self> {
+        Arc::new(Self {
+            word: AtomicU64::new(word.0),
+            statement,
+        })
+    }
+    /// The word now.
+    pub fn load(&self) -> StartWord {
+        StartWord(self.word.load(Ordering::Acquire))
+    }
+    /// Stamps it.
+    pub fn store(&self, word: StartWord) {
+        self.word.store(word.0, Ordering::Release);
+    }
+}
+
+/// A range in chunks.
+#[derive(Debug)]
+pub struct ChunkBase {
+    /// slots in use, at most [`RANGE_ROWS`](strandline_base::RANGE_ROWS); 0 if all rows are gone
+    /// for good
+    pub rows: u32,
+    /// by column id; None: the column was added after the chunks were written
+    pub columns: Vec<Option<Arc<ChunkColumn>>>,
+    /// the common start of all rows; rules if `meta` is None
+    pub start: Arc<UniformStart>,
+    /// per-row times, bits and deletions, if they differ
+    pub meta: Option<Arc<MetaBlob>>,
+    /// no row starts later
+    pub start_max: u64,
+    /// no row was updated or deleted later, as far as base knows
+    pub last_updated_max: u64,
+    /// rows marked deleted, slots without a row included
+    pub deleted: u32,
+    /// which commits are in the rows' metadata and in the chunks
+    pub merged: MergedThrough,
+    /// the rows side by side, for point reads
+    pub row_blocks: RowBlocks,
+}
+
+impl ChunkBase {
+    /// Whether a snapshot at `ts` sees all rows exactly as base has them.
+    pub fn is_quiet_at(&self, ts: CommitTs) -> bool {
+        self.deleted == 0 && self.is_settled_at(ts)
+    }
+    /// Whether a snapshot at `ts` sees base as it is, deletions included.
+    pub fn is_settled_at(&self, ts: CommitTs) -> bool {
+        let started = match &self.meta {
+            None => {
+                let word = self.start.load();
+                !word.is_txn() && word.0 <= ts.0
+            }
+            Some(_) => self.start_max <= ts.0,
+        };
+        started && self.last_updated_max <= ts.0
+    }
+    /// Whether rows take space that were all deleted and that nobody may ask for any more.
+    pub fn is_dead_at(&self, horizon: &Horizon) -> Result<bool> {
+        if self.rows == 0 || self.deleted < self.rows {
+            return Ok(false);
+        }
+        match &self.meta {
+            Some(meta) if self.last_updated_max > horizon.oldest().0 => {
+                let meta = meta.load()?;
+                Ok(meta.deleted.iter().all(|row| !meta.is_seen(row, horizon)))
+            }
+            _ => Ok(true),
+        }
+    }
+    /// Gives `read` the row at `slot`, if there is a block for `columns` or making one is worth it.
+    #[inline]
+    pub fn read_row(
+        &self,
+        slot: usize,
+        columns: impl Iterator<Item = ColumnId> + Clone,
+        cache: &Arc<Cache>,
+        read: impl FnMut(BlockRow<'_>),
+    ) -> Result<()> {
+        let chunks = RowChunks {
+            rows: self.rows,
+            columns: &self.columns,
+        };
+        self.row_blocks.read_row(chunks, slot, columns, cache, read)
+    }
+    /// The chunk of `column`.
+    pub fn column(&self, column: ColumnId) -> Option<&Arc<ChunkColumn>> {
+        self.columns.get(column.0 as usize)?.as_ref()
+    }
+}
+
+/// A value of the base of a range, whatever its form.
+pub fn base_value(
+    base: &BaseState,
+    slot: usize,
+    column: ColumnId,
+    spec: &StorageColumn,
+) -> Result<Value> {
+    match &base.body {
+        BaseBody::Insert(rows) => match rows.existing_page(slot) {
+            Some((page, i)) => page.value(i, column, spec),
+            None => Ok(spec.missing.clone()),
+        },
+        BaseBody::Chunks(chunks) => match chunks.column(column) {
+            Some(chunk) => chunk.value(slot),
+            None => Ok(spec.missing.clone()),
+        },
+    }
+}
