@@ -52,6 +52,9 @@ pub fn session_config() -> SessionConfig {
         default_null_ordering: "nulls_max".to_string(),
         ..SqlParserOptions::default()
     };
+    // It is off for nullability alone: `x IS FALSE` is never NULL, which the physical plan of it
+    // does not know.
+    options.execution.skip_physical_aggregate_schema_check = true;
     options.execution.time_zone = Some(types::UTC.to_string());
     config
 }
@@ -77,6 +80,9 @@ pub fn configure(builder: SessionStateBuilder) -> SessionStateBuilder {
         .insert(NAME.to_string(), Arc::new(series));
     let analyzer = builder.analyzer().get_or_insert_with(Default::default);
     analyzer.rules.insert(0, Arc::new(rules::ResolveLiterals));
+    analyzer
+        .rules
+        .insert(0, Arc::new(rules::ColumnsOfGroupingSets));
     analyzer.rules.push(Arc::new(rules::Casts));
     let optimizer = builder.optimizer().get_or_insert_with(Default::default);
     rules::replace(&mut optimizer.rules);
@@ -88,8 +94,12 @@ pub fn configure(builder: SessionStateBuilder) -> SessionStateBuilder {
         .rules
         .insert(before_pushdown.unwrap_or(0), Arc::new(rules::CompareDates));
     optimizer.rules.push(Arc::new(rules::GuardFallible));
+    rules::hide_false_keys(&mut optimizer.rules);
     builder
-        .with_relation_planners(vec![Arc::new(set_operations::Typed)])
+        .with_relation_planners(vec![
+            Arc::new(rules::KeylessRelations),
+            Arc::new(set_operations::Typed),
+        ])
         .with_expr_planners(std::iter::once(own).chain(planners).collect())
         .with_type_planner(Arc::new(types::SqlTypePlanner))
 }

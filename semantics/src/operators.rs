@@ -69,6 +69,14 @@ impl ExprPlanner for OperatorPlanner {
         }
     }
 
+    fn plan_array_literal(
+        &self,
+        items: Vec<Expr>,
+        _schema: &DFSchema,
+    ) -> Result<PlannerResult<Vec<Expr>>> {
+        Ok(PlannerResult::Planned(functions::array(items)))
+    }
+
     fn plan_extract(&self, mut args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
         match (args.pop(), args.pop()) {
             (Some(value), Some(unit)) => Ok(PlannerResult::Planned(functions::extract(

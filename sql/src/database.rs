@@ -6,7 +6,7 @@
 
 use crate::connection::Connection;
 use crate::names;
-use crate::planner::QueryPlanner;
+use crate::planner::{QueryPlanner, optimizer_rules};
 use crate::point::PointChecks;
 use crate::query_memory::QueryMemory;
 use crate::roles::{RandomSource, SystemRandom};
@@ -294,6 +294,7 @@ fn template(
             dml::extension_planner(),
             locking::node::extension_planner(),
         ])))
+        .with_physical_optimizer_rules(optimizer_rules())
         .with_analyzer_rule(Arc::new(SingleRowSubqueries))
         .build();
     state

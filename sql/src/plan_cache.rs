@@ -469,7 +469,8 @@ fn look(plan: &LogicalPlan) -> PlanResult<Found> {
                         found.is_free &= !subplan::is_subplan(&call.func)
                             && !dml::draws_identity(&call.func)
                             && !pg_catalog::functions::is_system(&call.func);
-                        found.is_open |= call.func.signature().volatility != Volatility::Immutable;
+                        found.is_open |= call.func.signature().volatility != Volatility::Immutable
+                            && !subplan::is_value(&call.func);
                     }
                     _ => {}
                 }

@@ -1,7 +1,10 @@
-//! From logical to physical plans: DataFusion's planner plus the nodes of our own, and projections
-//! whose batches are bounded in bytes.
+//! From logical to physical plans: DataFusion's planner plus the nodes of our own, an optimizer
+//! that knows where constants end, and projections whose batches are bounded in bytes.
 
+mod constants;
 mod piecewise;
+
+pub(crate) use constants::optimizer_rules;
 
 use async_trait::async_trait;
 use datafusion::catalog::Session;

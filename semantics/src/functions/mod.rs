@@ -5,6 +5,7 @@
 //! timestamptz, an open literal → anything); none is 42883. Most functions are strict: a NULL
 //! argument makes the result NULL.
 
+mod alternatives;
 mod arrays;
 mod encoding;
 mod format;
@@ -59,6 +60,7 @@ pub fn functions() -> Vec<Arc<ScalarUDF>> {
     ])
     .flatten()
     .map(Function::into_udf)
+    .chain(alternatives::functions())
     .chain(moment::functions())
     .chain(quantified::functions())
     .chain(system_types::functions())
@@ -88,6 +90,11 @@ pub fn as_json(value: Expr) -> Expr {
 /// `value #> path` and, as text, `value #>> path`
 pub fn json_path(value: Expr, path: Expr, as_text: bool) -> Expr {
     call(json::path(as_text), vec![value, path])
+}
+
+/// `ARRAY[…]`
+pub fn array(items: Vec<Expr>) -> Expr {
+    alternatives::array(items)
 }
 
 /// `EXTRACT(unit FROM value)`

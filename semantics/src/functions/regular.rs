@@ -56,6 +56,7 @@ pub fn functions() -> Vec<Function> {
                 }),
             ],
         ),
+        Function::new("substring_match", vec![of_text(&[Text, Text], first_part)]),
     ]
     .into_iter()
     .chain(of_places())
@@ -303,6 +304,20 @@ fn first_match(call: &Call, flags: Option<usize>) -> Result<ArrayRef> {
         builder.append(found);
     }
     Ok(Arc::new(builder.finish()))
+}
+
+/// What the pattern's first group, or all of the pattern, matches first.
+fn first_part(call: &Call) -> Result<ArrayRef> {
+    let mut patterns = Patterns::new(None);
+    call.map_text(|row| {
+        let compiled = patterns.of(call, row)?;
+        let found = compiled.regex.captures(call.text(0).value(row));
+        let part = found.as_ref().and_then(|groups| match groups.len() {
+            1 => groups.get(0),
+            _ => groups.get(1),
+        });
+        Ok(part.map(|part| part.as_str().to_string()))
+    })
 }
 
 fn split(call: &Call, flags: Option<usize>) -> Result<ArrayRef> {

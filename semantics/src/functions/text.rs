@@ -77,7 +77,6 @@ pub fn functions() -> Vec<Function> {
             ],
         ),
         Function::new("to_hex", vec![Overload::new(&[Integer], text, to_hex)]),
-        substring_of_pattern(),
         trim_blanks(),
     ]
     .into_iter()
@@ -85,13 +84,6 @@ pub fn functions() -> Vec<Function> {
     .chain(quoting())
     .chain(lengthening())
     .collect()
-}
-
-fn substring_of_pattern() -> Function {
-    Function::new(
-        "substring_match",
-        vec![Overload::new(&[Text, Text], SqlType::Text, substring_match)],
-    )
 }
 
 /// Functions between capital and small letters.
@@ -421,25 +413,6 @@ fn format_row(pattern: &str, values: &[StringViewArray], row: usize) -> Result<S
         }
     }
     Ok(out)
-}
-
-/// What the pattern's first group, or all of the pattern, matches first.
-fn substring_match(call: &Call) -> Result<ArrayRef> {
-    call.map_text(|row| {
-        let pattern = call.text(1).value(row);
-        let compiled = regex::Regex::new(pattern).map_err(|e| {
-            invalid(
-                BAD_PATTERN,
-                format!("invalid regular expression: \"{pattern}\": {e}"),
-            )
-        })?;
-        let found = compiled.captures(call.text(0).value(row));
-        let part = found.as_ref().and_then(|found| match found.len() {
-            1 => found.get(0),
-            _ => found.get(1),
-        });
-        Ok(part.map(|part| part.as_str().to_string()))
-    })
 }
 
 /// `text SIMILAR TO pattern`: the pattern must match the whole text.

@@ -48,8 +48,12 @@ fn project(
         **operand = wide;
     }
     let wide = widened(&Expr::Column(column.clone()), &column_type, &operand_type)?;
-    // DataFusion tells the subquery's column from that of the join it makes by the qualifier.
+    // DataFusion tells the subquery's column from that of the join it makes by the qualifier, or by
+    // the name where outer columns bring the join more columns of the subquery.
     let is_bare = column.relation.is_none() && name.is_none();
+    let is_correlated = !subquery.outer_ref_columns.is_empty();
+    let name = name.or_else(|| (is_bare && is_correlated).then(|| COMPARED.to_string()));
+    let is_bare = is_bare && !is_correlated;
     let name = name.filter(|name| *name != column.name);
     if wide.is_none() && name.is_none() && !is_bare {
         return Ok(());

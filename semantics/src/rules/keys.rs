@@ -1,44 +1,196 @@
-//! DataFusion's `eliminate_join` and `replace_distinct_aggregate`, kept from keys that are none.
+//! Keys that DataFusion takes for keys of groups and that are none.
 //!
 //! A table's key determines the other columns of its row, also where joins have repeated the row.
-//! DataFusion takes it for a key of every GROUP BY and DISTINCT that has it among its columns. But
-//! groups of one row differ if it was joined with different rows and their columns are grouped by,
-//! too: the key comes up several times then. A join with such groups must not become a semi join,
-//! and a DISTINCT over them must stay.
+//! DataFusion takes it for a key of every GROUP BY that has it among its columns. But groups of one
+//! row differ if it was joined with different rows and their columns are grouped by, too: the key
+//! comes up several times then. By such a false key DataFusion drops columns of a GROUP BY above
+//! the groups, or adds some, drops a DISTINCT, and makes semi joins of joins.
+//!
+//! So a [`Keyless`] node stands above groups with a false key, which tells nothing of keys.
+//! [`KeylessRelations`] puts it above subqueries, WITH queries and views in FROM, because GROUP BY
+//! is planned by the keys of FROM; [`HideFalseKeys`] and [`DistinctRows`] put it wherever optimizer
+//! rules have made such groups, and [`RemoveKeyless`], the last rule, takes it away.
 
-use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
-use datafusion::common::{Dependency, Result};
-use datafusion::logical_expr::{Aggregate, Distinct, Expr, LogicalPlan};
-use datafusion::optimizer::eliminate_join::EliminateJoin;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchemaRef, Dependency, FunctionalDependencies, Result, internal_err};
+use datafusion::logical_expr::planner::{
+    PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
+};
+use datafusion::logical_expr::{
+    Aggregate, Expr, Extension, LogicalPlan, UserDefinedLogicalNodeCore,
+};
 use datafusion::optimizer::replace_distinct_aggregate::ReplaceDistinctWithAggregate;
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
+use datafusion::sql::sqlparser::ast::{Ident, TableFactor};
+use std::cmp::Ordering;
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
 
-/// `eliminate_join`; it stands where DataFusion's stood.
-#[derive(Debug, Default)]
-pub struct NeedlessJoins {
-    inner: EliminateJoin,
+/// Its input, as rows without keys.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Keyless {
+    input: LogicalPlan,
+    schema: DFSchemaRef,
 }
 
-impl OptimizerRule for NeedlessJoins {
-    fn name(&self) -> &str {
-        self.inner.name()
+impl Keyless {
+    fn new(input: LogicalPlan) -> Result<Self> {
+        let schema = input.schema().as_ref().clone();
+        let schema = schema.with_functional_dependencies(FunctionalDependencies::empty())?;
+        Ok(Self {
+            input,
+            schema: Arc::new(schema),
+        })
     }
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        self.inner.apply_order()
+
+    fn plan(input: LogicalPlan) -> Result<LogicalPlan> {
+        let node = Arc::new(Self::new(input)?);
+        Ok(LogicalPlan::Extension(Extension { node }))
+    }
+}
+
+impl PartialOrd for Keyless {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        self.input.partial_cmp(&other.input)
+    }
+}
+
+impl UserDefinedLogicalNodeCore for Keyless {
+    fn name(&self) -> &str {
+        "Keyless"
+    }
+    fn inputs(&self) -> Vec<&LogicalPlan> {
+        vec![&self.input]
+    }
+    fn schema(&self) -> &DFSchemaRef {
+        &self.schema
+    }
+    fn expressions(&self) -> Vec<Expr> {
+        Vec::new()
+    }
+    fn prevent_predicate_push_down_columns(&self) -> HashSet<String> {
+        HashSet::new()
+    }
+    fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+    fn with_exprs_and_inputs(&self, _: Vec<Expr>, inputs: Vec<LogicalPlan>) -> Result<Self> {
+        match <[LogicalPlan; 1]>::try_from(inputs) {
+            Ok([input]) => Self::new(input),
+            Err(_) => internal_err!("{} has one input", self.name()),
+        }
+    }
+    fn necessary_children_exprs(&self, output_columns: &[usize]) -> Option<Vec<Vec<usize>>> {
+        Some(vec![output_columns.to_vec()])
+    }
+    fn supports_limit_pushdown(&self) -> bool {
+        true
+    }
+}
+
+/// The input of a [`Keyless`].
+fn keyless_input(plan: &LogicalPlan) -> Option<&LogicalPlan> {
+    let LogicalPlan::Extension(extension) = plan else {
+        return None;
+    };
+    let node = extension.node.as_any().downcast_ref::<Keyless>()?;
+    Some(&node.input)
+}
+
+/// Hides false keys of what stands in FROM from the planner of SQL.
+#[derive(Debug)]
+pub struct KeylessRelations;
+
+impl RelationPlanner for KeylessRelations {
+    fn plan_relation(
+        &self,
+        mut relation: TableFactor,
+        context: &mut dyn RelationPlannerContext,
+    ) -> Result<RelationPlanning> {
+        // The context asks this planner again, by the mark for the last time.
+        if !mark(&mut relation) {
+            return Ok(RelationPlanning::Original(Box::new(relation)));
+        }
+        let plan = context.plan(relation)?;
+        let plan = match shows_false_key(&plan) {
+            true => Keyless::plan(plan)?,
+            false => plan,
+        };
+        let planned = PlannedRelation::new(plan, None);
+        Ok(RelationPlanning::Planned(Box::new(planned)))
+    }
+}
+
+/// Marks a relation that may be a query; takes the mark off and is false if it has one. The marks
+/// are clauses of other systems' SQL.
+fn mark(relation: &mut TableFactor) -> bool {
+    match relation {
+        TableFactor::Derived { subquery, .. } => {
+            let is_new = subquery.settings.take().is_none();
+            if is_new {
+                subquery.settings = Some(Vec::new());
+            }
+            is_new
+        }
+        TableFactor::Table { partitions, .. } => {
+            let is_new = partitions.pop().is_none();
+            if is_new {
+                partitions.push(Ident::new("\u{1f}"));
+            }
+            is_new
+        }
+        _ => false,
+    }
+}
+
+/// Adds [`HideFalseKeys`] before the rules that go by keys, and [`RemoveKeyless`] at the end.
+pub fn hide_false_keys(rules: &mut Vec<Arc<dyn OptimizerRule + Send + Sync>>) {
+    let by_keys = [
+        "replace_distinct_aggregate",
+        "eliminate_join",
+        "optimize_projections",
+    ];
+    for name in by_keys {
+        if let Some(at) = rules.iter().position(|rule| rule.name() == name) {
+            rules.insert(at, Arc::new(HideFalseKeys));
+        }
+    }
+    rules.push(Arc::new(RemoveKeyless));
+}
+
+/// Wraps groups with a false key in [`Keyless`] nodes.
+#[derive(Debug)]
+pub struct HideFalseKeys;
+
+impl OptimizerRule for HideFalseKeys {
+    fn name(&self) -> &str {
+        "hide_false_keys"
     }
     fn rewrite(
         &self,
         plan: LogicalPlan,
-        config: &dyn OptimizerConfig,
+        _config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
-        match has_false_key(&plan)? {
-            true => Ok(Transformed::no(plan)),
-            false => self.inner.rewrite(plan, config),
+        if !has_open_keys(&plan)? {
+            return Ok(Transformed::no(plan));
         }
+        plan.transform_up_with_subqueries(|node| {
+            if keyless_input(&node).is_some() {
+                return Ok(Transformed::no(node));
+            }
+            let hidden = node.map_children(|child| match has_false_key(&child) {
+                true => Keyless::plan(child).map(Transformed::yes),
+                false => Ok(Transformed::no(child)),
+            })?;
+            // Keys go up from node to node.
+            Ok(Transformed::yes(hidden.data.recompute_schema()?))
+        })
     }
 }
 
-/// `replace_distinct_aggregate`; it stands where DataFusion's stood.
+/// DataFusion's `replace_distinct_aggregate`, which makes groups of a DISTINCT and drops the
+/// DISTINCT above them by their keys.
 #[derive(Debug, Default)]
 pub struct DistinctRows {
     inner: ReplaceDistinctWithAggregate,
@@ -56,26 +208,41 @@ impl OptimizerRule for DistinctRows {
         plan: LogicalPlan,
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
-        if let LogicalPlan::Distinct(Distinct::All(input)) = &plan
-            && !input.schema().fields().is_empty()
-            && has_false_key(input)?
-        {
-            let columns = input.schema().columns();
-            let columns = columns.into_iter().map(Expr::Column).collect();
-            let groups = Aggregate::try_new(input.clone(), columns, Vec::new())?;
-            return Ok(Transformed::yes(LogicalPlan::Aggregate(groups)));
+        let replaced = self.inner.rewrite(plan, config)?;
+        match replaced.transformed && has_false_key(&replaced.data) {
+            true => replaced.map_data(Keyless::plan),
+            false => Ok(replaced),
         }
-        self.inner.rewrite(plan, config)
     }
 }
 
-/// Whether a plan, its subqueries included, groups by a key of joined rows and by more.
-fn has_false_key(plan: &LogicalPlan) -> Result<bool> {
+/// Takes [`Keyless`] nodes away.
+#[derive(Debug)]
+pub struct RemoveKeyless;
+
+impl OptimizerRule for RemoveKeyless {
+    fn name(&self) -> &str {
+        "remove_keyless"
+    }
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        _config: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>> {
+        plan.transform_up_with_subqueries(|node| {
+            Ok(match keyless_input(&node) {
+                Some(input) => Transformed::yes(input.clone()),
+                None => Transformed::no(node),
+            })
+        })
+    }
+}
+
+/// Whether groups with a false key stand below a node that sees their keys.
+fn has_open_keys(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
-        if let LogicalPlan::Aggregate(aggregate) = node {
-            found |= takes_false_key(aggregate);
-        }
+        found |= keyless_input(node).is_none() && node.inputs().into_iter().any(has_false_key);
         Ok(match found {
             true => TreeNodeRecursion::Stop,
             false => TreeNodeRecursion::Continue,
@@ -84,7 +251,24 @@ fn has_false_key(plan: &LogicalPlan) -> Result<bool> {
     Ok(found)
 }
 
-/// Whether the groups have the key of a row that may be in several of them.
+/// Whether the rows of a plan are groups with a false key, or made of such.
+fn shows_false_key(plan: &LogicalPlan) -> bool {
+    if keyless_input(plan).is_some() {
+        return false;
+    }
+    has_false_key(plan) || plan.inputs().into_iter().any(shows_false_key)
+}
+
+/// Whether a plan groups by a key of a row that may be in several of the groups.
+fn has_false_key(plan: &LogicalPlan) -> bool {
+    let LogicalPlan::Aggregate(aggregate) = plan else {
+        return false;
+    };
+    let keys = aggregate.input.schema().functional_dependencies();
+    !keys.is_empty() && takes_false_key(aggregate)
+}
+
+/// Whether a key of joined rows is among the groups, and does not determine all of them.
 fn takes_false_key(aggregate: &Aggregate) -> bool {
     let schema = aggregate.input.schema();
     let fields = schema.field_names();

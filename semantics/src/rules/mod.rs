@@ -1,16 +1,18 @@
 //! Analyzer and optimizer rules.
 //!
-//! Order: [`ResolveLiterals`] before DataFusion's type coercion, which must see typed operands;
-//! [`Casts`] after it, so that the casts it inserts are covered too. [`CompareDates`] and
-//! [`GuardFallible`] run among the optimizer's rules, the latter last. [`Simplify`],
-//! [`PushDownConditions`], [`DistinctAggregates`], [`LateralJoins`], [`DistinctRows`] and
-//! [`NeedlessJoins`] take the places of DataFusion's rules of the same names, which are not right
-//! for every statement.
+//! Order: [`ColumnsOfGroupingSets`] before any rule that rewrites expressions; [`ResolveLiterals`]
+//! before DataFusion's type coercion, which must see typed operands; [`Casts`] after it, so that
+//! the casts it inserts are covered too. [`CompareDates`] and [`GuardFallible`] run among the
+//! optimizer's rules, the latter last. [`Simplify`], [`PushDownConditions`],
+//! [`DistinctAggregates`], [`LateralJoins`] and [`DistinctRows`] take the places of DataFusion's
+//! rules of the same names, which are not right for every statement. [`hide_false_keys`] adds rules
+//! around those that go by keys.
 
 mod alternatives;
 mod casts;
 mod comparands;
 mod distinct;
+mod groups;
 mod guards;
 mod in_lists;
 mod keys;
@@ -25,9 +27,11 @@ mod unions;
 pub use alternatives::settle_types;
 pub use casts::{Casts, cast_target, literal_shape, replacement};
 use distinct::DistinctAggregates;
+pub use groups::ColumnsOfGroupingSets;
 pub use guards::GuardFallible;
 use in_lists::Simplify;
-use keys::{DistinctRows, NeedlessJoins};
+use keys::DistinctRows;
+pub use keys::{KeylessRelations, hide_false_keys};
 use lateral::LateralJoins;
 pub use lateral::only_equalities;
 pub use literals::ResolveLiterals;
@@ -45,13 +49,12 @@ use std::sync::Arc;
 
 /// Puts corrected rules in the place of DataFusion's.
 pub fn replace(rules: &mut [Arc<dyn OptimizerRule + Send + Sync>]) {
-    let corrected: [Arc<dyn OptimizerRule + Send + Sync>; 6] = [
+    let corrected: [Arc<dyn OptimizerRule + Send + Sync>; 5] = [
         Arc::new(Simplify::default()),
         Arc::new(PushDownConditions::default()),
         Arc::new(DistinctAggregates::default()),
         Arc::new(LateralJoins::default()),
         Arc::new(DistinctRows::default()),
-        Arc::new(NeedlessJoins::default()),
     ];
     for rule in rules {
         if let Some(ours) = corrected.iter().find(|ours| ours.name() == rule.name()) {

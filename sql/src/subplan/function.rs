@@ -11,15 +11,15 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ExprSchemable, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs,
-    ScalarUDFImpl, Signature, Subquery, Volatility,
+    ColumnarValue, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, ReturnFieldArgs,
+    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Subquery, Volatility,
 };
 use datafusion::physical_plan::collect;
 use datafusion::scalar::ScalarValue;
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use strandline_base::{Error, SqlState};
 use strandline_semantics::error::raise;
 
@@ -277,6 +277,54 @@ impl ScalarUDFImpl for ArrayOf {
     }
     fn invoke_with_args(&self, _args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         internal_err!("{} was not replaced while planning", Self::NAME)
+    }
+}
+
+/// The plan of a scalar subquery, with a column that may be NULL. DataFusion takes a column's word
+/// for it that it holds none, also where no row makes a NULL.
+pub fn nullable(plan: LogicalPlan) -> Result<LogicalPlan> {
+    static FUNCTION: LazyLock<Arc<ScalarUDF>> =
+        LazyLock::new(|| Arc::new(ScalarUDF::from(MayBeNull::default())));
+    let (qualifier, field) = plan.schema().qualified_field(0);
+    let (qualifier, name) = (qualifier.cloned(), field.name().clone());
+    let value = Expr::Column(Column::new(qualifier.clone(), &name));
+    let value = FUNCTION.call(vec![value]).alias_qualified(qualifier, name);
+    LogicalPlanBuilder::from(plan).project([value])?.build()
+}
+
+/// Its argument, as a value that may be NULL. Volatile, so that no rule looks through it.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct MayBeNull {
+    signature: Signature,
+}
+
+impl Default for MayBeNull {
+    fn default() -> Self {
+        Self {
+            signature: Signature::any(1, Volatility::Volatile),
+        }
+    }
+}
+
+impl ScalarUDFImpl for MayBeNull {
+    fn name(&self) -> &str {
+        "value_or_null"
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn return_type(&self, arg_types: &[DataType]) -> Result<DataType> {
+        Ok(arg_types[0].clone())
+    }
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        let field = args.arg_fields[0].as_ref().clone();
+        Ok(Arc::new(field.with_nullable(true)))
+    }
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        match <[ColumnarValue; 1]>::try_from(args.args) {
+            Ok([value]) => Ok(value),
+            Err(_) => internal_err!("{} takes one value", self.name()),
+        }
     }
 }
 

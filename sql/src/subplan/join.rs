@@ -2,7 +2,7 @@
 
 use super::Place;
 use crate::single_row;
-use datafusion::common::tree_node::TreeNode;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Subquery, logical_plan};
@@ -13,34 +13,29 @@ use strandline_semantics::rules::only_equalities;
 pub fn is_possible(expr: &Expr, place: Place, schema: &DFSchema) -> Result<bool> {
     match expr {
         Expr::ScalarSubquery(subquery) => {
-            if subquery.subquery.all_out_ref_exprs().is_empty() {
-                return Ok(place.is_in_filter() || is_nullable(&subquery.subquery));
-            }
-            Ok(place != Place::Other && scalar(subquery)?)
+            let is_correlated = !subquery.subquery.all_out_ref_exprs().is_empty();
+            Ok(!is_correlated || place != Place::Other && scalar(subquery)?)
         }
         Expr::Exists(Exists { subquery, .. }) => {
             Ok(place.is_in_filter() && pulls_up(subquery, false)?)
         }
         Expr::InSubquery(membership) => Ok(place.is_in_filter()
             && is_known_by_join(membership, place, schema)?
+            && (place == Place::Condition || !is_ambiguous(&membership.subquery)?)
             && pulls_up(&membership.subquery, false)?),
         _ => Ok(true),
     }
 }
 
-/// Whether DataFusion knows that the subquery's value may be NULL. It takes the column's word for
-/// it, but no row is a NULL too; only an aggregate without GROUP BY has always one.
-fn is_nullable(plan: &LogicalPlan) -> bool {
-    let mut source = plan;
-    while let LogicalPlan::Projection(_) | LogicalPlan::SubqueryAlias(_) = source {
-        source = source.inputs()[0];
-    }
-    let has_one_row = match source {
+/// Whether the plan of a scalar subquery has a row whatever its input is.
+pub fn has_one_row(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Projection(projection) => has_one_row(&projection.input),
+        LogicalPlan::SubqueryAlias(alias) => has_one_row(&alias.input),
         LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.is_empty(),
         LogicalPlan::EmptyRelation(empty) => empty.produce_one_row,
         _ => false,
-    };
-    has_one_row || plan.schema().field(0).is_nullable()
+    }
 }
 
 /// Whether a join tells what IN is there. It does not tell NULL from false: a semi join and a mark
@@ -107,8 +102,34 @@ fn pulls_up(subquery: &Subquery, scalar: bool) -> Result<bool> {
     let mut pull_up = PullUpCorrelatedExpr::new()
         .with_need_handle_count_bug(scalar)
         .with_exists_sub_query(!scalar);
-    let pulled = plan.clone().rewrite(&mut pull_up);
-    Ok(pulled.is_ok() && pull_up.can_pull_up)
+    Ok(match plan.clone().rewrite(&mut pull_up) {
+        Ok(pulled) => pull_up.can_pull_up && has_true_schemas(&pulled.data)?,
+        Err(_) => false,
+    })
+}
+
+/// Whether every node of a plan knows its columns. DataFusion adds columns to projections and
+/// aggregates and leaves the nodes above them as they were.
+fn has_true_schemas(plan: &LogicalPlan) -> Result<bool> {
+    let mut is_true = true;
+    plan.apply(|node| {
+        let columns = node.schema().fields().len();
+        is_true &= node.clone().recompute_schema()?.schema().fields().len() == columns;
+        Ok(match is_true {
+            true => TreeNodeRecursion::Continue,
+            false => TreeNodeRecursion::Stop,
+        })
+    })?;
+    Ok(is_true)
+}
+
+/// Whether a mark join may take one column for two: the subquery's own has no qualifier, and a
+/// condition on groups makes it give more of that kind.
+fn is_ambiguous(subquery: &Subquery) -> Result<bool> {
+    let plan = subquery.subquery.as_ref();
+    let (qualifier, _) = plan.schema().qualified_field(0);
+    let has_groups = |node: &LogicalPlan| Ok(matches!(node, LogicalPlan::Aggregate(_)));
+    Ok(qualifier.is_none() && !plan.all_out_ref_exprs().is_empty() && plan.exists(has_groups)?)
 }
 
 /// Whether a node has a row for an input of no rows.

@@ -25,7 +25,7 @@ use datafusion::logical_expr::{
     when,
 };
 use datafusion::scalar::ScalarValue;
-use function::{Gives, Subplan};
+use function::{Gives, MayBeNull, Subplan};
 use std::sync::{Arc, OnceLock};
 use strandline_semantics::align::for_comparison;
 use strandline_semantics::error::convert;
@@ -36,6 +36,11 @@ pub use function::ArrayOf;
 /// Whether a function is a subquery that runs row by row, in a state of its statement.
 pub fn is_subplan(function: &ScalarUDF) -> bool {
     function.inner().is::<Subplan>()
+}
+
+/// Whether a function gives the value of a scalar subquery, as it is.
+pub fn is_value(function: &ScalarUDF) -> bool {
+    function.inner().is::<MayBeNull>()
 }
 
 /// Puts calls in the place of `plan`'s subqueries that DataFusion cannot join. `state` is the one
@@ -191,11 +196,16 @@ impl Extraction<'_> {
         };
         match expr {
             Expr::ScalarSubquery(subquery) => {
+                let is_correlated = !subquery.subquery.all_out_ref_exprs().is_empty();
                 let plan = inner(&subquery)?;
-                match taken {
-                    true => self.call(plan, Gives::Value, schema),
-                    false => Ok(Expr::ScalarSubquery(left(plan, subquery))),
+                if taken {
+                    return self.call(plan, Gives::Value, schema);
                 }
+                let plan = match is_correlated || join::has_one_row(&plan) {
+                    true => plan,
+                    false => function::nullable(plan)?,
+                };
+                Ok(Expr::ScalarSubquery(left(plan, subquery)))
             }
             Expr::Exists(Exists { subquery, negated }) => {
                 let plan = inner(&subquery)?;

@@ -1,0 +1,214 @@
+//! Columns that are constant below a node and not above it.
+//!
+//! DataFusion leaves columns out of an ORDER BY that it knows to be constant. Two of its nodes tell
+//! more constants than there are: an outer join, whose side without a match becomes NULL, and a
+//! union, whose inputs have constants of their own. (They stay constants per partition, but
+//! partitions share the bound of a Top-K.) For columns that are equal the same holds: a union does
+//! not know them to be, and asks its inputs for orders that those call by other columns.
+//!
+//! [`EndConstants`] puts a node of no cost above such inputs, which tells nothing of them: not even
+//! their orders, since a sort that is pushed below it would leave the constants out again.
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{JoinType, Result, Statistics, internal_err};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::EquivalenceProperties;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use datafusion::physical_plan::execution_plan::{
+    CardinalityEffect, ChildrenPropertiesMode, ReplaceChildrenOptions,
+};
+use datafusion::physical_plan::filter_pushdown::{FilterDescription, FilterPushdownPhase};
+use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
+use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
+use datafusion::physical_plan::union::UnionExec;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PhysicalExpr,
+    PlanProperties,
+};
+use std::fmt;
+use std::sync::Arc;
+
+/// DataFusion's rules after [`EndConstants`].
+pub(crate) fn optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let first: Arc<dyn PhysicalOptimizerRule + Send + Sync> = Arc::new(EndConstants);
+    std::iter::once(first)
+        .chain(PhysicalOptimizer::new().rules)
+        .collect()
+}
+
+/// Ends constants at outer joins and unions.
+#[derive(Debug)]
+struct EndConstants;
+
+impl PhysicalOptimizerRule for EndConstants {
+    fn name(&self) -> &str {
+        "end_constants"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let changed = plan.transform_up(|node| {
+            let ends = ends(&node);
+            if !ends.contains(&true) {
+                return Ok(Transformed::no(node));
+            }
+            let children = node.children().into_iter().zip(ends);
+            let children = children.map(|(child, end)| match end {
+                true => Arc::new(EndExec::new(Arc::clone(child))) as Arc<dyn ExecutionPlan>,
+                false => Arc::clone(child),
+            });
+            let children = children.collect();
+            let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+            node.replace_children(children, options)
+                .map(Transformed::yes)
+        })?;
+        Ok(changed.data)
+    }
+}
+
+/// For each child of a node whether it has constants that end at the node.
+fn ends(node: &Arc<dyn ExecutionPlan>) -> Vec<bool> {
+    let is_union = node.is::<UnionExec>();
+    let has_constants = |child: &Arc<dyn ExecutionPlan>| {
+        let known = child.equivalence_properties();
+        !known.constants().is_empty() || is_union && !known.eq_group().is_empty()
+    };
+    let becomes_null = |at: usize| match join_type(node) {
+        Some(JoinType::Left) => at == 1,
+        Some(JoinType::Right) => at == 0,
+        Some(JoinType::Full) => true,
+        _ => false,
+    };
+    let children = node.children().into_iter().enumerate();
+    children
+        .map(|(at, child)| (is_union || becomes_null(at)) && has_constants(child))
+        .collect()
+}
+
+fn join_type(node: &Arc<dyn ExecutionPlan>) -> Option<JoinType> {
+    if let Some(join) = node.downcast_ref::<HashJoinExec>() {
+        return Some(*join.join_type());
+    }
+    if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>() {
+        return Some(*join.join_type());
+    }
+    let join = node.downcast_ref::<SortMergeJoinExec>()?;
+    Some(join.join_type())
+}
+
+/// Its input, of whose values nothing is known.
+#[derive(Debug)]
+struct EndExec {
+    input: Arc<dyn ExecutionPlan>,
+    properties: Arc<PlanProperties>,
+}
+
+impl EndExec {
+    fn new(input: Arc<dyn ExecutionPlan>) -> Self {
+        let properties = input.properties().as_ref().clone();
+        let nothing = EquivalenceProperties::new(input.schema());
+        Self {
+            properties: Arc::new(properties.with_eq_properties(nothing)),
+            input,
+        }
+    }
+}
+
+impl DisplayAs for EndExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl ExecutionPlan for EndExec {
+    fn name(&self) -> &str {
+        "EndOfConstantsExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn supports_limit_pushdown(&self) -> bool {
+        true
+    }
+
+    fn cardinality_effect(&self) -> CardinalityEffect {
+        CardinalityEffect::Equal
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        match <[Arc<dyn ExecutionPlan>; 1]>::try_from(children) {
+            Ok([input]) => Ok(Arc::new(Self::new(input))),
+            Err(_) => internal_err!("{} has one input", self.name()),
+        }
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        self.replace_children(children, options)
+    }
+
+    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
+        vec![ChildStats::At(partition)]
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        input_stats: &[Arc<Statistics>],
+        _args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        match input_stats {
+            [input] => Ok(Arc::clone(input)),
+            _ => internal_err!("{} has one input", self.name()),
+        }
+    }
+
+    fn gather_filters_for_pushdown(
+        &self,
+        _phase: FilterPushdownPhase,
+        parent_filters: Vec<Arc<dyn PhysicalExpr>>,
+        _config: &ConfigOptions,
+    ) -> Result<FilterDescription> {
+        FilterDescription::from_children(parent_filters, &self.children())
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        self.input.execute(partition, context)
+    }
+}
