@@ -2,15 +2,15 @@
 //! writers seldom meet and the pause while one of them grows is short.
 //!
 //! An entry is the hash and the row id, 16 bytes, so that a table can grow without reading keys.
-//! Rows of one key lie in one table, whose lock makes [`KeyIndex::insert`] collect the others and
+//! Rows of one key lie in one table, whose lock makes [`HashIndex::insert`] collect the others and
 //! add its own entry in one step: the later of two adders of a key finds the earlier one's entry.
 //!
 //! A table that is mostly empty shrinks: its memory follows the entries it has, not those it had.
 //!
 //! Lock order: one table at a time; while its lock is held nothing is called but what
-//! [`KeyIndex::retain`] is given.
+//! [`HashIndex::retain`] is given.
 
-use crate::{Found, KeyIndex};
+use crate::Found;
 use hashbrown::HashTable;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize as Counter, Ordering}; // counts bytes; no part of the protocol
@@ -110,8 +110,11 @@ impl Drop for HashIndex {
     }
 }
 
-impl KeyIndex for HashIndex {
-    fn insert(&self, hash: u64, row: RowId, others: &mut Vec<RowId>) -> bool {
+impl HashIndex {
+    /// Adds an entry unless it is there, and appends to `others` the other rows under this hash
+    /// that were there before, atomically: of two concurrent adders at least one sees the other.
+    /// Returns whether the entry is new.
+    pub fn insert(&self, hash: u64, row: RowId, others: &mut Vec<RowId>) -> bool {
         let entry = Entry { hash, row };
         let mut table = self.shard(hash).write();
         let mut present = false;
@@ -135,7 +138,9 @@ impl KeyIndex for HashIndex {
         true
     }
 
-    fn find(&self, hash: u64) -> Found {
+    /// The row under this hash, if it is the only one.
+    #[inline]
+    pub fn find(&self, hash: u64) -> Found {
         let table = self.shard(hash).read();
         let mut found = table.iter_hash(hash).filter(|found| found.hash == hash);
         match (found.next(), found.next()) {
@@ -145,13 +150,15 @@ impl KeyIndex for HashIndex {
         }
     }
 
-    fn lookup(&self, hash: u64, rows: &mut Vec<RowId>) {
+    /// Appends all rows under this hash.
+    pub fn lookup(&self, hash: u64, rows: &mut Vec<RowId>) {
         let table = self.shard(hash).read();
         let found = table.iter_hash(hash).filter(|found| found.hash == hash);
         rows.extend(found.map(|found| found.row));
     }
 
-    fn remove(&self, hash: u64, row: RowId) {
+    /// Removes an entry if it is there.
+    pub fn remove(&self, hash: u64, row: RowId) {
         let entry = Entry { hash, row };
         let mut table = self.shard(hash).write();
         if let Ok(found) = table.find_entry(hash, |found| *found == entry) {
@@ -160,7 +167,8 @@ impl KeyIndex for HashIndex {
         }
     }
 
-    fn retain(&self, keep: &mut dyn FnMut(u64, RowId) -> bool) {
+    /// Removes every entry that `keep` does not want; as [`crate::AccessMethod::retain`].
+    pub fn retain(&self, mut keep: impl FnMut(u64, RowId) -> bool) {
         for shard in &self.shards {
             let mut table = shard.0.write();
             table.retain(|entry| keep(entry.hash, entry.row));
@@ -168,11 +176,43 @@ impl KeyIndex for HashIndex {
         }
     }
 
-    fn len(&self) -> usize {
+    /// Whether there is this entry.
+    pub fn has(&self, hash: u64, row: RowId) -> bool {
+        let table = self.shard(hash).read();
+        table
+            .find(hash, |found| *found == Entry { hash, row })
+            .is_some()
+    }
+
+    /// Appends a line for every entry that lookups do not come to.
+    pub fn check(&self, damage: &mut Vec<String>) {
+        for (no, shard) in self.shards.iter().enumerate() {
+            let table = shard.0.read();
+            let is_found = |entry: &Entry| {
+                let found = table.find(entry.hash, |found| found == entry);
+                found.is_some() && std::ptr::eq(self.shard(entry.hash), &raw const shard.0)
+            };
+            for entry in table.iter().filter(|entry| !is_found(entry)) {
+                let Entry { hash, row } = entry;
+                damage.push(format!(
+                    "table {no} of a hash index: {row:?} is not found by {hash:x}"
+                ));
+            }
+        }
+    }
+
+    /// Entries held.
+    pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.0.read().len()).sum()
     }
 
-    fn memory_bytes(&self) -> usize {
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of memory the index takes.
+    pub fn memory_bytes(&self) -> usize {
         let tables: usize = self
             .shards
             .iter()

@@ -7,9 +7,9 @@
 //! entered meanwhile. Either the look comes after the change was written, and sees it, or the
 //! entering comes after the removal, and adds the entry again.
 
-use crate::KeyIndex;
-use strandline_base::RowId;
+use crate::{AccessMethod, KeyBytes};
 use strandline_base::sync::RwLock;
+use strandline_base::{Result, RowId};
 
 /// Keeps the two apart, for one index. Nothing else is locked by [`RowKeys::enter`] but the index;
 /// what is locked while entries are removed is the remover's business.
@@ -17,16 +17,16 @@ use strandline_base::sync::RwLock;
 pub struct RowKeys(RwLock<()>);
 
 impl RowKeys {
-    /// Enters a key of a row whose change has been written; as [`KeyIndex::insert`].
+    /// Enters a key of a row whose change has been written; as [`AccessMethod::insert`].
     pub fn enter(
         &self,
-        index: &dyn KeyIndex,
-        hash: u64,
+        index: &dyn AccessMethod,
+        key: &KeyBytes,
         row: RowId,
         others: &mut Vec<RowId>,
-    ) -> bool {
+    ) -> Result<bool> {
         let _no_removal = self.0.read();
-        index.insert(hash, row, others)
+        index.insert(key, row, others)
     }
 
     /// Runs `remove`, which compares one row's entries with its versions and removes some, while

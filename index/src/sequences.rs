@@ -25,32 +25,15 @@ pub struct KeySequence {
 impl KeySequence {
     /// The sequence that all of these keys and rows make, if they do; fewer than two do not.
     pub fn of(entries: impl Iterator<Item = (Option<i64>, RowId)>) -> Option<Self> {
-        let mut sequence: Option<Self> = None;
-        for (key, row) in entries {
-            let key = key?;
-            match &mut sequence {
-                None => {
-                    sequence = Some(Self {
-                        first_key: key,
-                        first_row: row,
-                        rows: 1,
-                    });
-                }
-                Some(s) => {
-                    let offset = i128::from(key) - i128::from(s.first_key);
-                    if offset != i128::from(s.rows) || row.0 - s.first_row.0 != s.rows {
-                        return None;
-                    }
-                    s.rows += 1;
-                }
-            }
-        }
-        sequence.filter(|s| s.rows > 1)
+        let mut builder = SequenceBuilder::default();
+        entries.for_each(|(key, row)| builder.push(key, row));
+        builder.finish()
     }
 
-    /// Its rows, in order.
-    pub fn rows(&self) -> impl Iterator<Item = RowId> {
-        (self.first_row.0..self.first_row.0 + self.rows).map(RowId)
+    /// Its keys and rows, in order.
+    pub fn entries(&self) -> impl Iterator<Item = (i64, RowId)> {
+        let (key, row) = (self.first_key, self.first_row.0);
+        (0..self.rows).map(move |at| (key.wrapping_add_unsigned(at), RowId(row + at)))
     }
 
     fn goes_on_with(&self, next: &Self) -> bool {
@@ -64,6 +47,50 @@ impl KeySequence {
         let offset = key.checked_sub(self.first_key)?;
         let offset = u64::try_from(offset).ok().filter(|o| *o < self.rows)?;
         Some(RowId(self.first_row.0 + offset))
+    }
+}
+
+/// Puts a sequence together, entry by entry.
+#[derive(Debug, Default)]
+pub(crate) struct SequenceBuilder {
+    sequence: Option<KeySequence>,
+    /// an entry did not go on where the one before it ended
+    is_broken: bool,
+}
+
+impl SequenceBuilder {
+    /// Adds an entry; `key` is None if it is no integer.
+    #[inline]
+    pub fn push(&mut self, key: Option<i64>, row: RowId) {
+        if self.is_broken {
+            return;
+        }
+        let (Some(key), sequence) = (key, &mut self.sequence) else {
+            self.is_broken = true;
+            return;
+        };
+        match sequence {
+            None => {
+                *sequence = Some(KeySequence {
+                    first_key: key,
+                    first_row: row,
+                    rows: 1,
+                });
+            }
+            Some(s) => {
+                let offset = i128::from(key) - i128::from(s.first_key);
+                if offset != i128::from(s.rows) || row.0.wrapping_sub(s.first_row.0) != s.rows {
+                    self.is_broken = true;
+                    return;
+                }
+                s.rows += 1;
+            }
+        }
+    }
+
+    /// The sequence that all entries make; fewer than two do not.
+    pub fn finish(self) -> Option<KeySequence> {
+        self.sequence.filter(|s| s.rows > 1 && !self.is_broken)
     }
 }
 
@@ -203,7 +230,7 @@ mod tests {
             let of = KeySequence::of(entries(first..first + 10, first as u64 * 10));
             all.add(of.expect("a sequence"));
         }
-        all.retain(|sequence| sequence.rows().any(|row| row == RowId(1009)));
+        all.retain(|sequence| sequence.entries().any(|entry| entry == (109, RowId(1009))));
         assert_eq!(all.len(), 1);
         assert_eq!(all.find(5), None);
         assert_eq!(all.find(109), Some(RowId(1009)));

@@ -4,9 +4,9 @@
 
 use shuttle::thread;
 use std::sync::Arc;
-use strandline_base::RowId;
 use strandline_base::sync::{AtomicU64, Ordering};
-use strandline_index::{HashIndex, KeyIndex, RowKeys, hash_integer};
+use strandline_base::{CommitTs, RowId};
+use strandline_index::{AccessMethod, HashIndex, KeyBytes, MemoryIndex, RowKeys, hash_integer};
 
 /// Three rows get the same key at the same time: of any two, at least one sees the other, and
 /// here exactly one, since nothing is removed.
@@ -79,11 +79,13 @@ fn an_entry_that_is_entered_again_is_not_lost() {
     shuttle::check_dfs(
         || {
             let (former, present) = (hash_integer(7), hash_integer(8));
-            let index = Arc::new(HashIndex::new());
+            let index = Arc::new(MemoryIndex::default());
             let row_keys = Arc::new(RowKeys::default());
             let key = Arc::new(AtomicU64::new(present));
             for hash in [former, present] {
-                index.insert(hash, RowId(1), &mut Vec::new());
+                let key = KeyBytes::hashed(hash);
+                let added = index.insert(&key, RowId(1), &mut Vec::new());
+                assert!(added.expect("in memory"));
             }
             let sweep = {
                 let (index, row_keys, key) = (index.clone(), row_keys.clone(), key.clone());
@@ -91,7 +93,9 @@ fn an_entry_that_is_entered_again_is_not_lost() {
                     for hash in [former, present] {
                         row_keys.remove(|| {
                             if key.load(Ordering::Acquire) != hash {
-                                index.remove(hash, RowId(1));
+                                let retired =
+                                    index.retire(&KeyBytes::hashed(hash), RowId(1), CommitTs::ZERO);
+                                retired.expect("in memory");
                             }
                         });
                     }
@@ -100,11 +104,14 @@ fn an_entry_that_is_entered_again_is_not_lost() {
             let sweeper = thread::spawn(sweep.clone());
             for hash in [former, present, former] {
                 key.store(hash, Ordering::Release);
-                row_keys.enter(&*index, hash, RowId(1), &mut Vec::new());
+                let entered = KeyBytes::hashed(hash);
+                let entered = row_keys.enter(&*index, &entered, RowId(1), &mut Vec::new());
+                entered.expect("in memory");
             }
             sweeper.join().expect("the sweeper does not panic");
             let mut rows = Vec::new();
-            index.lookup(former, &mut rows);
+            let found = index.lookup(&KeyBytes::hashed(former), &mut rows);
+            found.expect("in memory");
             assert_eq!(rows, [RowId(1)], "the key that the row has");
             sweep();
             assert_eq!(index.len(), 1);

@@ -4,12 +4,11 @@
 use crate::catalog::TableDef;
 use crate::db::Db;
 use crate::display::value_text;
-use crate::store::Store;
-use crate::store::newest;
+use crate::store::{Store, newest};
 use std::collections::HashMap;
 use std::sync::Arc;
 use strandline_base::{Result, RowId, UPDATE_ROWS, Value};
-use strandline_index::is_same_key;
+use strandline_index::{KeyBytes, is_same_key};
 use strandline_table::lineage::base::BaseBody;
 use strandline_table::lineage::range::Range;
 use strandline_tail::tail_pages::locate;
@@ -27,6 +26,9 @@ impl Db {
         for store in &stores {
             let before = damage.len();
             check_files(store, &mut damage);
+            for key in store.keys().iter() {
+                key.index.check(&mut damage)?;
+            }
             let tables = catalog.tables.values();
             for table in tables.filter(|t| t.storage == store.id()) {
                 for range in store.lineage.ranges().iter() {
@@ -116,7 +118,7 @@ fn check_row_maps(table: &TableDef, range: &Range, damage: &mut Vec<String>) {
 fn check_rows(table: &TableDef, store: &Store, damage: &mut Vec<String>) -> Result<()> {
     let everything = newest(StartWord(0));
     let columns: Vec<_> = table.columns.iter().map(|c| c.id).collect();
-    let mut seen: Vec<HashMap<u64, Vec<RowId>>> = vec![HashMap::new(); table.keys.len()];
+    let mut seen: Vec<HashMap<KeyBytes, Vec<RowId>>> = vec![HashMap::new(); table.keys.len()];
     for range in store.lineage.ranges().iter() {
         let version = range.load_full();
         let slots = match &version.base.body {
@@ -160,11 +162,18 @@ fn check_key(
     at: usize,
     parts: &[Value],
     row: RowId,
-    seen: &mut HashMap<u64, Vec<RowId>>,
+    seen: &mut HashMap<KeyBytes, Vec<RowId>>,
     damage: &mut Vec<String>,
 ) -> Result<()> {
     let key = &table.keys[at];
-    let Some(hash) = Store::key_hash(parts) else {
+    let Some(index) = store.key(&key.columns) else {
+        damage.push(format!(
+            "table \"{}\", constraint \"{}\" has no index",
+            table.name, key.name
+        ));
+        return Ok(());
+    };
+    let Some(bytes) = index.key_bytes(parts) else {
         return Ok(());
     };
     let shown = || {
@@ -177,9 +186,7 @@ fn check_key(
         texts.join(", ")
     };
     let mut rows = Vec::new();
-    if let Some(index) = store.key(&key.columns) {
-        index.index.lookup(hash, &mut rows);
-    }
+    index.index.lookup(&bytes, &mut rows)?;
     if !rows.contains(&row) {
         damage.push(format!(
             "table \"{}\", constraint \"{}\": the index does not lead to {row:?} with key ({})",
@@ -188,8 +195,8 @@ fn check_key(
             shown()
         ));
     }
-    let same_hash = seen.entry(hash).or_default();
-    for other in same_hash.iter() {
+    let same_bytes = seen.entry(bytes).or_default();
+    for other in same_bytes.iter() {
         let mut theirs = vec![Value::Null; key.columns.len()];
         if store
             .lineage
@@ -204,6 +211,6 @@ fn check_key(
             ));
         }
     }
-    same_hash.push(row);
+    same_bytes.push(row);
     Ok(())
 }

@@ -37,13 +37,14 @@
 //!
 //! [`RowKeys`]: strandline_index::RowKeys
 
-use super::checkpoint::table_of;
+use super::horizons::table_of;
 use crate::db::Db;
 use crate::store::key_sweep::{EMPTIED, Swept};
 use crate::store::newest;
 use crate::store::{KeyColumns, Store};
 use std::sync::Arc;
-use strandline_base::{RANGE_ROWS, Result, RowId, Value};
+use strandline_base::{CommitTs, RANGE_ROWS, Result, RowId, Value};
+use strandline_index::KeyBytes;
 use strandline_table::lineage::base::BaseBody;
 use strandline_table::lineage::base::row_meta::RowBits;
 use strandline_table::lineage::horizon::Horizon;
@@ -140,18 +141,21 @@ impl Db {
         let later: Vec<_> = left.extract_if(.., |(_, row)| !gone.knows(*row)).collect();
         let mut moved = Rows::of_none(gone.0.len());
         left.iter().for_each(|(_, row)| moved.add(*row));
-        let mut entries: Vec<(RowId, u64)> = Vec::new();
-        key.index.retain(&mut |hash, row| {
+        let mut entries: Vec<(RowId, KeyBytes)> = Vec::new();
+        let retained = key.index.retain(&mut |bytes, row| {
             if gone.has(row) {
                 return false;
             }
             if moved.has(row) {
-                entries.push((row, hash));
+                entries.push((row, bytes.clone()));
             }
             true
         });
-        key.sequences
-            .retain(|sequence| !sequence.rows().all(|row| gone.has(row)));
+        if retained.is_err() {
+            // What was not looked at is for the next sweep.
+            key.sweep.note_all_left(left.into_iter().chain(later));
+            return;
+        }
         entries.sort_unstable();
         // Each row once, by when it left a key last; those that are done with are taken out.
         left.sort_unstable_by_key(|(ts, row)| (*row, std::cmp::Reverse(*ts)));
@@ -159,9 +163,9 @@ impl Db {
         left.retain(|(_, row)| {
             let first = entries.partition_point(|(of, _)| of < row);
             let own = entries[first..].iter().take_while(|(of, _)| of == row);
-            let hashes: Vec<u64> = own.map(|(_, hash)| *hash).collect();
-            let settle = || settle(store, key, *row, &hashes, horizon);
-            let is_settled = hashes.is_empty() || key.sweep.row_keys.remove(settle);
+            let own: Vec<&KeyBytes> = own.map(|(_, bytes)| bytes).collect();
+            let settle = || settle(store, key, *row, &own, horizon);
+            let is_settled = own.is_empty() || key.sweep.row_keys.remove(settle);
             !is_settled
         });
         key.sweep.note_all_left(left.into_iter().chain(later));
@@ -208,24 +212,32 @@ fn gone_rows(ranges: &[Arc<Range>], done: &mut Swept, horizon: &Horizon) -> Rows
     gone
 }
 
-/// Removes those of a row's entries, under `hashes`, that nobody needs, while no key is entered for
-/// it; whether that is all there ever will be to do.
-fn settle(store: &Store, key: &KeyColumns, row: RowId, hashes: &[u64], horizon: &Horizon) -> bool {
+/// Retires those of a row's entries, under the keys `own`, that nobody needs, while no key is
+/// entered for it; whether that is all there ever will be to do.
+fn settle(
+    store: &Store,
+    key: &KeyColumns,
+    row: RowId,
+    own: &[&KeyBytes],
+    horizon: &Horizon,
+) -> bool {
     let Ok(Some(needed)) = needed(store, key, row, horizon) else {
         return false;
     };
-    for hash in hashes {
-        if needed.newest != Some(*hash) && !needed.former.contains(hash) {
-            key.index.remove(*hash, row);
+    let mut are_retired = true;
+    for bytes in own {
+        if needed.newest.as_ref() != Some(*bytes) && !needed.former.contains(bytes) {
+            let retired = key.index.retire(bytes, row, CommitTs::ZERO);
+            are_retired &= retired.is_ok();
         }
     }
-    needed.former.is_empty()
+    are_retired && needed.former.is_empty()
 }
 
-/// The hashes of the keys that a row has, or had at a moment that may be asked for.
+/// The keys that a row has, or had at a moment that may be asked for.
 struct Needed {
-    newest: Option<u64>,
-    former: Vec<u64>,
+    newest: Option<KeyBytes>,
+    former: Vec<KeyBytes>,
 }
 
 /// None: an unfinished transaction has written the row.
@@ -239,13 +251,13 @@ fn needed(
     if lineage.unfinished_writer(row, nobody, false)?.is_some() {
         return Ok(None);
     }
-    let hash_at = |visibility: &Visibility| -> Result<Option<u64>> {
+    let key_at = |visibility: &Visibility| -> Result<Option<KeyBytes>> {
         let mut values = vec![Value::Null; key.columns.len()];
         let is_there = lineage.read(row, visibility, &key.columns, &mut values)?;
-        Ok(Store::key_hash(&values).filter(|_| is_there))
+        Ok(key.key_bytes(&values).filter(|_| is_there))
     };
     let mut needed = Needed {
-        newest: hash_at(&newest(nobody))?,
+        newest: key_at(&newest(nobody))?,
         former: Vec::new(),
     };
     // Else all moments see the newest version.
@@ -258,7 +270,7 @@ fn needed(
                     own: nobody,
                     statement: 0,
                 };
-                needed.former.extend(hash_at(&at)?);
+                needed.former.extend(key_at(&at)?);
             }
         }
     }

@@ -10,6 +10,7 @@ mod compaction;
 mod counters;
 mod due;
 mod health;
+mod horizons;
 mod key_sweep;
 mod log_writer;
 pub(crate) mod reserve;

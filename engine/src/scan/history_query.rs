@@ -48,11 +48,10 @@ impl Statement {
         // What was given up before the hold is not asked for.
         let oldest = db.horizon(table, &store);
         let mut versions = Vec::new();
-        if let Some(hash) = Store::key_hash(key) {
+        let index = key_index(&store, &primary.columns)?;
+        if let Some(bytes) = index.key_bytes(key) {
             let mut rows = Vec::new();
-            key_index(&store, &primary.columns)?
-                .index
-                .lookup(hash, &mut rows);
+            index.index.lookup(&bytes, &mut rows)?;
             for row in rows {
                 let at = (row, oldest);
                 self.versions_of(table, &store, at, &primary.columns, key, &mut versions)?;

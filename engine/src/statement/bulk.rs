@@ -15,6 +15,7 @@ use crate::catalog::TableDef;
 use crate::db::load_memory::LoadBytes;
 use crate::manifest_state::{RangeEntry, to_json};
 use crate::redo;
+use crate::statement::keys::KeyCheck;
 use crate::statement::{OnInvisibleDuplicate, Statement, not_null_violation};
 use crate::store::Store;
 use crate::store::key_index;
@@ -25,7 +26,6 @@ use std::sync::Arc;
 use strandline_base::{ColumnId, Error, RANGE_ROWS, Result, RowId, Value};
 use strandline_column::row_bytes::{batch_bytes, rows_within};
 use strandline_column::types::value_at;
-use strandline_index::{KeySequence, integer_key};
 use strandline_storage::file::data_file::DataFile;
 use strandline_table::lineage::BasedRange;
 use strandline_table::lineage::write::{Writer, Written};
@@ -247,22 +247,31 @@ impl BulkInsert {
                 });
                 parts.push(part.ok_or_else(|| Error::internal("a key column is missing"))?);
             }
-            let mut values = vec![Value::Null; parts.len()];
-            let mut entries = Vec::with_capacity(rows);
+            let index = key_index(&self.store, &def.columns)?;
+            let mut load = index.index.bulk_load();
+            let (mut values, mut others) = (vec![Value::Null; parts.len()], Vec::new());
             for row in 0..rows {
                 for (value, (sql_type, array)) in values.iter_mut().zip(&parts) {
                     *value = value_at(*sql_type, array, row);
                 }
+                if values.iter().any(Value::is_null) {
+                    continue; // no entry
+                }
                 let row = RowId::new(based.no, row as u16);
-                self.statement
-                    .add_bulk_key(&self.table, &self.store, key, &values, row)?;
-                entries.push((integer_key(&values), row));
+                load.push(&values, row, &mut others)?;
+                if !others.is_empty() {
+                    self.statement.check_later(KeyCheck {
+                        table: self.table.clone(),
+                        store: self.store.clone(),
+                        key,
+                        bytes: index.index.encode(&values),
+                        row,
+                        others: std::mem::take(&mut others),
+                        on_invisible: OnInvisibleDuplicate::Violation,
+                    });
+                }
             }
-            if let Some(sequence) = KeySequence::of(entries.into_iter()) {
-                key_index(&self.store, &def.columns)?
-                    .sequences
-                    .add(sequence);
-            }
+            load.finish()?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Keys of a statement's rows: lookups, and uniqueness.
 //!
 //! Every new key goes into the key index before the check, which gives the rows that were under the
-//! key's hash before; the check at the end of the statement looks at those. So of two concurrent
+//! key's bytes before; the check at the end of the statement looks at those. So of two concurrent
 //! writers of one key exactly the later one sees, and waits for, the other.
 
 use super::{OnInvisibleDuplicate, Statement, write_conflict};
@@ -12,7 +12,7 @@ use arrow_array::RecordBatch;
 use std::sync::Arc;
 use strandline_base::{Error, ErrorKind, Result, RowId, SqlState, SqlType, Value};
 use strandline_column::types::value_at;
-use strandline_index::is_same_key;
+use strandline_index::{KeyBytes, is_same_key};
 use strandline_txn::{Isolation, Looks, StartWord, Visibility};
 
 /// How a row came to a key.
@@ -22,20 +22,19 @@ pub(super) enum NewKey {
     Inserted,
     /// it was updated
     Updated,
-    /// it was bulk-loaded: a rollback finds it in the loaded range
-    Loaded,
 }
 
 /// A key to check at the end of the statement.
 pub(crate) struct KeyCheck {
-    table: Arc<TableDef>,
-    store: Arc<Store>,
-    key: usize,
-    hash: u64,
-    row: RowId,
-    /// rows that had an entry under the key's hash before this one
-    others: Vec<RowId>,
-    on_invisible: OnInvisibleDuplicate,
+    pub table: Arc<TableDef>,
+    pub store: Arc<Store>,
+    /// indexes `TableDef::keys`
+    pub key: usize,
+    pub bytes: KeyBytes,
+    pub row: RowId,
+    /// rows that had an entry under these bytes before this one
+    pub others: Vec<RowId>,
+    pub on_invisible: OnInvisibleDuplicate,
 }
 
 impl Statement {
@@ -50,58 +49,38 @@ impl Statement {
         on_invisible: OnInvisibleDuplicate,
         new: NewKey,
     ) -> Result<()> {
-        let hash = Store::key_hash(values);
+        let index = key_index(store, &table.keys[key].columns)?;
+        let bytes = index.key_bytes(values);
         let mut others = Vec::new();
-        if new == NewKey::Updated {
+        match (new, bytes.clone()) {
             // Also if it has no key now: it may have left one.
-            let index = key_index(store, &table.keys[key].columns)?;
-            let moved = &mut self.txn.state.lock().moved;
-            moved.enter(&index, hash, row, &mut others);
-        }
-        let Some(hash) = hash else {
-            return Ok(());
-        };
-        if new != NewKey::Updated {
-            let index = key_index(store, &table.keys[key].columns)?;
-            index.index.insert(hash, row, &mut others);
-            if new == NewKey::Inserted {
-                self.txn.state.lock().entries.push((index, hash, row));
+            (NewKey::Updated, bytes) => {
+                let moved = &mut self.txn.state.lock().moved;
+                moved.enter(&index, bytes, row, &mut others)?;
             }
+            (NewKey::Inserted, Some(bytes)) => {
+                index.index.insert(&bytes, row, &mut others)?;
+                self.txn.state.lock().entries.push((index, bytes, row));
+            }
+            (NewKey::Inserted, None) => {}
         }
-        if !others.is_empty() {
-            let (table, store) = (table.clone(), store.clone());
-            let check = KeyCheck {
-                table,
-                store,
+        if let Some(bytes) = bytes.filter(|_| !others.is_empty()) {
+            self.check_later(KeyCheck {
+                table: table.clone(),
+                store: store.clone(),
                 key,
-                hash,
+                bytes,
                 row,
                 others,
                 on_invisible,
-            };
-            self.checks.lock().push(check);
+            });
         }
         Ok(())
     }
 
-    /// Enters a bulk-loaded row's key.
-    pub(crate) fn add_bulk_key(
-        &self,
-        table: &Arc<TableDef>,
-        store: &Arc<Store>,
-        key: usize,
-        values: &[Value],
-        row: RowId,
-    ) -> Result<()> {
-        self.add_key(
-            table,
-            store,
-            key,
-            values,
-            row,
-            OnInvisibleDuplicate::Violation,
-            NewKey::Loaded,
-        )
+    /// Has `finish` check a key that has been entered.
+    pub(super) fn check_later(&self, check: KeyCheck) {
+        self.checks.lock().push(check);
     }
 
     /// For each row of `keys` (columns in the order of the key's definition) the row of `table`
@@ -139,11 +118,12 @@ impl Statement {
         let own = self.txn.word()?;
         let columns = &check.table.keys[check.key].columns;
         let lineage = &check.store.lineage;
+        let index = key_index(&check.store, columns)?;
         let mut mine = vec![Value::Null; columns.len()];
         let mut looks = Looks::default();
         loop {
             if !lineage.read(check.row, &newest(own), columns, &mut mine)?
-                || Store::key_hash(&mine) != Some(check.hash)
+                || index.key_bytes(&mine).as_ref() != Some(&check.bytes)
             {
                 return Ok(()); // deleted or changed again since
             }
@@ -157,7 +137,7 @@ impl Statement {
                 }
                 let mut theirs = vec![Value::Null; columns.len()];
                 if !lineage.read(other, &newest(own), columns, &mut theirs)? {
-                    forget_expired(&check.store, columns, check.hash, other)?;
+                    forget_expired(&check.store, &index, &check.bytes, other)?;
                 } else if is_same_key(&theirs, &mine) {
                     return Err(self.duplicate(check, own, other, &mine)?);
                 }

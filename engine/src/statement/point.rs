@@ -28,13 +28,12 @@ impl Statement {
     ) -> Result<bool> {
         let store = self.transaction().db().store(table.storage)?;
         let key_columns = &table.keys[key].columns;
-        let Some(hash) = Store::key_hash(key_values) else {
+        let index = key_index(&store, key_columns)?;
+        let Some(bytes) = index.key_bytes(key_values) else {
             return Ok(false);
         };
         let mut rows = Vec::new();
-        key_index(&store, key_columns)?
-            .index
-            .lookup(hash, &mut rows);
+        index.index.lookup(&bytes, &mut rows)?;
         self.transaction()
             .note_key(table, &store, key_columns, key_values);
         // One walk reads the key, to compare, and what was asked for.
@@ -49,7 +48,7 @@ impl Statement {
                 .lineage
                 .read(row, self.visibility(), &wanted, out_row)?
             {
-                forget_expired(&store, key_columns, hash, row)?;
+                forget_expired(&store, &index, &bytes, row)?;
             } else if is_same_key(&out_row[..parts], key_values) {
                 out.drain(from..from + parts);
                 return Ok(true);

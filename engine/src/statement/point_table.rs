@@ -103,7 +103,7 @@ impl PointTable {
             table: table.clone(),
             key,
             store,
-            sequence: index.sequences.longest(),
+            sequence: index.index.sequence(),
             index,
             is_exact,
             has_column,
@@ -129,21 +129,22 @@ impl PointTable {
 
     /// A row that has this key unless it is gone, if that is certain: see the module documentation.
     /// Others may have it when it is gone.
-    fn certain_row(&self, key: &[Value]) -> Option<RowId> {
+    fn certain_row(&self, key: &[Value]) -> Result<Option<RowId>> {
         if !self.is_exact {
-            return None;
+            return Ok(None);
         }
-        let number = integer_key(key)?;
-        let known = self.sequence.and_then(|sequence| sequence.row(number));
-        let found = match known.or_else(|| self.index.sequences.find(number)) {
-            Some(row) => Found::One(row),
-            None => self.index.index.find(Store::key_hash(key)?),
+        let Some(number) = integer_key(key) else {
+            return Ok(None);
         };
-        match found {
+        let found = match self.sequence.and_then(|sequence| sequence.row(number)) {
+            Some(row) => Found::One(row),
+            None => self.index.index.find(key)?,
+        };
+        Ok(match found {
             // Asked last: an entry that a change of a key has made comes after the flag.
             Found::One(row) => (!self.index.rows_may_have_moved()).then_some(row),
             Found::None | Found::Several => None,
-        }
+        })
     }
 }
 
@@ -175,7 +176,7 @@ impl Transaction {
     ) -> Result<bool> {
         if self.sees_newest()
             && let Some(visibility) = self.newest_for(point)
-            && let Some(row) = point.certain_row(key)
+            && let Some(row) = point.certain_row(key)?
         {
             let from = out.len();
             out.resize_with(from + columns.len(), || Value::Null);
@@ -254,7 +255,7 @@ impl Transaction {
         let mut busy_since = None;
         loop {
             let snapshot = self.db().stable();
-            let Some(row) = point.certain_row(key) else {
+            let Some(row) = point.certain_row(key)? else {
                 return Ok(None);
             };
             let outcome = self.write_certain(point, row, change, (word, snapshot))?;
@@ -284,7 +285,7 @@ impl Transaction {
         let mut busy_since = None;
         loop {
             let snapshot = self.db().stable();
-            let Some(row) = point.certain_row(key) else {
+            let Some(row) = point.certain_row(key)? else {
                 return Ok(None);
             };
             if !columns.is_empty() {

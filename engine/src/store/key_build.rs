@@ -5,7 +5,6 @@ use crate::store::{KeyColumns, Store};
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Result, RowId, Value};
 use strandline_column::types::value_at;
-use strandline_index::{KeySequence, integer_key};
 use strandline_table::lineage::base::BaseBody;
 use strandline_table::lineage::range::{Range, RangeVersion};
 use strandline_txn::{StartWord, Visibility};
@@ -34,8 +33,9 @@ pub fn build_key(store: &Arc<Store>, columns: &[ColumnId], own: StartWord) -> Re
 
 /// Enters every key that a row of the range has, or had within the retention.
 fn index_range(store: &Store, key: &KeyColumns, range: &Arc<Range>, own: StartWord) -> Result<()> {
-    let (mut others, mut entries) = (Vec::new(), Vec::new());
+    let mut others = Vec::new();
     let version = range.load_full();
+    let mut load = key.index.bulk_load();
     // What base has, deleted rows included: AS OF may ask for them.
     visit_keys(
         store,
@@ -43,15 +43,12 @@ fn index_range(store: &Store, key: &KeyColumns, range: &Arc<Range>, own: StartWo
         range,
         &version,
         &newest(own),
-        &mut |values, hash, row| {
-            key.index.insert(hash, row, &mut others);
+        &mut |values, row| {
             others.clear();
-            entries.push((integer_key(values), row));
+            load.push(values, row, &mut others)
         },
     )?;
-    if let Some(sequence) = KeySequence::of(entries.into_iter()) {
-        key.sequences.add(sequence);
-    }
+    load.finish()?;
     index_former_keys(store, key, range)
 }
 
@@ -69,12 +66,15 @@ pub(crate) fn forget_loaded(store: &Store, range: &Arc<Range>) {
         statement: chunks.start.statement + 1,
     };
     for key in store.keys().iter() {
-        let remove = &mut |_: &[Value], hash, row| key.index.remove(hash, row);
-        let _ = visit_keys(store, key, range, &version, &as_loaded, remove);
+        let retire = &mut |values: &[Value], row| {
+            let bytes = key.index.encode(values);
+            key.index.retire(&bytes, row, CommitTs::ZERO)
+        };
+        let _ = visit_keys(store, key, range, &version, &as_loaded, retire);
     }
 }
 
-/// Visits the key, and its hash, of every slot of a range whose rows `visibility` sees, those
+/// Visits the key of every slot of a range whose rows `visibility` sees, those
 /// without a visible row included. NULLs are passed over.
 fn visit_keys(
     store: &Store,
@@ -82,7 +82,7 @@ fn visit_keys(
     range: &Arc<Range>,
     version: &Arc<RangeVersion>,
     visibility: &Visibility,
-    visit: &mut dyn FnMut(&[Value], u64, RowId),
+    visit: &mut dyn FnMut(&[Value], RowId) -> Result<()>,
 ) -> Result<()> {
     let lineage = &store.lineage;
     let schema = lineage.schema();
@@ -98,8 +98,8 @@ fn visit_keys(
         for (value, (sql_type, array)) in values.iter_mut().zip(&arrays) {
             *value = value_at(*sql_type, array, slot);
         }
-        if let Some(hash) = Store::key_hash(&values) {
-            visit(&values, hash, RowId::new(range.no(), slot as u16));
+        if !values.iter().any(Value::is_null) {
+            visit(&values, RowId::new(range.no(), slot as u16))?;
         }
     }
     Ok(())
@@ -121,9 +121,9 @@ fn index_former_keys(store: &Store, key: &KeyColumns, range: &Range) -> Result<(
             };
             let mut values = vec![Value::Null; key.columns.len()];
             if lineage.read(row, &visibility, &key.columns, &mut values)?
-                && let Some(hash) = Store::key_hash(&values)
+                && let Some(bytes) = key.key_bytes(&values)
             {
-                key.index.insert(hash, row, &mut others);
+                key.index.insert(&bytes, row, &mut others)?;
                 others.clear();
             }
         }

@@ -4,18 +4,16 @@ use super::Store;
 use super::key_sweep::KeySweep;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use strandline_base::{ColumnId, Error, Result, RowId, Value};
-use strandline_index::{HashIndex, KeyIndex, KeySequences, is_same_key};
+use strandline_base::{ColumnId, CommitTs, Error, Result, RowId, Value};
+use strandline_index::{AccessMethod, KeyBytes, MemoryIndex, is_same_key};
 use strandline_txn::Visibility;
 
 /// The index of one PRIMARY KEY or UNIQUE constraint.
 pub struct KeyColumns {
     /// the key's columns in order
     pub columns: Vec<ColumnId>,
-    /// hash of the key → rows that have or had it
-    pub index: Arc<dyn KeyIndex>,
-    /// a short cut for keys that are serial numbers
-    pub sequences: KeySequences,
+    /// key → rows that have or had it
+    pub index: Arc<dyn AccessMethod>,
     /// a row may have, or have had, another key than that of an entry
     moved: AtomicBool,
     /// entries that may go
@@ -23,6 +21,11 @@ pub struct KeyColumns {
 }
 
 impl KeyColumns {
+    /// What its index holds entries of a key under; None if a part is NULL (NULLs are distinct, and
+    /// have no entry).
+    pub fn key_bytes(&self, values: &[Value]) -> Option<KeyBytes> {
+        (!values.iter().any(Value::is_null)).then(|| self.index.encode(values))
+    }
     /// Whether some row may have changed its key since it was inserted.
     pub fn rows_may_have_moved(&self) -> bool {
         self.moved.load(Ordering::Acquire)
@@ -39,8 +42,7 @@ impl Store {
         let memory = self.lineage.cache().taken_bytes().clone();
         Arc::new(KeyColumns {
             columns,
-            index: Arc::new(HashIndex::counted(memory)),
-            sequences: KeySequences::default(),
+            index: Arc::new(MemoryIndex::counted(memory)),
             moved: AtomicBool::new(false),
             sweep: KeySweep::default(),
         })
@@ -79,16 +81,16 @@ pub(crate) fn find_key(
     values: &[Value],
     visibility: &Visibility,
 ) -> Result<Option<RowId>> {
-    let Some(hash) = Store::key_hash(values) else {
+    let index = key_index(store, columns)?;
+    let Some(key) = index.key_bytes(values) else {
         return Ok(None);
     };
-    let index = key_index(store, columns)?;
     let mut rows = Vec::new();
-    index.index.lookup(hash, &mut rows);
+    index.index.lookup(&key, &mut rows)?;
     let mut found = vec![Value::Null; columns.len()];
     for row in rows {
         if !store.lineage.read(row, visibility, columns, &mut found)? {
-            forget_expired(store, columns, hash, row)?;
+            forget_expired(store, &index, &key, row)?;
         } else if is_same_key(&found, values) {
             return Ok(Some(row));
         }
@@ -100,12 +102,12 @@ pub(crate) fn find_key(
 /// key that is deleted and inserted again and again stays fast.
 pub(crate) fn forget_expired(
     store: &Store,
-    columns: &[ColumnId],
-    hash: u64,
+    index: &KeyColumns,
+    key: &KeyBytes,
     row: RowId,
 ) -> Result<()> {
     if store.lineage.has_expired(row)? {
-        key_index(store, columns)?.index.remove(hash, row);
+        index.index.retire(key, row, CommitTs::ZERO)?;
     }
     Ok(())
 }

@@ -20,7 +20,6 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use strandline_base::{ColumnId, CommitTs, RangeNo, StorageId, Value};
-use strandline_index::hash_key;
 use strandline_table::lineage::{Lineage, Shared};
 use strandline_tail::schema::StorageSchema;
 use strandline_txn::{StartWord, Visibility};
@@ -93,11 +92,6 @@ impl Store {
     /// see them. Never goes back, whatever becomes of the policy and the clock.
     pub fn raise_kept_from(&self, ts: CommitTs) {
         self.kept_from.fetch_max(ts.0, Ordering::SeqCst);
-    }
-
-    /// The hash of a key, None if a part is NULL (NULLs are distinct).
-    pub fn key_hash(values: &[Value]) -> Option<u64> {
-        (!values.iter().any(Value::is_null)).then(|| hash_key(values))
     }
 }
 

@@ -3,7 +3,8 @@
 
 use crate::store::KeyColumns;
 use std::sync::Arc;
-use strandline_base::{CommitTs, RowId};
+use strandline_base::{CommitTs, Result, RowId};
+use strandline_index::KeyBytes;
 
 /// See the module's documentation.
 #[derive(Default)]
@@ -12,9 +13,9 @@ pub(crate) struct MovedKeys {
     rows: Vec<Moved>,
 }
 
-/// An updated row's key, 24 bytes.
+/// An updated row's key, 32 bytes.
 struct Moved {
-    hash: u64,
+    bytes: Option<KeyBytes>,
     row: RowId,
     /// among the keys
     key: u32,
@@ -24,27 +25,30 @@ struct Moved {
 
 impl MovedKeys {
     /// Enters the key of an updated row, whose record has been written, into the index; None: a
-    /// part of it is NULL. `others` gets the rows that were under the key's hash before.
+    /// part of it is NULL. `others` gets the rows that were under these bytes before.
     pub fn enter(
         &mut self,
         key: &Arc<KeyColumns>,
-        hash: Option<u64>,
+        bytes: Option<KeyBytes>,
         row: RowId,
         others: &mut Vec<RowId>,
-    ) {
-        let is_new =
-            hash.is_some_and(|hash| key.sweep.row_keys.enter(&*key.index, hash, row, others));
+    ) -> Result<()> {
+        let is_new = match &bytes {
+            Some(bytes) => key.sweep.row_keys.enter(&*key.index, bytes, row, others)?,
+            None => false,
+        };
         let known = self.keys.iter().position(|known| Arc::ptr_eq(known, key));
         let at = known.unwrap_or_else(|| {
             self.keys.push(key.clone());
             self.keys.len() - 1
         });
         self.rows.push(Moved {
-            hash: hash.unwrap_or_default(),
+            bytes,
             row,
             key: at as u32,
             is_new,
         });
+        Ok(())
     }
 
     /// Keys entered so far.
@@ -56,9 +60,11 @@ impl MovedKeys {
     /// again: while they are this transaction's nobody else relies on the entries.
     pub fn take_back(&mut self, first: usize) {
         for moved in self.rows.drain(first..).filter(|moved| moved.is_new) {
-            self.keys[moved.key as usize]
-                .index
-                .remove(moved.hash, moved.row);
+            if let Some(bytes) = &moved.bytes {
+                let index = &self.keys[moved.key as usize].index;
+                // An entry that stays leads to a row that has another key: readers see that.
+                let _ = index.retire(bytes, moved.row, CommitTs::ZERO);
+            }
         }
     }
 

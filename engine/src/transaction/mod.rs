@@ -31,6 +31,7 @@ use std::time::Duration;
 use strandline_base::{
     ColumnId, CommitTs, Error, ErrorKind, RangeNo, Result, RowId, SqlState, Value,
 };
+use strandline_index::KeyBytes;
 use strandline_storage::file::data_file::DataFile;
 use strandline_table::lineage::write::Written;
 use strandline_tail::schema::StorageSchema;
@@ -79,7 +80,7 @@ pub(crate) struct TxnState {
     pub(crate) written: Vec<Written>,
     pub(crate) footprint: Footprint,
     /// index entries of rows this transaction inserted, bulk-loaded ones excepted
-    pub(crate) entries: Vec<(Arc<KeyColumns>, u64, RowId)>,
+    pub(crate) entries: Vec<(Arc<KeyColumns>, KeyBytes, RowId)>,
     /// keys of rows that it updated
     pub(crate) moved: MovedKeys,
     /// storages this transaction is registered with

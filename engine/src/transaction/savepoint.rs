@@ -12,7 +12,7 @@ use crate::redo;
 use crate::store::key_build::forget_loaded;
 use crate::store::{Hold, Store};
 use std::sync::Arc;
-use strandline_base::Result;
+use strandline_base::{CommitTs, Result};
 use strandline_txn::StartWord;
 
 /// A storage that a transaction is registered with. One that it writes first and changes the
@@ -124,8 +124,9 @@ impl Transaction {
 /// Takes the keys from the given positions on out of the indexes. Before anybody can see that the
 /// writes are undone, so that nobody who writes the rows after that relies on an entry.
 pub(super) fn take_back_keys(state: &mut TxnState, entries: usize, moved: usize) {
-    for (key, hash, row) in state.entries.drain(entries..) {
-        key.index.remove(hash, row);
+    for (key, bytes, row) in state.entries.drain(entries..) {
+        // An entry that stays leads to a row that nobody sees.
+        let _ = key.index.retire(&bytes, row, CommitTs::ZERO);
     }
     state.moved.take_back(moved);
 }

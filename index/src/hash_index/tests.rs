@@ -137,7 +137,7 @@ fn memory_follows_the_entries_and_is_counted() {
     let full = index.memory_bytes();
     assert!(full > 200_000 * 16 && counted() == full + empty);
     // Most go at once, then one by one.
-    index.retain(&mut |key, row| {
+    index.retain(|key, row| {
         assert_eq!(key, hash(row.0));
         row.0 % 20 == 0
     });

@@ -170,7 +170,7 @@ pub const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         path: "thread::scope",
-        place: "engine/src/maintenance/checkpoint/storage_part.rs",
+        place: "engine/src/maintenance/checkpoint/merge.rs",
         reason: "ranges that one checkpoint prepares, joined in place",
     },
     Exception {

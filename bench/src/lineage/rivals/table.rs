@@ -8,9 +8,7 @@ use super::super::engine::{COLUMNS, NAMES, UPDATED};
 use strandline_base::{
     ColumnId, Error, ErrorKind, RANGE_ROWS, Result, RowId, SqlState, SqlType, Value,
 };
-use strandline_index::{
-    Found, HashIndex, KeyIndex, KeySequence, KeySequences, hash_key, integer_key,
-};
+use strandline_index::{Found, HashIndex, KeySequence, KeySequences, hash_key, integer_key};
 
 /// The primary key's column.
 const KEY: ColumnId = ColumnId(COLUMNS as u32 - 1);

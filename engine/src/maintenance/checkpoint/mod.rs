@@ -1,9 +1,11 @@
 //! Checkpoints: what is committed goes from tails and log into files.
 //!
-//! A checkpoint at T = stable: (1) merge the ranges that are due, (2) write one run per storage
-//! with the committed records ≤ T that are in no run, (3) sync, append one manifest edit — the
-//! atomic step —, (4) publish the merged ranges, (5) cut the log. A crash before (3) leaves
-//! orphaned files, a crash after it loses nothing: replay skips what is at or below T.
+//! A checkpoint at T = stable takes these steps, a file each: (1) `moment`: T, and what may still
+//! be asked for; (2) `parts`, by storage: `merge` the ranges that are due, write one run with the
+//! committed records ≤ T that are in no run (`storage_part`), `unite` runs; (3) `manifest_edit`:
+//! sync, append one edit, the atomic step; (4) `publish` the merged ranges and the runs; (5)
+//! `log_cut`. A crash before (3) leaves orphaned files, a crash after it loses nothing: replay skips
+//! what is at or below T.
 //!
 //! Invariants:
 //! 1. A record leaves memory (its page is dropped) only when the manifest names a run that has it.
@@ -18,33 +20,38 @@
 //! Several threads may prepare ranges, each on its own; runs are written in row order all the same,
 //! so that the files do not depend on the threads' number but for their ids.
 
+mod log_cut;
+mod manifest_edit;
+mod merge;
+mod moment;
+mod new_files;
+mod parts;
+mod publish;
 mod storage_part;
+mod unite;
 
-use crate::catalog::edit::VersionsEdit;
-use crate::catalog::retention::TimeMap;
-use crate::catalog::versions::{Version, kept_storages, storages_of};
-use crate::catalog::{Catalog, TableDef};
+use super::reserve::is_full_disk;
+use super::set_aside::contained;
 use crate::db::Db;
-use crate::db::set_aside::Work;
-use crate::maintenance::reserve::{full_disk, is_full_disk};
-use crate::maintenance::set_aside::contained;
-use crate::manifest_state::{ManifestEdit, ManifestState, to_json};
-use crate::store::Store;
-use parking_lot::Mutex;
-use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
-pub(crate) use storage_part::Effort;
-use storage_part::{StoragePart, Terms};
-use strandline_base::{CommitTs, Error, Result, StorageId};
-use strandline_storage::file::data_file::DataFile;
-use strandline_storage::wal::Lsn;
-use strandline_table::lineage::base::BaseBody;
-use strandline_table::lineage::merge::MergedRange;
+use strandline_base::{Error, Result};
 use tracing::info;
 
 /// So many checkpoints in a row free space on a full disk before it is a failure.
 const FREEING_ROUNDS_MAX: usize = 4;
+
+/// How much a checkpoint does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// merges what is due
+    Due,
+    /// merges everything that has pending records, and tries again what has failed
+    All,
+    /// on a full disk: merges only where that removes deleted rows
+    Freeing,
+    /// on a full disk: removes dropped storages; all others stay as of their last checkpoint
+    DropsOnly,
+}
 
 /// What a checkpoint did.
 #[derive(Clone, Debug, Default)]
@@ -74,40 +81,6 @@ pub(crate) struct CheckpointOutcome {
     pub failure: Option<Error>,
     /// the first table whose records could not be written
     pub behind: Option<Error>,
-}
-
-/// The moment that a checkpoint is of.
-struct Moment {
-    /// replay starts here
-    log_from: u64,
-    through: CommitTs,
-    /// when histories begin
-    time: TimeMap,
-    /// no snapshot is older
-    oldest: CommitTs,
-}
-
-/// The catalogs of a checkpoint and what they name.
-struct Named {
-    catalogs: Vec<Version>,
-    /// versions have gone since the last checkpoint
-    pruned: bool,
-    /// storages that may be asked for
-    live: BTreeSet<StorageId>,
-    /// storages that only versions name in which they may not be asked for any more
-    forgotten: BTreeSet<StorageId>,
-}
-
-/// The storages' parts of a checkpoint.
-#[derive(Default)]
-struct Parts {
-    ready: Vec<StoragePart>,
-    /// storages whose records could not be written
-    failed: BTreeSet<StorageId>,
-    /// why the first of them could not
-    behind: Option<Error>,
-    /// why merges were given up
-    no_room: Option<Error>,
 }
 
 impl Db {
@@ -210,7 +183,7 @@ impl Db {
         self.drop_storages(&moment);
         self.measure_set_aside();
         self.note_checkpoint(&report);
-        self.wal.cut_before(Lsn(state.replay_from()))?;
+        self.cut_log(&state)?;
         self.compact_manifest(&state)?;
         Ok(CheckpointOutcome {
             report,
@@ -222,154 +195,6 @@ impl Db {
         })
     }
 
-    /// What the checkpoint is of; the log is durable up to there.
-    fn checkpoint_moment(&self) -> Result<Moment> {
-        let (log_from, through) = {
-            // Of the commits that these cover, the loaded ranges are stamped.
-            let _nobody_is_completing = self.completing.write();
-            (self.finished_lsn.load(Ordering::Acquire), self.stable())
-        };
-        // With relaxed commits stable may be ahead of the disk, and files must not be.
-        self.wal.sync_all()?;
-        Ok(Moment {
-            log_from,
-            through,
-            time: self.retention.map(self.stable()),
-            oldest: self.txns().oldest_snapshot().min(through),
-        })
-    }
-
-    /// The catalogs that may still be asked for, and the storages that they name.
-    fn named_at(&self, moment: &Moment) -> Named {
-        let begins = |policy| moment.time.begin_of(policy);
-        let pruned = self.catalogs.prune(begins, moment.oldest);
-        // Later versions may not be in the log yet.
-        let catalogs = self.catalogs.through(moment.through);
-        let live = kept_storages(&catalogs, begins, moment.oldest);
-        let forgotten = &storages_of(&catalogs) - &live;
-        Named {
-            catalogs,
-            pruned,
-            live,
-            forgotten,
-        }
-    }
-
-    /// Prepares the parts of the live storages, each by itself.
-    fn prepare_parts(&self, named: &Named, through: CommitTs, effort: Effort) -> Parts {
-        let mut parts = Parts::default();
-        let Named { catalogs, live, .. } = named;
-        if effort == Effort::DropsOnly {
-            parts.failed.clone_from(live);
-            parts.no_room = Some(full_disk());
-            return parts;
-        }
-        let terms = Terms {
-            through,
-            effort,
-            no_room: Mutex::default(),
-        };
-        self.set_aside.retain(|storage| live.contains(&storage));
-        let stores = self.stores.read().clone();
-        for (id, store) in stores.into_iter().filter(|(id, _)| live.contains(id)) {
-            match self.prepare_part(&store, table_of(catalogs, id).as_deref(), &terms) {
-                Ok(part) => parts.ready.extend(part),
-                Err(error) => {
-                    parts.failed.insert(id);
-                    parts.behind.get_or_insert(error);
-                }
-            }
-        }
-        parts.no_room = terms.no_room.into_inner();
-        parts
-    }
-
-    /// Prepares the part of one storage, unless that has failed and its pause is not over.
-    fn prepare_part(
-        &self,
-        store: &Arc<Store>,
-        table: Option<&TableDef>,
-        terms: &Terms,
-    ) -> Result<Option<StoragePart>> {
-        let work = Work::WriteRecords;
-        if let Some(failure) = self.pausing_failure(store, work, terms.retries()) {
-            return Err(failure);
-        }
-        let part = contained(|| self.storage_part(store, table, terms));
-        match &part {
-            // No fault of the table's.
-            Err(error) if is_full_disk(error) => terms.note_full_disk(error),
-            Err(error) => self.note_work(store, work, Err(error)),
-            Ok(_) => self.note_work(store, work, Ok(())),
-        }
-        part
-    }
-
-    /// The manifest edit that makes the checkpoint.
-    fn edit_of(
-        &self,
-        parts: &Parts,
-        state: &ManifestState,
-        moment: &Moment,
-        named: &Named,
-    ) -> ManifestEdit {
-        let Named { catalogs, live, .. } = named;
-        let known = state.storages.keys().copied();
-        let as_before = |id: &StorageId| (*id, state.covered(*id));
-        ManifestEdit {
-            checkpoint_ts: moment.through,
-            log_from: moment.log_from,
-            log_durable: self.wal.durable_lsn().0,
-            next_file: self.shared.next_file.load(Ordering::Relaxed),
-            catalogs: VersionsEdit::between(&state.catalogs, catalogs),
-            identities: state.changed_identities(self.identities.values()),
-            time: moment.time.clone(),
-            storages: parts
-                .ready
-                .iter()
-                .map(|p| (p.store.id(), p.edit.clone()))
-                .collect(),
-            dropped: known.filter(|id| !live.contains(id)).collect(),
-            behind: parts.failed.iter().map(as_before).collect(),
-            forgotten: named.forgotten.clone(),
-        }
-    }
-
-    /// The atomic step. The files of the parts stay if it is done, or may be.
-    fn append_edit(&self, edit: &ManifestEdit, parts: &mut Parts) -> Result<()> {
-        let appended = self.manifest.append(&to_json(edit)?);
-        let is_unknown = self.manifest.check_usable().is_err();
-        if appended.is_ok() || is_unknown {
-            // After a failed write the edit may be there at the next open all the same.
-            parts.ready.iter_mut().for_each(|part| part.files.keep());
-        }
-        if is_unknown {
-            self.refuse_writes();
-        }
-        appended
-    }
-
-    /// Writes the manifest anew if its edits have become long.
-    fn compact_manifest(&self, state: &ManifestState) -> Result<()> {
-        if !self.manifest.should_compact() {
-            return Ok(());
-        }
-        let compacted = self.manifest.compact(&to_json(state)?);
-        if self.manifest.check_usable().is_err() {
-            self.refuse_writes();
-        }
-        compacted
-    }
-
-    /// The manifest can no longer be written: nor can the log, with the same error, so that there
-    /// is one state. Commits that the log has by now are made durable and acknowledged.
-    fn refuse_writes(&self) {
-        if let Err(failure) = self.manifest.check_usable() {
-            // An error of the log itself is what its users get instead.
-            let _ = self.wal.close(failure);
-        }
-    }
-
     fn note_checkpoint(&self, report: &CheckpointReport) {
         let c = &self.counters;
         c.checkpoints.fetch_add(1, Ordering::Relaxed);
@@ -379,48 +204,6 @@ impl Db {
             .fetch_add(report.run_records, Ordering::Relaxed);
         c.bytes_written
             .fetch_add(report.bytes_written, Ordering::Relaxed);
-    }
-
-    fn publish(&self, part: StoragePart, through: CommitTs) {
-        let lineage = &part.store.lineage;
-        if let Some(runs) = part.runs {
-            lineage.set_runs(runs);
-        }
-        part.replaced.iter().for_each(|run| run.doom());
-        for version in &part.versions {
-            lineage.note_persisted(version, through);
-        }
-        for merged in &part.merged {
-            doom_replaced(&merged.range.load().base.body, merged);
-            lineage.publish_merge(merged);
-            self.merge_schedule
-                .note_merged(part.store.id(), merged.range.no());
-        }
-        let listed = part.listed;
-        part.store.unlisted.lock().retain(|no| !listed.contains(no));
-    }
-
-    /// Forgets storages that may not be asked for any more and no transaction is creating.
-    fn drop_storages(&self, moment: &Moment) {
-        let stores: Vec<Arc<Store>> = self.stores.read().values().cloned().collect();
-        // In this order: a creating transaction publishes its catalog before it lets go.
-        let free: Vec<_> = stores
-            .into_iter()
-            .filter(|store| !store.is_held())
-            .collect();
-        let catalogs = self.catalogs.through(CommitTs::MAX);
-        let begins = |policy| moment.time.begin_of(policy);
-        let live = kept_storages(&catalogs, begins, moment.oldest);
-        for store in free.into_iter().filter(|store| !live.contains(&store.id())) {
-            let mut stores = self.stores.write();
-            if stores
-                .get(&store.id())
-                .is_some_and(|s| Arc::ptr_eq(s, &store))
-            {
-                stores.remove(&store.id());
-                store.lineage.doom_files();
-            }
-        }
     }
 }
 
@@ -443,30 +226,5 @@ impl Db {
             );
         }
         outcome
-    }
-}
-
-/// The newest definition of the table that a storage belongs (or belonged) to.
-pub(crate) fn table_of(versions: &[Version], id: StorageId) -> Option<Arc<TableDef>> {
-    let find = |c: &Catalog| c.tables.values().find(|t| t.storage == id).cloned();
-    versions.iter().rev().find_map(|(_, catalog)| find(catalog))
-}
-
-/// Removes the files that lie entirely in what a merge replaces.
-fn doom_replaced(old: &BaseBody, merged: &MergedRange) {
-    let BaseBody::Chunks(old) = old else { return };
-    let new = merged.chunks();
-    let kept: BTreeSet<u64> = new
-        .columns
-        .iter()
-        .flatten()
-        .map(|c| c.file.id())
-        .chain(new.meta.as_ref().map(|m| m.file.id()))
-        .collect();
-    let files = old.columns.iter().flatten().map(|c| &c.file);
-    for file in files.chain(old.meta.as_ref().map(|m| &m.file)) {
-        if !kept.contains(&file.id()) {
-            DataFile::doom(file);
-        }
     }
 }

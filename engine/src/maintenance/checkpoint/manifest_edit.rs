@@ -1,0 +1,77 @@
+//! The third step of a checkpoint, the atomic one: an edit of the manifest. A manifest that can no
+//! longer be written ends all writes.
+
+use super::moment::{Moment, Named};
+use super::parts::Parts;
+use crate::catalog::edit::VersionsEdit;
+use crate::db::Db;
+use crate::manifest_state::{ManifestEdit, ManifestState, to_json};
+use std::sync::atomic::Ordering;
+use strandline_base::{Result, StorageId};
+
+impl Db {
+    /// The manifest edit that makes the checkpoint.
+    pub(super) fn edit_of(
+        &self,
+        parts: &Parts,
+        state: &ManifestState,
+        moment: &Moment,
+        named: &Named,
+    ) -> ManifestEdit {
+        let Named { catalogs, live, .. } = named;
+        let known = state.storages.keys().copied();
+        let as_before = |id: &StorageId| (*id, state.covered(*id));
+        ManifestEdit {
+            checkpoint_ts: moment.through,
+            log_from: moment.log_from,
+            log_durable: self.wal.durable_lsn().0,
+            next_file: self.shared.next_file.load(Ordering::Relaxed),
+            catalogs: VersionsEdit::between(&state.catalogs, catalogs),
+            identities: state.changed_identities(self.identities.values()),
+            time: moment.time.clone(),
+            storages: parts
+                .ready
+                .iter()
+                .map(|p| (p.store.id(), p.edit.clone()))
+                .collect(),
+            dropped: known.filter(|id| !live.contains(id)).collect(),
+            behind: parts.failed.iter().map(as_before).collect(),
+            forgotten: named.forgotten.clone(),
+        }
+    }
+
+    /// The atomic step. The files of the parts stay if it is done, or may be.
+    pub(super) fn append_edit(&self, edit: &ManifestEdit, parts: &mut Parts) -> Result<()> {
+        let appended = self.manifest.append(&to_json(edit)?);
+        let is_unknown = self.manifest.check_usable().is_err();
+        if appended.is_ok() || is_unknown {
+            // After a failed write the edit may be there at the next open all the same.
+            parts.ready.iter_mut().for_each(|part| part.files.keep());
+        }
+        if is_unknown {
+            self.refuse_writes();
+        }
+        appended
+    }
+
+    /// Writes the manifest anew if its edits have become long.
+    pub(super) fn compact_manifest(&self, state: &ManifestState) -> Result<()> {
+        if !self.manifest.should_compact() {
+            return Ok(());
+        }
+        let compacted = self.manifest.compact(&to_json(state)?);
+        if self.manifest.check_usable().is_err() {
+            self.refuse_writes();
+        }
+        compacted
+    }
+
+    /// The manifest can no longer be written: nor can the log, with the same error, so that there
+    /// is one state. Commits that the log has by now are made durable and acknowledged.
+    fn refuse_writes(&self) {
+        if let Err(failure) = self.manifest.check_usable() {
+            // An error of the log itself is what its users get instead.
+            let _ = self.wal.close(failure);
+        }
+    }
+}

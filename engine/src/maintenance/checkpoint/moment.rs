@@ -1,0 +1,66 @@
+//! The first step of a checkpoint: what it is of. A moment up to which everything is committed and
+//! durable, and the catalogs and storages that may still be asked for then.
+
+use crate::catalog::retention::TimeMap;
+use crate::catalog::versions::{Version, kept_storages, storages_of};
+use crate::db::Db;
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+use strandline_base::{CommitTs, Result, StorageId};
+
+/// The moment that a checkpoint is of.
+pub(super) struct Moment {
+    /// replay starts here
+    pub log_from: u64,
+    pub through: CommitTs,
+    /// when histories begin
+    pub time: TimeMap,
+    /// no snapshot is older
+    pub oldest: CommitTs,
+}
+
+/// The catalogs of a checkpoint and what they name.
+pub(super) struct Named {
+    pub catalogs: Vec<Version>,
+    /// versions have gone since the last checkpoint
+    pub pruned: bool,
+    /// storages that may be asked for
+    pub live: BTreeSet<StorageId>,
+    /// storages that only versions name in which they may not be asked for any more
+    pub forgotten: BTreeSet<StorageId>,
+}
+
+impl Db {
+    /// What the checkpoint is of; the log is durable up to there.
+    pub(super) fn checkpoint_moment(&self) -> Result<Moment> {
+        let (log_from, through) = {
+            // Of the commits that these cover, the loaded ranges are stamped.
+            let _nobody_is_completing = self.completing.write();
+            (self.finished_lsn.load(Ordering::Acquire), self.stable())
+        };
+        // With relaxed commits stable may be ahead of the disk, and files must not be.
+        self.wal.sync_all()?;
+        Ok(Moment {
+            log_from,
+            through,
+            time: self.retention.map(self.stable()),
+            oldest: self.txns().oldest_snapshot().min(through),
+        })
+    }
+
+    /// The catalogs that may still be asked for, and the storages that they name.
+    pub(super) fn named_at(&self, moment: &Moment) -> Named {
+        let begins = |policy| moment.time.begin_of(policy);
+        let pruned = self.catalogs.prune(begins, moment.oldest);
+        // Later versions may not be in the log yet.
+        let catalogs = self.catalogs.through(moment.through);
+        let live = kept_storages(&catalogs, begins, moment.oldest);
+        let forgotten = &storages_of(&catalogs) - &live;
+        Named {
+            catalogs,
+            pruned,
+            live,
+            forgotten,
+        }
+    }
+}

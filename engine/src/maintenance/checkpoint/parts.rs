@@ -1,0 +1,103 @@
+//! The second step of a checkpoint: each storage's part is prepared, by itself. What fails for one
+//! table does not keep the others' parts from being made.
+
+use super::Effort;
+use super::moment::Named;
+use super::storage_part::StoragePart;
+use crate::catalog::TableDef;
+use crate::db::Db;
+use crate::db::set_aside::Work;
+use crate::maintenance::horizons::table_of;
+use crate::maintenance::reserve::{full_disk, is_full_disk};
+use crate::maintenance::set_aside::contained;
+use crate::store::Store;
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use strandline_base::{CommitTs, Error, Result, StorageId};
+
+/// The storages' parts of a checkpoint.
+#[derive(Default)]
+pub(super) struct Parts {
+    pub ready: Vec<StoragePart>,
+    /// storages whose records could not be written
+    pub failed: BTreeSet<StorageId>,
+    /// why the first of them could not
+    pub behind: Option<Error>,
+    /// why merges were given up
+    pub no_room: Option<Error>,
+}
+
+/// What all parts of a checkpoint are prepared with.
+pub(super) struct Terms {
+    pub through: CommitTs,
+    pub effort: Effort,
+    /// set when the disk was full: no further merge is tried
+    pub no_room: Mutex<Option<Error>>,
+}
+
+impl Terms {
+    pub fn is_full(&self) -> bool {
+        self.no_room.lock().is_some()
+    }
+    /// Whether work that failed is tried again before its pause is over.
+    pub fn retries(&self) -> bool {
+        self.effort == Effort::All
+    }
+    /// The disk is full: smaller files may still be written, but nothing is merged.
+    pub fn note_full_disk(&self, error: &Error) {
+        self.no_room.lock().get_or_insert_with(|| error.clone());
+    }
+}
+
+impl Db {
+    /// Prepares the parts of the live storages, each by itself.
+    pub(super) fn prepare_parts(&self, named: &Named, through: CommitTs, effort: Effort) -> Parts {
+        let mut parts = Parts::default();
+        let Named { catalogs, live, .. } = named;
+        if effort == Effort::DropsOnly {
+            parts.failed.clone_from(live);
+            parts.no_room = Some(full_disk());
+            return parts;
+        }
+        let terms = Terms {
+            through,
+            effort,
+            no_room: Mutex::default(),
+        };
+        self.set_aside.retain(|storage| live.contains(&storage));
+        let stores = self.stores.read().clone();
+        for (id, store) in stores.into_iter().filter(|(id, _)| live.contains(id)) {
+            match self.prepare_part(&store, table_of(catalogs, id).as_deref(), &terms) {
+                Ok(part) => parts.ready.extend(part),
+                Err(error) => {
+                    parts.failed.insert(id);
+                    parts.behind.get_or_insert(error);
+                }
+            }
+        }
+        parts.no_room = terms.no_room.into_inner();
+        parts
+    }
+
+    /// Prepares the part of one storage, unless that has failed and its pause is not over.
+    fn prepare_part(
+        &self,
+        store: &Arc<Store>,
+        table: Option<&TableDef>,
+        terms: &Terms,
+    ) -> Result<Option<StoragePart>> {
+        let work = Work::WriteRecords;
+        if let Some(failure) = self.pausing_failure(store, work, terms.retries()) {
+            return Err(failure);
+        }
+        let part = contained(|| self.storage_part(store, table, terms));
+        match &part {
+            // No fault of the table's.
+            Err(error) if is_full_disk(error) => terms.note_full_disk(error),
+            Err(error) => self.note_work(store, work, Err(error)),
+            Ok(_) => self.note_work(store, work, Ok(())),
+        }
+        part
+    }
+}

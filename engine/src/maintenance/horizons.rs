@@ -1,0 +1,41 @@
+//! Which versions of a table may still be asked for: what merges, unions of runs and sweeps keep.
+
+use crate::catalog::versions::Version;
+use crate::catalog::{Catalog, TableDef};
+use crate::db::Db;
+use crate::store::Store;
+use std::sync::Arc;
+use strandline_base::{CommitTs, StorageId};
+use strandline_table::lineage::horizon::Horizon;
+
+impl Db {
+    /// Which versions of a storage may still be asked for.
+    pub(super) fn horizon_of(
+        &self,
+        store: &Store,
+        table: Option<&TableDef>,
+        through: CommitTs,
+    ) -> Horizon {
+        self.horizon_from(store, self.kept_from(table, through))
+    }
+
+    /// From when on the history policy keeps every version, as of `through`.
+    pub(super) fn kept_from(&self, table: Option<&TableDef>, through: CommitTs) -> CommitTs {
+        let policy = table.map(|t| t.history).unwrap_or_default();
+        self.history_begins()(policy).min(through)
+    }
+
+    /// The same of a storage whose history is kept from `kept_from` on.
+    pub(super) fn horizon_from(&self, store: &Store, kept_from: CommitTs) -> Horizon {
+        // In this order: who registers a snapshot too late to be seen here sees this.
+        store.raise_kept_from(kept_from);
+        let (txns, intervals) = (self.txns(), self.txns().held_intervals());
+        Horizon::new(kept_from, txns.registered_snapshots(), intervals)
+    }
+}
+
+/// The newest definition of the table that a storage belongs (or belonged) to.
+pub(super) fn table_of(versions: &[Version], id: StorageId) -> Option<Arc<TableDef>> {
+    let find = |c: &Catalog| c.tables.values().find(|t| t.storage == id).cloned();
+    versions.iter().rev().find_map(|(_, catalog)| find(catalog))
+}

@@ -1,0 +1,272 @@
+//! What every access method has to do, against a map: the methods of this crate, and an ordered one
+//! that is a sorted list, which shows that the trait has room for such.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use strandline_base::rng::Rng;
+use strandline_base::{CommitTs, ErrorKind, Result, RowId, Value};
+use strandline_index::{
+    AccessMethod, BulkLoad, Capabilities, Cursor, Direction, Found, KeyBytes, KeyRange, MemoryIndex,
+};
+
+/// Entries by key bytes, then row.
+#[derive(Default)]
+struct SortedList(Mutex<BTreeSet<(KeyBytes, RowId)>>);
+
+impl SortedList {
+    fn rows(&self, key: &KeyBytes) -> Vec<RowId> {
+        let entries = self.0.lock().expect("not poisoned");
+        let rows = entries.range((key.clone(), RowId(0))..=(key.clone(), RowId(u64::MAX)));
+        rows.map(|(_, row)| *row).collect()
+    }
+}
+
+struct SortedCursor(Vec<(KeyBytes, RowId)>);
+
+impl Cursor for SortedCursor {
+    fn next(&mut self) -> Result<Option<(KeyBytes, RowId)>> {
+        Ok(self.0.pop())
+    }
+}
+
+struct SortedLoad<'a>(&'a SortedList);
+
+impl BulkLoad for SortedLoad<'_> {
+    fn push(&mut self, key: &[Value], row: RowId, others: &mut Vec<RowId>) -> Result<()> {
+        self.0.insert(&self.0.encode(key), row, others).map(|_| ())
+    }
+    fn finish(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl AccessMethod for SortedList {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            ordered: true,
+            durable: false,
+        }
+    }
+    fn encode(&self, key: &[Value]) -> KeyBytes {
+        let mut bytes = Vec::new();
+        for value in key {
+            let Value::BigInt(v) = value else {
+                panic!("these tests index integers");
+            };
+            bytes.extend((v ^ i64::MIN).to_be_bytes());
+        }
+        KeyBytes::encoded(bytes)
+    }
+    fn insert(&self, key: &KeyBytes, row: RowId, others: &mut Vec<RowId>) -> Result<bool> {
+        others.extend(self.rows(key).into_iter().filter(|other| *other != row));
+        let mut entries = self.0.lock().expect("not poisoned");
+        Ok(entries.insert((key.clone(), row)))
+    }
+    fn find(&self, key: &[Value]) -> Result<Found> {
+        Ok(match self.rows(&self.encode(key)).as_slice() {
+            [] => Found::None,
+            [row] => Found::One(*row),
+            _ => Found::Several,
+        })
+    }
+    fn lookup(&self, key: &KeyBytes, rows: &mut Vec<RowId>) -> Result<()> {
+        rows.extend(self.rows(key));
+        Ok(())
+    }
+    fn cursor(&self, range: &KeyRange, direction: Direction) -> Result<Box<dyn Cursor + '_>> {
+        let entries = self.0.lock().expect("not poisoned");
+        let is_within = |entry: &&(KeyBytes, RowId)| {
+            range.from.as_ref().is_none_or(|from| entry.0 >= *from)
+                && range.before.as_ref().is_none_or(|before| entry.0 < *before)
+        };
+        let mut entries: Vec<_> = entries.iter().filter(is_within).cloned().collect();
+        if direction == Direction::Forward {
+            entries.reverse();
+        }
+        Ok(Box::new(SortedCursor(entries)))
+    }
+    fn retire(&self, key: &KeyBytes, row: RowId, _since: CommitTs) -> Result<()> {
+        let mut entries = self.0.lock().expect("not poisoned");
+        entries.remove(&(key.clone(), row));
+        Ok(())
+    }
+    fn retain(&self, keep: &mut dyn FnMut(&KeyBytes, RowId) -> bool) -> Result<()> {
+        let mut entries = self.0.lock().expect("not poisoned");
+        entries.retain(|(key, row)| keep(key, *row));
+        Ok(())
+    }
+    fn bulk_load(&self) -> Box<dyn BulkLoad + '_> {
+        Box::new(SortedLoad(self))
+    }
+    fn check(&self, _damage: &mut Vec<String>) -> Result<()> {
+        Ok(())
+    }
+    fn len(&self) -> usize {
+        self.0.lock().expect("not poisoned").len()
+    }
+    fn memory_bytes(&self) -> usize {
+        self.len() * size_of::<(KeyBytes, RowId)>()
+    }
+}
+
+fn methods() -> Vec<(&'static str, Box<dyn AccessMethod>)> {
+    vec![
+        ("memory", Box::new(MemoryIndex::default())),
+        ("sorted list", Box::new(SortedList::default())),
+    ]
+}
+
+fn key(number: i64) -> [Value; 1] {
+    [Value::BigInt(number)]
+}
+
+type Model = BTreeSet<(i64, RowId)>;
+
+fn rows_of(model: &Model, number: i64) -> Vec<RowId> {
+    let rows = model.range((number, RowId(0))..=(number, RowId(u64::MAX)));
+    rows.map(|(_, row)| *row).collect()
+}
+
+fn sorted(mut rows: Vec<RowId>) -> Vec<RowId> {
+    rows.sort();
+    rows
+}
+
+/// A random change, or a load of rows `*next_row` and on, in the method and in the model.
+fn change(method: &dyn AccessMethod, model: &mut Model, rng: &mut Rng, next_row: &mut u64) {
+    let number = rng.below(60) as i64 - 30;
+    let bytes = method.encode(&key(number));
+    let row = RowId(rng.below(20));
+    match rng.below(12) {
+        0..=5 => {
+            let mut others = Vec::new();
+            let is_new = method.insert(&bytes, row, &mut others).expect("inserted");
+            let mut expected = rows_of(model, number);
+            expected.retain(|other| *other != row);
+            assert_eq!(sorted(others), expected, "{number}");
+            assert_eq!(is_new, model.insert((number, row)));
+        }
+        6..=9 => {
+            method.retire(&bytes, row, CommitTs::ZERO).expect("retired");
+            model.remove(&(number, row));
+        }
+        10 => {
+            let mut load = method.bulk_load();
+            for number in number..number + 10 {
+                let (row, mut others) = (RowId(*next_row), Vec::new());
+                load.push(&key(number), row, &mut others).expect("pushed");
+                assert_eq!(sorted(others), rows_of(model, number));
+                model.insert((number, row));
+                *next_row += 1;
+            }
+            load.finish().expect("finished");
+        }
+        _ => {
+            let gone = rng.below(*next_row);
+            let mut keep = |_: &KeyBytes, row: RowId| row.0 % 7 != gone % 7;
+            method.retain(&mut keep).expect("retained");
+            model.retain(|(_, row)| row.0 % 7 != gone % 7);
+        }
+    }
+}
+
+#[test]
+fn methods_agree_with_a_map() {
+    for seed in 0..20 {
+        for (name, method) in methods() {
+            println!("seed {seed}, {name}");
+            let (mut rng, mut model, mut next_row) = (Rng::new(seed), Model::new(), 1000);
+            for _ in 0..400 {
+                change(&*method, &mut model, &mut rng, &mut next_row);
+                let number = rng.below(60) as i64 - 30;
+                let (expected, mut rows) = (rows_of(&model, number), Vec::new());
+                let bytes = method.encode(&key(number));
+                method.lookup(&bytes, &mut rows).expect("looked up");
+                assert_eq!(sorted(rows), expected, "{number}");
+                match method.find(&key(number)).expect("found") {
+                    Found::None => assert!(expected.is_empty(), "{number}"),
+                    // The loaded one of several, or one that a sweep has not come to.
+                    Found::One(row) => assert!(row.0 >= 1000 || expected == [row], "{number}"),
+                    Found::Several => assert!(expected.len() > 1, "{number}"),
+                }
+            }
+            assert_eq!(method.len(), model.len());
+            let mut damage = Vec::new();
+            method.check(&mut damage).expect("checked");
+            assert_eq!(damage, Vec::<String>::new());
+        }
+    }
+}
+
+#[test]
+fn a_swept_sequence_leads_nowhere() {
+    let method = MemoryIndex::default();
+    let mut load = method.bulk_load();
+    for number in 0..10 {
+        let row = RowId(number as u64);
+        load.push(&key(number), row, &mut Vec::new())
+            .expect("pushed");
+    }
+    load.finish().expect("finished");
+    assert!(method.sequence().is_some());
+    let find = |number| method.find(&key(number)).expect("found");
+    assert_eq!(find(3), Found::One(RowId(3)));
+    method
+        .retain(&mut |_, row| row == RowId(4))
+        .expect("retained");
+    assert_eq!(
+        find(3),
+        Found::One(RowId(3)),
+        "whether it is gone the caller sees"
+    );
+    method.retain(&mut |_, _| false).expect("retained");
+    assert_eq!((find(3), find(4)), (Found::None, Found::None));
+    assert!(method.sequence().is_none() && method.is_empty());
+}
+
+#[test]
+fn cursors_go_both_ways_over_a_range_if_the_method_is_ordered() {
+    for (name, method) in methods() {
+        for number in [5, -3, 9, 0, 9] {
+            let row = RowId(method.len() as u64);
+            let bytes = method.encode(&key(number));
+            method
+                .insert(&bytes, row, &mut Vec::new())
+                .expect("inserted");
+        }
+        let range = KeyRange {
+            from: Some(method.encode(&key(-3))),
+            before: Some(method.encode(&key(9))),
+        };
+        for (direction, expected) in [
+            (Direction::Forward, [-3, 0, 5]),
+            (Direction::Backward, [5, 0, -3]),
+        ] {
+            let cursor = method.cursor(&range, direction);
+            if !method.capabilities().ordered {
+                let Err(error) = cursor else {
+                    panic!("{name} has a cursor");
+                };
+                assert_eq!(error.kind(), ErrorKind::Internal);
+                assert!(error.message().contains("not ordered"), "{error}");
+                continue;
+            }
+            let (mut cursor, mut seen) = (cursor.expect("a cursor"), Vec::new());
+            while let Some((bytes, _)) = cursor.next().expect("read") {
+                seen.push(bytes);
+            }
+            let expected = expected.map(|number| method.encode(&key(number)));
+            assert_eq!(seen, expected, "{name}, {direction:?}");
+        }
+    }
+}
+
+#[test]
+fn methods_in_memory_have_logged_nothing_and_refuse_foreign_keys() {
+    let method = MemoryIndex::default();
+    let error = method.replay(b"entry", CommitTs(1)).expect_err("nothing");
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    let foreign = KeyBytes::encoded(*b"encoded");
+    assert!(method.insert(&foreign, RowId(1), &mut Vec::new()).is_err());
+    assert!(method.is_empty());
+}
