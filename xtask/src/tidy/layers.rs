@@ -41,6 +41,10 @@ const CONFINED: &[(&str, &[&str], &str)] = &[
     ),
 ];
 
+/// Crates of this workspace that only the engine, and what is below it, sees: the others take what
+/// they need of them from the engine's public names.
+const BEHIND_THE_ENGINE: &[&str] = &["storage", "txn", "index", "tail", "table"];
+
 /// The allowed order.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Order {
@@ -120,6 +124,13 @@ impl Order {
                 format!("`{folder}` sees `{other}`, which nothing may see: move the test there")
             });
         }
+        let is_above_engine = self.rank("engine").is_some_and(|engine| rank > engine);
+        if is_above_engine && BEHIND_THE_ENGINE.contains(&other) {
+            return Some(format!(
+                "`{folder}` reaches past the engine to `{other}`: use `strandline_engine`, or give \
+                 it what is missing"
+            ));
+        }
         match self.rank(other) {
             Some(r) if r < rank => None,
             _ => Some(format!(
@@ -156,7 +167,8 @@ mod tests {
     use super::*;
 
     const ARCHITECTURE: &str = "tests  bench   (may see all; nothing sees them)\n\
-                                Direction: base \u{2190} {index, table} \u{2190} sql. More.\n";
+                                Direction: base \u{2190} {index, table} \u{2190} engine \
+                                \u{2190} sql. More.\n";
 
     fn check(folder: &str, dependency: &str) -> Vec<String> {
         let order = Order::parse(ARCHITECTURE).unwrap();
@@ -172,7 +184,9 @@ mod tests {
     #[test]
     fn downwards_is_allowed_everything_else_is_not() {
         assert!(check("table", "strandline-base").is_empty());
-        assert!(check("sql", "strandline-index").is_empty());
+        assert!(check("engine", "strandline-index").is_empty());
+        assert!(check("sql", "strandline-engine").is_empty());
+        assert!(check("sql", "strandline-base").is_empty());
         assert!(check("base", "strandline-table")[0].starts_with("base/Cargo.toml:2: [layers]"));
         assert_eq!(check("index", "strandline-table").len(), 1, "siblings");
         assert_eq!(
@@ -180,6 +194,15 @@ mod tests {
             1,
             "crate `strandline` is sql/"
         );
+    }
+
+    #[test]
+    fn what_is_behind_the_engine_is_seen_by_the_engine_only() {
+        for hidden in ["strandline-index", "strandline-table"] {
+            let violations = check("sql", hidden);
+            assert_eq!(violations.len(), 1, "{hidden}");
+            assert!(violations[0].contains("past the engine"), "{violations:?}");
+        }
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! be asked for; (2) `parts`, by storage: `merge` the ranges that are due, write one run with the
 //! committed records ≤ T that are in no run (`storage_part`), `unite` runs; (3) `manifest_edit`:
 //! sync, append one edit, the atomic step; (4) `publish` the merged ranges and the runs; (5)
-//! `log_cut`. A crash before (3) leaves orphaned files, a crash after it loses nothing: replay skips
-//! what is at or below T.
+//! `log_cut`. A crash before (3) leaves orphaned files, a crash after it loses nothing: replay
+//! skips what is at or below T.
 //!
 //! Invariants:
 //! 1. A record leaves memory (its page is dropped) only when the manifest names a run that has it.
