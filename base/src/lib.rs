@@ -2,6 +2,15 @@
 //!
 //! Nothing in this crate touches a device, a thread or the wall clock except through the traits
 //! it defines, so that a seeded simulation can replace all of them.
+//!
+//! Rooms, lowest first; a room imports only from rooms above it in this table:
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | `sync`, `bytes`, `checksum`, `clock`, `ids`, `rng`, `utc` | what stands by itself |
+//! | `append_list`, `error`, `value` | a list that grows while it is read; errors; SQL values |
+//! | `value_words` | values as words of 64 bits |
+//! | `cell` | values in cells of one word that threads share |
 
 pub mod append_list;
 pub mod bytes;

@@ -4,6 +4,13 @@
 //! damaged, by itself. [`types`] maps SQL types to Arrow and single values, [`chunk`] encodes one
 //! column of one range, [`buffer`] turns cells of record pages into arrays and patches arrays, and
 //! [`row_bytes`] measures rows.
+//!
+//! Rooms, lowest first; a room imports only from rooms above it in this table:
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | `row_bytes`, `types`, `word_patches` | bytes of rows; types and values; new words for rows |
+//! | `buffer`, `chunk` | cells into arrays; columns of ranges as files hold them |
 
 pub mod buffer;
 pub mod chunk;

@@ -15,6 +15,13 @@
 //!    sync succeeds, in this process or in the next one that reads them back: only what is written
 //!    again and then synced is durable. The same holds for names and [`Device::sync_directory`],
 //!    where [`FailStopDevice`] sees to it.
+//!
+//! Rooms, lowest first; a room imports only from rooms above it in this table:
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | `process`, `fail_stop`, `memory`, `os` | memory of the process; the devices |
+//! | `staged` | directories that come into being at once |
 
 use std::fmt::Debug;
 use std::sync::Arc;

@@ -2,6 +2,15 @@
 //! memory-resident multimap rebuilt at open ([`MemoryIndex`]: a [`HashIndex`] of all entries, with
 //! [`KeySequences`] as a short cut). Ordered methods, and methods on a device, take their places
 //! behind the same trait.
+//!
+//! Rooms, lowest first; a room imports only from rooms above it in this table:
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | `key_hash`, `sequences` | hashes of keys; keys that follow each other as their rows do |
+//! | `access_method` | what an index can be asked |
+//! | `hash_index`, `row_keys` | entries by hash; entries of rows that change their keys |
+//! | `memory_index` | the index in memory |
 
 mod access_method;
 mod hash_index;

@@ -1,5 +1,14 @@
 //! What makes bytes durable and keeps them at hand: the write-ahead log with group commit, the
 //! manifest, the files of blocks, and the memory-bounded cache of decoded blocks.
+//!
+//! Rooms, lowest first; a room imports only from rooms above it in this table:
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | `cache`, `file` | decoded blocks in memory; files of blocks |
+//! | `frame`, `version` | the frame around a record of a stream; the version of a file |
+//! | `stream` | streams of frames, read back |
+//! | `manifest`, `wal` | what the database consists of; the write-ahead log |
 
 pub mod cache;
 pub mod file;

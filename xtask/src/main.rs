@@ -1,10 +1,14 @@
 //! `cargo xtask`: chores of the workspace that are not worth a shell script.
 //!
 //! `tidy` checks the house rules that neither the compiler, rustfmt nor clippy can check, `docs`
-//! the links of the documentation. Both read files only; nothing is ever rewritten. `soak` builds
-//! the server and the benchmarks and runs the suite of that name.
+//! the links of the documentation. Both read files only; nothing is ever rewritten. `map` draws the
+//! crates' modules and their imports. `soak` builds the server and the benchmarks and runs the
+//! suite of that name.
 
 mod docs;
+mod map;
+mod modules;
+mod source;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -12,12 +16,14 @@ use std::process::{Command, ExitCode};
 
 const USAGE: &str = "usage: cargo xtask tidy [ROOT]
        cargo xtask docs [ROOT]
+       cargo xtask map [FILE]
        cargo xtask soak [OPTIONS]
 
 tidy checks the house rules over every crate of the workspace at ROOT (default: this workspace),
 docs the links of its documentation. Both print one line per violation; exit code 1: there are some.
-CONTRIBUTING.md lists the rules. soak runs a server under every kind of work at once (--help: its
-options).";
+CONTRIBUTING.md lists the rules. map prints the modules of every crate with their lines, and which
+of them import each other; it draws them into the SVG file FILE (default: target/map.svg). soak runs
+a server under every kind of work at once (--help: its options).";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -31,10 +37,25 @@ fn main() -> ExitCode {
         ["tidy", root] => run_tidy(Path::new(root)),
         ["docs"] => run_docs(&workspace_root()),
         ["docs", root] => run_docs(Path::new(root)),
+        ["map"] => run_map(&workspace_root().join("target/map.svg")),
+        ["map", file] => run_map(Path::new(file)),
         ["soak", options @ ..] => run_soak(options),
         _ => {
             eprintln!("{USAGE}");
             ExitCode::from(2)
+        }
+    }
+}
+
+fn run_map(file: &Path) -> ExitCode {
+    match map::draw(&workspace_root(), file) {
+        Ok(text) => {
+            println!("{text}{}", file.display());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("map: {}: {error}", file.display());
+            ExitCode::FAILURE
         }
     }
 }

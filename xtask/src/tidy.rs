@@ -3,6 +3,7 @@
 //! | rule | limit |
 //! |---|---|
 //! | `layers` | a crate depends only on crates before it in ARCHITECTURE.md's order |
+//! | `rooms` | a module imports only modules of rows above its own in its crate's table of rooms |
 //! | `file-length` | 500 non-test lines: a note; 800: a violation |
 //! | `function-length` | 70 lines outside tests, or exactly what `xtask/ratchet.txt` lists |
 //! | `banned` | no raw clocks, threads, randomness or files outside the places that own them |
@@ -20,12 +21,11 @@ mod banned;
 mod glossary;
 mod layers;
 mod lengths;
-mod lexer;
 mod manifest;
-mod source;
+mod rooms;
 mod text;
 
-use source::SourceFile;
+use crate::source::SourceFile;
 use std::collections::HashSet;
 use std::fmt;
 use std::io;
@@ -89,12 +89,17 @@ fn check_with(root: &Path, exceptions: &[banned::Exception]) -> io::Result<Repor
     let order = layers::Order::parse(&read("ARCHITECTURE.md")?).map_err(io::Error::other)?;
     let mut violations = Vec::new();
     let mut files = Vec::new();
-    for folder in manifest::members(&read("Cargo.toml")?) {
+    let folders = manifest::members(&read("Cargo.toml")?);
+    for folder in &folders {
         let path = format!("{folder}/Cargo.toml");
-        violations.extend(order.check(&folder, &path, &read(&path)?));
-        for path in rust_files(root, &folder)? {
+        violations.extend(order.check(folder, &path, &read(&path)?));
+        for path in rust_files(root, folder)? {
             files.push(SourceFile::new(&path, &read(&path)?));
         }
+    }
+    mark_declared_test_modules(&mut files);
+    for folder in &folders {
+        violations.extend(rooms::check(folder, &files));
     }
     violations.extend(glossary::check(&read("GLOSSARY.md")?, &files));
     let mut report = check_sources(files, exceptions, &read("xtask/ratchet.txt")?);
@@ -103,13 +108,28 @@ fn check_with(root: &Path, exceptions: &[banned::Exception]) -> io::Result<Repor
     Ok(report)
 }
 
+/// The crates of the workspace at `root` by the layers of ARCHITECTURE.md, lowest first, those that
+/// see all at the end; and their sources, with test code marked.
+pub fn sources(root: &Path) -> io::Result<(Vec<Vec<String>>, Vec<SourceFile>)> {
+    let read = |name: &str| std::fs::read_to_string(root.join(name));
+    let order = layers::Order::parse(&read("ARCHITECTURE.md")?).map_err(io::Error::other)?;
+    let layers = order.all();
+    let mut files = Vec::new();
+    for folder in layers.iter().flatten() {
+        for path in rust_files(root, folder)? {
+            files.push(SourceFile::new(&path, &read(&path)?));
+        }
+    }
+    mark_declared_test_modules(&mut files);
+    Ok((layers, files))
+}
+
 /// Checks `files` against every rule about source text.
 fn check_sources(
-    mut files: Vec<SourceFile>,
+    files: Vec<SourceFile>,
     exceptions: &[banned::Exception],
     ratchet: &str,
 ) -> Report {
-    mark_declared_test_modules(&mut files);
     let mut report = Report {
         files: files.len(),
         ..Report::default()

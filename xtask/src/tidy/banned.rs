@@ -5,7 +5,7 @@
 //! where a rule says otherwise.
 
 use super::Violation;
-use super::source::SourceFile;
+use crate::source::SourceFile;
 
 /// A path that is banned.
 struct Ban {

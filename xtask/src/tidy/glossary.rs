@@ -1,7 +1,7 @@
 //! GLOSSARY.md names things that exist: every name in a column `code` occurs in the source.
 
 use super::Violation;
-use super::source::{SourceFile, words};
+use crate::source::{SourceFile, words};
 use std::collections::HashSet;
 
 const PATH: &str = "GLOSSARY.md";

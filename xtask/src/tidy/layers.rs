@@ -82,6 +82,13 @@ impl Order {
         Ok(Self { layers, satellites })
     }
 
+    /// All crates, lowest first, the ones that see everything at the end.
+    pub fn all(&self) -> Vec<Vec<String>> {
+        let mut all = self.layers.clone();
+        all.push(self.satellites.clone());
+        all
+    }
+
     fn rank(&self, name: &str) -> Option<usize> {
         self.layers
             .iter()

@@ -1,7 +1,7 @@
 //! Lengths of files and functions, and the ratchet of functions that are too long for now.
 
-use super::source::{SourceFile, body_start, group_end, words};
 use super::{Report, Violation};
+use crate::source::{SourceFile, body_start, group_end, words};
 use std::collections::BTreeMap;
 
 const FILE_NOTE: usize = 500;

@@ -1,7 +1,7 @@
 //! Rules about single lines and the head of a file.
 
 use super::Violation;
-use super::source::{SourceFile, words};
+use crate::source::{SourceFile, words};
 
 const WIDTH: usize = 100;
 

@@ -1,6 +1,8 @@
 //! A source file as the rules see it: lines of code and of comments apart, test code marked.
 
-use super::lexer::{Class, classify};
+mod lexer;
+
+use lexer::{Class, classify};
 use std::ops::Range;
 
 /// One Rust source file.
