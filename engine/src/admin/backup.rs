@@ -132,7 +132,7 @@ impl Db {
             runs: Vec::new(),
         };
         for (id, storage) in &state.storages {
-            let lineage = self.store(*id)?.lineage.clone();
+            let lineage = self.store(*id)?.lineage().clone();
             for no in storage.ranges.keys() {
                 let range = lineage.range(*no);
                 let version = range.map(|range| range.load_full());

@@ -4,6 +4,7 @@
 use crate::catalog::TableDef;
 use crate::db::Db;
 use crate::display::value_text;
+use crate::store::TableStore;
 use crate::store::{Store, newest};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ impl Db {
             }
             let tables = catalog.tables.values();
             for table in tables.filter(|t| t.storage == store.id()) {
-                for range in store.lineage.ranges().iter() {
+                for range in store.lineage().ranges().iter() {
                     check_row_maps(table, range, &mut damage);
                 }
                 if damage.len() == before {
@@ -45,12 +46,12 @@ impl Db {
 
 /// Every checksum of runs and chunks.
 fn check_files(store: &Store, damage: &mut Vec<String>) {
-    for run in store.lineage.runs().iter() {
+    for run in store.lineage().runs().iter() {
         if let Err(e) = run.verify() {
             damage.push(e.to_string());
         }
     }
-    for range in store.lineage.ranges().iter() {
+    for range in store.lineage().ranges().iter() {
         check_chunks(range, damage);
     }
 }
@@ -119,7 +120,7 @@ fn check_rows(table: &TableDef, store: &Store, damage: &mut Vec<String>) -> Resu
     let everything = newest(StartWord(0));
     let columns: Vec<_> = table.columns.iter().map(|c| c.id).collect();
     let mut seen: Vec<HashMap<KeyBytes, Vec<RowId>>> = vec![HashMap::new(); table.keys.len()];
-    for range in store.lineage.ranges().iter() {
+    for range in store.lineage().ranges().iter() {
         let version = range.load_full();
         let slots = match &version.base.body {
             BaseBody::Insert(rows) => rows.rows(),
@@ -128,10 +129,7 @@ fn check_rows(table: &TableDef, store: &Store, damage: &mut Vec<String>) -> Resu
         for slot in 0..slots {
             let row = RowId::new(range.no(), slot as u16);
             let mut values = vec![Value::Null; columns.len()];
-            if !store
-                .lineage
-                .read(row, &everything, &columns, &mut values)?
-            {
+            if !store.rows().read(row, &everything, &columns, &mut values)? {
                 continue;
             }
             for (column, value) in table.columns.iter().zip(&values) {
@@ -199,7 +197,7 @@ fn check_key(
     for other in same_bytes.iter() {
         let mut theirs = vec![Value::Null; key.columns.len()];
         if store
-            .lineage
+            .rows()
             .read(*other, &newest(StartWord(0)), &key.columns, &mut theirs)?
             && is_same_key(&theirs, parts)
         {

@@ -53,14 +53,16 @@ impl Db {
 
     /// The ranges of a table laid open: what base, row map and tails hold. Reads all of it.
     pub fn lineage_of(&self, table: &TableDef) -> Result<Vec<RangeImage>> {
-        let lineage = &self.store(table.storage)?.lineage;
+        let store = self.store(table.storage)?;
+        let lineage = store.lineage();
         let ranges = lineage.ranges();
         ranges.iter().map(|range| lineage.image(range)).collect()
     }
 
     /// All records of a table's update runs: by row, newest first, old values last.
     pub fn run_records_of(&self, table: &TableDef) -> Result<Vec<RunRecord>> {
-        let lineage = &self.store(table.storage)?.lineage;
+        let store = self.store(table.storage)?;
+        let lineage = store.lineage();
         lineage.history_records(RowId(0), RowId(u64::MAX), CommitTs::MAX)
     }
 
@@ -114,7 +116,8 @@ impl Db {
         ];
         let mut section = InspectionSection::new("Tables", &columns);
         for table in tables {
-            let lineage = &self.store(table.storage)?.lineage;
+            let store = self.store(table.storage)?;
+            let lineage = store.lineage();
             let statistics = self.statistics(table);
             let ranges = lineage.ranges();
             let pending: u64 = ranges
@@ -150,7 +153,7 @@ impl Db {
             format!("Ranges of {}.{}", table.schema, table.name),
             &columns,
         );
-        for range in self.store(table.storage)?.lineage.ranges().iter() {
+        for range in self.store(table.storage)?.lineage().ranges().iter() {
             let version = range.load_full();
             let pending: u32 = version.tails.iter().flatten().map(|t| t.pending()).sum();
             let (form, rows, deleted) = match &version.base.body {
@@ -184,7 +187,7 @@ impl Db {
         ];
         let title = format!("Chunks of {}.{}", table.schema, table.name);
         let mut section = InspectionSection::new(title, &columns);
-        let ranges = self.store(table.storage)?.lineage.ranges();
+        let ranges = self.store(table.storage)?.lineage().ranges();
         for column in &table.columns {
             let (mut chunks, mut bytes, mut rows) = (0u64, 0u64, 0u64);
             let mut codecs = std::collections::BTreeSet::new();

@@ -80,7 +80,7 @@ impl Db {
     /// Records of all tails that no merge has folded into base yet.
     fn pending_records(&self) -> u64 {
         let stores: Vec<Arc<Store>> = self.stores.read().values().cloned().collect();
-        let ranges = stores.iter().flat_map(|s| s.lineage.ranges());
+        let ranges = stores.iter().flat_map(|s| s.lineage().ranges());
         let pending = |range: Arc<Range>| -> u64 {
             let version = range.load_full();
             let tails = version.tails.iter().flatten();
@@ -92,7 +92,7 @@ impl Db {
     /// Bytes of update runs: pending records that a checkpoint has written, and history.
     fn run_bytes(&self) -> u64 {
         let stores = self.stores.read();
-        let runs = stores.values().flat_map(|s| s.lineage.runs().to_vec());
+        let runs = stores.values().flat_map(|s| s.lineage().runs().to_vec());
         runs.map(|run| run.bytes()).sum()
     }
 

@@ -114,7 +114,7 @@ impl Db {
         let stores: Vec<Arc<Store>> = self.stores.read().values().cloned().collect();
         let (mut with_pending, mut has_due) = (Vec::new(), false);
         for store in stores {
-            for range in store.lineage.ranges().iter() {
+            for range in store.lineage().ranges().iter() {
                 let version = range.load();
                 if matches!(version.base.body, BaseBody::Chunks(_)) && pending(&version) > 0 {
                     with_pending.push((store.id(), range.no()));
@@ -132,7 +132,10 @@ impl Db {
     }
 
     fn is_finished(&self, store: &Store, rows: &Arc<InsertRange>) -> bool {
-        rows.rows() > 0 && store.lineage.insert_range_is_finished(rows, self.stable())
+        rows.rows() > 0
+            && store
+                .lineage()
+                .insert_range_is_finished(rows, self.stable())
     }
 }
 

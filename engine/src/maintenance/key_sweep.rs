@@ -39,6 +39,7 @@
 
 use super::horizons::table_of;
 use crate::db::Db;
+use crate::store::TableStore;
 use crate::store::key_sweep::{EMPTIED, Swept};
 use crate::store::newest;
 use crate::store::{KeyColumns, Store};
@@ -96,7 +97,7 @@ impl Db {
         let stores: Vec<Arc<Store>> = self.stores.read().values().cloned().collect();
         let mut any = false;
         for store in stores.iter().filter(|store| !store.keys().is_empty()) {
-            let ranges = store.lineage.ranges();
+            let ranges = store.lineage().ranges();
             for key in store.keys().iter() {
                 // One sweep at a time: the other one is about the same entries.
                 if let Some(mut done) = key.sweep.done.try_lock() {
@@ -247,13 +248,13 @@ fn needed(
     row: RowId,
     horizon: &Horizon,
 ) -> Result<Option<Needed>> {
-    let (lineage, nobody) = (&store.lineage, StartWord(0));
-    if lineage.unfinished_writer(row, nobody, false)?.is_some() {
+    let (stored, nobody) = (store.rows(), StartWord(0));
+    if stored.unfinished_writer(row, nobody, false)?.is_some() {
         return Ok(None);
     }
     let key_at = |visibility: &Visibility| -> Result<Option<KeyBytes>> {
         let mut values = vec![Value::Null; key.columns.len()];
-        let is_there = lineage.read(row, visibility, &key.columns, &mut values)?;
+        let is_there = stored.read(row, visibility, &key.columns, &mut values)?;
         Ok(key.key_bytes(&values).filter(|_| is_there))
     };
     let mut needed = Needed {
@@ -261,8 +262,8 @@ fn needed(
         former: Vec::new(),
     };
     // Else all moments see the newest version.
-    if lineage.has_changed_since(row, horizon.oldest(), nobody)? {
-        let times = lineage.version_times(row)?;
+    if stored.has_changed_since(row, horizon.oldest(), nobody)? {
+        let times = stored.version_times(row)?;
         for version in times.windows(2) {
             if horizon.sees(version[0], version[1]) {
                 let at = Visibility {

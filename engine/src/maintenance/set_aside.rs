@@ -104,7 +104,7 @@ impl Db {
         let mut bytes = 0;
         for ((storage, work), _) in self.set_aside.all() {
             if let (Work::Merge(no), Ok(store)) = (work, self.store(storage))
-                && let Some(range) = store.lineage.range(no)
+                && let Some(range) = store.lineage().range(no)
             {
                 bytes += memory_of(&range.load_full());
             }

@@ -83,7 +83,7 @@ impl Recovery {
 
     /// Opens the runs, and makes the ranges that have rows in them but no chunks yet.
     fn open_runs(&mut self, store: &Store, ids: &[u64]) -> Result<()> {
-        let lineage = &store.lineage;
+        let lineage = store.lineage();
         let types: Vec<_> = lineage
             .schema()
             .iter()
@@ -106,7 +106,7 @@ impl Recovery {
     fn restore_runs(&mut self) -> Result<()> {
         let mut ranges: Vec<(&Store, Arc<Range>)> = Vec::new();
         for store in self.database.stores.values() {
-            let all = store.lineage.ranges();
+            let all = store.lineage().ranges();
             ranges.extend(all.iter().map(|range| (&**store, range.clone())));
         }
         let (next, restored) = (AtomicUsize::new(0), Restored::default());
@@ -114,7 +114,7 @@ impl Recovery {
             while let Some((store, range)) = ranges.get(next.fetch_add(1, Ordering::Relaxed)) {
                 restored.add(restore_range(store, range)?);
                 let covered = self.covered(Scope::Storage(store.id()));
-                store.lineage.note_persisted(&range.load_full(), covered);
+                store.lineage().note_persisted(&range.load_full(), covered);
             }
             Ok(())
         })?;
@@ -178,7 +178,7 @@ impl Recovery {
         // Missing ranges are made first, in order: threads only fill them.
         for (_, operation) in &batch {
             if let Some(store) = stores.get(&operation.storage) {
-                store.lineage.ensure_range(operation.row.range());
+                store.lineage().ensure_range(operation.row.range());
             }
         }
         self.report.row_operations += batch.len() as u64;
@@ -209,7 +209,7 @@ impl Recovery {
             }
         }
         for store in self.database.stores.values() {
-            store.lineage.finish_recovery();
+            store.lineage().finish_recovery();
             let keys: Vec<_> = store.keys().iter().map(|k| k.columns.clone()).collect();
             for columns in keys {
                 build_key(store, &columns, StartWord(0))?;

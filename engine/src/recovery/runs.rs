@@ -32,7 +32,7 @@ pub(super) fn restore_range(store: &Store, range: &Range) -> Result<u64> {
     let first = RowId::new(range.no(), 0);
     let end = RowId(first.0 + RANGE_ROWS as u64);
     let mut restored = 0;
-    for run in store.lineage.runs().iter().rev() {
+    for run in store.lineage().runs().iter().rev() {
         if run.max_ts() <= merged_through || run.max_row() < first || run.min_row() >= end {
             continue;
         }

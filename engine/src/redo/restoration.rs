@@ -70,10 +70,10 @@ impl Restoration {
                     self.stores.insert(table.storage, store);
                 }
                 Some(store) => {
-                    let schema = store.lineage.schema();
+                    let schema = store.lineage().schema();
                     if schema.len() < table.next_column as usize {
                         let grown = storage_schema(table, Some(&schema));
-                        store.lineage.set_schema(grown);
+                        store.lineage().set_schema(grown);
                     }
                     for key in &table.keys {
                         if store.key(&key.columns).is_none() {
@@ -88,7 +88,7 @@ impl Restoration {
     /// Makes a range of chunks, whose files are opened when they are read.
     pub fn restore_base(&mut self, store: &Store, no: RangeNo, entry: &RangeEntry) -> Result<()> {
         let (known, files) = (&mut self.files, &self.shared.files);
-        store.lineage.restore_base(&entry.based(no), &mut |id| {
+        store.lineage().restore_base(&entry.based(no), &mut |id| {
             let existing = || DataFile::existing(files, id);
             known.entry(id).or_insert_with(existing).clone()
         })

@@ -3,6 +3,7 @@
 use crate::catalog::TableDef;
 use crate::statement::{Statement, record_batch};
 use crate::store::Store;
+use crate::store::TableStore;
 use crate::store::key_index;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{Field, Schema};
@@ -72,7 +73,7 @@ impl Statement {
         out: &mut Vec<RowVersion>,
     ) -> Result<()> {
         let columns: Vec<ColumnId> = table.columns.iter().map(|c| c.id).collect();
-        let times = store.lineage.version_times(row)?;
+        let times = store.rows().version_times(row)?;
         for (i, &from) in times.iter().enumerate() {
             let to = times.get(i + 1).copied();
             if from > self.snapshot_ts() || to.is_some_and(|to| to <= oldest) {
@@ -84,7 +85,7 @@ impl Statement {
                 statement: 0,
             };
             let mut values = vec![Value::Null; columns.len()];
-            if !store.lineage.read(row, &at, &columns, &mut values)? {
+            if !store.rows().read(row, &at, &columns, &mut values)? {
                 continue;
             }
             let position = |c: &ColumnId| table.position(*c);

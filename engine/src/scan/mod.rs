@@ -130,7 +130,7 @@ impl Statement {
             }
         }
         let metrics = ScanMetrics::default();
-        let all = store.lineage.ranges();
+        let all = store.lineage().ranges();
         metrics
             .ranges_total
             .store(all.len() as u64, Ordering::Relaxed);
@@ -185,7 +185,7 @@ impl TableScan {
     /// Prepares unit `unit` for reading at the scan's snapshot.
     fn prepare(&self, unit: usize) -> Result<RangeSnapshot> {
         let (range, merged) = &self.ranges[unit];
-        let (lineage, visibility) = (&self.store.lineage, &self.visibility);
+        let (lineage, visibility) = (self.store.lineage(), &self.visibility);
         let (columns, counters) = (&self.columns, &self.metrics.columns);
         let merged = merged.as_ref().and_then(|base| base.of(&range.load()));
         match merged {

@@ -51,7 +51,8 @@ impl Statement {
             if ranges.contains_key(&table.storage) {
                 continue;
             }
-            let lineage = &db.store(table.storage)?.lineage;
+            let store = db.store(table.storage)?;
+            let lineage = store.lineage();
             let mut found = Vec::new();
             for range in lineage.ranges().iter() {
                 let version = range.load_full();

@@ -44,7 +44,7 @@ impl Db {
             return statistics;
         };
         let mut known = vec![true; table.columns.len()];
-        for range in store.lineage.ranges().iter() {
+        for range in store.lineage().ranges().iter() {
             let version = range.load_full();
             let chunks = match &version.base.body {
                 BaseBody::Insert(rows) => {
@@ -95,7 +95,7 @@ impl Db {
 impl Db {
     /// The bytes of a table's chunks and runs on the device.
     pub fn table_bytes(&self, table: &TableDef) -> Result<u64> {
-        let runs = self.store(table.storage)?.lineage.runs();
+        let runs = self.store(table.storage)?.lineage().runs();
         let runs: u64 = runs.iter().map(|run| run.bytes()).sum();
         Ok(self.statistics(table).bytes + runs)
     }

@@ -118,7 +118,7 @@ impl Statement {
         }
         let mut units = Vec::new();
         for (at, segment) in segments.iter().enumerate() {
-            let ranges = segment.store.lineage.ranges();
+            let ranges = segment.store.lineage().ranges();
             units.extend(ranges.iter().map(|range| (at, range.clone())));
         }
         Ok(Arc::new(VersionScan {
@@ -273,7 +273,7 @@ impl VersionScan {
         let (segment, range) = &self.units[unit];
         let segment = &self.segments[*segment];
         let (interval, columns) = (segment.interval, &segment.columns);
-        let lineage = &segment.store.lineage;
+        let lineage = segment.store.lineage();
         lineage.range_versions(range, interval, columns, next_row)
     }
 }

@@ -108,7 +108,7 @@ impl BulkInsert {
                 continue;
             }
             if take == 1 {
-                self.store.lineage.check_row_bytes(bytes)?;
+                self.store.lineage().check_row_bytes(bytes)?;
             }
             self.buffered.push(taken);
             self.buffered_rows += take;
@@ -156,7 +156,7 @@ impl BulkInsert {
         }
         let arrays = concat_columns(&batches, self.table.columns.len())?;
         let ids: Vec<ColumnId> = self.table.columns.iter().map(|c| c.id).collect();
-        let lineage = self.store.lineage.clone();
+        let lineage = self.store.lineage().clone();
         let writer = self.writer;
         let columns = self.key_columns(&arrays);
         let thread = std::thread::Builder::new()

@@ -7,6 +7,7 @@
 use super::{OnInvisibleDuplicate, Statement, write_conflict};
 use crate::catalog::{TableDef, column_of};
 use crate::display::value_text;
+use crate::store::TableStore;
 use crate::store::{Store, find_key, forget_expired, key_index, newest};
 use arrow_array::RecordBatch;
 use std::sync::Arc;
@@ -117,12 +118,12 @@ impl Statement {
     pub(super) fn check_key(&self, check: &KeyCheck) -> Result<()> {
         let own = self.txn.word()?;
         let columns = &check.table.keys[check.key].columns;
-        let lineage = &check.store.lineage;
+        let stored = check.store.rows();
         let index = key_index(&check.store, columns)?;
         let mut mine = vec![Value::Null; columns.len()];
         let mut looks = Looks::default();
         loop {
-            if !lineage.read(check.row, &newest(own), columns, &mut mine)?
+            if !stored.read(check.row, &newest(own), columns, &mut mine)?
                 || index.key_bytes(&mine).as_ref() != Some(&check.bytes)
             {
                 return Ok(()); // deleted or changed again since
@@ -130,13 +131,13 @@ impl Statement {
             let mut waited = false;
             for &other in &check.others {
                 let speculative = self.txn.options().speculative;
-                if let Some(holder) = lineage.unfinished_writer(other, own, speculative)? {
+                if let Some(holder) = stored.unfinished_writer(other, own, speculative)? {
                     self.txn.wait_for(holder, &mut looks)?;
                     waited = true;
                     break;
                 }
                 let mut theirs = vec![Value::Null; columns.len()];
-                if !lineage.read(other, &newest(own), columns, &mut theirs)? {
+                if !stored.read(other, &newest(own), columns, &mut theirs)? {
                     forget_expired(&check.store, &index, &check.bytes, other)?;
                 } else if is_same_key(&theirs, &mine) {
                     return Err(self.duplicate(check, own, other, &mine)?);
@@ -162,9 +163,9 @@ impl Statement {
             statement: u32::MAX,
             ..self.visibility
         };
-        let lineage = &check.store.lineage;
+        let stored = check.store.rows();
         let is_visible =
-            lineage.read(other, &visibility, columns, &mut seen)? && is_same_key(&seen, key);
+            stored.read(other, &visibility, columns, &mut seen)? && is_same_key(&seen, key);
         // A serializable transaction would have seen the row, had it run after the other one.
         let is_serializable = self.txn.options().isolation == Isolation::Serializable;
         let is_conflict = check.on_invisible == OnInvisibleDuplicate::Conflict || is_serializable;

@@ -17,6 +17,7 @@ pub use row_locks::LockWait;
 
 use crate::catalog::{TableDef, column_of};
 use crate::store::Store;
+use crate::store::TableStore;
 use crate::store::merged_bases::MergedRanges;
 use crate::transaction::Transaction;
 use arrow_array::{ArrayRef, RecordBatch};
@@ -148,7 +149,7 @@ impl Statement {
         let mut values = vec![Value::Null; columns.len()];
         for &row in rows {
             if store
-                .lineage
+                .rows()
                 .read(row, &self.visibility, columns, &mut values)?
             {
                 for (cells, value) in cells.iter_mut().zip(&mut values) {

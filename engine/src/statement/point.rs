@@ -8,6 +8,7 @@ use crate::settings::ConflictPolicy;
 use crate::statement::point_table::{Effect, Modify};
 use crate::statement::{OnInvisibleDuplicate, Statement};
 use crate::store::Store;
+use crate::store::TableStore;
 use crate::store::{find_key, forget_expired, key_index};
 use std::sync::Arc;
 use strandline_base::{ColumnId, Result, RowId, SqlState, Value};
@@ -45,7 +46,7 @@ impl Statement {
         for row in rows {
             let out_row = &mut out[from..];
             if !store
-                .lineage
+                .rows()
                 .read(row, self.visibility(), &wanted, out_row)?
             {
                 forget_expired(&store, &index, &bytes, row)?;
@@ -117,8 +118,8 @@ impl Statement {
                 own: writer.word,
                 statement: self.visibility().statement,
             };
-            let lineage = &store.lineage;
-            if !lineage.read(row, &visibility, columns, &mut row_values)? {
+            let stored = store.rows();
+            if !stored.read(row, &visibility, columns, &mut row_values)? {
                 return Ok(false);
             }
             set.clear();

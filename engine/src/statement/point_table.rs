@@ -26,6 +26,7 @@ use crate::catalog::{Catalog, TableDef};
 use crate::db::Db;
 use crate::redo;
 use crate::settings::ConflictPolicy;
+use crate::store::TableStore;
 use crate::store::key_index;
 use crate::store::{KeyColumns, Store};
 use crate::transaction::Transaction;
@@ -180,8 +181,8 @@ impl Transaction {
         {
             let from = out.len();
             out.resize_with(from + columns.len(), || Value::Null);
-            let lineage = &point.store.lineage;
-            match lineage.read_newest(row, &visibility, columns, &mut out[from..])? {
+            let stored = point.store.rows();
+            match stored.read_newest(row, &visibility, columns, &mut out[from..])? {
                 NewestRow::Found => return Ok(true),
                 NewestRow::Unknown => out.truncate(from),
             }
@@ -294,8 +295,8 @@ impl Transaction {
                     own: word,
                     statement: u32::MAX,
                 };
-                let lineage = &point.store.lineage;
-                match lineage.read_newest(row, &visibility, columns, &mut row_values)? {
+                let stored = point.store.rows();
+                match stored.read_newest(row, &visibility, columns, &mut row_values)? {
                     NewestRow::Found => {}
                     NewestRow::Unknown => return Ok(None),
                 }
@@ -369,9 +370,9 @@ impl Transaction {
             speculative: false,
         };
         let state = &mut *state;
-        let lineage = &point.store.lineage;
-        lineage.check_change_bytes(change)?;
-        let outcome = lineage.write(row, change, &writer, &mut state.written)?;
+        let stored = point.store.rows();
+        stored.check_change_bytes(change)?;
+        let outcome = stored.write(row, change, &writer, &mut state.written)?;
         if let WriteOutcome::Done(bytes) = outcome {
             self.note_write(state, (point.table.storage, row), bytes);
             redo::put_change(&mut state.redo, point.table.storage, row, change);

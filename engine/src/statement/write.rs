@@ -4,6 +4,7 @@ use super::keys::NewKey;
 use super::{OnInvisibleDuplicate, Statement, not_null_violation, write_conflict};
 use crate::catalog::{KeyDef, TableDef, column_of};
 use crate::redo;
+use crate::store::TableStore;
 use crate::store::{Store, key_index, newest};
 use arrow_array::RecordBatch;
 use std::sync::Arc;
@@ -50,7 +51,7 @@ impl Statement {
         }
         let mut state = self.txn.state.lock();
         state.check_open()?;
-        let row = store.lineage.insert(values, writer, &mut state.written)?;
+        let row = store.rows().insert(values, writer, &mut state.written)?;
         let bytes = state.written.last().map_or(0, Written::memory_bytes);
         self.txn.note_write(&mut state, (table.storage, row), bytes);
         let columns = table
@@ -131,7 +132,7 @@ impl Statement {
             if sets(key) {
                 let mut values = vec![Value::Null; key.columns.len()];
                 store
-                    .lineage
+                    .rows()
                     .read(row, &newest(writer.word), &key.columns, &mut values)?;
                 let violation = OnInvisibleDuplicate::Violation;
                 self.add_key(table, store, at, &values, row, violation, NewKey::Updated)?;
@@ -180,12 +181,12 @@ impl Statement {
         row: RowId,
         change: Change<'_>,
     ) -> Result<WriteOutcome> {
-        store.lineage.check_change_bytes(change)?;
+        store.rows().check_change_bytes(change)?;
         let mut state = self.txn.state.lock();
         state.check_open()?;
         let state = &mut *state;
         let outcome = store
-            .lineage
+            .rows()
             .write(row, change, writer, &mut state.written)?;
         if let WriteOutcome::Done(bytes) = outcome {
             self.txn.note_write(state, (table.storage, row), bytes);

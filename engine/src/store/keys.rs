@@ -1,7 +1,7 @@
 //! The key indexes of a storage: what finds rows by a PRIMARY KEY or UNIQUE constraint.
 
-use super::Store;
 use super::key_sweep::KeySweep;
+use super::{Store, TableStore};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use strandline_base::{ColumnId, CommitTs, Error, Result, RowId, Value};
@@ -89,7 +89,7 @@ pub(crate) fn find_key(
     index.index.lookup(&key, &mut rows)?;
     let mut found = vec![Value::Null; columns.len()];
     for row in rows {
-        if !store.lineage.read(row, visibility, columns, &mut found)? {
+        if !store.rows().read(row, visibility, columns, &mut found)? {
             forget_expired(store, &index, &key, row)?;
         } else if is_same_key(&found, values) {
             return Ok(Some(row));
@@ -106,7 +106,7 @@ pub(crate) fn forget_expired(
     key: &KeyBytes,
     row: RowId,
 ) -> Result<()> {
-    if store.lineage.has_expired(row)? {
+    if store.rows().has_expired(row)? {
         index.index.retire(key, row, CommitTs::ZERO)?;
     }
     Ok(())

@@ -8,10 +8,12 @@ mod keys;
 pub(crate) mod merged_bases;
 pub(crate) mod moved_keys;
 mod restore;
+mod table_store;
 
 pub(crate) use holders::{Hold, Waiting};
 pub(crate) use keys::{KeyColumns, find_key, forget_expired, key_index};
 pub(crate) use restore::{RestoredFrom, RowChange};
+pub(crate) use table_store::TableStore;
 
 use crate::catalog::TableDef;
 use arc_swap::ArcSwap;
@@ -27,7 +29,7 @@ use strandline_txn::{StartWord, Visibility};
 /// One storage as the engine keeps it.
 pub struct Store {
     /// the rows
-    pub lineage: Arc<Lineage>,
+    lineage: Arc<Lineage>,
     /// one per distinct list of key columns
     keys: ArcSwap<Vec<Arc<KeyColumns>>>,
     holders: Mutex<Holders>,
@@ -76,6 +78,18 @@ impl Store {
             store.put_key(store.empty_key(key.columns.clone()));
         }
         Arc::new(store)
+    }
+
+    /// The rows, as any kind of table keeps them.
+    #[inline]
+    pub fn rows(&self) -> &(impl TableStore + use<>) {
+        &*self.lineage
+    }
+
+    /// The table as the kind that it is, for work range by range.
+    #[inline]
+    pub fn lineage(&self) -> &Arc<Lineage> {
+        &self.lineage
     }
 
     /// The storage's id.

@@ -9,6 +9,7 @@ use crate::catalog::edit::CatalogEdit;
 use crate::catalog::{Catalog, TableDef};
 use crate::db::Db;
 use crate::manifest_state::to_json;
+use crate::store::TableStore;
 use crate::store::key_build::build_key;
 use crate::store::{Hold, Store, Waiting, storage_schema};
 use std::collections::BTreeSet;
@@ -44,10 +45,10 @@ impl Db {
             }
             if known.contains(&table.storage) {
                 let store = self.store(table.storage)?;
-                let schema = store.lineage.schema();
+                let schema = store.rows().schema();
                 if schema.len() < table.next_column as usize {
                     let grown = storage_schema(table, Some(&schema));
-                    store.lineage.set_schema(grown);
+                    store.rows().set_schema(grown);
                     adopted.grown.push((store.clone(), schema));
                 }
                 // An index over the same columns may be left of a constraint that was dropped or

@@ -160,7 +160,7 @@ fn a_write_that_waits_for_a_latch_can_be_cancelled_and_times_out() {
     let (db, _) = open();
     let store = db.store(table(&db).storage).expect("store");
     let row = RowId(0);
-    let range = store.lineage.range(row.range()).expect("range");
+    let range = store.lineage().range(row.range()).expect("range");
     let tail = range.ensure_tail(row.slot() / UPDATE_ROWS, &db.shared.page_bytes);
     let latch = tail.row_map().latch(row.slot()).expect("free");
 
@@ -193,7 +193,7 @@ fn a_wait_for_a_latch_lasts_as_long_as_the_adjusted_lock_timeout_by_elapsed_time
     let db = open_with(clock.clone());
     let store = db.store(table(&db).storage).expect("store");
     let row = RowId(0);
-    let range = store.lineage.range(row.range()).expect("range");
+    let range = store.lineage().range(row.range()).expect("range");
     let tail = range.ensure_tail(row.slot() / UPDATE_ROWS, &db.shared.page_bytes);
     let _latch = tail.row_map().latch(row.slot()).expect("free");
 

@@ -11,15 +11,12 @@
 
 use super::footprint::Touched;
 use super::{Transaction, TxnState};
-use crate::store::Store;
+use crate::store::TableStore;
 use std::sync::atomic::Ordering;
 use strandline_base::{RowId, StorageId};
-use strandline_table::lineage::Lineage;
 
 /// Undone writes below which the tombstones wait for a checkpoint.
 const RELEASED_MIN: usize = 256;
-/// Undone writes of a tail that pay for a look at so many times as many records.
-const LOOKED_AT_PER_UNDONE: usize = 8;
 
 /// What a rollback has left behind.
 #[must_use = "its memory is not free yet"]
@@ -65,10 +62,9 @@ impl Transaction {
         }
         let mut has_released = false;
         for touched in &undone.ranges {
-            if let Ok(store) = self.db.store(touched.storage)
-                && pays(&store, touched)
-            {
-                has_released |= store.lineage.release_aborted(touched.range, touched.tails);
+            if let Ok(store) = self.db.store(touched.storage) {
+                let Touched { range, tails, .. } = *touched;
+                has_released |= store.rows().release_undone(range, tails, touched.records);
             }
         }
         if has_released {
@@ -76,18 +72,4 @@ impl Transaction {
             self.db.open_readers.let_go();
         }
     }
-}
-
-/// Whether as much was undone in a range as a look at its tails costs.
-fn pays(store: &Store, touched: &Touched) -> bool {
-    let lineage: &Lineage = &store.lineage;
-    let Some(range) = lineage.range(touched.range) else {
-        return false;
-    };
-    let version = range.load();
-    let tails = version.tails.iter().enumerate();
-    let touched_tails = tails.filter(|(at, _)| touched.tails >> at & 1 == 1);
-    let records = touched_tails.filter_map(|(_, tail)| tail.as_ref());
-    let records: usize = records.map(|tail| tail.pending() as usize).sum();
-    touched.records * LOOKED_AT_PER_UNDONE >= records
 }

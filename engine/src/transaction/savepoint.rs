@@ -9,6 +9,7 @@ use super::release::Undone;
 use super::{Transaction, TxnState};
 use crate::catalog::Catalog;
 use crate::redo;
+use crate::store::TableStore;
 use crate::store::key_build::forget_loaded;
 use crate::store::{Hold, Store};
 use std::sync::Arc;
@@ -134,7 +135,7 @@ pub(super) fn take_back_keys(state: &mut TxnState, entries: usize, moved: usize)
 /// Turns everything from the given positions on into nothing.
 pub(super) fn undo(state: &mut TxnState, written: usize, loads: usize, grown: usize) {
     for load in &state.loads[loads..] {
-        if let Some(range) = load.store.lineage.range(load.range) {
+        if let Some(range) = load.store.lineage().range(load.range) {
             forget_loaded(&load.store, range);
         }
     }
@@ -145,6 +146,6 @@ pub(super) fn undo(state: &mut TxnState, written: usize, loads: usize, grown: us
         load.file.doom();
     }
     for (store, schema) in state.grown.drain(grown..).rev() {
-        store.lineage.take_back_schema(schema);
+        store.rows().take_back_schema(schema);
     }
 }

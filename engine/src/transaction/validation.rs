@@ -32,6 +32,7 @@ use crate::db::commit_watch::CommitWatch;
 use crate::redo::{self, Scope};
 use crate::request::{ColumnPredicate, CompareOp};
 use crate::store::Store;
+use crate::store::TableStore;
 use crate::store::find_key;
 use arrow_array::RecordBatch;
 use arrow_schema::{Field, Schema};
@@ -80,7 +81,7 @@ impl<'a> Validation<'a> {
         for scan in &reads.scans {
             let id = scan.store.id();
             if !changed.iter().any(|(known, _)| *known == id) {
-                let rows = scan.store.lineage.changed_since(snapshot, own)?;
+                let rows = scan.store.rows().changed_since(snapshot, own)?;
                 changed.push((id, rows));
             }
             for (_, rows) in changed.iter().filter(|(known, _)| *known == id) {
@@ -112,8 +113,8 @@ impl<'a> Validation<'a> {
             let mut values = vec![Value::Null; key.columns.len()];
             for ts in [self.snapshot, CommitTs::MAX] {
                 let at = of_others(ts);
-                let lineage = &key.store.lineage;
-                if lineage.read(row, &at, &key.columns, &mut values)?
+                let stored = key.store.rows();
+                if stored.read(row, &at, &key.columns, &mut values)?
                     && is_same_key(&values, &key.values)
                 {
                     return self.check_key(key);
@@ -157,8 +158,8 @@ impl<'a> Validation<'a> {
         let (before, now) = (find(self.snapshot)?, find(CommitTs::MAX)?);
         let has_changed = match now {
             Some(row) => {
-                let lineage = &key.store.lineage;
-                lineage.has_changed_since(row, self.snapshot, self.own)?
+                let stored = key.store.rows();
+                stored.has_changed_since(row, self.snapshot, self.own)?
             }
             None => false,
         };
@@ -173,14 +174,14 @@ impl<'a> Validation<'a> {
             return Err(self.conflict(&scan.store));
         }
         let columns: Vec<_> = scan.columns.iter().map(|(id, _)| *id).collect();
-        let lineage = &scan.store.lineage;
+        let stored = scan.store.rows();
         for rows in rows.chunks(BATCH_ROWS) {
             let mut candidates = Vec::new();
             for &row in rows {
                 let mut versions = Vec::with_capacity(2);
                 for ts in [self.snapshot, CommitTs::MAX] {
                     let mut values = vec![Value::Null; columns.len()];
-                    if lineage.read(row, &of_others(ts), &columns, &mut values)? {
+                    if stored.read(row, &of_others(ts), &columns, &mut values)? {
                         versions.push(values);
                     }
                 }

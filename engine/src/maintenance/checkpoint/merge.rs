@@ -68,7 +68,7 @@ impl Db {
 
     /// Merges a range if it is due and takes what is to go into the run.
     fn prepare(&self, preparation: &Preparation<'_>, range: &Arc<Range>) -> PreparedRange {
-        let lineage = &preparation.store.lineage;
+        let lineage = preparation.store.lineage();
         let version = range.load_full();
         let merged = self.merge_if_due(preparation, range, &version);
         let with_inserts = merged.is_none();
@@ -109,7 +109,7 @@ impl Db {
                 return Ok(None);
             }
             let all = due == Due::All;
-            let lineage = &store.lineage;
+            let lineage = store.lineage();
             let merged = lineage.merge_range(range, terms.through, horizon, columns_max, all)?;
             if merged.is_none() && due != Due::No {
                 // What is pending may be what small rollbacks have left.

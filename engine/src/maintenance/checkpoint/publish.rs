@@ -15,7 +15,7 @@ use strandline_table::lineage::merge::MergedRange;
 
 impl Db {
     pub(super) fn publish(&self, part: StoragePart, through: CommitTs) {
-        let lineage = &part.store.lineage;
+        let lineage = part.store.lineage();
         if let Some(runs) = part.runs {
             lineage.set_runs(runs);
         }
@@ -51,7 +51,7 @@ impl Db {
                 .is_some_and(|s| Arc::ptr_eq(s, &store))
             {
                 stores.remove(&store.id());
-                store.lineage.doom_files();
+                store.lineage().doom_files();
             }
         }
     }

@@ -57,7 +57,7 @@ impl StoragePart {
     /// The base of a range when this part is published.
     pub fn base_of(&self, no: RangeNo) -> BaseBody {
         let merged = self.merged.iter().find(|merged| merged.range.no() == no);
-        match (merged, self.store.lineage.range(no)) {
+        match (merged, self.store.lineage().range(no)) {
             (Some(merged), _) => merged.base.body.clone(),
             (None, Some(range)) => range.load().base.body.clone(),
             (None, None) => unreachable!("a run's rows are of ranges that exist"),
@@ -66,7 +66,7 @@ impl StoragePart {
 
     /// How far each range is merged when this part is published.
     pub fn merged_through(&self) -> BTreeMap<RangeNo, CommitTs> {
-        let ranges = self.store.lineage.ranges();
+        let ranges = self.store.lineage().ranges();
         let mut merged_through: BTreeMap<RangeNo, CommitTs> = ranges
             .iter()
             .map(|range| (range.no(), range.load().base.merged_through()))
@@ -91,13 +91,13 @@ impl StoragePart {
 
     /// Completes the edit; None if nothing has changed.
     fn finish(mut self, columns_max: usize) -> Option<Self> {
-        let schema = self.store.lineage.schema();
+        let schema = self.store.lineage().schema();
         let columns = schema.iter().take(columns_max);
         self.edit.columns = columns
             .map(|(_, c)| (c.sql_type, c.missing.clone()))
             .collect();
         self.edit.kept_from = self.store.kept_from();
-        let listed = self.store.lineage.runs();
+        let listed = self.store.lineage().runs();
         let runs = self.runs.as_ref().unwrap_or(&listed);
         self.edit.runs = runs.iter().map(|r| r.id()).collect();
         (self.runs.is_some() || !self.edit.ranges.is_empty()).then_some(self)
@@ -116,7 +116,7 @@ impl Db {
         terms: &Terms,
     ) -> Result<Option<StoragePart>> {
         let horizon = self.horizon_of(store, table, terms.through);
-        let lineage = &store.lineage;
+        let lineage = store.lineage();
         let mut part = StoragePart::new(store, self.device());
         let preparation = Preparation {
             store,
@@ -155,7 +155,7 @@ impl Db {
     fn list_loaded(&self, store: &Store, through: CommitTs, part: &mut StoragePart) {
         let unlisted = store.unlisted.lock().clone();
         for no in unlisted {
-            let Some(range) = store.lineage.range(no) else {
+            let Some(range) = store.lineage().range(no) else {
                 continue;
             };
             let version = range.load_full();
@@ -164,7 +164,7 @@ impl Db {
             };
             let word = chunks.start.load();
             if word == StartWord::ABORTED {
-                store.lineage.empty_range(range);
+                store.lineage().empty_range(range);
                 store.unlisted.lock().retain(|n| *n != no);
             } else if word.commit_ts().is_some_and(|ts| ts <= through) {
                 let entry = || RangeEntry::of(&chunks.describe(no));

@@ -39,7 +39,7 @@ impl Db {
 
     /// Rewrites neighbouring runs into one if that pays; the bytes written.
     fn unite_runs(&self, part: &mut StoragePart, horizon: &Horizon, all: bool) -> Result<u64> {
-        let listed = part.store.lineage.runs();
+        let listed = part.store.lineage().runs();
         let mut runs = part.runs.clone().unwrap_or_else(|| Vec::clone(&listed));
         let merged = part.merged_through();
         let Some(group) = compaction::choose(&runs, horizon.oldest(), &merged, all) else {
@@ -86,7 +86,7 @@ impl Db {
     pub(super) fn new_run(&self, store: &Store, files: &mut NewFiles) -> Result<RunWriter> {
         let id = self.shared.new_file_id();
         files.extend([run_file_name(id)]);
-        let schema = store.lineage.schema();
+        let schema = store.lineage().schema();
         let types: Vec<_> = schema.iter().map(|(id, c)| (id, c.sql_type)).collect();
         RunWriter::create(&self.shared.files, &run_file_name(id), id, &types)
     }
