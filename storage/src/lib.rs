@@ -1,11 +1,12 @@
 //! What makes bytes durable and keeps them at hand: the write-ahead log with group commit, the
-//! manifest, the files of blocks, and the memory-bounded cache of decoded blocks.
+//! manifest, the files of blocks, sorted runs, and the memory-bounded cache of decoded blocks.
 //!
 //! Rooms, lowest first; a room imports only from rooms above it in this table:
 //!
 //! | room | what is in it |
 //! |---|---|
 //! | `cache`, `file` | decoded blocks in memory; files of blocks |
+//! | `run` | sorted runs of records |
 //! | `frame`, `version` | the frame around a record of a stream; the version of a file |
 //! | `stream` | streams of frames, read back |
 //! | `manifest`, `wal` | what the database consists of; the write-ahead log |
@@ -14,6 +15,7 @@ pub mod cache;
 pub mod file;
 mod frame;
 pub mod manifest;
+pub mod run;
 mod stream;
 mod version;
 pub mod wal;

@@ -27,10 +27,11 @@ use strandline_storage::cache::Cache;
 use strandline_storage::file::DataFiles;
 use strandline_storage::file::data_file::DataFile;
 use strandline_storage::manifest::Manifest;
+use strandline_storage::run::run_file_name;
 use strandline_storage::wal::{Wal, WalSettings};
 use strandline_table::lineage::base::BaseBody;
 use strandline_table::lineage::{Lineage, Shared};
-use strandline_table::update_run::{Run, run_file_name};
+use strandline_table::update_run::{Run, UpdateCodec};
 use strandline_tail::schema::StorageSchema;
 use strandline_txn::TxnManager;
 
@@ -208,7 +209,7 @@ fn damage_in(id: StorageId, storage: &StorageState, shared: &Shared) -> Result<V
     let types: Vec<_> = schema.iter().map(|(id, c)| (id, c.sql_type)).collect();
     for run in &storage.runs {
         let name = run_file_name(*run);
-        let run = Run::open(&shared.files, &name, *run, &types);
+        let run = Run::open(&shared.files, &name, *run, UpdateCodec::new(&types));
         if let Err(error) = run.and_then(|run| run.verify()) {
             damage.push(format!(
                 "file {}/{name}: {error}",

@@ -40,9 +40,9 @@ use strandline_storage::cache::Cache;
 use strandline_storage::file::DataFiles;
 use strandline_storage::file::data_file::data_file_id;
 use strandline_storage::manifest::Manifest;
+use strandline_storage::run::run_file_id;
 use strandline_storage::wal::{Lsn, Wal, WalSettings};
 use strandline_table::lineage::Shared;
-use strandline_table::update_run::run_file_id;
 use strandline_tail::page_memory::PageAccount;
 use strandline_txn::TxnManager;
 

@@ -13,10 +13,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use strandline_base::{CommitTs, Result, StorageId};
 use strandline_device::Device;
 use strandline_storage::file::data_file::data_file_id;
+use strandline_storage::run::{run_file_id, run_file_name};
 use strandline_storage::wal::Lsn;
 use strandline_table::lineage::Shared;
 use strandline_table::lineage::range::Range;
-use strandline_table::update_run::{Run, run_file_id, run_file_name};
+use strandline_table::update_run::{Run, UpdateCodec};
 use strandline_txn::StartWord;
 
 /// Row operations collected before they are applied in parallel.
@@ -91,7 +92,12 @@ impl Recovery {
             .collect();
         let mut runs = Vec::with_capacity(ids.len());
         for &id in ids {
-            let run = Run::open(&self.database.shared.files, &run_file_name(id), id, &types)?;
+            let run = Run::open(
+                &self.database.shared.files,
+                &run_file_name(id),
+                id,
+                UpdateCodec::new(&types),
+            )?;
             runs.push(Arc::new(run));
             self.runs.insert(id);
         }

@@ -1,11 +1,14 @@
 //! The bytes of blocks: as docs/format.md has them, as few as they should be, and damaged.
 
-use super::tests::{RUN, files, read, records, types, write};
+use super::tests::{RUN, codec, files, read, records, types, write};
 use super::values::put_values;
 use super::*;
 use std::sync::Arc;
-use strandline_base::{ColumnId, ErrorKind, Interval, SqlType, Value, rng::Rng};
+use strandline_base::{
+    ColumnId, CommitTs, ErrorKind, Interval, RowId, SqlType, Value, checksum, rng::Rng,
+};
 use strandline_device::File;
+use strandline_storage::run::{HEADER_BYTES, HEADER_IDENTITY, VERSION, header};
 
 const ROW: RowId = RowId(2);
 
@@ -27,7 +30,7 @@ fn version(ts: u64, columns: &[(u32, Value)]) -> RunRecord {
 fn blocks(records: &[RunRecord]) -> Vec<u8> {
     let files = files();
     let run = write(&files, records);
-    let len = run.index.blocks.iter().map(|b| b.len as usize).sum();
+    let len = run.index().blocks.iter().map(|b| b.len as usize).sum();
     let mut bytes = vec![0; len];
     let file: Arc<dyn File> = files.device().open("run").unwrap();
     file.read_exact_at(&mut bytes, HEADER_BYTES as u64).unwrap();
@@ -236,7 +239,7 @@ fn large_values_share_what_they_have_in_common_and_are_read_back() {
 #[test]
 fn a_record_with_a_column_twice_is_refused() {
     let files = files();
-    let mut writer = RunWriter::create(&files, "run", RUN, &types()).unwrap();
+    let mut writer = RunWriter::create(&files, "run", RUN, codec()).unwrap();
     let twice = version(5, &[(0, 1i64.into()), (3, "x".into()), (0, 1i64.into())]);
     writer.push(twice).unwrap();
     assert_eq!(writer.finish().unwrap_err().kind(), ErrorKind::Internal);
@@ -253,7 +256,7 @@ fn runs_of_other_versions_are_refused_by_name() {
         let crc = checksum(&[RUN, HEADER_IDENTITY], &header[..HEADER_BYTES - 4]);
         header[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
         file.write_all_at(&header, 0).unwrap();
-        let error = Run::open(&files, "run", RUN, &types()).unwrap_err();
+        let error = Run::open(&files, "run", RUN, codec()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         let what = format!("run: update run of version {version}, this program reads {VERSION}");
         assert_eq!(error.message(), what);
@@ -270,7 +273,7 @@ fn every_flipped_bit_of_a_small_run_is_an_error() {
         file.read_exact_at(&mut byte, at).unwrap();
         for bit in 0..8 {
             file.write_all_at(&[byte[0] ^ 1 << bit], at).unwrap();
-            let run = Run::open(&files, "run", RUN, &types());
+            let run = Run::open(&files, "run", RUN, codec());
             let error = run.and_then(|run| read(&run, 0, u64::MAX)).unwrap_err();
             let known = [ErrorKind::Corrupt, ErrorKind::Unsupported];
             assert!(known.contains(&error.kind()), "byte {at}: {error:?}");
@@ -283,10 +286,8 @@ fn every_flipped_bit_of_a_small_run_is_an_error() {
 #[test]
 fn groups_that_nobody_writes_are_malformed() {
     let group = |body: &[u8]| {
-        let bytes = [&[0, body.len() as u8], body].concat();
-        let mut reader = ByteReader::new(&bytes);
         let times = group::BlockTimes::near(&[]);
-        group::Group::take(&mut reader, ROW)?.records(times, |_| Some(SqlType::Text))
+        group::take_records(ROW, body, times, |_| Some(SqlType::Text))
     };
     let one = [1, 0, 1, 0, 4, 1, b'x'];
     assert_eq!(group(&one).unwrap(), [version(0, &[(0, "x".into())])]);

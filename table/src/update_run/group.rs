@@ -4,9 +4,7 @@
 //! Invariants:
 //! 1. a group holds at least one record, all of one row;
 //! 2. a column that no record of the group has takes no byte;
-//! 3. a group says how long it is before anything else, so that those of other rows are passed over
-//!    unread: what it is relative to are its row's neighbour and the block's times, not its
-//!    neighbour's values.
+//! 3. what a group is relative to are the block's times, not its neighbour's values.
 
 use super::values::{put_bitmap, put_values, take_bitmap, take_values};
 use super::{RunRecord, RunRecordKind};
@@ -15,7 +13,7 @@ use strandline_base::{ColumnId, CommitTs, RowId, SqlType, Value};
 
 /// What the timestamps in a block count from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct BlockTimes {
+pub struct BlockTimes {
     /// those of the versions: inserts, updates, deletes
     versions: CommitTs,
     /// those of the old values
@@ -58,22 +56,11 @@ impl BlockTimes {
     }
 }
 
-/// Appends the records of a row, which is not before `previous`, the row of the group before.
-/// False, and nothing of use in `out`: a record has a column twice.
-pub(super) fn put_group(
-    out: &mut Vec<u8>,
-    records: &[RunRecord],
-    previous: RowId,
-    times: BlockTimes,
-) -> bool {
-    let row = records.first().map_or(previous, |record| record.row);
-    let mut body = Vec::new();
-    put_kinds(&mut body, records);
-    put_times(&mut body, records, times);
-    let is_good = put_columns(&mut body, records);
-    out.put_varint(row.0 - previous.0);
-    out.put_bytes(&body);
-    is_good
+/// Appends the records of a row. False, and nothing of use in `out`: a record has a column twice.
+pub(super) fn put_records(out: &mut Vec<u8>, records: &[RunRecord], times: BlockTimes) -> bool {
+    put_kinds(out, records);
+    put_times(out, records, times);
+    put_columns(out, records)
 }
 
 fn put_kinds(out: &mut Vec<u8>, records: &[RunRecord]) {
@@ -161,42 +148,28 @@ fn put_columns(out: &mut Vec<u8>, records: &[RunRecord]) -> bool {
     is_good
 }
 
-/// A group whose records are not read yet.
-pub(super) struct Group<'a> {
-    pub row: RowId,
-    body: &'a [u8],
-}
-
-impl<'a> Group<'a> {
-    /// The next group; `previous` is the row of the one before. `None`: malformed.
-    pub(super) fn take(reader: &mut ByteReader<'a>, previous: RowId) -> Option<Self> {
-        let row = RowId(previous.0.checked_add(reader.varint()?)?);
-        let body = reader.bytes()?;
-        Some(Self { row, body })
+/// The records of `row`, without the columns that `type_of` does not know; `None`: malformed.
+pub(super) fn take_records(
+    row: RowId,
+    bytes: &[u8],
+    mut times: BlockTimes,
+    type_of: impl Fn(ColumnId) -> Option<SqlType>,
+) -> Option<Vec<RunRecord>> {
+    let mut reader = ByteReader::new(bytes);
+    let kinds = take_kinds(&mut reader)?;
+    let mut records = Vec::with_capacity(kinds.len());
+    for kind in kinds {
+        let time = times.of(kind);
+        *time = CommitTs(time.0.wrapping_add(unzigzag(reader.varint()?) as u64));
+        records.push(RunRecord {
+            row,
+            ts: *time,
+            kind,
+            columns: Vec::new(),
+        });
     }
-
-    /// The records, without the columns that `type_of` does not know; `None`: malformed.
-    pub(super) fn records(
-        &self,
-        mut times: BlockTimes,
-        type_of: impl Fn(ColumnId) -> Option<SqlType>,
-    ) -> Option<Vec<RunRecord>> {
-        let mut reader = ByteReader::new(self.body);
-        let kinds = take_kinds(&mut reader)?;
-        let mut records = Vec::with_capacity(kinds.len());
-        for kind in kinds {
-            let time = times.of(kind);
-            *time = CommitTs(time.0.wrapping_add(unzigzag(reader.varint()?) as u64));
-            records.push(RunRecord {
-                row: self.row,
-                ts: *time,
-                kind,
-                columns: Vec::new(),
-            });
-        }
-        take_columns(&mut reader, &mut records, type_of)?;
-        (reader.remaining() == 0).then_some(records)
-    }
+    take_columns(&mut reader, &mut records, type_of)?;
+    (reader.remaining() == 0).then_some(records)
 }
 
 /// Gives `records` their columns.

@@ -28,17 +28,3 @@ pub struct RunRecord {
     /// Column values; those of a record that was read by column id ascending.
     pub columns: Vec<(ColumnId, Value)>,
 }
-
-impl RunRecord {
-    /// Whether `next` may follow this record in a run.
-    pub(super) fn may_precede(&self, next: &Self) -> bool {
-        let old = |r: &Self| r.kind == RunRecordKind::OldValue;
-        self.row < next.row
-            || (self.row == next.row
-                && match (old(self), old(next)) {
-                    (true, false) => false,
-                    (false, true) => true,
-                    _ => self.ts >= next.ts,
-                })
-    }
-}

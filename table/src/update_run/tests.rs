@@ -2,9 +2,13 @@
 
 use super::*;
 use std::sync::Arc;
-use strandline_base::{ColumnId, ErrorKind, Interval, SqlType, Value, rng::Rng};
+use strandline_base::{
+    ColumnId, CommitTs, Error, ErrorKind, Interval, Result, RowId, SqlType, Value, checksum,
+    rng::Rng,
+};
 use strandline_device::MemoryDevice;
-use strandline_storage::file::{DataFiles, OPEN_FILES_MAX, StoredFile};
+use strandline_storage::file::{DataFiles, OPEN_FILES_MAX};
+use strandline_storage::run::{RunIndex, TRAILER_BYTES, run_file_id, run_file_name};
 
 pub(super) const RUN: u64 = 77;
 
@@ -141,12 +145,16 @@ fn record(rng: &mut Rng, row: u64, ts: u64, kind: RunRecordKind) -> RunRecord {
     }
 }
 
+pub(super) fn codec() -> UpdateCodec {
+    UpdateCodec::new(&types())
+}
+
 pub(super) fn files() -> Arc<DataFiles> {
     DataFiles::new(Arc::new(MemoryDevice::new()))
 }
 
 pub(super) fn write(files: &Arc<DataFiles>, records: &[RunRecord]) -> Run {
-    let mut writer = RunWriter::create(files, "run", RUN, &types()).unwrap();
+    let mut writer = RunWriter::create(files, "run", RUN, codec()).unwrap();
     records.iter().for_each(|r| writer.push(r.clone()).unwrap());
     writer.finish().unwrap()
 }
@@ -169,7 +177,7 @@ fn a_run_gives_back_every_range_of_rows() {
         let files = files();
         let device = files.device();
         let written = write(&files, &expected);
-        let run = Run::open(&files, "run", RUN, &types()).unwrap();
+        let run = Run::open(&files, "run", RUN, codec()).unwrap();
         for run in [&written, &run] {
             run.verify().unwrap();
             assert_eq!(run.record_count(), expected.len() as u64);
@@ -216,7 +224,7 @@ fn a_row_with_more_versions_than_a_block_holds_is_found_whole() {
     expected.extend((0..20_000).rev().map(|ts| version(50, 100 + ts)));
     expected.push(version(51, 1));
     let run = write(&files(), &expected);
-    assert!(run.index.blocks.len() > 5);
+    assert!(run.index().blocks.len() > 5);
     assert_eq!(read(&run, 50, 51).unwrap(), expected[50..20_050]);
     assert_eq!(read(&run, 49, 52).unwrap(), expected[49..]);
     assert_eq!(read(&run, 52, u64::MAX).unwrap(), []);
@@ -243,7 +251,7 @@ fn huge_values_and_dropped_columns() {
         (ColumnId(6), SqlType::Double),
         (ColumnId(99), SqlType::Date),
     ];
-    let run = Run::open(&files, "run", RUN, &left).unwrap();
+    let run = Run::open(&files, "run", RUN, UpdateCodec::new(&left)).unwrap();
     let columns = vec![(ColumnId(6), Value::Null)];
     assert_eq!(read(&run, 0, u64::MAX).unwrap()[0].columns, columns);
     run.verify().unwrap();
@@ -270,7 +278,7 @@ fn few_runs_are_open_and_closed_ones_are_still_read() {
         .map(|id| {
             let records = records(&mut Rng::new(id), 3);
             let name = run_file_name(id);
-            let mut writer = RunWriter::create(&files, &name, id, &types()).unwrap();
+            let mut writer = RunWriter::create(&files, &name, id, codec()).unwrap();
             records.iter().for_each(|r| writer.push(r.clone()).unwrap());
             (writer.finish().unwrap(), records)
         })
@@ -305,7 +313,7 @@ fn order_is_checked_and_empty_runs_are_refused() {
         kind,
         columns: vec![],
     };
-    let mut writer = RunWriter::create(&files, "run", RUN, &types()).unwrap();
+    let mut writer = RunWriter::create(&files, "run", RUN, codec()).unwrap();
     for record in [
         of(5, 10, RunRecordKind::Update),
         of(5, 10, RunRecordKind::Update),
@@ -332,10 +340,10 @@ fn order_is_checked_and_empty_runs_are_refused() {
         "old values are no versions"
     );
     assert!(
-        RunWriter::create(&files, "run", RUN, &types()).is_err(),
+        RunWriter::create(&files, "run", RUN, codec()).is_err(),
         "the file exists"
     );
-    let writer = RunWriter::create(&files, "none", RUN, &types()).unwrap();
+    let writer = RunWriter::create(&files, "none", RUN, codec()).unwrap();
     assert_eq!(writer.finish().unwrap_err().kind(), ErrorKind::Internal);
 }
 
@@ -367,20 +375,20 @@ fn every_damaged_byte_is_found() {
         file.read_exact_at(&mut byte, at).unwrap();
         let flipped = [byte[0] ^ (1 << rng.below(8))];
         file.write_all_at(&flipped, at).unwrap();
-        let result = Run::open(&files, "run", RUN, &types()).and_then(|run| run.verify());
+        let result = Run::open(&files, "run", RUN, codec()).and_then(|run| run.verify());
         let error = result.expect_err("a damaged byte");
         let expected = [ErrorKind::Corrupt, ErrorKind::Unsupported];
         assert!(expected.contains(&error.kind()), "byte {at}: {error:?}");
         file.write_all_at(&byte, at).unwrap();
     }
     assert!(
-        Run::open(&files, "run", RUN + 1, &types()).is_err(),
+        Run::open(&files, "run", RUN + 1, codec()).is_err(),
         "another run"
     );
     for cut in [0, 10, 19, 20, 31, 32, len / 2, len - 1] {
         file.set_len(cut).unwrap();
         assert!(
-            Run::open(&files, "run", RUN, &types()).is_err(),
+            Run::open(&files, "run", RUN, codec()).is_err(),
             "cut at {cut}"
         );
     }
@@ -394,7 +402,7 @@ fn damage_behind_right_checksums_never_panics() {
     let run = write(&files, &records(&mut rng, 300));
     let file = device.open("run").unwrap();
     for _ in 0..1000 {
-        let mut index = run.index.clone();
+        let mut index = run.index().clone();
         let at = rng.below(index.blocks.len() as u64) as usize;
         let block = &mut index.blocks[at];
         let mut bytes = vec![0; block.len as usize];
@@ -407,12 +415,12 @@ fn damage_behind_right_checksums_never_panics() {
         block.crc = checksum(&[RUN, block.offset], &bytes);
         let offset = block.offset;
         file.write_all_at(&bytes, offset).unwrap();
-        let damaged = StoredFile::new(&reader::KIND, RUN, "run".to_owned(), &files);
-        let damaged = Run::new(damaged, &types(), index, run.bytes());
+        let damaged = Run::file(&files, "run", RUN);
+        let damaged = Run::new(damaged, codec(), index, run.bytes());
         let _ = damaged.verify();
         file.write_all_at(&original, offset).unwrap();
     }
-    let encoded = run.index.encode(RUN).unwrap();
+    let encoded = run.index().encode(RUN).unwrap();
     for _ in 0..5000 {
         let mut bytes = encoded[..encoded.len() - TRAILER_BYTES].to_vec();
         let at = rng.below(bytes.len() as u64) as usize;

@@ -108,6 +108,12 @@ const BANS: &[Ban] = &[
     ban("fs::", ENGINE_WITHOUT_DEVICE, false, FILES),
     ban("use std::fs", ENGINE_WITHOUT_DEVICE, false, FILES),
     ban("rustix", ENGINE_WITHOUT_DEVICE, false, FILES),
+    ban(
+        "strandline_device",
+        &["txn", "index", "tail", "table"],
+        false,
+        DATA_FILES,
+    ),
     ban("device().open", ABOVE_STORAGE, false, DATA_FILES),
     ban("device().create", ABOVE_STORAGE, false, DATA_FILES),
     ban("device.open", ABOVE_STORAGE, false, DATA_FILES),

@@ -12,9 +12,10 @@ use crate::maintenance::set_aside::contained;
 use crate::store::Store;
 use std::sync::Arc;
 use strandline_base::{Result, RowId};
+use strandline_storage::run::run_file_name;
 use strandline_table::lineage::history::{Reduction, unite};
 use strandline_table::lineage::horizon::Horizon;
-use strandline_table::update_run::{Run, RunWriter, run_file_name};
+use strandline_table::update_run::{Run, RunWriter, UpdateCodec};
 
 impl Db {
     /// Unites runs if that pays; runs that cannot be read are left as they are.
@@ -88,6 +89,11 @@ impl Db {
         files.extend([run_file_name(id)]);
         let schema = store.lineage().schema();
         let types: Vec<_> = schema.iter().map(|(id, c)| (id, c.sql_type)).collect();
-        RunWriter::create(&self.shared.files, &run_file_name(id), id, &types)
+        RunWriter::create(
+            &self.shared.files,
+            &run_file_name(id),
+            id,
+            UpdateCodec::new(&types),
+        )
     }
 }

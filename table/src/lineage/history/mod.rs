@@ -18,10 +18,11 @@ use crate::lineage::base::BaseBody;
 use crate::lineage::base::row_meta::NEVER;
 use crate::lineage::horizon::Horizon;
 use crate::lineage::range::Range;
-use crate::update_run::{Run, RunCursor, RunRecord, RunRecordKind};
+use crate::update_run::{Run, RunRecord, RunRecordKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, RangeNo, Result, RowId, UPDATE_ROWS, Value};
+use strandline_storage::run::RowMerge;
 use strandline_tail::record_page::{RecordKind, RecordPage};
 use strandline_tail::tail_pages::locate;
 use strandline_tail::visibility::{RecordState, record_state};
@@ -187,23 +188,16 @@ pub fn unite(
     reduction: &Reduction<'_>,
     mut visit: impl FnMut(RunRecord) -> Result<()>,
 ) -> Result<()> {
-    let mut cursors: Vec<RunCursor<'_>> = runs.iter().map(|run| run.cursor()).collect();
-    loop {
-        let mut row: Option<RowId> = None;
-        for cursor in &mut cursors {
-            let next = cursor.row()?;
-            row = row.into_iter().chain(next).min();
-        }
-        let Some(row) = row else { return Ok(()) };
-        let mut records = Vec::new();
-        for cursor in &mut cursors {
-            cursor.take_row(row, &mut records)?;
-        }
+    let mut merge = RowMerge::new(runs);
+    let mut records = Vec::new();
+    while let Some(row) = merge.next_row(&mut records)? {
         sort_newest_first(&mut records);
         let mut kept = reduction.of(&records, row.range())?;
         drop_repeats(&mut kept);
         kept.into_iter().try_for_each(&mut visit)?;
+        records.clear();
     }
+    Ok(())
 }
 
 /// The records of one row without what no snapshot at or after `horizon` can see.

@@ -1,15 +1,14 @@
 //! Reading a run.
 
-use super::group::{BlockTimes, Group};
 use super::{
-    BlockPlace, END_MAGIC, HEADER_BYTES, INDEX_IDENTITY, RunIndex, RunRecord, TRAILER_BYTES,
-    check_header,
+    BlockPlace, END_MAGIC, HEADER_BYTES, INDEX_IDENTITY, RunCodec, RunIndex, RunItem,
+    TRAILER_BYTES, check_header,
 };
+use crate::file::{Access, DataFiles, Extent, FileKind, StoredFile};
 use std::sync::Arc;
 use strandline_base::bytes::ByteReader;
-use strandline_base::{ColumnId, CommitTs, Error, Result, RowId, SqlType, checksum};
+use strandline_base::{CommitTs, Error, Result, RowId, checksum};
 use strandline_device::File;
-use strandline_storage::file::{Access, DataFiles, Extent, FileKind, StoredFile};
 
 /// Adjacent blocks are read together up to this many bytes.
 const READ_BYTES: u64 = 1 << 20;
@@ -30,44 +29,36 @@ fn check_file(stored: &StoredFile, file: &dyn File) -> Result<()> {
 
 /// A finished run, open for reading from any thread. Its index stays in memory.
 #[derive(Debug)]
-pub struct Run {
+pub struct Run<C> {
     file: StoredFile,
-    /// Sorted by column.
-    types: Vec<(ColumnId, SqlType)>,
-    pub(super) index: RunIndex,
+    codec: C,
+    index: RunIndex,
     bytes: u64,
 }
 
-impl Run {
-    pub(super) fn new(
-        file: StoredFile,
-        types: &[(ColumnId, SqlType)],
-        index: RunIndex,
-        bytes: u64,
-    ) -> Self {
-        let mut types = types.to_vec();
-        types.sort_by_key(|(column, _)| *column);
+impl<C: RunCodec> Run<C> {
+    /// The run in `file`, `bytes` long, whose index is known.
+    pub fn new(file: StoredFile, codec: C, index: RunIndex, bytes: u64) -> Self {
         Self {
             file,
-            types,
+            codec,
             index,
             bytes,
         }
     }
 
-    /// Opens the run in `file_name`. `types` are the columns to read; values of all others (of
-    /// dropped columns) are passed over.
+    /// Names the file of a run that exists, or that is about to be created.
+    pub fn file(files: &Arc<DataFiles>, file_name: &str, run_id: u64) -> StoredFile {
+        StoredFile::new(&KIND, run_id, file_name.to_owned(), files)
+    }
+
+    /// Opens the run in `file_name`.
     ///
     /// # Errors
     /// A file that is not this run, or whose header or index is damaged, is a corruption error; a
     /// version this program does not know is not supported; otherwise those of the device.
-    pub fn open(
-        files: &Arc<DataFiles>,
-        file_name: &str,
-        run_id: u64,
-        types: &[(ColumnId, SqlType)],
-    ) -> Result<Self> {
-        let file = StoredFile::new(&KIND, run_id, file_name.to_owned(), files);
+    pub fn open(files: &Arc<DataFiles>, file_name: &str, run_id: u64, codec: C) -> Result<Self> {
+        let file = Self::file(files, file_name, run_id);
         let len = file.len()?;
         let mut trailer = Vec::new();
         let trailer_at = len - TRAILER_BYTES as u64;
@@ -98,7 +89,12 @@ impl Run {
         }
         let index = RunIndex::decode(&bytes, index_at)
             .ok_or_else(|| Error::corrupt(place(), "malformed"))?;
-        Ok(Self::new(file, types, index, len))
+        Ok(Self::new(file, codec, index, len))
+    }
+
+    /// Where its blocks are, and what it says about all of them.
+    pub fn index(&self) -> &RunIndex {
+        &self.index
     }
 
     /// The run's id.
@@ -171,7 +167,7 @@ impl Run {
         &self,
         from: RowId,
         to_exclusive: RowId,
-        visit: &mut dyn FnMut(RunRecord) -> Result<()>,
+        visit: &mut dyn FnMut(C::Record) -> Result<()>,
     ) -> Result<()> {
         let blocks = &self.index.blocks;
         // The rows of a block end where the next one begins, and that row may be in both.
@@ -207,7 +203,7 @@ impl Run {
     }
 
     /// A cursor before the first record.
-    pub fn cursor(&self) -> RunCursor<'_> {
+    pub fn cursor(&self) -> RunCursor<'_, C> {
         RunCursor {
             run: self,
             block: 0,
@@ -221,7 +217,7 @@ impl Run {
         bytes: &[u8],
         from: RowId,
         to_exclusive: RowId,
-        visit: &mut dyn FnMut(RunRecord) -> Result<()>,
+        visit: &mut dyn FnMut(C::Record) -> Result<()>,
     ) -> Result<()> {
         let got = checksum(&[self.id(), block.offset], bytes);
         if got != block.crc {
@@ -229,26 +225,21 @@ impl Run {
         }
         let malformed = || Error::corrupt(self.place(block), "malformed record");
         let mut reader = ByteReader::new(bytes);
-        let times = BlockTimes::take(&mut reader).ok_or_else(malformed)?;
+        let origin = C::take_origin(&mut reader).ok_or_else(malformed)?;
         let mut previous = block.first_row;
         while reader.remaining() > 0 {
-            let group = Group::take(&mut reader, previous).ok_or_else(malformed)?;
-            if group.row >= to_exclusive {
+            let (row, bytes) = take_group(&mut reader, previous).ok_or_else(malformed)?;
+            if row >= to_exclusive {
                 break;
             }
-            previous = group.row;
-            if group.row >= from {
-                let records = group.records(times, |c| self.type_of(c));
+            previous = row;
+            if row >= from {
+                let records = self.codec.take_group(row, bytes, origin);
                 let records = records.ok_or_else(malformed)?;
                 records.into_iter().try_for_each(&mut *visit)?;
             }
         }
         Ok(())
-    }
-
-    fn type_of(&self, column: ColumnId) -> Option<SqlType> {
-        let at = self.types.binary_search_by_key(&column, |(c, _)| *c).ok()?;
-        Some(self.types[at].1)
     }
 
     fn place(&self, block: &BlockPlace) -> String {
@@ -260,18 +251,18 @@ impl Run {
     /// # Errors
     /// What is wrong, as a corruption error; otherwise those of the device.
     pub fn verify(&self) -> Result<()> {
-        let mut last: Option<RunRecord> = None;
+        let mut last: Option<C::Record> = None;
         let mut records = 0u64;
         self.records(RowId(0), RowId(u64::MAX), &mut |record| {
             if let Some(last) = last.as_ref().filter(|last| !last.may_precede(&record)) {
-                let what = format!("{:?} after {:?}, out of order", record.row, last.row);
+                let what = format!("{:?} after {:?}, out of order", record.row(), last.row());
                 return Err(Error::corrupt(self.file.name(), what));
             }
             records += 1;
             last = Some(record);
             Ok(())
         })?;
-        let max_row = last.map(|r| r.row);
+        let max_row = last.map(|r| r.row());
         if records != self.index.records || max_row != Some(self.index.max_row) {
             let expected = (self.index.records, self.index.max_row);
             let what = format!("expected {expected:?} records and last row, got {records}");
@@ -283,14 +274,14 @@ impl Run {
 
 /// Goes through a run's records in order, a block at a time.
 #[derive(Debug)]
-pub struct RunCursor<'a> {
-    run: &'a Run,
+pub struct RunCursor<'a, C: RunCodec> {
+    run: &'a Run<C>,
     /// the block to read next
     block: usize,
-    records: std::vec::IntoIter<RunRecord>,
+    records: std::vec::IntoIter<C::Record>,
 }
 
-impl RunCursor<'_> {
+impl<C: RunCodec> RunCursor<'_, C> {
     /// The row of the next record, if there is one.
     ///
     /// # Errors
@@ -317,17 +308,24 @@ impl RunCursor<'_> {
                 })?;
             self.records = records.into_iter();
         }
-        Ok(self.records.as_slice().first().map(|record| record.row))
+        Ok(self.records.as_slice().first().map(RunItem::row))
     }
 
     /// Moves the next records, as long as they are of `row`, to `out`.
     ///
     /// # Errors
     /// As for [`Run::records`].
-    pub fn take_row(&mut self, row: RowId, out: &mut Vec<RunRecord>) -> Result<()> {
+    pub fn take_row(&mut self, row: RowId, out: &mut Vec<C::Record>) -> Result<()> {
         while self.row()? == Some(row) {
             out.extend(self.records.next());
         }
         Ok(())
     }
+}
+
+/// The row and the bytes of the next group; `previous` is the row of the one before. `None`:
+/// malformed.
+fn take_group<'a>(reader: &mut ByteReader<'a>, previous: RowId) -> Option<(RowId, &'a [u8])> {
+    let row = RowId(previous.0.checked_add(reader.varint()?)?);
+    Some((row, reader.bytes()?))
 }

@@ -1,0 +1,39 @@
+//! The k-way merge of runs, row by row.
+
+use super::{Run, RunCodec, RunCursor};
+use std::sync::Arc;
+use strandline_base::{Result, RowId};
+
+/// Goes through the records of several runs in the order of rows; in memory are a block of each run
+/// and the records of one row.
+#[derive(Debug)]
+#[doc(alias = "k_way_merge")]
+pub struct RowMerge<'a, C: RunCodec> {
+    cursors: Vec<RunCursor<'a, C>>,
+}
+
+impl<'a, C: RunCodec> RowMerge<'a, C> {
+    /// Before the first row of `runs`.
+    pub fn new(runs: &'a [Arc<Run<C>>]) -> Self {
+        let cursors = runs.iter().map(|run| run.cursor()).collect();
+        Self { cursors }
+    }
+
+    /// The next row, whose records are appended to `out` run by run; `None` after the last.
+    ///
+    /// # Errors
+    /// As for [`Run::records`].
+    pub fn next_row(&mut self, out: &mut Vec<C::Record>) -> Result<Option<RowId>> {
+        let mut row: Option<RowId> = None;
+        for cursor in &mut self.cursors {
+            let next = cursor.row()?;
+            row = row.into_iter().chain(next).min();
+        }
+        if let Some(row) = row {
+            for cursor in &mut self.cursors {
+                cursor.take_row(row, out)?;
+            }
+        }
+        Ok(row)
+    }
+}
