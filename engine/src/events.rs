@@ -1,4 +1,4 @@
-//! What all background work tells `tracing`: that it fails, or works again.
+//! Events of background work for `tracing`: it fails, or works again.
 //!
 //! A database inside a program has no subscriber, so that nothing is printed and each event costs
 //! a load and a branch. Events are rare: none is on the path of a transaction.

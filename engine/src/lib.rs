@@ -8,12 +8,12 @@
 //! | room | what is in it |
 //! |---|---|
 //! | `settings`, `display`, `events` | options, text of values, what `tracing` is told |
-//! | `request` | what a scan is asked for: columns, conditions |
+//! | `request` | the request of a scan: columns, conditions |
 //! | `catalog` | definitions, their versions and differences, rights, identities, retention |
 //! | `store` | one table's rows, its key indexes and the locks of its definition |
-//! | `manifest_state` | what the manifest says of catalogs and storages |
+//! | `manifest_state` | the manifest's records: catalogs and storages at a checkpoint |
 //! | `redo` | the log record of a transaction: a file for each kind of operation |
-//! | `db` | [`Db`]: what transactions, maintenance and recovery share |
+//! | `db` | [`Db`]: the state that transactions, maintenance and recovery share |
 //! | `maintenance` | checkpoints, merges, compaction of runs, sweeps, the log's writer |
 //! | `transaction` | begin, savepoints, catalog changes, validation, commit, rollback |
 //! | `statement` | changes of rows, keys, point operations, bulk loads |

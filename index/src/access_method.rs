@@ -1,16 +1,15 @@
-//! What an index can be asked, whatever it is made of: a hash table in memory, a tree on a device.
+//! The interface of an index, whatever it is made of: a hash table in memory, a tree on a device.
 //!
-//! An entry is a pair of a key and a row. The key is in encoded bytes, which the method makes of
-//! values itself ([`AccessMethod::encode`]): an ordered method orders its entries by these bytes, a
-//! hash method keeps a hash. So entries of different keys may have the same bytes, and what a
-//! lookup finds are rows that have, or had, the key or one with its bytes: the caller reads the
-//! rows and decides. The same pair is held once.
+//! An entry is a pair of encoded key bytes and a row id; the same pair is held once. The method
+//! encodes the key's values itself ([`AccessMethod::encode`]): an ordered method orders its entries
+//! by these bytes, a hash method keeps a hash. Different keys may have the same bytes. A lookup
+//! returns rows that have, or had, a key with these bytes; the caller reads the rows and decides.
 //!
-//! A method knows nothing of versions. An entry is needed for as long as somebody may find the row
-//! by its key: [`AccessMethod::retire`] says from when on nobody does.
+//! A method knows no versions. An entry is needed while some reader may find the row by its key;
+//! [`AccessMethod::retire`] gives the timestamp from which on no reader does.
 //!
-//! Every operation may fail, as a method may have to read a device. One that fails has changed
-//! nothing, except that a bulk load has added the entries before.
+//! Every operation may fail, as a method may have to read a device. A failed operation has changed
+//! nothing, except that a failed bulk load keeps the entries it has added.
 
 use crate::KeySequence;
 use strandline_base::{CommitTs, Error, Result, RowId, Value};
@@ -57,7 +56,7 @@ impl KeyBytes {
     }
 }
 
-/// What is under a key.
+/// The rows under a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// nothing
@@ -68,7 +67,7 @@ pub enum Found {
     Several,
 }
 
-/// What a method can do.
+/// The abilities of a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// has cursors, in the order of the keys' bytes
@@ -95,8 +94,8 @@ pub struct KeyRange {
     pub before: Option<KeyBytes>,
 }
 
-/// Goes over entries in order. It sees those that were there when it was made and were not retired
-/// meanwhile; of others, it may see some.
+/// Goes over entries in order. It returns every entry that was there when the cursor was made and
+/// was not retired meanwhile; entries added or retired meanwhile it may return or not.
 pub trait Cursor {
     /// The next entry; None at the end.
     fn next(&mut self) -> Result<Option<(KeyBytes, RowId)>>;
@@ -112,7 +111,7 @@ pub trait BulkLoad {
 
 /// An index, shared by all threads. Keys have no NULL among their values.
 pub trait AccessMethod: Send + Sync {
-    /// What it can do.
+    /// Its abilities.
     fn capabilities(&self) -> Capabilities;
 
     /// The bytes of a key, whose values are in the order of the index's definition.
@@ -123,8 +122,9 @@ pub trait AccessMethod: Send + Sync {
     /// Returns whether the entry is new.
     fn insert(&self, key: &KeyBytes, row: RowId, others: &mut Vec<RowId>) -> Result<bool>;
 
-    /// The row under this key, if it is the only one, or if it can be told from the key alone: then
-    /// others may have the key when it is gone. Whether the row has it the caller sees.
+    /// The row under this key, if it is the only one or can be computed from the key; in the second
+    /// case other rows may have the key when this row is gone. The caller checks that the row has
+    /// it.
     fn find(&self, key: &[Value]) -> Result<Found>;
 
     /// Appends all rows under these bytes.
@@ -141,9 +141,9 @@ pub trait AccessMethod: Send + Sync {
         ))
     }
 
-    /// Nobody finds the row by this key at or after `since`; zero: nor before, as after a rollback.
-    /// The entry goes once no older moment may be asked for. A method that cannot keep it until
-    /// then drops it now, and callers retire its entries only when it is time.
+    /// No snapshot at or after `since` finds the row by this key; zero: no snapshot at all does, as
+    /// after a rollback. The entry goes once no older snapshot can be taken. A method that cannot
+    /// keep a retired entry drops it at once, and its callers retire an entry only then.
     fn retire(&self, key: &KeyBytes, row: RowId, since: CommitTs) -> Result<()>;
 
     /// Removes every entry that `keep` does not want. Entries that others add meanwhile may be
@@ -167,7 +167,7 @@ pub trait AccessMethod: Send + Sync {
         Err(Error::corrupt(place, what))
     }
 
-    /// Many rows that can be told from their keys without the method, if there are such.
+    /// The longest run of rows that can be computed from their keys without the method, if any.
     fn sequence(&self) -> Option<KeySequence> {
         None
     }

@@ -1,5 +1,5 @@
-//! What an administrator asks of a whole database: a copy of it, whether it is sound, what is in
-//! it, and its state of an earlier moment.
+//! Work on a whole database for its administrator: backup, check, inspection, and the return to an
+//! earlier moment.
 
 mod backup;
 mod check;

@@ -1,5 +1,5 @@
-//! What the writers of a database know of each other: which open transactions hold much of the
-//! memory of tails, and how long writers have paused. The rules are in `transaction::backpressure`.
+//! The state of backpressure: the open transactions that hold much of the tails' memory, and the
+//! time that writers have paused. The rules are in `transaction::backpressure`.
 //!
 //! Lock order: `large` is taken with nothing else held.
 

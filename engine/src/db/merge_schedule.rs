@@ -1,4 +1,4 @@
-//! What the background work knows of past looks and merges: see `maintenance::due`.
+//! Ages of pending records and the rest between background merges: see `maintenance::due`.
 //!
 //! Lock order: `ages` is taken with nothing else held.
 

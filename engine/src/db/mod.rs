@@ -1,5 +1,5 @@
-//! The database: what transactions, maintenance and recovery share. They bring their procedures
-//! with them, as methods of [`Db`]; what is here belongs to none of them alone.
+//! The database: the state that transactions, maintenance and recovery share. Their procedures
+//! stand in their rooms, as methods of [`Db`].
 //!
 //! Lock order: `checkpoint` → `ddl` (only to look) → the locks of tables, log and manifest; see
 //! `catalog::versions` for its place below the log.

@@ -1,4 +1,4 @@
-//! Which work on which table is set aside because it has failed: see `maintenance::set_aside`.
+//! The list of work on tables that has failed and is set aside: see `maintenance::set_aside`.
 //!
 //! Lock order: `entries` is taken with nothing else held, and held only to look and to change.
 

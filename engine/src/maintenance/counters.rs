@@ -1,4 +1,4 @@
-//! The database's counters: what `strandline_stats()` and the metrics show.
+//! The database's counters, for `strandline_stats()` and the metrics.
 
 use crate::db::Db;
 use crate::db::pacing::PacingReport;

@@ -1,4 +1,4 @@
-//! Whether background work is well: what is noted of each checkpoint, and what `/health` says.
+//! The health of background work: the outcome of each checkpoint is noted, and `/health` shows it.
 
 use crate::db::pacing::{Moment, Success};
 use crate::db::set_aside::Work;

@@ -1,4 +1,4 @@
-//! Which versions of a table may still be asked for: what merges, unions of runs and sweeps keep.
+//! The horizon of a table: the versions that merges, unions of runs and sweeps have to keep.
 
 use crate::catalog::versions::Version;
 use crate::catalog::{Catalog, TableDef};

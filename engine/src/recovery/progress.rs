@@ -1,4 +1,4 @@
-//! What a recovery tells `tracing`: its beginning, how far it is, its end.
+//! Events of a recovery for `tracing`: its beginning, its progress, its end.
 
 use crate::db::RecoveryReport;
 use crate::manifest_state::ManifestState;

@@ -3,12 +3,12 @@
 //! Byte-exact in `docs/format.md`. A record is a version byte, the commit timestamp (patched in
 //! under the log's lock) and operations, each with the byte of its kind first.
 //!
-//! A kind of operation is a file of this room: it has the encoding, what others must know of the
-//! operation ([`Scope`]), the replay, and the name. It is listed in [`KINDS`] and named nowhere
-//! else.
+//! A kind of operation is a file of this room. It has the encoding, the scope (which reads and
+//! files the operation concerns), the replay and the name. [`KINDS`] lists it; no other place names
+//! it.
 //! Changes of rows are applied in batches, on several threads, each range by one of them. All other
-//! operations are applied alone, after the changes of rows that were logged before them; what
-//! identity columns have given out is no business of rows and does not end a batch.
+//! operations are applied alone, after the changes of rows that were logged before them. Values of
+//! identity columns do not concern rows and do not end a batch.
 
 mod definitions;
 mod identities;
@@ -79,7 +79,7 @@ pub(crate) enum Operation {
 
 /// An operation that is not a change of one row.
 pub(crate) trait OtherOperation: Debug + Send + Sync {
-    /// What it is about.
+    /// The objects that it concerns.
     fn scope(&self) -> Scope;
     /// Whether a transaction that does only this frees space: it is accepted on a full disk.
     fn frees_space(&self) -> bool;
@@ -87,7 +87,8 @@ pub(crate) trait OtherOperation: Debug + Send + Sync {
     fn restore(&self, commit: &Commit<'_>, database: &mut Restoration) -> Result<()>;
 }
 
-/// What an operation is about: which reads it may contradict, and what files may have of it.
+/// The objects that an operation concerns: they decide which reads it may contradict, and whether
+/// files have it already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// one row
@@ -118,7 +119,7 @@ pub(crate) struct Redo {
 }
 
 impl Operation {
-    /// What it is about.
+    /// The objects that it concerns.
     pub fn scope(&self) -> Scope {
         match self {
             Self::Row(row) => Scope::Row(row.storage, row.row),

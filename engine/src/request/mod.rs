@@ -1,4 +1,4 @@
-//! What a scan is asked for: the columns, and the conditions that its rows fulfil.
+//! The request of a scan: the columns, and the conditions that its rows fulfil.
 //!
 //! A transaction that is serializable keeps the requests of its scans, to repeat them at commit.
 

@@ -1,5 +1,5 @@
-//! What a key index knows of the rows whose entries may go, and of its last sweep. The sweep is the
-//! work of `maintenance::key_sweep`.
+//! The state of a key index's sweeps: the rows whose entries may go, and the outcome of the last
+//! sweep. `maintenance::key_sweep` does the work.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;

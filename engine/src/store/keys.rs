@@ -1,4 +1,4 @@
-//! The key indexes of a storage: what finds rows by a PRIMARY KEY or UNIQUE constraint.
+//! The key indexes of a storage: one for each PRIMARY KEY or UNIQUE constraint.
 
 use super::key_sweep::KeySweep;
 use super::{Store, TableStore};

@@ -1,7 +1,7 @@
-//! What the engine asks of the rows of one table, whatever kind of table keeps them.
+//! The interface of one table's rows, whatever kind of table keeps them.
 //!
-//! Statements, transactions and keys know rows by id, columns by id, and what a reader sees. How
-//! rows are kept is the table's matter. [`Store::rows`](super::Store::rows) shows a table as this
+//! Statements, transactions and keys address rows and columns by id and name a reader's visibility.
+//! The table decides how it keeps rows. [`Store::rows`](super::Store::rows) shows a table as this
 //! trait and nothing else; calls are resolved when they are compiled, so a row costs no
 //! indirection. A second kind of table implements the trait and is chosen there, behind one type:
 //! the callers stay as they are.

@@ -3,11 +3,12 @@
 
 use super::tests::{alter, begin, begin_with_timeout, create};
 use super::*;
+use crate::catalog::TableDef;
 use crate::settings::{DbOptions, Settings};
 use crate::statement::PointTable;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use strandline_base::{Clock, UPDATE_ROWS};
+use strandline_base::{Clock, ColumnId, UPDATE_ROWS, Value};
 use strandline_device::MemoryDevice;
 
 /// A clock that panics when it is told to.

@@ -11,10 +11,9 @@
 //! Lock order: `state` of the transaction → log → catalog versions → commit queue. Waiting for
 //! others happens with `state` released.
 
-use crate::catalog::{Catalog, TableDef, column_of};
+use crate::catalog::Catalog;
 use crate::db::{Db, closed};
 use crate::redo;
-use crate::request::ScanRequest;
 use crate::settings::{ConflictPolicy, TxnOptions};
 use crate::store::moved_keys::MovedKeys;
 use crate::store::{Hold, KeyColumns, Store, Waiting};
@@ -22,15 +21,13 @@ use adjustable::Adjustable;
 use footprint::Footprint;
 use glance::Glance;
 use parking_lot::Mutex;
-use read_set::{ReadSet, ScanRead};
+use read_set::ReadSet;
 use release::Undone;
 use savepoint::{HeldStore, take_back_keys, undo};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use strandline_base::{
-    ColumnId, CommitTs, Error, ErrorKind, RangeNo, Result, RowId, SqlState, Value,
-};
+use strandline_base::{CommitTs, Error, ErrorKind, RangeNo, Result, RowId, SqlState};
 use strandline_index::KeyBytes;
 use strandline_storage::file::data_file::DataFile;
 use strandline_table::lineage::write::Written;
@@ -298,49 +295,6 @@ impl Transaction {
         if moment > self.db.stable() {
             state.depends_on = state.depends_on.max(moment);
         }
-    }
-
-    /// Notes that a serializable transaction has looked up a key.
-    pub(crate) fn note_key(
-        &self,
-        table: &TableDef,
-        store: &Arc<Store>,
-        columns: &[ColumnId],
-        values: &[Value],
-    ) {
-        if let Some(reads) = &self.reads {
-            reads.lock().note_key(table.id, store, columns, values);
-        }
-    }
-
-    /// Notes that a serializable transaction scans a table, or all versions of its rows.
-    pub(crate) fn note_scan(
-        &self,
-        table: &TableDef,
-        request: &ScanRequest,
-        every_version: bool,
-    ) -> Result<()> {
-        let Some(reads) = &self.reads else {
-            return Ok(());
-        };
-        let filters = request.filters.iter().filter(|filter| filter.is_fixed());
-        let filters: Vec<_> = filters.cloned().collect();
-        let mut columns = request.columns.clone();
-        columns.extend(filters.iter().flat_map(|filter| filter.columns()));
-        columns.extend(request.prune.iter().map(|bound| bound.column));
-        columns.sort_unstable();
-        columns.dedup();
-        let typed = |id| Ok((id, column_of(table, id)?.sql_type));
-        let scan = ScanRead {
-            table: table.id,
-            store: self.db.store(table.storage)?,
-            columns: columns.into_iter().map(typed).collect::<Result<_>>()?,
-            bounds: request.prune.clone(),
-            filters,
-            every_version,
-        };
-        reads.lock().scans.push(scan);
-        Ok(())
     }
 
     fn waiting<'a>(&'a self, cancelled: &'a dyn Fn() -> bool) -> Waiting<'a> {

@@ -4,11 +4,12 @@
 //! Logical reads, not rows: a key that was not there counts, and so do rows that a scan's
 //! predicate would select if they came. Reads of the past (AS OF) cannot change and are not noted.
 
-use crate::request::ColumnPredicate;
-use crate::request::RowFilter;
+use super::Transaction;
+use crate::catalog::{TableDef, column_of};
+use crate::request::{ColumnPredicate, RowFilter, ScanRequest};
 use crate::store::Store;
 use std::sync::Arc;
-use strandline_base::{ColumnId, SqlType, TableId, Value};
+use strandline_base::{ColumnId, Result, SqlType, TableId, Value};
 
 /// A looked-up key.
 pub struct KeyRead {
@@ -78,5 +79,50 @@ impl ReadSet {
     pub fn tables(&self) -> impl Iterator<Item = (TableId, &Arc<Store>)> {
         let keys = self.keys.iter().map(|key| (key.table, &key.store));
         keys.chain(self.scans.iter().map(|scan| (scan.table, &scan.store)))
+    }
+}
+
+impl Transaction {
+    /// Notes that a serializable transaction has looked up a key.
+    pub(crate) fn note_key(
+        &self,
+        table: &TableDef,
+        store: &Arc<Store>,
+        columns: &[ColumnId],
+        values: &[Value],
+    ) {
+        if let Some(reads) = &self.reads {
+            reads.lock().note_key(table.id, store, columns, values);
+        }
+    }
+
+    /// Notes that a serializable transaction scans a table, or all versions of its rows.
+    pub(crate) fn note_scan(
+        &self,
+        table: &TableDef,
+        request: &ScanRequest,
+        every_version: bool,
+    ) -> Result<()> {
+        let Some(reads) = &self.reads else {
+            return Ok(());
+        };
+        let filters = request.filters.iter().filter(|filter| filter.is_fixed());
+        let filters: Vec<_> = filters.cloned().collect();
+        let mut columns = request.columns.clone();
+        columns.extend(filters.iter().flat_map(|filter| filter.columns()));
+        columns.extend(request.prune.iter().map(|bound| bound.column));
+        columns.sort_unstable();
+        columns.dedup();
+        let typed = |id| Ok((id, column_of(table, id)?.sql_type));
+        let scan = ScanRead {
+            table: table.id,
+            store: self.db.store(table.storage)?,
+            columns: columns.into_iter().map(typed).collect::<Result<_>>()?,
+            bounds: request.prune.clone(),
+            filters,
+            every_version,
+        };
+        reads.lock().scans.push(scan);
+        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! The last step of a checkpoint: the log is cut behind the position that the manifest names.
 //!
-//! Invariant: what is cut is in files that the manifest names. A storage whose records could not be
-//! written stays behind the others, and keeps the log from its own last checkpoint on.
+//! Invariant: every commit that is cut is in files that the manifest names. A storage whose records
+//! could not be written stays behind the others, and keeps the log from its own last checkpoint on.
 
 use crate::db::Db;
 use crate::manifest_state::ManifestState;

@@ -1,5 +1,5 @@
-//! Ranges of one storage, merged if they are due, several at a time; and what of each is to go into
-//! the run. A range that cannot be merged is set aside.
+//! Merges the ranges of one storage that are due, several at a time, and collects the records that
+//! go into the run. A range that cannot be merged is set aside.
 
 use super::Effort;
 use super::new_files::NewFiles;

@@ -1,5 +1,5 @@
-//! The first step of a checkpoint: what it is of. A moment up to which everything is committed and
-//! durable, and the catalogs and storages that may still be asked for then.
+//! The first step of a checkpoint: its timestamp, up to which every commit is finished and durable,
+//! and the catalogs and storages that may still be asked for.
 
 use crate::catalog::retention::TimeMap;
 use crate::catalog::versions::{Version, kept_storages, storages_of};

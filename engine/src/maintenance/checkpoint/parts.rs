@@ -1,5 +1,5 @@
-//! The second step of a checkpoint: each storage's part is prepared, by itself. What fails for one
-//! table does not keep the others' parts from being made.
+//! The second step of a checkpoint: each storage's part is prepared by itself. A failure of one
+//! table's part does not stop the others.
 
 use super::Effort;
 use super::moment::Named;

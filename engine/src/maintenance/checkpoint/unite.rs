@@ -1,5 +1,5 @@
-//! Runs of one storage, united if that pays: which ones `compaction` says. Runs that cannot be read
-//! are set aside, as they are.
+//! Unites runs of one storage that `compaction` chooses. Runs that cannot be read are set aside and
+//! stay as they are.
 
 use super::new_files::NewFiles;
 use super::parts::Terms;
