@@ -60,9 +60,12 @@ impl Transaction {
         let Some(slot) = state.slot.take_if(|_| has_changes) else {
             // It has changed nothing, or has taken everything back.
             let settled = self.settle_dependencies(&state);
-            let slot = state.slot.take();
+            let Some(slot) = state.slot.take() else {
+                self.end_unwritten(&mut state);
+                return settled.map(|()| self.db.stable());
+            };
             // Row locks end.
-            let undone = self.abort(&mut state, slot);
+            let undone = self.abort(&mut state, Some(slot));
             drop(state);
             self.release(&undone);
             return settled.map(|()| self.db.stable());

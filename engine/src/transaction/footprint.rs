@@ -17,8 +17,11 @@ pub(crate) struct Footprint {
     /// as far as others see them
     pub shown: OpenBytes,
     latest: Option<Touched>,
-    before: BTreeMap<(StorageId, RangeNo), Touched>,
+    /// None: none, as in most transactions
+    before: Option<Box<Ranges>>,
 }
+
+type Ranges = BTreeMap<(StorageId, RangeNo), Touched>;
 
 /// A range that a transaction has written to.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +69,7 @@ impl Footprint {
     }
 
     fn put(&mut self, touched: Touched) {
-        let known = self.before.entry(touched.key());
+        let known = self.before.get_or_insert_default().entry(touched.key());
         known
             .and_modify(|known| known.add(&touched))
             .or_insert(touched);
@@ -79,11 +82,11 @@ impl Footprint {
             self.put(latest);
         }
         self.bytes = bytes;
-        let all = self.before.values();
+        let all = self.before.iter().flat_map(|ranges| ranges.values());
         let undone = all.filter(|touched| touched.end > written).copied();
         let undone = undone.collect();
         if written == 0 {
-            self.before = BTreeMap::new();
+            self.before = None;
         }
         undone
     }

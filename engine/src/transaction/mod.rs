@@ -336,7 +336,10 @@ impl Transaction {
         let is_held = |held: &HeldStore| Arc::ptr_eq(&held.store, store);
         if !self.state.lock().stores.iter().any(is_held) {
             store.lock_shared(word, &self.waiting(&|| self.is_cancelled()))?;
-            self.state.lock().hold(store.clone(), Hold::Writer);
+            self.state.lock().stores.push(HeldStore {
+                store: store.clone(),
+                hold: Hold::Writer,
+            });
         }
         self.glance.set_registered(store);
         Ok(word)
@@ -366,6 +369,16 @@ impl Transaction {
             statement: state.statement,
         };
         Ok((snapshot, visibility))
+    }
+
+    /// Ends a transaction that has no slot: it holds no lock and has nothing to undo.
+    fn end_unwritten(&self, state: &mut TxnState) {
+        debug_assert!(state.written.is_empty() && state.entries.is_empty());
+        debug_assert!(state.loads.is_empty() && state.grown.is_empty() && state.moved.len() == 0);
+        debug_assert!(state.stores.is_empty() && !state.locks_ddl && !state.catalog_changed);
+        state.ended = true;
+        self.glance.end();
+        state.snapshot = None;
     }
 
     /// Undoes everything and ends the transaction; what its records hold is to be released when

@@ -13,6 +13,7 @@ use datafusion::arrow::datatypes::Schema;
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, Expr, SelectItem, SetExpr, Statement as Parsed, TableFactor,
 };
+use std::cell::Cell;
 use std::sync::Arc;
 use strandline_base::{ColumnId, SqlType};
 use strandline_engine::catalog::{Catalog, TableDef};
@@ -30,6 +31,8 @@ pub(crate) struct Compiler<'a> {
     pub registered: &'a RegisteredTables,
     /// per parameter its type; None: its value's
     pub types: &'a [Option<SqlType>],
+    /// set when the statement asks for `now()`
+    pub asks_now: Cell<bool>,
 }
 
 /// The names that a statement's expressions know: those of one table.

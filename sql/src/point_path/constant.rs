@@ -52,7 +52,10 @@ impl Compiler<'_> {
                     _ => None,
                 }
             }
-            Expr::Function(function) => is_now(function).then_some(Source::Now),
+            Expr::Function(function) if is_now(function) => {
+                self.asks_now.set(true);
+                Some(Source::Now)
+            }
             _ => None,
         }
     }

@@ -46,6 +46,8 @@ pub(crate) struct Compiled {
     pub template: Arc<Template>,
     /// None: the statement takes the full path
     pub statement: Option<PointStatement>,
+    /// whether an execution needs to know `now()`
+    pub asks_now: bool,
 }
 
 /// A compiled statement.

@@ -33,6 +33,7 @@ pub(crate) struct Execution<'a> {
     pub compiled: &'a Compiled,
     pub transaction: &'a Arc<Transaction>,
     pub values: &'a [ScalarValue],
+    /// 0 if the statement does not ask for it
     pub now_us: u64,
     /// the table's CHECK constraints, if it has any
     pub checks: Option<Arc<CheckSet>>,

@@ -15,6 +15,7 @@ use crate::provider::registered::RegisteredTables;
 use crate::roles::acting::Acting;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::Statement as Parsed;
+use std::cell::Cell;
 use std::sync::Arc;
 use strandline_base::{Error, ErrorKind, Result, SqlState, SqlType};
 use strandline_engine::{ConflictPolicy, Isolation, Transaction};
@@ -118,7 +119,7 @@ impl Session {
         }
         self.cancel.start();
         self.cancel.check()?;
-        let Some((transaction, now_us, implicit)) = self.point_transaction(reads)? else {
+        let Some((transaction, began_us, implicit)) = self.point_transaction(reads)? else {
             return Ok(None);
         };
         // A read waits for nobody.
@@ -136,7 +137,7 @@ impl Session {
             compiled,
             transaction: &transaction,
             values,
-            now_us,
+            now_us: self.asked_now(compiled, began_us),
             checks,
         };
         let ran = match execution.run() {
@@ -171,6 +172,15 @@ impl Session {
         Ok(Some(output))
     }
 
+    /// `now()` as far as the statement asks for it: to read the clock is a part of what a short one
+    /// costs.
+    fn asked_now(&self, compiled: &Compiled, began_us: Option<u64>) -> u64 {
+        match began_us {
+            None if compiled.asks_now => self.now_us(),
+            known => known.unwrap_or_default(),
+        }
+    }
+
     /// What `prepared` is compiled to for the catalog and settings of now.
     fn compiled(&self, prepared: &PreparedStatement) -> Option<Arc<Compiled>> {
         let known = prepared.compiled.lock().clone()?;
@@ -192,6 +202,7 @@ impl Session {
             default_schema: &self.template.config_options().catalog.default_schema,
             registered: &RegisteredTables::of(&self.template),
             types,
+            asks_now: Cell::new(false),
         };
         // Who may not run it is told so by the full path. Another role is another template, other
         // privileges are another catalog.
@@ -206,6 +217,7 @@ impl Session {
         };
         let statement = compiler.compile(&prepared.statement).filter(may);
         let compiled = Arc::new(Compiled {
+            asks_now: compiler.asks_now.get(),
             statement,
             catalog,
             template: self.template.clone(),
@@ -214,15 +226,18 @@ impl Session {
         compiled
     }
 
-    /// The open block's transaction or one of the statement's own, its `now()`, and whether it is
-    /// its own; None if the full path is to refuse.
-    fn point_transaction(&mut self, reads: bool) -> Result<Option<(Arc<Transaction>, u64, bool)>> {
+    /// The open block's transaction and its `now()`, or one of the statement's own, and whether it
+    /// is its own; None if the full path is to refuse.
+    fn point_transaction(
+        &mut self,
+        reads: bool,
+    ) -> Result<Option<(Arc<Transaction>, Option<u64>, bool)>> {
         if let Some(open) = &mut self.open {
             if open.transaction.options().read_only && !reads {
                 return Ok(None);
             }
             open.used = true;
-            return Ok(Some((open.transaction.clone(), open.now_us, false)));
+            return Ok(Some((open.transaction.clone(), Some(open.now_us), false)));
         }
         let mut modes = self.default_modes();
         if modes.read_only && !reads {
@@ -230,7 +245,7 @@ impl Session {
         }
         modes.read_only = reads;
         modes.speculative &= !reads;
-        Ok(Some((self.begin_engine(modes)?, self.now_us(), true)))
+        Ok(Some((self.begin_engine(modes)?, None, true)))
     }
 }
 
@@ -250,6 +265,8 @@ fn command_tag(tag: &'static str, rows: u64) -> std::borrow::Cow<'static, str> {
         ("INSERT", 1) => "INSERT 0 1".into(),
         ("UPDATE", 1) => "UPDATE 1".into(),
         ("DELETE", 1) => "DELETE 1".into(),
+        ("UPDATE", 0) => "UPDATE 0".into(),
+        ("DELETE", 0) => "DELETE 0".into(),
         ("INSERT", n) => format!("INSERT 0 {n}").into(),
         (tag, n) => format!("{tag} {n}").into(),
     }
