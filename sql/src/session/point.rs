@@ -20,6 +20,9 @@ use std::sync::Arc;
 use strandline_base::{Error, ErrorKind, Result, SqlState, SqlType};
 use strandline_engine::{ConflictPolicy, Isolation, Transaction};
 
+/// The transaction of a point statement; `now()` if it is an open block's.
+type Begun = (Arc<Transaction>, Option<u64>);
+
 impl Session {
     /// Runs a text whose statement is compiled already; None: it takes the longer way.
     pub(crate) fn run_text_at_once(
@@ -119,9 +122,10 @@ impl Session {
         }
         self.cancel.start();
         self.cancel.check()?;
-        let Some((transaction, began_us, implicit)) = self.point_transaction(reads)? else {
+        let Some((transaction, began_us)) = self.point_transaction(reads)? else {
             return Ok(None);
         };
+        let implicit = began_us.is_none();
         // A read waits for nobody.
         let _timer = match reads {
             true => None,
@@ -226,18 +230,15 @@ impl Session {
         compiled
     }
 
-    /// The open block's transaction and its `now()`, or one of the statement's own, and whether it
-    /// is its own; None if the full path is to refuse.
-    fn point_transaction(
-        &mut self,
-        reads: bool,
-    ) -> Result<Option<(Arc<Transaction>, Option<u64>, bool)>> {
+    /// The open block's transaction and its `now()`, or one of the statement's own, whose `now()`
+    /// nobody has asked for yet; None if the full path is to refuse.
+    fn point_transaction(&mut self, reads: bool) -> Result<Option<Begun>> {
         if let Some(open) = &mut self.open {
             if open.transaction.options().read_only && !reads {
                 return Ok(None);
             }
             open.used = true;
-            return Ok(Some((open.transaction.clone(), Some(open.now_us), false)));
+            return Ok(Some((open.transaction.clone(), Some(open.now_us))));
         }
         let mut modes = self.default_modes();
         if modes.read_only && !reads {
@@ -245,7 +246,7 @@ impl Session {
         }
         modes.read_only = reads;
         modes.speculative &= !reads;
-        Ok(Some((self.begin_engine(modes)?, None, true)))
+        Ok(Some((self.begin_engine(modes)?, None)))
     }
 }
 
