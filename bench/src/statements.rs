@@ -185,13 +185,13 @@ fn point(bench: &mut Bench, report: &mut Report) -> Result<()> {
             Ok(())
         };
         let prepared_us = bench.time(&mut by_plan)?;
-        connection.use_point_path(false);
+        connection.use_row_executor(false);
         let mut full = |row| {
             std::hint::black_box(connection.query(case.sql, values(case, key(row)))?);
             Ok(())
         };
         let full_us = bench.time(&mut full)?;
-        connection.use_point_path(true);
+        connection.use_row_executor(true);
         if let Some(target) = case.target.map(Spread::from) {
             let goal = Some(Goal::AtMost(1.0));
             add(report, case.name, ours, ("the target", Some(target), goal))?;

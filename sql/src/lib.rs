@@ -26,81 +26,63 @@
 //! * [`Connection::appender`] loads in bulk.
 //! * Results are Arrow batches ([`QueryResult::batches`]) and typed rows ([`Row::get`]).
 //!
-//! Inside: `session` dispatches statements, `context` is what one running statement has in hand,
-//! `provider` is the database as DataFusion sees it, `ddl` and `dml` change it, `roles` says who
-//! may, `pg_catalog` shows it, `subplan` runs the subqueries that DataFusion cannot join. Types,
-//! casts, operators and functions are the crate `strandline-semantics`. See ARCHITECTURE.md.
+//! Inside, along the way a statement takes (each room imports only the rooms before it):
+//!
+//! Modules: runtime < values < parse < backends < catalogs < planning < execution < statements < session < api
+//!
+//! * `runtime`: threads, stack and memory of queries; `values`: values in and out, results.
+//! * `parse`: text to syntax trees, spellings the parser lacks, names, parameters.
+//! * `backends`: sessions as others see them, users and what they may do.
+//! * `catalogs`: `information_schema`, `pg_catalog`, counters.
+//! * `planning`: names to tables, the database as DataFusion sees it, subqueries, row locks.
+//! * `execution`: INSERT, UPDATE, DELETE, MERGE, and the executor of statements on single rows.
+//! * `statements`: definitions, roles, COPY, EXPLAIN, backup, kept plans.
+//! * `session`: transactions, settings, prepared statements, dispatch; `api`: the types below.
+//!
+//! Types, casts, operators and functions are the crate `strandline-semantics`.
 
-mod appender;
-mod backup;
-mod blocking;
-mod connection;
-mod context;
-mod copy;
-mod database;
-mod ddl;
-mod deep;
-mod dml;
-mod execute_many;
-mod explain;
-mod information_schema;
-mod locking;
-mod names;
-mod owner;
-mod parallelism;
-mod params;
+mod api;
+mod backends;
+mod catalogs;
+mod execution;
 mod parse;
-mod pg_catalog;
-mod plan_cache;
-mod planner;
-mod point;
-mod point_path;
-mod portal;
-mod provider;
-mod query_memory;
-mod references;
-mod request;
-mod result;
-mod roles;
+mod planning;
+mod runtime;
 mod session;
-mod single_row;
-mod statistics;
-mod subplan;
-mod template;
-mod text;
-mod value;
-mod value_row;
+mod statements;
+mod values;
 
-pub use appender::Appender;
-pub use backup::{RestoreReport, restore};
-pub use connection::{Connection, Outcome, Prepared, QueryStream};
-pub use context::{Progress, ProgressHook};
-pub use copy::{CopyClient, SharedCopyClient};
-pub use database::{Database, DatabaseBuilder};
+pub use api::appender::Appender;
+pub use api::backup::{RestoreReport, restore};
+pub use api::connection::{Connection, Outcome, Prepared, QueryStream};
+pub use api::database::{Database, DatabaseBuilder};
+pub use api::rows::{TableHandle, Transaction};
+pub use backends::activity::{Activity, BackendState, TransactionStatus};
+pub use backends::cancel::{CancelHandle, CancelScope, Termination};
+pub use backends::random::RandomSource;
 pub use datafusion::scalar::ScalarValue;
-pub use params::{Parameter, Params};
+pub use parse::params::{Parameter, Params};
 pub use parse::redacted;
 pub use parse::{StatementText, split_script};
-pub use point::{TableHandle, Transaction};
-pub use portal::{Portal, Started};
-pub use result::{ColumnIndex, FromCell, QueryResult, Row};
-pub use roles::{RandomSource, ScramVerifier};
-pub use session::activity::{Activity, BackendState};
+pub use planning::context::{Progress, ProgressHook};
+pub use runtime::copy_client::{CopyClient, SharedCopyClient};
 pub use session::arrays::ParameterType;
-pub use session::cancel::{CancelHandle, CancelScope, Termination};
 pub use session::describe::Description;
-pub use session::outcome::{Summary, TransactionStatus};
+pub use session::portal::{Portal, Started};
 pub use session::settings::origin::Origin;
 pub use session::settings::parameters::{
     Kind as ParameterKind, PARAMETERS, Parameter as ParameterDefinition, SERVER_VERSION,
     SERVER_VERSION_NUM,
 };
 pub use session::settings::{ForeignParameter, SettingsVersion, ShownParameter};
+pub use statements::roles::ScramVerifier;
 pub use strandline_base::{ColumnId, Error, ErrorKind, Interval, Result, SqlState, SqlType, Value};
 pub use strandline_engine::{
     BackupReport, CheckpointReport, CopyObserver, CopyProgress, Inspection, InspectionSection,
     RewindReport, Settings, catalog,
 };
 pub use strandline_semantics::wire_format;
-pub use text::cell;
-pub use value_row::ValueRow;
+pub use values::result::{ColumnIndex, FromCell, QueryResult, Row};
+pub use values::summary::Summary;
+pub use values::text::cell;
+pub use values::value_row::ValueRow;

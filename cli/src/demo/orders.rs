@@ -1,4 +1,4 @@
-//! The order desk: transactions as a clerk would enter them, through the point API.
+//! The order desk: transactions as a clerk would enter them, through the row API.
 //!
 //! Invariants, whatever happens: the total of an order is the sum of its lines' prices; every
 //! order has lines and every line an order; the ledger's counts are those of the tables. They hold

@@ -8,7 +8,7 @@
 //!
 //! The first part of the name is one that no user can write.
 
-use crate::names;
+use crate::parse::names;
 use datafusion::sql::sqlparser::ast::{LockClause, LockType, ObjectNamePart};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 

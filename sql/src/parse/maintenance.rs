@@ -2,8 +2,10 @@
 //! goes about the work; they are left out before the parser, which knows other ones, sees them. Nor
 //! does it know CHECKPOINT.
 
-use crate::session::call::CHECKPOINT;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+
+/// What CHECKPOINT is parsed as a call of.
+pub(crate) const CHECKPOINT: &str = "checkpoint";
 
 /// `CALL checkpoint()`, which the parser knows.
 fn checkpoint(statement: &[TokenWithSpan], word: &TokenWithSpan, out: &mut Vec<TokenWithSpan>) {

@@ -7,10 +7,11 @@
 use super::Session;
 use super::describe::of_parameter;
 use super::prepared::PreparedStatement;
-use crate::params;
-use crate::plan_cache::is_of_type;
-use crate::point_path::argument;
-use crate::{dml, names};
+use crate::execution::dml;
+use crate::execution::row_executor::argument;
+use crate::parse::names;
+use crate::parse::params;
+use crate::statements::plan_cache::is_of_type;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{DataType, Expr, SelectItem, Statement as Parsed, Value};

@@ -5,7 +5,7 @@
 //! as an array is cast where it stands ([`declare`]), and no plan is kept for several values of it.
 //! To describe a statement a sample stands for it ([`sample`]).
 
-use crate::params;
+use crate::parse::params;
 use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, DataType, Expr, Value as Literal, ValueWithSpan, VisitMut, VisitorMut,
 };

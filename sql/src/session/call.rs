@@ -3,10 +3,11 @@
 //! too.
 
 use super::Session;
-use super::cancel::Timer;
-use super::outcome::Summary;
-use super::settings::text_result;
-use crate::roles::acting::{Acting, files_denied};
+use crate::backends::acting::{Acting, files_denied};
+use crate::backends::cancel::Timer;
+use crate::parse::maintenance::CHECKPOINT;
+use crate::values::summary::Summary;
+use crate::values::summary::text_result;
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Value,
 };
@@ -17,12 +18,10 @@ use strandline_base::{Error, Result, SqlState};
 
 /// The procedure that writes a backup.
 const BACKUP: &str = "strandline_backup";
-/// What CHECKPOINT is parsed as a call of.
-pub(crate) const CHECKPOINT: &str = "checkpoint";
 
 impl Session {
     pub(super) async fn call(&mut self, call: &Function) -> Result<Summary> {
-        let name = crate::names::parts(&call.name)?.join(".");
+        let name = crate::parse::names::parts(&call.name)?.join(".");
         let arguments = texts(&call.args);
         match (name.as_str(), arguments.as_deref()) {
             (BACKUP, Some([target])) => self.call_backup(PathBuf::from(target)).await,
@@ -59,10 +58,10 @@ impl Session {
         let cancel = self.cancel.clone();
         cancel.start();
         let timeout = self.settings.statement_timeout;
-        let _timer = timeout.map(|t| Timer::start(&self.shared, cancel.clone(), t));
+        let _timer = timeout.map(|t| Timer::start(self.shared.threads(), cancel.clone(), t));
         let (db, flag) = (self.shared.db.clone(), cancel.flag().clone());
         let work = tokio::task::spawn_blocking(move || {
-            crate::backup::backup(&db, &target, &|_| !flag.load(Ordering::SeqCst))
+            crate::statements::backup::backup(&db, &target, &|_| !flag.load(Ordering::SeqCst))
         });
         // Not raced against the cancellation: the copying sees it and removes what it has made.
         let report = match work.await {

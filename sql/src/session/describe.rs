@@ -13,21 +13,21 @@
 use super::Session;
 use super::arrays::{self, Items};
 use super::prepared::PreparedStatement;
-use super::work::Work;
-use crate::context::StatementContext;
-use crate::template::Template;
-use crate::{dml, explain, params, parse};
+use crate::execution::dml;
+use crate::parse::params;
+use crate::parse::placeholders::{Hold, Placing};
+use crate::planning::context::StatementContext;
+use crate::planning::template::Template;
+use crate::statements::explain;
+use crate::statements::work::Work;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::{Expr as Planned, LogicalPlan};
-use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, Select, Statement as Parsed, TableFactor, Value as Literal,
-    ValueWithSpan, VisitMut, VisitorMut,
-};
+use datafusion::sql::sqlparser::ast::{Statement as Parsed, VisitMut};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use strandline_base::{Error, Result, SqlType};
+use strandline_base::{Result, SqlType};
 use strandline_engine::Transaction;
 use strandline_engine::catalog::Catalog;
 use strandline_semantics as semantics;
@@ -239,13 +239,6 @@ async fn types_and_result(
     }
 }
 
-/// What stands for a parameter while planning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Hold {
-    Placeholder,
-    Null,
-}
-
 /// Plans `statement`; fills in the types that are found. The result's columns if it gives rows.
 async fn planned(
     context: &StatementContext,
@@ -270,124 +263,6 @@ async fn planned(
     collect_types(&plan, types).map_err(convert)?;
     let result = rows.then(|| semantics::sql::output_schema(plan.schema().inner()));
     Ok((plan, result))
-}
-
-/// Puts placeholders of their types into the places of a statement's parameters.
-pub(crate) fn place_parameters<T: VisitMut>(tree: &mut T, types: &[Option<SqlType>]) -> Result<()> {
-    let mut types = types.to_vec();
-    let mut placing = Placing {
-        types: &mut types,
-        hold: Hold::Placeholder,
-    };
-    match tree.visit(&mut placing) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
-}
-
-/// Puts into the parameters' places what can be planned: placeholders, cast to their types where
-/// those are known.
-struct Placing<'a> {
-    types: &'a mut [Option<SqlType>],
-    hold: Hold,
-}
-
-impl Placing<'_> {
-    fn is_parameter(expr: &Expr) -> Option<usize> {
-        match expr {
-            Expr::Value(ValueWithSpan {
-                value: Literal::Placeholder(name),
-                ..
-            }) => params::number(name).ok(),
-            _ => None,
-        }
-    }
-
-    /// A value of its type in the place of a parameter that a constant must stand for.
-    fn fix(&mut self, expr: &mut Expr) -> Result<()> {
-        let Some(number) = Self::is_parameter(expr) else {
-            return Ok(());
-        };
-        let sample = match *self.types[number - 1].get_or_insert(SqlType::Integer) {
-            SqlType::SmallInt | SqlType::Integer => "1",
-            SqlType::BigInt => "9223372036854775807",
-            SqlType::Numeric { .. } | SqlType::Double | SqlType::Real => "1.0",
-            SqlType::Date | SqlType::Timestamp | SqlType::TimestampTz => "'2000-01-01'",
-            _ => "''",
-        };
-        *expr = parse::expression(sample)?;
-        Ok(())
-    }
-
-    fn place(&mut self, factor: &mut TableFactor) -> Result<()> {
-        if let TableFactor::Table {
-            version: Some(version),
-            ..
-        } = factor
-        {
-            let _ = version.visit(&mut Moments(self.types));
-        }
-        for arg in params::function_arguments(factor) {
-            if let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = arg {
-                self.fix(expr)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl VisitorMut for Placing<'_> {
-    type Break = Error;
-
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
-        params::name_parameters(select);
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
-        match self.place(factor) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => ControlFlow::Break(error),
-        }
-    }
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
-        let Some(number) = Self::is_parameter(expr) else {
-            return ControlFlow::Continue(());
-        };
-        if self.hold == Hold::Null {
-            *expr = Expr::value(Literal::Null);
-        }
-        let Some(known) = self.types[number - 1] else {
-            return ControlFlow::Continue(());
-        };
-        let data_type = match parse::expression(&format!("CAST(0 AS {})", params::type_name(known)))
-        {
-            Ok(Expr::Cast { data_type, .. }) => data_type,
-            Ok(_) => return ControlFlow::Break(Error::internal("a cast is no cast")),
-            Err(error) => return ControlFlow::Break(error),
-        };
-        let operand = std::mem::replace(expr, Expr::value(Literal::Null));
-        *expr = semantics::sql::cast(operand, data_type);
-        ControlFlow::Continue(())
-    }
-}
-
-/// Puts the present into moments that parameters name.
-struct Moments<'a>(&'a mut [Option<SqlType>]);
-
-impl VisitorMut for Moments<'_> {
-    type Break = ();
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if let Some(number) = Placing::is_parameter(expr)
-            && let Ok(now) = parse::expression("now()")
-        {
-            self.0[number - 1].get_or_insert(SqlType::TimestampTz);
-            *expr = now;
-        }
-        ControlFlow::Continue(())
-    }
 }
 
 /// Notes the types that a plan gives to parameters of unknown type, at the first place of each.

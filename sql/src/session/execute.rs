@@ -5,13 +5,18 @@
 //! with a new snapshot, as often as it takes up to [`MAX_TRIES`]; others see none of it.
 
 use super::Session;
-use super::cancel::Timer;
-use super::outcome::{Output, RunningQuery, Summary};
-use super::work::Work;
-use crate::context::StatementContext;
-use crate::plan_cache::Ran;
-use crate::result::{Gathered, QueryResult};
-use crate::{copy, ddl, dml, explain, roles};
+use super::outcome::{Output, RunningQuery};
+use crate::backends::cancel::Timer;
+use crate::execution::dml;
+use crate::planning::context::StatementContext;
+use crate::statements::copy;
+use crate::statements::ddl;
+use crate::statements::explain;
+use crate::statements::plan_cache::Ran;
+use crate::statements::roles;
+use crate::statements::work::Work;
+use crate::values::result::{Gathered, QueryResult};
+use crate::values::summary::Summary;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::execution::SendableRecordBatchStream;
@@ -79,7 +84,7 @@ impl Session {
         let cancel = self.cancel.clone();
         cancel.start();
         let timeout = self.settings.statement_timeout;
-        let _timer = timeout.map(|t| Timer::start(&self.shared, cancel.clone(), t));
+        let _timer = timeout.map(|t| Timer::start(self.shared.threads(), cancel.clone(), t));
         let again = transaction.options().isolation == Isolation::ReadCommitted
             && transaction.conflicts() == ConflictPolicy::Wait
             && !matches!(work, Work::Copy(parsed) if copy::takes_from_client(parsed));
@@ -224,7 +229,11 @@ impl Session {
     /// Cancels the running query when its time is up; None without `statement_timeout`.
     pub(crate) fn timer(&self) -> Option<Timer> {
         let timeout = self.settings.statement_timeout?;
-        Some(Timer::start(&self.shared, self.cancel.clone(), timeout))
+        Some(Timer::start(
+            self.shared.threads(),
+            self.cancel.clone(),
+            timeout,
+        ))
     }
 
     /// All rows of a running query.

@@ -3,8 +3,8 @@
 //! have updates), ANALYZE has nothing to do, because statistics are kept up.
 
 use super::Session;
-use super::outcome::Summary;
-use crate::names;
+use crate::parse::names;
+use crate::values::summary::Summary;
 use datafusion::sql::sqlparser::ast::{Lock, LockTableMode, ObjectName};
 use strandline_base::{Error, Result, SqlState};
 

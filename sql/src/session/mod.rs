@@ -3,44 +3,44 @@
 //!
 //! * Transaction control, settings and prepared statements are handled here and below
 //!   ([`transaction`], [`settings`], [`prepared`]).
-//! * Everything that reads or writes data or definitions is *work* ([`work`]): it runs in the open
+//! * Everything that reads or writes data or definitions is *work* ([`Work`]): it runs in the open
 //!   transaction or in one of its own, with a savepoint before it and, under read committed,
 //!   again with a new snapshot when another transaction's commit got in its way ([`execute`]).
 //! * A statement that fails inside a transaction block leaves the block failed: what it did since
 //!   its last savepoint is undone at once, its locks end, and until ROLLBACK every statement is
 //!   25P02.
 
-pub mod activity;
 mod arguments;
 pub mod arrays;
 pub mod call;
-pub mod cancel;
 pub(crate) mod describe;
 pub mod execute;
-pub mod identity;
 mod implicit;
 mod maintenance;
 pub mod outcome;
-mod point;
+pub mod portal;
 pub mod prepared;
 mod relaxed;
+mod row_statements;
 pub mod settings;
+pub mod shared;
 pub mod slow_log;
 mod statement_cache;
 pub mod transaction;
-pub mod work;
 
-use crate::context::ProgressHook;
-use crate::copy::SharedCopyClient;
-use crate::database::Shared;
-use crate::point::CheckSet;
-use crate::template::Template;
-use activity::Registered;
-use cancel::CancelState;
+use crate::backends::activity::{Registered, TransactionStatus};
+use crate::backends::cancel::CancelState;
+use crate::backends::identity::{Identity, User};
+use crate::execution::row_checks::CheckSet;
+use crate::planning::context::ProgressHook;
+use crate::planning::template::Template;
+use crate::runtime::copy_client::SharedCopyClient;
+use crate::session::shared::Shared;
+use crate::statements::work::Work;
+use crate::values::summary::Summary;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, Statement as Parsed};
-use identity::{Identity, User};
-use outcome::{Output, Summary, TransactionStatus};
+use outcome::Output;
 use prepared::PreparedStatement;
 pub use settings::Settings;
 use statement_cache::StatementCache;
@@ -50,7 +50,6 @@ use strandline_base::{CommitTs, Error, Result, SqlState};
 use strandline_engine::Transaction;
 use strandline_engine::catalog::TableDef;
 use transaction::OpenTransaction;
-use work::Work;
 
 /// The state of one connection.
 pub struct Session {
@@ -61,9 +60,9 @@ pub struct Session {
     pub(crate) open: Option<OpenTransaction>,
     prepared: HashMap<String, Arc<PreparedStatement>>,
     statements: StatementCache,
-    /// Whether statements may take the point path; tests compare with it off.
-    pub(crate) point_path: bool,
-    /// the point path has just left the statement that comes next to the full path
+    /// Whether statements may run in the row executor; tests compare with it off.
+    pub(crate) row_executor: bool,
+    /// the row executor has just left the statement that comes next to the full path
     is_undecided: bool,
     pub(crate) cancel: Arc<CancelState>,
     /// as others see the session
@@ -82,7 +81,14 @@ impl Session {
         let cancel = Arc::<CancelState>::default();
         let registered = shared.register(cancel.clone(), &user);
         let (template, random) = (&shared.template, &shared.random);
-        let template = Identity::put_into(template, &registered, random, user.clone(), user);
+        let template = Identity::put_into(
+            template,
+            &registered,
+            random,
+            user.clone(),
+            user,
+            settings::check,
+        );
         let session = Self {
             template: Template::new(template),
             shared,
@@ -91,7 +97,7 @@ impl Session {
             open: None,
             prepared: HashMap::new(),
             statements: StatementCache::default(),
-            point_path: true,
+            row_executor: true,
             is_undecided: false,
             cancel,
             progress: None,
@@ -250,7 +256,7 @@ impl Session {
             Some(open) => open.now_us,
             None => self.now_us(),
         };
-        self.shared.point_checks.of(table, &self.template, now_us)
+        self.shared.row_checks.of(table, &self.template, now_us)
     }
 
     fn discard(&mut self, what: &ast::DiscardObject) -> Result<Summary> {
@@ -280,7 +286,10 @@ fn close(cursor: &ast::CloseCursor) -> Result<Summary> {
         ast::CloseCursor::All => Ok(Summary::tag("CLOSE CURSOR ALL")),
         ast::CloseCursor::Specific { name } => Err(Error::invalid(
             SqlState("34000"),
-            format!("cursor \"{}\" does not exist", crate::names::fold(name)),
+            format!(
+                "cursor \"{}\" does not exist",
+                crate::parse::names::fold(name)
+            ),
         )),
     }
 }

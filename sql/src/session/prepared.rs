@@ -6,12 +6,14 @@ use super::Session;
 use super::arguments::Executed;
 use super::arrays::{self, ParameterType};
 use super::describe::{Described, Description, NUMERIC, of_parameter};
-use super::outcome::{Output, Summary};
-use super::work::Work;
+use super::outcome::Output;
+use crate::execution::row_executor::Compiled;
+use crate::parse::names;
+use crate::parse::params;
 use crate::parse::place;
-use crate::plan_cache::{self, PlanSlot};
-use crate::point_path::Compiled;
-use crate::{names, params};
+use crate::statements::plan_cache::{self, PlanSlot};
+use crate::statements::work::Work;
+use crate::values::summary::Summary;
 use datafusion::arrow::datatypes::FieldRef;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{DataType, Ident, Statement as Parsed};
@@ -40,7 +42,7 @@ pub struct PreparedStatement {
     typed: bool,
     /// the last description that was asked for
     pub(super) described: Mutex<Option<Arc<Described>>>,
-    /// what it was compiled to for the point path last
+    /// what it was compiled to for the row executor last
     pub(super) compiled: Mutex<Option<Arc<Compiled>>>,
     /// its plan, if it is a query
     plan: PlanSlot,
@@ -184,8 +186,8 @@ impl PreparedStatement {
         Ok(declared)
     }
 
-    /// Whether it may be compiled for the point path.
-    pub(super) fn may_be_point(&self) -> bool {
+    /// Whether it may be compiled for the row executor.
+    pub(super) fn may_be_row_statement(&self) -> bool {
         matches!(
             self.statement,
             Parsed::Query(_) | Parsed::Insert(_) | Parsed::Update(_) | Parsed::Delete(_)
@@ -276,7 +278,7 @@ impl Session {
         Box::pin(self.run_with(prepared, &values, &types)).await
     }
 
-    /// Runs a prepared statement off the point path. `types` is what is known of each parameter.
+    /// Runs a prepared statement outside the row executor. `types` is what is known of each parameter.
     async fn run_with(
         &mut self,
         prepared: &PreparedStatement,

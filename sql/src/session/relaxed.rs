@@ -7,7 +7,7 @@
 //! a snapshot keeps it: both read as ever.
 
 use super::Session;
-use crate::context::StatementContext;
+use crate::planning::context::StatementContext;
 use datafusion::arrow::temporal_conversions::timestamp_us_to_datetime;
 use std::sync::Arc;
 use std::time::Duration;

@@ -12,15 +12,14 @@ pub mod parameters;
 pub mod values;
 
 use super::Session;
-use super::activity::Setting;
-use super::identity::{Identity, User};
-use super::outcome::Summary;
 use super::transaction::modes_of;
-use crate::names;
-use crate::result::QueryResult;
-use crate::template::Template;
-use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use crate::backends::activity::Setting;
+use crate::backends::identity::{Identity, User};
+use crate::parse::names;
+use crate::planning::template::Template;
+use crate::values::summary::Summary;
+use crate::values::summary::text_result;
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::sql::sqlparser::ast::{self, Expr, Ident, ObjectName, Reset, UnaryOperator};
 use origin::Origin;
 use parameters::{Access, Kind, PARAMETERS, Parameter, find};
@@ -480,7 +479,14 @@ impl Session {
         };
         let (template, random) = (&self.template, &self.shared.random);
         let registered = &self.registered;
-        let state = Identity::put_into(template, registered, random, session_user, current_user);
+        let state = Identity::put_into(
+            template,
+            registered,
+            random,
+            session_user,
+            current_user,
+            check,
+        );
         self.template = Template::new(state);
         Ok(Summary::tag("SET"))
     }
@@ -670,18 +676,4 @@ fn cannot_change(name: &str, unless: &str) -> Error {
         SqlState("55P02"),
         format!("parameter \"{name}\" cannot be changed{unless}"),
     )
-}
-
-/// A result of text columns.
-pub(crate) fn text_result(tag: &'static str, columns: &[&str], rows: Vec<Vec<String>>) -> Summary {
-    let fields: Vec<Field> = columns
-        .iter()
-        .map(|name| Field::new(*name, DataType::Utf8, false))
-        .collect();
-    let schema = Arc::new(Schema::new(fields));
-    let arrays: Vec<ArrayRef> = (0..columns.len())
-        .map(|i| Arc::new(StringArray::from_iter_values(rows.iter().map(|r| &r[i]))) as ArrayRef)
-        .collect();
-    let batch = RecordBatch::try_new(schema.clone(), arrays).expect("columns of equal length");
-    Summary::rows(tag, rows.len() as u64).with_result(Some(QueryResult::new(schema, vec![batch])))
 }

@@ -5,7 +5,7 @@
 
 use super::arrays::ParameterType;
 use super::prepared::PreparedStatement;
-use crate::statistics::StatementStatistics;
+use crate::catalogs::statistics::StatementStatistics;
 use std::collections::HashMap;
 use std::sync::Arc;
 use strandline_base::Result;

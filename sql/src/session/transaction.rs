@@ -2,8 +2,8 @@
 
 use super::Session;
 use super::Settings;
-use super::outcome::Summary;
-use crate::names;
+use crate::parse::names;
+use crate::values::summary::Summary;
 use datafusion::sql::sqlparser::ast::{
     Ident, TransactionAccessMode, TransactionIsolationLevel, TransactionMode,
 };

@@ -34,10 +34,10 @@ fn add(session: &mut Connection, id: i32) -> Result<u64> {
 
 #[test]
 fn the_survivor_of_a_deadlock_goes_on_before_the_victim_ends_its_block() {
-    for point_path in [true, false] {
+    for row_executor in [true, false] {
         let (_database, mut a, mut b) = sessions();
         for session in [&mut a, &mut b] {
-            session.use_point_path(point_path);
+            session.use_row_executor(row_executor);
         }
         run(&mut a, &["BEGIN"]);
         run(&mut b, &["BEGIN"]);

@@ -191,27 +191,27 @@ pub const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         path: "spawn_blocking",
-        place: "sql/src/provider/scan/reader.rs",
+        place: "sql/src/planning/provider/scan/reader.rs",
         reason: "units that wait for the device leave the query threads free",
     },
     Exception {
         path: "fs::",
-        place: "sql/src/database.rs",
+        place: "sql/src/api/database.rs",
         reason: "the directory queries spill to is DataFusion's, not the database's",
     },
     Exception {
         path: "fs::",
-        place: "sql/src/provider/files.rs",
+        place: "sql/src/planning/provider/files.rs",
         reason: "the user's own Parquet, CSV and JSON files",
     },
     Exception {
         path: "fs::",
-        place: "sql/src/copy/",
+        place: "sql/src/statements/copy/",
         reason: "the user's own files, read and written by COPY",
     },
     Exception {
         path: "use std::fs",
-        place: "sql/src/copy/",
+        place: "sql/src/statements/copy/",
         reason: "the user's own files, read and written by COPY",
     },
     Exception {
@@ -221,7 +221,7 @@ pub const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         path: "spawn_blocking",
-        place: "sql/src/copy/source.rs",
+        place: "sql/src/statements/copy/source.rs",
         reason: "reading and decoding files leaves the query threads free",
     },
 ];

@@ -1,6 +1,6 @@
 //! What a table has beside its rows: columns with types, and the primary index.
 //!
-//! Keys, columns and values are checked as the product's point API does it (`sql/src/point.rs`),
+//! Keys, columns and values are checked as the product's row API does it (`sql/src/api/rows.rs`),
 //! and a key is looked up as there (`engine/src/statement/point_table.rs`): first among the
 //! sequences, which bulk loading makes per range, then in the index, which has every row.
 

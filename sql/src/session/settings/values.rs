@@ -1,6 +1,6 @@
 //! Values of parameters: read as PostgreSQL reads them, refused in its words, shown in its form.
 
-use crate::names;
+use crate::parse::names;
 use std::time::Duration;
 use strandline_base::{Error, Result, SqlState};
 

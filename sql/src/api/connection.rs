@@ -1,0 +1,602 @@
+//! A connection: statements in, rows out.
+
+use crate::api::appender::Appender;
+use crate::api::rows::{TableHandle, Transaction};
+use crate::backends::activity::TransactionStatus;
+use crate::backends::cancel::{CancelHandle, CancelScope, Termination};
+use crate::backends::identity::User;
+use crate::parse::names;
+use crate::parse::params::Params;
+use crate::planning::context::{ProgressHook, StatementContext};
+use crate::planning::provider::registered::RegisteredTables;
+use crate::planning::template::Template;
+use crate::runtime::stack_growth::with_room;
+use crate::session::Session;
+use crate::session::arrays::ParameterType;
+use crate::session::describe::Description;
+use crate::session::outcome::Output;
+use crate::session::portal::{Portal, Started};
+use crate::session::prepared::PreparedStatement;
+use crate::session::settings::ShownParameter;
+use crate::session::settings::origin::Origin;
+use crate::session::shared::Shared;
+use crate::values::result::QueryResult;
+use crate::values::summary::Summary;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast::Statement as Syntax;
+use std::sync::Arc;
+use strandline_base::{Error, Result, SqlType};
+use strandline_engine::catalog::Catalog;
+
+/// A connection to a [`Database`](crate::Database): one statement at a time, one transaction at a
+/// time. It may move between threads.
+///
+/// ```
+/// let database = strandline::Database::in_memory()?;
+/// let mut connection = database.connect();
+/// connection.execute("CREATE TABLE t (a bigint, b text)", ())?;
+/// connection.execute("BEGIN", ())?;
+/// connection.execute("INSERT INTO t VALUES (1, 'one'), (2, 'two')", ())?;
+/// connection.execute("ROLLBACK", ())?;
+/// assert_eq!(connection.query("SELECT * FROM t", ())?.row_count(), 0);
+/// # Ok::<(), strandline::Error>(())
+/// ```
+pub struct Connection {
+    pub(crate) session: Session,
+}
+
+/// A statement with parameters, parsed once; made by [`Connection::prepare`], usable on every
+/// connection of any database.
+#[derive(Clone, Debug)]
+pub struct Prepared(Arc<PreparedStatement>);
+
+impl Prepared {
+    /// How many parameters it takes.
+    pub fn parameter_count(&self) -> usize {
+        self.0.parameter_count()
+    }
+
+    /// The statement's syntax tree.
+    #[doc(hidden)]
+    pub fn syntax(&self) -> &Syntax {
+        &self.0.statement
+    }
+}
+
+/// What [`Connection::run`] gave.
+pub enum Outcome<'c> {
+    /// Rows to pull.
+    Rows(QueryStream<'c>),
+    /// The statement is done.
+    Done(Summary),
+}
+
+impl Connection {
+    pub(crate) fn new(shared: Arc<Shared>, user: User) -> Self {
+        Self {
+            session: Session::new(shared, user),
+        }
+    }
+
+    /// Runs one statement; the rows it inserted, updated, deleted, copied or (for a query, whose
+    /// rows are thrown away) selected.
+    pub fn execute(&mut self, sql: &str, params: impl Params) -> Result<u64> {
+        let params = params.scalars();
+        let _watched = self.session.watch(sql, &params);
+        let output = self.run_text(sql, &params)?;
+        self.count(output)
+    }
+
+    /// Runs one statement and keeps its rows: those of a query, RETURNING, SHOW or EXPLAIN.
+    pub fn query(&mut self, sql: &str, params: impl Params) -> Result<QueryResult> {
+        let summary = self.run_to_end(sql, &params.scalars())?;
+        Ok(rows_of(summary))
+    }
+
+    /// Runs one statement whose rows are computed as they are pulled.
+    ///
+    /// ```
+    /// let database = strandline::Database::in_memory()?;
+    /// let mut connection = database.connect();
+    /// let mut rows = 0;
+    /// for batch in connection.query_stream("SELECT * FROM generate_series(1, 100000)", ())? {
+    ///     rows += batch?.num_rows();
+    /// }
+    /// assert_eq!(rows, 100_000);
+    /// # Ok::<(), strandline::Error>(())
+    /// ```
+    pub fn query_stream(&mut self, sql: &str, params: impl Params) -> Result<QueryStream<'_>> {
+        Ok(match self.run(sql, params)? {
+            Outcome::Rows(stream) => stream,
+            Outcome::Done(_) => return Err(no_rows(sql)),
+        })
+    }
+
+    /// Runs one statement: rows to pull if it is a query, else its summary (with the rows of
+    /// RETURNING, SHOW or EXPLAIN in it).
+    pub fn run(&mut self, sql: &str, params: impl Params) -> Result<Outcome<'_>> {
+        let params = params.scalars();
+        let watched = self.session.watch(sql, &params);
+        let output = self.run_text(sql, &params)?;
+        Ok(match output {
+            Output::Done(summary) => Outcome::Done(summary),
+            Output::Row(row) => Outcome::Rows(QueryStream {
+                portal: Portal::of_row(row),
+                session: &mut self.session,
+            }),
+            Output::Rows(query) => Outcome::Rows(QueryStream {
+                portal: Portal::new(query, watched),
+                session: &mut self.session,
+            }),
+        })
+    }
+
+    /// Runs the statements of a script one after the other, up to the first that fails. The
+    /// outcomes of those before it are lost with the error; a caller that wants them runs the
+    /// pieces of [`split_script`](crate::split_script) itself.
+    ///
+    /// ```
+    /// let database = strandline::Database::in_memory()?;
+    /// let mut connection = database.connect();
+    /// let done = connection.execute_script("CREATE TABLE t (a int); INSERT INTO t VALUES (7);")?;
+    /// assert_eq!(done[1].command_tag(), "INSERT 0 1");
+    /// # Ok::<(), strandline::Error>(())
+    /// ```
+    pub fn execute_script(&mut self, sql: &str) -> Result<Vec<Summary>> {
+        let pieces = crate::parse::split_script(sql)?;
+        pieces
+            .iter()
+            .map(|piece| self.run_to_end(piece.sql, &[]))
+            .collect()
+    }
+
+    /// Parses a statement with parameters once, to be run often.
+    ///
+    /// ```
+    /// let database = strandline::Database::in_memory()?;
+    /// let mut connection = database.connect();
+    /// let add = connection.prepare("SELECT $1 + $2")?;
+    /// assert_eq!(connection.query_prepared(&add, (2i64, 3i64))?.single::<i64>()?, 5);
+    /// # Ok::<(), strandline::Error>(())
+    /// ```
+    pub fn prepare(&mut self, sql: &str) -> Result<Prepared> {
+        let prepared = with_room(|| {
+            let statement = crate::parse::statement(sql)?;
+            PreparedStatement::new(sql, statement, Vec::new())
+        })?;
+        Ok(Prepared(Arc::new(prepared)))
+    }
+
+    /// Parses one statement and says at once what is wrong with it. `types` are those of its
+    /// first parameters, where the caller knows them; the other parameters get the types that
+    /// their places give them, text if none does. Inside a failed transaction block only the
+    /// statements that end it are prepared; an error fails the open block.
+    ///
+    /// ```
+    /// use strandline::SqlType;
+    ///
+    /// let database = strandline::Database::in_memory()?;
+    /// let mut connection = database.connect();
+    /// connection.execute("CREATE TABLE t (id bigint PRIMARY KEY, s text)", ())?;
+    /// let get = connection.prepare_typed("SELECT s FROM t WHERE id = $1", &[])?;
+    /// let description = connection.describe(&get)?;
+    /// assert_eq!(description.parameters, [SqlType::BigInt]);
+    /// assert_eq!(description.result.as_ref().unwrap().field(0).name(), "s");
+    /// # Ok::<(), strandline::Error>(())
+    /// ```
+    pub fn prepare_typed(&mut self, sql: &str, types: &[Option<SqlType>]) -> Result<Prepared> {
+        let types: Vec<_> = types.iter().map(|t| t.map(ParameterType::Value)).collect();
+        self.prepare_declared(sql, &types)
+    }
+
+    /// As [`Connection::prepare_typed`], for parameters of which some may be arrays. The value of
+    /// an array is its text, `{1,2}`.
+    pub fn prepare_declared(
+        &mut self,
+        sql: &str,
+        types: &[Option<ParameterType>],
+    ) -> Result<Prepared> {
+        let shared = self.session.shared.clone();
+        let prepared = shared.block_on(self.session.prepare_typed(sql, types))?;
+        Ok(Prepared(prepared))
+    }
+
+    /// The statements of a text, parsed: a text with a mistake in it has none. They have no
+    /// parameters.
+    pub fn prepare_script(&mut self, sql: &str) -> Result<Vec<Prepared>> {
+        let parsed: Result<Vec<Prepared>> = with_room(|| {
+            let prepared = crate::parse::statements_with_places(sql)?.into_iter();
+            let prepared = prepared.map(|one| PreparedStatement::of_script(sql, one));
+            prepared.map(|p| Ok(Prepared(Arc::new(p?)))).collect()
+        });
+        if parsed.is_err() {
+            self.session.mark_failed();
+        }
+        parsed
+    }
+
+    /// What a statement takes and gives, by the definitions of now.
+    pub fn describe(&mut self, prepared: &Prepared) -> Result<Arc<Description>> {
+        if let Some(known) = self.session.known_description(&prepared.0) {
+            return Ok(known.description.clone());
+        }
+        let shared = self.session.shared.clone();
+        let described = shared.block_on(self.session.describe(&prepared.0))?;
+        Ok(described.description.clone())
+    }
+
+    /// Runs a prepared statement; as [`Connection::execute`].
+    pub fn execute_prepared(&mut self, prepared: &Prepared, params: impl Params) -> Result<u64> {
+        let params = params.scalars();
+        let _watched = self.session.watch_parsed(&prepared.0.statement, &params);
+        let output = self.run_statement(prepared, &params)?;
+        self.count(output)
+    }
+
+    /// Runs a prepared statement; as [`Connection::query`].
+    pub fn query_prepared(
+        &mut self,
+        prepared: &Prepared,
+        params: impl Params,
+    ) -> Result<QueryResult> {
+        let summary = self.prepared_to_end(prepared, &params.scalars())?;
+        Ok(rows_of(summary))
+    }
+
+    /// Runs a prepared statement to its end, with the rows of a query in its summary.
+    pub fn run_prepared(&mut self, prepared: &Prepared, values: &[ScalarValue]) -> Result<Summary> {
+        self.prepared_to_end(prepared, values)
+    }
+
+    /// Starts a prepared statement. Its rows are pulled with [`Connection::next_batch`]; other
+    /// statements may run between two pulls.
+    ///
+    /// ```
+    /// use strandline::Started;
+    ///
+    /// let database = strandline::Database::in_memory()?;
+    /// let mut connection = database.connect();
+    /// let query = connection.prepare_typed("SELECT * FROM generate_series(1, 20000)", &[])?;
+    /// let Started::Rows(mut portal) = connection.start(&query, &[])? else { panic!() };
+    /// let mut rows = 0;
+    /// while let Some(batch) = connection.next_batch(&mut portal)? {
+    ///     rows += batch.num_rows();
+    /// }
+    /// assert_eq!(rows, 20_000);
+    /// # Ok::<(), strandline::Error>(())
+    /// ```
+    pub fn start(&mut self, prepared: &Prepared, values: &[ScalarValue]) -> Result<Started> {
+        let watched = self.session.watch_parsed(&prepared.0.statement, values);
+        let output = self.run_statement(prepared, values)?;
+        Ok(match output {
+            Output::Done(summary) => Started::Done(summary),
+            Output::Row(row) => Started::Rows(Portal::of_row(row)),
+            Output::Rows(query) => Started::Rows(Portal::new(query, watched)),
+        })
+    }
+
+    /// The next rows of a started query; None at its end. `statement_timeout` bounds each call.
+    pub fn next_batch(&mut self, portal: &mut Portal) -> Result<Option<RecordBatch>> {
+        portal.next(&mut self.session)
+    }
+
+    fn prepared_to_end(&mut self, prepared: &Prepared, params: &[ScalarValue]) -> Result<Summary> {
+        let statement = &prepared.0.statement;
+        let _watched = self.session.watch_parsed(statement, params);
+        let output = self.run_statement(prepared, params)?;
+        self.finish(output)
+    }
+
+    fn run_statement(&mut self, prepared: &Prepared, values: &[ScalarValue]) -> Result<Output> {
+        if let Some(output) = self.session.run_at_once(&prepared.0, values)? {
+            return Ok(output);
+        }
+        let shared = self.session.shared.clone();
+        shared.block_on(self.session.run_prepared(&prepared.0, values))
+    }
+
+    fn run_text(&mut self, sql: &str, values: &[ScalarValue]) -> Result<Output> {
+        if let Some(output) = self.session.run_text_at_once(sql, values)? {
+            return Ok(output);
+        }
+        let shared = self.session.shared.clone();
+        shared.block_on(self.session.run_text(sql, values))
+    }
+
+    /// Whether statements may run in the row executor; for tests that compare the paths.
+    #[doc(hidden)]
+    pub fn use_row_executor(&mut self, may: bool) {
+        self.session.row_executor = may;
+    }
+
+    fn run_to_end(&mut self, sql: &str, params: &[ScalarValue]) -> Result<Summary> {
+        let _watched = self.session.watch(sql, params);
+        let output = self.run_text(sql, params)?;
+        self.finish(output)
+    }
+
+    fn finish(&mut self, output: Output) -> Result<Summary> {
+        match output {
+            Output::Done(summary) => Ok(summary),
+            Output::Row(row) => Ok(selected(row.into_result()?)),
+            Output::Rows(query) => {
+                let shared = self.session.shared.clone();
+                let result = shared.block_on(self.session.collect(query))?;
+                Ok(selected(result))
+            }
+        }
+    }
+
+    /// Runs an output to its end; how many rows it selected or changed.
+    fn count(&mut self, output: Output) -> Result<u64> {
+        match output {
+            Output::Rows(query) => {
+                let shared = self.session.shared.clone();
+                shared.block_on(self.session.count(query))
+            }
+            done => Ok(self.finish(done)?.rows_affected()),
+        }
+    }
+
+    /// Runs one statement for each row of `rows`, whose columns are its parameters `$1`, `$2`, …;
+    /// all or nothing. The rows affected. A plain `INSERT … VALUES ($1, …)` is loaded in bulk.
+    ///
+    /// ```
+    /// let database = strandline::Database::in_memory()?;
+    /// let mut connection = database.connect();
+    /// connection.execute("CREATE TABLE t (a bigint PRIMARY KEY, b text)", ())?;
+    /// let rows = connection.query("SELECT n, 'row ' || n FROM generate_series(1, 9) s(n)", ())?;
+    /// let loaded = connection.execute_many("INSERT INTO t VALUES ($1, $2)", &rows.to_batch()?)?;
+    /// assert_eq!(loaded, 9);
+    /// # Ok::<(), strandline::Error>(())
+    /// ```
+    pub fn execute_many(&mut self, sql: &str, rows: &RecordBatch) -> Result<u64> {
+        crate::api::execute_many::run(&mut self.session, sql, rows)
+    }
+
+    /// A handle with which other threads cancel what this connection runs.
+    pub fn cancel_handle(&self) -> CancelHandle {
+        CancelHandle(self.session.cancel.clone())
+    }
+
+    /// While the scope lives, a cancellation holds for all that this connection runs, not only for
+    /// the statement that it met: for work of several statements that is one to whoever cancels it.
+    /// Cancellations from before it are forgotten. Scopes within a scope change nothing.
+    ///
+    /// ```
+    /// # let database = strandline::Database::in_memory()?;
+    /// # let mut connection = database.connect();
+    /// let scope = connection.cancel_scope();
+    /// connection.cancel_handle().cancel();
+    /// assert!(connection.query("SELECT 1", ()).is_err());
+    /// drop(scope);
+    /// assert!(connection.query("SELECT 1", ()).is_ok());
+    /// # Ok::<(), strandline::Error>(())
+    /// ```
+    pub fn cancel_scope(&self) -> CancelScope {
+        CancelScope::begin(&self.session.cancel)
+    }
+
+    /// Calls `hook` while a COPY runs, to show how far it is; None: no longer.
+    pub fn on_progress(&mut self, hook: Option<ProgressHook>) {
+        self.session.progress = hook;
+    }
+
+    /// The number by which other sessions name this one: `pg_backend_pid()`.
+    pub fn backend_id(&self) -> i32 {
+        self.session.registered.backend().pid()
+    }
+
+    /// What a request to cancel this session's statement must show beside its number; see
+    /// [`Database::cancel`](crate::Database::cancel).
+    pub fn secret(&self) -> i32 {
+        self.session.registered.backend().secret()
+    }
+
+    /// Tells others where this connection's client is: `host:port`, or a Unix socket's path.
+    pub fn set_client(&mut self, address: &str) {
+        self.session.registered.backend().set_client(address);
+    }
+
+    /// The name of the user the connection was made for.
+    pub fn user(&self) -> Arc<str> {
+        self.session.registered.backend().user()
+    }
+
+    /// With which it is noticed that another session ends this one.
+    pub fn termination(&self) -> Termination {
+        Termination(self.session.cancel.clone())
+    }
+
+    /// Whether a transaction block is open, and whether it has failed.
+    pub fn transaction_status(&self) -> TransactionStatus {
+        self.session.transaction_status()
+    }
+
+    /// Sets a parameter as SET does; `origin` is what `SHOW ALL` says of it.
+    ///
+    /// # Errors
+    /// 42704 if there is none, 22023 or 0A000 for a value it cannot have.
+    pub fn set_parameter(&mut self, name: &str, value: &str, origin: &Origin) -> Result<()> {
+        self.session.set_parameter(name, Some(value), false, origin)
+    }
+
+    /// What SHOW says of the parameter `name`; None if there is none.
+    pub fn parameter(&self, name: &str) -> Option<String> {
+        self.session.value_of(name)
+    }
+
+    /// All parameters, by name.
+    pub fn parameters(&self) -> Vec<ShownParameter> {
+        self.session.parameters()
+    }
+
+    /// Warnings and notices of the statements since the last call, such as "there is no
+    /// transaction in progress".
+    pub fn take_notices(&mut self) -> Vec<Error> {
+        self.session.take_notices()
+    }
+
+    /// The definitions this connection sees: its open transaction's, or the newest committed.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        match &self.session.open {
+            Some(open) => open.transaction.catalog(),
+            None => self.session.shared.db.catalog(),
+        }
+    }
+
+    /// A handle of a table for point operations; it stays good for any number of transactions.
+    /// `name` is a table's name, with or without its schema.
+    pub fn table(&self, name: &str) -> Result<TableHandle> {
+        TableHandle::find(&self.session, name)
+    }
+
+    /// Begins a transaction of point operations: reads and writes by key that never enter the
+    /// query engine. Inside an open transaction block it joins the block; committing then only
+    /// ends the joining.
+    ///
+    /// ```
+    /// use strandline::Value;
+    ///
+    /// let database = strandline::Database::in_memory()?;
+    /// let mut connection = database.connect();
+    /// connection.execute("CREATE TABLE account (id bigint PRIMARY KEY, balance bigint)", ())?;
+    /// let account = connection.table("account")?;
+    /// let balance = account.column("balance")?;
+    ///
+    /// let mut transaction = connection.transaction()?;
+    /// transaction.insert(&account, &[Value::BigInt(1), Value::BigInt(100)])?;
+    /// let row = transaction.get(&account, &[Value::BigInt(1)], &[balance])?;
+    /// assert_eq!(row, Some(vec![Value::BigInt(100)]));
+    /// transaction.update(&account, &[Value::BigInt(1)], &[(balance, Value::BigInt(90))])?;
+    /// transaction.commit()?;
+    /// # Ok::<(), strandline::Error>(())
+    /// ```
+    pub fn transaction(&mut self) -> Result<Transaction<'_>> {
+        Transaction::begin(&mut self.session)
+    }
+
+    /// A bulk load into `table`: rows go straight into compressed chunks. Inside an open
+    /// transaction block it belongs to the block.
+    pub fn appender(&mut self, table: &str) -> Result<Appender<'_>> {
+        Appender::begin(&mut self.session, table)
+    }
+
+    /// Makes `batches`, which all have `schema`, a table of this connection called `name`: nobody
+    /// else sees it, it cannot be changed, it hides a stored table of that name. It replaces what
+    /// was registered as `name` before.
+    ///
+    /// ```
+    /// let database = strandline::Database::in_memory()?;
+    /// let mut connection = database.connect();
+    /// let rows = connection.query("SELECT 1 AS a UNION ALL SELECT 2", ())?;
+    /// connection.register("numbers", rows.schema(), rows.batches())?;
+    /// let sum = connection.query("SELECT sum(a) FROM numbers", ())?;
+    /// assert_eq!(sum.single::<i64>()?, 3);
+    /// assert!(database.connect().query("SELECT * FROM numbers", ()).is_err());
+    /// # Ok::<(), strandline::Error>(())
+    /// ```
+    pub fn register(&mut self, name: &str, schema: &Schema, batches: &[RecordBatch]) -> Result<()> {
+        let name = names::single(&crate::parse::object_name(name)?)?;
+        names::check(&name)?;
+        let template = &mut self.session.template;
+        let mut tables = RegisteredTables::clone(&RegisteredTables::of(template));
+        tables.add(&name, schema, batches)?;
+        *template = Template::new(tables.put_into(template));
+        Ok(())
+    }
+
+    /// Takes away what was registered as `name`; 42P01 if there is nothing.
+    pub fn unregister(&mut self, name: &str) -> Result<()> {
+        let name = names::single(&crate::parse::object_name(name)?)?;
+        let template = &mut self.session.template;
+        let mut tables = RegisteredTables::clone(&RegisteredTables::of(template));
+        if !tables.remove(&name) {
+            return Err(names::undefined_table(names::PUBLIC, &name));
+        }
+        *template = Template::new(tables.put_into(template));
+        Ok(())
+    }
+
+    /// Evaluates every CHECK constraint over every row; what is violated, one line each.
+    pub(crate) fn check_constraints(&mut self) -> Result<Vec<String>> {
+        let shared = self.session.shared.clone();
+        let transaction = self.session.begin_engine(self.session.default_modes())?;
+        let statement = transaction.begin_statement()?;
+        let template = &self.session.template;
+        let context = StatementContext::new(template, statement, Vec::new(), self.session.now_us());
+        let violated = shared.block_on(crate::statements::ddl::verify::all_checks(&context));
+        transaction.rollback();
+        violated
+    }
+}
+
+/// The summary of a query.
+fn selected(result: QueryResult) -> Summary {
+    let summary = match result.row_count() as u64 {
+        0 => Summary::rows("SELECT 0", 0),
+        1 => Summary::rows("SELECT 1", 1),
+        n => Summary::rows(format!("SELECT {n}"), n),
+    };
+    summary.with_result(Some(result))
+}
+
+fn rows_of(summary: Summary) -> QueryResult {
+    summary.into_result().unwrap_or_else(|| {
+        QueryResult::new(
+            Arc::new(datafusion::arrow::datatypes::Schema::empty()),
+            Vec::new(),
+        )
+    })
+}
+
+fn no_rows(sql: &str) -> Error {
+    let start: String = sql.trim().chars().take(30).collect();
+    Error::invalid(
+        strandline_base::SqlState("0A000"),
+        format!("\"{start}\" gives no rows to stream"),
+    )
+    .with_hint("Use run, execute or query.")
+}
+
+/// The rows of a query, pulled batch by batch. Dropping it ends the query.
+pub struct QueryStream<'c> {
+    session: &'c mut Session,
+    portal: Portal,
+}
+
+impl QueryStream<'_> {
+    /// Names and Arrow types of the columns.
+    pub fn schema(&self) -> &SchemaRef {
+        self.portal.schema()
+    }
+
+    /// The same query apart from its connection, to be pulled with [`Connection::next_batch`].
+    ///
+    /// ```
+    /// let database = strandline::Database::in_memory()?;
+    /// let mut connection = database.connect();
+    /// let stream = connection.query_stream("SELECT * FROM generate_series(1, 100000)", ())?;
+    /// let mut portal = stream.into_portal();
+    /// connection.execute("CREATE TABLE t (a bigint)", ())?;
+    /// let mut rows = 0;
+    /// while let Some(batch) = connection.next_batch(&mut portal)? {
+    ///     rows += batch.num_rows();
+    /// }
+    /// assert_eq!(rows, 100_000);
+    /// # Ok::<(), strandline::Error>(())
+    /// ```
+    pub fn into_portal(self) -> Portal {
+        self.portal
+    }
+}
+
+impl Iterator for QueryStream<'_> {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Result<RecordBatch>> {
+        self.portal.next(self.session).transpose()
+    }
+}

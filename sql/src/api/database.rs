@@ -1,0 +1,419 @@
+//! An open database: the engine, the runtime its queries run on, their memory.
+//!
+//! All connections share one runtime, one memory pool (half of `memory_bytes`, divided fairly,
+//! spilling to disk) and one template of DataFusion's state, which each connection and then each
+//! statement clones: rules and functions in it are shared, not copied.
+
+use crate::api::connection::Connection;
+use crate::backends::identity::User;
+use crate::backends::random::{RandomSource, SystemRandom};
+use crate::catalogs::statistics::{StatementStatistics, StatsFunction};
+use crate::execution::dml;
+use crate::execution::row_checks::RowChecks;
+use crate::parse::names;
+use crate::planning::locking;
+use crate::planning::planner::{QueryPlanner, optimizer_rules};
+use crate::planning::scalar_subqueries::SingleRowSubqueries;
+use crate::planning::subplan::ArrayOf;
+use crate::planning::template::Template;
+use crate::runtime::query_memory::QueryMemory;
+use crate::session::Settings as SessionSettings;
+use crate::session::settings::origin::Origin;
+use crate::session::settings::{ForeignParameter, OpenSettings, Origins, configure};
+use crate::session::shared::Shared;
+use datafusion::execution::FunctionRegistry;
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::memory_pool::TrackConsumersPool;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::ScalarUDF;
+use datafusion::prelude::SessionConfig;
+use parking_lot::Mutex;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use strandline_base::{Clock, Error, ErrorKind, Result, SqlState, SystemClock};
+use strandline_device::{Device, MemoryDevice, OsDevice};
+use strandline_engine::catalog::Catalog;
+use strandline_engine::{CheckpointReport, Db, DbOptions, Inspection, Settings};
+use strandline_semantics as semantics;
+use strandline_semantics::error::convert;
+
+/// The directory inside the database's that queries spill to.
+const SPILL_DIRECTORY: &str = "spill";
+
+/// Bytes of stack of a query thread: enough for expressions as deep as the parser lets them be.
+const QUERY_STACK: usize = 8 << 20;
+
+/// An open database. Cloning it is cheap; the last clone (and the last connection) closes it.
+///
+/// ```
+/// use strandline::Database;
+///
+/// let database = Database::in_memory()?;
+/// let mut connection = database.connect();
+/// connection.execute("CREATE TABLE city (name text PRIMARY KEY, people bigint)", ())?;
+/// connection.execute("INSERT INTO city VALUES ($1, $2)", ("Oslo", 717_710i64))?;
+/// let result = connection.query("SELECT people FROM city WHERE name = $1", ("Oslo",))?;
+/// assert_eq!(result.rows().next().unwrap().get::<i64>(0)?, 717_710);
+/// # Ok::<(), strandline::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Database {
+    shared: Arc<Shared>,
+}
+
+/// Options of a database to open; see [`Database::builder`].
+pub struct DatabaseBuilder {
+    device: DeviceChoice,
+    clock: Arc<dyn Clock>,
+    open: OpenSettings,
+    random: Arc<dyn RandomSource>,
+    session: SessionSettings,
+    origins: Origins,
+    foreign_parameters: Vec<ForeignParameter>,
+    must_exist: bool,
+}
+
+enum DeviceChoice {
+    Path(PathBuf),
+    Given(Arc<dyn Device>),
+}
+
+impl DatabaseBuilder {
+    fn new(device: DeviceChoice) -> Self {
+        Self {
+            device,
+            clock: Arc::new(SystemClock),
+            open: OpenSettings {
+                engine: Settings::default(),
+                query_threads: processors(),
+            },
+            random: Arc::new(SystemRandom),
+            session: SessionSettings::default(),
+            origins: Origins::default(),
+            foreign_parameters: Vec::new(),
+            must_exist: false,
+        }
+    }
+    /// Sets a parameter by its name, as a configuration does: one that is settled when the database
+    /// is opened, or the default of one that connections may change. `origin` is what `SHOW ALL`
+    /// says of it.
+    ///
+    /// # Errors
+    /// 42704 if there is none, 55P02 if nobody can set it, 22023 or 0A000 for a value it cannot
+    /// have.
+    pub fn parameter(mut self, name: &str, value: &str, origin: Origin) -> Result<Self> {
+        let name = configure(&mut self.open, &mut self.session, name, value)?;
+        self.origins.note(name, origin);
+        Ok(self)
+    }
+    /// Has `SHOW ALL` list a parameter of the program around the database, such as a server's port.
+    #[must_use]
+    pub fn foreign_parameter(mut self, parameter: ForeignParameter) -> Self {
+        self.foreign_parameters.push(parameter);
+        self
+    }
+    /// The engine's settings as a whole.
+    #[must_use]
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.open.engine = settings;
+        self
+    }
+    /// Bound on the memory of tails, cached blocks and queries together, in bytes.
+    #[must_use]
+    pub fn memory_bytes(mut self, bytes: usize) -> Self {
+        self.open.engine.memory_bytes = bytes;
+        self.origins.note("memory_bytes", Origin::Program);
+        self
+    }
+    /// Whether commits wait until they are durable, unless a connection says otherwise with
+    /// `SET synchronous_commit`. Default: true.
+    #[must_use]
+    pub fn synchronous_commit(mut self, wait: bool) -> Self {
+        self.session.synchronous_commit = wait;
+        self.origins.note("synchronous_commit", Origin::Program);
+        self
+    }
+    /// How many threads one query uses at most. Default: one per processor.
+    #[must_use]
+    pub fn query_threads(mut self, threads: usize) -> Self {
+        self.open.query_threads = threads.max(1);
+        self.origins.note("max_query_threads", Origin::Program);
+        self
+    }
+    /// The clock; tests and simulations give their own.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+    /// Where the salts of passwords and the secrets of sessions come from; tests and simulations
+    /// give their own.
+    #[must_use]
+    pub fn random(mut self, random: Arc<dyn RandomSource>) -> Self {
+        self.random = random;
+        self
+    }
+    /// The device that holds the files, instead of the directory `path`.
+    #[must_use]
+    pub fn device(mut self, device: Arc<dyn Device>) -> Self {
+        self.device = DeviceChoice::Given(device);
+        self
+    }
+    /// Refuses to create a database where there is none.
+    #[must_use]
+    pub fn must_exist(mut self) -> Self {
+        self.must_exist = true;
+        self
+    }
+
+    /// Opens the database, creating or recovering it. Errors: the directory holds something else
+    /// or a newer format, another process has it open (the message names its pid), or stored bytes
+    /// are damaged.
+    pub fn build(self) -> Result<Database> {
+        let (device, directory): (Arc<dyn Device>, _) = match self.device {
+            DeviceChoice::Given(device) => (device, None),
+            DeviceChoice::Path(path) => {
+                if self.must_exist {
+                    // Opening the device would make the directory.
+                    std::fs::metadata(&path).map_err(|error| Error::io(path.display(), &error))?;
+                }
+                (Arc::new(OsDevice::open(&path)?), Some(path))
+            }
+        };
+        if self.must_exist {
+            require_database(&*device)?;
+        }
+        let location = device.location();
+        let db = Db::open(DbOptions {
+            device,
+            clock: self.clock,
+            settings: self.open.engine.clone(),
+        })?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(processors().max(2))
+            .thread_name("strandline-query")
+            .thread_stack_size(QUERY_STACK)
+            .enable_all()
+            .build()
+            .map_err(|error| Error::io("starting the query threads", &error))?;
+        let spill = directory.map(|path| path.join(SPILL_DIRECTORY));
+        let query_bytes = self.open.engine.query_bytes();
+        let mut template = template(self.open.query_threads, query_bytes, spill)?;
+        let statistics: Arc<StatementStatistics> = Arc::default();
+        let stats = StatsFunction {
+            db: db.clone(),
+            statements: statistics.clone(),
+        };
+        template.register_udtf(StatsFunction::NAME, Arc::new(stats));
+        Ok(Database {
+            shared: Arc::new(Shared {
+                db,
+                template: Template::new(template),
+                defaults: self.session,
+                opened: self.open,
+                origins: self.origins,
+                foreign_parameters: self.foreign_parameters,
+                row_checks: RowChecks::default(),
+                statistics,
+                handle: runtime.handle().clone(),
+                runtime: Mutex::new(Some(runtime)),
+                location,
+                sessions: Arc::default(),
+                random: self.random,
+            }),
+        })
+    }
+}
+
+/// How many threads can run at the same time.
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(2, NonZeroUsize::get)
+}
+
+/// 58P01 if `device` is empty or holds what an unfinished creation left, 55000 if it holds
+/// something else.
+fn require_database(device: &dyn Device) -> Result<()> {
+    if Db::exists(device)? {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Invalid,
+        SqlState::UNDEFINED_FILE,
+        format!("there is no database in \"{}\"", device.location()),
+    ))
+}
+
+/// The state every statement's state is cloned from.
+fn template(
+    target_partitions: usize,
+    query_bytes: usize,
+    spill: Option<PathBuf>,
+) -> Result<SessionState> {
+    let mode = match spill {
+        Some(path) => {
+            // What an earlier process left there is of no use to anyone.
+            let _ = std::fs::remove_dir_all(&path);
+            DiskManagerMode::Directories(vec![path])
+        }
+        None => DiskManagerMode::OsTmpDirectory,
+    };
+    let consumers_named = NonZeroUsize::new(5).expect("5 is not 0");
+    let pool = TrackConsumersPool::new(QueryMemory::new(query_bytes), consumers_named);
+    let environment = RuntimeEnvBuilder::new()
+        .with_memory_pool(Arc::new(pool))
+        .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(mode))
+        .build_arc()
+        .map_err(convert)?;
+    let builder = SessionStateBuilder::new()
+        .with_config(config(target_partitions))
+        .with_runtime_env(environment);
+    let mut state = semantics::configure(builder)
+        .with_query_planner(Arc::new(QueryPlanner::new(vec![
+            dml::extension_planner(),
+            locking::node::extension_planner(),
+        ])))
+        .with_physical_optimizer_rules(optimizer_rules())
+        .with_analyzer_rule(Arc::new(SingleRowSubqueries))
+        .build();
+    state
+        .register_udf(Arc::new(ScalarUDF::from(ArrayOf::default())))
+        .map_err(convert)?;
+    Ok(state)
+}
+
+fn config(target_partitions: usize) -> SessionConfig {
+    let mut config = semantics::session_config()
+        .with_target_partitions(target_partitions)
+        .with_create_default_catalog_and_schema(false)
+        .with_information_schema(false)
+        .with_default_catalog_and_schema(names::DATABASE, names::PUBLIC);
+    let options = config.options_mut();
+    options.explain.physical_plan_only = true;
+    config
+}
+
+impl Database {
+    /// A database in the directory `path`, to be opened with options.
+    ///
+    /// ```
+    /// # let name = format!("strandline-doc-{}", std::process::id());
+    /// # let directory = std::env::temp_dir().join(name);
+    /// let database = strandline::Database::builder(&directory)
+    ///     .memory_bytes(256 << 20)
+    ///     .synchronous_commit(false)
+    ///     .build()?;
+    /// # database.close()?;
+    /// # drop(database);
+    /// # std::fs::remove_dir_all(directory).unwrap();
+    /// # Ok::<(), strandline::Error>(())
+    /// ```
+    pub fn builder(path: impl AsRef<Path>) -> DatabaseBuilder {
+        DatabaseBuilder::new(DeviceChoice::Path(path.as_ref().to_path_buf()))
+    }
+
+    /// A database on `device`, to be opened with options.
+    pub fn on_device(device: Arc<dyn Device>) -> DatabaseBuilder {
+        DatabaseBuilder::new(DeviceChoice::Given(device))
+    }
+
+    /// Opens the database in the directory `path`, creating it if there is none.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::builder(path).build()
+    }
+
+    /// A new database in memory, gone when dropped.
+    pub fn in_memory() -> Result<Self> {
+        Self::on_device(Arc::new(MemoryDevice::new())).build()
+    }
+
+    /// A new connection. Connections are independent: each has its own transaction and settings,
+    /// and may move to another thread.
+    pub fn connect(&self) -> Connection {
+        Connection::new(self.shared.clone(), User::embedded(&self.catalog()))
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Writes pending commits as runs, merges the ranges that are due and cuts the log.
+    pub fn checkpoint(&self) -> Result<CheckpointReport> {
+        self.shared.db.checkpoint(false)
+    }
+
+    /// A checkpoint that merges every range with pending updates.
+    pub fn merge_all(&self) -> Result<CheckpointReport> {
+        self.shared.db.checkpoint(true)
+    }
+
+    /// Files, tables, ranges, chunks, tails and log.
+    pub fn inspect(&self) -> Result<Inspection> {
+        self.shared.db.inspect()
+    }
+
+    /// Verifies every checksum, row-map and index entry and every constraint; what is wrong, one
+    /// line each. Empty: all is well.
+    pub fn check(&self) -> Result<Vec<String>> {
+        let mut damage = self.shared.db.check()?;
+        damage.extend(self.connect().check_constraints()?);
+        Ok(damage)
+    }
+
+    /// Counters since open (commits, rollbacks, merges, checkpoints, cache hits and misses, …) and
+    /// how much there is at the moment (memory by consumer, pending records, bytes of history).
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        let mut counters = self.shared.db.counters();
+        let queries = &self.shared.template.runtime_env().memory_pool;
+        counters.push(("query_bytes", queries.reserved() as u64));
+        counters.extend(unaccounted_bytes(&counters).map(|bytes| ("other_bytes", bytes)));
+        counters.extend(self.shared.statistics.counters());
+        counters
+    }
+
+    /// The newest committed definitions.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.shared.db.catalog()
+    }
+
+    /// The path of the database's directory, or `memory`.
+    pub fn location(&self) -> &str {
+        &self.shared.location
+    }
+
+    /// The engine below SQL.
+    pub fn engine(&self) -> &Arc<Db> {
+        &self.shared.db
+    }
+
+    /// Waits for running statements, writes a checkpoint and closes the database. Later calls on
+    /// it are errors.
+    pub fn close(&self) -> Result<()> {
+        self.shared.db.close()
+    }
+}
+
+/// The counters of what holds memory.
+const CONSUMERS: [&str; 7] = [
+    "cache_bytes",
+    "tail_bytes",
+    "spare_tail_bytes",
+    "key_bytes",
+    "log_buffer_bytes",
+    "load_bytes",
+    "query_bytes",
+];
+
+/// What of the process's resident memory none of the `counters` says: the program, threads' stacks,
+/// definitions, and what the allocator keeps for the next requests. None where the operating system
+/// does not say what is resident.
+fn unaccounted_bytes(counters: &[(&str, u64)]) -> Option<u64> {
+    let is_consumer = |(name, _): &&(&str, u64)| CONSUMERS.contains(name);
+    let known: u64 = counters
+        .iter()
+        .filter(is_consumer)
+        .map(|(_, bytes)| bytes)
+        .sum();
+    Some(strandline_device::resident_bytes()?.saturating_sub(known))
+}

@@ -1,0 +1,11 @@
+//! The Rust API: databases, connections, bulk loads, rows by key, backup and restore.
+//! What a server needs beyond the embedded interface is in [`request`] and [`connect`].
+
+pub(crate) mod appender;
+pub(crate) mod backup;
+pub(crate) mod connect;
+pub(crate) mod connection;
+pub(crate) mod database;
+pub(crate) mod execute_many;
+pub(crate) mod request;
+pub(crate) mod rows;

@@ -1,0 +1,80 @@
+//! What a server needs of a connection beyond the embedded interface: transactions around the
+//! statements of one request, settings by name, a client for COPY.
+
+use crate::api::connection::Connection;
+use crate::runtime::copy_client::SharedCopyClient;
+use crate::session::settings::SettingsVersion;
+use crate::session::settings::origin::Origin;
+use std::time::Duration;
+use strandline_base::Result;
+
+impl Connection {
+    /// From now on statements belong to one transaction, until [`Connection::commit_request`];
+    /// nothing if a block is open.
+    pub fn begin_request(&mut self) -> Result<()> {
+        self.session.begin_implicit()
+    }
+
+    /// Whether [`Connection::begin_request`] has begun a transaction that is still open.
+    pub fn is_in_request(&self) -> bool {
+        self.session.is_implicit()
+    }
+
+    /// Commits what [`Connection::begin_request`] began.
+    pub fn commit_request(&mut self) -> Result<()> {
+        self.session.commit_implicit()
+    }
+
+    /// Something in a request failed: what [`Connection::begin_request`] began is undone. An open
+    /// block is left failed, undone since its last savepoint.
+    pub fn fail_request(&mut self) -> Result<()> {
+        self.session.rollback_implicit()?;
+        self.session.mark_failed();
+        Ok(())
+    }
+
+    /// Whether the open block has failed and there is no savepoint to go back to: nothing of it
+    /// is left, and no query of it gives another row.
+    pub fn has_lost_its_work(&self) -> bool {
+        self.session.has_lost_its_work()
+    }
+
+    /// The value of a setting; None: there is no such setting.
+    pub fn setting(&self, name: &str) -> Option<String> {
+        self.session.value_of(name)
+    }
+
+    /// What all settings are by now, to be compared with what they will be.
+    pub fn settings_version(&self) -> SettingsVersion {
+        self.session.settings_version()
+    }
+
+    /// Changes a setting, as SET does.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
+        let origin = Origin::Session;
+        self.session
+            .set_parameter(name, Some(value), false, &origin)
+    }
+
+    /// How long a client may leave a transaction block open without a statement
+    /// (`idle_in_transaction_session_timeout`).
+    pub fn idle_in_transaction_timeout(&self) -> Option<Duration> {
+        self.session.settings().idle_in_transaction_timeout
+    }
+
+    /// How long a client may send nothing outside a transaction block (`idle_session_timeout`).
+    pub fn idle_session_timeout(&self) -> Option<Duration> {
+        self.session.settings().idle_session_timeout
+    }
+
+    /// Calls `act` when another session ends this one (`pg_terminate_backend`), on that one's
+    /// thread. It must not block.
+    pub fn on_termination(&mut self, act: impl Fn() + Send + Sync + 'static) {
+        self.session.cancel.on_termination(act);
+    }
+
+    /// Where COPY … FROM STDIN and TO STDOUT find their data; None: nowhere.
+    pub fn set_copy_client(&mut self, client: Option<SharedCopyClient>) {
+        self.session.copy_client = client;
+    }
+}

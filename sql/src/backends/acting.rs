@@ -1,0 +1,122 @@
+//! Who a statement acts as, and what it may do: asked where names of tables are resolved.
+
+use crate::backends::identity::Identity;
+use datafusion::execution::session_state::SessionState;
+use std::sync::Arc;
+use strandline_base::{Error, Result, SqlState};
+use strandline_engine::access::{Access, Object, Privileges, RoleId};
+use strandline_engine::catalog::{Catalog, TableDef};
+
+/// insufficient_privilege
+pub const DENIED: SqlState = SqlState("42501");
+
+/// A role that may not do everything.
+#[derive(Clone, Debug)]
+pub struct Acting {
+    /// the role
+    pub role: RoleId,
+    access: Arc<Access>,
+}
+
+impl Acting {
+    /// Who a statement of the session behind `state` acts as; None: a superuser, who is not
+    /// checked.
+    pub fn of(state: &SessionState, catalog: &Catalog) -> Option<Arc<Self>> {
+        let identity = Identity::of(state)?;
+        Self::new(identity.current_user.role, catalog)
+    }
+
+    /// As [`Acting::of`], for a known role.
+    pub fn new(role: RoleId, catalog: &Catalog) -> Option<Arc<Self>> {
+        let access = &catalog.access;
+        (!access.is_superuser(role)).then(|| {
+            Arc::new(Self {
+                role,
+                access: Arc::clone(access),
+            })
+        })
+    }
+
+    /// The owner of a view, as whom its tables are read; None: a superuser.
+    pub fn owner_of(&self, view: &Object) -> Option<Arc<Self>> {
+        let role = self.access.owner(view);
+        let access = Arc::clone(&self.access);
+        (!access.is_superuser(role)).then(|| Arc::new(Self { role, access }))
+    }
+
+    /// 42501 unless all of `wanted` is allowed on the object, and names in its schema may be
+    /// looked up.
+    pub fn require(&self, object: &Object, shown: &Shown<'_>, wanted: Privileges) -> Result<()> {
+        self.require_usage(shown.schema)?;
+        match self.access.privileges(self.role, object).contains(wanted) {
+            true => Ok(()),
+            false => Err(denied(shown.kind, shown.name)),
+        }
+    }
+
+    /// As [`Acting::require`], for a table.
+    pub fn require_on(&self, table: &TableDef, wanted: Privileges) -> Result<()> {
+        self.require(&Object::Table(table.id), &Shown::table(table), wanted)
+    }
+
+    /// 42501 unless names in the schema may be looked up.
+    pub fn require_usage(&self, schema: &str) -> Result<()> {
+        self.require_in_schema(schema, Privileges::USAGE)
+    }
+
+    /// 42501 unless objects may be created in the schema.
+    pub fn require_create(&self, schema: &str) -> Result<()> {
+        self.require_in_schema(schema, Privileges::CREATE)
+    }
+
+    fn require_in_schema(&self, schema: &str, wanted: Privileges) -> Result<()> {
+        let object = Object::Schema(schema.to_string());
+        match self.access.privileges(self.role, &object).contains(wanted) {
+            true => Ok(()),
+            false => Err(denied("schema", schema)),
+        }
+    }
+
+    /// 42501 unless the role has the owner's rights.
+    pub fn require_owner(&self, object: &Object, shown: &Shown<'_>) -> Result<()> {
+        match self.access.owns(self.role, object) {
+            true => Ok(()),
+            false => Err(Error::invalid(
+                DENIED,
+                format!("must be owner of {} {}", shown.kind, shown.name),
+            )),
+        }
+    }
+}
+
+/// How messages name an object.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown<'a> {
+    /// `table`, `view`, `schema`
+    pub kind: &'static str,
+    /// without its schema
+    pub name: &'a str,
+    /// its schema
+    pub schema: &'a str,
+}
+
+impl<'a> Shown<'a> {
+    /// A table.
+    pub fn table(table: &'a TableDef) -> Self {
+        Self {
+            kind: "table",
+            name: &table.name,
+            schema: &table.schema,
+        }
+    }
+}
+
+/// 42501 with PostgreSQL's words.
+pub fn denied(kind: &str, name: &str) -> Error {
+    Error::invalid(DENIED, format!("permission denied for {kind} {name}"))
+}
+
+/// 42501: the server's files are the superusers'.
+pub fn files_denied(what: &str) -> Error {
+    Error::invalid(DENIED, format!("must be superuser to {what} a file"))
+}

@@ -1,0 +1,6 @@
+//! The system tables that SQL shows: `information_schema`, `pg_catalog` with its functions, and the
+//! counters of `strandline_stats()`. They read the engine's catalog and the registry of backends.
+
+pub(crate) mod information_schema;
+pub(crate) mod pg_catalog;
+pub(crate) mod statistics;

@@ -1,0 +1,305 @@
+//! What belongs to relations: `pg_index`, `pg_constraint`, `pg_attrdef`, `pg_sequence`,
+//! `pg_description`, `pg_depend`.
+
+use super::cell::Cell;
+use super::oid::{self, Object};
+use super::relation::{RELATIONS, Rows};
+use super::system::{System, key_columns, key_positions};
+use super::{text, types};
+use strandline_base::SqlType;
+use strandline_engine::catalog::{ColumnDef, TableDef};
+
+/// btree's operator class of a type.
+fn operator_class(sql_type: SqlType) -> i64 {
+    match sql_type {
+        SqlType::SmallInt => 1979,
+        SqlType::Integer => 1978,
+        SqlType::BigInt => 3124,
+        SqlType::Numeric { .. } => 3125,
+        SqlType::Date => 3122,
+        SqlType::Timestamp => 3128,
+        SqlType::TimestampTz => 3127,
+        _ => 3126,
+    }
+}
+
+pub fn pg_index(system: &System, rows: &mut Rows) {
+    let oids = system.oids();
+    for table in system.catalog.tables.values() {
+        for key in &table.keys {
+            let positions = key_positions(table, key);
+            let count = positions.len();
+            let collations = key_columns(table, key).map(|column| {
+                let t = types::by_oid(types::oid_of(column.sql_type).0.into());
+                t.map_or(0, |t| t.collation.into())
+            });
+            let classes = key_columns(table, key).map(|c| operator_class(c.sql_type));
+            rows.add([
+                (
+                    "indexrelid",
+                    oids.get(&Object::Index(table.id, key.name.clone())).into(),
+                ),
+                ("indrelid", oids.table(table).into()),
+                ("indnatts", (count as i64).into()),
+                ("indnkeyatts", (count as i64).into()),
+                ("indisunique", true.into()),
+                ("indnullsnotdistinct", false.into()),
+                ("indisprimary", key.primary.into()),
+                ("indisexclusion", false.into()),
+                ("indimmediate", true.into()),
+                ("indisclustered", false.into()),
+                ("indisvalid", true.into()),
+                ("indcheckxmin", false.into()),
+                ("indisready", true.into()),
+                ("indislive", true.into()),
+                ("indisreplident", false.into()),
+                ("indkey", Cell::Ints(positions)),
+                ("indcollation", Cell::Ints(collations.collect())),
+                ("indclass", Cell::Ints(classes.collect())),
+                ("indoption", Cell::Ints(vec![0; count])),
+            ]);
+        }
+    }
+}
+
+/// What the rows of `pg_constraint` differ in.
+struct Constraint<'a> {
+    name: &'a str,
+    kind: &'a str,
+    index: i32,
+    columns: Vec<i64>,
+    condition: Cell,
+}
+
+pub fn pg_constraint(system: &System, rows: &mut Rows) {
+    for table in system.catalog.tables.values() {
+        for key in &table.keys {
+            let index = Object::Index(table.id, key.name.clone());
+            let constraint = Constraint {
+                name: &key.name,
+                kind: if key.primary { "p" } else { "u" },
+                index: system.oids().get(&index),
+                columns: key_positions(table, key),
+                condition: Cell::Null,
+            };
+            add_constraint(system, table, rows, constraint);
+        }
+        for check in &table.checks {
+            let constraint = Constraint {
+                name: &check.name,
+                kind: "c",
+                index: 0,
+                columns: columns_in(table, &check.expression),
+                condition: check.expression.as_str().into(),
+            };
+            add_constraint(system, table, rows, constraint);
+        }
+    }
+}
+
+fn add_constraint(system: &System, table: &TableDef, rows: &mut Rows, add: Constraint<'_>) {
+    let oids = system.oids();
+    let object = Object::Constraint(table.id, add.name.to_string());
+    rows.add([
+        ("oid", oids.get(&object).into()),
+        ("conname", add.name.into()),
+        ("connamespace", oids.schema(&table.schema).into()),
+        ("contype", add.kind.into()),
+        ("condeferrable", false.into()),
+        ("condeferred", false.into()),
+        ("convalidated", true.into()),
+        ("conrelid", oids.table(table).into()),
+        ("contypid", 0.into()),
+        ("conindid", add.index.into()),
+        ("conparentid", 0.into()),
+        ("confrelid", 0.into()),
+        ("confupdtype", " ".into()),
+        ("confdeltype", " ".into()),
+        ("confmatchtype", " ".into()),
+        ("conislocal", true.into()),
+        ("coninhcount", 0.into()),
+        ("connoinherit", (add.kind != "c").into()),
+        ("conkey", Cell::Ints(add.columns)),
+        ("conbin", add.condition),
+    ]);
+}
+
+/// The positions of the columns that a condition names.
+fn columns_in(table: &TableDef, condition: &str) -> Vec<i64> {
+    let Ok(parsed) = crate::parse::expression(condition) else {
+        return Vec::new();
+    };
+    let columns = table.columns.iter().enumerate();
+    columns
+        .filter(|(_, column)| crate::parse::names::mentions(&parsed, &column.name))
+        .map(|(i, _)| i as i64 + 1)
+        .collect()
+}
+
+pub fn pg_attrdef(system: &System, rows: &mut Rows) {
+    for table in system.catalog.tables.values() {
+        for (i, column) in table.columns.iter().enumerate() {
+            let Some(default) = &column.default else {
+                continue;
+            };
+            rows.add([
+                (
+                    "oid",
+                    system
+                        .oids()
+                        .get(&Object::Default(table.id, column.id))
+                        .into(),
+                ),
+                ("adrelid", system.oids().table(table).into()),
+                ("adnum", (i as i64 + 1).into()),
+                ("adbin", default.as_str().into()),
+            ]);
+        }
+    }
+}
+
+/// Every identity column with its table and the name of its sequence.
+fn sequences(system: &System) -> impl Iterator<Item = (&TableDef, usize, &ColumnDef, i32)> {
+    system.catalog.tables.values().flat_map(move |table| {
+        let columns = table.columns.iter().enumerate();
+        columns
+            .filter(|(_, column)| column.identity.is_some())
+            .map(move |(i, column)| {
+                let sequence = Object::Sequence(table.id, column.id);
+                (table.as_ref(), i, column, system.oids().get(&sequence))
+            })
+    })
+}
+
+/// The least and the greatest value that a counter of the type reaches.
+fn bounds(column: &ColumnDef, increment: i64) -> (i64, i64) {
+    let (least, greatest) = match column.sql_type {
+        SqlType::SmallInt => (i16::MIN.into(), i16::MAX.into()),
+        SqlType::Integer => (i32::MIN.into(), i32::MAX.into()),
+        _ => (i64::MIN, i64::MAX),
+    };
+    if increment > 0 {
+        (1, greatest)
+    } else {
+        (least, -1)
+    }
+}
+
+pub fn pg_sequence(system: &System, rows: &mut Rows) {
+    for (_, _, column, oid) in sequences(system) {
+        let Some(identity) = &column.identity else {
+            continue;
+        };
+        let (least, greatest) = bounds(column, identity.increment);
+        rows.add([
+            ("seqrelid", oid.into()),
+            ("seqtypid", types::oid_of(column.sql_type).0.into()),
+            ("seqstart", identity.start.into()),
+            ("seqincrement", identity.increment.into()),
+            ("seqmax", greatest.into()),
+            ("seqmin", least.into()),
+            ("seqcache", 1.into()),
+            ("seqcycle", false.into()),
+        ]);
+    }
+}
+
+pub fn pg_sequences(system: &System, rows: &mut Rows) {
+    for (table, _, column, _) in sequences(system) {
+        let Some(identity) = &column.identity else {
+            continue;
+        };
+        let (least, greatest) = bounds(column, identity.increment);
+        let owner = strandline_engine::access::Object::Table(table.id);
+        let owner = system.catalog.access.owner(&owner);
+        rows.add([
+            ("schemaname", table.schema.as_str().into()),
+            ("sequencename", oid::sequence_name(table, column).into()),
+            (
+                "sequenceowner",
+                system.catalog.access.role_name(owner).into(),
+            ),
+            ("start_value", identity.start.into()),
+            ("min_value", least.into()),
+            ("max_value", greatest.into()),
+            ("increment_by", identity.increment.into()),
+            ("cycle", false.into()),
+            ("cache_size", 1.into()),
+        ]);
+    }
+}
+
+/// The oid of a system table, for the columns that say what kind an object is of.
+pub fn class_oid(name: &str) -> i32 {
+    RELATIONS.get(name).map_or(0, |relation| relation.oid)
+}
+
+pub fn pg_depend(system: &System, rows: &mut Rows) {
+    let class = class_oid("pg_class");
+    let mut add = |kind: i32, object: i32, table: i32, column: usize, how: &str| {
+        rows.add([
+            ("classid", kind.into()),
+            ("objid", object.into()),
+            ("objsubid", 0.into()),
+            ("refclassid", class.into()),
+            ("refobjid", table.into()),
+            ("refobjsubid", (column as i64).into()),
+            ("deptype", how.into()),
+        ]);
+    };
+    for (table, i, _, oid) in sequences(system) {
+        add(class, oid, system.oids().table(table), i + 1, "i");
+    }
+    let constraint = class_oid("pg_constraint");
+    for table in system.catalog.tables.values() {
+        let oid = system.oids().table(table);
+        for key in &table.keys {
+            let object = Object::Constraint(table.id, key.name.clone());
+            for position in key_positions(table, key) {
+                let object = system.oids().get(&object);
+                add(constraint, object, oid, position as usize, "a");
+            }
+        }
+    }
+}
+
+pub fn pg_description(system: &System, rows: &mut Rows) {
+    let mut add = |class: &str, oid: i32, column: usize, comment: &Option<String>| {
+        if let Some(comment) = comment {
+            rows.add([
+                ("objoid", oid.into()),
+                ("classoid", class_oid(class).into()),
+                ("objsubid", (column as i64).into()),
+                ("description", comment.as_str().into()),
+            ]);
+        }
+    };
+    for table in system.catalog.tables.values() {
+        let oid = system.oids().table(table);
+        add("pg_class", oid, 0, &table.comment);
+        for (i, column) in table.columns.iter().enumerate() {
+            add("pg_class", oid, i + 1, &column.comment);
+        }
+    }
+    for view in &system.catalog.views {
+        let oid = Object::View(view.schema.clone(), view.name.clone());
+        add("pg_class", system.oids().get(&oid), 0, &view.comment);
+    }
+    for (schema, comment) in &system.catalog.schemas {
+        add("pg_namespace", system.oids().schema(schema), 0, comment);
+    }
+}
+
+/// `pg_indexes`.
+pub fn pg_indexes(system: &System, rows: &mut Rows) {
+    for table in system.catalog.tables.values() {
+        for key in &table.keys {
+            rows.add([
+                ("schemaname", table.schema.as_str().into()),
+                ("tablename", table.name.as_str().into()),
+                ("indexname", key.name.as_str().into()),
+                ("indexdef", text::index(table, key).into()),
+            ]);
+        }
+    }
+}

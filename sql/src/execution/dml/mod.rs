@@ -1,0 +1,227 @@
+//! INSERT, UPDATE, DELETE and MERGE.
+//!
+//! A statement is rewritten into a SELECT whose rows say what is to be done: the hidden row ids of
+//! the rows to change and the new values of their columns. DataFusion plans and runs that SELECT
+//! like any other; our own node on top of it ([`node`]) applies the rows through the engine.
+//! DataFusion's own DML is never used: it loses the conditions of some statements and changes whole
+//! tables.
+//!
+//! ```text
+//! RETURNING projection
+//!   Dml                      applies; passes on the rows it changed
+//!     CHECK projection       conditions on the new rows
+//!       computed rows        row ids, actions, new values  (update, delete, insert, upsert, merge)
+//!         SELECT             what the user wrote
+//! ```
+//!
+//! Invariants: a statement never sees its own changes (the engine's statement numbers), so rows are
+//! applied while the SELECT still runs; expressions are computed from old values; a row is changed
+//! at most once ([`row_set`]); the caller gives the statement a savepoint, retries it on a conflict
+//! under read committed, and calls `Statement::finish`, where deferred uniqueness is checked.
+
+mod apply;
+pub(crate) mod assignment;
+mod checks;
+mod defaults;
+mod delete;
+mod direct;
+mod exec;
+mod failing_row;
+mod insert;
+mod keys;
+mod merge;
+mod node;
+mod pipeline;
+mod probe;
+mod query;
+mod row_set;
+mod sequence;
+mod set_list;
+pub(crate) mod sink;
+mod target;
+mod update;
+mod upsert;
+mod values;
+mod widen;
+
+use crate::planning::context::StatementContext;
+use crate::values::result::Gathered;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::sql::sqlparser::ast;
+pub(crate) use defaults::draws_identity;
+pub(crate) use direct::may_be_direct;
+use futures::TryStreamExt;
+pub(crate) use insert::plain_row;
+pub use node::extension_planner;
+pub(crate) use node::{Tally, is_own, owned};
+pub(crate) use pipeline::{DmlForm, DmlPlan};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use strandline_base::{Error, Result};
+use strandline_semantics::error::convert;
+
+/// What a DML statement did.
+pub struct DmlOutcome {
+    /// `INSERT`, `UPDATE`, `DELETE`, `MERGE`
+    pub tag: &'static str,
+    /// rows affected
+    pub rows: u64,
+    /// RETURNING's result
+    pub returning: Option<(SchemaRef, Vec<RecordBatch>)>,
+}
+
+/// The DML statement itself and the WITH before it.
+pub(crate) fn parts(statement: &ast::Statement) -> Option<(&ast::Statement, Option<&ast::With>)> {
+    match statement {
+        ast::Statement::Insert(_)
+        | ast::Statement::Update(_)
+        | ast::Statement::Delete(_)
+        | ast::Statement::Merge(_) => Some((statement, None)),
+        ast::Statement::Query(query) => match query.body.as_ref() {
+            ast::SetExpr::Insert(inner)
+            | ast::SetExpr::Update(inner)
+            | ast::SetExpr::Delete(inner)
+            | ast::SetExpr::Merge(inner) => Some((inner, query.with.as_ref())),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Plans INSERT, UPDATE, DELETE or MERGE.
+pub(crate) async fn plan(
+    context: &StatementContext,
+    statement: &ast::Statement,
+) -> Result<DmlPlan> {
+    match parts(statement) {
+        Some((ast::Statement::Insert(insert), with)) => insert::plan(context, insert, with).await,
+        Some((ast::Statement::Update(update), with)) => update::plan(context, update, with).await,
+        Some((ast::Statement::Delete(delete), with)) => delete::plan(context, delete, with).await,
+        Some((ast::Statement::Merge(merge), with)) => merge::plan(context, merge, with).await,
+        _ => Err(Error::internal("not a statement that changes rows")),
+    }
+}
+
+/// Executes INSERT, UPDATE, DELETE or MERGE. The caller owns savepoint, retry and `finish`.
+///
+/// # Errors
+/// As PostgreSQL's, with its SQLSTATEs; `ErrorKind::Conflict` asks for a retry with a new snapshot.
+/// After an error the statement's rows must be rolled back.
+pub async fn execute(
+    context: &mut StatementContext,
+    statement: &ast::Statement,
+) -> Result<DmlOutcome> {
+    if let Some(done) = execute_directly(context, statement)? {
+        return Ok(done);
+    }
+    let planned = plan(context, statement).await?;
+    context.fit(&planned.plan)?;
+    run(context, planned).await
+}
+
+/// Executes an INSERT of nothing but literals; None: the statement needs a plan.
+pub(crate) fn execute_directly(
+    context: &StatementContext,
+    statement: &ast::Statement,
+) -> Result<Option<DmlOutcome>> {
+    let ast::Statement::Insert(insert) = statement else {
+        return Ok(None);
+    };
+    let rows = direct::execute(context, insert)?;
+    Ok(rows.map(|rows| DmlOutcome {
+        tag: "INSERT",
+        rows,
+        returning: None,
+    }))
+}
+
+/// The plan that EXPLAIN shows for a DML statement. Running it applies the statement.
+pub async fn explain(
+    context: &StatementContext,
+    statement: &ast::Statement,
+) -> Result<LogicalPlan> {
+    Ok(plan(context, statement).await?.plan)
+}
+
+/// The plan of a DML statement, and whether its rows are RETURNING's.
+pub async fn describe(
+    context: &StatementContext,
+    statement: &ast::Statement,
+) -> Result<(LogicalPlan, bool)> {
+    let planned = plan(context, statement).await?;
+    Ok((planned.plan, planned.form.returning))
+}
+
+/// Runs a planned statement to its end.
+async fn run(context: &StatementContext, planned: DmlPlan) -> Result<DmlOutcome> {
+    let DmlPlan { plan, form, tally } = planned;
+    drain(context, context.run(plan).await?, form, &tally).await
+}
+
+/// Runs the physical plan of a statement, whose rows have the columns of `schema`, to its end.
+pub(crate) async fn run_physical(
+    context: &StatementContext,
+    plan: Arc<dyn ExecutionPlan>,
+    schema: &SchemaRef,
+    form: DmlForm,
+    tally: &Tally,
+) -> Result<DmlOutcome> {
+    drain(context, context.start(plan, schema)?, form, tally).await
+}
+
+async fn drain(
+    context: &StatementContext,
+    (schema, mut stream): (SchemaRef, SendableRecordBatchStream),
+    DmlForm { tag, returning }: DmlForm,
+    tally: &Tally,
+) -> Result<DmlOutcome> {
+    let mut rows = Gathered::new(context.memory());
+    while let Some(batch) = stream.try_next().await.map_err(convert)? {
+        if returning {
+            rows.push(batch).map_err(convert)?;
+        }
+    }
+    if !tally.complete.load(Ordering::Acquire) {
+        return Err(Error::internal(format!("{tag} was not applied completely")));
+    }
+    Ok(DmlOutcome {
+        tag,
+        rows: tally.rows.load(Ordering::Relaxed),
+        returning: returning.then(|| (schema, rows.into_batches())),
+    })
+}
+
+/// Inserts the rows of `rows`, whose fields are for the table's columns at `positions`, as COPY
+/// does: values for identity columns are taken as they are. The number of rows.
+pub(crate) async fn load(
+    context: &StatementContext,
+    name: &ast::ObjectName,
+    positions: Vec<usize>,
+    rows: LogicalPlan,
+) -> Result<u64> {
+    let planned = insert::plan_load(context, name, positions, rows).await?;
+    Ok(run(context, planned).await?.rows)
+}
+
+/// `SELECT projection FROM from WHERE selection` and nothing else.
+pub(crate) fn plain_select(
+    projection: Vec<ast::SelectItem>,
+    from: Vec<ast::TableWithJoins>,
+    selection: Option<ast::Expr>,
+) -> ast::Query {
+    query::select(None, projection, from, selection)
+}
+
+/// The rows of a query that is nothing but VALUES.
+pub(crate) fn plain_values(query: &ast::Query) -> Option<&[ast::Parens<Vec<ast::Expr>>]> {
+    values::rows_of(query)
+}
+
+/// `SELECT items FROM name`.
+pub(crate) fn select_from(name: &ast::ObjectName, items: Vec<ast::SelectItem>) -> ast::Query {
+    query::select(None, items, vec![target::plain_from(name)], None)
+}

@@ -1,0 +1,7 @@
+//! Statements that change rows ([`dml`]), and statements on single rows by key that run without
+//! DataFusion ([`row_executor`]), with the checks of such rows.
+
+pub(crate) mod dml;
+pub(crate) mod row_checks;
+pub(crate) mod row_executor;
+pub(crate) mod row_values;

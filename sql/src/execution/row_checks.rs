@@ -1,0 +1,192 @@
+//! CHECK constraints compiled for rows that come without SQL (point operations, bulk loads).
+
+use super::row_values::not_null;
+use crate::parse;
+use crate::planning::provider::table::arrow_schema;
+use crate::planning::provider::table::condition_schema;
+use datafusion::arrow::array::cast::AsArray;
+use datafusion::arrow::array::{Array, RecordBatch};
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::temporal_conversions::timestamp_us_to_datetime;
+use datafusion::common::DFSchemaRef;
+use datafusion::common::tree_node::TreeNode;
+use datafusion::error::DataFusionError;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::logical_expr::{EmptyRelation, Expr, LogicalPlan, LogicalPlanBuilder, Volatility};
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
+use datafusion::sql::sqlparser::ast::ExprWithAlias;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use strandline_base::{Error, ErrorKind, Result, SqlState, TableId, Value};
+use strandline_column::types;
+use strandline_engine::catalog::TableDef;
+use strandline_semantics as semantics;
+use strandline_semantics::error::convert;
+
+/// The definition that conditions were compiled for, and the conditions.
+type Compiled = (Arc<TableDef>, Arc<CheckSet>);
+
+/// The compiled conditions of the tables that were asked for.
+#[derive(Default)]
+pub(crate) struct RowChecks {
+    compiled: Mutex<HashMap<TableId, Compiled>>,
+}
+
+impl RowChecks {
+    /// The conditions of `table`; those that depend on the time are compiled anew.
+    pub(crate) fn of(
+        &self,
+        table: &Arc<TableDef>,
+        state: &SessionState,
+        now_us: u64,
+    ) -> Result<Arc<CheckSet>> {
+        if let Some((def, set)) = self.compiled.lock().get(&table.id)
+            && Arc::ptr_eq(def, table)
+        {
+            return Ok(set.clone());
+        }
+        let mut state = state.clone();
+        if let Some(now) = timestamp_us_to_datetime(now_us as i64) {
+            state.execution_props_mut().query_execution_start_time = Some(now.and_utc());
+        }
+        let set = Arc::new(CheckSet::compile(table, &state)?);
+        if !set.immutable {
+            return Ok(set);
+        }
+        self.compiled
+            .lock()
+            .insert(table.id, (table.clone(), set.clone()));
+        Ok(set)
+    }
+}
+
+/// The conditions of one definition of a table.
+pub(crate) struct CheckSet {
+    schema: SchemaRef,
+    conditions: Vec<(String, Arc<dyn PhysicalExpr>)>,
+    /// Whether the conditions mean the same at any time.
+    immutable: bool,
+}
+
+impl CheckSet {
+    fn compile(table: &TableDef, state: &SessionState) -> Result<Self> {
+        let schema = Arc::new(condition_schema(table)?);
+        let mut conditions = Vec::with_capacity(table.checks.len());
+        let mut immutable = true;
+        for check in &table.checks {
+            let planned = analyze(&check.expression, &schema, state)?;
+            immutable &= is_immutable(&planned).map_err(convert)?;
+            let condition = compile(planned, &schema, state).map_err(convert)?;
+            conditions.push((check.name.clone(), condition));
+        }
+        Ok(Self {
+            schema: arrow_schema(table),
+            conditions,
+            immutable,
+        })
+    }
+
+    /// Checks one row, its values in column order.
+    pub(crate) fn check_row(&self, table: &TableDef, row: &[Value]) -> Result<()> {
+        let columns = table
+            .columns
+            .iter()
+            .zip(row)
+            .map(|(column, value)| types::array_of(column.sql_type, std::slice::from_ref(value)))
+            .collect::<Result<Vec<_>>>()?;
+        for (column, value) in table.columns.iter().zip(row) {
+            if column.not_null && value.is_null() {
+                return Err(not_null(table, column));
+            }
+        }
+        let batch = RecordBatch::try_new(self.schema.clone(), columns)
+            .map_err(|error| Error::internal(format!("a row as a batch: {error}")))?;
+        self.check_batch(table, &batch)
+    }
+
+    /// Checks all rows of a batch, its columns in order. NULL passes, as in the standard.
+    pub(crate) fn check_batch(&self, table: &TableDef, batch: &RecordBatch) -> Result<()> {
+        for (name, condition) in &self.conditions {
+            let value = condition.evaluate(batch).map_err(convert)?;
+            let result = value.into_array(batch.num_rows()).map_err(convert)?;
+            if result.data_type() == &DataType::Null {
+                continue;
+            }
+            let passed = result.as_boolean();
+            if passed.false_count() > 0 {
+                return Err(Error::new(
+                    ErrorKind::Constraint,
+                    SqlState::CHECK_VIOLATION,
+                    format!(
+                        "new row for relation \"{}\" violates check constraint \"{name}\"",
+                        table.name
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The condition as DataFusion's analyzer leaves it: types agree, our casts are in place.
+fn analyze(condition: &str, schema: &DFSchemaRef, state: &SessionState) -> Result<Expr> {
+    let mut parsed = parse::expression(condition)?;
+    semantics::sql::normalize(&mut parsed)?;
+    let parsed = ExprWithAlias {
+        expr: parsed,
+        alias: None,
+    };
+    let expr = state
+        .create_logical_expr_from_sql_expr(parsed, schema)
+        .map_err(convert)?;
+    let nothing = LogicalPlan::EmptyRelation(EmptyRelation {
+        produce_one_row: false,
+        schema: schema.clone(),
+    });
+    let plan = LogicalPlanBuilder::from(nothing)
+        .filter(expr)
+        .and_then(|builder| builder.build())
+        .and_then(|plan| {
+            state
+                .analyzer()
+                .execute_and_check(plan, state.config_options(), |_, _| {})
+        })
+        .map_err(convert)?;
+    match plan {
+        LogicalPlan::Filter(filter) => Ok(filter.predicate),
+        other => Err(Error::internal(format!("a condition became {other}"))),
+    }
+}
+
+fn is_immutable(expr: &Expr) -> Result<bool, DataFusionError> {
+    let changing = expr.exists(|e| {
+        Ok(match e {
+            Expr::ScalarFunction(call) => call.func.signature().volatility != Volatility::Immutable,
+            _ => false,
+        })
+    })?;
+    Ok(!changing)
+}
+
+fn compile(
+    expr: Expr,
+    schema: &DFSchemaRef,
+    state: &SessionState,
+) -> Result<Arc<dyn PhysicalExpr>, DataFusionError> {
+    let context = SimplifyContext::builder()
+        .with_schema(schema.clone())
+        .with_config_options(state.config_options().clone())
+        .with_query_execution_start_time(state.execution_props().query_execution_start_time)
+        .build();
+    let expr = ExprSimplifier::new(context).simplify(expr)?;
+    create_physical_expr(
+        &expr,
+        schema,
+        state.execution_props(),
+        &PhysicalPlanningContext::default(),
+    )
+}

@@ -1,0 +1,420 @@
+//! From a syntax tree to a compiled statement. `None` everywhere: the statement takes the full
+//! path, also where it is wrong.
+
+use super::value::is_key_type;
+use super::{
+    Arithmetic, Key, Operation, Projection, RowStatement, Scalar, Select, SetList, Source, Update,
+};
+use crate::execution::dml;
+use crate::parse::names;
+use crate::planning::provider::registered::RegisteredTables;
+use crate::planning::provider::table::arrow_field;
+use crate::values::value_row::ValueColumns;
+use datafusion::arrow::datatypes::Schema;
+use datafusion::sql::sqlparser::ast::{
+    self, BinaryOperator, Expr, SelectItem, SetExpr, Statement as Parsed, TableFactor,
+};
+use std::cell::Cell;
+use std::sync::Arc;
+use strandline_base::{ColumnId, SqlType};
+use strandline_engine::catalog::{Catalog, TableDef};
+use strandline_engine::{Db, PointTable};
+
+/// The proposed row's name.
+pub(super) const EXCLUDED: &str = "excluded";
+
+/// What statements are compiled for.
+pub(crate) struct Compiler<'a> {
+    pub db: &'a Db,
+    pub catalog: &'a Arc<Catalog>,
+    pub default_schema: &'a str,
+    /// tables of the session that hide stored ones
+    pub registered: &'a RegisteredTables,
+    /// per parameter its type; None: its value's
+    pub types: &'a [Option<SqlType>],
+    /// set when the statement asks for `now()`
+    pub asks_now: Cell<bool>,
+}
+
+/// The names that a statement's expressions know: those of one table.
+pub(super) struct Scope<'a> {
+    pub table: &'a Arc<TableDef>,
+    pub alias: String,
+    /// whether `excluded.c` is a column of a proposed row, and `c` alone is ambiguous
+    pub proposes: bool,
+}
+
+/// A column of the table, or of the proposed row.
+enum Named {
+    Column(usize),
+    Excluded(usize),
+}
+
+impl Scope<'_> {
+    pub fn position(&self, name: &ast::Ident) -> Option<usize> {
+        let name = names::fold(name);
+        self.table.columns.iter().position(|c| c.name == name)
+    }
+
+    fn named(&self, expr: &Expr) -> Option<Named> {
+        match expr {
+            Expr::Identifier(name) if !self.proposes => self.position(name).map(Named::Column),
+            Expr::CompoundIdentifier(parts) => match parts.as_slice() {
+                [table, column] if names::fold(table) == self.alias => {
+                    self.position(column).map(Named::Column)
+                }
+                [table, column] if self.proposes && names::fold(table) == EXCLUDED => {
+                    self.position(column).map(Named::Excluded)
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn column(&self, expr: &Expr) -> Option<usize> {
+        match self.named(expr)? {
+            Named::Column(position) => Some(position),
+            Named::Excluded(_) => None,
+        }
+    }
+}
+
+impl Compiler<'_> {
+    /// Compiles a statement.
+    pub fn compile(&self, statement: &Parsed) -> Option<RowStatement> {
+        match statement {
+            Parsed::Query(query) => self.select(query),
+            Parsed::Update(update) => self.update(update),
+            Parsed::Delete(delete) => self.delete(delete),
+            Parsed::Insert(insert) => self.insert(insert),
+            _ => None,
+        }
+    }
+
+    pub(super) fn table(&self, name: &ast::ObjectName) -> Option<&Arc<TableDef>> {
+        let (schema, table) = names::qualified(name, self.default_schema).ok()?;
+        match self.registered.get(&table) {
+            None => self.catalog.table(&schema, &table),
+            Some(_) => None,
+        }
+    }
+
+    /// The one table of a FROM.
+    fn scope(&self, from: &[ast::TableWithJoins]) -> Option<Scope<'_>> {
+        let [ast::TableWithJoins { relation, joins }] = from else {
+            return None;
+        };
+        let TableFactor::Table {
+            name,
+            alias,
+            args: None,
+            with_hints,
+            version: None,
+            with_ordinality: false,
+            partitions,
+            json_path: None,
+            sample: None,
+            index_hints,
+        } = relation
+        else {
+            return None;
+        };
+        let plain_alias = |a: &ast::TableAlias| a.columns.is_empty() && a.at.is_none();
+        let is_plain = joins.is_empty()
+            && with_hints.is_empty()
+            && partitions.is_empty()
+            && index_hints.is_empty()
+            && alias.as_ref().is_none_or(plain_alias);
+        let table = self.table(name).filter(|_| is_plain)?;
+        let alias = alias.as_ref().map(|a| names::fold(&a.name));
+        Some(Scope {
+            table,
+            alias: alias.unwrap_or_else(|| table.name.clone()),
+            proposes: false,
+        })
+    }
+
+    fn select(&self, query: &ast::Query) -> Option<RowStatement> {
+        let SetExpr::Select(select) = query.body.as_ref() else {
+            return None;
+        };
+        let plain = dml::plain_select(
+            select.projection.clone(),
+            select.from.clone(),
+            select.selection.clone(),
+        );
+        if *query != plain {
+            return None;
+        }
+        let scope = self.scope(&select.from)?;
+        let key = self.key(&scope, select.selection.as_ref())?;
+        let columns = projection(&scope, &select.projection)?;
+        Some(of(&scope, Operation::Select(Select { key, columns }), None))
+    }
+
+    fn update(&self, update: &ast::Update) -> Option<RowStatement> {
+        let is_plain = update.optimizer_hints.is_empty()
+            && update.from.is_none()
+            && update.output.is_none()
+            && update.or.is_none()
+            && update.order_by.is_empty()
+            && update.limit.is_none();
+        if !is_plain {
+            return None;
+        }
+        let scope = self.scope(std::slice::from_ref(&update.table))?;
+        let key = self.key(&scope, update.selection.as_ref())?;
+        let returning = returning(&scope, update.returning.as_deref())?;
+        let set = self.set_list(&scope, &update.assignments, returning.is_some())?;
+        let operation = Operation::Update(Update { key, set });
+        Some(of(&scope, operation, returning))
+    }
+
+    fn delete(&self, delete: &ast::Delete) -> Option<RowStatement> {
+        let is_plain = delete.optimizer_hints.is_empty()
+            && delete.tables.is_empty()
+            && delete.using.is_none()
+            && delete.output.is_none()
+            && delete.order_by.is_empty()
+            && delete.limit.is_none();
+        let ast::FromTable::WithFromKeyword(from) = &delete.from else {
+            return None;
+        };
+        if !is_plain {
+            return None;
+        }
+        let scope = self.scope(from)?;
+        let key = self.key(&scope, delete.selection.as_ref())?;
+        let returning = returning(&scope, delete.returning.as_deref())?;
+        Some(of(&scope, Operation::Delete(key), returning))
+    }
+
+    /// `k = c [AND …]` over all columns of one key and nothing else.
+    fn key(&self, scope: &Scope<'_>, condition: Option<&Expr>) -> Option<Key> {
+        let mut equal: Vec<(ColumnId, Source)> = Vec::new();
+        let mut open = vec![condition?];
+        while let Some(expr) = open.pop() {
+            match expr {
+                Expr::Nested(inner) => open.push(inner),
+                Expr::BinaryOp {
+                    left,
+                    op: BinaryOperator::And,
+                    right,
+                } => open.extend([left.as_ref(), right.as_ref()]),
+                Expr::BinaryOp {
+                    left,
+                    op: BinaryOperator::Eq,
+                    right,
+                } => {
+                    let (position, other) = match scope.column(left) {
+                        Some(position) => (position, right),
+                        None => (scope.column(right)?, left),
+                    };
+                    let id = scope.table.columns[position].id;
+                    if equal.iter().any(|(known, _)| *known == id) {
+                        return None;
+                    }
+                    equal.push((id, self.constant(other)?));
+                }
+                _ => return None,
+            }
+        }
+        let table = scope.table;
+        let index = table.keys.iter().position(|key| {
+            key.columns.len() == equal.len()
+                && key
+                    .columns
+                    .iter()
+                    .all(|id| equal.iter().any(|(e, _)| e == id))
+        })?;
+        let mut parts = Vec::with_capacity(equal.len());
+        for id in &table.keys[index].columns {
+            let sql_type = table.column_by_id(*id)?.sql_type;
+            let at = equal.iter().position(|(e, _)| e == id)?;
+            if !is_key_type(sql_type) {
+                return None;
+            }
+            parts.push((sql_type, equal.swap_remove(at).1));
+        }
+        let point = PointTable::new(self.db, self.catalog, table, index).ok()?;
+        Some(Key {
+            point,
+            index,
+            parts,
+        })
+    }
+
+    /// `whole`: the new row is given back.
+    pub(super) fn set_list(
+        &self,
+        scope: &Scope<'_>,
+        list: &[ast::Assignment],
+        whole: bool,
+    ) -> Option<SetList> {
+        let table = scope.table;
+        let mut reads = Vec::new();
+        if whole || !table.checks.is_empty() {
+            reads = table.columns.iter().map(|c| c.id).collect();
+        }
+        let mut set: Vec<(usize, Scalar)> = Vec::with_capacity(list.len());
+        for assignment in list {
+            let ast::AssignmentTarget::ColumnName(name) = &assignment.target else {
+                return None;
+            };
+            let [ast::ObjectNamePart::Identifier(name)] = name.0.as_slice() else {
+                return None;
+            };
+            let position = scope.position(name)?;
+            let column = &table.columns[position];
+            let always = column.identity.as_ref().is_some_and(|i| i.always);
+            if always || set.iter().any(|(known, _)| *known == position) {
+                return None;
+            }
+            let scalar = self.scalar(scope, &assignment.value, &mut reads)?;
+            if !suits(&scalar, column.sql_type) {
+                return None;
+            }
+            set.push((position, scalar));
+        }
+        Some(SetList { reads, set })
+    }
+
+    fn scalar(&self, scope: &Scope<'_>, expr: &Expr, reads: &mut Vec<ColumnId>) -> Option<Scalar> {
+        if let Expr::Nested(inner) = expr {
+            return self.scalar(scope, inner, reads);
+        }
+        if let Some(constant) = self.constant(expr) {
+            return Some(Scalar::Constant(constant));
+        }
+        if let Expr::BinaryOp { left, op, right } = expr {
+            let operation = match op {
+                BinaryOperator::Plus => Arithmetic::Add,
+                BinaryOperator::Minus => Arithmetic::Subtract,
+                BinaryOperator::Multiply => Arithmetic::Multiply,
+                _ => return None,
+            };
+            let left = Box::new(self.scalar(scope, left, reads)?);
+            let right = Box::new(self.scalar(scope, right, reads)?);
+            // What constants alone make is computed while planning, and may fail there.
+            let all_constant = matches!(
+                (&*left, &*right),
+                (Scalar::Constant(_), Scalar::Constant(_))
+            );
+            let are_numbers = is_number(&left) && is_number(&right) && !all_constant;
+            return are_numbers.then_some(Scalar::Arithmetic(operation, left, right));
+        }
+        match scope.named(expr)? {
+            Named::Column(position) => {
+                let column = &scope.table.columns[position];
+                let place = reads.iter().position(|id| *id == column.id);
+                let place = place.unwrap_or_else(|| {
+                    reads.push(column.id);
+                    reads.len() - 1
+                });
+                Some(Scalar::Column(place, column.sql_type))
+            }
+            Named::Excluded(position) => {
+                let sql_type = scope.table.columns[position].sql_type;
+                Some(Scalar::Excluded(position, sql_type))
+            }
+        }
+    }
+}
+
+pub(super) fn of(
+    scope: &Scope<'_>,
+    operation: Operation,
+    returning: Option<Projection>,
+) -> RowStatement {
+    RowStatement {
+        table: scope.table.clone(),
+        operation,
+        returning,
+    }
+}
+
+/// A RETURNING clause, if there is one; None: it is more than columns.
+pub(super) fn returning(
+    scope: &Scope<'_>,
+    items: Option<&[SelectItem]>,
+) -> Option<Option<Projection>> {
+    match items {
+        None => Some(None),
+        Some(items) => projection(scope, items).map(Some),
+    }
+}
+
+fn projection(scope: &Scope<'_>, items: &[SelectItem]) -> Option<Projection> {
+    let mut found: Vec<(usize, String)> = Vec::new();
+    for item in items {
+        match item {
+            SelectItem::Wildcard(options)
+                if *options == ast::WildcardAdditionalOptions::default() =>
+            {
+                let columns = scope.table.columns.iter().enumerate();
+                found.extend(columns.map(|(i, c)| (i, c.name.clone())));
+            }
+            SelectItem::UnnamedExpr(expr) => {
+                let position = scope.column(expr)?;
+                found.push((position, scope.table.columns[position].name.clone()));
+            }
+            SelectItem::ExprWithAlias { expr, alias } => {
+                found.push((scope.column(expr)?, names::fold(alias)));
+            }
+            _ => return None,
+        }
+    }
+    if found.is_empty() {
+        return None;
+    }
+    let column = |(position, _): &(usize, String)| &scope.table.columns[*position];
+    let fields: Vec<_> = found
+        .iter()
+        .map(|item| arrow_field(&item.1, column(item).sql_type, !column(item).not_null))
+        .collect();
+    Some(Projection {
+        ids: found.iter().map(|item| column(item).id).collect(),
+        positions: found.iter().map(|(position, _)| *position).collect(),
+        result: Arc::new(ValueColumns {
+            types: found.iter().map(|item| column(item).sql_type).collect(),
+            schema: Arc::new(Schema::new(fields)),
+        }),
+    })
+}
+
+fn is_number(scalar: &Scalar) -> bool {
+    let number = |t: SqlType| {
+        matches!(
+            t,
+            SqlType::SmallInt
+                | SqlType::Integer
+                | SqlType::BigInt
+                | SqlType::Double
+                | SqlType::Numeric { .. }
+        )
+    };
+    match scalar {
+        Scalar::Constant(Source::Parameter(_, known, _)) => known.is_none_or(number),
+        Scalar::Constant(Source::Literal(value)) => !value.data_type().is_string(),
+        Scalar::Constant(Source::Now | Source::Identity) => false,
+        Scalar::Column(_, t) | Scalar::Excluded(_, t) => number(*t),
+        Scalar::Arithmetic(..) => true,
+    }
+}
+
+/// Whether a column of type `t` can take the value without a cast that is not made here.
+fn suits(scalar: &Scalar, t: SqlType) -> bool {
+    match scalar {
+        Scalar::Column(_, from) | Scalar::Excluded(_, from) => *from == t,
+        Scalar::Constant(_) => true,
+        Scalar::Arithmetic(..) => matches!(
+            t,
+            SqlType::SmallInt
+                | SqlType::Integer
+                | SqlType::BigInt
+                | SqlType::Double
+                | SqlType::Numeric { .. }
+        ),
+    }
+}

@@ -1,0 +1,171 @@
+//! INSERT … VALUES, also with ON CONFLICT, as compiled statements.
+
+use super::compile::{Compiler, EXCLUDED, Scope, of, returning};
+use super::value::is_key_type;
+use super::{Conflict, Insert, Operation, RowStatement, Source};
+use crate::execution::dml;
+use crate::parse;
+use crate::parse::names;
+use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast::{self, Expr};
+use strandline_engine::PointTable;
+use strandline_engine::catalog::{IdentityDef, TableDef};
+
+/// How many rows an INSERT of this path has at most.
+const MAX_ROWS: usize = 64;
+
+impl Compiler<'_> {
+    pub(super) fn insert(&self, insert: &ast::Insert) -> Option<RowStatement> {
+        let ast::TableObject::TableName(name) = &insert.table else {
+            return None;
+        };
+        let is_plain = insert.into
+            && insert.optimizer_hints.is_empty()
+            && insert.or.is_none()
+            && !insert.ignore
+            && !insert.overwrite
+            && insert.assignments.is_empty()
+            && insert.partitioned.is_none()
+            && insert.after_columns.is_empty()
+            && !insert.has_table_keyword
+            && insert.output.is_none()
+            && !insert.replace_into
+            && insert.priority.is_none()
+            && insert.insert_alias.is_none()
+            && insert.settings.is_none()
+            && insert.format_clause.is_none()
+            && insert.multi_table_insert_type.is_none()
+            && insert.multi_table_into_clauses.is_empty();
+        let table = self.table(name).filter(|_| is_plain)?;
+        let alias = insert.table_alias.as_ref().map(|a| names::fold(&a.alias));
+        let scope = Scope {
+            table,
+            alias: alias.unwrap_or_else(|| table.name.clone()),
+            proposes: true,
+        };
+        let given = dml::plain_values(insert.source.as_deref()?)?;
+        if table.columns.is_empty() || given.is_empty() || given.len() > MAX_ROWS {
+            return None;
+        }
+        let columns = match insert.columns.as_slice() {
+            [] => (0..given[0].content.len().min(table.columns.len())).collect(),
+            listed => positions(&scope, listed)?,
+        };
+        let rows = given
+            .iter()
+            .map(|row| self.row(table, &columns, &row.content))
+            .collect::<Option<Vec<_>>>()?;
+        let inserted = Scope {
+            proposes: false,
+            ..scope
+        };
+        let returning = returning(&inserted, insert.returning.as_deref())?;
+        let scope = Scope {
+            proposes: true,
+            ..inserted
+        };
+        let conflict = match &insert.on {
+            None => None,
+            Some(_) if rows.len() > 1 => return None,
+            Some(on) => Some(self.conflict(&scope, on, returning.is_some())?),
+        };
+        let operation = Operation::Insert(Insert { rows, conflict });
+        Some(of(&scope, operation, returning))
+    }
+
+    /// The values of all columns of a row whose `columns` are given as `cells`.
+    fn row(&self, table: &TableDef, columns: &[usize], cells: &[Expr]) -> Option<Vec<Source>> {
+        if cells.len() != columns.len() {
+            return None;
+        }
+        let mut row: Vec<Option<Source>> = vec![None; table.columns.len()];
+        for (position, cell) in columns.iter().zip(cells) {
+            let always = |i: &IdentityDef| i.always;
+            if table.columns[*position]
+                .identity
+                .as_ref()
+                .is_some_and(always)
+            {
+                return None;
+            }
+            row[*position] = Some(self.constant(cell)?);
+        }
+        for (source, column) in row.iter_mut().zip(&table.columns) {
+            if source.is_some() {
+                continue;
+            }
+            *source = Some(match (&column.identity, &column.default) {
+                (Some(_), _) => Source::Identity,
+                (None, None) => Source::Literal(ScalarValue::Null),
+                // A DEFAULT has no parameters.
+                (None, Some(default)) => self.constant(&parse::expression(default).ok()?)?,
+            });
+        }
+        row.into_iter().collect()
+    }
+
+    /// `whole`: the row that an update makes is given back.
+    fn conflict(&self, scope: &Scope<'_>, on: &ast::OnInsert, whole: bool) -> Option<Conflict> {
+        let ast::OnInsert::OnConflict(on) = on else {
+            return None;
+        };
+        let table = scope.table;
+        if scope.alias == EXCLUDED {
+            return None;
+        }
+        let index = match &on.conflict_target {
+            None => (table.keys.len() == 1).then_some(0)?,
+            Some(ast::ConflictTarget::Columns(named)) => {
+                let mut ids = Vec::with_capacity(named.len());
+                for name in named {
+                    ids.push(table.columns[scope.position(name)?].id);
+                }
+                let mut fitting = (0..table.keys.len()).filter(|k| {
+                    let key = &table.keys[*k].columns;
+                    key.len() == ids.len() && key.iter().all(|id| ids.contains(id))
+                });
+                let index = fitting.next()?;
+                fitting.next().is_none().then_some(index)?
+            }
+            Some(ast::ConflictTarget::OnConstraint(_)) => return None,
+        };
+        let update = match &on.action {
+            ast::OnConflictAction::DoNothing => None,
+            ast::OnConflictAction::DoUpdate(_) if on.conflict_target.is_none() => return None,
+            ast::OnConflictAction::DoUpdate(update) if update.selection.is_none() => {
+                Some(self.set_list(scope, &update.assignments, whole)?)
+            }
+            ast::OnConflictAction::DoUpdate(_) => return None,
+        };
+        let mut key = Vec::new();
+        for id in &table.keys[index].columns {
+            let position = table.position(*id)?;
+            if !is_key_type(table.columns[position].sql_type) {
+                return None;
+            }
+            key.push(position);
+        }
+        Some(Conflict {
+            point: PointTable::new(self.db, self.catalog, table, index).ok()?,
+            index,
+            key,
+            update,
+        })
+    }
+}
+
+/// The positions of an INSERT's column list.
+fn positions(scope: &Scope<'_>, listed: &[ast::ObjectName]) -> Option<Vec<usize>> {
+    let mut positions = Vec::with_capacity(listed.len());
+    for name in listed {
+        let [ast::ObjectNamePart::Identifier(name)] = name.0.as_slice() else {
+            return None;
+        };
+        let position = scope.position(name)?;
+        if positions.contains(&position) {
+            return None;
+        }
+        positions.push(position);
+    }
+    Some(positions)
+}

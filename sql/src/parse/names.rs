@@ -1,0 +1,178 @@
+//! Names in SQL text: unquoted identifiers fold to lower case, quoted ones stay; a table's name is
+//! `[database.]schema.table` or a bare name looked up in the default schema.
+
+use datafusion::sql::sqlparser::ast::{Expr, visit_expressions};
+use datafusion::sql::sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
+use std::ops::ControlFlow;
+use strandline_base::{Error, Result, SqlState};
+
+/// The name of the one database, DataFusion's catalog.
+pub const DATABASE: &str = "strandline";
+/// The schema that always exists.
+pub const PUBLIC: &str = "public";
+/// The longest name accepted, in bytes.
+pub const MAX_NAME_BYTES: usize = 255;
+/// The hidden column that holds a row's id.
+pub const ROW_ID: &str = "_rowid";
+/// The hidden column that holds the oid of a row's table.
+pub const TABLE_OID: &str = "tableoid";
+
+/// The name an identifier stands for.
+pub fn fold(ident: &Ident) -> String {
+    match ident.quote_style {
+        Some(_) => ident.value.clone(),
+        None => ident.value.to_lowercase(),
+    }
+}
+
+/// `name` as SQL text reads it back: quoted where folding or syntax would change it.
+pub fn quote(name: &str) -> String {
+    let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+        && name
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        && !is_reserved(name);
+    if plain {
+        name.to_string()
+    } else {
+        format!("\"{}\"", name.replace('"', "\"\""))
+    }
+}
+
+/// An identifier that stands for `name` whatever its letters.
+pub fn ident(name: &str) -> Ident {
+    Ident::with_quote('"', name)
+}
+
+fn is_reserved(name: &str) -> bool {
+    use datafusion::sql::sqlparser::keywords as k;
+    k::ALL_KEYWORDS
+        .binary_search(&name.to_uppercase().as_str())
+        .is_ok_and(|i| {
+            let keyword = k::ALL_KEYWORDS_INDEX[i];
+            k::RESERVED_FOR_IDENTIFIER.contains(&keyword)
+                || k::RESERVED_FOR_COLUMN_ALIAS.contains(&keyword)
+                || k::RESERVED_FOR_TABLE_ALIAS.contains(&keyword)
+        })
+}
+
+/// The parts of an object's name, folded.
+pub fn parts(name: &ObjectName) -> Result<Vec<String>> {
+    name.0
+        .iter()
+        .map(|part| match part {
+            ObjectNamePart::Identifier(ident) => Ok(fold(ident)),
+            ObjectNamePart::Function(_) => Err(Error::invalid(
+                SqlState::SYNTAX_ERROR,
+                format!("\"{name}\" is not a name"),
+            )),
+        })
+        .collect()
+}
+
+/// (schema, name) of a table, view or other object of a schema.
+pub fn qualified(name: &ObjectName, default_schema: &str) -> Result<(String, String)> {
+    let mut parts = parts(name)?;
+    let last = parts.pop().unwrap_or_default();
+    check(&last)?;
+    match parts.as_slice() {
+        [] => Ok((default_schema.to_string(), last)),
+        [schema] => Ok((schema.clone(), last)),
+        [database, schema] if database == DATABASE => Ok((schema.clone(), last)),
+        [_, _] => Err(Error::unsupported(format!(
+            "cross-database references are not implemented: {name}"
+        ))),
+        _ => Err(Error::invalid(
+            SqlState::SYNTAX_ERROR,
+            format!("improper qualified name (too many dotted names): {name}"),
+        )),
+    }
+}
+
+/// The one part of an unqualified name, such as a savepoint's or a schema's.
+pub fn single(name: &ObjectName) -> Result<String> {
+    match parts(name)?.as_slice() {
+        [one] => Ok(one.clone()),
+        _ => Err(Error::invalid(
+            SqlState::SYNTAX_ERROR,
+            format!("\"{name}\" must not be qualified"),
+        )),
+    }
+}
+
+/// Refuses names that are empty, too long, or taken by the system.
+pub fn check(name: &str) -> Result<()> {
+    if name.is_empty() {
+        return Err(Error::invalid(
+            SqlState::SYNTAX_ERROR,
+            "a name must not be empty",
+        ));
+    }
+    if name.len() > MAX_NAME_BYTES {
+        let start: String = name.chars().take(20).collect();
+        return Err(Error::invalid(
+            SqlState("42622"),
+            format!("name \"{start}…\" is longer than {MAX_NAME_BYTES} bytes"),
+        ));
+    }
+    if name.contains('\0') {
+        return Err(Error::invalid(
+            SqlState::SYNTAX_ERROR,
+            "a name must not contain a zero byte",
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses what [`check`] does and the names of hidden columns.
+pub fn check_column(name: &str) -> Result<()> {
+    check(name)?;
+    if [ROW_ID, TABLE_OID].contains(&name) {
+        return Err(Error::invalid(
+            SqlState::DUPLICATE_COLUMN,
+            format!("column name \"{name}\" conflicts with a system column name"),
+        )
+        .with_hint("Choose another name."));
+    }
+    Ok(())
+}
+
+/// The error for a table that is not there.
+pub fn undefined_table(schema: &str, name: &str) -> Error {
+    let shown = if schema == PUBLIC {
+        name.to_string()
+    } else {
+        format!("{schema}.{name}")
+    };
+    Error::invalid(
+        SqlState::UNDEFINED_TABLE,
+        format!("relation \"{shown}\" does not exist"),
+    )
+}
+
+/// The error for a schema that is not there.
+pub fn undefined_schema(schema: &str) -> Error {
+    Error::invalid(
+        SqlState::INVALID_SCHEMA_NAME,
+        format!("schema \"{schema}\" does not exist"),
+    )
+}
+
+/// Whether a stored condition names the column.
+pub(crate) fn mentions(expr: &Expr, column: &str) -> bool {
+    visit_expressions(expr, |e| {
+        let named = match e {
+            Expr::Identifier(ident) => fold(ident) == column,
+            Expr::CompoundIdentifier(parts) => {
+                parts.last().is_some_and(|last| fold(last) == column)
+            }
+            _ => false,
+        };
+        if named {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    })
+    .is_break()
+}

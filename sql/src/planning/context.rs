@@ -1,0 +1,286 @@
+//! What one running SQL statement has in hand: the engine's statement (snapshot and statement
+//! number), the catalog it sees, and DataFusion's state whose names resolve at that snapshot.
+//!
+//! A context is made per statement by the session and lives as long as the statement's result
+//! stream. Planning a query is: bind parameters, prepare references that DataFusion has no words
+//! for (`FOR SYSTEM_TIME AS OF`, `_rowid`, files; see [`crate::planning::references`]), hand the rest to
+//! DataFusion's SQL planner.
+
+use crate::backends::acting::Acting;
+use crate::catalogs::pg_catalog::display;
+use crate::parse;
+use crate::parse::names;
+use crate::parse::params;
+use crate::planning::parallelism;
+use crate::planning::provider::catalog::StatementCatalog;
+use crate::planning::template::{StatementState, Template};
+use crate::runtime::copy_client::SharedCopyClient;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::DFSchema;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::memory_pool::{MemoryLimit, MemoryPool};
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast;
+use std::sync::Arc;
+use strandline_base::{Error, Result, SqlState, TableId};
+use strandline_engine::Statement;
+use strandline_engine::catalog::{Catalog, TableDef, ViewDef};
+use strandline_semantics as semantics;
+use strandline_semantics::error::convert;
+
+/// Everything one running SQL statement needs: what it sees, where it writes, how to plan.
+pub struct StatementContext {
+    /// DataFusion's state; its catalog resolves names at this statement's snapshot.
+    pub state: StatementState,
+    /// The engine's statement.
+    pub statement: Arc<Statement>,
+    /// The catalog the statement sees.
+    pub catalog: Arc<Catalog>,
+    /// Where unqualified names are created and looked up first.
+    pub default_schema: String,
+    /// Values of $1, $2, …
+    pub parameters: Vec<ScalarValue>,
+    /// Whether parameters stay placeholders: the statement is described, or its plan is kept.
+    pub open_parameters: bool,
+    /// Who is checked; None: a superuser.
+    pub acting: Option<Arc<Acting>>,
+    /// Told how far a COPY is.
+    pub progress: Option<ProgressHook>,
+    /// The other end of COPY … FROM STDIN and TO STDOUT.
+    pub copy_client: Option<SharedCopyClient>,
+    names: Arc<StatementCatalog>,
+}
+
+/// A callback that is told how far a statement is, from whichever thread does the work.
+pub type ProgressHook = Arc<dyn Fn(Progress) + Send + Sync>;
+
+/// How far a COPY is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// rows read (FROM) or written (TO) so far
+    pub rows: u64,
+    /// bytes of the file read so far; 0 for TO
+    pub bytes: u64,
+    /// bytes of the file; None for TO
+    pub total_bytes: Option<u64>,
+}
+
+impl StatementContext {
+    /// A context for `statement`. `template` is the session's state; it is cloned and bound to the
+    /// statement's snapshot. `now_us` is what `now()` returns.
+    pub fn new(
+        template: &Arc<Template>,
+        statement: Arc<Statement>,
+        parameters: Vec<ScalarValue>,
+        now_us: u64,
+    ) -> Self {
+        let catalog = statement.transaction().catalog();
+        Self::over(template, statement, catalog, parameters, now_us)
+    }
+
+    /// As [`StatementContext::new`], with names that mean what they mean in `catalog`.
+    fn over(
+        template: &Arc<Template>,
+        statement: Arc<Statement>,
+        catalog: Arc<Catalog>,
+        parameters: Vec<ScalarValue>,
+        now_us: u64,
+    ) -> Self {
+        let acting = Acting::of(template, &statement.transaction().catalog());
+        let names = StatementCatalog::current(
+            Arc::clone(template),
+            statement.clone(),
+            catalog.clone(),
+            now_us,
+        );
+        let default_schema = template.config_options().catalog.default_schema.clone();
+        let state = names.bind(&default_schema);
+        Self {
+            state,
+            statement,
+            catalog,
+            default_schema,
+            parameters,
+            open_parameters: false,
+            acting,
+            progress: None,
+            copy_client: None,
+            names,
+        }
+    }
+
+    /// The same session's context for another statement, perhaps of another transaction.
+    pub fn again(&self, statement: Arc<Statement>) -> Self {
+        Self::new(
+            self.names.template(),
+            statement,
+            Vec::new(),
+            self.names.now_us(),
+        )
+    }
+
+    /// As [`StatementContext::again`], with names that mean what they mean in `catalog`.
+    pub fn again_over(&self, statement: Arc<Statement>, catalog: Arc<Catalog>) -> Self {
+        let now_us = self.names.now_us();
+        Self::over(
+            self.names.template(),
+            statement,
+            catalog,
+            Vec::new(),
+            now_us,
+        )
+    }
+
+    /// The session's state that the statement's is a copy of.
+    pub fn template(&self) -> &Arc<Template> {
+        self.names.template()
+    }
+
+    /// The memory that queries share.
+    pub fn memory(&self) -> &Arc<dyn MemoryPool> {
+        &self.template().runtime_env().memory_pool
+    }
+
+    /// Resolves a table name; errors as PostgreSQL does (42P01; 42809 for a view).
+    pub fn resolve_table(&self, name: &ast::ObjectName) -> Result<Arc<TableDef>> {
+        let (schema, table) = names::qualified(name, &self.default_schema)?;
+        if let Some(found) = self.catalog.table(&schema, &table) {
+            return Ok(found.clone());
+        }
+        if self.catalog.view(&schema, &table).is_some() {
+            return Err(Error::invalid(
+                SqlState::WRONG_OBJECT_TYPE,
+                format!("\"{table}\" is not a table"),
+            )
+            .with_detail("It is a view; views are not updatable."));
+        }
+        if self.catalog.schemas.contains_key(&schema) || schema == names::PUBLIC {
+            Err(names::undefined_table(&schema, &table))
+        } else if crate::catalogs::information_schema::is_system_schema(&schema) {
+            Err(Error::invalid(
+                SqlState("42501"),
+                format!("\"{schema}.{table}\" is a system view and cannot be changed"),
+            ))
+        } else {
+            Err(names::undefined_schema(&schema))
+        }
+    }
+
+    /// From now on the table may be named without the right to read it: the statement changes its
+    /// rows and asks nothing of them.
+    pub fn writes_without_reading(&self, table: Option<TableId>) {
+        self.names.exempt(table);
+    }
+
+    /// Plans a query (SELECT/VALUES/WITH…), parameters bound. Every table of ours also answers to
+    /// a hidden column `_rowid` (UInt64) when it is named explicitly; `*` never includes it.
+    pub async fn plan_query(&self, query: &ast::Query) -> Result<LogicalPlan> {
+        let values = (!self.open_parameters).then_some(self.parameters.as_slice());
+        self.names.plan(&self.state, query, values).await
+    }
+
+    /// The plan with all types settled.
+    pub fn analyze(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+        let analyzer = self.state.analyzer();
+        let analyzed = analyzer.execute_and_check(plan, self.state.config_options(), |_, _| {});
+        analyzed.map_err(convert)
+    }
+
+    /// An analyzed plan, optimized.
+    pub fn optimize(&self, analyzed: LogicalPlan) -> Result<LogicalPlan> {
+        let optimizer = self.state.optimizer();
+        let optimized = optimizer.optimize(analyzed, &*self.state, |_, _| {});
+        optimized.map_err(convert)
+    }
+
+    /// The tables that the queries planned so far read as of the statement's snapshot.
+    pub fn present_tables(&self) -> Vec<Arc<TableDef>> {
+        self.names.present_tables()
+    }
+
+    /// Plans the query of a view, under the names that the view gives its columns.
+    pub async fn plan_view(&self, view: &ViewDef) -> Result<LogicalPlan> {
+        self.names.plan_view(view).await
+    }
+
+    /// Plans an expression over the columns of `schema`, parameters bound. Subqueries in it see
+    /// what [`StatementContext::plan_query`] sees only if they were planned there; use this for
+    /// scalar expressions such as defaults and CHECK conditions.
+    pub fn plan_expression(&self, expression: &ast::Expr, schema: &DFSchema) -> Result<Expr> {
+        let mut expression = expression.clone();
+        params::substitute_in_expr(&mut expression, &self.parameters)?;
+        semantics::sql::normalize(&mut expression)?;
+        let with_alias = ast::ExprWithAlias {
+            expr: expression,
+            alias: None,
+        };
+        self.state
+            .create_logical_expr_from_sql_expr(with_alias, schema)
+            .map_err(convert)
+    }
+
+    /// Plans and runs from now on with as many partitions as `plan` is worth, and with batches of
+    /// as many rows as its tables' width allows.
+    pub fn fit(&mut self, plan: &LogicalPlan) -> Result<()> {
+        let most = self.template().config().target_partitions();
+        let query_bytes = match self.memory().memory_limit() {
+            MemoryLimit::Finite(bytes) => bytes,
+            MemoryLimit::Infinite | MemoryLimit::Unknown => usize::MAX,
+        };
+        let fit = parallelism::fit(plan, most, query_bytes).map_err(convert)?;
+        self.state.fit(fit);
+        Ok(())
+    }
+
+    /// Runs a plan. The columns of the result have the names that users see.
+    pub async fn run(&self, plan: LogicalPlan) -> Result<(SchemaRef, SendableRecordBatchStream)> {
+        let plan = match display::is_needed(&plan) {
+            true => display::shown(plan, self.names.system())?,
+            false => plan,
+        };
+        let schema = semantics::sql::output_schema(plan.schema().inner());
+        let physical = self.physical(self.analyze(plan)?, false).await?;
+        self.start(physical, &schema)
+    }
+
+    /// What runs an analyzed plan, which may have been optimized too.
+    pub async fn physical(
+        &self,
+        plan: LogicalPlan,
+        is_optimized: bool,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let optimized = match is_optimized {
+            true => plan,
+            false => self.optimize(plan)?,
+        };
+        let planner = self.state.query_planner();
+        let physical = planner.create_physical_plan(&optimized, &*self.state);
+        physical.await.map_err(convert)
+    }
+
+    /// Runs a physical plan, with a result of `schema`.
+    pub fn start(
+        &self,
+        physical: Arc<dyn ExecutionPlan>,
+        schema: &SchemaRef,
+    ) -> Result<(SchemaRef, SendableRecordBatchStream)> {
+        let stream = execute_stream(physical, self.state.task()).map_err(convert)?;
+        if stream.schema().fields() == schema.fields() {
+            return Ok((schema.clone(), stream));
+        }
+        let renamed = semantics::sql::renamed(stream, schema.clone());
+        Ok((schema.clone(), renamed))
+    }
+
+    /// The statement's DEFAULT expression of each column (in table order) as a parsed expression;
+    /// None: NULL. Identity columns are filled by `Db::next_identity`.
+    pub fn defaults(&self, table: &TableDef) -> Result<Vec<Option<ast::Expr>>> {
+        table
+            .columns
+            .iter()
+            .map(|column| column.default.as_deref().map(parse::expression).transpose())
+            .collect()
+    }
+}

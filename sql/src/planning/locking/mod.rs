@@ -1,0 +1,347 @@
+//! `SELECT … FOR UPDATE`, `FOR NO KEY UPDATE`, `FOR SHARE` and `FOR KEY SHARE`.
+//!
+//! Locking clauses are taken out of a query before DataFusion plans it ([`take`]) and put into the
+//! plan afterwards ([`plan`]): the scans of the tables to lock give row ids as well, these go along
+//! up to above ORDER BY, and there a node of our own ([`node`]) locks the rows, in their order,
+//! below LIMIT and OFFSET. A query with clauses that stands inside another one is wrapped into a
+//! derived table with a name that no user can write, by which its plan is found.
+//!
+//! NO KEY UPDATE locks as UPDATE does, KEY SHARE as SHARE: stronger than in PostgreSQL, which has
+//! foreign keys to spare.
+
+pub mod node;
+pub mod plan;
+
+use crate::parse::locking_clauses::{Strength, is_qualified, read};
+use crate::parse::names;
+use crate::planning::references::cte_scopes::CteScopes;
+use datafusion::sql::sqlparser::ast::{
+    Distinct, GroupByExpr, Ident, NonBlock, ObjectNamePart, Query, Select, SetExpr, TableFactor,
+    TableWithJoins, Visit, VisitMut, Visitor, VisitorMut,
+};
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use strandline_base::{Error, Result, SqlState};
+use strandline_engine::{LockWait, RowLock};
+
+/// The names of wrapped queries begin so; the control character keeps users out.
+const WRAPPED: &str = "\u{1}locks";
+
+/// How the rows of an item of FROM are locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lock {
+    /// in whose words
+    pub strength: Strength,
+    /// what about rows that others hold
+    pub wait: LockWait,
+}
+
+impl Lock {
+    /// What others may still do.
+    pub fn row_lock(self) -> RowLock {
+        match self.strength {
+            Strength::Update | Strength::NoKeyUpdate => RowLock::Exclusive,
+            Strength::Share | Strength::KeyShare => RowLock::Shared,
+        }
+    }
+
+    /// Both: the stronger lock, and rather an error than a row left out.
+    fn and(self, other: Self) -> Self {
+        let rank = |wait| match wait {
+            LockWait::NoWait => 2,
+            LockWait::SkipLocked => 1,
+            LockWait::Wait => 0,
+        };
+        let wait = if rank(self.wait) >= rank(other.wait) {
+            self.wait
+        } else {
+            other.wait
+        };
+        Self {
+            strength: self.strength.min(other.strength),
+            wait,
+        }
+    }
+}
+
+/// What one query locks: items of its FROM by alias.
+#[derive(Clone, Debug)]
+pub struct Locks {
+    /// the wrapped query; None: the outermost
+    pub wrapped: Option<String>,
+    /// by alias
+    pub items: HashMap<String, Lock>,
+    /// for messages
+    pub clause: &'static str,
+}
+
+/// The locking clause of `query` or of a query in it.
+pub fn clause_in(query: &Query) -> Option<&'static str> {
+    struct Finder;
+    impl Visitor for Finder {
+        type Break = &'static str;
+        fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<&'static str> {
+            match query.locks.first() {
+                None => ControlFlow::Continue(()),
+                Some(clause) => ControlFlow::Break(read(clause).0.clause()),
+            }
+        }
+    }
+    query.visit(&mut Finder).break_value()
+}
+
+/// Takes the locking clauses out of `query`.
+pub fn take(query: &mut Query) -> Result<Vec<Locks>> {
+    if clause_in(query).is_none() {
+        return Ok(Vec::new());
+    }
+    let mut taker = Taker {
+        ctes: CteScopes::default(),
+        depth: 0,
+        found: Vec::new(),
+    };
+    match query.visit(&mut taker) {
+        ControlFlow::Continue(()) => Ok(taker.found),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+struct Taker {
+    ctes: CteScopes,
+    depth: usize,
+    found: Vec<Locks>,
+}
+
+impl VisitorMut for Taker {
+    type Break = Error;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        self.depth += 1;
+        self.ctes.enter(query);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        self.depth -= 1;
+        let locks = (!query.locks.is_empty()).then(|| self.locks_of(query));
+        self.ctes.leave();
+        let Some(locks) = locks else {
+            return ControlFlow::Continue(());
+        };
+        match locks {
+            Err(error) => return ControlFlow::Break(error),
+            Ok(mut locks) => {
+                query.locks.clear();
+                if self.depth > 0 {
+                    let name = format!("{WRAPPED}{}", self.found.len());
+                    *query = wrap(query, &name);
+                    locks.wrapped = Some(name);
+                }
+                self.found.push(locks);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// `SELECT * FROM (query) AS name`
+fn wrap(query: &Query, name: &str) -> Query {
+    let text = format!("SELECT * FROM (SELECT 1) AS {}", names::quote(name));
+    let mut outer = crate::parse::query(&text).expect("a query of our own");
+    if let SetExpr::Select(select) = outer.body.as_mut()
+        && let Some(TableWithJoins {
+            relation: TableFactor::Derived { subquery, .. },
+            ..
+        }) = select.from.first_mut()
+    {
+        **subquery = query.clone();
+    }
+    outer
+}
+
+impl Taker {
+    fn locks_of(&self, query: &Query) -> Result<Locks> {
+        let (strongest, _) = query
+            .locks
+            .iter()
+            .map(read)
+            .min_by_key(|(s, _)| *s)
+            .unwrap_or((Strength::Update, Vec::new()));
+        let select = lockable_select(&query.body, strongest)?;
+        let mut items = Vec::new();
+        for from in &select.from {
+            self.collect(from, &mut items);
+        }
+        let mut locks: HashMap<String, Lock> = HashMap::new();
+        for clause in &query.locks {
+            let (strength, of) = read(clause);
+            if is_qualified(clause) {
+                let words = strength.clause();
+                return Err(Error::invalid(
+                    SqlState::SYNTAX_ERROR,
+                    format!("{words} must specify unqualified relation names"),
+                ));
+            }
+            let wait = match clause.nonblock {
+                None => LockWait::Wait,
+                Some(NonBlock::Nowait) => LockWait::NoWait,
+                Some(NonBlock::SkipLocked) => LockWait::SkipLocked,
+            };
+            for alias in chosen(&items, strength, &of)? {
+                let lock = Lock { strength, wait };
+                let known = locks.entry(alias).or_insert(lock);
+                *known = known.and(lock);
+            }
+        }
+        Ok(Locks {
+            wrapped: None,
+            items: locks,
+            clause: strongest.clause(),
+        })
+    }
+
+    fn collect(&self, from: &TableWithJoins, items: &mut Vec<Item>) {
+        let joined = from.joins.iter().map(|join| &join.relation);
+        for factor in std::iter::once(&from.relation).chain(joined) {
+            let (alias, kind) = match factor {
+                TableFactor::NestedJoin {
+                    table_with_joins, ..
+                } => {
+                    self.collect(table_with_joins, items);
+                    continue;
+                }
+                TableFactor::Table {
+                    name,
+                    alias,
+                    args,
+                    version,
+                    ..
+                } => {
+                    let Some(ObjectNamePart::Identifier(last)) = name.0.last() else {
+                        continue;
+                    };
+                    let is_cte = name.0.len() == 1 && self.ctes.has(&names::fold(last));
+                    let kind = match version {
+                        _ if args.is_some() => Kind::Other("a function"),
+                        _ if last.quote_style == Some('\'') => Kind::Other("a file"),
+                        Some(_) => Kind::Past,
+                        None if is_cte => Kind::Other("a WITH query"),
+                        None => Kind::Table,
+                    };
+                    (Some(alias.as_ref().map_or(last, |alias| &alias.name)), kind)
+                }
+                TableFactor::Derived {
+                    subquery, alias, ..
+                } => {
+                    let kind = match subquery.body.as_ref() {
+                        SetExpr::Values(_) => Kind::Other("VALUES"),
+                        _ => Kind::Table,
+                    };
+                    (alias.as_ref().map(|alias| &alias.name), kind)
+                }
+                TableFactor::Function { alias, name, .. } => {
+                    let last = name.0.last().and_then(ObjectNamePart::as_ident);
+                    let alias = alias.as_ref().map(|alias| &alias.name).or(last);
+                    (alias, Kind::Other("a function"))
+                }
+                other => (alias_of(other), Kind::Other("a function")),
+            };
+            let alias = alias.map(names::fold).unwrap_or_default();
+            items.push(Item { alias, kind });
+        }
+    }
+}
+
+fn alias_of(factor: &TableFactor) -> Option<&Ident> {
+    match factor {
+        TableFactor::TableFunction { alias, .. } | TableFactor::UNNEST { alias, .. } => {
+            alias.as_ref().map(|alias| &alias.name)
+        }
+        _ => None,
+    }
+}
+
+/// An item of FROM.
+struct Item {
+    alias: String,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// a table, a view or a derived table
+    Table,
+    /// a table as it was
+    Past,
+    /// something without rows to lock
+    Other(&'static str),
+}
+
+/// The aliases that a clause locks: those after OF, or all that can be.
+fn chosen(items: &[Item], strength: Strength, of: &[String]) -> Result<Vec<String>> {
+    let clause = strength.clause();
+    let past = || Error::unsupported(format!("{clause} cannot be applied to the past of a table"));
+    let mut chosen = Vec::new();
+    if of.is_empty() {
+        for item in items {
+            match item.kind {
+                Kind::Table => chosen.push(item.alias.clone()),
+                Kind::Past => return Err(past()),
+                Kind::Other(_) => {}
+            }
+        }
+        return Ok(chosen);
+    }
+    for name in of {
+        let item = items.iter().find(|item| item.alias == *name);
+        match item.map(|item| item.kind) {
+            Some(Kind::Table) => chosen.push(name.clone()),
+            Some(Kind::Past) => return Err(past()),
+            Some(Kind::Other(what)) => {
+                return Err(Error::unsupported(format!(
+                    "{clause} cannot be applied to {what}"
+                )));
+            }
+            None => {
+                return Err(Error::invalid(
+                    SqlState::UNDEFINED_TABLE,
+                    format!("relation \"{name}\" in {clause} clause not found in FROM clause"),
+                ));
+            }
+        }
+    }
+    Ok(chosen)
+}
+
+/// 0A000: the rows of the query are not rows of tables.
+pub(super) fn not_allowed(clause: &str, with: &str) -> Error {
+    Error::unsupported(format!("{clause} is not allowed with {with}"))
+}
+
+fn lockable_select(body: &SetExpr, strength: Strength) -> Result<&Select> {
+    let clause = strength.clause();
+    let select = match body {
+        SetExpr::Select(select) => select,
+        SetExpr::Query(query) => return lockable_select(&query.body, strength),
+        SetExpr::Values(_) => {
+            return Err(Error::unsupported(format!(
+                "{clause} cannot be applied to VALUES"
+            )));
+        }
+        _ => return Err(not_allowed(clause, "UNION/INTERSECT/EXCEPT")),
+    };
+    let is_grouped = match &select.group_by {
+        GroupByExpr::All(_) => true,
+        GroupByExpr::Expressions(by, _) => !by.is_empty(),
+    };
+    if matches!(select.distinct, Some(Distinct::Distinct | Distinct::On(_))) {
+        return Err(not_allowed(clause, "DISTINCT clause"));
+    }
+    if is_grouped {
+        return Err(not_allowed(clause, "GROUP BY clause"));
+    }
+    if select.having.is_some() {
+        return Err(not_allowed(clause, "HAVING clause"));
+    }
+    Ok(select)
+}

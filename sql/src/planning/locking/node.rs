@@ -1,0 +1,331 @@
+//! The plan node that locks rows.
+//!
+//! One partition in, one out: rows are locked in the order in which they come, and not one more
+//! than LIMIT asks for. A row that has gone, or that SKIP LOCKED passes over, goes no further. As
+//! for DML, no optimizer rule moves anything through the node.
+
+use super::Lock;
+use crate::planning::one_input::{as_its_input, one_input};
+use crate::runtime::blocking::in_place;
+use async_trait::async_trait;
+use datafusion::arrow::array::{AsArray, BooleanArray, RecordBatch};
+use datafusion::arrow::compute::filter_record_batch;
+use datafusion::arrow::datatypes::UInt64Type;
+use datafusion::catalog::Session;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Column, DFSchemaRef, Result, internal_err};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::{
+    Expr, LogicalPlan, UserDefinedLogicalNode, UserDefinedLogicalNodeCore,
+};
+use datafusion::physical_expr::{Distribution, OrderingRequirements};
+use datafusion::physical_plan::execution_plan::{
+    CardinalityEffect, ChildrenPropertiesMode, ReplaceChildrenOptions,
+};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
+    InputDistributionRequirements, PhysicalExpr, PlanProperties,
+};
+use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
+use futures::{StreamExt, TryStreamExt};
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use strandline_base::RowId;
+use strandline_engine::catalog::TableDef;
+use strandline_engine::{LockWait, Statement};
+use strandline_semantics::error::raise;
+
+/// A table whose rows are locked.
+#[derive(Clone, Debug)]
+pub struct LockTarget {
+    /// the input's column with the row ids (UInt64)
+    pub column: Column,
+    /// the table
+    pub table: Arc<TableDef>,
+    /// how
+    pub lock: Lock,
+}
+
+/// The logical node.
+#[derive(Clone)]
+pub struct LockNode {
+    /// what is locked, in this order
+    pub targets: Arc<[LockTarget]>,
+    /// how many rows are enough
+    pub fetch: Option<usize>,
+    /// locks
+    pub statement: Arc<Statement>,
+    /// the rows
+    pub input: LogicalPlan,
+}
+
+impl fmt::Debug for LockNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LockNode({})", explain(&self.targets, self.fetch))
+    }
+}
+
+impl PartialEq for LockNode {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.targets, &other.targets) && self.input == other.input
+    }
+}
+
+impl Eq for LockNode {}
+
+impl PartialOrd for LockNode {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        (self == other).then_some(Ordering::Equal)
+    }
+}
+
+impl Hash for LockNode {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.fetch.hash(state);
+        self.input.hash(state);
+    }
+}
+
+fn explain(targets: &[LockTarget], fetch: Option<usize>) -> String {
+    let target = |target: &LockTarget| {
+        let wait = match target.lock.wait {
+            LockWait::Wait => "",
+            LockWait::NoWait => " NOWAIT",
+            LockWait::SkipLocked => " SKIP LOCKED",
+        };
+        let clause = target.lock.strength.clause();
+        format!("{} {clause}{wait}", target.table.name)
+    };
+    let mut text = targets.iter().map(target).collect::<Vec<_>>().join(", ");
+    if let Some(fetch) = fetch {
+        text += &format!(", fetch={fetch}");
+    }
+    text
+}
+
+impl UserDefinedLogicalNodeCore for LockNode {
+    fn name(&self) -> &str {
+        "LockRows"
+    }
+
+    fn inputs(&self) -> Vec<&LogicalPlan> {
+        vec![&self.input]
+    }
+
+    fn schema(&self) -> &DFSchemaRef {
+        self.input.schema()
+    }
+
+    fn expressions(&self) -> Vec<Expr> {
+        Vec::new()
+    }
+
+    fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LockRows: {}", explain(&self.targets, self.fetch))
+    }
+
+    fn with_exprs_and_inputs(&self, exprs: Vec<Expr>, inputs: Vec<LogicalPlan>) -> Result<Self> {
+        let ([], Ok([input])) = (exprs.as_slice(), <[LogicalPlan; 1]>::try_from(inputs)) else {
+            return internal_err!("a node that locks has one input and no expressions");
+        };
+        Ok(Self {
+            input,
+            ..self.clone()
+        })
+    }
+}
+
+/// Makes the physical node of the logical one.
+#[derive(Debug)]
+struct LockPlanner;
+
+/// The planner that a session needs to lock rows.
+pub fn extension_planner() -> Arc<dyn ExtensionPlanner + Send + Sync> {
+    Arc::new(LockPlanner)
+}
+
+#[async_trait]
+impl ExtensionPlanner for LockPlanner {
+    async fn plan_extension(
+        &self,
+        _planner: &dyn PhysicalPlanner,
+        node: &dyn UserDefinedLogicalNode,
+        _logical_inputs: &[&LogicalPlan],
+        physical_inputs: &[Arc<dyn ExecutionPlan>],
+        _session: &dyn Session,
+        _planning: &PhysicalPlanningContext,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let Some(node) = node.as_any().downcast_ref::<LockNode>() else {
+            return Ok(None);
+        };
+        let [input] = physical_inputs else {
+            return internal_err!("a node that locks has one input");
+        };
+        let schema = node.input.schema();
+        let places = node
+            .targets
+            .iter()
+            .map(|t| schema.index_of_column(&t.column));
+        let ordering = input.output_ordering().cloned();
+        let work = Arc::new(Work {
+            places: places.collect::<Result<_>>()?,
+            targets: node.targets.clone(),
+            fetch: node.fetch,
+            statement: node.statement.clone(),
+        });
+        let ordering = ordering.map(OrderingRequirements::from);
+        Ok(Some(Arc::new(LockRowsExec::new(
+            work,
+            input.clone(),
+            ordering,
+        ))))
+    }
+}
+
+/// What is locked and who does it.
+struct Work {
+    /// by target the input column with the row ids
+    places: Vec<usize>,
+    targets: Arc<[LockTarget]>,
+    fetch: Option<usize>,
+    statement: Arc<Statement>,
+}
+
+impl Work {
+    /// Locks the rows of `batch`; which of them are locked now.
+    fn lock(&self, batch: &RecordBatch) -> strandline_base::Result<BooleanArray> {
+        let mut locked = vec![true; batch.num_rows()];
+        for (target, place) in self.targets.iter().zip(&self.places) {
+            let ids = batch.column(*place).as_primitive::<UInt64Type>().values();
+            let wanted: Vec<usize> = (0..ids.len()).filter(|row| locked[*row]).collect();
+            let rows: Vec<RowId> = wanted.iter().map(|row| RowId(ids[*row])).collect();
+            let Lock { wait, .. } = target.lock;
+            let row_lock = target.lock.row_lock();
+            let done = self
+                .statement
+                .lock_rows(&target.table, &rows, row_lock, wait)?;
+            for (row, done) in wanted.into_iter().zip(done) {
+                locked[row] = done;
+            }
+        }
+        Ok(BooleanArray::from(locked))
+    }
+}
+
+/// Locks its input's rows; passes on those that are locked.
+struct LockRowsExec {
+    work: Arc<Work>,
+    input: Arc<dyn ExecutionPlan>,
+    ordering: Option<OrderingRequirements>,
+    properties: Arc<PlanProperties>,
+}
+
+impl LockRowsExec {
+    fn new(
+        work: Arc<Work>,
+        input: Arc<dyn ExecutionPlan>,
+        ordering: Option<OrderingRequirements>,
+    ) -> Self {
+        let properties = as_its_input(&input);
+        Self {
+            work,
+            input,
+            ordering,
+            properties,
+        }
+    }
+
+    fn with_input(&self, input: Arc<dyn ExecutionPlan>) -> Self {
+        Self::new(self.work.clone(), input, self.ordering.clone())
+    }
+}
+
+impl fmt::Debug for LockRowsExec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = explain(&self.work.targets, self.work.fetch);
+        write!(f, "LockRowsExec({text})")
+    }
+}
+
+impl DisplayAs for LockRowsExec {
+    fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = explain(&self.work.targets, self.work.fetch);
+        match t {
+            DisplayFormatType::Default | DisplayFormatType::Verbose => {
+                write!(f, "LockRows: {text}")
+            }
+            DisplayFormatType::TreeRender => write!(f, "{text}"),
+        }
+    }
+}
+
+impl ExecutionPlan for LockRowsExec {
+    fn name(&self) -> &str {
+        "LockRows"
+    }
+
+    one_input!(CardinalityEffect::LowerEqual);
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        if partition != 0 || self.input.output_partitioning().partition_count() != 1 {
+            return internal_err!("rows are locked in one partition");
+        }
+        let run = Run {
+            input: self.input.execute(0, context)?,
+            left: self.work.fetch.unwrap_or(usize::MAX),
+            work: self.work.clone(),
+            batch: None,
+        };
+        let stream = futures::stream::try_unfold(run, |mut run| async move {
+            Ok(run.next().await?.map(|batch| (batch, run)))
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            self.input.schema(),
+            stream.boxed(),
+        )))
+    }
+}
+
+/// One execution.
+struct Run {
+    input: SendableRecordBatchStream,
+    work: Arc<Work>,
+    /// rows that have not been looked at
+    batch: Option<RecordBatch>,
+    left: usize,
+}
+
+impl Run {
+    /// The next locked rows.
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        while self.left > 0 {
+            let batch = match self.batch.take() {
+                Some(batch) => batch,
+                None => match self.input.try_next().await? {
+                    Some(batch) => batch,
+                    None => return Ok(None),
+                },
+            };
+            // No more than are still wanted: whatever is locked is passed on.
+            let rows = batch.num_rows().min(self.left);
+            let rest = batch.num_rows() - rows;
+            self.batch = (rest > 0).then(|| batch.slice(rows, rest));
+            let batch = batch.slice(0, rows);
+            let locked = in_place(|| self.work.lock(&batch)).map_err(raise)?;
+            let locked = filter_record_batch(&batch, &locked)?;
+            self.left -= locked.num_rows();
+            if locked.num_rows() > 0 {
+                return Ok(Some(locked));
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,16 @@
+//! From a parsed statement to a physical plan: names become tables ([`provider`], [`references`]),
+//! subqueries become joins or calls ([`scalar_subqueries`], [`subplan`]), locking clauses become nodes
+//! ([`locking`]). [`context`] is what one running statement has in hand, [`template`] the state of
+//! DataFusion it starts from.
+
+pub(crate) mod context;
+pub(crate) mod locking;
+pub(crate) mod one_input;
+pub(crate) mod owner;
+pub(crate) mod parallelism;
+pub(crate) mod planner;
+pub(crate) mod provider;
+pub(crate) mod references;
+pub(crate) mod scalar_subqueries;
+pub(crate) mod subplan;
+pub(crate) mod template;

@@ -1,0 +1,94 @@
+//! How many partitions a query is planned for: one if it is small, because exchanges between
+//! threads and planning them cost more than they gain. And how many rows its batches have: fewer if
+//! those of one of its tables are wide, because operators bound what they gather by rows alone.
+//!
+//! A query is small if all that it reads is stored tables and VALUES with few rows together, joined
+//! by equal values: mostly, what comes of that is not much more than what goes in. Joins that WHERE
+//! alone makes are not seen yet where this is decided, and count as products.
+
+use crate::planning::locking::node::LockNode;
+use crate::planning::provider::table::Table;
+use crate::planning::provider::value_rows::ValueRows;
+use datafusion::common::Result;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::datasource::source_as_provider;
+use datafusion::logical_expr::LogicalPlan;
+
+/// The rows of all tables of a small query together, at most. One thread scans and aggregates them
+/// in a fraction of a millisecond.
+const FEW_ROWS: usize = 1 << 15;
+
+/// Rows of a batch of operators.
+const BATCH_ROWS_MIN: usize = 64;
+/// DataFusion's default.
+const BATCH_ROWS_MAX: usize = 8192;
+/// The rows of a batch are to have one part in so many of queries' memory: an operator holds
+/// several batches.
+const BATCH_PART: usize = 16;
+
+/// What a query is planned and run with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fit {
+    /// threads that work on it
+    pub partitions: usize,
+    /// rows of a batch
+    pub batch_rows: usize,
+}
+
+/// What fits `plan`: `most` partitions at most, and batches by what queries may have together.
+pub fn fit(plan: &LogicalPlan, most: usize, query_bytes: usize) -> Result<Fit> {
+    let mut rows = 0_usize;
+    let mut row_bytes = 1;
+    plan.apply_with_subqueries(|node| {
+        let (more, bytes) = size_of(node)?;
+        rows = rows.saturating_add(more);
+        row_bytes = row_bytes.max(bytes);
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(Fit {
+        partitions: if rows <= FEW_ROWS { 1 } else { most },
+        batch_rows: batch_rows(row_bytes, query_bytes),
+    })
+}
+
+/// Rows of batches whose rows have about `row_bytes`.
+fn batch_rows(row_bytes: usize, query_bytes: usize) -> usize {
+    (query_bytes / BATCH_PART / row_bytes.max(1)).clamp(BATCH_ROWS_MIN, BATCH_ROWS_MAX)
+}
+
+/// The rows that a node adds to its inputs' (`usize::MAX`: it cannot be told), and the bytes of one
+/// (0: not known).
+fn size_of(node: &LogicalPlan) -> Result<(usize, usize)> {
+    let rows = match node {
+        LogicalPlan::TableScan(scan) => {
+            let provider = source_as_provider(&scan.source)?;
+            let stored = provider.downcast_ref::<Table>();
+            let size = match provider.downcast_ref::<ValueRows>() {
+                Some(values) => Some((values.count(), 0)),
+                None => stored.and_then(Table::stored_size),
+            };
+            return Ok(size.unwrap_or((usize::MAX, 0)));
+        }
+        LogicalPlan::Values(values) => values.values.len(),
+        LogicalPlan::Join(join) if join.on.is_empty() => usize::MAX,
+        // The other nodes of our own are DML's, which hand on at most their inputs' rows.
+        LogicalPlan::Extension(node) if node.node.as_any().is::<LockNode>() => usize::MAX,
+        LogicalPlan::Unnest(_) | LogicalPlan::RecursiveQuery(_) => usize::MAX,
+        _ => 0,
+    };
+    Ok((rows, 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_of_wide_rows_have_fewer() {
+        assert_eq!(batch_rows(0, 64 << 20), BATCH_ROWS_MAX);
+        assert_eq!(batch_rows(30, 64 << 20), BATCH_ROWS_MAX);
+        assert_eq!(batch_rows(8 << 10, 64 << 20), 512);
+        assert_eq!(batch_rows(1 << 20, 64 << 20), BATCH_ROWS_MIN);
+        assert_eq!(batch_rows(8 << 10, 1 << 30), BATCH_ROWS_MAX);
+    }
+}

@@ -1,0 +1,581 @@
+//! Names → tables for one statement, at its snapshot or at one moment of the past.
+//!
+//! A [`StatementCatalog`] is DataFusion's catalog list, catalog and (through [`SchemaView`])
+//! schemas at once. Views are planned when a query names them, in a state bound to the same
+//! statement and moment, so that `FOR SYSTEM_TIME AS OF` on a view reaches the tables below it.
+//! References that DataFusion's planner cannot express (see [`crate::planning::references`]) are kept here
+//! under numbers in a schema whose name no user can write.
+
+use crate::backends::acting::Acting;
+use crate::backends::acting::{Shown, files_denied};
+use crate::backends::identity::Identity;
+use crate::catalogs::information_schema;
+use crate::catalogs::pg_catalog::{self, System, ViewColumns};
+use crate::parse;
+use crate::parse::names;
+use crate::parse::params;
+use crate::planning::locking;
+use crate::planning::parallelism::Fit;
+use crate::planning::provider::history::HistoryFunction;
+use crate::planning::provider::registered::RegisteredTables;
+use crate::planning::provider::table::Table;
+use crate::planning::provider::versions::Versions;
+use crate::planning::references;
+use crate::planning::subplan;
+use crate::planning::template::{StatementState, Template};
+use crate::runtime::stack_growth::DeepFuture;
+use async_trait::async_trait;
+use datafusion::arrow::temporal_conversions::timestamp_us_to_datetime;
+use datafusion::catalog::view::ViewTable;
+use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider};
+use datafusion::error::DataFusionError;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::scalar::ScalarValue;
+use datafusion::sql::parser::Statement as ParsedStatement;
+use datafusion::sql::sqlparser::ast;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use strandline_base::{CommitTs, Error, Result, SqlState, TableId};
+use strandline_engine::Statement;
+use strandline_engine::access::{Object, Privileges};
+use strandline_engine::catalog::{Catalog, TableDef, ViewDef};
+use strandline_semantics as semantics;
+use strandline_semantics::error::{convert, raise};
+use strandline_semantics::types::sql_type_of;
+
+/// How deeply views may be built on views.
+const MAX_VIEW_DEPTH: usize = 64;
+/// invalid_object_definition
+const INFINITE_RECURSION: SqlState = SqlState("42P17");
+/// Stands among the views being planned while all views' columns are listed.
+const LISTING: &str = "\u{1}listing";
+/// The schema of prepared references; the control character keeps users out.
+pub const REFERENCES: &str = "\u{1}references";
+
+type Present = Arc<Mutex<Vec<Arc<TableDef>>>>;
+
+/// What a statement's names mean at its snapshot or at one moment of the past.
+pub struct StatementCatalog {
+    template: Arc<Template>,
+    statement: Arc<Statement>,
+    catalog: Arc<Catalog>,
+    as_of: Option<CommitTs>,
+    now_us: u64,
+    /// The views being planned, outermost first.
+    expanding: Vec<(String, String)>,
+    references: Mutex<Vec<Arc<dyn TableProvider>>>,
+    moments: Mutex<HashMap<CommitTs, Arc<StatementCatalog>>>,
+    /// the tables that were named as they are now, also by views
+    present: Present,
+    /// who is checked; None: a superuser
+    acting: Option<Arc<Acting>>,
+    /// the table that is written without being read
+    exempt: Mutex<Option<TableId>>,
+    /// whether the query being planned locks its rows
+    locking: AtomicBool,
+    /// what system tables and functions look at, once one is named
+    system: OnceLock<Arc<System>>,
+    this: Weak<StatementCatalog>,
+}
+
+impl StatementCatalog {
+    /// The names as `statement` sees them.
+    pub fn current(
+        template: Arc<Template>,
+        statement: Arc<Statement>,
+        catalog: Arc<Catalog>,
+        now_us: u64,
+    ) -> Arc<Self> {
+        let present = Present::default();
+        let acting = Acting::of(&template, &statement.transaction().catalog());
+        Self::create(
+            template,
+            statement,
+            catalog,
+            None,
+            now_us,
+            Vec::new(),
+            (present, acting),
+        )
+    }
+
+    /// The session's state that statements' states are cloned from.
+    pub fn template(&self) -> &Arc<Template> {
+        &self.template
+    }
+
+    /// The tables that queries planned so far read as of the statement's snapshot.
+    pub fn present_tables(&self) -> Vec<Arc<TableDef>> {
+        self.present.lock().clone()
+    }
+
+    /// What `now()` returns, in microseconds since the epoch.
+    pub fn now_us(&self) -> u64 {
+        self.now_us
+    }
+
+    fn create(
+        template: Arc<Template>,
+        statement: Arc<Statement>,
+        catalog: Arc<Catalog>,
+        as_of: Option<CommitTs>,
+        now_us: u64,
+        expanding: Vec<(String, String)>,
+        (present, acting): (Present, Option<Arc<Acting>>),
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            template,
+            statement,
+            catalog,
+            as_of,
+            now_us,
+            expanding,
+            references: Mutex::new(Vec::new()),
+            moments: Mutex::new(HashMap::new()),
+            present,
+            acting,
+            exempt: Mutex::new(None),
+            locking: AtomicBool::new(false),
+            system: OnceLock::new(),
+            this: this.clone(),
+        })
+    }
+
+    /// The same statement's names at the moment `ts`.
+    pub fn at(&self, ts: CommitTs) -> Result<Arc<Self>> {
+        if let Some(known) = self.moments.lock().get(&ts) {
+            return Ok(known.clone());
+        }
+        self.check_not_in_future(ts, "FOR SYSTEM_TIME AS OF names a moment in the future")?;
+        let catalog = self.statement.transaction().db().catalog_at(ts)?;
+        let moment = Self::create(
+            self.template.clone(),
+            self.statement.clone(),
+            catalog,
+            Some(ts),
+            self.now_us,
+            self.expanding.clone(),
+            (Present::default(), self.acting.clone()),
+        );
+        self.moments.lock().insert(ts, moment.clone());
+        Ok(moment)
+    }
+
+    fn check_not_in_future(&self, ts: CommitTs, what: &str) -> Result<()> {
+        let stable = self.statement.transaction().db().stable();
+        if ts.0 <= self.now_us.max(stable.0) {
+            return Ok(());
+        }
+        Err(Error::invalid(SqlState::INVALID_PARAMETER_VALUE, what)
+            .with_hint("Use a timestamp that is not later than now()."))
+    }
+
+    /// The versions of the rows of table `schema.name` in an interval with inclusive bounds. One
+    /// that ends before it begins has none.
+    pub fn versions(
+        &self,
+        (schema, name): (&str, &str),
+        interval: (CommitTs, CommitTs),
+    ) -> Result<Arc<dyn TableProvider>> {
+        let Some(table) = self.catalog.table(schema, name) else {
+            if self.catalog.view(schema, name).is_none() {
+                return Err(self.undefined(schema, name));
+            }
+            return Err(Error::invalid(
+                SqlState::WRONG_OBJECT_TYPE,
+                format!("view \"{name}\" has no versions of its own"),
+            )
+            .with_hint("Name the interval at the tables in a query; AS OF applies to views."));
+        };
+        self.require_read(table)?;
+        self.check_not_in_future(interval.0, "FOR SYSTEM_TIME begins in the future")?;
+        let statement = self.statement.clone();
+        let versions = Versions::new(table.clone(), statement, self.as_of, interval)?;
+        Ok(Arc::new(versions))
+    }
+
+    /// A state whose names resolve here, unqualified ones in `default_schema`.
+    pub fn bind(&self, default_schema: &str) -> StatementState {
+        let mut state = self.template.copy();
+        if state.config_options().catalog.default_schema != default_schema {
+            state.config_mut().options_mut().catalog.default_schema = default_schema.to_string();
+        }
+        let config = self.template.config();
+        state.fit(Fit {
+            partitions: config.target_partitions(),
+            batch_rows: config.batch_size(),
+        });
+        state.mark_start_execution();
+        if let Some(now) = timestamp_us_to_datetime(self.now_us as i64) {
+            state.execution_props_mut().query_execution_start_time = Some(now.and_utc());
+        }
+        let this = self.this.upgrade().expect("bind is called through the Arc");
+        state.register_udtf(
+            HistoryFunction::NAME,
+            Arc::new(HistoryFunction::new(
+                self.statement.clone(),
+                self.catalog.clone(),
+                self.acting.clone(),
+            )),
+        );
+        state.register_catalog_list(this);
+        state
+    }
+
+    /// Plans `query` in a `state` bound to this catalog, with the values of its parameters; None:
+    /// they stay placeholders.
+    pub async fn plan(
+        &self,
+        state: &SessionState,
+        query: &ast::Query,
+        parameters: Option<&[ScalarValue]>,
+    ) -> Result<LogicalPlan> {
+        let mut query = query.clone();
+        let locks = locking::take(&mut query)?;
+        if let Some(locks) = locks.first().filter(|_| !self.expanding.is_empty()) {
+            let message = format!("{} in a view is not supported", locks.clause);
+            return Err(Error::unsupported(message));
+        }
+        self.locking.store(!locks.is_empty(), Ordering::Relaxed);
+        if let Some(values) = parameters {
+            params::substitute(&mut query, values)?;
+        }
+        references::merged::expand(&mut query, self, state).await?;
+        let plan = self.plan_rewritten(state, query).await?;
+        let plan = subplan::extract(plan, state)?;
+        let plan = semantics::rules::settle_types(plan, state).map_err(convert)?;
+        locking::plan::apply(plan, &locks, &self.statement)
+    }
+
+    /// The names of the columns of `query`, which has no parameters.
+    pub async fn columns_of(&self, state: &SessionState, query: ast::Query) -> Result<Vec<String>> {
+        let plan = self.plan_rewritten(state, query).await?;
+        let schema = semantics::sql::output_schema(plan.schema().inner());
+        Ok(schema.fields().iter().map(|f| f.name().clone()).collect())
+    }
+
+    /// DataFusion's plan of a query whose merged columns are expressions.
+    async fn plan_rewritten(
+        &self,
+        state: &SessionState,
+        mut query: ast::Query,
+    ) -> Result<LogicalPlan> {
+        references::table_oid::expand(&mut query)?;
+        semantics::sql::normalize(&mut query)?;
+        references::prepare(&mut query, self, state).await?;
+        let used = pg_catalog::functions::Used::by(&query);
+        let with_system;
+        let state = match used.is_empty() {
+            true => state,
+            false => {
+                with_system = used.register(state, self.system()).map_err(convert)?;
+                &with_system
+            }
+        };
+        let statement = ast::Statement::Query(Box::new(query));
+        state
+            .statement_to_plan(ParsedStatement::Statement(Box::new(statement)))
+            .await
+            .map_err(convert)
+    }
+
+    /// Keeps a prepared reference; the name it is found under.
+    pub fn keep(&self, table: Arc<dyn TableProvider>) -> ast::ObjectName {
+        let mut references = self.references.lock();
+        references.push(table);
+        let number = (references.len() - 1).to_string();
+        ast::ObjectName::from(vec![names::ident(REFERENCES), names::ident(&number)])
+    }
+
+    /// The table or view `schema.name` here; with `row_id` a table shows its hidden column.
+    pub async fn resolve(
+        &self,
+        schema: &str,
+        name: &str,
+        row_id: bool,
+    ) -> Result<Option<Arc<dyn TableProvider>>> {
+        if let Some(table) = self.registered(schema, name) {
+            return Ok(Some(table));
+        }
+        if let Some(table) = self.catalog.table(schema, name) {
+            self.require_read(table)?;
+            if self.as_of.is_none() {
+                self.present.lock().push(table.clone());
+            }
+            let owner = self.statement.clone().into();
+            let table = Table::new(table.clone(), owner, self.as_of, row_id);
+            return Ok(Some(Arc::new(table)));
+        }
+        if let Some(view) = self.catalog.view(schema, name) {
+            if let Some(acting) = &self.acting {
+                let object = Object::View(view.schema.clone(), view.name.clone());
+                let shown = Shown {
+                    kind: "view",
+                    name,
+                    schema,
+                };
+                acting.require(&object, &shown, Privileges::SELECT)?;
+            }
+            let plan = self.plan_view(view).await?;
+            return Ok(Some(Arc::new(ViewTable::new(
+                plan,
+                Some(view.query.clone()),
+            ))));
+        }
+        if information_schema::is_system_schema(schema) {
+            let views = match information_schema::shows_views(name) {
+                true => self.view_columns().await,
+                false => ViewColumns::new(),
+            };
+            return information_schema::table(schema, name, &self.catalog, &views);
+        }
+        // As in PostgreSQL, names are looked up among the system's without saying so.
+        let default = &self.template.config_options().catalog.default_schema;
+        if pg_catalog::has(name) && (schema == pg_catalog::PG_CATALOG || schema == default) {
+            let views = match pg_catalog::shows_views(name) {
+                true => self.view_columns().await,
+                false => ViewColumns::new(),
+            };
+            return pg_catalog::table(name, self.system(), &views);
+        }
+        Ok(None)
+    }
+
+    /// The session's registered table `schema.name`; views and the past know none.
+    fn registered(&self, schema: &str, name: &str) -> Option<Arc<dyn TableProvider>> {
+        let default_schema = &self.template.config_options().catalog.default_schema;
+        if self.as_of.is_some() || !self.expanding.is_empty() || schema != default_schema {
+            return None;
+        }
+        RegisteredTables::of(&self.template).get(name)
+    }
+
+    /// 42501 unless the statement's user may read the table, and lock its rows if it does.
+    fn require_read(&self, table: &TableDef) -> Result<()> {
+        let Some(acting) = &self.acting else {
+            return Ok(());
+        };
+        if *self.exempt.lock() == Some(table.id) {
+            return Ok(());
+        }
+        acting.require_on(table, Privileges::SELECT)?;
+        match self.locking.load(Ordering::Relaxed) {
+            true => acting.require_on(table, Privileges::UPDATE),
+            false => Ok(()),
+        }
+    }
+
+    /// 42501 unless the statement's user may read the server's files.
+    pub fn require_files(&self) -> Result<()> {
+        match self.acting {
+            None => Ok(()),
+            Some(_) => Err(files_denied("read")),
+        }
+    }
+
+    /// The table may be named without the right to read it.
+    pub fn exempt(&self, table: Option<TableId>) {
+        *self.exempt.lock() = table;
+    }
+
+    /// What system tables and functions look at.
+    pub fn system(&self) -> &Arc<System> {
+        self.system.get_or_init(|| {
+            System::new(
+                self.catalog.clone(),
+                self.statement.clone(),
+                Identity::of(&self.template),
+                &self.template.config_options().catalog.default_schema,
+            )
+        })
+    }
+
+    /// The columns of all views; of one that cannot be planned, none. While columns are listed
+    /// views have none: a view over the list would need itself.
+    async fn view_columns(&self) -> ViewColumns {
+        let mut columns = ViewColumns::new();
+        let listing = (String::new(), LISTING.to_string());
+        if self.expanding.contains(&listing) {
+            return columns;
+        }
+        let inner = Self::create(
+            self.template.clone(),
+            self.statement.clone(),
+            self.catalog.clone(),
+            self.as_of,
+            self.now_us,
+            vec![listing],
+            (Present::default(), None),
+        );
+        for view in &self.catalog.views {
+            let Ok(plan) = inner.plan_view(view).await else {
+                continue;
+            };
+            let schema = semantics::sql::output_schema(plan.schema().inner());
+            let fields = schema.fields().iter().map(|field| {
+                let sql_type = sql_type_of(field);
+                (field.name().clone(), sql_type)
+            });
+            columns.insert((view.schema.clone(), view.name.clone()), fields.collect());
+        }
+        columns
+    }
+
+    /// The error for a name that [`StatementCatalog::resolve`] does not know.
+    pub fn undefined(&self, schema: &str, name: &str) -> Error {
+        let known = self.catalog.schemas.contains_key(schema);
+        let system = information_schema::is_system_schema(schema);
+        if !known && !system && schema != pg_catalog::PG_CATALOG {
+            return names::undefined_schema(schema);
+        }
+        let error = names::undefined_table(schema, name);
+        match self.as_of {
+            Some(_) => error.with_detail("It did not exist at the moment asked for."),
+            None => error,
+        }
+    }
+
+    /// Plans the query of a view, under the names that the view gives its columns.
+    pub(crate) fn plan_view<'a>(
+        &'a self,
+        view: &'a ViewDef,
+    ) -> DeepFuture<'a, Result<LogicalPlan>> {
+        DeepFuture::new(async move {
+            let name = (view.schema.clone(), view.name.clone());
+            if self.expanding.contains(&name) || self.expanding.len() >= MAX_VIEW_DEPTH {
+                return Err(Error::invalid(
+                    INFINITE_RECURSION,
+                    format!(
+                        "view \"{}\" refers to itself or is nested too deeply",
+                        view.name
+                    ),
+                ));
+            }
+            let owner = self.acting.as_ref().and_then(|acting| {
+                let view = Object::View(view.schema.clone(), view.name.clone());
+                acting.owner_of(&view)
+            });
+            let inner = Self::create(
+                self.template.clone(),
+                self.statement.clone(),
+                self.catalog.clone(),
+                self.as_of,
+                self.now_us,
+                self.expanding.iter().cloned().chain([name]).collect(),
+                (self.present.clone(), owner),
+            );
+            let state = inner.bind(&view.schema);
+            let query = parse::query(&view.query)?;
+            match inner.plan(&state, &query, Some(&[])).await {
+                Ok(plan) => rename_columns(plan, &view.columns),
+                Err(error) if error.sqlstate() == INFINITE_RECURSION => Err(error),
+                Err(error) => Err(error.context(format!("view \"{}\"", view.name))),
+            }
+        })
+    }
+}
+
+/// Gives the columns of `plan` the names `columns` (none: as they are).
+fn rename_columns(plan: LogicalPlan, columns: &[String]) -> Result<LogicalPlan> {
+    if columns.is_empty() {
+        return Ok(plan);
+    }
+    let renamed: Vec<Expr> = plan
+        .schema()
+        .columns()
+        .into_iter()
+        .enumerate()
+        .map(|(i, column)| {
+            let name = columns
+                .get(i)
+                .cloned()
+                .unwrap_or_else(|| column.name.clone());
+            Expr::Column(column).alias(name)
+        })
+        .collect();
+    LogicalPlanBuilder::from(plan)
+        .project(renamed)
+        .and_then(|b| b.build())
+        .map_err(convert)
+}
+
+impl fmt::Debug for StatementCatalog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StatementCatalog")
+            .field("as_of", &self.as_of)
+            .finish_non_exhaustive()
+    }
+}
+
+impl CatalogProviderList for StatementCatalog {
+    fn register_catalog(
+        &self,
+        _name: String,
+        _catalog: Arc<dyn CatalogProvider>,
+    ) -> Option<Arc<dyn CatalogProvider>> {
+        None
+    }
+    fn catalog_names(&self) -> Vec<String> {
+        vec![names::DATABASE.to_string()]
+    }
+    fn catalog(&self, name: &str) -> Option<Arc<dyn CatalogProvider>> {
+        let this = self.this.upgrade()?;
+        (name == names::DATABASE).then_some(this as Arc<dyn CatalogProvider>)
+    }
+}
+
+impl CatalogProvider for StatementCatalog {
+    fn schema_names(&self) -> Vec<String> {
+        self.catalog.schemas.keys().cloned().collect()
+    }
+    fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
+        Some(Arc::new(SchemaView {
+            name: name.to_string(),
+            catalog: self.this.upgrade()?,
+        }))
+    }
+}
+
+/// One schema of a [`StatementCatalog`]. Also made for names that are no schema, so that the error
+/// can say what is missing.
+#[derive(Debug)]
+struct SchemaView {
+    name: String,
+    catalog: Arc<StatementCatalog>,
+}
+
+#[async_trait]
+impl SchemaProvider for SchemaView {
+    fn table_names(&self) -> Vec<String> {
+        let catalog = &self.catalog.catalog;
+        let tables = catalog.tables.values().filter(|t| t.schema == self.name);
+        let views = catalog.views.iter().filter(|v| v.schema == self.name);
+        tables
+            .map(|t| t.name.clone())
+            .chain(views.map(|v| v.name.clone()))
+            .collect()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>, DataFusionError> {
+        if self.name == REFERENCES {
+            let number = name.parse().unwrap_or(usize::MAX);
+            return Ok(self.catalog.references.lock().get(number).cloned());
+        }
+        let found = self.catalog.resolve(&self.name, name, false).await;
+        match found.map_err(raise)? {
+            Some(table) => Ok(Some(table)),
+            // It may be the name of a table function, which DataFusion looks up afterwards.
+            None if self.name == names::PUBLIC => Ok(None),
+            None => Err(raise(self.catalog.undefined(&self.name, name))),
+        }
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        let catalog = &self.catalog.catalog;
+        catalog.table(&self.name, name).is_some() || catalog.view(&self.name, name).is_some()
+    }
+}

@@ -1,0 +1,206 @@
+//! A table of ours as DataFusion's `TableProvider`: schema, pushdown decisions, scans. Writing
+//! never goes through here: `DELETE` and `UPDATE` of the provider are errors, because DataFusion
+//! loses conditions on the way to them (apache/datafusion#24654).
+
+use crate::parse::names::ROW_ID;
+use crate::planning::owner::Owner;
+use crate::planning::provider::scan::ScanExec;
+use crate::planning::provider::{filter, selectivity, statistics};
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::DFSchema;
+use datafusion::common::{Constraint, Constraints, Statistics};
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use std::fmt;
+use std::sync::Arc;
+use strandline_base::{CommitTs, Error, SqlType};
+use strandline_engine::catalog::TableDef;
+use strandline_semantics::error::convert;
+use strandline_semantics::error::raise;
+use strandline_semantics::types;
+
+/// A table at its owner's snapshot, or AS OF one moment.
+pub struct Table {
+    def: Arc<TableDef>,
+    owner: Owner,
+    as_of: Option<CommitTs>,
+    schema: SchemaRef,
+    row_id: bool,
+    constraints: Constraints,
+}
+
+impl Table {
+    /// `row_id`: with the hidden column `_rowid` last.
+    pub fn new(def: Arc<TableDef>, owner: Owner, as_of: Option<CommitTs>, row_id: bool) -> Self {
+        let mut fields = fields(&def);
+        if row_id {
+            fields.push(Field::new(ROW_ID, DataType::UInt64, false));
+        }
+        let constraints = primary_key(&def);
+        let schema = Arc::new(Schema::new(fields));
+        Self {
+            def,
+            owner,
+            as_of,
+            schema,
+            row_id,
+            constraints,
+        }
+    }
+}
+
+impl Table {
+    /// Its definition.
+    pub fn definition(&self) -> &Arc<TableDef> {
+        &self.def
+    }
+
+    /// The same table, read by `owner`.
+    pub fn of(&self, owner: Owner) -> Self {
+        Self {
+            def: self.def.clone(),
+            owner,
+            as_of: self.as_of,
+            schema: self.schema.clone(),
+            row_id: self.row_id,
+            constraints: self.constraints.clone(),
+        }
+    }
+
+    /// Whether it is read as of its owner's snapshot.
+    pub fn is_present(&self) -> bool {
+        self.as_of.is_none()
+    }
+
+    /// How many rows it has and how many bytes one of them, about; None: there is no owner to ask.
+    pub fn stored_size(&self) -> Option<(usize, usize)> {
+        let db = self.owner.known()?.transaction().db();
+        let found = db.statistics(&self.def);
+        let row_bytes = (found.bytes + found.inserted_bytes) / found.rows.max(1);
+        let in_usize = |n| usize::try_from(n).unwrap_or(usize::MAX);
+        Some((in_usize(found.rows), in_usize(row_bytes)))
+    }
+
+    /// The same table with its hidden column, read by `owner`.
+    pub fn with_row_ids(&self, owner: Owner) -> Self {
+        Self::new(self.def.clone(), owner, self.as_of, true)
+    }
+}
+
+/// The Arrow schema of a table's rows, in column order.
+pub fn arrow_schema(def: &TableDef) -> SchemaRef {
+    Arc::new(Schema::new(fields(def)))
+}
+
+fn fields(def: &TableDef) -> Vec<Field> {
+    def.columns
+        .iter()
+        .map(|c| arrow_field(&c.name, c.sql_type, !c.not_null))
+        .collect()
+}
+
+/// The Arrow field of a column; its metadata tells the SQL type where Arrow's type does not.
+pub fn arrow_field(name: &str, sql_type: SqlType, nullable: bool) -> Field {
+    types::field(name, sql_type, nullable)
+}
+
+fn primary_key(def: &TableDef) -> Constraints {
+    let key = def.primary_key().and_then(|key| {
+        key.columns
+            .iter()
+            .map(|id| def.position(*id))
+            .collect::<Option<Vec<_>>>()
+    });
+    Constraints::new_unverified(key.map(Constraint::PrimaryKey).into_iter().collect())
+}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Table({}.{})", self.def.schema, self.def.name)
+    }
+}
+
+#[async_trait]
+impl TableProvider for Table {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn constraints(&self) -> Option<&Constraints> {
+        Some(&self.constraints)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>, DataFusionError> {
+        let decide = |expr: &&Expr| match filter::is_pushable(expr, &self.def, &self.schema) {
+            true => TableProviderFilterPushDown::Exact,
+            false => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(filters.iter().map(decide).collect())
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        let db = self.owner.known()?.transaction().db();
+        Some(statistics::of_table(
+            &db.statistics(&self.def),
+            &self.def,
+            self.row_id,
+        ))
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
+        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
+        let projection = projection.unwrap_or(&all);
+        let statistics = self.statistics().unwrap_or_default();
+        let statistics = selectivity::filtered(statistics, filters, &self.def);
+        let scan = ScanExec::try_new(
+            self.def.clone(),
+            self.owner.statement().map_err(raise)?.clone(),
+            self.as_of,
+            &self.schema,
+            projection,
+            filter::compile(filters, &self.def, &self.schema, state)?,
+            statistics,
+            limit,
+            state.config().target_partitions(),
+        )?;
+        Ok(Arc::new(scan))
+    }
+
+    async fn delete_from(
+        &self,
+        _state: &dyn Session,
+        _filters: Vec<Expr>,
+    ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
+        Err(raise(Error::internal("DELETE reached the table provider")))
+    }
+
+    async fn update(
+        &self,
+        _state: &dyn Session,
+        _assignments: Vec<(String, Expr)>,
+        _filters: Vec<Expr>,
+    ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
+        Err(raise(Error::internal("UPDATE reached the table provider")))
+    }
+}
+
+/// The schema over which a table's conditions are planned.
+pub fn condition_schema(table: &TableDef) -> strandline_base::Result<DFSchema> {
+    DFSchema::try_from_qualified_schema(table.name.as_str(), &arrow_schema(table)).map_err(convert)
+}

@@ -1,0 +1,319 @@
+//! Table references that DataFusion's SQL planner has no words for are prepared here, before it
+//! sees the query: `t FOR SYSTEM_TIME …`, tables whose hidden column `_rowid` is named, and
+//! files. Each becomes a table of its own in the statement's catalog, found under a number; an
+//! alias keeps the name the user knows. What would be silently ignored (`FOR UPDATE`,
+//! `TABLESAMPLE`, hints) is refused.
+//!
+//! The hidden column `tableoid` comes from [`table_oid`] and the columns that joins merge from
+//! [`merged`], before that.
+
+pub(crate) mod cte_scopes;
+mod hidden;
+pub(crate) mod merged;
+mod refuse;
+mod row_id;
+pub(crate) mod table_oid;
+
+use crate::parse::names;
+use crate::parse::system_time::SystemTimeInterval;
+use crate::planning::provider::catalog::StatementCatalog;
+use crate::planning::provider::files;
+use crate::values::value;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::collect;
+use datafusion::scalar::ScalarValue;
+use datafusion::sql::parser::Statement as ParsedStatement;
+use datafusion::sql::sqlparser::ast::{
+    Expr, Ident, ObjectName, ObjectNamePart, Query, TableAlias, TableFactor, TableVersion,
+    VisitMut, VisitorMut,
+};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use strandline_base::{CommitTs, Error, Result, SqlState};
+use strandline_semantics as semantics;
+use strandline_semantics::error::convert;
+
+#[cfg(test)]
+mod tests;
+
+/// Prepares every reference of `query`. Parameters are bound already.
+pub async fn prepare(
+    query: &mut Query,
+    names: &StatementCatalog,
+    state: &SessionState,
+) -> Result<()> {
+    refuse::check(query)?;
+    let _ = query.visit(&mut Functions);
+    row_id::mark(query)?;
+    let found = Collector::default().run(query);
+    if found.is_empty() {
+        return Ok(());
+    }
+    let mut prepared = Vec::with_capacity(found.len());
+    for reference in &found {
+        prepared.push(resolve(reference, names, state).await?);
+    }
+    let _ = query.visit(&mut Replacer {
+        prepared: prepared.into_iter(),
+    });
+    Ok(())
+}
+
+/// Calls of table functions, which the parser takes for tables with arguments, as what they are:
+/// DataFusion would look for a table of that name first.
+struct Functions;
+
+impl VisitorMut for Functions {
+    type Break = ();
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Table {
+            name,
+            alias,
+            args: Some(arguments),
+            ..
+        } = factor
+        {
+            *factor = TableFactor::Function {
+                lateral: false,
+                name: name.clone(),
+                args: std::mem::take(&mut arguments.args),
+                with_ordinality: false,
+                alias: alias.take(),
+            };
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// One reference that needs preparing.
+#[derive(Debug)]
+struct Reference {
+    name: ObjectName,
+    time: Option<SystemTime>,
+    row_id: bool,
+}
+
+/// What FOR SYSTEM_TIME says.
+#[derive(Debug)]
+enum SystemTime {
+    AsOf(Box<Expr>),
+    Interval(Box<SystemTimeInterval>),
+}
+
+impl SystemTime {
+    fn of(version: &TableVersion) -> Option<Self> {
+        if let Some(interval) = SystemTimeInterval::of(version) {
+            return Some(Self::Interval(Box::new(interval)));
+        }
+        match version {
+            TableVersion::ForSystemTimeAsOf(moment) => Some(Self::AsOf(Box::new(moment.clone()))),
+            _ => None,
+        }
+    }
+}
+
+/// The words for it in a table factor; None: DataFusion handles it.
+fn special(factor: &TableFactor) -> Option<Reference> {
+    let TableFactor::Table {
+        name,
+        args: None,
+        version,
+        partitions,
+        ..
+    } = factor
+    else {
+        return None;
+    };
+    let time = version.as_ref().and_then(SystemTime::of);
+    let row_id = partitions.iter().any(|p| p.value == row_id::MARK);
+    (time.is_some() || row_id || file_path(name).is_some()).then(|| Reference {
+        name: name.clone(),
+        time,
+        row_id,
+    })
+}
+
+/// The path in `FROM 'path'`.
+fn file_path(name: &ObjectName) -> Option<&str> {
+    match name.0.as_slice() {
+        [
+            ObjectNamePart::Identifier(Ident {
+                value,
+                quote_style: Some('\''),
+                ..
+            }),
+        ] => Some(value),
+        _ => None,
+    }
+}
+
+#[derive(Default)]
+struct Collector {
+    found: Vec<Reference>,
+}
+
+impl Collector {
+    fn run(mut self, query: &mut Query) -> Vec<Reference> {
+        let _ = query.visit(&mut self);
+        self.found
+    }
+}
+
+impl VisitorMut for Collector {
+    type Break = ();
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        self.found.extend(special(factor));
+        ControlFlow::Continue(())
+    }
+}
+
+/// Puts the prepared names in, in the order in which the collector met the references.
+struct Replacer {
+    prepared: std::vec::IntoIter<ObjectName>,
+}
+
+impl VisitorMut for Replacer {
+    type Break = ();
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        if special(factor).is_none() {
+            return ControlFlow::Continue(());
+        }
+        let TableFactor::Table {
+            name,
+            alias,
+            version,
+            partitions,
+            ..
+        } = factor
+        else {
+            return ControlFlow::Continue(());
+        };
+        if let Some(prepared) = self.prepared.next() {
+            let shown = default_alias(name);
+            *name = prepared;
+            *version = None;
+            partitions.clear();
+            alias.get_or_insert_with(|| TableAlias {
+                explicit: true,
+                name: shown,
+                columns: Vec::new(),
+                at: None,
+            });
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn default_alias(name: &ObjectName) -> Ident {
+    if let Some(path) = file_path(name) {
+        let stem = Path::new(path)
+            .file_stem()
+            .and_then(|s| s.to_str())
+            .unwrap_or("file");
+        return names::ident(stem);
+    }
+    match name.0.last() {
+        Some(ObjectNamePart::Identifier(ident)) => names::ident(&names::fold(ident)),
+        _ => names::ident("table"),
+    }
+}
+
+async fn resolve(
+    reference: &Reference,
+    names: &StatementCatalog,
+    state: &SessionState,
+) -> Result<ObjectName> {
+    if let Some(path) = file_path(&reference.name) {
+        if reference.time.is_some() {
+            return Err(Error::invalid(
+                SqlState::WRONG_OBJECT_TYPE,
+                format!("\"{path}\" is a file and has no history"),
+            ));
+        }
+        names.require_files()?;
+        return Ok(names.keep(files::open(path, state).await?));
+    }
+    let default_schema = &state.config_options().catalog.default_schema;
+    let (schema, table) = names::qualified(&reference.name, default_schema)?;
+    let moment: Arc<StatementCatalog>;
+    let names_then = match &reference.time {
+        Some(SystemTime::Interval(interval)) => {
+            if reference.row_id {
+                return Err(Error::unsupported(
+                    "_rowid of a table FOR SYSTEM_TIME with an interval is not supported",
+                ));
+            }
+            let interval = bounds(interval, state).await?;
+            return Ok(names.keep(names.versions((&schema, &table), interval)?));
+        }
+        Some(SystemTime::AsOf(expression)) => {
+            moment = names.at(evaluate(expression, state).await?)?;
+            moment.as_ref()
+        }
+        None => names,
+    };
+    let found = Box::pin(names_then.resolve(&schema, &table, reference.row_id)).await?;
+    let found = found.ok_or_else(|| names_then.undefined(&schema, &table))?;
+    Ok(names.keep(found))
+}
+
+/// The first and the last moment of an interval; the last is before the first if there is none.
+async fn bounds(
+    interval: &SystemTimeInterval,
+    state: &SessionState,
+) -> Result<(CommitTs, CommitTs)> {
+    let low = evaluate(&interval.low, state).await?;
+    let high = evaluate(&interval.high, state).await?;
+    if interval.is_closed {
+        return Ok((low, high));
+    }
+    Ok(match high.0.checked_sub(1) {
+        Some(last) => (low, CommitTs(last)),
+        None => (low.max(CommitTs(1)), CommitTs::ZERO),
+    })
+}
+
+/// The moment that an expression of `FOR SYSTEM_TIME` names.
+async fn evaluate(expression: &Expr, state: &SessionState) -> Result<CommitTs> {
+    let sql = format!("SELECT CAST({expression} AS TIMESTAMP WITH TIME ZONE)");
+    let mut statement = crate::parse::statement(&sql)?;
+    semantics::sql::normalize(&mut statement)?;
+    let plan: LogicalPlan = state
+        .statement_to_plan(ParsedStatement::Statement(Box::new(statement)))
+        .await
+        .map_err(|error| {
+            let error = convert(error);
+            if error.sqlstate() == SqlState::UNDEFINED_COLUMN {
+                error.with_hint("FOR SYSTEM_TIME takes expressions without columns.")
+            } else {
+                error
+            }
+        })?;
+    let physical = state.create_physical_plan(&plan).await.map_err(convert)?;
+    let batches = collect(physical, state.task_ctx()).await.map_err(convert)?;
+    let scalar = match batches.iter().find(|batch| batch.num_rows() > 0) {
+        Some(batch) => ScalarValue::try_from_array(batch.column(0), 0).map_err(convert)?,
+        None => ScalarValue::Null,
+    };
+    let us = if scalar.is_null() {
+        None
+    } else {
+        value::timestamp_us(&scalar)
+    };
+    match us.map(u64::try_from) {
+        Some(Ok(us)) => Ok(CommitTs(us)),
+        Some(Err(_)) => Err(Error::invalid(
+            SqlState::INVALID_PARAMETER_VALUE,
+            "FOR SYSTEM_TIME names a moment before 1970",
+        )),
+        None => Err(Error::invalid(
+            SqlState::INVALID_PARAMETER_VALUE,
+            "the timestamp of FOR SYSTEM_TIME is NULL",
+        )),
+    }
+}

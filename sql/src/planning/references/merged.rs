@@ -1,0 +1,278 @@
+//! `JOIN … USING` and `NATURAL JOIN` as joins ON a condition, before the query is normalized.
+//!
+//! DataFusion takes a merged column for the left one, whatever the join. In PostgreSQL it is the
+//! left one of an inner or left join, the right one of a right join, and
+//! `coalesce(left, right)` of a full join; it stands for the bare name in every clause and comes
+//! first in `*`. So the bare names of merged columns become these expressions, wildcards of such
+//! a SELECT become lists, and the joins get conditions.
+//!
+//! Which columns a table has is known to the planner only. [`expand`] rewrites a copy of the query
+//! up to the first relation whose columns it needs, asks for them, and starts again with the
+//! answer: a question depends on the answers before it and on nothing else.
+
+mod scope;
+
+use super::file_path;
+use crate::parse;
+use crate::parse::names::{self, fold};
+use crate::planning::provider::catalog::StatementCatalog;
+use datafusion::execution::session_state::SessionState;
+use datafusion::sql::sqlparser::ast::{
+    Cte, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, Query, Select, SetExpr,
+    TableAlias, TableFactor, TableWithJoins, VisitMut, VisitorMut, With,
+};
+use scope::Walk;
+use std::ops::ControlFlow;
+use strandline_base::{Error, Result};
+
+/// What ends a pass over the query before its end.
+enum Stop {
+    /// The columns of a relation are not known yet.
+    Question(Box<Question>),
+    Error(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Stop::Error(error)
+    }
+}
+
+/// A FROM list whose columns are asked for, and the WITH queries that it may name.
+struct Question {
+    with: Option<With>,
+    from: Vec<TableWithJoins>,
+}
+
+/// Rewrites all joins of `query` that merge columns; see the module's header.
+pub async fn expand(
+    query: &mut Query,
+    names: &StatementCatalog,
+    state: &SessionState,
+) -> Result<()> {
+    if !has_merging(query) {
+        return Ok(());
+    }
+    let _ = query.visit(&mut AliasedJoins);
+    let mut answers: Vec<Vec<String>> = Vec::new();
+    loop {
+        let mut rewritten = query.clone();
+        match rewritten.visit(&mut Walk::new(&answers)) {
+            ControlFlow::Continue(()) => {
+                *query = rewritten;
+                return Ok(());
+            }
+            ControlFlow::Break(Stop::Question(question)) => {
+                answers.push(columns(*question, names, state).await?);
+            }
+            ControlFlow::Break(Stop::Error(error)) => return Err(error),
+        }
+    }
+}
+
+/// The names of the columns that a FROM list has.
+async fn columns(
+    question: Question,
+    names: &StatementCatalog,
+    state: &SessionState,
+) -> Result<Vec<String>> {
+    if question.with.is_none()
+        && let [from] = question.from.as_slice()
+        && from.joins.is_empty()
+        && let TableFactor::Table {
+            name,
+            alias,
+            args: None,
+            version: None,
+            ..
+        } = &from.relation
+        && file_path(name).is_none()
+        && alias.as_ref().is_none_or(|a| a.columns.is_empty())
+    {
+        let default_schema = &state.config_options().catalog.default_schema;
+        let (schema, table) = names::qualified(name, default_schema)?;
+        let found = Box::pin(names.resolve(&schema, &table, false)).await?;
+        let found = found.ok_or_else(|| names.undefined(&schema, &table))?;
+        let schema = found.schema();
+        return Ok(schema.fields().iter().map(|f| f.name().clone()).collect());
+    }
+    let mut query = parse::query("SELECT * FROM t")?;
+    query.with = question.with;
+    if let SetExpr::Select(select) = query.body.as_mut() {
+        select.from = question.from;
+    }
+    names.columns_of(state, query).await
+}
+
+/// Whether a join anywhere in `query` merges columns.
+fn has_merging(query: &mut Query) -> bool {
+    struct Finder;
+    impl VisitorMut for Finder {
+        type Break = ();
+        fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+            match merges(&select.from) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        }
+    }
+    query.visit(&mut Finder).is_break()
+}
+
+/// Whether a join of a FROM list, at any depth of parentheses, merges columns.
+fn merges(from: &[TableWithJoins]) -> bool {
+    let nested = |factor: &TableFactor| match factor {
+        TableFactor::NestedJoin {
+            table_with_joins, ..
+        } => merges(std::slice::from_ref(table_with_joins)),
+        _ => false,
+    };
+    from.iter().any(|item| {
+        nested(&item.relation)
+            || item.joins.iter().any(|join| {
+                let merging = constraint(&join.join_operator).is_some_and(|c| {
+                    matches!(c, JoinConstraint::Using(_) | JoinConstraint::Natural)
+                });
+                merging || nested(&join.relation)
+            })
+    })
+}
+
+/// A join's condition; `None` for joins that have none.
+fn constraint(operator: &JoinOperator) -> Option<&JoinConstraint> {
+    use JoinOperator as J;
+    match operator {
+        J::Join(c)
+        | J::Inner(c)
+        | J::Left(c)
+        | J::LeftOuter(c)
+        | J::Right(c)
+        | J::RightOuter(c)
+        | J::FullOuter(c)
+        | J::CrossJoin(c)
+        | J::Semi(c)
+        | J::LeftSemi(c)
+        | J::RightSemi(c)
+        | J::Anti(c)
+        | J::LeftAnti(c)
+        | J::RightAnti(c)
+        | J::StraightJoin(c)
+        | J::AsOf { constraint: c, .. } => Some(c),
+        J::CrossApply | J::OuterApply | J::ArrayJoin | J::LeftArrayJoin | J::InnerArrayJoin => None,
+    }
+}
+
+/// `(a JOIN b USING (k)) AS j`, which hides `a` and `b`, as a derived table,
+/// `(SELECT * FROM a JOIN b USING (k)) AS j`.
+struct AliasedJoins;
+
+impl VisitorMut for AliasedJoins {
+    type Break = ();
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        let TableFactor::NestedJoin {
+            table_with_joins,
+            alias: alias @ Some(_),
+        } = factor
+        else {
+            return ControlFlow::Continue(());
+        };
+        let (true, Ok(mut subquery)) = (
+            merges(std::slice::from_ref(table_with_joins)),
+            parse::query("SELECT * FROM t"),
+        ) else {
+            return ControlFlow::Continue(());
+        };
+        if let SetExpr::Select(select) = subquery.body.as_mut()
+            && let Some(from) = select.from.first_mut()
+        {
+            std::mem::swap(from, table_with_joins);
+        }
+        *factor = TableFactor::Derived {
+            lateral: false,
+            subquery: Box::new(subquery),
+            alias: alias.take(),
+            sample: None,
+        };
+        ControlFlow::Continue(())
+    }
+}
+
+/// The name under which a relation's columns are found; one that has none gets `unnamed`.
+fn relation_name(factor: &mut TableFactor, unnamed: &str) -> Option<Ident> {
+    let given = |alias: &mut Option<TableAlias>, default: Option<&ObjectName>| {
+        if alias.is_none() && default.is_none() {
+            *alias = Some(TableAlias {
+                explicit: true,
+                name: names::ident(unnamed),
+                columns: Vec::new(),
+                at: None,
+            });
+        }
+        match (alias, default.and_then(|name| name.0.last())) {
+            (Some(alias), _) => Some(alias.name.clone()),
+            (None, Some(ObjectNamePart::Identifier(name))) => Some(name.clone()),
+            _ => None,
+        }
+    };
+    match factor {
+        TableFactor::Table { name, alias, .. } => match file_path(name) {
+            Some(_) if alias.is_none() => Some(super::default_alias(name)),
+            _ => given(alias, Some(name)),
+        },
+        TableFactor::Function { name, alias, .. } => given(alias, Some(name)),
+        TableFactor::Derived { alias, .. } | TableFactor::UNNEST { alias, .. } => {
+            given(alias, None)
+        }
+        _ => None,
+    }
+}
+
+/// The WITH queries that a place of a statement sees, outermost first.
+#[derive(Default)]
+struct Withs(Vec<(Option<With>, usize)>);
+
+impl Withs {
+    /// A visitor comes to `query`, to the bodies of its WITH queries first.
+    fn enter(&mut self, query: &Query) {
+        self.0.push((query.with.clone(), 0));
+    }
+
+    /// The visitor leaves the query that it came to last, which has become `left`.
+    fn leave(&mut self, left: &Query) {
+        self.0.pop();
+        if let Some((Some(with), visited)) = self.0.last_mut()
+            && let Some(cte) = with.cte_tables.get_mut(*visited)
+        {
+            *cte.query = left.clone();
+            *visited += 1;
+        }
+    }
+
+    /// All that are in force.
+    fn in_force(&self) -> Option<With> {
+        let mut all: Option<With> = None;
+        for (with, visited) in &self.0 {
+            let Some(with) = with else { continue };
+            let seen = match with.recursive {
+                true => with.cte_tables.as_slice(),
+                false => &with.cte_tables[..*visited],
+            };
+            if seen.is_empty() {
+                continue;
+            }
+            let all = all.get_or_insert_with(|| With {
+                cte_tables: Vec::new(),
+                ..with.clone()
+            });
+            all.recursive |= with.recursive;
+            let replaced = |old: &Cte| {
+                let name = fold(&old.alias.name);
+                seen.iter().any(|new| fold(&new.alias.name) == name)
+            };
+            all.cte_tables.retain(|old| !replaced(old));
+            all.cte_tables.extend_from_slice(seen);
+        }
+        all
+    }
+}

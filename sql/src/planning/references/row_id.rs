@@ -1,0 +1,22 @@
+//! The hidden column `_rowid`: tables that are asked for it are marked.
+//!
+//! The mark is put where PostgreSQL's grammar has nothing, in the factor's list of partitions,
+//! and taken away when the reference is replaced.
+
+use super::hidden;
+use crate::parse::names::ROW_ID;
+use datafusion::sql::sqlparser::ast::{Ident, Query, TableFactor};
+use strandline_base::Result;
+
+/// The mark of a table whose `_rowid` is wanted.
+pub const MARK: &str = "\u{1}rowid";
+
+/// Marks the tables of `query` whose `_rowid` is named.
+pub fn mark(query: &mut Query) -> Result<()> {
+    hidden::show(query, ROW_ID, |factor| {
+        if let TableFactor::Table { partitions, .. } = factor {
+            partitions.push(Ident::new(MARK));
+        }
+        Ok(true)
+    })
+}

@@ -1,0 +1,144 @@
+//! A query under way, apart from the connection that runs it: what a cursor or a protocol's portal
+//! keeps between two calls. It borrows nothing, so other statements of the connection may run
+//! before the next rows are asked for.
+//!
+//! A query outside a transaction block has a transaction of its own, which ends with its rows or
+//! when the portal is dropped. One inside a block ends with the block: rows asked for later, or
+//! while the block is failed, are an error.
+
+use crate::session::Session;
+use crate::session::outcome::RunningQuery;
+use crate::session::slow_log::WatchedStatement;
+use crate::values::summary::Summary;
+use crate::values::value_row::ValueRow;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use strandline_base::Result;
+
+/// What [`Connection::start`](crate::Connection::start) gave.
+pub enum Started {
+    /// Rows to pull.
+    Rows(Portal),
+    /// The statement is done.
+    Done(Summary),
+}
+
+/// The rows of a query that are still to come, pulled by [`Connection::next_batch`]; see
+/// [`QueryStream::into_portal`]. Dropping it ends the query.
+///
+/// [`Connection::next_batch`]: crate::Connection::next_batch
+/// [`QueryStream::into_portal`]: crate::QueryStream::into_portal
+pub struct Portal {
+    rows: Rows,
+    /// until the last row
+    watched: Option<WatchedStatement>,
+}
+
+enum Rows {
+    /// of a query under way; None: it is over
+    Query(SchemaRef, Option<Box<RunningQuery>>),
+    /// of one that is done
+    Row(ValueRow),
+}
+
+impl Portal {
+    pub(crate) fn new(query: Box<RunningQuery>, watched: Option<WatchedStatement>) -> Self {
+        Self {
+            rows: Rows::Query(query.schema.clone(), Some(query)),
+            watched,
+        }
+    }
+
+    /// A row that is there, or none.
+    pub(crate) fn of_row(row: ValueRow) -> Self {
+        Self {
+            rows: Rows::Row(row),
+            watched: None,
+        }
+    }
+
+    /// Names and Arrow types of the columns.
+    pub fn schema(&self) -> &SchemaRef {
+        match &self.rows {
+            Rows::Query(schema, _) => schema,
+            Rows::Row(row) => row.schema(),
+        }
+    }
+
+    /// The rows as values, if that is how they are at hand: a row found by its key, or none. They
+    /// are then no longer in the portal. Anything else is pulled by [`Connection::next_batch`].
+    ///
+    /// ```
+    /// use strandline::{Started, Value};
+    ///
+    /// let database = strandline::Database::in_memory()?;
+    /// let mut connection = database.connect();
+    /// connection.execute("CREATE TABLE t (id bigint PRIMARY KEY, s text)", ())?;
+    /// connection.execute("INSERT INTO t VALUES (1, 'one')", ())?;
+    /// let get = connection.prepare_typed("SELECT s FROM t WHERE id = 1", &[])?;
+    /// let Started::Rows(mut portal) = connection.start(&get, &[])? else { panic!() };
+    /// let mut row = portal.take_row().expect("found by its key");
+    /// assert_eq!(row.take(), Some(vec![Value::Text("one".into())]));
+    /// # Ok::<(), strandline::Error>(())
+    /// ```
+    ///
+    /// [`Connection::next_batch`]: crate::Connection::next_batch
+    pub fn take_row(&mut self) -> Option<ValueRow> {
+        let Rows::Row(row) = &self.rows else {
+            return None;
+        };
+        let schema = row.schema().clone();
+        match std::mem::replace(&mut self.rows, Rows::Query(schema, None)) {
+            Rows::Row(row) => Some(row),
+            Rows::Query(..) => None,
+        }
+    }
+
+    /// Whether the query belongs to a transaction block and must be read before that ends.
+    pub fn in_block(&self) -> bool {
+        match &self.rows {
+            Rows::Query(_, query) => query.as_ref().is_some_and(|q| q.implicit.is_none()),
+            Rows::Row(_) => false,
+        }
+    }
+
+    /// Whether all rows have been given out, or the query has failed.
+    pub fn has_ended(&self) -> bool {
+        match &self.rows {
+            Rows::Query(_, query) => query.is_none(),
+            Rows::Row(row) => row.row_count() == 0,
+        }
+    }
+
+    /// The next batch; None at the end and after an error. `statement_timeout` bounds each call.
+    pub(crate) fn next(&mut self, session: &mut Session) -> Result<Option<RecordBatch>> {
+        let running = match &mut self.rows {
+            Rows::Row(row) => return row.take_batch(),
+            Rows::Query(_, running) => running,
+        };
+        let Some(query) = running.as_mut() else {
+            return Ok(None);
+        };
+        // Outside a scope, a cancellation that came between two calls holds.
+        let _timer = session.timer();
+        let shared = session.shared.clone();
+        let next = shared.block_on(session.next_batch(query));
+        if !matches!(next, Some(Ok(_))) {
+            *running = None;
+            self.watched = None;
+        }
+        next.transpose()
+    }
+}
+
+impl Drop for Portal {
+    fn drop(&mut self) {
+        if let Rows::Query(_, running) = &mut self.rows
+            && let Some(mut query) = running.take()
+            && let Some(transaction) = query.implicit.take()
+        {
+            drop(query);
+            transaction.rollback();
+        }
+    }
+}

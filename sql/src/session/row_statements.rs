@@ -1,0 +1,275 @@
+//! The row executor of a session: which statements take it, and the transaction around them.
+//!
+//! A prepared statement keeps what it was compiled to for the last catalog and settings it ran
+//! with. An execution that the row executor leaves undecided is undone and goes the full path.
+//!
+//! A statement that is compiled already, and those around a transaction, run without a future
+//! ([`Session::run_at_once`]): making and polling the one that could also plan queries would cost
+//! more than the statement.
+
+use super::Session;
+use super::outcome::Output;
+use super::prepared::PreparedStatement;
+use crate::backends::acting::Acting;
+use crate::execution::row_executor::{Compiled, Compiler, Execution, RowStatement, Run};
+use crate::planning::provider::registered::RegisteredTables;
+use crate::values::summary::Summary;
+use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast::Statement as Parsed;
+use std::cell::Cell;
+use std::sync::Arc;
+use strandline_base::{Error, ErrorKind, Result, SqlState, SqlType};
+use strandline_engine::{ConflictPolicy, Isolation, Transaction};
+
+/// The transaction of a point statement; `now()` if it is an open block's.
+type Begun = (Arc<Transaction>, Option<u64>);
+
+impl Session {
+    /// Runs a text whose statement is compiled already; None: it takes the longer way.
+    pub(crate) fn run_text_at_once(
+        &mut self,
+        sql: &str,
+        values: &[ScalarValue],
+    ) -> Result<Option<Output>> {
+        match self.statements.known(sql) {
+            Some(prepared) => self.run_at_once(&prepared, values),
+            None => Ok(None),
+        }
+    }
+
+    /// Runs a statement that is compiled already; None: it takes the longer way.
+    pub(crate) fn run_at_once(
+        &mut self,
+        prepared: &PreparedStatement,
+        values: &[ScalarValue],
+    ) -> Result<Option<Output>> {
+        if prepared.is_of_transaction() && values.is_empty() {
+            return self.run_of_transaction(prepared).map(Some);
+        }
+        if self.has_failed() || !self.row_executor || values.len() != prepared.parameter_count() {
+            return Ok(None);
+        }
+        let Some(compiled) = self.compiled(prepared) else {
+            return Ok(None);
+        };
+        self.cancel.refuse_if_terminated()?;
+        let backend = self.registered.backend();
+        let running = backend.start(Some(prepared.text.clone()), self.shared.db.now_us());
+        let ran = self.run_compiled(&compiled, values);
+        drop(running);
+        match &ran {
+            Ok(None) => self.is_undecided = true,
+            Ok(Some(_)) => {}
+            Err(_) => {
+                self.mark_failed();
+                self.report_block();
+            }
+        }
+        ran
+    }
+
+    /// Runs a statement in the row executor; None: it takes the full path.
+    pub(super) async fn run_point(
+        &mut self,
+        prepared: &PreparedStatement,
+        values: &[ScalarValue],
+    ) -> Result<Option<Output>> {
+        let is_undecided = std::mem::take(&mut self.is_undecided);
+        if is_undecided || !self.row_executor || !prepared.may_be_row_statement() {
+            return Ok(None);
+        }
+        let compiled = match self.compiled(prepared) {
+            Some(compiled) => compiled,
+            None => {
+                let types = self.known_types(prepared).await?;
+                self.compile(prepared, &types)
+            }
+        };
+        self.run_compiled(&compiled, values)
+    }
+
+    fn run_of_transaction(&mut self, prepared: &PreparedStatement) -> Result<Output> {
+        self.cancel.refuse_if_terminated()?;
+        let backend = self.registered.backend();
+        let running = backend.start(Some(prepared.text.clone()), self.shared.db.now_us());
+        let output = self.control(&prepared.statement);
+        drop(running);
+        self.report_block();
+        output
+    }
+
+    fn control(&mut self, statement: &Parsed) -> Result<Output> {
+        if let Some(done) = self.run_control(statement)? {
+            return Ok(done);
+        }
+        self.refuse_if_failed()?;
+        let done = self
+            .run_begin(statement)
+            .inspect_err(|_| self.mark_failed())?;
+        done.ok_or_else(|| Error::internal("a statement around a transaction is none"))
+    }
+
+    fn run_compiled(
+        &mut self,
+        compiled: &Compiled,
+        values: &[ScalarValue],
+    ) -> Result<Option<Output>> {
+        let Some(statement) = &compiled.statement else {
+            return Ok(None);
+        };
+        let reads = statement.is_read_only();
+        if reads && self.settings.max_staleness.is_some() {
+            return Ok(None);
+        }
+        self.cancel.start();
+        self.cancel.check()?;
+        let Some((transaction, began_us)) = self.point_transaction(reads)? else {
+            return Ok(None);
+        };
+        let implicit = began_us.is_none();
+        // A read waits for nobody.
+        let _timer = match reads {
+            true => None,
+            false => self.timer(),
+        };
+        let savepoint = (!reads && !implicit).then(|| transaction.savepoint());
+        let checks = match statement.checked_table().map(|table| self.checks_of(table)) {
+            None => None,
+            Some(Ok(checks)) => Some(checks),
+            Some(Err(_)) => return Ok(None),
+        };
+        let execution = Execution {
+            compiled,
+            transaction: &transaction,
+            values,
+            now_us: self.asked_now(compiled, began_us),
+            checks,
+        };
+        let ran = match execution.run() {
+            Err(error) if looks_again(&transaction) && is_conflict(&error) => Run::Undecided,
+            Err(error) => {
+                if implicit {
+                    transaction.rollback();
+                }
+                return Err(self.cancel.explain(error));
+            }
+            Ok(ran) => ran,
+        };
+        let output = match ran {
+            Run::Row(row) => Output::Row(row),
+            Run::Done(tag, rows, returned) => {
+                let summary = Summary::rows(command_tag(tag, rows), rows);
+                Output::Done(summary.with_result(returned))
+            }
+            Run::Undecided => {
+                match savepoint {
+                    Some(savepoint) => transaction.rollback_to(&savepoint)?,
+                    None if implicit => transaction.rollback(),
+                    None => {}
+                }
+                return Ok(None);
+            }
+        };
+        if implicit {
+            self.commit_engine(&transaction)?;
+        }
+        self.shared.statistics.point();
+        Ok(Some(output))
+    }
+
+    /// `now()` as far as the statement asks for it: to read the clock is a part of what a short one
+    /// costs.
+    fn asked_now(&self, compiled: &Compiled, began_us: Option<u64>) -> u64 {
+        match began_us {
+            None if compiled.asks_now => self.now_us(),
+            known => known.unwrap_or_default(),
+        }
+    }
+
+    /// What `prepared` is compiled to for the catalog and settings of now.
+    fn compiled(&self, prepared: &PreparedStatement) -> Option<Arc<Compiled>> {
+        let known = prepared.compiled.lock().clone()?;
+        let same_catalog = match &self.open {
+            Some(open) => open.transaction.goes_by(&known.catalog),
+            None => self.shared.db.goes_by(&known.catalog),
+        };
+        (same_catalog && Arc::ptr_eq(&known.template, &self.template)).then_some(known)
+    }
+
+    fn compile(&self, prepared: &PreparedStatement, types: &[Option<SqlType>]) -> Arc<Compiled> {
+        let catalog = match &self.open {
+            Some(open) => open.transaction.next_catalog(),
+            None => self.shared.db.catalog(),
+        };
+        let compiler = Compiler {
+            db: &self.shared.db,
+            catalog: &catalog,
+            default_schema: &self.template.config_options().catalog.default_schema,
+            registered: &RegisteredTables::of(&self.template),
+            types,
+            asks_now: Cell::new(false),
+        };
+        // Who may not run it is told so by the full path. Another role is another template, other
+        // privileges are another catalog.
+        let acting = Acting::of(&self.template, &catalog);
+        let may = |statement: &RowStatement| {
+            let (table, wanted) = statement.privileges();
+            let may = |acting: &Arc<Acting>| {
+                let mut wanted = wanted.iter();
+                wanted.all(|privilege| acting.require_on(table, *privilege).is_ok())
+            };
+            acting.as_ref().is_none_or(may)
+        };
+        let statement = compiler.compile(&prepared.statement).filter(may);
+        let compiled = Arc::new(Compiled {
+            asks_now: compiler.asks_now.get(),
+            statement,
+            catalog,
+            template: self.template.clone(),
+        });
+        *prepared.compiled.lock() = Some(compiled.clone());
+        compiled
+    }
+
+    /// The open block's transaction and its `now()`, or one of the statement's own, whose `now()`
+    /// nobody has asked for yet; None if the full path is to refuse.
+    fn point_transaction(&mut self, reads: bool) -> Result<Option<Begun>> {
+        if let Some(open) = &mut self.open {
+            if open.transaction.options().read_only && !reads {
+                return Ok(None);
+            }
+            open.used = true;
+            return Ok(Some((open.transaction.clone(), Some(open.now_us))));
+        }
+        let mut modes = self.default_modes();
+        if modes.read_only && !reads {
+            return Ok(None);
+        }
+        modes.read_only = reads;
+        modes.speculative &= !reads;
+        Ok(Some((self.begin_engine(modes)?, None)))
+    }
+}
+
+/// Whether a statement that meets a newer committed version runs again.
+fn looks_again(transaction: &Transaction) -> bool {
+    transaction.options().isolation == Isolation::ReadCommitted
+        && transaction.conflicts() == ConflictPolicy::Wait
+}
+
+fn is_conflict(error: &strandline_base::Error) -> bool {
+    error.kind() == ErrorKind::Conflict && error.sqlstate() == SqlState::SERIALIZATION_FAILURE
+}
+
+/// PostgreSQL's command tag.
+fn command_tag(tag: &'static str, rows: u64) -> std::borrow::Cow<'static, str> {
+    match (tag, rows) {
+        ("INSERT", 1) => "INSERT 0 1".into(),
+        ("UPDATE", 1) => "UPDATE 1".into(),
+        ("DELETE", 1) => "DELETE 1".into(),
+        ("UPDATE", 0) => "UPDATE 0".into(),
+        ("DELETE", 0) => "DELETE 0".into(),
+        ("INSERT", n) => format!("INSERT 0 {n}").into(),
+        (tag, n) => format!("{tag} {n}").into(),
+    }
+}

@@ -1,0 +1,14 @@
+//! A backup by path: a directory that comes into being at once, complete and checked, or not at all.
+
+use std::path::Path;
+use strandline_base::Result;
+use strandline_device::StagedDirectory;
+use strandline_engine::{BackupReport, CopyObserver, Db};
+
+/// Writes a backup of `db` into the directory `target`, which must not exist.
+pub(crate) fn backup(db: &Db, target: &Path, observer: CopyObserver<'_>) -> Result<BackupReport> {
+    let staged = StagedDirectory::begin(target)?;
+    let report = db.backup(&staged.device(), observer)?;
+    staged.publish()?;
+    Ok(report)
+}

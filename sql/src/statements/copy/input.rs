@@ -1,0 +1,64 @@
+//! Where COPY … FROM reads: a file of the server, or a client.
+
+use super::source::open;
+use crate::runtime::copy_client::SharedCopyClient;
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+use strandline_base::{Error, Result};
+
+/// Bytes read from a file at a time.
+const READ_BYTES: usize = 1 << 20;
+
+/// Where data is to be read from.
+#[derive(Clone)]
+pub(super) enum Origin {
+    /// a file
+    File(PathBuf),
+    /// a client, which has been asked for the data
+    Client(SharedCopyClient),
+}
+
+impl Origin {
+    /// Begins to read; the number of bytes if it is known.
+    pub fn open(&self) -> Result<(Input, Option<u64>)> {
+        match self {
+            Self::File(path) => {
+                let (file, bytes) = open(path)?;
+                Ok((Input::File(file, path.clone()), Some(bytes)))
+            }
+            Self::Client(client) => Ok((Input::Client(client.clone()), None)),
+        }
+    }
+}
+
+/// Data that is being read.
+pub(super) enum Input {
+    /// a file and its name
+    File(File, PathBuf),
+    /// a client that sends
+    Client(SharedCopyClient),
+}
+
+impl Input {
+    /// Appends the next piece; false: there is no more.
+    pub fn read(&mut self, into: &mut Vec<u8>) -> Result<bool> {
+        let (file, path) = match self {
+            Self::Client(client) => return client.lock().read(into),
+            Self::File(file, path) => (file, path),
+        };
+        let start = into.len();
+        into.resize(start + READ_BYTES, 0);
+        let read = loop {
+            match file.read(&mut into[start..]) {
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                other => break other,
+            }
+        };
+        into.truncate(start + *read.as_ref().unwrap_or(&0));
+        match read {
+            Ok(bytes) => Ok(bytes > 0),
+            Err(e) => Err(Error::io(format!("reading \"{}\"", path.display()), &e)),
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! A file of lines as a stream of record batches.
+//!
+//! Blocks are cut one after the other ([`super::lines`]) and parsed side by side, as many at a
+//! time as the session has partitions, on threads that may block; batches come out in the file's
+//! order. Nothing more than the blocks in flight is in memory.
+
+use super::input::Origin;
+use super::lines::{Block, Blocks, Records};
+use crate::planning::context::{Progress, ProgressHook};
+use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::common::exec_datafusion_err;
+use datafusion::error::{DataFusionError, Result as PlanResult};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::streaming::PartitionStream;
+use futures::{StreamExt, TryStreamExt};
+use std::fmt;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use strandline_base::{Error, Result, SqlState, SqlType};
+use strandline_column::types::arrow_type;
+use strandline_semantics::error::raise;
+
+/// A column that a file has.
+#[derive(Clone, Debug)]
+pub(super) struct FileColumn {
+    /// the table's name for it
+    pub name: String,
+    /// the table's type
+    pub sql_type: SqlType,
+}
+
+/// Puts the place in front of an error's message.
+pub(super) fn at(error: Error, place: String) -> Error {
+    error.context(place)
+}
+
+/// Opens a file to read; the errors say what is wrong with the path.
+pub(super) fn open(path: &Path) -> Result<(File, u64)> {
+    let shown = format!("could not open file \"{}\" for reading", path.display());
+    let metadata = std::fs::metadata(path).map_err(|e| Error::io(&shown, &e))?;
+    if metadata.is_dir() {
+        return Err(Error::invalid(
+            SqlState::WRONG_OBJECT_TYPE,
+            format!("\"{}\" is a directory", path.display()),
+        ));
+    }
+    let file = File::open(path).map_err(|e| Error::io(&shown, &e))?;
+    Ok((file, metadata.len()))
+}
+
+/// The schema of columns that are parsed into their table's types.
+pub(super) fn schema_of(columns: &[FileColumn]) -> SchemaRef {
+    let fields: Vec<Field> = columns
+        .iter()
+        .map(|c| Field::new(&c.name, arrow_type(c.sql_type), true))
+        .collect();
+    Arc::new(Schema::new(fields))
+}
+
+/// Turns blocks of one format into columns.
+pub(super) trait BlockParser: Send + Sync {
+    /// The number of rows, and the columns.
+    fn parse(&self, block: &Block) -> Result<(usize, Vec<ArrayRef>)>;
+}
+
+/// A file of lines to be loaded.
+pub(super) struct LineSource {
+    path: PathBuf,
+    origin: Origin,
+    records: Records,
+    parser: Arc<dyn BlockParser>,
+    schema: SchemaRef,
+    reporter: Option<ProgressHook>,
+}
+
+impl LineSource {
+    /// What comes from `origin`, whose records `parser` turns into `columns`.
+    pub fn new(
+        path: &Path,
+        origin: Origin,
+        columns: &[FileColumn],
+        records: Records,
+        parser: Arc<dyn BlockParser>,
+        reporter: Option<ProgressHook>,
+    ) -> Self {
+        Self {
+            path: path.to_path_buf(),
+            origin,
+            records,
+            parser,
+            schema: schema_of(columns),
+            reporter,
+        }
+    }
+
+    fn batches(&self, parallel: usize) -> Result<SendableRecordBatchStream> {
+        let (input, total) = self.origin.open()?;
+        let blocks = Blocks::new(input, self.path.clone(), self.records);
+        let cut = futures::stream::try_unfold(blocks, |mut blocks| async move {
+            let (blocks, block) = blocking(move || {
+                let block = blocks.next()?;
+                Ok((blocks, block))
+            })
+            .await?;
+            Ok::<_, DataFusionError>(block.map(|block| (block, blocks)))
+        });
+        let (parser, schema) = (self.parser.clone(), self.schema.clone());
+        let (reporter, rows_so_far) = (self.reporter.clone(), Arc::new(AtomicU64::new(0)));
+        let batches = cut
+            .map(move |block| {
+                let (parser, schema) = (parser.clone(), schema.clone());
+                let (reporter, rows_so_far) = (reporter.clone(), rows_so_far.clone());
+                async move {
+                    let block = block?;
+                    blocking(move || {
+                        let (rows, columns) = parser.parse(&block)?;
+                        let all = rows_so_far.fetch_add(rows as u64, Ordering::Relaxed);
+                        if let Some(report) = &reporter {
+                            report(Progress {
+                                rows: all + rows as u64,
+                                bytes: block.end,
+                                total_bytes: total,
+                            });
+                        }
+                        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+                        RecordBatch::try_new_with_options(schema, columns, &options)
+                            .map_err(|e| strandline_semantics::error::from_arrow(&e))
+                    })
+                    .await
+                }
+            })
+            .buffered(parallel.max(1))
+            .try_filter(|batch| futures::future::ready(batch.num_rows() > 0));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            self.schema.clone(),
+            batches,
+        )))
+    }
+}
+
+impl fmt::Debug for LineSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LineSource({})", self.path.display())
+    }
+}
+
+impl PartitionStream for LineSource {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, context: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let parallel = context.session_config().target_partitions();
+        stream_or_error(&self.schema, self.batches(parallel))
+    }
+}
+
+/// Runs `work`, which reads or writes files, on a thread that may block.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> PlanResult<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|e| exec_datafusion_err!("a task of COPY ended abnormally: {e}"))?
+        .map_err(raise)
+}
+
+/// A stream, or one that has only an error.
+pub(super) fn stream_or_error(
+    schema: &SchemaRef,
+    stream: Result<SendableRecordBatchStream>,
+) -> SendableRecordBatchStream {
+    stream.unwrap_or_else(|error| {
+        let failed: PlanResult<RecordBatch> = Err(raise(error));
+        Box::pin(RecordBatchStreamAdapter::new(
+            schema.clone(),
+            futures::stream::once(futures::future::ready(failed)),
+        ))
+    })
+}

@@ -1,0 +1,221 @@
+//! ALTER TABLE.
+
+mod add_column;
+mod alter_column;
+mod rename;
+
+use super::constraint::{self, Declared};
+use super::{create_table, dependents, verify};
+use crate::parse::names;
+use crate::planning::context::StatementContext;
+use crate::statements::roles;
+use crate::values::summary::Summary;
+use datafusion::sql::sqlparser::ast::{
+    AlterTable, AlterTableOperation as Operation, DropBehavior, Ident, TableConstraint,
+};
+use std::sync::Arc;
+use strandline_base::{Error, Result, SqlState, TableId};
+use strandline_engine::catalog::{Catalog, TableDef};
+
+/// Executes ALTER TABLE: its operations one after the other.
+pub async fn execute(context: &StatementContext, alter: &AlterTable) -> Result<Summary> {
+    let table = match context.resolve_table(&alter.name) {
+        Ok(table) => table,
+        Err(error) if alter.if_exists && error.sqlstate() == SqlState::UNDEFINED_TABLE => {
+            return Ok(Summary::tag("ALTER TABLE"));
+        }
+        Err(error) => return Err(error),
+    };
+    for operation in &alter.operations {
+        apply(context, table.id, operation).await?;
+    }
+    Ok(Summary::tag("ALTER TABLE"))
+}
+
+async fn apply(context: &StatementContext, table: TableId, operation: &Operation) -> Result<()> {
+    match operation {
+        Operation::AddColumn {
+            if_not_exists,
+            column_def,
+            ..
+        } => add_column::execute(context, table, column_def, *if_not_exists).await,
+        Operation::DropColumn {
+            column_names,
+            if_exists,
+            drop_behavior,
+            ..
+        } => {
+            let cascade = matches!(drop_behavior, Some(DropBehavior::Cascade));
+            for name in column_names {
+                drop_column(context, table, name, *if_exists, cascade).await?;
+            }
+            Ok(())
+        }
+        Operation::RenameColumn {
+            old_column_name,
+            new_column_name,
+        } => rename::column(context, table, old_column_name, new_column_name).await,
+        Operation::OwnerTo { new_owner } => roles::give_to(context, table, new_owner),
+        Operation::RenameTable { table_name } => rename::table(context, table, table_name).await,
+        Operation::RenameConstraint { old_name, new_name } => {
+            rename::constraint(context, table, old_name, new_name)
+        }
+        Operation::AlterColumn { column_name, op } => {
+            alter_column::execute(context, table, column_name, op).await
+        }
+        Operation::AddConstraint {
+            constraint,
+            not_valid,
+        } => {
+            if *not_valid {
+                return Err(Error::unsupported(
+                    "NOT VALID constraints are not supported",
+                ));
+            }
+            add_constraint(context, table, constraint).await
+        }
+        Operation::DropConstraint {
+            if_exists, name, ..
+        } => drop_constraint(context, table, name, *if_exists),
+        Operation::SetOptionsParens { options } => {
+            let mut policy = None;
+            for option in options {
+                policy = create_table::history_option(option)?.or(policy);
+            }
+            edit(context, table, &mut |_, def| {
+                def.history = policy.unwrap_or(def.history);
+                Ok(())
+            })
+        }
+        other => Err(Error::unsupported(format!(
+            "ALTER TABLE … {other} is not supported"
+        ))),
+    }
+}
+
+/// Changes the definition of one table.
+fn edit(
+    context: &StatementContext,
+    table: TableId,
+    change: &mut dyn FnMut(&Catalog, &mut TableDef) -> Result<()>,
+) -> Result<()> {
+    context
+        .statement
+        .transaction()
+        .change_catalog(&mut |catalog| {
+            let mut def = TableDef::clone(catalog.tables.get(&table).ok_or_else(|| gone(table))?);
+            change(catalog, &mut def)?;
+            catalog.put_table(def);
+            Ok(())
+        })
+}
+
+/// The table's definition as the transaction has it by now.
+fn definition(context: &StatementContext, table: TableId) -> Result<Arc<TableDef>> {
+    let catalog = context.statement.transaction().catalog();
+    catalog
+        .tables
+        .get(&table)
+        .cloned()
+        .ok_or_else(|| gone(table))
+}
+
+fn gone(table: TableId) -> Error {
+    Error::invalid(
+        SqlState::UNDEFINED_TABLE,
+        format!("the table (number {table}) was dropped by another transaction"),
+    )
+}
+
+async fn drop_column(
+    context: &StatementContext,
+    table: TableId,
+    name: &Ident,
+    if_exists: bool,
+    cascade: bool,
+) -> Result<()> {
+    let name = names::fold(name);
+    let def = definition(context, table)?;
+    let Some(column) = def.column(&name) else {
+        return if if_exists {
+            Ok(())
+        } else {
+            def.require_column(&name).map(|_| ())
+        };
+    };
+    let id = column.id;
+    edit(context, table, &mut |_, def| {
+        def.columns.retain(|c| c.id != id);
+        def.keys.retain(|key| !key.columns.contains(&id));
+        let checks = std::mem::take(&mut def.checks);
+        for check in checks {
+            if !names::mentions(&crate::parse::expression(&check.expression)?, &name) {
+                def.checks.push(check);
+            }
+        }
+        Ok(())
+    })?;
+    let what = format!("column {name} of table {}", def.name);
+    dependents::settle(context, &what, cascade).await
+}
+
+async fn add_constraint(
+    context: &StatementContext,
+    table: TableId,
+    written: &TableConstraint,
+) -> Result<()> {
+    add_declared(context, table, &constraint::declare(written)?).await
+}
+
+/// Adds a constraint and verifies it.
+async fn add_declared(
+    context: &StatementContext,
+    table: TableId,
+    declared: &Declared,
+) -> Result<()> {
+    edit(context, table, &mut |_, def| {
+        constraint::add(context, def, declared)
+    })?;
+    let def = definition(context, table)?;
+    match declared {
+        Declared::Key { .. } => match def.keys.last() {
+            Some(key) => verify::key(context, &def, key).await,
+            None => Ok(()),
+        },
+        Declared::Check { .. } => match def.checks.last() {
+            Some(check) => verify::check(context, &def, &check.name, &check.expression).await,
+            None => Ok(()),
+        },
+    }
+}
+
+fn drop_constraint(
+    context: &StatementContext,
+    table: TableId,
+    name: &Ident,
+    if_exists: bool,
+) -> Result<()> {
+    let name = names::fold(name);
+    let def = definition(context, table)?;
+    let known =
+        def.keys.iter().any(|k| k.name == name) || def.checks.iter().any(|c| c.name == name);
+    if !known {
+        return if if_exists {
+            Ok(())
+        } else {
+            Err(undefined_constraint(&name, &def.name))
+        };
+    }
+    edit(context, table, &mut |_, def| {
+        def.keys.retain(|k| k.name != name);
+        def.checks.retain(|c| c.name != name);
+        Ok(())
+    })
+}
+
+fn undefined_constraint(name: &str, table: &str) -> Error {
+    Error::invalid(
+        SqlState::UNDEFINED_OBJECT,
+        format!("constraint \"{name}\" of relation \"{table}\" does not exist"),
+    )
+}

@@ -1,0 +1,123 @@
+//! ADD COLUMN. A default that gives every row the same value rewrites nothing: the definition
+//! remembers what older rows show. A volatile default, or an identity, gives each row its own
+//! value by an UPDATE.
+
+use super::{add_declared, definition, edit};
+use crate::execution::dml;
+use crate::parse;
+use crate::parse::names;
+use crate::planning::context::StatementContext;
+use crate::statements::ddl::column::{self, DeclaredColumn};
+use crate::statements::ddl::verify;
+use crate::values::value;
+use datafusion::common::tree_node::TreeNode;
+use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::logical_expr::Volatility;
+use datafusion::sql::sqlparser::ast::{self, Expr};
+use futures::StreamExt;
+use strandline_base::{ColumnId, Error, Result, SqlState, SqlType, TableId, Value};
+use strandline_engine::catalog::TableDef;
+use strandline_semantics::error::convert;
+
+pub async fn execute(
+    context: &StatementContext,
+    table: TableId,
+    written: &ast::ColumnDef,
+    if_not_exists: bool,
+) -> Result<()> {
+    let DeclaredColumn {
+        mut def,
+        constraints,
+    } = column::declare(context, written)?;
+    let before = definition(context, table)?;
+    if before.column(&def.name).is_some() {
+        if if_not_exists {
+            return Ok(());
+        }
+        return Err(Error::invalid(
+            SqlState::DUPLICATE_COLUMN,
+            format!(
+                "column \"{}\" of relation \"{}\" already exists",
+                def.name, before.name
+            ),
+        ));
+    }
+    let default = def.default.as_deref().map(parse::expression).transpose()?;
+    let own_value_per_row = def.identity.is_some()
+        || default
+            .as_ref()
+            .map_or(Ok(false), |expr| is_volatile(context, expr))?;
+    if let (Some(expr), false) = (&default, own_value_per_row) {
+        def.missing = evaluate(context, expr, def.sql_type).await?;
+    }
+    let name = def.name.clone();
+    let not_null = def.not_null;
+    def.not_null = not_null && !def.missing.is_null();
+    edit(context, table, &mut |_, table| {
+        let mut column = def.clone();
+        column.id = ColumnId(table.next_column);
+        table.next_column += 1;
+        table.columns.push(column);
+        Ok(())
+    })?;
+    if own_value_per_row {
+        fill(context, &*definition(context, table)?, &name).await?;
+    }
+    if not_null && def.missing.is_null() {
+        verify::not_null(context, &*definition(context, table)?, &name).await?;
+        edit(context, table, &mut |_, table| {
+            for column in &mut table.columns {
+                column.not_null |= column.name == name;
+            }
+            Ok(())
+        })?;
+    }
+    for constraint in &constraints {
+        add_declared(context, table, constraint).await?;
+    }
+    Ok(())
+}
+
+fn is_volatile(context: &StatementContext, expr: &Expr) -> Result<bool> {
+    let planned = context.plan_expression(expr, &DFSchema::empty())?;
+    planned
+        .exists(|e| {
+            Ok(match e {
+                datafusion::logical_expr::Expr::ScalarFunction(f) => {
+                    f.func.signature().volatility == Volatility::Volatile
+                }
+                _ => false,
+            })
+        })
+        .map_err(convert)
+}
+
+/// The value of a constant expression as a column of type `t` holds it.
+pub async fn evaluate(context: &StatementContext, expr: &Expr, t: SqlType) -> Result<Value> {
+    let query = parse::query(&format!("SELECT {expr}"))?;
+    let plan = context.plan_query(&query).await?;
+    let (_, mut stream) = context.run(plan).await?;
+    while let Some(batch) = stream.next().await {
+        let batch = batch.map_err(convert)?;
+        if batch.num_rows() > 0 {
+            let scalar = ScalarValue::try_from_array(batch.column(0), 0).map_err(convert)?;
+            return value::from_scalar(&scalar, t);
+        }
+    }
+    Ok(Value::Null)
+}
+
+/// Gives every row its own value of the new column.
+async fn fill(context: &StatementContext, table: &TableDef, column: &str) -> Result<()> {
+    let sql = format!(
+        "UPDATE {}.{} SET {} = DEFAULT",
+        names::quote(&table.schema),
+        names::quote(&table.name),
+        names::quote(column)
+    );
+    let update = parse::statement(&sql)?;
+    let statement = context.statement.transaction().begin_statement()?;
+    let mut again = context.again(statement.clone());
+    dml::execute(&mut again, &update).await?;
+    statement.finish()
+}

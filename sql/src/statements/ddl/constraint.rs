@@ -1,0 +1,242 @@
+//! PRIMARY KEY, UNIQUE and CHECK as declared, and as put into a table's definition. Names that are
+//! not given are PostgreSQL's: `t_pkey`, `t_a_b_key`, `t_a_check`.
+
+use super::column::{refuse_aggregates, refuse_subqueries};
+use crate::parse::names;
+use crate::planning::context::StatementContext;
+use crate::planning::provider::table::condition_schema;
+use datafusion::arrow::datatypes::DataType;
+use datafusion::logical_expr::ExprSchemable;
+use datafusion::sql::sqlparser::ast::{
+    ConstraintCharacteristics, Expr, IndexColumn, NullsDistinctOption, TableConstraint,
+    UniqueConstraint,
+};
+use strandline_base::{Error, Result, SqlState};
+use strandline_engine::catalog::{CheckDef, KeyDef, TableDef};
+use strandline_semantics::error::convert;
+
+/// A constraint as declared.
+#[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "few, and gone when the statement is planned"
+)]
+pub enum Declared {
+    /// PRIMARY KEY or UNIQUE
+    Key {
+        /// the name given
+        name: Option<String>,
+        /// PRIMARY KEY
+        primary: bool,
+        /// column names in order
+        columns: Vec<String>,
+    },
+    /// CHECK
+    Check {
+        /// the name given
+        name: Option<String>,
+        /// the condition
+        expression: Expr,
+        /// the column it was written behind
+        column: Option<String>,
+    },
+}
+
+/// Reads a table constraint.
+pub fn declare(constraint: &TableConstraint) -> Result<Declared> {
+    match constraint {
+        TableConstraint::PrimaryKey(key) => {
+            check_characteristics(&key.characteristics)?;
+            let columns = key_columns(&key.columns)?;
+            Ok(Declared::Key {
+                name: key.name.as_ref().map(names::fold),
+                primary: true,
+                columns,
+            })
+        }
+        TableConstraint::Unique(key) => {
+            check_unique(key)?;
+            let columns = key_columns(&key.columns)?;
+            Ok(Declared::Key {
+                name: key.name.as_ref().map(names::fold),
+                primary: false,
+                columns,
+            })
+        }
+        TableConstraint::Check(check) => Ok(Declared::Check {
+            name: check.name.as_ref().map(names::fold),
+            expression: (*check.expr).clone(),
+            column: None,
+        }),
+        TableConstraint::ForeignKey(_) => Err(refuse_foreign_key()),
+        other => Err(Error::unsupported(format!("{other} is not supported"))),
+    }
+}
+
+/// Foreign keys would have to be enforced.
+pub fn refuse_foreign_key() -> Error {
+    Error::unsupported("FOREIGN KEY constraints are not supported")
+        .with_detail("A constraint that is accepted but not enforced would be worse than none.")
+        .with_hint("Leave REFERENCES out.")
+}
+
+/// Refuses the options of UNIQUE that do not exist here.
+pub fn check_unique(unique: &UniqueConstraint) -> Result<()> {
+    check_characteristics(&unique.characteristics)?;
+    if matches!(unique.nulls_distinct, NullsDistinctOption::NotDistinct) {
+        return Err(Error::unsupported(
+            "UNIQUE NULLS NOT DISTINCT is not supported",
+        ));
+    }
+    Ok(())
+}
+
+fn check_characteristics(characteristics: &Option<ConstraintCharacteristics>) -> Result<()> {
+    match characteristics {
+        Some(c) if c.deferrable == Some(true) || c.initially.is_some() => Err(Error::unsupported(
+            "DEFERRABLE constraints are not supported",
+        )
+        .with_hint("Keys are checked at the end of each statement.")),
+        _ => Ok(()),
+    }
+}
+
+fn key_columns(columns: &[IndexColumn]) -> Result<Vec<String>> {
+    columns
+        .iter()
+        .map(|column| match &column.column.expr {
+            Expr::Identifier(ident) => Ok(names::fold(ident)),
+            other => Err(Error::unsupported(format!(
+                "a key over the expression {other} is not supported"
+            ))),
+        })
+        .collect()
+}
+
+/// Puts a declared constraint into `table`.
+pub fn add(context: &StatementContext, table: &mut TableDef, declared: &Declared) -> Result<()> {
+    match declared {
+        Declared::Key {
+            name,
+            primary,
+            columns,
+        } => add_key(table, name.clone(), *primary, columns),
+        Declared::Check {
+            name,
+            expression,
+            column,
+        } => add_check(context, table, name.clone(), expression, column.as_deref()),
+    }
+}
+
+fn add_key(
+    table: &mut TableDef,
+    name: Option<String>,
+    primary: bool,
+    columns: &[String],
+) -> Result<()> {
+    if primary && table.primary_key().is_some() {
+        return Err(Error::invalid(
+            SqlState::INVALID_TABLE_DEFINITION,
+            format!(
+                "multiple primary keys for table \"{}\" are not allowed",
+                table.name
+            ),
+        ));
+    }
+    let mut ids = Vec::with_capacity(columns.len());
+    for column in columns {
+        let found = table.column(column).ok_or_else(|| {
+            Error::invalid(
+                SqlState::UNDEFINED_COLUMN,
+                format!("column \"{column}\" named in key does not exist"),
+            )
+        })?;
+        if ids.contains(&found.id) {
+            return Err(Error::invalid(
+                SqlState::DUPLICATE_COLUMN,
+                format!("column \"{column}\" appears twice in key"),
+            ));
+        }
+        ids.push(found.id);
+    }
+    if primary {
+        for column in &mut table.columns {
+            column.not_null |= ids.contains(&column.id);
+        }
+    }
+    let base = if primary {
+        format!("{}_pkey", table.name)
+    } else {
+        format!("{}_{}_key", table.name, columns.join("_"))
+    };
+    let name = constraint_name(table, name, &base)?;
+    table.keys.push(KeyDef {
+        name,
+        primary,
+        columns: ids,
+    });
+    Ok(())
+}
+
+fn add_check(
+    context: &StatementContext,
+    table: &mut TableDef,
+    name: Option<String>,
+    expression: &Expr,
+    column: Option<&str>,
+) -> Result<()> {
+    check_condition(context, table, expression)?;
+    let base = match column {
+        Some(column) => format!("{}_{column}_check", table.name),
+        None => format!("{}_check", table.name),
+    };
+    let name = constraint_name(table, name, &base)?;
+    table.checks.push(CheckDef {
+        name,
+        expression: expression.to_string(),
+    });
+    Ok(())
+}
+
+fn check_condition(context: &StatementContext, table: &TableDef, expr: &Expr) -> Result<()> {
+    refuse_subqueries(expr, "CHECK")?;
+    let schema = condition_schema(table)?;
+    let planned = context.plan_expression(expr, &schema)?;
+    refuse_aggregates(&planned, "check constraints")?;
+    let found = planned.get_type(&schema).map_err(convert)?;
+    if !matches!(found, DataType::Boolean | DataType::Null) {
+        return Err(Error::invalid(
+            SqlState::DATATYPE_MISMATCH,
+            "argument of CHECK must be type boolean",
+        ));
+    }
+    Ok(())
+}
+
+/// The name given, if it is free, or `base` made free with a number.
+fn constraint_name(table: &TableDef, given: Option<String>, base: &str) -> Result<String> {
+    let taken = |name: &str| {
+        table.keys.iter().any(|k| k.name == name) || table.checks.iter().any(|c| c.name == name)
+    };
+    if let Some(name) = given {
+        names::check(&name)?;
+        if taken(&name) {
+            return Err(Error::invalid(
+                SqlState::DUPLICATE_OBJECT,
+                format!(
+                    "constraint \"{name}\" for relation \"{}\" already exists",
+                    table.name
+                ),
+            ));
+        }
+        return Ok(name);
+    }
+    if !taken(base) {
+        return Ok(base.to_string());
+    }
+    Ok((1..)
+        .map(|n| format!("{base}{n}"))
+        .find(|name| !taken(name))
+        .expect("numbers do not end"))
+}

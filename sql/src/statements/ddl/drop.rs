@@ -1,0 +1,149 @@
+//! DROP TABLE, VIEW, SCHEMA.
+
+use super::dependents;
+use crate::parse::names;
+use crate::planning::context::StatementContext;
+use crate::values::summary::Summary;
+use datafusion::sql::sqlparser::ast::{ObjectName, ObjectType, Statement as Parsed};
+use strandline_base::{Error, ErrorKind, Result, SqlState};
+use strandline_engine::catalog::Catalog;
+
+/// Executes DROP.
+pub async fn execute(context: &StatementContext, statement: &Parsed) -> Result<Summary> {
+    let Parsed::Drop {
+        object_type,
+        if_exists,
+        names,
+        cascade,
+        ..
+    } = statement
+    else {
+        return Err(Error::internal("DROP got another statement"));
+    };
+    let edit: fn(&StatementContext, &mut Catalog, &ObjectName, Drop) -> Result<()> =
+        match object_type {
+            ObjectType::Table => drop_table,
+            ObjectType::View => drop_view,
+            ObjectType::Schema => drop_schema,
+            ObjectType::Index => {
+                return Err(Error::unsupported("DROP INDEX is not supported").with_hint(
+                    "The index of a key goes with its constraint: ALTER TABLE … DROP CONSTRAINT.",
+                ));
+            }
+            other => return Err(Error::unsupported(format!("DROP {other} is not supported"))),
+        };
+    let how = Drop {
+        if_exists: *if_exists,
+        cascade: *cascade,
+    };
+    context
+        .statement
+        .transaction()
+        .change_catalog(&mut |catalog| {
+            names
+                .iter()
+                .try_for_each(|name| edit(context, catalog, name, how))
+        })?;
+    let kind = object_type.to_string().to_lowercase();
+    let shown: Vec<String> = names.iter().map(|name| format!("{kind} {name}")).collect();
+    dependents::settle(context, &shown.join(", "), *cascade).await?;
+    Ok(Summary::tag(format!("DROP {object_type}")))
+}
+
+#[derive(Clone, Copy)]
+struct Drop {
+    if_exists: bool,
+    cascade: bool,
+}
+
+fn drop_table(
+    context: &StatementContext,
+    catalog: &mut Catalog,
+    name: &ObjectName,
+    how: Drop,
+) -> Result<()> {
+    let (schema, table) = names::qualified(name, &context.default_schema)?;
+    if let Some(found) = catalog.table(&schema, &table) {
+        let id = found.id;
+        catalog.tables.remove(&id);
+        return Ok(());
+    }
+    if catalog.view(&schema, &table).is_some() {
+        return Err(wrong_kind(&table, "table", "DROP VIEW"));
+    }
+    missing("table", &table, how)
+}
+
+fn drop_view(
+    context: &StatementContext,
+    catalog: &mut Catalog,
+    name: &ObjectName,
+    how: Drop,
+) -> Result<()> {
+    let (schema, view) = names::qualified(name, &context.default_schema)?;
+    let before = catalog.views.len();
+    catalog
+        .views
+        .retain(|v| v.schema != schema || v.name != view);
+    if catalog.views.len() < before {
+        return Ok(());
+    }
+    if catalog.table(&schema, &view).is_some() {
+        return Err(wrong_kind(&view, "view", "DROP TABLE"));
+    }
+    missing("view", &view, how)
+}
+
+fn drop_schema(
+    _context: &StatementContext,
+    catalog: &mut Catalog,
+    name: &ObjectName,
+    how: Drop,
+) -> Result<()> {
+    let schema = names::single(name)?;
+    if !catalog.schemas.contains_key(&schema) {
+        if how.if_exists {
+            return Ok(());
+        }
+        return Err(names::undefined_schema(&schema));
+    }
+    let tables: Vec<_> = catalog
+        .tables
+        .values()
+        .filter(|t| t.schema == schema)
+        .map(|t| t.id)
+        .collect();
+    let views = catalog.views.iter().any(|v| v.schema == schema);
+    if (views || !tables.is_empty()) && !how.cascade {
+        return Err(Error::new(
+            ErrorKind::Invalid,
+            SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
+            format!("cannot drop schema {schema} because other objects depend on it"),
+        )
+        .with_hint("Use DROP … CASCADE to drop the dependent objects too."));
+    }
+    for id in tables {
+        catalog.tables.remove(&id);
+    }
+    catalog.views.retain(|v| v.schema != schema);
+    catalog.schemas.remove(&schema);
+    Ok(())
+}
+
+fn wrong_kind(name: &str, kind: &str, use_instead: &str) -> Error {
+    Error::invalid(
+        SqlState::WRONG_OBJECT_TYPE,
+        format!("\"{name}\" is not a {kind}"),
+    )
+    .with_hint(format!("Use {use_instead}."))
+}
+
+fn missing(kind: &str, name: &str, how: Drop) -> Result<()> {
+    if how.if_exists {
+        return Ok(());
+    }
+    Err(Error::invalid(
+        SqlState::UNDEFINED_TABLE,
+        format!("{kind} \"{name}\" does not exist"),
+    ))
+}

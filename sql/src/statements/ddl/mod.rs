@@ -1,0 +1,80 @@
+//! Data definition: statements that change the catalog. Every change goes through
+//! `Transaction::change_catalog`, so it is seen by the transaction's later statements, undone by
+//! ROLLBACK, and waits for the table's writers. Conditions over existing rows (SET NOT NULL, ADD
+//! CHECK, keys) are verified after the change is made, when no other transaction can write the
+//! table any more; a violation fails the statement and with it the change.
+
+pub mod alter;
+pub mod column;
+pub mod comment;
+pub mod constraint;
+pub mod create_table;
+pub mod create_table_as;
+pub mod dependents;
+pub mod drop;
+pub mod history;
+pub mod schema;
+pub mod truncate;
+pub mod types;
+pub mod verify;
+pub mod view;
+
+use crate::planning::context::StatementContext;
+use crate::statements::roles;
+use crate::values::summary::Summary;
+use datafusion::sql::sqlparser::ast::Statement as Parsed;
+use strandline_base::{Error, Result};
+
+#[cfg(test)]
+mod tests;
+
+/// Whether `statement` is data definition.
+pub fn handles(statement: &Parsed) -> bool {
+    matches!(
+        statement,
+        Parsed::CreateTable(_)
+            | Parsed::CreateView(_)
+            | Parsed::CreateSchema { .. }
+            | Parsed::CreateIndex(_)
+            | Parsed::AlterTable(_)
+            | Parsed::Drop { .. }
+            | Parsed::Truncate(_)
+            | Parsed::Comment { .. }
+    )
+}
+
+/// Executes a data definition statement.
+pub async fn execute(context: &StatementContext, statement: &Parsed) -> Result<Summary> {
+    if roles::handles(statement) {
+        return roles::execute(context, statement);
+    }
+    roles::check::ddl(context, statement)?;
+    let summary = define(context, statement).await?;
+    roles::check::own_what_is_new(context)?;
+    Ok(summary)
+}
+
+async fn define(context: &StatementContext, statement: &Parsed) -> Result<Summary> {
+    match statement {
+        Parsed::CreateTable(create) if create.query.is_some() => {
+            create_table_as::execute(context, create).await
+        }
+        Parsed::CreateTable(create) => create_table::execute(context, create).await,
+        Parsed::CreateView(create) => view::create(context, create).await,
+        Parsed::CreateSchema {
+            schema_name,
+            if_not_exists,
+            ..
+        } => schema::create(context, schema_name, *if_not_exists),
+        Parsed::CreateIndex(_) => Err(Error::unsupported("CREATE INDEX is not supported")
+            .with_hint(
+                "PRIMARY KEY and UNIQUE constraints have indexes; other conditions are answered \
+                 by scans that skip ranges by their minimum and maximum.",
+            )),
+        Parsed::AlterTable(table) => alter::execute(context, table).await,
+        Parsed::Drop { .. } => drop::execute(context, statement).await,
+        Parsed::Truncate(truncate) => truncate::execute(context, truncate),
+        Parsed::Comment { .. } => comment::execute(context, statement),
+        other => Err(Error::internal(format!("{other} is no data definition"))),
+    }
+}

@@ -1,0 +1,232 @@
+//! Whether the rows that are there satisfy a new constraint.
+//!
+//! Runs after the catalog is changed, when no other transaction can write the table. It reads with
+//! a new statement, so that under read committed it sees everything committed before. A
+//! transaction with a fixed snapshot also looks at the newest committed rows: what others
+//! committed since its snapshot counts too.
+
+use crate::parse;
+use crate::parse::names;
+use crate::planning::context::StatementContext;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::sql::sqlparser::ast::Expr;
+use futures::StreamExt;
+use std::sync::Arc;
+use strandline_base::{Error, ErrorKind, Result, SqlState};
+use strandline_engine::catalog::{Catalog, KeyDef, TableDef};
+use strandline_engine::{Isolation, TxnOptions};
+use strandline_semantics::error::convert;
+
+/// No row of `table` has NULL in `column`.
+pub async fn not_null(context: &StatementContext, table: &TableDef, column: &str) -> Result<()> {
+    // The definition may say NOT NULL already, and IS NULL would be taken for false.
+    let sql = format!(
+        "SELECT 1 FROM {} WHERE num_nulls({}) > 0 LIMIT 1",
+        quoted(table),
+        names::quote(column)
+    );
+    if first_row(context, &sql, table).await?.is_some() {
+        return Err(Error::new(
+            ErrorKind::Constraint,
+            SqlState::NOT_NULL_VIOLATION,
+            format!(
+                "column \"{column}\" of relation \"{}\" contains null values",
+                table.name
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// No row of `table` makes the condition false.
+pub async fn check(
+    context: &StatementContext,
+    table: &TableDef,
+    name: &str,
+    expression: &str,
+) -> Result<()> {
+    if first_row(context, &violations(table, expression, "1")?, table)
+        .await?
+        .is_some()
+    {
+        return Err(Error::new(
+            ErrorKind::Constraint,
+            SqlState::CHECK_VIOLATION,
+            format!(
+                "check constraint \"{name}\" of relation \"{}\" is violated by some row",
+                table.name
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// No two rows of `table` have the same key, and for a PRIMARY KEY none has NULL in it.
+pub async fn key(context: &StatementContext, table: &TableDef, key: &KeyDef) -> Result<()> {
+    let columns: Vec<&str> = key
+        .columns
+        .iter()
+        .filter_map(|id| table.column_by_id(*id))
+        .map(|c| c.name.as_str())
+        .collect();
+    if key.primary {
+        for column in &columns {
+            not_null(context, table, column).await?;
+        }
+    }
+    let list = columns
+        .iter()
+        .map(|c| names::quote(c))
+        .collect::<Vec<_>>()
+        .join(", ");
+    let present: Vec<_> = columns
+        .iter()
+        .map(|c| format!("{} IS NOT NULL", names::quote(c)))
+        .collect();
+    let sql = format!(
+        "SELECT {list} FROM {} WHERE {} GROUP BY {list} HAVING count(*) > 1 LIMIT 1",
+        quoted(table),
+        present.join(" AND ")
+    );
+    let Some(row) = first_row(context, &sql, table).await? else {
+        return Ok(());
+    };
+    let values: Vec<_> = row
+        .columns()
+        .iter()
+        .map(|array| crate::values::text::cell(array, 0).unwrap_or_else(|| "null".to_string()))
+        .collect();
+    Err(Error::new(
+        ErrorKind::Constraint,
+        SqlState::UNIQUE_VIOLATION,
+        format!("could not create unique index \"{}\"", key.name),
+    )
+    .with_detail(format!(
+        "Key ({})=({}) is duplicated.",
+        columns.join(", "),
+        values.join(", ")
+    )))
+}
+
+/// Every violated CHECK constraint of every table, one line each.
+pub async fn all_checks(context: &StatementContext) -> Result<Vec<String>> {
+    let mut violated = Vec::new();
+    for table in context.catalog.tables.values() {
+        for check in &table.checks {
+            let sql = violations(table, &check.expression, "count(*)")?;
+            let count = match first_row(context, &sql, table).await? {
+                Some(row) => crate::values::text::cell(row.column(0), 0).unwrap_or_default(),
+                None => "0".to_string(),
+            };
+            if count != "0" {
+                violated.push(format!(
+                    "table \"{}\": {count} rows violate check constraint \"{}\"",
+                    table.name, check.name
+                ));
+            }
+        }
+    }
+    Ok(violated)
+}
+
+/// A query over the rows that violate a condition. NULL passes, as in the standard.
+fn violations(table: &TableDef, expression: &str, select: &str) -> Result<String> {
+    let condition: Expr = parse::expression(expression)?;
+    Ok(format!(
+        "SELECT {select} FROM {} WHERE NOT ({condition})",
+        quoted(table)
+    ))
+}
+
+fn quoted(table: &TableDef) -> String {
+    format!(
+        "{}.{}",
+        names::quote(&table.schema),
+        names::quote(&table.name)
+    )
+}
+
+/// The first row that `sql` finds, in the transaction itself and in what others committed.
+async fn first_row(
+    context: &StatementContext,
+    sql: &str,
+    table: &TableDef,
+) -> Result<Option<RecordBatch>> {
+    let transaction = context.statement.transaction();
+    let catalog = with_nulls(&transaction.catalog(), table);
+    let own = context.again_over(transaction.begin_statement()?, catalog);
+    if let Some(row) = first(&own, sql).await? {
+        return Ok(Some(row));
+    }
+    if transaction.options().isolation == Isolation::ReadCommitted {
+        return Ok(None);
+    }
+    let others = transaction.db().begin(TxnOptions {
+        isolation: Isolation::ReadCommitted,
+        read_only: true,
+        ..transaction.options().clone()
+    })?;
+    let newest = context.again_over(
+        others.begin_statement()?,
+        with_nulls(&others.catalog(), table),
+    );
+    let known = newest
+        .catalog
+        .tables
+        .get(&table.id)
+        .is_some_and(|t| t.storage == table.storage);
+    let found = if known {
+        newest_row(&newest, sql).await?
+    } else {
+        None
+    };
+    others.rollback();
+    match found {
+        None => Ok(None),
+        Some(_) => Err(Error::new(
+            ErrorKind::Conflict,
+            SqlState::SERIALIZATION_FAILURE,
+            format!(
+                "rows of table \"{}\" changed since this transaction began",
+                table.name
+            ),
+        )
+        .with_hint("Change the table under READ COMMITTED, or retry the transaction.")),
+    }
+}
+
+/// The catalog with a table whose rows may have NULLs anywhere: the rows that are verified need
+/// not keep the new definition's promises.
+fn with_nulls(catalog: &Catalog, table: &TableDef) -> Arc<Catalog> {
+    let mut catalog = catalog.clone();
+    if let Some(def) = catalog.tables.get(&table.id) {
+        let mut def = TableDef::clone(def);
+        def.columns
+            .iter_mut()
+            .for_each(|column| column.not_null = false);
+        catalog.put_table(def);
+    }
+    Arc::new(catalog)
+}
+
+/// As [`first`], but a column that only this transaction knows is in no committed row.
+async fn newest_row(context: &StatementContext, sql: &str) -> Result<Option<RecordBatch>> {
+    match first(context, sql).await {
+        Err(error) if error.sqlstate() == SqlState::UNDEFINED_COLUMN => Ok(None),
+        Err(error) if error.sqlstate() == SqlState::UNDEFINED_TABLE => Ok(None),
+        other => other,
+    }
+}
+
+async fn first(context: &StatementContext, sql: &str) -> Result<Option<RecordBatch>> {
+    let query = parse::query(sql)?;
+    let plan = context.plan_query(&query).await?;
+    let (_, mut stream) = context.run(plan).await?;
+    while let Some(batch) = stream.next().await {
+        let batch = batch.map_err(convert)?;
+        if batch.num_rows() > 0 {
+            return Ok(Some(batch));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,234 @@
+//! CREATE VIEW. What is stored is text that means the same later: bare table names are qualified
+//! with the schema they were found in, and `*` is pinned to the columns there are now.
+
+use super::{create_table, dependents};
+use crate::parse::names;
+use crate::parse::system_time;
+use crate::planning::context::StatementContext;
+use crate::values::summary::Summary;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::sqlparser::ast::{
+    CreateTableOptions, CreateView, ObjectName, Query, SelectItem, SetExpr, VisitMut, VisitorMut,
+};
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use strandline_base::{Error, Result, SqlState};
+use strandline_engine::catalog::{Catalog, ViewDef};
+use strandline_semantics::sql::output_name;
+
+/// Executes CREATE [OR REPLACE] VIEW.
+pub async fn create(context: &StatementContext, create: &CreateView) -> Result<Summary> {
+    refuse_clauses(create)?;
+    let (schema, name) = names::qualified(&create.name, &context.default_schema)?;
+    names::check(&name)?;
+    let old = context.catalog.view(&schema, &name).cloned();
+    let replace = create.or_replace && old.is_some();
+    if !replace && create_table::exists(context, &schema, &name, create.if_not_exists)? {
+        return Ok(Summary::tag("CREATE VIEW"));
+    }
+    let mut query = (*create.query).clone();
+    if crate::parse::params::highest(&mut query)? > 0 {
+        return Err(Error::invalid(
+            SqlState::UNDEFINED_PARAMETER,
+            "a view cannot take parameters",
+        ));
+    }
+    if schema != context.default_schema {
+        Qualifier::of(&query, &context.default_schema).run(&mut query);
+    }
+    let plan = context.plan_query(&query).await?;
+    let columns = column_names(create, &plan)?;
+    if let Some(old) = old.filter(|_| replace) {
+        check_replacement(&old, &columns)?;
+    }
+    let view = ViewDef {
+        schema,
+        name,
+        query: pinned(&query, &plan),
+        columns,
+        comment: create.comment.clone(),
+    };
+    let view = Arc::new(view);
+    context
+        .statement
+        .transaction()
+        .change_catalog(&mut |catalog| put(catalog, view.clone(), replace))?;
+    let now = context.again(context.statement.clone());
+    now.plan_view(&view).await?;
+    dependents::settle(context, &format!("view {}", view.name), false).await?;
+    Ok(Summary::tag("CREATE VIEW"))
+}
+
+fn put(catalog: &mut Catalog, view: Arc<ViewDef>, replace: bool) -> Result<()> {
+    let known = catalog
+        .views
+        .iter_mut()
+        .find(|v| v.schema == view.schema && v.name == view.name);
+    match known {
+        Some(old) if replace => *old = view,
+        _ => {
+            create_table::require_free(catalog, &view.schema, &view.name)?;
+            catalog.views.push(view);
+        }
+    }
+    Ok(())
+}
+
+fn refuse_clauses(create: &CreateView) -> Result<()> {
+    if create.materialized {
+        return Err(Error::unsupported("materialized views are not supported")
+            .with_hint("CREATE TABLE … AS keeps a query's rows."));
+    }
+    if create.temporary {
+        return Err(Error::unsupported("temporary views are not supported"));
+    }
+    if create.to.is_some()
+        || create.secure
+        || create.or_alter
+        || !create.cluster_by.is_empty()
+        || create.with_no_schema_binding
+        || !matches!(create.options, CreateTableOptions::None)
+    {
+        return Err(Error::unsupported(
+            "this clause of CREATE VIEW is not supported",
+        ));
+    }
+    Ok(())
+}
+
+fn column_names(create: &CreateView, plan: &LogicalPlan) -> Result<Vec<String>> {
+    let fields = plan.schema().fields();
+    if create.columns.len() > fields.len() {
+        return Err(Error::invalid(
+            SqlState::SYNTAX_ERROR,
+            "CREATE VIEW specifies more column names than columns",
+        ));
+    }
+    let mut columns: Vec<String> = Vec::with_capacity(fields.len());
+    for (i, field) in fields.iter().enumerate() {
+        let name = match create.columns.get(i) {
+            Some(given) => names::fold(&given.name),
+            None => output_name(field.name()).to_string(),
+        };
+        if columns.contains(&name) {
+            return Err(Error::invalid(
+                SqlState::DUPLICATE_COLUMN,
+                format!("column \"{name}\" specified more than once"),
+            )
+            .with_hint("Give the view's columns names: CREATE VIEW v (a, b) AS …."));
+        }
+        columns.push(name);
+    }
+    Ok(columns)
+}
+
+/// A replacement keeps the old columns and may add more.
+fn check_replacement(old: &ViewDef, columns: &[String]) -> Result<()> {
+    if columns.len() < old.columns.len() {
+        return Err(Error::invalid(
+            SqlState::INVALID_TABLE_DEFINITION,
+            "cannot drop columns from view",
+        ));
+    }
+    for (old, new) in old.columns.iter().zip(columns) {
+        if old != new {
+            return Err(Error::invalid(
+                SqlState::INVALID_TABLE_DEFINITION,
+                format!("cannot change name of view column \"{old}\" to \"{new}\""),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The query's text; a `*` in its outermost SELECT is pinned by selecting the columns by name.
+fn pinned(query: &Query, plan: &LogicalPlan) -> String {
+    let mut query = query.clone();
+    system_time::as_written(&mut query);
+    if !has_wildcard(&query.body) {
+        return query.to_string();
+    }
+    let columns: Vec<String> = plan
+        .schema()
+        .fields()
+        .iter()
+        .map(|f| names::quote(f.name()))
+        .collect();
+    format!("SELECT {} FROM ({query}) AS pinned", columns.join(", "))
+}
+
+fn has_wildcard(body: &SetExpr) -> bool {
+    match body {
+        SetExpr::Select(select) => select.projection.iter().any(|item| {
+            matches!(
+                item,
+                SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)
+            )
+        }),
+        SetExpr::Query(query) => has_wildcard(&query.body),
+        SetExpr::SetOperation { left, right, .. } => has_wildcard(left) || has_wildcard(right),
+        _ => false,
+    }
+}
+
+/// Puts the schema before bare table names that are no common table expressions.
+struct Qualifier<'a> {
+    schema: &'a str,
+    ctes: HashSet<String>,
+}
+
+impl<'a> Qualifier<'a> {
+    fn of(query: &Query, schema: &'a str) -> Self {
+        let mut finder = Self {
+            schema,
+            ctes: HashSet::new(),
+        };
+        finder.collect(query);
+        finder
+    }
+    fn collect(&mut self, query: &Query) {
+        let mut copy = query.clone();
+        let mut names = CteNames(&mut self.ctes);
+        let _ = copy.visit(&mut names);
+    }
+    fn run(mut self, query: &mut Query) {
+        let _ = query.visit(&mut self);
+    }
+}
+
+impl VisitorMut for Qualifier<'_> {
+    type Break = ();
+
+    fn pre_visit_relation(&mut self, name: &mut ObjectName) -> ControlFlow<()> {
+        let file = name
+            .0
+            .first()
+            .and_then(|p| p.as_ident())
+            .is_some_and(|i| i.quote_style == Some('\''));
+        if let Ok(only) = names::single(name)
+            && !file
+            && !self.ctes.contains(&only)
+        {
+            *name = ObjectName::from(vec![names::ident(self.schema), names::ident(&only)]);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+struct CteNames<'a>(&'a mut HashSet<String>);
+
+impl VisitorMut for CteNames<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        if let Some(with) = &query.with {
+            self.0.extend(
+                with.cte_tables
+                    .iter()
+                    .map(|cte| names::fold(&cte.alias.name)),
+            );
+        }
+        ControlFlow::Continue(())
+    }
+}

@@ -1,0 +1,10 @@
+//! The statements by kind ([`work`]): definitions, roles and privileges, COPY, EXPLAIN, backup, and the
+//! plans kept of statements that are run again ([`plan_cache`]).
+
+pub(crate) mod backup;
+pub(crate) mod copy;
+pub(crate) mod ddl;
+pub(crate) mod explain;
+pub(crate) mod plan_cache;
+pub(crate) mod roles;
+pub(crate) mod work;

@@ -1,0 +1,537 @@
+//! The plans of statements that are run again and again: parsed, names resolved, types settled;
+//! only what depends on data and values is done at each execution.
+//!
+//! A query that only reads, and a statement that changes rows, keeps one plan from its second
+//! execution on, whoever prepared it: a client, a program, or SQL's PREPARE. The plan is bound to
+//! no snapshot: an execution puts its own tables, nodes that write and values into a copy of it.
+//! INSERTs of values as they are need no plan at all ([`dml::execute_directly`]).
+//!
+//! Invariants:
+//! 1. A kept plan is used only with the very catalog and settings it was made with ([`Key`]): so
+//!    its names, types and privileges are those of now.
+//! 2. It has nothing of the statement that made it, whose snapshot it would keep: it has no owner,
+//!    each execution's copy has ([`Owner`]). Tables of the past, files, system tables and
+//!    functions, subqueries run row by row, locking clauses, and identity values drawn by an UPDATE
+//!    or a MERGE are reasons to plan anew each time ([`is_free`]).
+//! 3. A plan for any values stands for parameters of known types whose literals have no shape of
+//!    their own ([`is_plain`]), and values of just these types; others are part of the key.
+//! 4. A plan that has been optimized too has neither parameters nor functions of the moment.
+//! 5. Only planning is repeated without the kept plan; what fails while it runs has failed. A
+//!    failure that is the moment's or the values' says nothing against the plan ([`Failure`]).
+
+use crate::catalogs::pg_catalog::{self, display};
+use crate::catalogs::statistics::StatementStatistics;
+use crate::execution::dml::{self, DmlForm, DmlOutcome, Tally};
+use crate::parse::params;
+use crate::parse::placeholders::place_parameters;
+use crate::planning::context::StatementContext;
+use crate::planning::owner::Owner;
+use crate::planning::provider::table::Table;
+use crate::planning::provider::value_rows::ValueRows;
+use crate::planning::subplan;
+use crate::planning::template::Template;
+use crate::statements::roles;
+use crate::statements::work::Work;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DataFusionError, Result as PlanResult};
+use datafusion::datasource::{provider_as_source, source_as_provider};
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::logical_expr::expr::Placeholder;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{Expr, LogicalPlan, Volatility};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use strandline_base::{Error, Result, SqlType};
+use strandline_engine::catalog::Catalog;
+use strandline_semantics as semantics;
+use strandline_semantics::error::convert;
+use strandline_semantics::functions::Function;
+use strandline_semantics::types::arrow_type;
+
+/// What a prepared statement has of its plan.
+#[derive(Debug, Default)]
+pub(crate) struct PlanSlot(Mutex<State>);
+
+#[derive(Debug, Default)]
+enum State {
+    /// it has not run yet
+    #[default]
+    New,
+    /// it has run before
+    Used,
+    Kept(Arc<Kept>),
+    /// its plan cannot be kept
+    Bound(Key),
+}
+
+/// What a plan is good for.
+#[derive(Clone, Debug)]
+struct Key {
+    catalog: Arc<Catalog>,
+    template: Arc<Template>,
+    /// the parameters' types
+    types: Vec<Option<SqlType>>,
+    /// None: any values
+    values: Option<Vec<ScalarValue>>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    key: Key,
+    /// of no owner
+    plan: LogicalPlan,
+    /// None: it is a query's
+    form: Option<DmlForm>,
+    /// the columns that users see
+    output: SchemaRef,
+    is_optimized: bool,
+}
+
+/// One execution of a prepared statement.
+pub(crate) struct Execution<'a> {
+    /// with its parameters' numbers in it
+    pub statement: &'a ast::Statement,
+    /// where its plan is kept
+    pub slot: &'a PlanSlot,
+    pub values: &'a [ScalarValue],
+    /// what is known of each parameter's type; None: a value takes that of its place
+    pub types: &'a [Option<SqlType>],
+    pub statistics: &'a StatementStatistics,
+}
+
+/// What a slot has for an execution.
+enum Known {
+    /// nothing: it is planned for itself
+    No,
+    /// a plan is to be made and kept
+    NotYet,
+    Kept(Arc<Kept>),
+}
+
+/// A query's columns and rows.
+type Rows = (SchemaRef, SendableRecordBatchStream);
+
+/// What an execution has given.
+pub(crate) enum Ran {
+    Rows(Rows),
+    Changed(DmlOutcome),
+}
+
+/// What an execution runs.
+struct Planned {
+    plan: Arc<dyn ExecutionPlan>,
+    /// what it will have changed
+    tally: Arc<Tally>,
+}
+
+impl Execution<'_> {
+    /// Runs the statement by its kept plan, or plans one and keeps it; None: it is to be planned as
+    /// if there were no others.
+    pub async fn run(&self, context: &mut StatementContext) -> Result<Option<Ran>> {
+        let known = self.known(context);
+        if matches!(known, Known::No) {
+            return Ok(None);
+        }
+        if self.changes_rows() {
+            context.writes_without_reading(roles::check::dml(context, self.statement)?);
+            if let Some(done) = self.run_directly(context)? {
+                self.statistics.planned();
+                return Ok(Some(Ran::Changed(done)));
+            }
+        }
+        let is_new = matches!(known, Known::NotYet);
+        let kept = match known {
+            Known::Kept(kept) => Ok(Some(kept)),
+            _ => self.keep(context).await,
+        };
+        let kept = match kept {
+            Ok(Some(kept)) => kept,
+            Ok(None) => return Ok(self.plans_anew(context)),
+            Err(error) => return self.failed(error, context),
+        };
+        let planned = match self.plan_by(&kept, context).await {
+            Ok(planned) => planned,
+            Err(error) if self.values.is_empty() => return Err(error),
+            Err(error) => return self.failed(error, context),
+        };
+        match is_new {
+            true => self.statistics.planned(),
+            false => self.statistics.reused(),
+        }
+        let Planned { plan, tally } = planned;
+        Ok(Some(match kept.form {
+            None => Ran::Rows(context.start(plan, &kept.output)?),
+            Some(form) => {
+                let done = dml::run_physical(context, plan, &kept.output, form, &tally);
+                Ran::Changed(done.await?)
+            }
+        }))
+    }
+
+    /// Whether it is INSERT, UPDATE, DELETE or MERGE.
+    pub fn changes_rows(&self) -> bool {
+        matches!(Work::of(self.statement), Ok(Work::Dml(_)))
+    }
+
+    /// An INSERT of values as they are is quicker without any plan.
+    fn run_directly(&self, context: &StatementContext) -> Result<Option<DmlOutcome>> {
+        match self.statement {
+            ast::Statement::Insert(insert) if dml::may_be_direct(insert) => {
+                dml::execute_directly(context, &self.bound_statement()?)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// No plan of the statement can be kept.
+    fn plans_anew(&self, context: &StatementContext) -> Option<Ran> {
+        *self.slot.0.lock() = State::Bound(self.key(context));
+        None
+    }
+
+    /// What there is to do when there is no plan because of `error`: mostly, planning anew says
+    /// why, or finds that these values need a plan of their own.
+    fn failed(&self, error: Error, context: &StatementContext) -> Result<Option<Ran>> {
+        match Failure::of(&error) {
+            Failure::Moment => Err(error),
+            Failure::Value => Ok(None),
+            Failure::Plan => Ok(self.plans_anew(context)),
+        }
+    }
+
+    async fn plan_by(&self, kept: &Kept, context: &mut StatementContext) -> Result<Planned> {
+        let tally = Arc::<Tally>::default();
+        let owner = context.statement.clone().into();
+        let plan = kept.bound(&owner, &tally, self.values);
+        let plan = plan.map_err(convert)?;
+        context.fit(&plan)?;
+        let plan = context.physical(plan, kept.is_optimized).await?;
+        Ok(Planned { plan, tally })
+    }
+
+    fn known(&self, context: &StatementContext) -> Known {
+        let mut state = self.slot.0.lock();
+        match &*state {
+            State::New => {
+                *state = State::Used;
+                Known::No
+            }
+            State::Kept(kept) if kept.key.is_for(self, context) => match &kept.key.values {
+                Some(values) if values != self.values => Known::No,
+                None if !self.is_generic() => Known::No,
+                _ => Known::Kept(kept.clone()),
+            },
+            State::Bound(key) if key.is_for(self, context) => Known::No,
+            State::Used | State::Kept(_) | State::Bound(_) => Known::NotYet,
+        }
+    }
+
+    /// Whether the values are such as one plan may serve.
+    fn is_generic(&self) -> bool {
+        let fits = |(value, t): (&ScalarValue, &Option<SqlType>)| match t {
+            Some(t) => is_plain(*t) && (value.is_null() || is_of_type(value, *t)),
+            None => false,
+        };
+        self.values.len() == self.types.len() && self.values.iter().zip(self.types).all(fits)
+    }
+
+    fn key(&self, context: &StatementContext) -> Key {
+        let serves_all = self.is_generic() && !params::need_constants(self.statement);
+        Key {
+            catalog: context.catalog.clone(),
+            template: context.template().clone(),
+            types: self.types.to_vec(),
+            values: (!serves_all).then(|| self.values.to_vec()),
+        }
+    }
+
+    /// The statement with its values in it.
+    pub fn bound_statement(&self) -> Result<ast::Statement> {
+        let mut statement = self.statement.clone();
+        params::bind(&mut statement, self.values, self.types)?;
+        Ok(statement)
+    }
+
+    /// The statement with placeholders of the parameters' types in it.
+    fn open_statement(&self) -> Result<ast::Statement> {
+        let mut statement = self.statement.clone();
+        place_parameters(&mut statement, self.types)?;
+        Ok(statement)
+    }
+
+    /// Plans the statement and keeps the plan; None: it cannot be kept.
+    async fn keep(&self, context: &mut StatementContext) -> Result<Option<Arc<Kept>>> {
+        let key = self.key(context);
+        let statement = match key.values {
+            None => self.open_statement(),
+            Some(_) => self.bound_statement(),
+        }?;
+        context.open_parameters = true;
+        let planned = plan(context, &statement).await;
+        context.open_parameters = false;
+        let (plan, form) = planned?;
+        if display::is_needed(&plan) {
+            return Ok(None);
+        }
+        let output = semantics::sql::output_schema(plan.schema().inner());
+        let analyzed = context.analyze(plan)?;
+        let found = look(&analyzed).map_err(convert)?;
+        if !found.is_free {
+            return Ok(None);
+        }
+        let is_optimized = !found.is_open;
+        let plan = match is_optimized {
+            true => context.optimize(analyzed)?,
+            false => analyzed,
+        };
+        let plan = owned(plan, &Owner::NONE, &Arc::default(), &[]).map_err(convert)?;
+        let kept = Arc::new(Kept {
+            key,
+            plan,
+            form,
+            output,
+            is_optimized,
+        });
+        *self.slot.0.lock() = State::Kept(kept.clone());
+        Ok(Some(kept))
+    }
+}
+
+/// Why there is no plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failure {
+    /// the statement was stopped, or something was short
+    Moment,
+    /// a value is none of its type, or none that an operator takes
+    Value,
+    /// the statement is wrong, or cannot be planned for any values
+    Plan,
+}
+
+impl Failure {
+    fn of(error: &Error) -> Self {
+        match error.sqlstate().0.get(..2) {
+            Some("40" | "53" | "57" | "58") => Self::Moment,
+            Some("22") => Self::Value,
+            _ => Self::Plan,
+        }
+    }
+}
+
+/// The plan of a query or of a statement that changes rows.
+async fn plan(
+    context: &StatementContext,
+    statement: &ast::Statement,
+) -> Result<(LogicalPlan, Option<DmlForm>)> {
+    match Work::of(statement)? {
+        Work::Query(query) => Ok((context.plan_query(query).await?, None)),
+        _ => {
+            let planned = dml::plan(context, statement).await?;
+            Ok((planned.plan, Some(planned.form)))
+        }
+    }
+}
+
+impl Key {
+    fn is_for(&self, execution: &Execution<'_>, context: &StatementContext) -> bool {
+        Arc::ptr_eq(&self.catalog, &context.catalog)
+            && Arc::ptr_eq(&self.template, context.template())
+            && self.types == execution.types
+    }
+}
+
+impl Kept {
+    /// The plan for one execution.
+    fn bound(
+        &self,
+        owner: &Owner,
+        tally: &Arc<Tally>,
+        values: &[ScalarValue],
+    ) -> PlanResult<LogicalPlan> {
+        let values = match self.key.values {
+            None => values,
+            Some(_) => &[],
+        };
+        owned(self.plan.clone(), owner, tally, values)
+    }
+}
+
+/// The plan for `owner`, who counts in `tally`, with values in its parameters' places if there are
+/// any.
+fn owned(
+    plan: LogicalPlan,
+    owner: &Owner,
+    tally: &Arc<Tally>,
+    values: &[ScalarValue],
+) -> PlanResult<LogicalPlan> {
+    let plan = plan.transform_up_with_subqueries(|node| {
+        let node = match node {
+            LogicalPlan::TableScan(mut scan) => {
+                let provider = source_as_provider(&scan.source)?;
+                if let Some(table) = provider.downcast_ref::<Table>() {
+                    scan.source = provider_as_source(Arc::new(table.of(owner.clone())));
+                }
+                Transformed::yes(LogicalPlan::TableScan(scan))
+            }
+            LogicalPlan::Extension(node) => match dml::owned(&node, owner, tally) {
+                Some(node) => Transformed::yes(LogicalPlan::Extension(node)),
+                None => Transformed::no(LogicalPlan::Extension(node)),
+            },
+            other => Transformed::no(other),
+        };
+        match values.is_empty() {
+            true => Ok(node),
+            false => node.transform_data(|node| with_values(node, values)),
+        }
+    })?;
+    Ok(plan.data)
+}
+
+/// A node whose parameters are `values`. Its columns keep their names: others refer to them.
+fn with_values(node: LogicalPlan, values: &[ScalarValue]) -> PlanResult<Transformed<LogicalPlan>> {
+    let names = NamePreserver::new(&node);
+    node.map_expressions(|expr| {
+        if !has_parameter(&expr)? {
+            return Ok(Transformed::no(expr));
+        }
+        let name = names.save(&expr);
+        let filled = expr.transform_up(|expr| filled(expr, values))?;
+        Ok(filled.update_data(|expr| name.restore(expr)))
+    })
+}
+
+/// `expr` or, if that is a parameter, its value.
+fn filled(expr: Expr, values: &[ScalarValue]) -> PlanResult<Transformed<Expr>> {
+    let Expr::Placeholder(Placeholder { id, .. }) = &expr else {
+        return Ok(Transformed::no(expr));
+    };
+    let number = params::number(id).map_err(|e| DataFusionError::External(Box::new(e)))?;
+    Ok(match values.get(number - 1) {
+        Some(value) => Transformed::yes(Expr::Literal(value.clone(), None)),
+        None => Transformed::no(expr),
+    })
+}
+
+/// Whether a value is of the type as it is: others are converted, or refused, by their texts.
+pub(crate) fn is_of_type(value: &ScalarValue, t: SqlType) -> bool {
+    match t {
+        SqlType::Text => value.data_type().is_string(),
+        other => value.data_type() == arrow_type(other),
+    }
+}
+
+/// Whether a literal of the type is of the type and nothing more: a numeric one has a scale.
+fn is_plain(t: SqlType) -> bool {
+    matches!(
+        t,
+        SqlType::Boolean
+            | SqlType::SmallInt
+            | SqlType::Integer
+            | SqlType::BigInt
+            | SqlType::Double
+            | SqlType::Text
+            | SqlType::Date
+            | SqlType::Timestamp
+            | SqlType::TimestampTz
+            | SqlType::Uuid
+    )
+}
+
+/// What was found in a plan.
+struct Found {
+    /// it has nothing of its statement but tables of the present
+    is_free: bool,
+    /// something in it is known only when it runs: a parameter, the time
+    is_open: bool,
+}
+
+fn look(plan: &LogicalPlan) -> PlanResult<Found> {
+    let mut found = Found {
+        is_free: true,
+        is_open: false,
+    };
+    plan.apply_with_subqueries(|node| {
+        found.is_free &= is_free(node)?;
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                match expr {
+                    Expr::Placeholder(_) => found.is_open = true,
+                    // Its place in the node is that of no single expression.
+                    Expr::GroupingSet(_) => found.is_free &= !has_parameter(expr)?,
+                    Expr::ScalarFunction(call) => {
+                        let function = call.func.inner().downcast_ref::<Function>();
+                        if function.is_some_and(Function::has_computed_type) {
+                            found.is_free &= !has_parameter(expr)?;
+                        }
+                        found.is_free &= !subplan::is_subplan(&call.func)
+                            && !dml::draws_identity(&call.func)
+                            && !pg_catalog::functions::is_system(&call.func);
+                        found.is_open |= call.func.signature().volatility != Volatility::Immutable
+                            && !subplan::is_value(&call.func);
+                    }
+                    _ => {}
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(found)
+}
+
+fn has_parameter(expr: &Expr) -> PlanResult<bool> {
+    expr.exists(|e| Ok(matches!(e, Expr::Placeholder(_))))
+}
+
+/// Whether a node would be the same for another statement.
+fn is_free(node: &LogicalPlan) -> PlanResult<bool> {
+    Ok(match node {
+        LogicalPlan::TableScan(scan) => {
+            let provider = source_as_provider(&scan.source)?;
+            let table = provider.downcast_ref::<Table>();
+            table.is_some_and(Table::is_present) || provider.is::<ValueRows>()
+        }
+        LogicalPlan::Extension(node) => dml::is_own(node),
+        LogicalPlan::Projection(_)
+        | LogicalPlan::Filter(_)
+        | LogicalPlan::Window(_)
+        | LogicalPlan::Aggregate(_)
+        | LogicalPlan::Sort(_)
+        | LogicalPlan::Join(_)
+        | LogicalPlan::Repartition(_)
+        | LogicalPlan::Union(_)
+        | LogicalPlan::EmptyRelation(_)
+        | LogicalPlan::Subquery(_)
+        | LogicalPlan::SubqueryAlias(_)
+        | LogicalPlan::Limit(_)
+        | LogicalPlan::Values(_)
+        | LogicalPlan::Distinct(_)
+        | LogicalPlan::Unnest(_) => true,
+        _ => false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strandline_base::{ErrorKind, SqlState};
+
+    /// What stops a statement says nothing of its plan.
+    #[test]
+    fn only_a_plan_s_own_failure_is_remembered() {
+        let failure = |state| Failure::of(&Error::new(ErrorKind::Invalid, state, "no plan"));
+        for state in [
+            SqlState::QUERY_CANCELED,
+            SqlState("57P01"),
+            SqlState::OUT_OF_MEMORY,
+            SqlState::SERIALIZATION_FAILURE,
+        ] {
+            assert_eq!(failure(state), Failure::Moment, "{state:?}");
+        }
+        assert_eq!(failure(SqlState("22012")), Failure::Value);
+        assert_eq!(failure(SqlState::UNDEFINED_COLUMN), Failure::Plan);
+    }
+}

@@ -1,0 +1,256 @@
+//! What statements that change data or definitions need: the privileges on their targets. What
+//! they read is checked where its names are resolved.
+
+use crate::backends::acting::{Acting, Shown, denied};
+use crate::execution::dml;
+use crate::parse::names;
+use crate::planning::context::StatementContext;
+use datafusion::sql::sqlparser::ast::{
+    self, AlterTableOperation, Expr, FromTable, ObjectName, ObjectType, OnConflictAction, OnInsert,
+    SchemaName, Statement as Parsed, TableFactor, TableObject, visit_expressions,
+};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use strandline_base::{Result, TableId};
+use strandline_engine::access::{Object, Privileges};
+
+/// 42501 unless the user may run the DML statement. If it asks nothing of its target's rows, that
+/// target is returned: to change it takes no right to read it.
+pub fn dml(context: &StatementContext, statement: &Parsed) -> Result<Option<TableId>> {
+    let Some(acting) = &context.acting else {
+        return Ok(None);
+    };
+    // A WITH before it makes it a part of a query.
+    let statement = dml::parts(statement).map_or(statement, |(changes, _)| changes);
+    let (target, wanted, reads) = match statement {
+        Parsed::Insert(insert) => {
+            let TableObject::TableName(name) = &insert.table else {
+                return Ok(None);
+            };
+            let updates = matches!(&insert.on, Some(OnInsert::OnConflict(conflict))
+                if matches!(conflict.action, OnConflictAction::DoUpdate(_)));
+            let wanted = match updates {
+                true => Privileges::INSERT.with(Privileges::UPDATE),
+                false => Privileges::INSERT,
+            };
+            let reads = insert.on.is_some() || insert.returning.is_some();
+            (Some(name), wanted, reads)
+        }
+        Parsed::Update(update) => {
+            let constant = update.assignments.iter().all(|a| !names_column(&a.value));
+            let reads = update.selection.is_some()
+                || update.from.is_some()
+                || update.returning.is_some()
+                || !constant;
+            (
+                factor_name(&update.table.relation),
+                Privileges::UPDATE,
+                reads,
+            )
+        }
+        Parsed::Delete(delete) => {
+            let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
+            let reads =
+                delete.selection.is_some() || delete.using.is_some() || delete.returning.is_some();
+            let name = from.first().and_then(|t| factor_name(&t.relation));
+            (name, Privileges::DELETE, reads)
+        }
+        Parsed::Merge(merge) => {
+            let name = factor_name(&merge.table);
+            (name, merge_privileges(merge), true)
+        }
+        _ => (None, Privileges::NONE, true),
+    };
+    let Some(target) = target else {
+        return Ok(None);
+    };
+    let table = context.resolve_table(target)?;
+    acting.require_on(&table, wanted)?;
+    if reads {
+        acting.require_on(&table, Privileges::SELECT)?;
+    }
+    // The query of an INSERT may read the table that it inserts into.
+    let exempt = !reads && !matches!(statement, Parsed::Insert(_));
+    Ok(exempt.then_some(table.id))
+}
+
+fn merge_privileges(merge: &ast::Merge) -> Privileges {
+    let clauses = merge.clauses.iter();
+    clauses.fold(Privileges::NONE, |all, clause| match clause.action {
+        ast::MergeAction::Insert(_) => all.with(Privileges::INSERT),
+        ast::MergeAction::Update { .. } => all.with(Privileges::UPDATE),
+        ast::MergeAction::Delete { .. } => all.with(Privileges::DELETE),
+    })
+}
+
+fn factor_name(factor: &TableFactor) -> Option<&ObjectName> {
+    match factor {
+        TableFactor::Table { name, .. } => Some(name),
+        _ => None,
+    }
+}
+
+fn names_column(expr: &Expr) -> bool {
+    let found = visit_expressions(expr, |e| match e {
+        Expr::Identifier(ident) if !ident.value.eq_ignore_ascii_case("default") => {
+            ControlFlow::Break(())
+        }
+        Expr::CompoundIdentifier(_) | Expr::Subquery(_) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
+}
+
+/// 42501 unless the user may run the data definition statement.
+pub fn ddl(context: &StatementContext, statement: &Parsed) -> Result<()> {
+    let Some(acting) = &context.acting else {
+        return Ok(());
+    };
+    match statement {
+        Parsed::CreateTable(create) => create_in(context, acting, &create.name),
+        Parsed::CreateView(create) => {
+            create_in(context, acting, &create.name)?;
+            owner_if_there(context, acting, &create.name)
+        }
+        Parsed::CreateSchema {
+            schema_name: SchemaName::Simple(_),
+            ..
+        } => Err(denied("database", names::DATABASE)),
+        Parsed::AlterTable(alter) => {
+            owner_if_there(context, acting, &alter.name)?;
+            let given_away = alter
+                .operations
+                .iter()
+                .any(|o| matches!(o, AlterTableOperation::OwnerTo { .. }));
+            match given_away {
+                // Giving away needs a superuser: who receives cannot refuse.
+                true => Err(denied("table", &alter.name.to_string())),
+                false => Ok(()),
+            }
+        }
+        Parsed::Drop {
+            object_type: ObjectType::Table | ObjectType::View,
+            names,
+            ..
+        } => names
+            .iter()
+            .try_for_each(|name| owner_if_there(context, acting, name)),
+        Parsed::Drop {
+            object_type: ObjectType::Schema,
+            names,
+            ..
+        } => names.iter().try_for_each(|name| {
+            let name = names::single(name)?;
+            let shown = Shown {
+                kind: "schema",
+                name: &name,
+                schema: &name,
+            };
+            acting.require_owner(&Object::Schema(name.clone()), &shown)
+        }),
+        Parsed::Truncate(truncate) => truncate.table_names.iter().try_for_each(|target| {
+            let table = context.resolve_table(&target.name)?;
+            acting.require_on(&table, Privileges::TRUNCATE)
+        }),
+        Parsed::Comment {
+            object_type,
+            object_name,
+            ..
+        } => comment(context, acting, *object_type, object_name),
+        _ => Ok(()),
+    }
+}
+
+fn comment(
+    context: &StatementContext,
+    acting: &Arc<Acting>,
+    kind: ast::CommentObject,
+    name: &ObjectName,
+) -> Result<()> {
+    match kind {
+        ast::CommentObject::Column => {
+            let table = ObjectName(name.0[..name.0.len().saturating_sub(1)].to_vec());
+            owner_if_there(context, acting, &table)
+        }
+        ast::CommentObject::Table | ast::CommentObject::View => {
+            owner_if_there(context, acting, name)
+        }
+        other => Err(denied("comment on", &other.to_string())),
+    }
+}
+
+fn create_in(context: &StatementContext, acting: &Acting, name: &ObjectName) -> Result<()> {
+    let (schema, _) = names::qualified(name, &context.default_schema)?;
+    match context.catalog.schemas.contains_key(&schema) {
+        true => acting.require_create(&schema),
+        false => Ok(()),
+    }
+}
+
+fn owner_if_there(context: &StatementContext, acting: &Acting, name: &ObjectName) -> Result<()> {
+    // What is not there is the statement's own error, or none at all.
+    let Ok((object, kind, schema, name)) = object_named(context, name) else {
+        return Ok(());
+    };
+    let shown = Shown {
+        kind,
+        name: &name,
+        schema: &schema,
+    };
+    acting.require_owner(&object, &shown)
+}
+
+/// Makes the user the owner of what the statement has created.
+pub fn own_what_is_new(context: &StatementContext) -> Result<()> {
+    let Some(acting) = &context.acting else {
+        return Ok(());
+    };
+    let before = &context.catalog;
+    let after = context.statement.transaction().catalog();
+    let tables = after
+        .tables
+        .keys()
+        .filter(|id| !before.tables.contains_key(id));
+    let views = after
+        .views
+        .iter()
+        .filter(|v| before.view(&v.schema, &v.name).is_none());
+    let new: Vec<Object> = tables
+        .map(|id| Object::Table(*id))
+        .chain(views.map(|v| Object::View(v.schema.clone(), v.name.clone())))
+        .collect();
+    if new.is_empty() {
+        return Ok(());
+    }
+    let role = acting.role;
+    context
+        .statement
+        .transaction()
+        .change_catalog(&mut |catalog| {
+            let access = catalog.access_mut();
+            for object in &new {
+                access.set_owner(object.clone(), role);
+            }
+            Ok(())
+        })
+}
+
+/// The object that a name means: its kind, its schema, its name.
+pub fn object_named(
+    context: &StatementContext,
+    name: &ObjectName,
+) -> Result<(Object, &'static str, String, String)> {
+    let (schema, name) = names::qualified(name, &context.default_schema)?;
+    let catalog = context.statement.transaction().catalog();
+    if let Some(table) = catalog.table(&schema, &name) {
+        return Ok((Object::Table(table.id), "table", schema, name));
+    }
+    if catalog.view(&schema, &name).is_some() {
+        let object = Object::View(schema.clone(), name.clone());
+        return Ok((object, "view", schema, name));
+    }
+    Err(match catalog.schemas.contains_key(&schema) {
+        true => names::undefined_table(&schema, &name),
+        false => names::undefined_schema(&schema),
+    })
+}

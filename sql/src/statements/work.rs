@@ -1,0 +1,115 @@
+//! Statements that read or write data or definitions, told apart by what they may do.
+
+use crate::planning::locking;
+use crate::statements::ddl;
+use crate::statements::plan_cache;
+use crate::statements::roles;
+use datafusion::sql::sqlparser::ast::{
+    CopySource, DescribeAlias, Query, SetExpr, Statement as Parsed,
+};
+use strandline_base::{Error, Result};
+
+/// One statement as work to run in a transaction.
+pub enum Work<'a> {
+    /// SELECT, VALUES, TABLE, WITH
+    Query(&'a Query),
+    /// a prepared query that only reads, or statement that changes rows
+    Prepared(plan_cache::Execution<'a>),
+    /// INSERT, UPDATE, DELETE, MERGE
+    Dml(&'a Parsed),
+    /// COPY
+    Copy(&'a Parsed),
+    /// CREATE, ALTER, DROP, COMMENT, TRUNCATE, GRANT, REVOKE
+    Ddl(&'a Parsed),
+    /// EXPLAIN of another statement
+    Explain(&'a Parsed),
+}
+
+impl<'a> Work<'a> {
+    /// What `statement` is; statements that do not exist here are 0A000.
+    pub fn of(statement: &'a Parsed) -> Result<Self> {
+        match statement {
+            Parsed::Query(query) => match query.body.as_ref() {
+                SetExpr::Insert(_)
+                | SetExpr::Update(_)
+                | SetExpr::Delete(_)
+                | SetExpr::Merge(_) => Ok(Self::Dml(statement)),
+                _ => Ok(Self::Query(query)),
+            },
+            Parsed::Insert(_) | Parsed::Update(_) | Parsed::Delete(_) | Parsed::Merge(_) => {
+                Ok(Self::Dml(statement))
+            }
+            Parsed::Copy { .. } => Ok(Self::Copy(statement)),
+            Parsed::Explain {
+                describe_alias: DescribeAlias::Explain,
+                ..
+            } => Ok(Self::Explain(statement)),
+            other if ddl::handles(other) || roles::handles(other) => Ok(Self::Ddl(other)),
+            other => Err(unsupported(other)),
+        }
+    }
+
+    /// The statement's name, for messages.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Query(query) => match locking::clause_in(query) {
+                Some(clause) => format!("SELECT {clause}"),
+                None => "SELECT".to_string(),
+            },
+            Self::Prepared(execution) => first_words(execution.statement),
+            Self::Dml(s) | Self::Copy(s) | Self::Ddl(s) | Self::Explain(s) => first_words(s),
+        }
+    }
+
+    /// The query that an EXPLAIN ANALYZE runs.
+    pub fn analyzed_query(&self) -> Result<Option<&'a Query>> {
+        match self {
+            Self::Explain(explain @ Parsed::Explain { statement, .. })
+                if crate::statements::explain::analyzes(explain) =>
+            {
+                match Self::of(statement)? {
+                    Self::Query(query) => Ok(Some(query)),
+                    _ => Ok(None),
+                }
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether it only reads.
+    pub fn is_read_only(&self) -> bool {
+        match self {
+            Self::Query(query) => locking::clause_in(query).is_none(),
+            Self::Prepared(execution) => !execution.changes_rows(),
+            Self::Copy(Parsed::Copy { to, source, .. }) => match source {
+                CopySource::Query(query) => locking::clause_in(query).is_none(),
+                CopySource::Table { .. } => *to,
+            },
+            Self::Explain(explain @ Parsed::Explain { statement, .. }) => {
+                !crate::statements::explain::analyzes(explain)
+                    || match Self::of(statement) {
+                        Ok(query @ Self::Query(_)) => query.is_read_only(),
+                        _ => false,
+                    }
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The leading keywords of a statement: `CREATE TABLE`, `DELETE`, ….
+pub fn first_words(statement: &Parsed) -> String {
+    let text = statement.to_string();
+    let mut words = text.split_whitespace();
+    let first = words.next().unwrap_or("statement").to_ascii_uppercase();
+    match (first.as_str(), words.next()) {
+        ("CREATE" | "ALTER" | "DROP" | "COMMENT", Some(second)) => {
+            format!("{first} {}", second.to_ascii_uppercase())
+        }
+        _ => first,
+    }
+}
+
+fn unsupported(statement: &Parsed) -> Error {
+    Error::unsupported(format!("{} is not supported", first_words(statement)))
+}

@@ -1,0 +1,8 @@
+//! Values on their way in and out: single values in three forms, values as text, results, and the
+//! summary of a statement.
+
+pub(crate) mod result;
+pub(crate) mod summary;
+pub(crate) mod text;
+pub(crate) mod value;
+pub(crate) mod value_row;
