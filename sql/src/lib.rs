@@ -28,7 +28,8 @@
 //!
 //! Inside, along the way a statement takes (each room imports only the rooms before it):
 //!
-//! Modules: runtime < values < parse < backends < catalogs < planning < execution < statements < session < api
+//! Modules: runtime < values < parse < backends < catalogs < planning < execution < statements
+//! < session < api
 //!
 //! * `runtime`: threads, stack and memory of queries; `values`: values in and out, results.
 //! * `parse`: text to syntax trees, spellings the parser lacks, names, parameters.

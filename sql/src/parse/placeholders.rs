@@ -1,4 +1,5 @@
-//! Placeholders in the places of a statement's parameters, so that it can be planned without values.
+//! Placeholders in the places of a statement's parameters, so that it can be planned without
+//! values.
 
 use super::params;
 use datafusion::sql::sqlparser::ast::{

@@ -3,7 +3,7 @@
 //!
 //! A context is made per statement by the session and lives as long as the statement's result
 //! stream. Planning a query is: bind parameters, prepare references that DataFusion has no words
-//! for (`FOR SYSTEM_TIME AS OF`, `_rowid`, files; see [`crate::planning::references`]), hand the rest to
+//! for (`FOR SYSTEM_TIME AS OF`, `_rowid`, files; see [`super::references`]), hand the rest to
 //! DataFusion's SQL planner.
 
 use crate::backends::acting::Acting;

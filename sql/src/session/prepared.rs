@@ -278,7 +278,8 @@ impl Session {
         Box::pin(self.run_with(prepared, &values, &types)).await
     }
 
-    /// Runs a prepared statement outside the row executor. `types` is what is known of each parameter.
+    /// Runs a prepared statement outside the row executor. `types` is what is known of each
+    /// parameter.
     async fn run_with(
         &mut self,
         prepared: &PreparedStatement,

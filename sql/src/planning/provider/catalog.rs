@@ -3,8 +3,8 @@
 //! A [`StatementCatalog`] is DataFusion's catalog list, catalog and (through [`SchemaView`])
 //! schemas at once. Views are planned when a query names them, in a state bound to the same
 //! statement and moment, so that `FOR SYSTEM_TIME AS OF` on a view reaches the tables below it.
-//! References that DataFusion's planner cannot express (see [`crate::planning::references`]) are kept here
-//! under numbers in a schema whose name no user can write.
+//! References that DataFusion's planner cannot express (see [`crate::planning::references`]) are
+//! kept here under numbers in a schema whose name no user can write.
 
 use crate::backends::acting::Acting;
 use crate::backends::acting::{Shown, files_denied};
