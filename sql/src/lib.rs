@@ -26,19 +26,21 @@
 //! * [`Connection::appender`] loads in bulk.
 //! * Results are Arrow batches ([`QueryResult::batches`]) and typed rows ([`Row::get`]).
 //!
-//! Inside, along the way a statement takes (each room imports only the rooms before it):
+//! Rooms, lowest first, along the way a statement takes; a room imports only from rooms above it in
+//! this table:
 //!
-//! Modules: runtime < values < parse < backends < catalogs < planning < execution < statements
-//! < session < api
-//!
-//! * `runtime`: threads, stack and memory of queries; `values`: values in and out, results.
-//! * `parse`: text to syntax trees, spellings the parser lacks, names, parameters.
-//! * `backends`: sessions as others see them, users and what they may do.
-//! * `catalogs`: `information_schema`, `pg_catalog`, counters.
-//! * `planning`: names to tables, the database as DataFusion sees it, subqueries, row locks.
-//! * `execution`: INSERT, UPDATE, DELETE, MERGE, and the executor of statements on single rows.
-//! * `statements`: definitions, roles, COPY, EXPLAIN, backup, kept plans.
-//! * `session`: transactions, settings, prepared statements, dispatch; `api`: the types below.
+//! | room | what is in it |
+//! |---|---|
+//! | `runtime` | threads, stack and memory of queries |
+//! | `values` | values in and out, as text, results |
+//! | `parse` | text to syntax trees, spellings the parser lacks, names, parameters |
+//! | `backends` | sessions as others see them, users and what they may do |
+//! | `catalogs` | `information_schema`, `pg_catalog`, counters |
+//! | `planning` | names to tables, the database as DataFusion sees it, subqueries, row locks |
+//! | `execution` | INSERT, UPDATE, DELETE, MERGE, and the executor of statements on single rows |
+//! | `statements` | definitions, roles, COPY, EXPLAIN, backup, kept plans |
+//! | `session` | transactions, settings, prepared statements, dispatch |
+//! | `api` | the types below |
 //!
 //! Types, casts, operators and functions are the crate `strandline-semantics`.
 
