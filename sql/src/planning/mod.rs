@@ -1,7 +1,7 @@
 //! From a parsed statement to a physical plan: names become tables ([`provider`], [`references`]),
 //! subqueries become joins or calls ([`scalar_subqueries`], [`subplan`]), locking clauses become
-//! nodes ([`locking`]). [`context`] is what one running statement has in hand, [`template`] the state
-//! of DataFusion it starts from.
+//! nodes ([`locking`]). [`context`] is what one running statement has in hand; [`template`] is the
+//! state of DataFusion that a statement starts from.
 
 pub(crate) mod context;
 pub(crate) mod locking;
