@@ -47,15 +47,18 @@ impl PutBytes for Vec<u8> {
         }
         // One append of a fixed size costs less than one per byte.
         let mut bytes = [0; VARINT_BYTES_MAX];
-        let mut last = 0;
-        while v >= 0x80 && last < VARINT_BYTES_MAX - 1 {
-            bytes[last] = (v as u8) | 0x80;
+        let mut used = 0;
+        for byte in &mut bytes {
+            used += 1;
+            if v < 0x80 {
+                *byte = v as u8;
+                break;
+            }
+            *byte = (v as u8) | 0x80;
             v >>= 7;
-            last += 1;
         }
-        bytes[last] = v as u8;
         self.extend_from_slice(&bytes);
-        self.truncate(self.len() - (VARINT_BYTES_MAX - 1 - last));
+        self.truncate(self.len() - (VARINT_BYTES_MAX - used));
     }
     fn put_bytes(&mut self, v: &[u8]) {
         self.put_varint(v.len() as u64);
@@ -107,7 +110,7 @@ impl<'a> ByteReader<'a> {
     }
     /// One byte.
     pub fn u8(&mut self) -> Option<u8> {
-        self.array::<1>().map(|b| b[0])
+        self.array().map(|[byte]| byte)
     }
     /// Two bytes, little-endian.
     pub fn u16(&mut self) -> Option<u16> {

@@ -28,7 +28,8 @@ impl<'a> Fields<'a> {
 
     /// One byte.
     pub fn byte(&mut self) -> Result<u8> {
-        Ok(self.array::<1>()?[0])
+        let [byte] = self.array()?;
+        Ok(byte)
     }
 
     /// A 16-bit number.
@@ -51,7 +52,7 @@ impl<'a> Fields<'a> {
         let end = self.0.iter().position(|b| *b == 0);
         let end = end.ok_or_else(|| protocol_violation("invalid string in message"))?;
         let (text, rest) = self.0.split_at(end);
-        self.0 = &rest[1..];
+        self.0 = rest.get(1..).unwrap_or_default();
         std::str::from_utf8(text).map_err(|_| not_utf8())
     }
 

@@ -556,9 +556,12 @@ fn check_header(file: &dyn File, len: u64, database_id: u128, generation: u64) -
     if bytes == encode_header(database_id, generation) {
         return Ok(());
     }
-    let (body, sum) = bytes[..HEADER_USED_BYTES].split_at(HEADER_USED_BYTES - 4);
-    if body.starts_with(MAGIC) && sum == checksum(&[], body).to_le_bytes() {
-        let version = ByteReader::new(&body[MAGIC.len()..]).u32();
+    bytes.truncate(HEADER_USED_BYTES);
+    let (body, sum) = bytes.split_at(HEADER_USED_BYTES - 4);
+    if let Some(fields) = body.strip_prefix(MAGIC)
+        && sum == checksum(&[], body).to_le_bytes()
+    {
+        let version = ByteReader::new(fields).u32();
         refuse_unknown(file.name(), version.expect("a fixed length"), KNOWN)?;
     }
     Err(Error::corrupt(

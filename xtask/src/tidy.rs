@@ -8,6 +8,7 @@
 //! | `function-length` | 70 lines outside tests, or exactly what `xtask/ratchet.txt` lists |
 //! | `banned` | no raw clocks, threads, randomness or files outside the places that own them |
 //! | `unsafe` | nowhere |
+//! | `panics` | no `unwrap` outside tests, no index in what decodes bytes from outside |
 //! | `unfinished` | no `todo!`, no to-do comment without an issue number |
 //! | `glossary` | the names that GLOSSARY.md gives exist |
 //! | `header` | every file opens with a `//!` comment |
@@ -22,6 +23,7 @@ mod glossary;
 mod layers;
 mod lengths;
 mod manifest;
+mod panics;
 mod rooms;
 mod text;
 
@@ -136,6 +138,7 @@ fn check_sources(
     };
     for file in &files {
         report.violations.extend(text::check(file));
+        report.violations.extend(panics::check(file));
         lengths::check_file(file, &mut report);
     }
     report.violations.extend(banned::check(&files, exceptions));

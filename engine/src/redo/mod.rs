@@ -45,7 +45,8 @@ pub fn begin(out: &mut Vec<u8>) {
 
 /// Puts the commit timestamp into a finished record.
 pub fn set_commit_ts(record: &mut [u8], ts: CommitTs) {
-    record[TS_AT].copy_from_slice(&ts.0.to_le_bytes());
+    let place = record.get_mut(TS_AT).expect("a finished record has one");
+    place.copy_from_slice(&ts.0.to_le_bytes());
 }
 
 /// All kinds of operations.
@@ -157,8 +158,9 @@ fn decode_record(record: &[u8]) -> Option<(CommitTs, Vec<Redo>)> {
 
 fn take_operation(r: &mut ByteReader<'_>) -> Option<Redo> {
     let tag = r.u8()?;
-    let kind = KINDS.iter().position(|kind| kind.tag == tag)?;
-    let operation = (KINDS[kind].decode)(r)?;
+    let mut kinds = KINDS.iter().enumerate();
+    let (kind, registered) = kinds.find(|(_, kind)| kind.tag == tag)?;
+    let operation = (registered.decode)(r)?;
     Some(Redo { kind, operation })
 }
 

@@ -26,8 +26,9 @@ pub fn read_parameter(t: Option<SqlType>, format: Format, bytes: &[u8]) -> Resul
 /// UTF-8 without NUL.
 pub fn utf8(bytes: &[u8]) -> Result<&str> {
     let bad = |at: usize| {
-        let shown: Vec<String> = bytes[at..]
+        let shown: Vec<String> = bytes
             .iter()
+            .skip(at)
             .take(4)
             .map(|b| format!("0x{b:02x}"))
             .collect();

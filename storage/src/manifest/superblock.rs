@@ -51,10 +51,11 @@ impl Slot {
     /// every version of the format.
     fn decode(bytes: &[u8]) -> Option<(u32, Self)> {
         let (body, sum) = bytes.split_at_checked(CHECKSUM_AT)?;
-        if !body.starts_with(MAGIC) || sum != checksum(&[], body).to_le_bytes() {
+        let fields = body.strip_prefix(MAGIC)?;
+        if sum != checksum(&[], body).to_le_bytes() {
             return None;
         }
-        let mut r = ByteReader::new(&body[MAGIC.len()..]);
+        let mut r = ByteReader::new(fields);
         Some((
             r.u32()?,
             Self {
@@ -131,8 +132,8 @@ pub(super) fn read(file: &dyn File) -> Result<Content> {
         refuse_unknown(SUPERBLOCK_FILE, version, KNOWN)?;
         let other = match slots.iter().position(Option::is_none) {
             Some(index) => {
-                let at = index * SLOT_BYTES;
-                OtherSlot::Broken(index, bytes[at..at + SLOT_BYTES].to_vec())
+                let slot = bytes.chunks_exact(SLOT_BYTES).nth(index);
+                OtherSlot::Broken(index, slot.unwrap_or_default().to_vec())
             }
             None if slots.iter().flatten().all(|(_, other)| *other == slot) => OtherSlot::Same,
             None => OtherSlot::Older,

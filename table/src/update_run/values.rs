@@ -103,7 +103,7 @@ fn doubles(values: &[&Value]) -> Option<Vec<u8>> {
 }
 
 fn strings(values: &[&Value]) -> Option<Vec<u8>> {
-    let (mut out, mut before) = (Vec::new(), &[][..]);
+    let (mut out, mut before): (_, &[u8]) = (Vec::new(), &[]);
     for value in values {
         let bytes = bytes_of(value)?;
         put_string(&mut out, bytes, before);
@@ -129,19 +129,20 @@ fn wides(values: &[&Value]) -> Option<Vec<u8>> {
 fn put_string(out: &mut Vec<u8>, bytes: &[u8], before: &[u8]) {
     let same = |(a, b): &(&u8, &u8)| a == b;
     let first = bytes.iter().zip(before).take_while(same).count();
-    let (bytes, before) = (&bytes[first..], &before[first..]);
+    let ((_, bytes), (_, before)) = (bytes.split_at(first), before.split_at(first));
     let last = bytes.iter().rev().zip(before.iter().rev());
     let last = last.take_while(same).count();
     out.put_varint(first as u64);
     out.put_varint(last as u64);
-    out.put_bytes(&bytes[..bytes.len() - last]);
+    out.put_bytes(bytes.split_at(bytes.len() - last).0);
 }
 
 fn take_string(reader: &mut ByteReader<'_>, before: &[u8]) -> Option<Vec<u8>> {
     let first = before.get(..usize::try_from(reader.varint()?).ok()?)?;
     let last = usize::try_from(reader.varint()?).ok()?;
-    let last = before[first.len()..].len().checked_sub(last)? + first.len();
-    Some([first, reader.bytes()?, &before[last..]].concat())
+    let rest = before.get(first.len()..)?;
+    let last = rest.get(rest.len().checked_sub(last)?..)?;
+    Some([first, reader.bytes()?, last].concat())
 }
 
 /// Reads `count` values that [`put_values`] wrote; `None`: malformed.
@@ -218,9 +219,11 @@ pub(super) fn put_bitmap(out: &mut Vec<u8>, bits: impl Iterator<Item = bool>) {
 /// Reads `count` bits that [`put_bitmap`] wrote; `None`: malformed.
 pub(super) fn take_bitmap(reader: &mut ByteReader<'_>, count: usize) -> Option<Vec<bool>> {
     let bytes = reader.take(count.div_ceil(8))?;
-    let bits: Vec<bool> = (0..bytes.len() * 8)
-        .map(|at| bytes[at / 8] >> (at % 8) & 1 == 1)
-        .collect();
+    let bits_of = |byte: &u8| {
+        let byte = *byte;
+        (0..8).map(move |at| byte >> at & 1 == 1)
+    };
+    let bits: Vec<bool> = bytes.iter().flat_map(bits_of).collect();
     let (bits, behind) = bits.split_at(count);
     (!behind.contains(&true)).then(|| bits.to_vec())
 }
