@@ -23,10 +23,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use strandline_base::{CommitTs, Error, ErrorKind, Result, SqlState, StorageId};
 use strandline_device::Device;
-use strandline_storage::cache::Cache;
 use strandline_storage::file::DataFiles;
 use strandline_storage::file::data_file::DataFile;
 use strandline_storage::manifest::Manifest;
+use strandline_storage::pool::Pool;
 use strandline_storage::run::run_file_name;
 use strandline_storage::wal::{Wal, WalSettings};
 use strandline_table::lineage::base::BaseBody;
@@ -141,7 +141,11 @@ impl Db {
                 let BaseBody::Chunks(chunks) = &version.base.body else {
                     return Err(Error::internal("a listed range has no chunks"));
                 };
-                let columns = chunks.columns.iter().flatten().map(|column| &column.file);
+                let columns = chunks
+                    .columns
+                    .iter()
+                    .flatten()
+                    .map(|column| &column.stored.file);
                 for file in columns.chain(chunks.meta.iter().map(|meta| &meta.file)) {
                     held.data.insert(file.id(), file.clone());
                 }
@@ -155,7 +159,7 @@ impl Db {
     fn verify_copy(&self, held: &Held, target: &Arc<dyn Device>) -> Result<()> {
         let shared = Shared {
             files: DataFiles::new(target.clone()),
-            cache: Cache::new(0),
+            pool: Pool::new(0),
             txns: TxnManager::new(self.clock.clone(), held.state.checkpoint_ts),
             page_bytes: Arc::default(),
             next_file: Arc::new(AtomicU64::new(held.state.next_file)),

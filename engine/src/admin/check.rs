@@ -63,11 +63,11 @@ pub(crate) fn check_chunks(range: &Range, damage: &mut Vec<String>) {
         return;
     };
     for chunk in chunks.columns.iter().flatten() {
-        match chunk.verify() {
+        match chunk.stored.whole() {
             Ok(array) if array.len() == chunks.rows as usize => {}
             Ok(array) => damage.push(format!(
                 "{}: a chunk has {} rows, its range has {}",
-                chunk.file.place(chunk.extent.offset),
+                chunk.stored.place(),
                 array.len(),
                 chunks.rows
             )),

@@ -200,9 +200,9 @@ impl Db {
                     continue;
                 };
                 chunks += 1;
-                bytes += chunk.extent.len;
+                bytes += chunk.stored.extent.len;
                 rows += u64::from(base.rows);
-                codecs.insert(chunk.footer()?.codec().to_string());
+                codecs.insert(chunk.stored.footer()?.codec().to_string());
             }
             let per_row = if rows == 0 {
                 0.0

@@ -20,7 +20,7 @@ impl Db {
 
     /// Bytes of all key indexes, which are taken from the cache's share.
     fn key_bytes(&self) -> u64 {
-        self.shared.cache.taken_bytes().load(Ordering::Relaxed) as u64
+        self.shared.pool.taken_bytes().load(Ordering::Relaxed) as u64
     }
 
     /// Counters since open, and how much there is at the moment.
@@ -48,13 +48,13 @@ impl Db {
             ("merged_ranges", get(&c.merged_ranges)),
             ("run_records", get(&c.run_records)),
             ("bytes_written", get(&c.bytes_written)),
-            ("cache_misses", self.shared.cache.misses()),
+            ("cache_misses", self.shared.pool.misses()),
             ("random_reads", self.shared.files.reads(Access::Random)),
             (
                 "sequential_reads",
                 self.shared.files.reads(Access::Sequential),
             ),
-            ("cache_bytes", self.shared.cache.used_bytes() as u64),
+            ("cache_bytes", self.shared.pool.used_bytes() as u64),
             ("tail_bytes", self.shared.page_bytes.used() as u64),
             ("spare_tail_bytes", self.shared.page_bytes.spare() as u64),
             ("log_buffer_bytes", self.wal.memory_bytes() as u64),

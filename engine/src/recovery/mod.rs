@@ -36,10 +36,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use strandline_base::{CommitTs, Result, StorageId};
 use strandline_device::{Device, FailStopDevice};
-use strandline_storage::cache::Cache;
 use strandline_storage::file::DataFiles;
 use strandline_storage::file::data_file::data_file_id;
 use strandline_storage::manifest::Manifest;
+use strandline_storage::pool::Pool;
 use strandline_storage::run::run_file_id;
 use strandline_storage::wal::{Lsn, Wal, WalSettings};
 use strandline_table::lineage::Shared;
@@ -124,7 +124,7 @@ pub(crate) fn database_id(now: CommitTs, device: &dyn Device) -> u128 {
 fn shared(options: &DbOptions, last: CommitTs, next_file: u64) -> Shared {
     Shared {
         files: DataFiles::new(options.device.clone()),
-        cache: Cache::new(options.settings.cache_bytes()),
+        pool: Pool::new(options.settings.cache_bytes()),
         txns: TxnManager::new(options.clock.clone(), last),
         page_bytes: Arc::new(PageAccount::with_first_record(
             options.settings.first_tail_record,

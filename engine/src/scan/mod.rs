@@ -179,7 +179,7 @@ impl TableScan {
             || chunks.meta.as_ref().is_none_or(|meta| meta.is_loaded());
         let pruning = self.request.prune.iter().map(|predicate| predicate.column);
         let mut pruning = pruning.filter_map(|column| chunks.column(column));
-        has_meta && pruning.all(|chunk| chunk.has_footer())
+        has_meta && pruning.all(|chunk| chunk.stored.has_footer())
     }
 
     /// Prepares unit `unit` for reading at the scan's snapshot.

@@ -67,10 +67,10 @@ impl Db {
                     known[at] = false;
                     continue;
                 };
-                let bytes = chunk.extent.len;
+                let bytes = chunk.stored.extent.len;
                 statistics.bytes += bytes;
                 statistics.columns[at].bytes += bytes;
-                match chunk.known_bounds() {
+                match chunk.stored.known_bounds() {
                     Some(bounds) => {
                         let bounded = bounds.min.is_some() && bounds.max.is_some();
                         known[at] &= bounded || bounds.nulls == u64::from(chunks.rows);

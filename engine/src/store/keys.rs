@@ -39,7 +39,7 @@ impl KeyColumns {
 impl Store {
     /// An index with nothing in it. Its memory is taken from the cache's.
     pub fn empty_key(&self, columns: Vec<ColumnId>) -> Arc<KeyColumns> {
-        let memory = self.lineage.cache().taken_bytes().clone();
+        let memory = self.lineage.pool().taken_bytes().clone();
         Arc::new(KeyColumns {
             columns,
             index: Arc::new(MemoryIndex::counted(memory)),

@@ -91,7 +91,7 @@ impl Db {
         let pages = &self.shared.page_bytes;
         let held = pages.used() + pages.spare();
         let lent = held.saturating_sub(self.settings.tail_bytes());
-        self.shared.cache.lend(lent);
+        self.shared.pool.lend(lent);
     }
 
     /// Waits for `us` microseconds of the clock, or for two turns of the background work.

@@ -287,7 +287,7 @@ impl Lineage {
                 file,
                 extent,
                 spec.sql_type,
-                &self.shared.cache,
+                &self.shared.pool,
             ));
         }
         let blob = match meta.uniform_start() {
@@ -300,7 +300,7 @@ impl Lineage {
                 Some(MetaBlob::new(
                     writer.file().clone(),
                     extent,
-                    &self.shared.cache,
+                    &self.shared.pool,
                 ))
             }
         };

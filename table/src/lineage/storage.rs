@@ -24,9 +24,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use strandline_base::{
     AppendList, CommitTs, Error, ErrorKind, RANGE_ROWS, RangeNo, Result, SqlState, StorageId,
 };
-use strandline_storage::cache::Cache;
 use strandline_storage::file::data_file::DataFile;
 use strandline_storage::file::{DataFiles, Extent};
+use strandline_storage::pool::Pool;
 use strandline_tail::insert_range::InsertRange;
 use strandline_tail::merged_through::MergedThrough;
 use strandline_tail::record_page::PageBytes;
@@ -38,8 +38,8 @@ use strandline_txn::{StartWord, TxnManager};
 pub struct Shared {
     /// the chunk files and runs
     pub files: Arc<DataFiles>,
-    /// the cache of decoded frames
-    pub cache: Arc<Cache>,
+    /// the pool of frames
+    pub pool: Arc<Pool>,
     /// resolves start words
     pub txns: Arc<TxnManager>,
     /// bytes of all record pages
@@ -146,9 +146,9 @@ impl Lineage {
     pub fn id(&self) -> StorageId {
         self.id
     }
-    /// The cache of its decoded frames.
-    pub fn cache(&self) -> &Arc<Cache> {
-        &self.shared.cache
+    /// The pool of its frames.
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.shared.pool
     }
     /// The current columns.
     pub fn schema(&self) -> Arc<StorageSchema> {
@@ -199,7 +199,11 @@ impl Lineage {
         for range in self.ranges().iter() {
             let version = range.load_full();
             if let BaseBody::Chunks(chunks) = &version.base.body {
-                chunks.columns.iter().flatten().for_each(|c| c.file.doom());
+                chunks
+                    .columns
+                    .iter()
+                    .flatten()
+                    .for_each(|c| c.stored.file.doom());
                 chunks.meta.iter().for_each(|m| m.file.doom());
             }
         }
@@ -341,13 +345,13 @@ impl Lineage {
         file: &mut dyn FnMut(u64) -> Arc<DataFile>,
     ) -> ChunkBase {
         let schema = self.schema();
-        let cache = &self.shared.cache;
+        let pool = &self.shared.pool;
         let columns = based
             .columns
             .iter()
             .zip(schema.iter())
             .map(|(place, (_, spec))| {
-                place.map(|(id, extent)| ChunkColumn::new(file(id), extent, spec.sql_type, cache))
+                place.map(|(id, extent)| ChunkColumn::new(file(id), extent, spec.sql_type, pool))
             })
             .collect();
         ChunkBase {
@@ -357,7 +361,7 @@ impl Lineage {
             start: UniformStart::new(StartWord::committed(based.start), 0),
             meta: based
                 .meta
-                .map(|(id, extent)| MetaBlob::new(file(id), extent, cache)),
+                .map(|(id, extent)| MetaBlob::new(file(id), extent, pool)),
             start_max: based.start_max,
             last_updated_max: based.last_updated_max,
             deleted: based.deleted,
@@ -420,7 +424,7 @@ impl ChunkBase {
             columns: self
                 .columns
                 .iter()
-                .map(|c| c.as_ref().map(|c| (c.file.id(), c.extent)))
+                .map(|c| c.as_ref().map(|c| (c.stored.file.id(), c.stored.extent)))
                 .collect(),
         }
     }

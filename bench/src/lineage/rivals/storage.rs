@@ -25,9 +25,9 @@ use strandline_base::{
     BLOCK_ROWS, ColumnId, CommitTs, Error, RANGE_ROWS, RangeNo, RowId, SqlType, StorageId, Value,
 };
 use strandline_device::{Device, MemoryDevice};
-use strandline_storage::cache::Cache;
 use strandline_storage::file::DataFiles;
 use strandline_storage::file::data_file::DataFile;
+use strandline_storage::pool::Pool;
 use strandline_table::lineage::base::BaseBody;
 use strandline_table::lineage::consolidation::Consolidation;
 use strandline_table::lineage::horizon::Horizon;
@@ -70,7 +70,7 @@ impl Storage {
         let consolidation = Arc::<Consolidation>::default();
         let shared = Shared {
             files: DataFiles::new(device),
-            cache: Cache::new(CACHE_BYTES),
+            pool: Pool::new(CACHE_BYTES),
             txns: transactions.manager().clone(),
             page_bytes: Arc::default(),
             next_file: Arc::new(AtomicU64::new(1)),
@@ -173,9 +173,13 @@ fn remove_replaced(old: &BaseBody, merged: &MergedRange) {
         .columns
         .iter()
         .flatten()
-        .map(|column| column.file.id())
+        .map(|column| column.stored.file.id())
         .collect();
-    let files = old.columns.iter().flatten().map(|column| &column.file);
+    let files = old
+        .columns
+        .iter()
+        .flatten()
+        .map(|column| &column.stored.file);
     for file in files.chain(old.meta.as_ref().map(|meta| &meta.file)) {
         if !kept.contains(&file.id()) {
             DataFile::doom(file);

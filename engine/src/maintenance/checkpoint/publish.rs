@@ -65,10 +65,10 @@ fn doom_replaced(old: &BaseBody, merged: &MergedRange) {
         .columns
         .iter()
         .flatten()
-        .map(|c| c.file.id())
+        .map(|c| c.stored.file.id())
         .chain(new.meta.as_ref().map(|m| m.file.id()))
         .collect();
-    let files = old.columns.iter().flatten().map(|c| &c.file);
+    let files = old.columns.iter().flatten().map(|c| &c.stored.file);
     for file in files.chain(old.meta.as_ref().map(|m| &m.file)) {
         if !kept.contains(&file.id()) {
             DataFile::doom(file);

@@ -13,10 +13,14 @@
 //! 3. A range without `meta` has one start word for all rows, and none was updated or deleted.
 
 mod chunk_column;
+mod meta_blob;
 pub mod row_block;
 pub mod row_meta;
+mod stored_chunk;
 
-pub use chunk_column::{BlockValues, ChunkColumn, ColumnBounds, MetaBlob};
+pub use chunk_column::{BlockValues, ChunkColumn};
+pub use meta_blob::MetaBlob;
+pub use stored_chunk::{ColumnBounds, StoredChunk};
 
 use crate::lineage::base::row_block::{BlockRow, RowBlocks, RowChunks};
 use crate::lineage::horizon::Horizon;
@@ -24,7 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use strandline_base::cell::StorageColumn;
 use strandline_base::{ColumnId, CommitTs, Result, Value};
-use strandline_storage::cache::Cache;
+use strandline_storage::pool::Pool;
 use strandline_tail::insert_range::InsertRange;
 use strandline_tail::merged_through::MergedThrough;
 use strandline_tail::release::Renewed;
@@ -194,14 +198,14 @@ impl ChunkBase {
         &self,
         slot: usize,
         columns: impl Iterator<Item = ColumnId> + Clone,
-        cache: &Arc<Cache>,
+        pool: &Arc<Pool>,
         read: impl FnMut(BlockRow<'_>),
     ) -> Result<()> {
         let chunks = RowChunks {
             rows: self.rows,
             columns: &self.columns,
         };
-        self.row_blocks.read_row(chunks, slot, columns, cache, read)
+        self.row_blocks.read_row(chunks, slot, columns, pool, read)
     }
     /// The chunk of `column`.
     pub fn column(&self, column: ColumnId) -> Option<&Arc<ChunkColumn>> {

@@ -2,7 +2,7 @@
 //! Table 9: reading all columns of a row\].
 //!
 //! Columns decoded one by one cost a cache miss per value. A [`RowBlock`] holds fixed-width values
-//! of 4,096 rows row by row, so that a row costs one or two. It lives in the bounded cache like
+//! of 4,096 rows row by row, so that a row costs one or two. It lives in the bounded pool like
 //! every decoded frame.
 //!
 //! The rows of a range are decoded for the columns that reads ask for, as most reads of a table ask
@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 use strandline_base::value_words::{Physical, physical, set_word};
 use strandline_base::{BLOCK_ROWS, ColumnId, RANGE_ROWS, Result, SqlType, Value};
 use strandline_column::types::each_word;
-use strandline_storage::cache::{Cache, Slot};
+use strandline_storage::pool::{FrameHandle, Pool};
 
 /// Most columns of a row: NULLs are the bits of one word.
 const COLUMNS_MAX: usize = 64;
@@ -42,7 +42,7 @@ struct Blocks {
     places: Vec<Place>,
     /// values per row
     width: usize,
-    blocks: [OnceLock<Slot<RowBlock>>; RANGE_ROWS / BLOCK_ROWS],
+    blocks: [OnceLock<FrameHandle<RowBlock>>; RANGE_ROWS / BLOCK_ROWS],
 }
 
 /// Where a column is.
@@ -96,7 +96,7 @@ impl BlockRow<'_> {
 
 /// Whether values of the column fit in blocks.
 fn is_word(column: &ChunkColumn) -> bool {
-    physical(column.sql_type()) == Physical::Word
+    physical(column.stored.sql_type()) == Physical::Word
 }
 
 impl Blocks {
@@ -109,7 +109,7 @@ impl Blocks {
                     return Place::LeftOut;
                 }
                 width += 1;
-                Place::Here((width - 1) as u8, column.sql_type())
+                Place::Here((width - 1) as u8, column.stored.sql_type())
             }
             _ => Place::InNoBlock,
         };
@@ -188,7 +188,7 @@ impl RowBlocks {
         chunks: RowChunks<'_>,
         slot: usize,
         columns: impl Iterator<Item = ColumnId> + Clone,
-        cache: &Arc<Cache>,
+        pool: &Arc<Pool>,
         mut read: impl FnMut(BlockRow<'_>),
     ) -> Result<()> {
         if slot >= chunks.rows as usize {
@@ -206,7 +206,7 @@ impl RowBlocks {
                 return Ok(());
             }
         }
-        if let Some((blocks, loaded)) = self.load_block(chunks, block, columns, cache)? {
+        if let Some((blocks, loaded)) = self.load_block(chunks, block, columns, pool)? {
             read(blocks.row(&loaded, row));
         }
         Ok(())
@@ -219,12 +219,12 @@ impl RowBlocks {
         chunks: RowChunks<'_>,
         block: usize,
         columns: impl Iterator<Item = ColumnId> + Clone,
-        cache: &Arc<Cache>,
+        pool: &Arc<Pool>,
     ) -> Result<Option<(&Blocks, Arc<RowBlock>)>> {
         let Some(blocks) = self.blocks_for(chunks, columns) else {
             return Ok(None);
         };
-        let frame = blocks.blocks[block].get_or_init(|| Slot::new(cache));
+        let frame = blocks.blocks[block].get_or_init(|| FrameHandle::new(pool));
         let loaded = frame.get_or_load(|| {
             let block = blocks.read(chunks, block)?;
             let bytes = block.words.capacity() * 8;

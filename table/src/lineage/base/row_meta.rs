@@ -2,7 +2,7 @@
 //! the metadata columns that a merge fills in \[L-Store §2.2, §4.1.1\].
 //!
 //! A range that was loaded in one piece and never touched has none of this (see `base`). The rest
-//! is one blob per range, decoded through the cache and byte-exact in `docs/format.md`.
+//! is one blob per range, decoded into a frame of the pool and byte-exact in `docs/format.md`.
 
 use crate::lineage::horizon::Horizon;
 use std::collections::BTreeMap;

@@ -201,9 +201,9 @@ impl Lineage {
         }
         let columns = wanted.columns;
         if let BaseBody::Chunks(chunks) = &version.base.body {
-            let cache = &self.shared.cache;
+            let pool = &self.shared.pool;
             let asked = columns.iter().copied();
-            chunks.read_row(row.slot(), asked, cache, |row| wanted.take_from(&row))?;
+            chunks.read_row(row.slot(), asked, pool, |row| wanted.take_from(&row))?;
         }
         if wanted.is_complete() {
             return Ok(());

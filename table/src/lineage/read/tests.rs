@@ -5,8 +5,8 @@ use crate::lineage::write::{Change, WriteOutcome, Writer};
 use std::sync::atomic::AtomicU64;
 use strandline_base::{ManualClock, SqlState, SqlType, StorageId};
 use strandline_device::MemoryDevice;
-use strandline_storage::cache::Cache;
 use strandline_storage::file::{Access, DataFiles};
+use strandline_storage::pool::Pool;
 use strandline_tail::page_memory::PageAccount;
 use strandline_tail::record_page::PageBytes;
 use strandline_tail::schema::StorageSchema;
@@ -27,7 +27,7 @@ fn storage_with(page_bytes: PageBytes) -> (Arc<Lineage>, RowId) {
     let device = Arc::new(MemoryDevice::new());
     let shared = Shared {
         files: DataFiles::new(device),
-        cache: Cache::new(1 << 20),
+        pool: Pool::new(1 << 20),
         txns: TxnManager::new(Arc::new(ManualClock::new(1)), CommitTs(100)),
         page_bytes,
         next_file: Arc::new(AtomicU64::new(1)),

@@ -193,7 +193,7 @@ impl RangeSnapshot {
                 .has_cells(block * BLOCK_ROWS / UPDATE_ROWS, column),
         };
         match self.chunk(column) {
-            Some(chunk) if !is_changed => Ok(Some(chunk.footer()?.bounds(block))),
+            Some(chunk) if !is_changed => Ok(Some(chunk.stored.footer()?.bounds(block))),
             _ => Ok(None),
         }
     }
@@ -209,7 +209,7 @@ impl RangeSnapshot {
             }
         };
         match self.chunk(column) {
-            Some(chunk) if !is_changed => chunk.column_bounds().map(Some),
+            Some(chunk) if !is_changed => chunk.stored.column_bounds().map(Some),
             _ => Ok(None),
         }
     }
@@ -224,13 +224,14 @@ impl RangeSnapshot {
     pub fn end_within(&self, blocks: Span<usize>, bytes: usize) -> Result<usize> {
         let bytes = bytes as u64;
         let chunks = || self.columns.iter().filter_map(|column| self.chunk(*column));
-        if blocks.len() <= 1 || chunks().map(|chunk| chunk.extent.len).sum::<u64>() <= bytes {
+        if blocks.len() <= 1 || chunks().map(|chunk| chunk.stored.extent.len).sum::<u64>() <= bytes
+        {
             return Ok(blocks.end);
         }
         let mut total = 0;
         for block in blocks.clone() {
             for chunk in chunks() {
-                let range = chunk.footer()?.block_range(block);
+                let range = chunk.stored.footer()?.block_range(block);
                 total += range.end - range.start;
             }
             if total > bytes && block > blocks.start {

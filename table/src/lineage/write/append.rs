@@ -75,8 +75,8 @@ impl Append<'_> {
         // What the row's block does not have comes from the chunks themselves.
         let mut others = columns.clone();
         if let BaseBody::Chunks(chunks) = &base.body {
-            let cache = &self.lineage.shared.cache;
-            chunks.read_row(row.slot(), columns.iter(), cache, |row| {
+            let pool = &self.lineage.shared.pool;
+            chunks.read_row(row.slot(), columns.iter(), pool, |row| {
                 others.retain(|column| {
                     let mut value = Value::Null;
                     let is_held = row.read(column, &mut value);

@@ -30,7 +30,7 @@ impl Lineage {
             let (extent, _) =
                 file.blob(|identity, out| encode_chunk(spec.sql_type, array, identity, out))?;
             let data = file.file().clone();
-            let chunk = ChunkColumn::new(data, extent, spec.sql_type, &self.shared.cache);
+            let chunk = ChunkColumn::new(data, extent, spec.sql_type, &self.shared.pool);
             columns[id.0 as usize] = Some(chunk);
         }
         let (data, _) = file.finish()?;

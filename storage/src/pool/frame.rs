@@ -1,0 +1,127 @@
+//! Handles of frames.
+
+use super::{Evict, Pool};
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use strandline_base::Result;
+
+/// The place of one frame of type `T`, swizzled: it points to the frame while that is in memory.
+/// Cheap while empty.
+#[derive(Debug)]
+pub struct FrameHandle<T: Send + Sync + std::fmt::Debug + 'static> {
+    inner: Arc<HandleInner<T>>,
+}
+
+#[derive(Debug)]
+struct HandleInner<T> {
+    pool: Arc<Pool>,
+    frame: ArcSwapOption<T>,
+    bytes: AtomicUsize,
+    referenced: AtomicBool,
+    /// Serializes loading, so that concurrent misses decode once.
+    loading: Mutex<()>,
+}
+
+impl<T: Send + Sync + std::fmt::Debug + 'static> FrameHandle<T> {
+    /// An empty handle.
+    pub fn new(pool: &Arc<Pool>) -> Self {
+        Self {
+            inner: Arc::new(HandleInner {
+                pool: pool.clone(),
+                frame: ArcSwapOption::empty(),
+                bytes: AtomicUsize::new(0),
+                referenced: AtomicBool::new(false),
+                loading: Mutex::new(()),
+            }),
+        }
+    }
+
+    /// The frame, if it is in memory.
+    pub fn get(&self) -> Option<Arc<T>> {
+        let frame = self.inner.frame.load_full()?;
+        self.touch();
+        Some(frame)
+    }
+
+    /// Runs `read` on the frame without taking a reference to it.
+    pub fn with<R>(&self, read: impl FnOnce(&T) -> R) -> Option<R> {
+        let guard = self.inner.frame.load();
+        let frame = guard.as_ref()?;
+        self.touch();
+        Some(read(frame))
+    }
+
+    fn touch(&self) {
+        if !self.inner.referenced.load(Ordering::Relaxed) {
+            self.inner.referenced.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the frame is in memory.
+    pub fn is_filled(&self) -> bool {
+        self.inner.frame.load().is_some()
+    }
+
+    /// The frame, or what `load` returns (the frame and its bytes in memory), kept.
+    pub fn get_or_load(&self, load: impl FnOnce() -> Result<(T, usize)>) -> Result<Arc<T>> {
+        if let Some(frame) = self.get() {
+            return Ok(frame);
+        }
+        let loading = self.inner.loading.lock();
+        if let Some(frame) = self.get() {
+            return Ok(frame);
+        }
+        let pool = &self.inner.pool;
+        pool.misses.fetch_add(1, Ordering::Relaxed);
+        let (frame, bytes) = load()?;
+        let frame = Arc::new(frame);
+        // A frame as large as the whole pool would only push out everything else. While most of
+        // the budget is lent there is place for one that is read again and again.
+        let largest = (pool.budget_bytes / 2).min(pool.budget_bytes());
+        if bytes <= largest {
+            self.inner.bytes.store(bytes, Ordering::Relaxed);
+            pool.used_bytes.fetch_add(bytes, Ordering::Relaxed);
+            // Only later reads earn a second chance: a scan of frames that are read once must not
+            // push out those that are read again and again.
+            self.inner.referenced.store(false, Ordering::Relaxed);
+            self.inner.frame.store(Some(frame.clone()));
+            pool.filled.fetch_add(1, Ordering::Relaxed);
+            let evictable: Arc<dyn Evict> = self.inner.clone();
+            pool.ring.lock().push_back(Arc::downgrade(&evictable));
+        }
+        drop(loading);
+        pool.shrink();
+        Ok(frame)
+    }
+}
+
+impl<T: Send + Sync + std::fmt::Debug> Evict for HandleInner<T> {
+    fn evict_if_cold(&self) -> bool {
+        if self.referenced.swap(false, Ordering::Relaxed) {
+            return false;
+        }
+        // A loader holds the lock while it fills the handle: leave it alone then.
+        let Some(_loading) = self.loading.try_lock() else {
+            return false;
+        };
+        if self.frame.swap(None).is_some() {
+            let bytes = self.bytes.swap(0, Ordering::Relaxed);
+            self.pool.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.pool.filled.fetch_sub(1, Ordering::Relaxed);
+        }
+        true
+    }
+}
+
+impl<T> Drop for HandleInner<T> {
+    fn drop(&mut self) {
+        self.pool
+            .used_bytes
+            .fetch_sub(*self.bytes.get_mut(), Ordering::Relaxed);
+        if self.frame.load().is_some() {
+            self.pool.note_dropped();
+        }
+    }
+}
