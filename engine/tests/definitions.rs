@@ -210,11 +210,8 @@ fn a_constraint_covers_what_its_own_transaction_wrote_before() {
         .point_insert(&table(db), &row(2, 60, ""))
         .expect("insert");
     alter_in(&txn, |t| {
-        t.keys.push(KeyDef {
-            name: "t_a_key".into(),
-            primary: false,
-            columns: vec![ColumnId(1)],
-        });
+        t.keys
+            .push(KeyDef::new("t_a_key", false, vec![ColumnId(1)]));
     });
     let changed = txn.catalog().table("public", "t").expect("t").clone();
     for a in [50, 60] {

@@ -21,11 +21,9 @@ fn hot(merged: bool) -> (Arc<Db>, Arc<catalog::TableDef>) {
     let db = open(Arc::new(MemoryDevice::new()), &clock()).expect("open");
     create_table(&db, HistoryPolicy::Forever);
     alter(&db, |table| {
-        table.keys.push(KeyDef {
-            name: "t_b_key".into(),
-            primary: false,
-            columns: vec![ColumnId(2)],
-        });
+        table
+            .keys
+            .push(KeyDef::new("t_b_key", false, vec![ColumnId(2)]));
     });
     (0..10).for_each(|k| insert(&db, &row(k, -1, &format!("row {k}"))));
     if merged {

@@ -281,11 +281,8 @@ fn random_changes_are_found_by_key_at_every_moment_that_is_kept() {
         let mut world = world(HistoryPolicy::For(50 * SECOND));
         alter(&world.db, |t| {
             // A second key, with NULLs.
-            t.keys.push(KeyDef {
-                name: "t_a_key".into(),
-                primary: false,
-                columns: vec![ColumnId(1)],
-            });
+            t.keys
+                .push(KeyDef::new("t_a_key", false, vec![ColumnId(1)]));
         });
         let mut now: BTreeMap<i64, Option<i64>> = BTreeMap::new();
         let mut held: Vec<Held> = Vec::new();

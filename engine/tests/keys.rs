@@ -179,11 +179,8 @@ fn floating_point_keys_are_equal_as_sql_has_it() {
     let db = database(HistoryPolicy::None);
     alter(&db, |t| {
         add_column(t, "x", SqlType::Double, Value::Null);
-        t.keys.push(KeyDef {
-            name: "t_x_key".into(),
-            primary: false,
-            columns: vec![ColumnId(3)],
-        });
+        t.keys
+            .push(KeyDef::new("t_x_key", false, vec![ColumnId(3)]));
     });
     let t = table(&db);
     let add = |k: i64, x: f64| {
@@ -207,11 +204,7 @@ fn floating_point_keys_are_equal_as_sql_has_it() {
 #[test]
 fn a_constraint_that_returns_knows_what_was_written_without_it() {
     let db = database(HistoryPolicy::Forever);
-    let key = || KeyDef {
-        name: "t_a_key".into(),
-        primary: false,
-        columns: vec![ColumnId(1)],
-    };
+    let key = || KeyDef::new("t_a_key", false, vec![ColumnId(1)]);
     let with_key = |t: &mut TableDef| t.keys.push(key());
     alter(&db, with_key);
     insert(&db, &row(1, 10, ""));

@@ -177,11 +177,7 @@ impl World {
                 } else {
                     format!("t{n}")
                 };
-                let key = KeyDef {
-                    name: "pkey".into(),
-                    primary: true,
-                    columns: vec![ColumnId(0)],
-                };
+                let key = KeyDef::new("pkey", true, vec![ColumnId(0)]);
                 catalog.tables.insert(
                     TableId(catalog.next_table),
                     Arc::new(TableDef {
@@ -193,6 +189,9 @@ impl World {
                         next_column: width,
                         keys: vec![key],
                         checks: Vec::new(),
+                        indexes: Vec::new(),
+                        next_index: 0,
+                        foreign_keys: Vec::new(),
                         history,
                         comment: None,
                     }),

@@ -295,6 +295,9 @@ mod tests {
             next_column: rng.below(3) as u32,
             keys: Vec::new(),
             checks: Vec::new(),
+            indexes: Vec::new(),
+            next_index: 0,
+            foreign_keys: Vec::new(),
             history: HistoryPolicy::None,
             comment: rng.one_in(2).then(|| format!("{}", rng.below(4))),
         }

@@ -132,6 +132,9 @@ mod tests {
             next_column: 2,
             keys: Vec::new(),
             checks: Vec::new(),
+            indexes: Vec::new(),
+            next_index: 0,
+            foreign_keys: Vec::new(),
             history: HistoryPolicy::None,
             comment: None,
         }

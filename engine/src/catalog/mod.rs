@@ -8,10 +8,12 @@
 pub mod access;
 pub(crate) mod edit;
 pub(crate) mod identity;
+pub mod index;
 pub(crate) mod retention;
 pub(crate) mod versions;
 
 use access::Access;
+use index::{ConstraintTiming, ForeignKeyDef, IndexDef};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,8 +46,8 @@ pub struct Catalog {
     pub access: Arc<Access>,
 }
 
-/// The version of what is written here. 0: without roles.
-pub const CATALOG_VERSION: u32 = 1;
+/// The version of what is written here. 0: without roles; 1: without indexes and foreign keys.
+pub const CATALOG_VERSION: u32 = 2;
 
 /// Refuses a catalog that says things this program does not know.
 pub(crate) fn known_version<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
@@ -78,6 +80,15 @@ pub struct TableDef {
     pub keys: Vec<KeyDef>,
     /// CHECK constraints
     pub checks: Vec<CheckDef>,
+    /// secondary indexes
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub indexes: Vec<Arc<IndexDef>>,
+    /// the next free index id
+    #[serde(default)]
+    pub next_index: u32,
+    /// FOREIGN KEY constraints: the keys of other tables that this one references
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub foreign_keys: Vec<Arc<ForeignKeyDef>>,
     /// how long old versions are kept
     pub history: HistoryPolicy,
     /// COMMENT ON TABLE
@@ -125,6 +136,12 @@ pub struct KeyDef {
     pub primary: bool,
     /// the key's columns in order
     pub columns: Vec<ColumnId>,
+    /// NULLS NOT DISTINCT: two NULLs are the same key
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub nulls_not_distinct: bool,
+    /// when it is checked
+    #[serde(default)]
+    pub timing: ConstraintTiming,
 }
 
 /// A CHECK constraint.
@@ -235,6 +252,19 @@ impl Catalog {
     /// Adds or replaces a table.
     pub fn put_table(&mut self, table: TableDef) {
         self.tables.insert(table.id, Arc::new(table));
+    }
+}
+
+impl KeyDef {
+    /// A key of these columns, checked at the end of each statement.
+    pub fn new(name: impl Into<String>, primary: bool, columns: Vec<ColumnId>) -> Self {
+        Self {
+            name: name.into(),
+            primary,
+            columns,
+            nulls_not_distinct: false,
+            timing: ConstraintTiming::Immediate,
+        }
     }
 }
 

@@ -52,12 +52,11 @@ pub(super) fn create(txn: &Transaction) {
             name: "t".into(),
             columns: vec![column],
             next_column: 1,
-            keys: vec![KeyDef {
-                name: "t_pkey".into(),
-                primary: true,
-                columns: vec![ColumnId(0)],
-            }],
+            keys: vec![KeyDef::new("t_pkey", true, vec![ColumnId(0)])],
             checks: Vec::new(),
+            indexes: Vec::new(),
+            next_index: 0,
+            foreign_keys: Vec::new(),
             history: HistoryPolicy::default(),
             comment: None,
         };

@@ -41,12 +41,11 @@ pub fn definition(
         name: "t".into(),
         next_column: columns.len() as u32,
         columns,
-        keys: vec![KeyDef {
-            name: "t_pkey".into(),
-            primary: true,
-            columns: vec![ColumnId(0)],
-        }],
+        keys: vec![KeyDef::new("t_pkey", true, vec![ColumnId(0)])],
         checks: Vec::new(),
+        indexes: Vec::new(),
+        next_index: 0,
+        foreign_keys: Vec::new(),
         history,
         comment: None,
     }

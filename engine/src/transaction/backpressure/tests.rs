@@ -146,12 +146,11 @@ fn definition(catalog: &mut Catalog) -> TableDef {
             column(0, "k", SqlType::BigInt),
             column(1, "b", SqlType::Text),
         ],
-        keys: vec![KeyDef {
-            name: "t_pkey".into(),
-            primary: true,
-            columns: vec![ColumnId(0)],
-        }],
+        keys: vec![KeyDef::new("t_pkey", true, vec![ColumnId(0)])],
         checks: Vec::new(),
+        indexes: Vec::new(),
+        next_index: 0,
+        foreign_keys: Vec::new(),
         history: HistoryPolicy::None,
         comment: None,
     }

@@ -171,11 +171,7 @@ fn add_key(
         format!("{}_{}_key", table.name, columns.join("_"))
     };
     let name = constraint_name(table, name, &base)?;
-    table.keys.push(KeyDef {
-        name,
-        primary,
-        columns: ids,
-    });
+    table.keys.push(KeyDef::new(name, primary, ids));
     Ok(())
 }
 

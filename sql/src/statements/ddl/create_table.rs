@@ -89,6 +89,9 @@ pub fn empty(schema: String, name: String) -> TableDef {
         next_column: 0,
         keys: Vec::new(),
         checks: Vec::new(),
+        indexes: Vec::new(),
+        next_index: 0,
+        foreign_keys: Vec::new(),
         history: HistoryPolicy::default(),
         comment: None,
     }

@@ -46,6 +46,9 @@ fn table() -> TableDef {
         next_column: 9,
         keys: Vec::new(),
         checks: Vec::new(),
+        indexes: Vec::new(),
+        next_index: 0,
+        foreign_keys: Vec::new(),
         history: HistoryPolicy::default(),
         comment: None,
     }

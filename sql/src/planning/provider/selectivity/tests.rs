@@ -24,6 +24,9 @@ fn table() -> (TableDef, Statistics) {
         next_column: 2,
         keys: Vec::new(),
         checks: Vec::new(),
+        indexes: Vec::new(),
+        next_index: 0,
+        foreign_keys: Vec::new(),
         history: HistoryPolicy::default(),
         comment: None,
     };

@@ -1,0 +1,157 @@
+//! Definitions of secondary indexes and of foreign keys.
+//!
+//! An index is over columns, or over immutable expressions of a row's columns. The engine does not
+//! know SQL: it keeps expressions as text beside the columns that they read, and whoever opens the
+//! database gives it the evaluator.
+
+use serde::{Deserialize, Serialize};
+use strandline_base::{ColumnId, CommitTs, SqlType, TableId};
+
+/// The number of an index: unique within its table, never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct IndexId(pub u32);
+
+/// A secondary index, made by CREATE INDEX.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct IndexDef {
+    /// stable for life
+    pub id: IndexId,
+    /// unique among the relations of the table's schema
+    pub name: String,
+    /// how it is kept
+    pub method: IndexMethod,
+    /// what its entries are ordered by, in order; at least one
+    pub parts: Vec<IndexPart>,
+    /// INCLUDE: further columns, which a reader of the index wants as well
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub include: Vec<ColumnId>,
+    /// no two rows have the same key
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unique: bool,
+    /// NULLS NOT DISTINCT: two NULLs are the same key
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub nulls_not_distinct: bool,
+    /// WHERE: rows for which it is not true have no entry
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicate: Option<IndexExpression>,
+    /// whether readers may use it
+    pub state: IndexState,
+    /// it has an entry for every version that was visible at this moment or later
+    pub complete_since: CommitTs,
+    /// COMMENT ON INDEX
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comment: Option<String>,
+}
+
+/// How an index is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IndexMethod {
+    /// by the order of its keys (`btree`)
+    Ordered,
+    /// by their hashes (`hash`)
+    Hash,
+}
+
+/// One part of an index's key.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct IndexPart {
+    /// its value
+    pub value: IndexValue,
+    /// DESC
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub descending: bool,
+    /// NULLS FIRST
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub nulls_first: bool,
+}
+
+/// What a part of an index's key is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IndexValue {
+    /// a column
+    Column(ColumnId),
+    /// an immutable expression
+    Expression(IndexExpression),
+}
+
+/// An immutable expression over a table's columns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct IndexExpression {
+    /// as SQL text over the table's column names
+    pub sql: String,
+    /// the columns that it reads
+    pub columns: Vec<ColumnId>,
+    /// its type
+    pub sql_type: SqlType,
+}
+
+/// Whether readers may use an index. Writers always maintain it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IndexState {
+    /// it is being filled
+    Building,
+    /// it has every entry
+    Valid,
+}
+
+/// A FOREIGN KEY constraint; it stands at the referencing table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ForeignKeyDef {
+    /// constraint name, unique within the table
+    pub name: String,
+    /// the referencing columns in order
+    pub columns: Vec<ColumnId>,
+    /// the referenced table
+    pub parent: TableId,
+    /// its columns in the same order: those of one of its keys or unique indexes, in any order
+    pub parent_columns: Vec<ColumnId>,
+    /// MATCH FULL rather than MATCH SIMPLE
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub match_full: bool,
+    /// ON DELETE
+    pub on_delete: ReferentialAction,
+    /// ON UPDATE
+    pub on_update: ReferentialAction,
+    /// columns that ON DELETE SET NULL or SET DEFAULT sets; empty: all of them
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub delete_sets: Vec<ColumnId>,
+    /// when it is checked
+    #[serde(default)]
+    pub timing: ConstraintTiming,
+    /// rows from before NOT VALID may violate it
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub not_valid: bool,
+}
+
+/// What becomes of the referencing rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReferentialAction {
+    /// refused at the check if there are any then
+    #[default]
+    NoAction,
+    /// refused at once
+    Restrict,
+    /// deleted, or updated likewise
+    Cascade,
+    /// set to NULL
+    SetNull,
+    /// set to the columns' defaults
+    SetDefault,
+}
+
+/// When a constraint is checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConstraintTiming {
+    /// NOT DEFERRABLE: at the end of each statement
+    #[default]
+    Immediate,
+    /// DEFERRABLE INITIALLY IMMEDIATE
+    DeferrableImmediate,
+    /// DEFERRABLE INITIALLY DEFERRED: at commit
+    Deferred,
+}
