@@ -7,34 +7,10 @@ use datafusion::physical_plan::{
 };
 use std::sync::Arc;
 
-/// The methods of `ExecutionPlan` for a node with the fields `input`, `ordering` and `properties`
-/// and a method `with_input`; `$effect` is the node's `CardinalityEffect`.
-macro_rules! one_input {
-    ($effect:expr) => {
-        fn properties(&self) -> &Arc<PlanProperties> {
-            &self.properties
-        }
-
-        fn input_distribution_requirements(&self) -> InputDistributionRequirements {
-            InputDistributionRequirements::new(vec![Distribution::SinglePartition])
-        }
-
-        fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
-            vec![self.ordering.clone()]
-        }
-
-        fn maintains_input_order(&self) -> Vec<bool> {
-            vec![true]
-        }
-
-        fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-            vec![false]
-        }
-
-        fn cardinality_effect(&self) -> CardinalityEffect {
-            $effect
-        }
-
+/// The methods of `ExecutionPlan` for a node without expressions that has a field `input` and a
+/// method `with_input`.
+macro_rules! input_as_child {
+    () => {
         fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
             vec![&self.input]
         }
@@ -64,6 +40,40 @@ macro_rules! one_input {
             let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
             self.replace_children(children, options)
         }
+    };
+}
+
+pub(crate) use input_as_child;
+
+/// The methods of `ExecutionPlan` for a node with the fields `input`, `ordering` and `properties`
+/// and a method `with_input`; `$effect` is the node's `CardinalityEffect`.
+macro_rules! one_input {
+    ($effect:expr) => {
+        fn properties(&self) -> &Arc<PlanProperties> {
+            &self.properties
+        }
+
+        fn input_distribution_requirements(&self) -> InputDistributionRequirements {
+            InputDistributionRequirements::new(vec![Distribution::SinglePartition])
+        }
+
+        fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
+            vec![self.ordering.clone()]
+        }
+
+        fn maintains_input_order(&self) -> Vec<bool> {
+            vec![true]
+        }
+
+        fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+            vec![false]
+        }
+
+        fn cardinality_effect(&self) -> CardinalityEffect {
+            $effect
+        }
+
+        crate::planning::one_input::input_as_child!();
     };
 }
 

@@ -9,6 +9,7 @@
 //! [`EndConstants`] puts a node of no cost above such inputs, which tells nothing of them: not even
 //! their orders, since a sort that is pushed below it would leave the constants out again.
 
+use crate::planning::one_input::input_as_child;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{JoinType, Result, Statistics, internal_err};
@@ -56,7 +57,14 @@ impl PhysicalOptimizerRule for EndConstants {
         plan: Arc<dyn ExecutionPlan>,
         _config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        // Most plans have neither.
+        if !plan.exists(|node| Ok(may_end(node)))? {
+            return Ok(plan);
+        }
         let changed = plan.transform_up(|node| {
+            if !may_end(&node) {
+                return Ok(Transformed::no(node));
+            }
             let ends = ends(&node);
             if !ends.contains(&true) {
                 return Ok(Transformed::no(node));
@@ -75,6 +83,12 @@ impl PhysicalOptimizerRule for EndConstants {
     }
 }
 
+/// Whether constants of its inputs may end at a node: a union or an outer join.
+fn may_end(node: &Arc<dyn ExecutionPlan>) -> bool {
+    let is_outer = |join| matches!(join, JoinType::Left | JoinType::Right | JoinType::Full);
+    node.is::<UnionExec>() || join_type(node).is_some_and(is_outer)
+}
+
 /// For each child of a node whether it has constants that end at the node.
 fn ends(node: &Arc<dyn ExecutionPlan>) -> Vec<bool> {
     let is_union = node.is::<UnionExec>();
@@ -82,7 +96,8 @@ fn ends(node: &Arc<dyn ExecutionPlan>) -> Vec<bool> {
         let known = child.equivalence_properties();
         !known.constants().is_empty() || is_union && !known.eq_group().is_empty()
     };
-    let becomes_null = |at: usize| match join_type(node) {
+    let join = join_type(node);
+    let becomes_null = |at: usize| match join {
         Some(JoinType::Left) => at == 1,
         Some(JoinType::Right) => at == 0,
         Some(JoinType::Full) => true,
@@ -121,6 +136,10 @@ impl EndExec {
             input,
         }
     }
+
+    fn with_input(&self, input: Arc<dyn ExecutionPlan>) -> Self {
+        Self::new(input)
+    }
 }
 
 impl DisplayAs for EndExec {
@@ -150,35 +169,7 @@ impl ExecutionPlan for EndExec {
         CardinalityEffect::Equal
     }
 
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        match <[Arc<dyn ExecutionPlan>; 1]>::try_from(children) {
-            Ok([input]) => Ok(Arc::new(Self::new(input))),
-            Err(_) => internal_err!("{} has one input", self.name()),
-        }
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        self.replace_children(children, options)
-    }
+    input_as_child!();
 
     fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
         vec![ChildStats::At(partition)]
