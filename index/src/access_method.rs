@@ -32,6 +32,9 @@ impl KeyBytes {
     pub fn hashed(hash: u64) -> Self {
         Self(Bytes::Hash(hash.to_be_bytes()))
     }
+    /// The bytes that an ordered method's keys are cut to.
+    pub(crate) const CUT_BYTES: usize = 1024;
+
     /// Those of any other method.
     pub fn encoded(bytes: impl Into<Box<[u8]>>) -> Self {
         Self(Bytes::Encoded(bytes.into()))
@@ -42,6 +45,17 @@ impl KeyBytes {
             Bytes::Hash(hash) => hash,
             Bytes::Encoded(bytes) => bytes,
         }
+    }
+    /// Whether an ordered method has cut the key, because it is longer than 1,016 bytes. Other keys
+    /// may have these bytes; and of two cut keys that have the first 1,016 bytes in common either
+    /// may come first, so that readers who rely on the order sort such neighbours by value.
+    pub fn is_cut(&self) -> bool {
+        matches!(&self.0, Bytes::Encoded(bytes) if bytes.len() == Self::CUT_BYTES)
+    }
+    /// Whether a cursor may return this key and `other` in any order: both are cut and begin alike.
+    pub fn is_unordered_with(&self, other: &Self) -> bool {
+        let kept = ..Self::CUT_BYTES - size_of::<u64>();
+        self.is_cut() && other.is_cut() && self.as_slice()[kept] == other.as_slice()[kept]
     }
     /// The hash.
     ///
@@ -99,17 +113,48 @@ pub struct KeyRange {
 pub trait Cursor {
     /// The next entry; None at the end.
     fn next(&mut self) -> Result<Option<(KeyBytes, RowId)>>;
+
+    /// Appends the rows of up to `at_most` further entries, for readers that need no keys. Returns
+    /// whether there may be more.
+    fn next_rows(&mut self, at_most: usize, rows: &mut Vec<RowId>) -> Result<bool> {
+        for _ in 0..at_most {
+            match self.next()? {
+                Some((_, row)) => rows.push(row),
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// An entry of a bulk load under whose bytes there were other rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collision {
+    /// the bytes
+    pub key: KeyBytes,
+    /// the row that was added
+    pub row: RowId,
+    /// the other rows
+    pub others: Vec<RowId>,
 }
 
 /// Adds many entries, of rows in ascending order.
 pub trait BulkLoad {
-    /// Adds an entry; as [`AccessMethod::insert`].
+    /// Adds an entry; as [`AccessMethod::insert`], if the load has been made by
+    /// [`AccessMethod::bulk_load_unique`]. A method that sorts the entries first adds them later,
+    /// and appends nothing to `others`.
     fn push(&mut self, key: &[Value], row: RowId, others: &mut Vec<RowId>) -> Result<()>;
+    /// Adds what has been pushed and is not in the index yet; returns the collisions that `push`
+    /// has not reported.
+    fn collisions(&mut self) -> Result<Vec<Collision>> {
+        Ok(Vec::new())
+    }
     /// The entries can be found at the latest when this has returned.
     fn finish(self: Box<Self>) -> Result<()>;
 }
 
-/// An index, shared by all threads. Keys have no NULL among their values.
+/// An index, shared by all threads. Whether keys with NULL among their values have entries is the
+/// caller's decision.
 pub trait AccessMethod: Send + Sync {
     /// Its abilities.
     fn capabilities(&self) -> Capabilities;
@@ -121,6 +166,13 @@ pub trait AccessMethod: Send + Sync {
     /// that were there before, atomically: of two concurrent adders at least one sees the other.
     /// Returns whether the entry is new.
     fn insert(&self, key: &KeyBytes, row: RowId, others: &mut Vec<RowId>) -> Result<bool>;
+
+    /// Adds an entry unless it is there, and looks at no others: for keys that many rows may have.
+    /// Returns whether the entry is new. A look that begins after it has returned sees the entry,
+    /// so of two threads that add and then look at least one sees the other.
+    fn add(&self, key: &KeyBytes, row: RowId) -> Result<bool> {
+        self.insert(key, row, &mut Vec::new())
+    }
 
     /// The row under this key, if it is the only one or can be computed from the key; in the second
     /// case other rows may have the key when this row is gone. The caller checks that the row has
@@ -150,8 +202,14 @@ pub trait AccessMethod: Send + Sync {
     /// passed over. `keep` must be quick: writers of the entry's neighbours wait for it.
     fn retain(&self, keep: &mut dyn FnMut(&KeyBytes, RowId) -> bool) -> Result<()>;
 
-    /// Adds many entries.
+    /// Adds many entries. An ordered method collects and sorts them, so that a load should have as
+    /// many entries as there are, and one thread at most one load.
     fn bulk_load(&self) -> Box<dyn BulkLoad + '_>;
+
+    /// As [`AccessMethod::bulk_load`]; also finds the rows that were there under the same bytes.
+    fn bulk_load_unique(&self) -> Box<dyn BulkLoad + '_> {
+        self.bulk_load()
+    }
 
     /// Verifies the index by itself; appends the damage found, one line each.
     fn check(&self, damage: &mut Vec<String>) -> Result<()>;

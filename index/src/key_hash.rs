@@ -42,6 +42,11 @@ pub fn is_same_key(a: &[Value], b: &[Value]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(is_same)
 }
 
+/// The hash of bytes.
+pub(crate) fn hash_bytes(bytes: &[u8]) -> u64 {
+    fold(absorb_bytes(K0, bytes) ^ K2, K3)
+}
+
 /// [`hash_key`] of one smallint, integer or bigint.
 #[inline]
 pub fn hash_integer(v: i64) -> u64 {
@@ -102,7 +107,8 @@ fn absorb_bytes(state: u64, bytes: &[u8]) -> u64 {
     state
 }
 
-fn canonical_bits(v: f64) -> u64 {
+/// The bits of a number, one zero and one NaN.
+pub(crate) fn canonical_bits(v: f64) -> u64 {
     if v.is_nan() {
         f64::NAN.to_bits()
     } else if v == 0.0 {
@@ -112,7 +118,8 @@ fn canonical_bits(v: f64) -> u64 {
     }
 }
 
-fn interval_nanos(v: &Interval) -> i128 {
+/// The length of an interval with months of 30 days and days of 24 hours.
+pub(crate) fn interval_nanos(v: &Interval) -> i128 {
     const DAY_NANOS: i128 = 86_400_000_000_000;
     let days = i128::from(v.months) * 30 + i128::from(v.days);
     days * DAY_NANOS + i128::from(v.nanos)

@@ -1,6 +1,6 @@
-//! Keys → row ids. [`AccessMethod`] is what an index can be asked; for now there is one method, a
-//! memory-resident multimap rebuilt at open ([`MemoryIndex`]: a [`HashIndex`] of all entries, with
-//! [`KeySequences`] as a short cut). Ordered methods, and methods on a device, take their places
+//! Keys → row ids. [`AccessMethod`] is what an index can be asked. There are two methods, both
+//! memory-resident and rebuilt at open: [`MemoryIndex`], a [`HashIndex`] of all entries with
+//! [`KeySequences`] as a short cut, and [`OrderedIndex`]. Methods on a device take their places
 //! behind the same trait.
 //!
 //! Rooms, lowest first; a room imports only from rooms above it in this table:
@@ -10,20 +10,25 @@
 //! | `key_hash`, `sequences` | hashes of keys; keys that follow each other as their rows do |
 //! | `access_method` | what an index can be asked |
 //! | `hash_index`, `row_keys` | entries by hash; entries of rows that change their keys |
-//! | `memory_index` | the index in memory |
+//! | `ordered_key` | keys as bytes that are ordered as their values |
+//! | `memory_index`, `ordered_index` | the access methods |
 
 mod access_method;
 mod hash_index;
 mod key_hash;
 mod memory_index;
+mod ordered_index;
+mod ordered_key;
 mod row_keys;
 mod sequences;
 
 pub use access_method::{
-    AccessMethod, BulkLoad, Capabilities, Cursor, Direction, Found, KeyBytes, KeyRange,
+    AccessMethod, BulkLoad, Capabilities, Collision, Cursor, Direction, Found, KeyBytes, KeyRange,
 };
 pub use hash_index::HashIndex;
 pub use key_hash::{hash_integer, hash_key, is_same_key};
 pub use memory_index::MemoryIndex;
+pub use ordered_index::OrderedIndex;
+pub use ordered_key::{OrderedKeys, PartOrder};
 pub use row_keys::RowKeys;
 pub use sequences::{KeySequence, KeySequences, integer_key};

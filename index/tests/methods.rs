@@ -2,11 +2,12 @@
 //! that is a sorted list, which shows that the trait has room for such.
 
 use std::collections::BTreeSet;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use strandline_base::rng::Rng;
 use strandline_base::{CommitTs, ErrorKind, Result, RowId, Value};
 use strandline_index::{
-    AccessMethod, BulkLoad, Capabilities, Cursor, Direction, Found, KeyBytes, KeyRange, MemoryIndex,
+    AccessMethod, BulkLoad, Capabilities, Cursor, Direction, Found, KeyBytes, KeyRange,
+    MemoryIndex, OrderedIndex, PartOrder,
 };
 
 /// Entries by key bytes, then row.
@@ -112,6 +113,13 @@ impl AccessMethod for SortedList {
 fn methods() -> Vec<(&'static str, Box<dyn AccessMethod>)> {
     vec![
         ("memory", Box::new(MemoryIndex::default())),
+        (
+            "ordered",
+            Box::new(OrderedIndex::counted(
+                vec![PartOrder::default()],
+                Arc::default(),
+            )),
+        ),
         ("sorted list", Box::new(SortedList::default())),
     ]
 }
