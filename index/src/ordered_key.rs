@@ -7,7 +7,7 @@
 //! |---|---|
 //! | boolean | 1 |
 //! | smallint, integer, bigint | 8: big-endian, sign bit inverted |
-//! | real, double precision | 8: the IEEE 754 bits, all inverted below zero, else the sign; −0 as 0, one NaN |
+//! | real, double precision | 8: IEEE 754, inverted below zero, else the sign; one 0 and NaN |
 //! | numeric | 16: the unscaled integer, so that one index has one scale |
 //! | date; time, timestamp, timestamptz | 4; 8 |
 //! | interval | 16: its length with months of 30 days and days of 24 hours |
