@@ -29,12 +29,18 @@ impl OptimizerRule for DistinctAggregates {
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
         match &plan {
-            LogicalPlan::Aggregate(aggregate) if keeps_types(aggregate)? => {
+            LogicalPlan::Aggregate(aggregate)
+                if aggregate.aggr_expr.iter().any(is_distinct) && keeps_types(aggregate)? =>
+            {
                 self.inner.rewrite(plan, config)
             }
             _ => Ok(Transformed::no(plan)),
         }
     }
+}
+
+fn is_distinct(expr: &Expr) -> bool {
+    matches!(expr, Expr::AggregateFunction(call) if call.params.distinct)
 }
 
 /// Whether each function of the aggregate has the same type over its own results.

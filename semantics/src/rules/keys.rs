@@ -229,6 +229,9 @@ impl OptimizerRule for RemoveKeyless {
         plan: LogicalPlan,
         _config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
+        if !some_node(&plan, |node| keyless_input(node).is_some())? {
+            return Ok(Transformed::no(plan));
+        }
         plan.transform_up_with_subqueries(|node| {
             Ok(match keyless_input(&node) {
                 Some(input) => Transformed::yes(input.clone()),
@@ -240,9 +243,18 @@ impl OptimizerRule for RemoveKeyless {
 
 /// Whether groups with a false key stand below a node that sees their keys.
 fn has_open_keys(plan: &LogicalPlan) -> Result<bool> {
+    let sees = |node: &LogicalPlan| {
+        keyless_input(node).is_none() && node.inputs().into_iter().any(has_false_key)
+    };
+    // Nearly all statements have no such groups at all, which is quicker to see.
+    Ok(some_node(plan, has_false_key)? && some_node(plan, sees)?)
+}
+
+/// Whether `is_so` of some node, subqueries included.
+fn some_node(plan: &LogicalPlan, is_so: impl Fn(&LogicalPlan) -> bool) -> Result<bool> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
-        found |= keyless_input(node).is_none() && node.inputs().into_iter().any(has_false_key);
+        found = is_so(node);
         Ok(match found {
             true => TreeNodeRecursion::Stop,
             false => TreeNodeRecursion::Continue,

@@ -10,7 +10,7 @@
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, internal_err};
-use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
+use datafusion::logical_expr::utils::{conjunction, split_conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{Aggregate, BinaryExpr, Expr, Filter, Join, LogicalPlan, Operator};
 use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
@@ -61,10 +61,13 @@ impl PushDownConditions {
             };
             return Ok(Transformed::yes(self.filter(merged, config)?.data));
         }
+        let stays = |part: &Expr| part.is_volatile() || is_held(part, &filter.input);
+        let is_join = matches!(filter.input.as_ref(), LogicalPlan::Join(_));
+        if !is_join && !split_conjunction(&filter.predicate).into_iter().any(stays) {
+            return self.inner.rewrite(LogicalPlan::Filter(filter), config);
+        }
         let parts = split_conjunction_owned(filter.predicate.clone());
-        let (held, movable): (Vec<Expr>, Vec<Expr>) = parts
-            .into_iter()
-            .partition(|part| part.is_volatile() || is_held(part, &filter.input));
+        let (held, movable): (Vec<Expr>, Vec<Expr>) = parts.into_iter().partition(stays);
         if movable.is_empty() {
             return Ok(Transformed::no(LogicalPlan::Filter(filter)));
         }
