@@ -41,29 +41,33 @@ impl PutBytes for Vec<u8> {
         self.extend_from_slice(&v.to_le_bytes());
     }
     #[inline]
-    fn put_varint(&mut self, mut v: u64) {
-        if v < 0x80 {
-            return self.push(v as u8);
+    fn put_varint(&mut self, v: u64) {
+        match v < 0x80 {
+            true => self.push(v as u8),
+            false => put_long_varint(self, v),
         }
-        // One append of a fixed size costs less than one per byte.
-        let mut bytes = [0; VARINT_BYTES_MAX];
-        let mut used = 0;
-        for byte in &mut bytes {
-            used += 1;
-            if v < 0x80 {
-                *byte = v as u8;
-                break;
-            }
-            *byte = (v as u8) | 0x80;
-            v >>= 7;
-        }
-        self.extend_from_slice(&bytes);
-        self.truncate(self.len() - (VARINT_BYTES_MAX - used));
     }
     fn put_bytes(&mut self, v: &[u8]) {
         self.put_varint(v.len() as u64);
         self.extend_from_slice(v);
     }
+}
+
+fn put_long_varint(out: &mut Vec<u8>, mut v: u64) {
+    // One append of a fixed size costs less than one per byte.
+    let mut bytes = [0; VARINT_BYTES_MAX];
+    let mut used = 0;
+    for byte in &mut bytes {
+        used += 1;
+        if v < 0x80 {
+            *byte = v as u8;
+            break;
+        }
+        *byte = (v as u8) | 0x80;
+        v >>= 7;
+    }
+    out.extend_from_slice(&bytes);
+    out.truncate(out.len() - (VARINT_BYTES_MAX - used));
 }
 
 /// Maps signed integers to unsigned so that small magnitudes get short varints.

@@ -70,16 +70,19 @@ pub fn slices(batch: RecordBatch, bytes: usize) -> impl Iterator<Item = RecordBa
 }
 
 /// Bytes of a row of single values.
+#[inline]
 pub fn values_bytes<'a>(values: impl IntoIterator<Item = &'a Value>) -> usize {
     values.into_iter().map(value_bytes).sum()
 }
 
 /// Bytes of the values that an update sets.
+#[inline]
 pub fn set_bytes(set: &[(ColumnId, Value)]) -> usize {
     values_bytes(set.iter().map(|(_, value)| value))
 }
 
 /// Bytes of one value.
+#[inline]
 pub fn value_bytes(value: &Value) -> usize {
     match value {
         Value::Text(text) => BYTES_HEAD + text.len(),

@@ -33,13 +33,17 @@ pub(crate) struct Others {
 
 impl Backpressure {
     /// Shows that a transaction holds `bytes` now.
+    #[inline]
     pub fn show(&self, shown: &mut OpenBytes, bytes: usize) {
-        if let Some(shown) = &shown.0 {
-            return shown.store(bytes, Ordering::Relaxed);
+        match &shown.0 {
+            Some(shown) => shown.store(bytes, Ordering::Relaxed),
+            None if bytes < SMALL_BYTES => {}
+            None => self.begin_to_show(shown, bytes),
         }
-        if bytes < SMALL_BYTES {
-            return;
-        }
+    }
+
+    #[cold]
+    fn begin_to_show(&self, shown: &mut OpenBytes, bytes: usize) {
         let new = Arc::new(AtomicUsize::new(bytes));
         let mut large = self.large.lock();
         large.retain(|other| other.strong_count() > 0);

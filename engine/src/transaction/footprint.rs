@@ -49,6 +49,7 @@ impl Touched {
 
 impl Footprint {
     /// Notes a change of `row` that takes `bytes`; `end`: how long the list of writes is by now.
+    #[inline]
     pub fn note(&mut self, storage: StorageId, row: RowId, bytes: usize, end: usize) {
         self.bytes += bytes;
         let touched = Touched {
@@ -68,6 +69,7 @@ impl Footprint {
         }
     }
 
+    #[cold]
     fn put(&mut self, touched: Touched) {
         let known = self.before.get_or_insert_default().entry(touched.key());
         known

@@ -39,6 +39,7 @@ impl Undone {
 
 impl Transaction {
     /// Notes a change of `row` that takes `bytes`; it is the last one in the list of writes.
+    #[inline]
     pub(crate) fn note_write(
         &self,
         state: &mut TxnState,

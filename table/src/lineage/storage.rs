@@ -251,17 +251,12 @@ impl Lineage {
     }
 
     /// 54000 if a row of `bytes` is more than this database may hold in memory at a time.
+    #[inline]
     pub fn check_row_bytes(&self, bytes: usize) -> Result<()> {
-        if bytes <= self.shared.row_bytes_max {
-            return Ok(());
+        match bytes <= self.shared.row_bytes_max {
+            true => Ok(()),
+            false => Err(row_too_large(bytes, self.shared.row_bytes_max)),
         }
-        let most = self.shared.row_bytes_max;
-        Err(Error::new(
-            ErrorKind::Invalid,
-            SqlState::PROGRAM_LIMIT_EXCEEDED,
-            format!("a row has {bytes} bytes, but memory_bytes is {most}"),
-        )
-        .with_hint("Raise memory_bytes when opening the database, or keep the value in parts."))
     }
 
     /// Reserves a range number for a bulk load: an empty closed insert range, replaced later.
@@ -428,6 +423,16 @@ impl ChunkBase {
                 .collect(),
         }
     }
+}
+
+#[cold]
+fn row_too_large(bytes: usize, most: usize) -> Error {
+    Error::new(
+        ErrorKind::Invalid,
+        SqlState::PROGRAM_LIMIT_EXCEEDED,
+        format!("a row has {bytes} bytes, but memory_bytes is {most}"),
+    )
+    .with_hint("Raise memory_bytes when opening the database, or keep the value in parts.")
 }
 
 #[cfg(test)]

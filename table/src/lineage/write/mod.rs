@@ -164,6 +164,7 @@ impl Lineage {
 
     /// As [`Lineage::check_row_bytes`] for the values that `change` sets. Not part of
     /// [`Lineage::write`]: a database opened with less memory takes back what is in its log.
+    #[inline]
     pub fn check_change_bytes(&self, change: Change<'_>) -> Result<()> {
         match change {
             Change::Update(set) => self.check_row_bytes(set_bytes(set)),
