@@ -7,6 +7,7 @@
 //!
 //! | room | what is in it |
 //! |---|---|
+//! | `expressions` | the interface of immutable expressions over a row |
 //! | `settings`, `display`, `events` | options, text of values, what `tracing` is told |
 //! | `request` | the request of a scan: columns, conditions |
 //! | `catalog` | definitions, their versions and differences, rights, identities, retention |
@@ -26,6 +27,7 @@ pub mod catalog;
 mod db;
 pub mod display;
 mod events;
+pub mod expressions;
 mod maintenance;
 mod manifest_state;
 mod recovery;
@@ -41,7 +43,7 @@ pub use admin::{
     BackupReport, CopyObserver, CopyProgress, Inspection, InspectionSection, RewindReport, restore,
 };
 pub use catalog::access;
-pub use db::{Db, RecoveryReport};
+pub use db::{BuildPhase, BuildProgress, Db, RecoveryReport};
 pub use maintenance::CheckpointReport;
 pub use request::{ColumnPredicate, CompareOp, RowFilter, ScanRequest};
 pub use scan::{
@@ -50,7 +52,8 @@ pub use scan::{
 };
 pub use settings::{ConflictPolicy, DbOptions, Settings, TxnOptions};
 pub use statement::{
-    BulkInsert, Effect, LockWait, Modify, OnInvisibleDuplicate, PointTable, Statement,
+    BulkInsert, Effect, IndexRows, LockWait, Modify, OnInvisibleDuplicate, PointTable, RowView,
+    Statement,
 };
 pub use transaction::{Savepoint, Transaction};
 
@@ -59,5 +62,6 @@ pub use strandline_base::{
     StorageId, SystemClock, TableId, Value,
 };
 pub use strandline_device::Device;
+pub use strandline_index::{Direction, KeyBytes, KeyRange, OrderedKeys};
 pub use strandline_table::lineage::write::RowLock;
 pub use strandline_txn::Isolation;

@@ -1,5 +1,6 @@
 //! Settings: plain data with units in the names. Components (device, clock) are in `DbOptions`.
 
+use crate::expressions::RowExpressions;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -40,6 +41,9 @@ pub struct Settings {
     pub reserve_bytes: u64,
     /// Whether a background thread merges and checkpoints. Tests turn it off and force both.
     pub background_maintenance: bool,
+    /// Evaluators of index expressions and of partial indexes' conditions. Default: none, which
+    /// refuses such indexes.
+    pub expressions: Option<Arc<dyn RowExpressions>>,
     /// The number of a tail's first record. Default: 0; tests begin close to a limit.
     pub first_tail_record: u64,
 }
@@ -57,6 +61,7 @@ impl Default for Settings {
             recovery_threads: processors().min(8),
             reserve_bytes: 32 << 20,
             background_maintenance: true,
+            expressions: None,
             first_tail_record: 0,
         }
     }
@@ -82,6 +87,11 @@ impl Settings {
     /// Bytes for cached frames and key indexes.
     pub fn cache_bytes(&self) -> usize {
         self.memory_bytes / 8 * 3
+    }
+    /// Bytes of indexes above which secondary indexes get no further entries: the cache keeps a
+    /// quarter of its share.
+    pub fn index_bytes(&self) -> usize {
+        self.cache_bytes() / 4 * 3
     }
     /// Bytes of the rows of one range; wider rows get ranges of fewer rows. A 16th, so that the
     /// copies that loads and merges make of a range fit beside each other; 1 MiB to 64 MiB.

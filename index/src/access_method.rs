@@ -127,6 +127,21 @@ pub trait Cursor {
     }
 }
 
+/// An entry and what follows it.
+struct Following<'a> {
+    first: Option<(KeyBytes, RowId)>,
+    rest: Box<dyn Cursor + 'a>,
+}
+
+impl Cursor for Following<'_> {
+    fn next(&mut self) -> Result<Option<(KeyBytes, RowId)>> {
+        match self.first.take() {
+            Some(first) => Ok(Some(first)),
+            None => self.rest.next(),
+        }
+    }
+}
+
 /// An entry of a bulk load under whose bytes there were other rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collision {
@@ -191,6 +206,31 @@ pub trait AccessMethod: Send + Sync {
         Err(Error::internal(
             "the index is not ordered: it has no cursors, only lookups of whole keys",
         ))
+    }
+
+    /// The entries of a range that come behind `after`, an entry that a cursor of this range and
+    /// direction has given and that may be gone by now.
+    fn cursor_after(
+        &self,
+        range: &KeyRange,
+        direction: Direction,
+        after: &(KeyBytes, RowId),
+    ) -> Result<Box<dyn Cursor + '_>> {
+        let mut cursor = self.cursor(range, direction)?;
+        let first = loop {
+            let is_behind = |entry: &(KeyBytes, RowId)| match direction {
+                Direction::Forward => entry > after,
+                Direction::Backward => entry < after,
+            };
+            match cursor.next()? {
+                Some(entry) if !is_behind(&entry) => {}
+                first => break first,
+            }
+        };
+        Ok(Box::new(Following {
+            first,
+            rest: cursor,
+        }))
     }
 
     /// No snapshot at or after `since` finds the row by this key; zero: no snapshot at all does, as

@@ -7,9 +7,7 @@
 //! entered meanwhile. Either the look comes after the change was written, and sees it, or the
 //! entering comes after the removal, and adds the entry again.
 
-use crate::{AccessMethod, KeyBytes};
 use strandline_base::sync::RwLock;
-use strandline_base::{Result, RowId};
 
 /// Keeps the two apart, for one index. Nothing else is locked by [`RowKeys::enter`] but the index;
 /// what is locked while entries are removed is the remover's business.
@@ -17,16 +15,12 @@ use strandline_base::{Result, RowId};
 pub struct RowKeys(RwLock<()>);
 
 impl RowKeys {
-    /// Enters a key of a row whose change has been written; as [`AccessMethod::insert`].
-    pub fn enter(
-        &self,
-        index: &dyn AccessMethod,
-        key: &KeyBytes,
-        row: RowId,
-        others: &mut Vec<RowId>,
-    ) -> Result<bool> {
+    /// Runs `enter`, which adds the entry of a row whose change has been written, while no entry
+    /// is removed.
+    #[inline]
+    pub fn enter<R>(&self, enter: impl FnOnce() -> R) -> R {
         let _no_removal = self.0.read();
-        index.insert(key, row, others)
+        enter()
     }
 
     /// Runs `remove`, which compares one row's entries with its versions and removes some, while

@@ -5,6 +5,7 @@
 //! before the rewinding can still be asked for as long as the tables' retention says. Counters of
 //! identity columns go on where they are, so that no number is given out twice.
 
+use crate::catalog::index::IndexState;
 use crate::catalog::{Catalog, TableDef};
 use crate::db::Db;
 use crate::request::ScanRequest;
@@ -76,10 +77,13 @@ fn replace_definitions(
     };
     let mut restored = Vec::with_capacity(tables.len());
     for then in tables {
-        let now = Arc::new(TableDef {
+        let mut now = TableDef {
             storage: catalog.new_storage_id(),
             ..TableDef::clone(&then)
-        });
+        };
+        // Nobody builds them any more.
+        now.indexes.retain(|index| index.state == IndexState::Valid);
+        let now = Arc::new(now);
         catalog.tables.insert(now.id, now.clone());
         restored.push((then, now));
     }

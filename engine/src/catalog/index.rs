@@ -43,6 +43,36 @@ pub struct IndexDef {
     pub comment: Option<String>,
 }
 
+impl IndexDef {
+    /// Whether its key is the values of columns, and every row has an entry.
+    pub fn is_plain(&self) -> bool {
+        let is_column = |part: &IndexPart| matches!(part.value, IndexValue::Column(_));
+        self.predicate.is_none() && self.parts.iter().all(is_column)
+    }
+
+    /// The columns that decide about a row's entry: of a plain index those of its parts in their
+    /// order, of another one each once.
+    pub fn key_columns(&self) -> Vec<ColumnId> {
+        let mut columns = Vec::with_capacity(self.parts.len());
+        for part in &self.parts {
+            match &part.value {
+                IndexValue::Column(id) => columns.push(*id),
+                IndexValue::Expression(expression) => {
+                    columns.extend_from_slice(&expression.columns)
+                }
+            }
+        }
+        if let Some(predicate) = &self.predicate {
+            columns.extend_from_slice(&predicate.columns);
+        }
+        if !self.is_plain() {
+            columns.sort_unstable();
+            columns.dedup();
+        }
+        columns
+    }
+}
+
 /// How an index is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -13,7 +13,7 @@ pub(crate) mod retention;
 pub(crate) mod versions;
 
 use access::Access;
-use index::{ConstraintTiming, ForeignKeyDef, IndexDef};
+use index::{ConstraintTiming, ForeignKeyDef, IndexDef, IndexId};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -298,6 +298,10 @@ impl TableDef {
             return Some(likely);
         }
         self.columns.iter().position(|c| c.id == id)
+    }
+    /// The secondary index with `id`.
+    pub fn index(&self, id: IndexId) -> Option<&Arc<IndexDef>> {
+        self.indexes.iter().find(|index| index.id == id)
     }
     /// The PRIMARY KEY.
     pub fn primary_key(&self) -> Option<&KeyDef> {

@@ -6,6 +6,7 @@
 
 pub(crate) mod backpressure;
 pub(crate) mod commit_watch;
+pub(crate) mod index_builds;
 pub(crate) mod load_memory;
 pub(crate) mod merge_schedule;
 pub(crate) mod open_readers;
@@ -24,6 +25,8 @@ use crate::settings::Settings;
 use crate::store::Store;
 use backpressure::Backpressure;
 use commit_watch::CommitWatches;
+use index_builds::IndexBuilds;
+pub use index_builds::{BuildPhase, BuildProgress};
 use load_memory::LoadMemory;
 use merge_schedule::MergeSchedule;
 use open_readers::OpenReaders;
@@ -76,6 +79,7 @@ pub struct Db {
     pub(crate) backpressure: Backpressure,
     pub(crate) open_readers: Arc<OpenReaders>,
     pub(crate) load_memory: Arc<LoadMemory>,
+    pub(crate) index_builds: IndexBuilds,
     /// held while the database is open
     pub(crate) lock: Mutex<Option<Box<dyn Send + Sync>>>,
 }

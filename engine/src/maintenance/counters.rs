@@ -18,9 +18,22 @@ impl Db {
         keys.map(|key| key.index.len() as u64).sum()
     }
 
-    /// Bytes of all key indexes, which are taken from the cache's share.
+    /// Bytes of all key indexes; like those of secondary indexes they are taken from the cache's
+    /// share.
     fn key_bytes(&self) -> u64 {
-        self.shared.pool.taken_bytes().load(Ordering::Relaxed) as u64
+        let taken = self.shared.pool.taken_bytes().load(Ordering::Relaxed) as u64;
+        taken.saturating_sub(self.index_size().1)
+    }
+
+    /// Entries and bytes of all secondary indexes.
+    fn index_size(&self) -> (u64, u64) {
+        let stores = self.stores.read();
+        let (mut entries, mut bytes) = (0, 0);
+        for index in stores.values().flat_map(|store| store.secondary().to_vec()) {
+            entries += index.index.len() as u64;
+            bytes += index.index.memory_bytes() as u64;
+        }
+        (entries, bytes)
     }
 
     /// Counters since open, and how much there is at the moment.
@@ -39,6 +52,7 @@ impl Db {
     fn plain_counters(&self) -> Vec<(&'static str, u64)> {
         let c = &self.counters;
         let get = |a: &AtomicU64| a.load(Ordering::Relaxed);
+        let (index_entries, index_bytes) = self.index_size();
         let (writer_pauses, writer_pause_micros) = self.backpressure.paused();
         vec![
             ("commits", get(&c.commits)),
@@ -66,6 +80,8 @@ impl Db {
             ("log_syncs", self.wal.syncs()),
             ("key_entries", self.key_entries()),
             ("key_bytes", self.key_bytes()),
+            ("index_entries", index_entries),
+            ("index_bytes", index_bytes),
             ("pending_records", self.pending_records()),
             ("run_bytes", self.run_bytes()),
             ("recovery_micros", self.recovery.micros),

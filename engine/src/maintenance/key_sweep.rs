@@ -42,9 +42,9 @@ use crate::db::Db;
 use crate::store::TableStore;
 use crate::store::key_sweep::{EMPTIED, Swept};
 use crate::store::newest;
-use crate::store::{KeyColumns, Store};
+use crate::store::{Store, StoredIndex};
 use std::sync::Arc;
-use strandline_base::{CommitTs, RANGE_ROWS, Result, RowId, Value};
+use strandline_base::{CommitTs, RANGE_ROWS, Result, RowId};
 use strandline_index::KeyBytes;
 use strandline_table::lineage::base::BaseBody;
 use strandline_table::lineage::base::row_meta::RowBits;
@@ -96,9 +96,10 @@ impl Db {
     pub(crate) fn sweep_keys(&self, all: bool) -> bool {
         let stores: Vec<Arc<Store>> = self.stores.read().values().cloned().collect();
         let mut any = false;
-        for store in stores.iter().filter(|store| !store.keys().is_empty()) {
-            let ranges = store.lineage().ranges();
-            for key in store.keys().iter() {
+        for store in &stores {
+            self.remove_dropped(store);
+            let (ranges, indexes) = (store.lineage().ranges(), store.indexes());
+            for key in &indexes {
                 // One sweep at a time: the other one is about the same entries.
                 if let Some(mut done) = key.sweep.done.try_lock() {
                     any |= self.sweep_key(store, key, &ranges, &mut done, all);
@@ -108,10 +109,37 @@ impl Db {
         any
     }
 
+    /// Takes out secondary indexes that have been dropped, once no statement goes by a definition
+    /// that has them.
+    fn remove_dropped(&self, store: &Store) {
+        let known = store.secondary();
+        // In this order: a transaction that makes an index holds the table until its definition is
+        // in the catalog, or the index has gone again.
+        if known.is_empty() || store.is_held_alone() {
+            return;
+        }
+        let since = self.catalogs.newest();
+        let Ok(newest) = self.catalogs.at(CommitTs::MAX) else {
+            return;
+        };
+        let table = newest
+            .tables
+            .values()
+            .find(|table| table.storage == store.id());
+        for index in known.iter() {
+            let is_defined = |id| table.is_some_and(|table| table.index(id).is_some());
+            if !index.id().is_some_and(is_defined)
+                && index.sweep.dropped_before(since) <= self.txns().oldest_snapshot()
+            {
+                store.remove_index(index);
+            }
+        }
+    }
+
     fn sweep_key(
         &self,
         store: &Store,
-        key: &KeyColumns,
+        key: &StoredIndex,
         ranges: &[Arc<Range>],
         done: &mut Swept,
         all: bool,
@@ -136,7 +164,7 @@ impl Db {
     }
 
     /// Removes the entries of rows that are `gone`, and those of keys that rows have left.
-    fn sweep_rows(&self, store: &Store, key: &KeyColumns, gone: &Rows, horizon: &Horizon) {
+    fn sweep_rows(&self, store: &Store, key: &StoredIndex, gone: &Rows, horizon: &Horizon) {
         let mut left = key.sweep.take_left_by(horizon.kept_from());
         // A range that came after `gone` was made is for the next sweep.
         let later: Vec<_> = left.extract_if(.., |(_, row)| !gone.knows(*row)).collect();
@@ -217,7 +245,7 @@ fn gone_rows(ranges: &[Arc<Range>], done: &mut Swept, horizon: &Horizon) -> Rows
 /// entered for it; whether that is all there ever will be to do.
 fn settle(
     store: &Store,
-    key: &KeyColumns,
+    key: &StoredIndex,
     row: RowId,
     own: &[&KeyBytes],
     horizon: &Horizon,
@@ -244,7 +272,7 @@ struct Needed {
 /// None: an unfinished transaction has written the row.
 fn needed(
     store: &Store,
-    key: &KeyColumns,
+    key: &StoredIndex,
     row: RowId,
     horizon: &Horizon,
 ) -> Result<Option<Needed>> {
@@ -253,9 +281,8 @@ fn needed(
         return Ok(None);
     }
     let key_at = |visibility: &Visibility| -> Result<Option<KeyBytes>> {
-        let mut values = vec![Value::Null; key.columns.len()];
-        let is_there = stored.read(row, visibility, &key.columns, &mut values)?;
-        Ok(key.key_bytes(&values).filter(|_| is_there))
+        let found = key.key_at(stored, row, visibility)?;
+        Ok(found.and_then(|found| key.key_bytes(&found)))
     };
     let mut needed = Needed {
         newest: key_at(&newest(nobody))?,

@@ -70,6 +70,7 @@ impl Db {
         };
         *db.lock.lock() = Some(lock);
         db.open_reserve()?;
+        db.remove_unfinished_indexes();
         if db.settings.background_maintenance {
             db.start_maintenance()?;
         }
@@ -185,6 +186,7 @@ fn assemble(
         pacing: Pacing::default(),
         open_readers: Arc::default(),
         load_memory: Arc::default(),
+        index_builds: Default::default(),
         lock: Mutex::new(None),
     })
 }
@@ -210,7 +212,7 @@ fn recover(options: DbOptions, directory: Arc<FailStopDevice>) -> Result<Arc<Db>
     )?;
     recovery.apply()?;
     recovery.progress.indexing(&recovery.report);
-    recovery.finish(&*device)?;
+    recovery.finish(&*device, options.settings.expressions.as_deref())?;
     recovery.report.log_bytes = wal.end_lsn().0.saturating_sub(state.replay_from());
     recovery.report.micros = options.clock.elapsed_us().saturating_sub(began_us);
     progress::recovered(&device.location(), &recovery.report);

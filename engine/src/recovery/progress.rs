@@ -1,9 +1,13 @@
 //! Events of a recovery for `tracing`: its beginning, its progress, its end.
 
+use crate::catalog::TableDef;
+use crate::catalog::index::IndexDef;
 use crate::db::RecoveryReport;
 use crate::manifest_state::ManifestState;
+use crate::store::index_build::BuildObserver;
 use std::sync::Arc;
-use strandline_base::Clock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use strandline_base::{Clock, Result};
 use strandline_storage::wal::Lsn;
 use tracing::{debug, info};
 
@@ -64,10 +68,56 @@ impl RecoveryProgress {
         );
     }
 
+    /// A secondary index is about to be built from `rows` rows.
+    pub fn building(&self, table: &TableDef, def: &IndexDef, rows: u64) -> IndexProgress<'_> {
+        debug!(
+            table = table.name,
+            index = def.name,
+            rows,
+            "recovery: building an index"
+        );
+        IndexProgress {
+            clock: &*self.clock,
+            table: table.name.clone(),
+            index: def.name.clone(),
+            rows,
+            done: AtomicU64::new(0),
+            told_us: AtomicU64::new(self.clock.elapsed_us()),
+        }
+    }
+
     /// The log is read; row maps and key indexes come next.
     pub fn indexing(&self, report: &RecoveryReport) {
         let transactions = report.log_records;
         debug!(transactions, "recovery: log replayed, building key indexes");
+    }
+}
+
+/// Tells how far the build of an index is, every few seconds.
+pub(crate) struct IndexProgress<'a> {
+    clock: &'a dyn Clock,
+    table: String,
+    index: String,
+    rows: u64,
+    done: AtomicU64,
+    told_us: AtomicU64,
+}
+
+impl BuildObserver for IndexProgress<'_> {
+    fn advanced(&self, slots: u64) -> Result<()> {
+        let done = self.done.fetch_add(slots, Ordering::Relaxed) + slots;
+        let (now_us, told_us) = (
+            self.clock.elapsed_us(),
+            self.told_us.load(Ordering::Relaxed),
+        );
+        if now_us >= told_us.saturating_add(PROGRESS_US) {
+            self.told_us.store(now_us, Ordering::Relaxed);
+            let Self {
+                table, index, rows, ..
+            } = self;
+            info!(table, index, rows, done, "recovery: building an index");
+        }
+        Ok(())
     }
 }
 

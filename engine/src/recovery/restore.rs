@@ -2,11 +2,13 @@
 
 use super::progress::RecoveryProgress;
 use super::runs::{in_parallel, restore_range};
+use crate::catalog::index::IndexState;
 use crate::db::{RecoveryReport, Restored};
+use crate::expressions::RowExpressions;
 use crate::manifest_state::ManifestState;
 use crate::redo::{self, Commit, KINDS, Operation, Redo, Restoration, RowOperation, Scope};
-use crate::store::Store;
-use crate::store::key_build::build_key;
+use crate::store::index_build::{Unobserved, fill, slots};
+use crate::store::{Store, StoredIndex};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -203,7 +205,11 @@ impl Recovery {
     }
 
     /// Removes files that nothing refers to, closes what cannot be continued, builds the indexes.
-    pub fn finish(&mut self, device: &dyn Device) -> Result<()> {
+    pub fn finish(
+        &mut self,
+        device: &dyn Device,
+        expressions: Option<&dyn RowExpressions>,
+    ) -> Result<()> {
         for name in device.list()? {
             let orphan = match (data_file_id(&name), run_file_id(&name)) {
                 (Some(id), _) => !self.database.files.contains_key(&id),
@@ -216,9 +222,30 @@ impl Recovery {
         }
         for store in self.database.stores.values() {
             store.lineage().finish_recovery();
-            let keys: Vec<_> = store.keys().iter().map(|k| k.columns.clone()).collect();
-            for columns in keys {
-                build_key(store, &columns, StartWord(0))?;
+            for key in store.keys().iter() {
+                fill(store, key, StartWord(0), self.threads, &Unobserved)?;
+            }
+        }
+        self.build_secondary(expressions)
+    }
+
+    /// Builds the secondary indexes of the newest definitions.
+    fn build_secondary(&mut self, expressions: Option<&dyn RowExpressions>) -> Result<()> {
+        let Some((_, catalog)) = self.database.catalogs.last() else {
+            return Ok(());
+        };
+        for table in catalog.tables.values() {
+            let Some(store) = self.database.stores.get(&table.storage) else {
+                continue;
+            };
+            for def in &table.indexes {
+                let index = StoredIndex::secondary(table, def, store, expressions)?;
+                // What is being built is about to be removed.
+                if def.state == IndexState::Valid {
+                    let building = self.progress.building(table, def, slots(store));
+                    fill(store, &index, StartWord(0), self.threads, &building)?;
+                }
+                store.put_index(index);
             }
         }
         Ok(())

@@ -4,7 +4,7 @@ use crate::catalog::TableDef;
 use crate::catalog::identity::Identities;
 use crate::catalog::versions::Version;
 use crate::manifest_state::{ManifestState, RangeEntry};
-use crate::store::{Store, storage_schema};
+use crate::store::{Store, StoredIndex, storage_schema};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use strandline_base::{RangeNo, Result, StorageId};
@@ -76,8 +76,11 @@ impl Restoration {
                         store.lineage().set_schema(grown);
                     }
                     for key in &table.keys {
-                        if store.key(&key.columns).is_none() {
-                            store.put_key(store.empty_key(key.columns.clone()));
+                        // One with equal NULLs has entries that others lack: it is filled later.
+                        let nulls = StoredIndex::has_equal_nulls(&table.keys, &key.columns);
+                        let known = store.key(&key.columns);
+                        if known.is_none_or(|known| nulls && !known.enters_nulls()) {
+                            store.put_index(StoredIndex::of_key(table, &key.columns, store));
                         }
                     }
                 }

@@ -121,5 +121,5 @@ fn history_batch(table: &TableDef, versions: &[RowVersion]) -> Result<RecordBatc
         fields.push(Field::new(name, arrow_type(SqlType::TimestampTz), true));
         arrays.push(array_of(SqlType::TimestampTz, &values)?);
     }
-    record_batch(Schema::new(fields), arrays, versions.len())
+    record_batch(Arc::new(Schema::new(fields)), arrays, versions.len())
 }

@@ -15,10 +15,9 @@ use crate::catalog::TableDef;
 use crate::db::load_memory::LoadBytes;
 use crate::manifest_state::{RangeEntry, to_json};
 use crate::redo;
-use crate::statement::keys::KeyCheck;
+use crate::statement::keys::{KeyCheck, Uniqueness};
 use crate::statement::{OnInvisibleDuplicate, Statement, not_null_violation};
-use crate::store::Store;
-use crate::store::key_index;
+use crate::store::{Store, StoredIndex, key_index, secondary_index};
 use crate::transaction::Load;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use std::collections::VecDeque;
@@ -53,7 +52,7 @@ pub struct BulkInsert {
 
 struct Encoding {
     thread: std::thread::JoinHandle<Result<Loaded>>,
-    /// those of keys
+    /// those of indexes
     columns: Vec<Option<ArrayRef>>,
     rows: usize,
     bytes: LoadBytes,
@@ -186,12 +185,16 @@ impl BulkInsert {
             || db.load_memory.used() + self.range_bytes() > db.settings().load_bytes()
     }
 
-    /// The columns that keys are made of, in place; nothing of the others is kept.
+    /// The columns that indexes read, in place; nothing of the others is kept.
     fn key_columns(&self, arrays: &[ArrayRef]) -> Vec<Option<ArrayRef>> {
-        let is_key = |id: ColumnId| self.table.keys.iter().any(|key| key.columns.contains(&id));
+        let mut read: Vec<ColumnId> = Vec::new();
+        let keys = self.table.keys.iter();
+        read.extend(keys.flat_map(|key| key.columns.iter().copied()));
+        let indexes = self.table.indexes.iter();
+        read.extend(indexes.flat_map(|index| index.key_columns()));
         let columns = self.table.columns.iter().zip(arrays);
         columns
-            .map(|(column, array)| is_key(column.id).then(|| array.clone()))
+            .map(|(column, array)| read.contains(&column.id).then(|| array.clone()))
             .collect()
     }
 
@@ -237,43 +240,76 @@ impl BulkInsert {
         columns: &[Option<ArrayRef>],
         rows: usize,
     ) -> Result<()> {
-        for key in 0..self.table.keys.len() {
-            let def = &self.table.keys[key];
-            let mut parts = Vec::with_capacity(def.columns.len());
-            for id in &def.columns {
-                let part = self.table.position(*id).and_then(|at| {
-                    let sql_type = self.table.columns[at].sql_type;
-                    Some((sql_type, columns[at].as_ref()?))
-                });
-                parts.push(part.ok_or_else(|| Error::internal("a key column is missing"))?);
-            }
+        for (at, def) in self.table.keys.iter().enumerate() {
             let index = key_index(&self.store, &def.columns)?;
-            let mut load = index.index.bulk_load();
-            let (mut values, mut others) = (vec![Value::Null; parts.len()], Vec::new());
-            for row in 0..rows {
-                for (value, (sql_type, array)) in values.iter_mut().zip(&parts) {
-                    *value = value_at(*sql_type, array, row);
-                }
-                if values.iter().any(Value::is_null) {
-                    continue; // no entry
-                }
-                let row = RowId::new(based.no, row as u16);
-                load.push(&values, row, &mut others)?;
-                if !others.is_empty() {
-                    self.statement.check_later(KeyCheck {
-                        table: self.table.clone(),
-                        store: self.store.clone(),
-                        key,
-                        bytes: index.index.encode(&values),
-                        row,
-                        others: std::mem::take(&mut others),
-                        on_invisible: OnInvisibleDuplicate::Violation,
-                    });
-                }
-            }
-            load.finish()?;
+            self.add_entries(&index, Uniqueness::Key(at), based, columns, rows)?;
+        }
+        for (at, def) in self.table.indexes.iter().enumerate() {
+            self.statement.transaction().db().check_index_memory()?;
+            let index = secondary_index(&self.store, def.id)?;
+            self.add_entries(&index, Uniqueness::Index(at), based, columns, rows)?;
         }
         Ok(())
+    }
+
+    /// Adds the entries of a loaded range to one index.
+    fn add_entries(
+        &self,
+        index: &Arc<StoredIndex>,
+        uniqueness: Uniqueness,
+        based: &BasedRange,
+        columns: &[Option<ArrayRef>],
+        rows: usize,
+    ) -> Result<()> {
+        let mut parts = Vec::with_capacity(index.columns.len());
+        for id in &index.columns {
+            let part = self.table.position(*id).and_then(|at| {
+                let sql_type = self.table.columns[at].sql_type;
+                Some((sql_type, columns[at].clone()?))
+            });
+            parts.push(part.ok_or_else(|| Error::internal("a key column is missing"))?);
+        }
+        let computed = index
+            .computed()
+            .map(|key| key.of_rows(&parts))
+            .transpose()?;
+        let parts = computed.as_ref().map_or(&parts, |keys| &keys.parts);
+        let mut load = match index.is_unique() {
+            true => index.index.bulk_load_unique(),
+            false => index.index.bulk_load(),
+        };
+        let check = |bytes, row, others| {
+            self.statement.check_later(KeyCheck {
+                table: self.table.clone(),
+                store: self.store.clone(),
+                index: index.clone(),
+                uniqueness,
+                bytes,
+                row,
+                others,
+                on_invisible: OnInvisibleDuplicate::Violation,
+            });
+        };
+        let (mut values, mut others) = (vec![Value::Null; parts.len()], Vec::new());
+        for row in 0..rows {
+            for (value, (sql_type, array)) in values.iter_mut().zip(parts) {
+                *value = value_at(*sql_type, array, row);
+            }
+            let is_selected = computed.as_ref().is_none_or(|keys| keys.is_selected(row));
+            if !is_selected || !index.has_entry(&values) {
+                continue;
+            }
+            let row = RowId::new(based.no, row as u16);
+            load.push(&values, row, &mut others)?;
+            if !others.is_empty() {
+                let others = std::mem::take(&mut others);
+                check(index.index.encode(&values), row, others);
+            }
+        }
+        for found in load.collisions()? {
+            check(found.key, found.row, found.others);
+        }
+        load.finish()
     }
 }
 

@@ -5,15 +5,19 @@
 //! writers of one key exactly the later one sees, and waits for, the other.
 
 use super::{OnInvisibleDuplicate, Statement, write_conflict};
+use crate::catalog::index::IndexId;
 use crate::catalog::{TableDef, column_of};
-use crate::display::value_text;
 use crate::store::TableStore;
-use crate::store::{Store, find_key, forget_expired, key_index, newest};
-use arrow_array::RecordBatch;
+use crate::store::{
+    Store, StoredIndex, find_key, forget_expired, key_index, newest, secondary_index,
+};
+use crate::transaction::Transaction;
+use crate::transaction::index_build::{index_parts, key_text};
+use arrow_array::{ArrayRef, RecordBatch};
 use std::sync::Arc;
-use strandline_base::{Error, ErrorKind, Result, RowId, SqlState, SqlType, Value};
+use strandline_base::{ColumnId, Error, ErrorKind, Result, RowId, SqlState, SqlType, Value};
 use strandline_column::types::value_at;
-use strandline_index::{KeyBytes, is_same_key};
+use strandline_index::KeyBytes;
 use strandline_txn::{Isolation, Looks, StartWord, Visibility};
 
 /// How a row came to a key.
@@ -25,12 +29,30 @@ pub(super) enum NewKey {
     Updated,
 }
 
-/// A key to check at the end of the statement.
+/// What says that a key is unique.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Uniqueness {
+    /// a constraint; indexes `TableDef::keys`
+    Key(usize),
+    /// a secondary index; indexes `TableDef::indexes`
+    Index(usize),
+}
+
+/// An index that a statement enters rows into.
+pub(super) struct EntryPlace<'a> {
+    pub table: &'a Arc<TableDef>,
+    pub store: &'a Arc<Store>,
+    pub index: Arc<StoredIndex>,
+    pub uniqueness: Uniqueness,
+    pub on_invisible: OnInvisibleDuplicate,
+}
+
+/// A key to check at the end of the statement, or later if its constraint is deferred.
 pub(crate) struct KeyCheck {
     pub table: Arc<TableDef>,
     pub store: Arc<Store>,
-    /// indexes `TableDef::keys`
-    pub key: usize,
+    pub index: Arc<StoredIndex>,
+    pub uniqueness: Uniqueness,
     pub bytes: KeyBytes,
     pub row: RowId,
     /// rows that had an entry under these bytes before this one
@@ -39,42 +61,108 @@ pub(crate) struct KeyCheck {
 }
 
 impl Statement {
-    #[expect(clippy::too_many_arguments, reason = "one call site per kind of write")]
-    pub(super) fn add_key(
+    /// Enters a row's key; None: it has no entry.
+    pub(super) fn enter_key(
         &self,
-        table: &Arc<TableDef>,
-        store: &Arc<Store>,
-        key: usize,
-        values: &[Value],
+        place: EntryPlace<'_>,
+        key: Option<&[Value]>,
         row: RowId,
-        on_invisible: OnInvisibleDuplicate,
         new: NewKey,
     ) -> Result<()> {
-        let index = key_index(store, &table.keys[key].columns)?;
-        let bytes = index.key_bytes(values);
+        let index = place.index;
+        let entry = key.and_then(|key| index.entry_key(key));
         let mut others = Vec::new();
-        match (new, bytes.clone()) {
+        match (new, entry) {
             // Also if it has no key now: it may have left one.
-            (NewKey::Updated, bytes) => {
+            (NewKey::Updated, entry) => {
                 let moved = &mut self.txn.state.lock().moved;
-                moved.enter(&index, bytes, row, &mut others)?;
+                moved.enter(&index, entry, row, &mut others)?;
             }
-            (NewKey::Inserted, Some(bytes)) => {
-                index.index.insert(&bytes, row, &mut others)?;
-                self.txn.state.lock().entries.push((index, bytes, row));
+            (NewKey::Inserted, Some(entry)) => {
+                index.enter(&entry, row, &mut others)?;
+                let entries = &mut self.txn.state.lock().entries;
+                entries.push((index.clone(), entry.bytes, row));
             }
             (NewKey::Inserted, None) => {}
         }
-        if let Some(bytes) = bytes.filter(|_| !others.is_empty()) {
+        if let Some(key) = key.filter(|_| !others.is_empty()) {
             self.check_later(KeyCheck {
-                table: table.clone(),
-                store: store.clone(),
-                key,
-                bytes,
+                table: place.table.clone(),
+                store: place.store.clone(),
+                bytes: index.index.encode(key),
+                index,
+                uniqueness: place.uniqueness,
                 row,
                 others,
-                on_invisible,
+                on_invisible: place.on_invisible,
             });
+        }
+        Ok(())
+    }
+
+    /// Enters an inserted row, whose `values` are by column id, into the secondary indexes.
+    pub(super) fn enter_secondary(
+        &self,
+        table: &Arc<TableDef>,
+        store: &Arc<Store>,
+        values: &[Value],
+        row: RowId,
+        on_invisible: OnInvisibleDuplicate,
+    ) -> Result<()> {
+        self.txn.db().check_index_memory()?;
+        let mut columns = Vec::new();
+        for (at, def) in table.indexes.iter().enumerate() {
+            let index = secondary_index(store, def.id)?;
+            columns.clear();
+            columns.extend(index.columns.iter().map(|id| values[id.0 as usize].clone()));
+            let place = EntryPlace {
+                table,
+                store,
+                index: index.clone(),
+                uniqueness: Uniqueness::Index(at),
+                on_invisible,
+            };
+            let key = index.key_of(&columns)?;
+            self.enter_key(place, key.as_deref(), row, NewKey::Inserted)?;
+        }
+        Ok(())
+    }
+
+    /// Enters an updated row, whose record has been written, into the secondary indexes that `set`
+    /// changes a column of.
+    pub(super) fn enter_updated(
+        &self,
+        table: &Arc<TableDef>,
+        store: &Arc<Store>,
+        (word, row): (StartWord, RowId),
+        set: &[(ColumnId, Value)],
+    ) -> Result<()> {
+        let value_of = |id: &ColumnId| set.iter().find(|(set, _)| set == id);
+        let mut columns = Vec::new();
+        for (at, def) in table.indexes.iter().enumerate() {
+            let index = secondary_index(store, def.id)?;
+            if !index.columns.iter().any(|id| value_of(id).is_some()) {
+                continue;
+            }
+            self.txn.db().check_index_memory()?;
+            columns.clear();
+            let known = index.columns.iter().map_while(value_of);
+            columns.extend(known.map(|(_, value)| value.clone()));
+            if columns.len() < index.columns.len() {
+                columns.clear();
+                columns.resize(index.columns.len(), Value::Null);
+                let stored = store.rows();
+                stored.read(row, &newest(word), &index.columns, &mut columns)?;
+            }
+            let place = EntryPlace {
+                table,
+                store,
+                index: index.clone(),
+                uniqueness: Uniqueness::Index(at),
+                on_invisible: OnInvisibleDuplicate::Violation,
+            };
+            let key = index.key_of(&columns)?;
+            self.enter_key(place, key.as_deref(), row, NewKey::Updated)?;
         }
         Ok(())
     }
@@ -101,7 +189,7 @@ impl Statement {
             ..self.visibility
         };
         let types = key_types(table, key)?;
-        let columns = &table.keys[key].columns;
+        let index = key_index(&store, &table.keys[key].columns)?;
         (0..keys.num_rows())
             .map(|row| {
                 let values: Vec<Value> = types
@@ -109,38 +197,79 @@ impl Statement {
                     .enumerate()
                     .map(|(i, t)| value_at(*t, keys.column(i), row))
                     .collect();
-                self.txn.note_key(table, &store, columns, &values);
-                find_key(&store, columns, &values, &visibility)
+                self.txn.note_key(table, &store, &index, &values);
+                find_key(&store, &index, &values, &visibility)
             })
             .collect()
     }
 
-    pub(super) fn check_key(&self, check: &KeyCheck) -> Result<()> {
+    /// For each of `rows` (columns as in `TableDef::columns`) the row of `table` visible to this
+    /// statement (own inserts of this very statement included) that has its key in a unique
+    /// secondary index; None for a row that has no entry there.
+    pub fn find_by_index(
+        &self,
+        table: &Arc<TableDef>,
+        index: IndexId,
+        rows: &RecordBatch,
+    ) -> Result<Vec<Option<RowId>>> {
+        let store = self.txn.db().store(table.storage)?;
+        let index = secondary_index(&store, index)?;
         let own = self.txn.word()?;
-        let columns = &check.table.keys[check.key].columns;
-        let stored = check.store.rows();
-        let index = key_index(&check.store, columns)?;
-        let mut mine = vec![Value::Null; columns.len()];
+        let visibility = Visibility {
+            own,
+            statement: u32::MAX,
+            ..self.visibility
+        };
+        let mut columns = Vec::with_capacity(index.columns.len());
+        for id in &index.columns {
+            let at = table.position(*id);
+            let at = at.ok_or_else(|| Error::internal("a column of an index is missing"))?;
+            columns.push((table.columns[at].sql_type, rows.column(at).clone()));
+        }
+        let mut found = Vec::with_capacity(rows.num_rows());
+        for row in 0..rows.num_rows() {
+            let value = |(sql_type, array): &(SqlType, ArrayRef)| value_at(*sql_type, array, row);
+            let values: Vec<Value> = columns.iter().map(value).collect();
+            found.push(match index.key_of(&values)? {
+                Some(key) => {
+                    self.txn.note_key(table, &store, &index, &key);
+                    find_key(&store, &index, &key, &visibility)?
+                }
+                None => None,
+            });
+        }
+        Ok(found)
+    }
+}
+
+impl KeyCheck {
+    /// Waits for unfinished writers of the key; an error if another row has it. `visibility`: of
+    /// the statement that has entered it.
+    pub fn run(&self, txn: &Transaction, visibility: &Visibility) -> Result<()> {
+        let own = txn.word()?;
+        let (stored, index) = (self.store.rows(), &self.index);
+        let nulls_are_equal = self.nulls_are_equal();
         let mut looks = Looks::default();
         loop {
-            if !stored.read(check.row, &newest(own), columns, &mut mine)?
-                || index.key_bytes(&mine).as_ref() != Some(&check.bytes)
-            {
-                return Ok(()); // deleted or changed again since
-            }
+            let mine = match index.key_at(stored, self.row, &newest(own))? {
+                Some(mine) if index.key_bytes(&mine).as_ref() == Some(&self.bytes) => mine,
+                _ => return Ok(()), // deleted or changed again since
+            };
             let mut waited = false;
-            for &other in &check.others {
-                let speculative = self.txn.options().speculative;
+            for &other in &self.others {
+                let speculative = txn.options().speculative;
                 if let Some(holder) = stored.unfinished_writer(other, own, speculative)? {
-                    self.txn.wait_for(holder, &mut looks)?;
+                    txn.wait_for(holder, &mut looks)?;
                     waited = true;
                     break;
                 }
-                let mut theirs = vec![Value::Null; columns.len()];
-                if !stored.read(other, &newest(own), columns, &mut theirs)? {
-                    forget_expired(&check.store, &index, &check.bytes, other)?;
-                } else if is_same_key(&theirs, &mine) {
-                    return Err(self.duplicate(check, own, other, &mine)?);
+                match index.key_at(stored, other, &newest(own))? {
+                    None => forget_expired(&self.store, index, &self.bytes, other)?,
+                    Some(theirs) => {
+                        if StoredIndex::are_duplicates(&theirs, &mine, nulls_are_equal) {
+                            return Err(self.duplicate(txn, visibility, other, &mine)?);
+                        }
+                    }
                 }
             }
             if !waited {
@@ -149,32 +278,38 @@ impl Statement {
         }
     }
 
+    fn nulls_are_equal(&self) -> bool {
+        match self.uniqueness {
+            Uniqueness::Key(at) => self.table.keys[at].nulls_not_distinct,
+            Uniqueness::Index(at) => self.table.indexes[at].nulls_not_distinct,
+        }
+    }
+
     fn duplicate(
         &self,
-        check: &KeyCheck,
-        own: StartWord,
+        txn: &Transaction,
+        visibility: &Visibility,
         other: RowId,
         key: &[Value],
     ) -> Result<Error> {
-        let columns = &check.table.keys[check.key].columns;
-        let mut seen = vec![Value::Null; columns.len()];
         let visibility = Visibility {
-            own,
+            own: txn.word()?,
             statement: u32::MAX,
-            ..self.visibility
+            ..*visibility
         };
-        let stored = check.store.rows();
+        let seen = self.index.key_at(self.store.rows(), other, &visibility)?;
+        let nulls_are_equal = self.nulls_are_equal();
         let is_visible =
-            stored.read(other, &visibility, columns, &mut seen)? && is_same_key(&seen, key);
+            seen.is_some_and(|seen| StoredIndex::are_duplicates(&seen, key, nulls_are_equal));
         // A serializable transaction would have seen the row, had it run after the other one.
-        let is_serializable = self.txn.options().isolation == Isolation::Serializable;
-        let is_conflict = check.on_invisible == OnInvisibleDuplicate::Conflict || is_serializable;
+        let is_serializable = txn.options().isolation == Isolation::Serializable;
+        let is_conflict = self.on_invisible == OnInvisibleDuplicate::Conflict || is_serializable;
         if !is_visible && is_conflict {
-            return Ok(write_conflict(&check.table));
+            return Ok(write_conflict(&self.table));
         }
         // That the key is there is something the transaction has read.
-        self.txn.note_key(&check.table, &check.store, columns, key);
-        unique_violation(&check.table, check.key, key)
+        txn.note_key(&self.table, &self.store, &self.index, key);
+        unique_violation(&self.table, self.uniqueness, key)
     }
 }
 
@@ -186,26 +321,33 @@ pub(crate) fn key_types(table: &TableDef, key: usize) -> Result<Vec<SqlType>> {
         .collect()
 }
 
-pub(crate) fn unique_violation(table: &TableDef, key: usize, values: &[Value]) -> Result<Error> {
-    let def = &table.keys[key];
-    let mut names = Vec::new();
-    let mut shown = Vec::new();
-    for (column, value) in def.columns.iter().zip(values) {
-        let column = column_of(table, *column)?;
-        names.push(column.name.clone());
-        shown.push(value_text(column.sql_type, value));
-    }
+pub(crate) fn unique_violation(
+    table: &TableDef,
+    uniqueness: Uniqueness,
+    key: &[Value],
+) -> Result<Error> {
+    let (name, parts) = match uniqueness {
+        Uniqueness::Key(at) => {
+            let def = &table.keys[at];
+            let mut parts = Vec::with_capacity(def.columns.len());
+            for id in &def.columns {
+                let column = column_of(table, *id)?;
+                parts.push((column.name.as_str(), column.sql_type));
+            }
+            (&def.name, parts)
+        }
+        Uniqueness::Index(at) => {
+            let def = &table.indexes[at];
+            (&def.name, index_parts(table, def)?)
+        }
+    };
     Ok(Error::new(
         ErrorKind::Constraint,
         SqlState::UNIQUE_VIOLATION,
         format!(
-            "duplicate key value violates unique constraint \"{}\" of table \"{}\"",
-            def.name, table.name
+            "duplicate key value violates unique constraint \"{name}\" of table \"{}\"",
+            table.name
         ),
     )
-    .with_detail(format!(
-        "Key ({})=({}) already exists.",
-        names.join(", "),
-        shown.join(", ")
-    )))
+    .with_detail(format!("Key {} already exists.", key_text(&parts, key))))
 }

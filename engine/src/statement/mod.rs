@@ -5,6 +5,7 @@
 //! again with a new one; under snapshot the same error goes to the user.
 
 mod bulk;
+mod index_rows;
 mod keys;
 mod point;
 mod point_table;
@@ -12,21 +13,20 @@ mod row_locks;
 mod write;
 
 pub use bulk::BulkInsert;
+pub use index_rows::{IndexRows, RowView};
 pub use point_table::{Effect, Modify, PointTable};
 pub use row_locks::LockWait;
 
-use crate::catalog::{TableDef, column_of};
+use crate::catalog::TableDef;
 use crate::store::Store;
-use crate::store::TableStore;
 use crate::store::merged_bases::MergedRanges;
 use crate::transaction::Transaction;
 use arrow_array::{ArrayRef, RecordBatch};
-use arrow_schema::{Field, Schema};
+use arrow_schema::SchemaRef;
 use keys::KeyCheck;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use strandline_base::{ColumnId, CommitTs, Error, ErrorKind, Result, RowId, SqlState, Value};
-use strandline_column::types::{array_of, arrow_type};
+use strandline_base::{CommitTs, Error, ErrorKind, Result, SqlState};
 use strandline_table::lineage::write::Writer;
 use strandline_txn::{SnapshotGuard, Visibility};
 
@@ -137,61 +137,23 @@ impl Statement {
         .with_hint("Retry the transaction."))
     }
 
-    /// Reads columns of rows by id as this statement sees them (missing ids are left out).
-    pub fn fetch(
-        &self,
-        table: &Arc<TableDef>,
-        rows: &[RowId],
-        columns: &[ColumnId],
-    ) -> Result<RecordBatch> {
-        let store = self.txn.db().store(table.storage)?;
-        let mut cells: Vec<Vec<Value>> = vec![Vec::with_capacity(rows.len()); columns.len()];
-        let mut values = vec![Value::Null; columns.len()];
-        for &row in rows {
-            if store
-                .rows()
-                .read(row, &self.visibility, columns, &mut values)?
-            {
-                for (cells, value) in cells.iter_mut().zip(&mut values) {
-                    cells.push(std::mem::replace(value, Value::Null));
-                }
-            }
-        }
-        let mut fields = Vec::with_capacity(columns.len());
-        let mut arrays: Vec<ArrayRef> = Vec::with_capacity(columns.len());
-        for (&id, cells) in columns.iter().zip(&cells) {
-            let column = column_of(table, id)?;
-            fields.push(Field::new(
-                &column.name,
-                arrow_type(column.sql_type),
-                !column.not_null,
-            ));
-            arrays.push(array_of(column.sql_type, cells)?);
-        }
-        record_batch(
-            Schema::new(fields),
-            arrays,
-            cells.first().map_or(0, Vec::len),
-        )
-    }
-
     /// Ends the statement: deferred uniqueness checks.
     pub fn finish(&self) -> Result<()> {
         let checks = std::mem::take(&mut *self.checks.lock());
         for check in &checks {
-            self.check_key(check)?;
+            check.run(&self.txn, &self.visibility)?;
         }
         Ok(())
     }
 }
 
 pub(crate) fn record_batch(
-    schema: Schema,
+    schema: SchemaRef,
     arrays: Vec<ArrayRef>,
     rows: usize,
 ) -> Result<RecordBatch> {
     let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(rows));
-    RecordBatch::try_new_with_options(Arc::new(schema), arrays, &options)
+    RecordBatch::try_new_with_options(schema, arrays, &options)
         .map_err(|e| Error::internal(format!("building a batch: {e}")))
 }
 

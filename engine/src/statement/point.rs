@@ -36,7 +36,7 @@ impl Statement {
         let mut rows = Vec::new();
         index.index.lookup(&bytes, &mut rows)?;
         self.transaction()
-            .note_key(table, &store, key_columns, key_values);
+            .note_key(table, &store, &index, key_values);
         // One walk reads the key, to compare, and what was asked for.
         let (from, parts) = (out.len(), key_columns.len());
         let mut wanted = Vec::with_capacity(parts + columns.len());
@@ -169,15 +169,15 @@ impl Statement {
         mut write: impl FnMut(&Arc<Store>, &Writer, RowId) -> Result<bool>,
     ) -> Result<bool> {
         let (store, mut writer) = self.writable(table)?;
-        let key_columns = &table.keys[key].columns;
+        let index = key_index(&store, &table.keys[key].columns)?;
         self.transaction()
-            .note_key(table, &store, key_columns, key_values);
+            .note_key(table, &store, &index, key_values);
         let mut visibility = Visibility {
             own: writer.word,
             ..*self.visibility()
         };
         loop {
-            let Some(row) = find_key(&store, key_columns, key_values, &visibility)? else {
+            let Some(row) = find_key(&store, &index, key_values, &visibility)? else {
                 return Ok(false);
             };
             match write(&store, &writer, row) {

@@ -17,10 +17,10 @@
 //! # Why a key need not be compared
 //!
 //! The hash of an integer is a bijection, so a row under the hash has or had exactly this key.
-//! While no row has ever changed its key ([`KeyColumns::rows_may_have_moved`]) it has it still. The
-//! flag is loaded after the stable timestamp and after the entry: a change of a key sets it before
-//! it enters the new key and commits, so whoever could see either sees the flag. An index that
-//! another one replaces is flagged, because changes do not reach it any more.
+//! While no row has ever changed its key ([`StoredIndex::rows_may_have_moved`]) it has it still.
+//! The flag is loaded after the stable timestamp and after the entry: a change of a key sets it
+//! before it enters the new key and commits, so whoever could see either sees the flag. An index
+//! that another one replaces is flagged, because changes do not reach it any more.
 
 use crate::catalog::{Catalog, TableDef};
 use crate::db::Db;
@@ -28,7 +28,7 @@ use crate::redo;
 use crate::settings::ConflictPolicy;
 use crate::store::TableStore;
 use crate::store::key_index;
-use crate::store::{KeyColumns, Store};
+use crate::store::{Store, StoredIndex};
 use crate::transaction::Transaction;
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
@@ -44,14 +44,14 @@ pub struct PointTable {
     table: Arc<TableDef>,
     key: usize,
     store: Arc<Store>,
-    index: Arc<KeyColumns>,
+    index: Arc<StoredIndex>,
     /// the longest of the index's sequences, at hand
     sequence: Option<KeySequence>,
     /// equal hashes are equal keys
     is_exact: bool,
     /// by column id: whether the table has it
     has_column: Vec<bool>,
-    /// by column id: whether some key has it
+    /// by column id: whether some index reads it
     in_key: Vec<bool>,
 }
 
@@ -98,6 +98,9 @@ impl PointTable {
         for column in table.keys.iter().flat_map(|key| &key.columns) {
             in_key[column.0 as usize] = true;
         }
+        for column in table.indexes.iter().flat_map(|index| index.key_columns()) {
+            in_key[column.0 as usize] = true;
+        }
         let is_exact = columns.len() == 1 && columns.iter().all(is_integer);
         Ok(Self {
             catalog: catalog.clone(),
@@ -117,7 +120,7 @@ impl PointTable {
         &self.table
     }
 
-    /// Whether a change sets a column of any key.
+    /// Whether a change sets a column that any index reads.
     fn sets_key(&self, set: &[(ColumnId, Value)]) -> bool {
         set.iter()
             .any(|(id, _)| self.in_key.get(id.0 as usize) == Some(&true))

@@ -1,6 +1,6 @@
 //! How a statement inserts, updates and deletes rows.
 
-use super::keys::NewKey;
+use super::keys::{EntryPlace, NewKey, Uniqueness};
 use super::{OnInvisibleDuplicate, Statement, not_null_violation, write_conflict};
 use crate::catalog::{KeyDef, TableDef, column_of};
 use crate::redo;
@@ -63,15 +63,17 @@ impl Statement {
         for (at, key) in table.keys.iter().enumerate() {
             let part = |c: &ColumnId| values[c.0 as usize].clone();
             let key_values: Vec<Value> = key.columns.iter().map(part).collect();
-            self.add_key(
+            let place = EntryPlace {
                 table,
                 store,
-                at,
-                &key_values,
-                row,
-                conflicts,
-                NewKey::Inserted,
-            )?;
+                index: key_index(store, &key.columns)?,
+                uniqueness: Uniqueness::Key(at),
+                on_invisible: conflicts,
+            };
+            self.enter_key(place, Some(&key_values), row, NewKey::Inserted)?;
+        }
+        if !table.indexes.is_empty() {
+            self.enter_secondary(table, store, values, row, conflicts)?;
         }
         Ok(row)
     }
@@ -134,9 +136,18 @@ impl Statement {
                 store
                     .rows()
                     .read(row, &newest(writer.word), &key.columns, &mut values)?;
-                let violation = OnInvisibleDuplicate::Violation;
-                self.add_key(table, store, at, &values, row, violation, NewKey::Updated)?;
+                let place = EntryPlace {
+                    table,
+                    store,
+                    index: key_index(store, &key.columns)?,
+                    uniqueness: Uniqueness::Key(at),
+                    on_invisible: OnInvisibleDuplicate::Violation,
+                };
+                self.enter_key(place, Some(&values), row, NewKey::Updated)?;
             }
+        }
+        if !table.indexes.is_empty() {
+            self.enter_updated(table, store, (writer.word, row), set)?;
         }
         Ok(true)
     }

@@ -126,6 +126,11 @@ impl Store {
         holders.exclusive.is_some() || !holders.writers.is_empty()
     }
 
+    /// Whether a transaction holds the storage alone.
+    pub fn is_held_alone(&self) -> bool {
+        self.holders.lock().exclusive.is_some()
+    }
+
     /// Whether `word` has changed the definition, or has made the storage.
     pub fn is_exclusive_to(&self, word: StartWord) -> bool {
         self.holders.lock().exclusive == Some(word)

@@ -4,6 +4,7 @@
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use strandline_base::{CommitTs, RANGE_ROWS, RowId};
 use strandline_index::RowKeys;
 use strandline_table::lineage::base::BaseBody;
@@ -22,6 +23,8 @@ pub(crate) struct KeySweep {
     /// rows that have left a key, and when, in that order
     left: Mutex<VecDeque<(CommitTs, RowId)>>,
     pub done: Mutex<Swept>,
+    /// when the index was first found to have been dropped; 0: not yet
+    dropped: AtomicU64,
 }
 
 /// What the last sweep has done.
@@ -38,6 +41,15 @@ pub(crate) struct Swept {
 }
 
 impl KeySweep {
+    /// The index is found to have been dropped, in the catalog since `newest`: the first such
+    /// moment.
+    pub fn dropped_before(&self, newest: CommitTs) -> CommitTs {
+        let first =
+            self.dropped
+                .compare_exchange(0, newest.0, Ordering::Relaxed, Ordering::Relaxed);
+        CommitTs(first.map_or_else(|first| first, |_| newest.0))
+    }
+
     /// `row` has left a key by a commit at `ts`.
     pub fn note_left(&self, row: RowId, ts: CommitTs) {
         let mut left = self.left.lock();

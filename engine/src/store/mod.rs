@@ -1,18 +1,21 @@
-//! A storage as the engine keeps it: the rows of one table, its key indexes, and the lock that lets
+//! A storage as the engine keeps it: the rows of one table, its indexes, and the lock that lets
 //! definition changes wait for writers.
 
 mod holders;
-pub(crate) mod key_build;
+pub(crate) mod index_build;
+mod key_of_row;
 pub(crate) mod key_sweep;
-mod keys;
 pub(crate) mod merged_bases;
 pub(crate) mod moved_keys;
 mod restore;
+mod stored_index;
 mod table_store;
 
 pub(crate) use holders::{Hold, Waiting};
-pub(crate) use keys::{KeyColumns, find_key, forget_expired, key_index};
 pub(crate) use restore::{RestoredFrom, RowChange};
+pub(crate) use stored_index::{
+    EntryKey, StoredIndex, find_key, forget_expired, key_index, secondary_index,
+};
 pub(crate) use table_store::TableStore;
 
 use crate::catalog::TableDef;
@@ -31,7 +34,9 @@ pub struct Store {
     /// the rows
     lineage: Arc<Lineage>,
     /// one per distinct list of key columns
-    keys: ArcSwap<Vec<Arc<KeyColumns>>>,
+    keys: ArcSwap<Vec<Arc<StoredIndex>>>,
+    /// secondary indexes, each with its own number
+    secondary: ArcSwap<Vec<Arc<StoredIndex>>>,
     holders: Mutex<Holders>,
     /// versions superseded before it may be gone
     kept_from: AtomicU64,
@@ -58,8 +63,8 @@ pub fn storage_schema(table: &TableDef, before: Option<&StorageSchema>) -> Arc<S
 }
 
 impl Store {
-    /// An empty storage for `table`, taken by `holder` if a transaction is creating it. `before`:
-    /// the columns it is known to have had.
+    /// An empty storage for `table` with the indexes of its constraints, taken by `holder` if a
+    /// transaction is creating it. `before`: the columns it is known to have had.
     pub fn new(
         table: &TableDef,
         before: Option<&StorageSchema>,
@@ -70,12 +75,13 @@ impl Store {
         let store = Self {
             lineage,
             keys: ArcSwap::from_pointee(Vec::new()),
+            secondary: ArcSwap::from_pointee(Vec::new()),
             holders: Mutex::new(Holders::held_by(holder)),
             kept_from: AtomicU64::new(0),
             unlisted: Mutex::default(),
         };
         for key in &table.keys {
-            store.put_key(store.empty_key(key.columns.clone()));
+            store.put_index(StoredIndex::of_key(table, &key.columns, &store));
         }
         Arc::new(store)
     }

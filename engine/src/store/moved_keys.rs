@@ -1,7 +1,7 @@
 //! The keys that a transaction has entered for rows it has updated: what has to go if it is rolled
 //! back, and which rows have left a key once it has committed. See `maintenance::key_sweep`.
 
-use crate::store::KeyColumns;
+use crate::store::{EntryKey, StoredIndex};
 use std::sync::Arc;
 use strandline_base::{CommitTs, Result, RowId};
 use strandline_index::KeyBytes;
@@ -9,7 +9,7 @@ use strandline_index::KeyBytes;
 /// See the module's documentation.
 #[derive(Default)]
 pub(crate) struct MovedKeys {
-    keys: Vec<Arc<KeyColumns>>,
+    indexes: Vec<Arc<StoredIndex>>,
     rows: Vec<Moved>,
 }
 
@@ -17,35 +17,39 @@ pub(crate) struct MovedKeys {
 struct Moved {
     bytes: Option<KeyBytes>,
     row: RowId,
-    /// among the keys
-    key: u32,
+    /// among the indexes
+    index: u32,
     /// the row had no such entry before
     is_new: bool,
 }
 
 impl MovedKeys {
-    /// Enters the key of an updated row, whose record has been written, into the index; None: a
-    /// part of it is NULL. `others` gets the rows that were under these bytes before.
+    /// Enters the key of an updated row, whose record has been written, into the index; None: it
+    /// has no entry now. `others` gets the rows that were under a unique key's bytes before.
     pub fn enter(
         &mut self,
-        key: &Arc<KeyColumns>,
-        bytes: Option<KeyBytes>,
+        index: &Arc<StoredIndex>,
+        key: Option<EntryKey>,
         row: RowId,
         others: &mut Vec<RowId>,
     ) -> Result<()> {
-        let is_new = match &bytes {
-            Some(bytes) => key.sweep.row_keys.enter(&*key.index, bytes, row, others)?,
+        let is_new = match &key {
+            Some(key) => {
+                let row_keys = &index.sweep.row_keys;
+                row_keys.enter(|| index.enter(key, row, others))?
+            }
             None => false,
         };
-        let known = self.keys.iter().position(|known| Arc::ptr_eq(known, key));
+        let mut known = self.indexes.iter();
+        let known = known.position(|known| Arc::ptr_eq(known, index));
         let at = known.unwrap_or_else(|| {
-            self.keys.push(key.clone());
-            self.keys.len() - 1
+            self.indexes.push(index.clone());
+            self.indexes.len() - 1
         });
         self.rows.push(Moved {
-            bytes,
+            bytes: key.map(|key| key.bytes),
             row,
-            key: at as u32,
+            index: at as u32,
             is_new,
         });
         Ok(())
@@ -61,7 +65,7 @@ impl MovedKeys {
     pub fn take_back(&mut self, first: usize) {
         for moved in self.rows.drain(first..).filter(|moved| moved.is_new) {
             if let Some(bytes) = &moved.bytes {
-                let index = &self.keys[moved.key as usize].index;
+                let index = &self.indexes[moved.index as usize].index;
                 // An entry that stays leads to a row that has another key: readers see that.
                 let _ = index.retire(bytes, moved.row, CommitTs::ZERO);
             }
@@ -71,7 +75,9 @@ impl MovedKeys {
     /// The updates were committed at `ts`.
     pub fn note_committed(&mut self, ts: CommitTs) {
         for moved in self.rows.drain(..) {
-            self.keys[moved.key as usize].sweep.note_left(moved.row, ts);
+            self.indexes[moved.index as usize]
+                .sweep
+                .note_left(moved.row, ts);
         }
     }
 }

@@ -6,12 +6,12 @@
 
 use super::Transaction;
 use crate::catalog::edit::CatalogEdit;
-use crate::catalog::{Catalog, TableDef};
+use crate::catalog::{Catalog, KeyDef, TableDef};
 use crate::db::Db;
 use crate::manifest_state::to_json;
 use crate::store::TableStore;
-use crate::store::key_build::build_key;
-use crate::store::{Hold, Store, Waiting, storage_schema};
+use crate::store::index_build::{Unobserved, fill};
+use crate::store::{Hold, Store, StoredIndex, Waiting, storage_schema};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use strandline_base::{Error, ErrorKind, Result, SqlState, StorageId};
@@ -55,9 +55,17 @@ impl Db {
                 // rolled back, and does not know what was written since.
                 let old = before.tables.get(&table.id).map_or(&[][..], |t| &t.keys);
                 for key in &table.keys {
-                    if !old.iter().any(|k| k.columns == key.columns) {
-                        build_key(&store, &key.columns, word)?;
+                    let nulls = StoredIndex::has_equal_nulls(&table.keys, &key.columns);
+                    let is_known = |known: &KeyDef| known.columns == key.columns;
+                    if old.iter().any(is_known)
+                        && nulls <= StoredIndex::has_equal_nulls(old, &key.columns)
+                    {
+                        continue;
                     }
+                    let index = StoredIndex::of_key(table, &key.columns, &store);
+                    let threads = self.settings.recovery_threads;
+                    fill(&store, &index, word, threads, &Unobserved)?;
+                    store.put_index(index);
                 }
             } else {
                 // A number that a rolled-back transaction had used may come again.
@@ -120,10 +128,13 @@ impl Transaction {
             }
         }
         let mut adopted = Adopted::default();
+        let mut built = Vec::new();
         let outcome = self
             .db
-            .adopt_storages(&before, &catalog, word, &mut adopted);
+            .adopt_storages(&before, &catalog, word, &mut adopted)
+            .and_then(|()| self.build_indexes(&before, &mut catalog, word, &mut built));
         let mut state = self.state.lock();
+        state.built.extend(built);
         for created in adopted.created {
             state.hold(created, Hold::Alone);
         }

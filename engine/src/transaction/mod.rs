@@ -16,7 +16,7 @@ use crate::db::{Db, closed};
 use crate::redo;
 use crate::settings::{ConflictPolicy, TxnOptions};
 use crate::store::moved_keys::MovedKeys;
-use crate::store::{Hold, KeyColumns, Store, Waiting};
+use crate::store::{Hold, Store, StoredIndex, Waiting};
 use adjustable::Adjustable;
 use footprint::Footprint;
 use glance::Glance;
@@ -42,6 +42,7 @@ mod commit;
 mod definitions;
 mod footprint;
 mod glance;
+pub(crate) mod index_build;
 mod read_set;
 mod release;
 mod savepoint;
@@ -77,13 +78,15 @@ pub(crate) struct TxnState {
     pub(crate) written: Vec<Written>,
     pub(crate) footprint: Footprint,
     /// index entries of rows this transaction inserted, bulk-loaded ones excepted
-    pub(crate) entries: Vec<(Arc<KeyColumns>, KeyBytes, RowId)>,
+    pub(crate) entries: Vec<(Arc<StoredIndex>, KeyBytes, RowId)>,
     /// keys of rows that it updated
     pub(crate) moved: MovedKeys,
     /// storages this transaction is registered with
     stores: Vec<HeldStore>,
     /// storages that got columns, with their schemas before, for rollback
     grown: Vec<(Arc<Store>, Arc<StorageSchema>)>,
+    /// secondary indexes that it has made, for rollback
+    built: Vec<(Arc<Store>, Arc<StoredIndex>)>,
     /// bulk-loaded ranges
     pub(crate) loads: Vec<Load>,
     catalog: Arc<Catalog>,
@@ -181,6 +184,7 @@ impl Transaction {
             moved: MovedKeys::default(),
             stores: Vec::new(),
             grown: Vec::new(),
+            built: Vec::new(),
             loads: Vec::new(),
             catalog,
             catalog_changed: false,
@@ -389,7 +393,7 @@ impl Transaction {
         if let Some(slot) = &slot {
             slot.abort();
         }
-        undo(state, 0, 0, 0);
+        undo(state, 0, 0, 0, 0);
         self.finish(state, slot);
         undone
     }
@@ -434,6 +438,7 @@ impl Transaction {
         state.moved = MovedKeys::default();
         state.loads = Vec::new();
         state.grown = Vec::new();
+        state.built = Vec::new();
         // Also if its commit panicked with the slot in hand.
         self.release_locks(state, self.glance.own());
         if let Some(slot) = slot {

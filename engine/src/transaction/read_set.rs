@@ -7,7 +7,7 @@
 use super::Transaction;
 use crate::catalog::{TableDef, column_of};
 use crate::request::{ColumnPredicate, RowFilter, ScanRequest};
-use crate::store::Store;
+use crate::store::{Store, StoredIndex};
 use std::sync::Arc;
 use strandline_base::{ColumnId, Result, SqlType, TableId, Value};
 
@@ -17,8 +17,8 @@ pub struct KeyRead {
     pub table: TableId,
     /// its rows
     pub store: Arc<Store>,
-    /// the key's columns
-    pub columns: Vec<ColumnId>,
+    /// of which index
+    pub index: Arc<StoredIndex>,
     /// the key
     pub values: Vec<Value>,
 }
@@ -59,17 +59,19 @@ impl ReadSet {
         &mut self,
         table: TableId,
         store: &Arc<Store>,
-        columns: &[ColumnId],
+        index: &Arc<StoredIndex>,
         values: &[Value],
     ) {
         let is_last = self.keys.last().is_some_and(|last| {
-            Arc::ptr_eq(&last.store, store) && last.columns == columns && last.values == values
+            Arc::ptr_eq(&last.store, store)
+                && Arc::ptr_eq(&last.index, index)
+                && last.values == values
         });
         if !is_last {
             self.keys.push(KeyRead {
                 table,
                 store: store.clone(),
-                columns: columns.to_vec(),
+                index: index.clone(),
                 values: values.to_vec(),
             });
         }
@@ -88,11 +90,11 @@ impl Transaction {
         &self,
         table: &TableDef,
         store: &Arc<Store>,
-        columns: &[ColumnId],
+        index: &Arc<StoredIndex>,
         values: &[Value],
     ) {
         if let Some(reads) = &self.reads {
-            reads.lock().note_key(table.id, store, columns, values);
+            reads.lock().note_key(table.id, store, index, values);
         }
     }
 

@@ -10,7 +10,7 @@ use super::{Transaction, TxnState};
 use crate::catalog::Catalog;
 use crate::redo;
 use crate::store::TableStore;
-use crate::store::key_build::forget_loaded;
+use crate::store::index_build::forget_loaded;
 use crate::store::{Hold, Store};
 use std::sync::Arc;
 use strandline_base::{CommitTs, Result};
@@ -34,6 +34,7 @@ pub struct Savepoint {
     moved: usize,
     loads: usize,
     grown: usize,
+    built: usize,
     stores: usize,
     locks_ddl: bool,
     catalog: Arc<Catalog>,
@@ -52,6 +53,7 @@ impl Transaction {
             moved: state.moved.len(),
             loads: state.loads.len(),
             grown: state.grown.len(),
+            built: state.built.len(),
             stores: state.stores.len(),
             locks_ddl: state.locks_ddl,
             catalog: state.catalog.clone(),
@@ -79,6 +81,7 @@ impl Transaction {
             savepoint.written,
             savepoint.loads,
             savepoint.grown,
+            savepoint.built,
         );
         state.catalog = savepoint.catalog.clone();
         state.catalog_changed = savepoint.catalog_changed;
@@ -133,7 +136,7 @@ pub(super) fn take_back_keys(state: &mut TxnState, entries: usize, moved: usize)
 }
 
 /// Turns everything from the given positions on into nothing.
-pub(super) fn undo(state: &mut TxnState, written: usize, loads: usize, grown: usize) {
+pub(super) fn undo(state: &mut TxnState, written: usize, loads: usize, grown: usize, built: usize) {
     for load in &state.loads[loads..] {
         if let Some(range) = load.store.lineage().range(load.range) {
             forget_loaded(&load.store, range);
@@ -147,5 +150,8 @@ pub(super) fn undo(state: &mut TxnState, written: usize, loads: usize, grown: us
     }
     for (store, schema) in state.grown.drain(grown..).rev() {
         store.rows().take_back_schema(schema);
+    }
+    for (store, index) in state.built.drain(built..) {
+        store.remove_index(&index);
     }
 }

@@ -33,7 +33,7 @@ use crate::redo::{self, Scope};
 use crate::request::{ColumnPredicate, CompareOp};
 use crate::store::Store;
 use crate::store::TableStore;
-use crate::store::find_key;
+use crate::store::{find_key, key_index, secondary_index};
 use arrow_array::RecordBatch;
 use arrow_schema::{Field, Schema};
 use std::cmp::Ordering;
@@ -110,13 +110,9 @@ impl<'a> Validation<'a> {
 
     fn check_row(&self, storage: StorageId, row: RowId) -> Result<()> {
         for key in self.reads.keys.iter().filter(|k| k.store.id() == storage) {
-            let mut values = vec![Value::Null; key.columns.len()];
             for ts in [self.snapshot, CommitTs::MAX] {
-                let at = of_others(ts);
-                let stored = key.store.rows();
-                if stored.read(row, &at, &key.columns, &mut values)?
-                    && is_same_key(&values, &key.values)
-                {
+                let found = key.index.key_at(key.store.rows(), row, &of_others(ts))?;
+                if found.is_some_and(|found| is_same_key(&found, &key.values)) {
                     return self.check_key(key);
                 }
             }
@@ -154,7 +150,12 @@ impl<'a> Validation<'a> {
     }
 
     fn check_key(&self, key: &KeyRead) -> Result<()> {
-        let find = |ts| find_key(&key.store, &key.columns, &key.values, &of_others(ts));
+        // The one that writers enter their keys into by now.
+        let index = match key.index.id() {
+            None => key_index(&key.store, &key.index.columns)?,
+            Some(id) => secondary_index(&key.store, id)?,
+        };
+        let find = |ts| find_key(&key.store, &index, &key.values, &of_others(ts));
         let (before, now) = (find(self.snapshot)?, find(CommitTs::MAX)?);
         let has_changed = match now {
             Some(row) => {

@@ -181,8 +181,8 @@ pub const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         path: "thread::scope",
-        place: "engine/src/store/key_build.rs",
-        reason: "halves of one index build, joined in place",
+        place: "engine/src/store/index_build.rs",
+        reason: "ranges of one index build, joined in place",
     },
     Exception {
         path: "thread::scope",

@@ -42,7 +42,7 @@ pub(super) fn detail(
     let old = if layout.columns.iter().any(Option::is_none) {
         let ids = batch.column(layout.row_id?).as_primitive::<UInt64Type>();
         let columns: Vec<_> = table.columns.iter().map(|c| c.id).collect();
-        let found = statement
+        let (_, found) = statement
             .fetch(table, &[RowId(ids.value(row))], &columns)
             .ok()?;
         (found.num_rows() == 1).then_some(found)?

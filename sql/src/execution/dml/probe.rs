@@ -130,7 +130,8 @@ impl Probe {
         let mut rows = if ids.is_empty() {
             None
         } else {
-            Some(self.owner.statement()?.fetch(&self.table, &ids, &columns)?)
+            let statement = self.owner.statement()?;
+            Some(statement.fetch(&self.table, &ids, &columns)?.1)
         };
         if rows.as_ref().is_some_and(|r| r.num_rows() != ids.len()) {
             rows = self.fetch_one_by_one(found, &columns)?;
@@ -165,7 +166,7 @@ impl Probe {
         let mut fetched = Vec::new();
         for known in found.iter_mut() {
             let Some(id) = *known else { continue };
-            let row = statement.fetch(&self.table, &[id], columns)?;
+            let (_, row) = statement.fetch(&self.table, &[id], columns)?;
             match row.num_rows() {
                 0 => *known = None,
                 _ => fetched.push(row),

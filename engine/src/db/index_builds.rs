@@ -1,0 +1,148 @@
+//! Builds of secondary indexes that are under way, for those who want to know how far they are.
+
+use crate::catalog::index::IndexId;
+use crate::db::Db;
+use crate::store::index_build::BuildObserver;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use strandline_base::{Error, ErrorKind, Result, SqlState, TableId};
+
+/// What a build is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BuildPhase {
+    /// it waits for the writers of the table
+    Waiting,
+    /// rows are read and entered
+    Filling,
+    /// uniqueness is checked
+    Checking,
+}
+
+/// How far a build is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BuildProgress {
+    /// the table
+    pub table: TableId,
+    /// the index
+    pub index: IndexId,
+    /// what it does
+    pub phase: BuildPhase,
+    /// rows to go through, those without a visible version included
+    pub rows_total: u64,
+    /// rows gone through
+    pub rows_done: u64,
+}
+
+/// A build that is under way.
+pub(crate) struct Build {
+    table: TableId,
+    index: IndexId,
+    phase: AtomicU8,
+    rows_total: AtomicU64,
+    rows_done: AtomicU64,
+    /// set when its statement is cancelled
+    cancel: Arc<AtomicBool>,
+}
+
+impl Build {
+    pub fn set_phase(&self, phase: BuildPhase) {
+        self.phase.store(phase as u8, Ordering::Relaxed);
+    }
+    /// Rows are read and entered from now on.
+    pub fn begin_filling(&self, rows: u64) {
+        self.rows_total.store(rows, Ordering::Relaxed);
+        self.set_phase(BuildPhase::Filling);
+    }
+    fn progress(&self) -> BuildProgress {
+        let phases = [
+            BuildPhase::Waiting,
+            BuildPhase::Filling,
+            BuildPhase::Checking,
+        ];
+        let mut phases = phases.into_iter();
+        let phase = self.phase.load(Ordering::Relaxed);
+        BuildProgress {
+            table: self.table,
+            index: self.index,
+            phase: phases
+                .find(|p| *p as u8 == phase)
+                .unwrap_or(BuildPhase::Waiting),
+            rows_total: self.rows_total.load(Ordering::Relaxed),
+            rows_done: self.rows_done.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// All of them.
+#[derive(Default)]
+pub(crate) struct IndexBuilds(Mutex<Vec<Arc<Build>>>);
+
+/// A build in the list, for as long as this lives.
+pub(crate) struct ListedBuild<'a> {
+    db: &'a Db,
+    pub build: Arc<Build>,
+}
+
+impl Drop for ListedBuild<'_> {
+    fn drop(&mut self) {
+        let mut builds = self.db.index_builds.0.lock();
+        builds.retain(|build| !Arc::ptr_eq(build, &self.build));
+    }
+}
+
+impl BuildObserver for ListedBuild<'_> {
+    fn advanced(&self, slots: u64) -> Result<()> {
+        self.build.rows_done.fetch_add(slots, Ordering::Relaxed);
+        if self.build.cancel.load(Ordering::Relaxed) {
+            return Err(strandline_txn::query_cancelled());
+        }
+        self.db.check_index_memory()
+    }
+}
+
+impl Db {
+    /// The builds of secondary indexes that are under way.
+    pub fn index_builds(&self) -> Vec<BuildProgress> {
+        let builds = self.index_builds.0.lock();
+        builds.iter().map(|build| build.progress()).collect()
+    }
+
+    /// A build begins; `cancel` ends it.
+    pub(crate) fn list_build(
+        &self,
+        (table, index): (TableId, IndexId),
+        cancel: &Arc<AtomicBool>,
+    ) -> ListedBuild<'_> {
+        let build = Arc::new(Build {
+            table,
+            index,
+            phase: AtomicU8::new(BuildPhase::Waiting as u8),
+            rows_total: AtomicU64::new(0),
+            rows_done: AtomicU64::new(0),
+            cancel: cancel.clone(),
+        });
+        self.index_builds.0.lock().push(build.clone());
+        ListedBuild { db: self, build }
+    }
+
+    /// 53200 if indexes leave too little memory for cached blocks to take more of it.
+    #[inline]
+    pub(crate) fn check_index_memory(&self) -> Result<()> {
+        let used = self.shared.pool.taken_bytes().load(Ordering::Relaxed);
+        match used <= self.settings.index_bytes() {
+            true => Ok(()),
+            false => Err(no_index_memory(used, self.settings.index_bytes())),
+        }
+    }
+}
+
+#[cold]
+fn no_index_memory(used: usize, limit: usize) -> Error {
+    Error::new(
+        ErrorKind::Unavailable,
+        SqlState::OUT_OF_MEMORY,
+        format!("indexes use {used} bytes of memory, their share is {limit}"),
+    )
+    .with_hint("Raise memory_bytes, or drop indexes that are not needed.")
+}

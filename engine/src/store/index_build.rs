@@ -1,0 +1,196 @@
+//! Filling an index from the rows: at open, when a constraint is added, for CREATE INDEX.
+//!
+//! Every key gets an entry that a row has, or had within the retention. Writers may be at work:
+//! they enter what they change themselves, an entry that is there already is not added again, and
+//! what they have not committed is left to them.
+//!
+//! Threads take ranges one by one. No sweep runs meanwhile: it would remove an entry just before a
+//! thread, which has read an older version of the row, adds it again.
+
+use crate::store::newest;
+use crate::store::{Store, StoredIndex, TableStore};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use strandline_base::{CommitTs, Error, Result, RowId, SqlType, Value};
+use strandline_column::types::value_at;
+use strandline_index::BulkLoad;
+use strandline_table::lineage::base::BaseBody;
+use strandline_table::lineage::range::{Range, RangeVersion};
+use strandline_txn::{StartWord, Visibility};
+
+/// Who follows a build, from all its threads.
+pub(crate) trait BuildObserver: Sync {
+    /// `slots` rows more are done. An error ends the build.
+    fn advanced(&self, slots: u64) -> Result<()>;
+}
+
+/// Nobody.
+pub(crate) struct Unobserved;
+
+impl BuildObserver for Unobserved {
+    fn advanced(&self, _slots: u64) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Fills `index`; uncommitted rows of `own` count.
+pub(crate) fn fill(
+    store: &Arc<Store>,
+    index: &StoredIndex,
+    own: StartWord,
+    threads: usize,
+    observer: &dyn BuildObserver,
+) -> Result<()> {
+    let _no_sweep = index.sweep.done.lock();
+    let ranges = store.lineage.ranges();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut load = index.index.bulk_load();
+        while let Some(range) = ranges.get(next.fetch_add(1, Ordering::Relaxed)) {
+            index_range(store, index, range, own, (&mut *load, observer))?;
+        }
+        load.finish()
+    };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads.min(ranges.len()))
+            .map(|_| scope.spawn(work))
+            .collect();
+        let mut outcome = work();
+        for other in others {
+            let panicked = |_| Err(Error::internal("an index builder panicked"));
+            outcome = outcome.and(other.join().unwrap_or_else(panicked));
+        }
+        outcome
+    })
+}
+
+/// Slots of all ranges: what a build goes through.
+pub(crate) fn slots(store: &Store) -> u64 {
+    let of = |range: &Arc<Range>| match &range.load().base.body {
+        BaseBody::Insert(rows) => u64::from(rows.rows()),
+        BaseBody::Chunks(chunks) => u64::from(chunks.rows),
+    };
+    store.lineage.ranges().iter().map(of).sum()
+}
+
+/// Enters every key that a row of the range has, or had within the retention.
+fn index_range(
+    store: &Store,
+    index: &StoredIndex,
+    range: &Arc<Range>,
+    own: StartWord,
+    (load, observer): (&mut dyn BulkLoad, &dyn BuildObserver),
+) -> Result<()> {
+    let version = range.load_full();
+    // What base has, deleted rows included: AS OF may ask for them.
+    let mut others = Vec::new();
+    let slots = visit_keys(
+        store,
+        index,
+        (range, &version),
+        &newest(own),
+        &mut |values, row| load.push(values, row, &mut others),
+    )?;
+    index_former_keys(store, index, range)?;
+    observer.advanced(slots as u64)
+}
+
+/// Takes the entries of the rows of a bulk-loaded range out of all indexes: the load is about to be
+/// rolled back, and its rows still carry the transaction's word. A range that cannot be read keeps
+/// its entries, which lead to rows that nobody sees.
+pub(crate) fn forget_loaded(store: &Store, range: &Arc<Range>) {
+    let version = range.load_full();
+    let BaseBody::Chunks(chunks) = &version.base.body else {
+        return;
+    };
+    let as_loaded = Visibility {
+        ts: CommitTs::ZERO,
+        own: chunks.start.load(),
+        statement: chunks.start.statement + 1,
+    };
+    for index in store.indexes() {
+        let retire = &mut |values: &[Value], row| {
+            let bytes = index.index.encode(values);
+            index.index.retire(&bytes, row, CommitTs::ZERO)
+        };
+        let _ = visit_keys(store, &index, (range, &version), &as_loaded, retire);
+    }
+}
+
+/// Visits the key of every slot of a range whose rows `visibility` sees, those without a visible
+/// row included as far as their values say something. Keys without an entry are passed over. How
+/// many slots there are.
+fn visit_keys(
+    store: &Store,
+    index: &StoredIndex,
+    (range, version): (&Arc<Range>, &Arc<RangeVersion>),
+    visibility: &Visibility,
+    visit: &mut dyn FnMut(&[Value], RowId) -> Result<()>,
+) -> Result<usize> {
+    let lineage = &store.lineage;
+    let schema = lineage.schema();
+    let (counters, columns) = (Arc::default(), Arc::from(index.columns.as_slice()));
+    let snapshot = lineage.range_snapshot_of(range, version, visibility, &columns, &counters)?;
+    let part = snapshot.part(0..snapshot.rows());
+    let visible = part.visible();
+    let mut arrays: Vec<(SqlType, _)> = Vec::with_capacity(index.columns.len());
+    for (at, column) in index.columns.iter().enumerate() {
+        arrays.push((schema.column(*column).sql_type, part.column(at)?));
+    }
+    let computed = match index.computed() {
+        Some(computed) => Some(computed.of_rows(&arrays)?),
+        None => None,
+    };
+    let parts = computed.as_ref().map_or(&arrays, |keys| &keys.parts);
+    let mut values = vec![Value::Null; parts.len()];
+    for slot in 0..snapshot.rows() {
+        if computed
+            .as_ref()
+            .is_some_and(|keys| !keys.is_selected(slot))
+        {
+            continue;
+        }
+        for (value, (sql_type, array)) in values.iter_mut().zip(parts) {
+            *value = value_at(*sql_type, array, slot);
+        }
+        let row = RowId::new(range.no(), slot as u16);
+        let has_null = values.iter().any(Value::is_null);
+        if has_null {
+            // A slot that nobody has written, or nobody sees any more, is NULL as well.
+            let is_visible = visible.as_ref().is_none_or(|visible| visible.value(slot));
+            if !index.has_entry(&values) || !is_visible && !has_versions(store, row)? {
+                continue;
+            }
+        }
+        visit(&values, row)?;
+    }
+    Ok(snapshot.rows())
+}
+
+/// Whether some committed version of `row` may be asked for.
+fn has_versions(store: &Store, row: RowId) -> Result<bool> {
+    Ok(!store.rows().has_expired(row)? && !store.rows().version_times(row)?.is_empty())
+}
+
+/// Keys that rows had before an update of a key column. A sweep will look at them.
+fn index_former_keys(store: &Store, index: &StoredIndex, range: &Range) -> Result<()> {
+    let lineage = &store.lineage;
+    let mut left = Vec::new();
+    for row in lineage.rows_with_updates_of(range, &index.columns)? {
+        index.note_moved();
+        let times = lineage.version_times(row)?;
+        left.extend(times.last().map(|newest| (*newest, row)));
+        for ts in times {
+            let visibility = Visibility {
+                ts,
+                own: StartWord(0),
+                statement: 0,
+            };
+            if let Some(key) = index.key_at(store.rows(), row, &visibility)? {
+                index.index.add(&index.index.encode(&key), row)?;
+            }
+        }
+    }
+    index.sweep.note_all_left(left);
+    Ok(())
+}

@@ -1,0 +1,342 @@
+//! The indexes of a storage: one for each PRIMARY KEY or UNIQUE constraint, and one for each
+//! secondary index. Both are entered, undone, swept, built and checked in the same way.
+//!
+//! An entry leads from a key to a row that has, or had, this key: readers look at the row. Rows
+//! have no entry in an index over a constraint's columns if a part of the key is NULL, and none in
+//! a partial index if its condition does not hold.
+
+use super::key_of_row::KeyOfRow;
+use super::key_sweep::KeySweep;
+use super::{Store, TableStore};
+use crate::catalog::index::{IndexDef, IndexId};
+use crate::catalog::{KeyDef, TableDef};
+use crate::expressions::RowExpressions;
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use strandline_base::{ColumnId, CommitTs, Error, Result, RowId, Value};
+use strandline_index::{AccessMethod, KeyBytes, MemoryIndex, OrderedIndex, PartOrder, is_same_key};
+use strandline_txn::Visibility;
+
+/// One index of a storage.
+pub struct StoredIndex {
+    /// the columns that it reads; of an index over nothing but columns its key's parts in order
+    pub columns: Vec<ColumnId>,
+    /// key → rows that have or had it
+    pub index: Arc<dyn AccessMethod>,
+    kind: Kind,
+    /// no two rows have the same key
+    is_unique: bool,
+    /// NULLS NOT DISTINCT
+    nulls_are_equal: bool,
+    /// a row may have, or have had, another key than that of an entry
+    moved: AtomicBool,
+    /// entries that may go
+    pub(crate) sweep: KeySweep,
+}
+
+/// What an index is there for.
+enum Kind {
+    /// constraints over its columns
+    Constraint,
+    /// CREATE INDEX
+    Secondary(Box<Secondary>),
+}
+
+/// What a secondary index has beside a constraint's.
+struct Secondary {
+    id: IndexId,
+    /// None: the values of its columns
+    key: Option<KeyOfRow>,
+}
+
+/// A row's key, encoded for an entry.
+#[derive(Clone)]
+pub(crate) struct EntryKey {
+    pub bytes: KeyBytes,
+    /// no other row may have the same one
+    pub is_unique: bool,
+}
+
+impl StoredIndex {
+    /// That of the table's constraints over exactly these columns, with nothing in it. Its memory
+    /// is taken from the cache's.
+    pub fn of_key(table: &TableDef, columns: &[ColumnId], store: &Store) -> Arc<Self> {
+        let memory = store.lineage.pool().taken_bytes().clone();
+        Arc::new(Self {
+            columns: columns.to_vec(),
+            index: Arc::new(MemoryIndex::counted(memory)),
+            kind: Kind::Constraint,
+            is_unique: true,
+            nulls_are_equal: Self::has_equal_nulls(&table.keys, columns),
+            moved: AtomicBool::new(false),
+            sweep: KeySweep::default(),
+        })
+    }
+
+    /// Whether a constraint over these columns has equal NULLs, so that NULLs have entries.
+    pub fn has_equal_nulls(keys: &[KeyDef], columns: &[ColumnId]) -> bool {
+        let mut same = keys.iter().filter(|key| key.columns == columns);
+        same.any(|key| key.nulls_not_distinct)
+    }
+
+    /// A secondary index with nothing in it.
+    ///
+    /// # Errors
+    /// Those of compiling its expressions; 0A000 if there is nobody to do it.
+    pub fn secondary(
+        table: &TableDef,
+        def: &IndexDef,
+        store: &Store,
+        expressions: Option<&dyn RowExpressions>,
+    ) -> Result<Arc<Self>> {
+        let memory = store.lineage.pool().taken_bytes().clone();
+        let order = |part: &crate::catalog::index::IndexPart| PartOrder {
+            descending: part.descending,
+            nulls_first: part.nulls_first,
+        };
+        let index = OrderedIndex::counted(def.parts.iter().map(order).collect(), memory);
+        let secondary = Secondary {
+            id: def.id,
+            key: KeyOfRow::of(table, def, expressions)?,
+        };
+        Ok(Arc::new(Self {
+            columns: def.key_columns(),
+            index: Arc::new(index),
+            kind: Kind::Secondary(Box::new(secondary)),
+            is_unique: def.unique,
+            nulls_are_equal: def.nulls_not_distinct,
+            moved: AtomicBool::new(false),
+            sweep: KeySweep::default(),
+        }))
+    }
+
+    fn as_secondary(&self) -> Option<&Secondary> {
+        match &self.kind {
+            Kind::Constraint => None,
+            Kind::Secondary(secondary) => Some(secondary),
+        }
+    }
+
+    /// The number of its definition; None: it is a constraint's.
+    pub fn id(&self) -> Option<IndexId> {
+        self.as_secondary().map(|secondary| secondary.id)
+    }
+
+    /// How a row's key is computed, unless it is the values of [`StoredIndex::columns`].
+    pub(crate) fn computed(&self) -> Option<&KeyOfRow> {
+        self.as_secondary()?.key.as_ref()
+    }
+
+    /// Whether keys with NULLs have entries.
+    pub fn enters_nulls(&self) -> bool {
+        self.nulls_are_equal || self.id().is_some()
+    }
+
+    /// Whether no two rows may have the same key.
+    pub fn is_unique(&self) -> bool {
+        self.is_unique
+    }
+
+    /// What its index holds entries of a key under; None: the key has no entry.
+    pub fn key_bytes(&self, key: &[Value]) -> Option<KeyBytes> {
+        self.has_entry(key).then(|| self.index.encode(key))
+    }
+
+    /// Whether a key has an entry.
+    #[inline]
+    pub fn has_entry(&self, key: &[Value]) -> bool {
+        !key.iter().any(Value::is_null) || self.enters_nulls()
+    }
+
+    /// As [`StoredIndex::key_bytes`], to be entered.
+    pub(crate) fn entry_key(&self, key: &[Value]) -> Option<EntryKey> {
+        let bytes = self.key_bytes(key)?;
+        let is_unique = self.is_unique_key(key);
+        Some(EntryKey { bytes, is_unique })
+    }
+
+    /// Whether no two rows may have this key.
+    pub(crate) fn is_unique_key(&self, key: &[Value]) -> bool {
+        self.is_unique && (self.nulls_are_equal || !key.iter().any(Value::is_null))
+    }
+
+    /// The key of a row whose [`StoredIndex::columns`] have these values; None: it has no entry.
+    pub(crate) fn key_of<'a>(&self, columns: &'a [Value]) -> Result<Option<Cow<'a, [Value]>>> {
+        let key = match self.computed() {
+            None => Some(Cow::Borrowed(columns)),
+            Some(computed) => computed.of_row(columns)?.map(Cow::Owned),
+        };
+        Ok(key.filter(|key| self.has_entry(key)))
+    }
+
+    /// The key of `row`; None if it is not visible or has no entry.
+    pub(crate) fn key_at(
+        &self,
+        rows: &impl TableStore,
+        row: RowId,
+        visibility: &Visibility,
+    ) -> Result<Option<Vec<Value>>> {
+        let mut values = vec![Value::Null; self.columns.len()];
+        if !rows.read(row, visibility, &self.columns, &mut values)? {
+            return Ok(None);
+        }
+        if self.computed().is_none() {
+            return Ok(Some(values).filter(|key| self.has_entry(key)));
+        }
+        Ok(self.key_of(&values)?.map(Cow::into_owned))
+    }
+
+    /// Whether two rows with these keys violate uniqueness. `nulls_are_equal`: by the constraint in
+    /// question.
+    pub(crate) fn are_duplicates(a: &[Value], b: &[Value], nulls_are_equal: bool) -> bool {
+        if !nulls_are_equal {
+            return is_same_key(a, b);
+        }
+        let is_same = |(a, b): (&Value, &Value)| {
+            (a.is_null() && b.is_null())
+                || is_same_key(std::slice::from_ref(a), std::slice::from_ref(b))
+        };
+        a.len() == b.len() && a.iter().zip(b).all(is_same)
+    }
+
+    /// Adds an entry; whether it is new. `others` gets the other rows under a unique key.
+    pub(crate) fn enter(
+        &self,
+        key: &EntryKey,
+        row: RowId,
+        others: &mut Vec<RowId>,
+    ) -> Result<bool> {
+        match key.is_unique {
+            true => self.index.insert(&key.bytes, row, others),
+            false => self.index.add(&key.bytes, row),
+        }
+    }
+
+    /// Whether some row may have changed its key since it was inserted.
+    pub fn rows_may_have_moved(&self) -> bool {
+        self.moved.load(Ordering::Acquire)
+    }
+    /// A row is about to change its key, or has done so before the index was made.
+    pub fn note_moved(&self) {
+        self.moved.store(true, Ordering::Release);
+    }
+}
+
+impl Store {
+    /// The indexes of constraints.
+    pub fn keys(&self) -> arc_swap::Guard<Arc<Vec<Arc<StoredIndex>>>> {
+        self.keys.load()
+    }
+
+    /// The secondary indexes, those included that nobody uses any more.
+    pub fn secondary(&self) -> arc_swap::Guard<Arc<Vec<Arc<StoredIndex>>>> {
+        self.secondary.load()
+    }
+
+    /// All indexes.
+    pub fn indexes(&self) -> Vec<Arc<StoredIndex>> {
+        let mut all = Vec::clone(&self.keys.load());
+        all.extend_from_slice(&self.secondary.load());
+        all
+    }
+
+    /// The index over exactly these columns of a constraint.
+    pub fn key(&self, columns: &[ColumnId]) -> Option<Arc<StoredIndex>> {
+        let keys = self.keys.load();
+        keys.iter().find(|key| key.columns == columns).cloned()
+    }
+
+    /// A secondary index; None if it has been dropped.
+    pub fn secondary_index(&self, id: IndexId) -> Option<Arc<StoredIndex>> {
+        let all = self.secondary.load();
+        all.iter().find(|index| index.id() == Some(id)).cloned()
+    }
+
+    /// Adds an index, in place of one of the same definition. The caller holds the table alone, or
+    /// nobody uses it yet.
+    pub fn put_index(&self, index: Arc<StoredIndex>) {
+        let place = match index.id() {
+            None => &self.keys,
+            Some(_) => &self.secondary,
+        };
+        let is_replaced = |known: &StoredIndex| match index.id() {
+            None => known.columns == index.columns,
+            id => known.id() == id,
+        };
+        place.rcu(|known| {
+            let mut indexes = Vec::with_capacity(known.len() + 1);
+            for known in known.iter() {
+                match is_replaced(known) {
+                    // Whoever still holds it is not told any more when a key changes.
+                    true => known.note_moved(),
+                    false => indexes.push(known.clone()),
+                }
+            }
+            indexes.push(index.clone());
+            indexes
+        });
+    }
+
+    /// Takes a secondary index out; whoever reads it keeps it as long.
+    pub fn remove_index(&self, index: &Arc<StoredIndex>) {
+        self.secondary.rcu(|known| {
+            let mut indexes = Vec::clone(known);
+            indexes.retain(|known| !Arc::ptr_eq(known, index));
+            indexes
+        });
+    }
+}
+
+/// The row with this key that is visible.
+pub(crate) fn find_key(
+    store: &Store,
+    index: &StoredIndex,
+    key: &[Value],
+    visibility: &Visibility,
+) -> Result<Option<RowId>> {
+    if key.iter().any(Value::is_null) {
+        return Ok(None);
+    }
+    let Some(bytes) = index.key_bytes(key) else {
+        return Ok(None);
+    };
+    let mut rows = Vec::new();
+    index.index.lookup(&bytes, &mut rows)?;
+    for row in rows {
+        match index.key_at(store.rows(), row, visibility)? {
+            Some(found) if is_same_key(&found, key) => return Ok(Some(row)),
+            Some(_) => {}
+            None => forget_expired(store, index, &bytes, row)?,
+        }
+    }
+    Ok(None)
+}
+
+/// A row that nobody can see any more leaves the index when somebody comes across it, so that a
+/// key that is deleted and inserted again and again stays fast.
+pub(crate) fn forget_expired(
+    store: &Store,
+    index: &StoredIndex,
+    key: &KeyBytes,
+    row: RowId,
+) -> Result<()> {
+    if store.rows().has_expired(row)? {
+        index.index.retire(key, row, CommitTs::ZERO)?;
+    }
+    Ok(())
+}
+
+/// The index of a constraint over exactly these columns.
+pub(crate) fn key_index(store: &Store, columns: &[ColumnId]) -> Result<Arc<StoredIndex>> {
+    store
+        .key(columns)
+        .ok_or_else(|| Error::internal("a key has no index"))
+}
+
+/// A secondary index that its table's definition has.
+pub(crate) fn secondary_index(store: &Store, id: IndexId) -> Result<Arc<StoredIndex>> {
+    store
+        .secondary_index(id)
+        .ok_or_else(|| Error::internal("a secondary index is not there"))
+}

@@ -1,0 +1,351 @@
+//! Building secondary indexes.
+//!
+//! Within a transaction that holds the table alone, CREATE INDEX fills the index in one go: the
+//! definition is valid from its commit on.
+//!
+//! By itself it does not keep writers waiting for longer than a change of a definition takes
+//! ([`Db::create_index`]):
+//! 1. A transaction adds the definition as [`IndexState::Building`]. It holds the table alone, so
+//!    every writer after its commit knows the index and enters what it writes.
+//! 2. The index is filled from the ranges while writers go on.
+//! 3. Uniqueness is checked over the whole index. Writers enter, then look, and every row of before
+//!    has been entered by now: of two rows with one key either this check or the later writer's own
+//!    sees both.
+//! 4. A second transaction makes the definition valid: readers may use it.
+//!
+//! An error removes the definition. A crash leaves a definition that is being built; opening the
+//! database removes it.
+//!
+//! Invariants:
+//! 1. An index with [`IndexState::Valid`] has an entry for every version that is visible at
+//!    `IndexDef::complete_since` or later and whose key has one.
+//! 2. `complete_since` is at or after the beginning of the table's history when the filling began:
+//!    versions that were superseded before may have been gone.
+
+use super::Transaction;
+use crate::catalog::index::{IndexDef, IndexId, IndexMethod, IndexState, IndexValue};
+use crate::catalog::{Catalog, TableDef, column_of};
+use crate::db::Db;
+use crate::db::index_builds::BuildPhase;
+use crate::display::value_text;
+use crate::settings::TxnOptions;
+use crate::store::TableStore;
+use crate::store::index_build::{fill, slots};
+use crate::store::{Store, StoredIndex, newest, secondary_index};
+use std::sync::Arc;
+use strandline_base::{
+    CommitTs, Error, ErrorKind, Result, RowId, SqlState, SqlType, TableId, Value,
+};
+use strandline_index::{Direction, KeyBytes, KeyRange};
+use strandline_txn::{Isolation, Looks, StartWord};
+
+impl Db {
+    /// Creates an index while writers go on. `define` adds its definition, whose state and
+    /// `complete_since` are set here, to the catalog. Returns once readers may use it.
+    ///
+    /// # Errors
+    /// Those of `define`; 23505 if the index is unique and rows have one key; 57014 if
+    /// `options.cancel` is set; 53200 if memory does not suffice. Nothing of the index is left.
+    pub fn create_index(
+        self: &Arc<Self>,
+        options: &TxnOptions,
+        define: &mut dyn FnMut(&mut Catalog) -> Result<(TableId, IndexId)>,
+    ) -> Result<()> {
+        let options = &TxnOptions {
+            isolation: Isolation::ReadCommitted,
+            ..options.clone()
+        };
+        let mut place = None;
+        let begun = self.begin(options.clone())?;
+        begun.change_catalog(&mut |catalog| {
+            let (table, index) = define(catalog)?;
+            edit_index(catalog, table, index, &mut |def| {
+                def.state = IndexState::Building
+            })?;
+            place = Some((table, index));
+            Ok(())
+        })?;
+        begun.commit()?;
+        let place = place.ok_or_else(|| Error::internal("no index was defined"))?;
+        let built = self.build_index(options, place);
+        if built.is_err() {
+            self.remove_unfinished(place);
+        }
+        built
+    }
+
+    /// Steps 2 to 4 of a build.
+    fn build_index(
+        self: &Arc<Self>,
+        options: &TxnOptions,
+        (table_id, id): (TableId, IndexId),
+    ) -> Result<()> {
+        let txn = self.begin(options.clone())?;
+        let catalog = self.catalog();
+        let table = catalog.tables.get(&table_id).ok_or_else(|| gone(id))?;
+        let def = table.index(id).ok_or_else(|| gone(id))?;
+        let store = self.store(table.storage)?;
+        let index = secondary_index(&store, id)?;
+        let complete_since = self.complete_since(table, &store);
+        txn.fill_index(table, def, &store, &index, StartWord(0))?;
+        txn.change_catalog(&mut |catalog| {
+            let now = catalog.tables.get(&table_id);
+            // TRUNCATE: the new storage's index is complete.
+            let is_same = now.is_some_and(|now| now.storage == table.storage);
+            edit_index(catalog, table_id, id, &mut |def| {
+                def.state = IndexState::Valid;
+                def.complete_since = match is_same {
+                    true => complete_since,
+                    false => self.stable(),
+                };
+            })
+        })?;
+        txn.commit().map(|_| ())
+    }
+
+    /// Removes the definition of an index that could not be built.
+    fn remove_unfinished(self: &Arc<Self>, (table, index): (TableId, IndexId)) {
+        // Whatever has ended the build does not end this.
+        let removed = self.begin(TxnOptions::default()).and_then(|txn| {
+            txn.change_catalog(&mut |catalog| {
+                remove_index(catalog, table, index);
+                Ok(())
+            })?;
+            txn.commit()?;
+            // No reader has ever used it.
+            let catalog = self.catalog();
+            if let Some(table) = catalog.tables.get(&table)
+                && let Ok(store) = self.store(table.storage)
+                && let Some(index) = store.secondary_index(index)
+            {
+                store.remove_index(&index);
+            }
+            Ok(())
+        });
+        if let Err(error) = removed {
+            tracing::warn!(%error, "the definition of an index that was not built stays");
+        }
+    }
+
+    /// Removes the indexes whose build was under way when the database was closed or has crashed.
+    pub(crate) fn remove_unfinished_indexes(self: &Arc<Self>) {
+        let catalog = self.catalog();
+        for table in catalog.tables.values() {
+            let unfinished = |def: &&Arc<IndexDef>| def.state == IndexState::Building;
+            for def in table.indexes.iter().filter(unfinished) {
+                self.remove_unfinished((table.id, def.id));
+            }
+        }
+    }
+
+    /// From when on an index that is filled from now on has every version.
+    fn complete_since(&self, table: &TableDef, store: &Store) -> CommitTs {
+        let stable = self.stable();
+        let policy = self.history_begins()(table.history);
+        policy.max(store.kept_from()).min(stable)
+    }
+}
+
+impl Transaction {
+    /// Makes the secondary indexes that `catalog` has and `before` has not. The transaction holds
+    /// their tables alone. What has been made is in `built`, also after an error.
+    pub(super) fn build_indexes(
+        &self,
+        before: &Catalog,
+        catalog: &mut Catalog,
+        word: StartWord,
+        built: &mut Vec<(Arc<Store>, Arc<StoredIndex>)>,
+    ) -> Result<()> {
+        let mut completed = Vec::new();
+        for table in catalog.tables.values() {
+            let old = before.tables.get(&table.id);
+            if table.indexes.is_empty() || old.is_some_and(|old| Arc::ptr_eq(old, table)) {
+                continue;
+            }
+            let store = self.db.store(table.storage)?;
+            let old = old.filter(|old| old.storage == table.storage);
+            for def in &table.indexes {
+                if old.is_some_and(|old| old.index(def.id).is_some()) {
+                    continue;
+                }
+                check_method(def)?;
+                let expressions = self.db.settings.expressions.as_deref();
+                let index = StoredIndex::secondary(table, def, &store, expressions)?;
+                if def.state == IndexState::Valid {
+                    let since = self.db.complete_since(table, &store);
+                    self.fill_index(table, def, &store, &index, word)?;
+                    completed.push((table.id, def.id, since));
+                }
+                store.put_index(index.clone());
+                built.push((store.clone(), index));
+            }
+        }
+        for (table, id, since) in completed {
+            edit_index(catalog, table, id, &mut |def| def.complete_since = since)?;
+        }
+        Ok(())
+    }
+
+    /// Fills an index and checks its uniqueness; uncommitted rows of `own` count.
+    fn fill_index(
+        &self,
+        table: &Arc<TableDef>,
+        def: &IndexDef,
+        store: &Arc<Store>,
+        index: &StoredIndex,
+        own: StartWord,
+    ) -> Result<()> {
+        let listed = self.db.list_build((table.id, def.id), &self.options.cancel);
+        listed.build.begin_filling(slots(store));
+        let threads = self.db.settings.recovery_threads;
+        fill(store, index, own, threads, &listed)?;
+        if def.unique {
+            listed.build.set_phase(BuildPhase::Checking);
+            self.check_unique_index(table, def, store, index)?;
+        }
+        Ok(())
+    }
+
+    /// 23505 if two rows have one key of a unique index. Waits for unfinished writers of such rows.
+    fn check_unique_index(
+        &self,
+        table: &TableDef,
+        def: &IndexDef,
+        store: &Store,
+        index: &StoredIndex,
+    ) -> Result<()> {
+        let mut cursor = index
+            .index
+            .cursor(&KeyRange::default(), Direction::Forward)?;
+        let mut rows: Vec<RowId> = Vec::new();
+        let mut last: Option<KeyBytes> = None;
+        loop {
+            let entry = cursor.next()?;
+            let key = entry.as_ref().map(|(key, _)| key);
+            if key.is_none() || key != last.as_ref() {
+                if rows.len() > 1 {
+                    self.check_same_bytes(table, def, store, index, &rows)?;
+                }
+                rows.clear();
+            }
+            let Some((key, row)) = entry else {
+                return Ok(());
+            };
+            last = Some(key);
+            rows.push(row);
+        }
+    }
+
+    /// The same for rows under one key's bytes.
+    fn check_same_bytes(
+        &self,
+        table: &TableDef,
+        def: &IndexDef,
+        store: &Store,
+        index: &StoredIndex,
+        rows: &[RowId],
+    ) -> Result<()> {
+        self.check_cancelled()?;
+        let own = self.word()?;
+        let mut looks = Looks::default();
+        let mut found: Vec<Vec<Value>> = Vec::new();
+        for row in rows {
+            while let Some(holder) = store.rows().unfinished_writer(*row, own, false)? {
+                self.wait_for(holder, &mut looks)?;
+            }
+            let Some(key) = index.key_at(store.rows(), *row, &newest(own))? else {
+                continue;
+            };
+            if !index.is_unique_key(&key) {
+                continue;
+            }
+            let nulls_are_equal = def.nulls_not_distinct;
+            let is_same =
+                |known: &Vec<Value>| StoredIndex::are_duplicates(known, &key, nulls_are_equal);
+            if found.iter().any(is_same) {
+                return Err(duplicated(table, def, &key)?);
+            }
+            found.push(key);
+        }
+        Ok(())
+    }
+}
+
+/// Sets something in a definition.
+fn edit_index(
+    catalog: &mut Catalog,
+    table: TableId,
+    index: IndexId,
+    edit: &mut dyn FnMut(&mut IndexDef),
+) -> Result<()> {
+    let table = catalog.tables.get_mut(&table).ok_or_else(|| gone(index))?;
+    let mut indexes = Arc::make_mut(table).indexes.iter_mut();
+    let def = indexes
+        .find(|def| def.id == index)
+        .ok_or_else(|| gone(index))?;
+    edit(Arc::make_mut(def));
+    Ok(())
+}
+
+fn remove_index(catalog: &mut Catalog, table: TableId, index: IndexId) {
+    if let Some(table) = catalog.tables.get_mut(&table)
+        && table.index(index).is_some()
+    {
+        Arc::make_mut(table).indexes.retain(|def| def.id != index);
+    }
+}
+
+fn check_method(def: &IndexDef) -> Result<()> {
+    match def.method {
+        IndexMethod::Ordered => Ok(()),
+        IndexMethod::Hash => Err(
+            Error::unsupported("secondary indexes by hash are not supported")
+                .with_hint("An index of the default method (btree) serves the same queries."),
+        ),
+    }
+}
+
+#[cold]
+fn gone(index: IndexId) -> Error {
+    Error::new(
+        ErrorKind::Conflict,
+        SqlState::UNDEFINED_OBJECT,
+        format!("index {} was dropped while it was being built", index.0),
+    )
+}
+
+/// The names and types of an index's parts.
+pub(crate) fn index_parts<'a>(
+    table: &'a TableDef,
+    def: &'a IndexDef,
+) -> Result<Vec<(&'a str, SqlType)>> {
+    let part = |value: &'a IndexValue| match value {
+        IndexValue::Column(id) => {
+            let column = column_of(table, *id)?;
+            Ok((column.name.as_str(), column.sql_type))
+        }
+        IndexValue::Expression(expression) => Ok((expression.sql.as_str(), expression.sql_type)),
+    };
+    def.parts.iter().map(|p| part(&p.value)).collect()
+}
+
+/// A key as errors show it: `(a, b)=(1, x)`.
+pub(crate) fn key_text(parts: &[(&str, SqlType)], key: &[Value]) -> String {
+    let names: Vec<&str> = parts.iter().map(|(name, _)| *name).collect();
+    let shown = parts
+        .iter()
+        .zip(key)
+        .map(|((_, sql_type), v)| value_text(*sql_type, v));
+    let shown: Vec<String> = shown.collect();
+    format!("({})=({})", names.join(", "), shown.join(", "))
+}
+
+fn duplicated(table: &TableDef, def: &IndexDef, key: &[Value]) -> Result<Error> {
+    let parts = index_parts(table, def)?;
+    Ok(Error::new(
+        ErrorKind::Constraint,
+        SqlState::UNIQUE_VIOLATION,
+        format!("could not create unique index \"{}\"", def.name),
+    )
+    .with_detail(format!("Key {} is duplicated.", key_text(&parts, key))))
+}

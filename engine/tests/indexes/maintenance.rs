@@ -1,0 +1,145 @@
+//! Entries that nobody needs go; writes touch the indexes whose columns they change.
+
+use crate::common::*;
+use crate::support::*;
+use strandline_device::MemoryDevice;
+use strandline_engine::catalog::HistoryPolicy;
+use strandline_engine::*;
+
+const SECOND: u64 = 1_000_000;
+
+fn world(history: HistoryPolicy) -> World {
+    let (device, clock) = (std::sync::Arc::new(MemoryDevice::new()), clock());
+    let db = open_eager(device.clone(), &clock, 6).expect("open");
+    create_table(&db, history);
+    World { device, clock, db }
+}
+
+fn update(world: &World, k: i64, column: u32, value: Value) {
+    let t = table(&world.db);
+    let set = [(ColumnId(column), value)];
+    let done = run(&world.db, |s| {
+        s.point_update(&t, 0, &[Value::BigInt(k)], &set)
+    });
+    assert!(done.expect("update"));
+}
+
+/// What the background thread does, some turns of it with nothing else to do.
+fn idle(world: &World) {
+    for _ in 0..3 {
+        world.clock.advance(SECOND);
+        world.db.merge_due(false).expect("a turn");
+    }
+}
+
+#[test]
+fn a_hot_column_does_not_bloat_its_index() {
+    let world = world(HistoryPolicy::None);
+    create_alone(&world.db, &index("t_a", vec![part(1)])).expect("create");
+    for k in 0..20 {
+        insert(&world.db, &row(k, k, "x"));
+    }
+    for round in 0..60 {
+        for k in 0..20 {
+            update(&world, k, 1, Value::BigInt(1000 + round * 20 + k));
+        }
+        idle(&world);
+        let entries = entries(&world.db, "t_a");
+        assert!(entries <= 20 + 20 / 4, "{entries} in round {round}");
+    }
+    let t = table(&world.db);
+    run(&world.db, |s| {
+        for k in 0..20 {
+            assert!(s.point_delete(&t, 0, &[Value::BigInt(k)])?);
+        }
+        Ok(())
+    })
+    .expect("delete");
+    world.db.checkpoint(true).expect("checkpoint");
+    idle(&world);
+    assert_eq!(entries(&world.db, "t_a"), 0);
+}
+
+#[test]
+fn old_keys_stay_as_long_as_they_are_kept() {
+    let world = world(HistoryPolicy::For(100 * SECOND));
+    create_alone(&world.db, &index("t_a", vec![part(1)])).expect("create");
+    for k in 0..20 {
+        insert(&world.db, &row(k, k, "x"));
+    }
+    for k in 0..20 {
+        update(&world, k, 1, Value::BigInt(100 + k));
+    }
+    idle(&world);
+    assert_eq!(entries(&world.db, "t_a"), 40, "kept for the history");
+    world.clock.advance(100 * SECOND);
+    idle(&world);
+    assert_eq!(entries(&world.db, "t_a"), 20);
+}
+
+#[test]
+fn a_dropped_index_goes_when_nobody_goes_by_it() {
+    let world = world(HistoryPolicy::None);
+    create_alone(&world.db, &index("t_a", vec![part(1)])).expect("create");
+    insert(&world.db, &row(1, 1, "x"));
+    let old = world.db.begin(TxnOptions {
+        isolation: Isolation::Snapshot,
+        ..TxnOptions::default()
+    });
+    let old = old.expect("begin").begin_statement().expect("statement");
+    let then = table(&world.db);
+    alter(&world.db, |table| drop_index(table, "t_a"));
+    insert(&world.db, &row(2, 1, "x"));
+    idle(&world);
+    let rows = scanned(&old, &then);
+    assert_eq!(rows.len(), 1);
+    let view = old.view(&then).expect("view");
+    assert_indexes_agree(&old, &view, &then, &rows, "an old snapshot");
+    assert!(old.has_index(&then, named(&then, "t_a").id));
+    assert_eq!(counter(&world.db, "index_entries"), 1);
+    drop((old, view));
+    idle(&world);
+    assert_eq!(counter(&world.db, "index_entries"), 0);
+}
+
+#[test]
+fn an_update_touches_the_indexes_of_its_columns_only() {
+    for indexes in [1, 8, 16] {
+        let world = world(HistoryPolicy::Forever);
+        alter(&world.db, |table| {
+            for _ in 0..16 {
+                let name = format!("c{}", table.next_column);
+                add_column(table, &name, SqlType::BigInt, Value::Null);
+            }
+        });
+        for c in 0..indexes {
+            let def = index(&format!("t_c{c}"), vec![part(3 + c)]);
+            create_alone(&world.db, &def).expect("create");
+        }
+        let t = table(&world.db);
+        let columns = t.columns.len();
+        run(&world.db, |s| {
+            let row: Vec<Value> = (0..columns as i64).map(Value::BigInt).collect();
+            let row = row.iter().enumerate();
+            let row = row.map(|(at, v)| if at == 2 { Value::from("x") } else { v.clone() });
+            s.point_insert(&t, &row.collect::<Vec<_>>())
+        })
+        .expect("insert");
+        let entries = || counter(&world.db, "index_entries");
+        assert_eq!(entries(), u64::from(indexes), "an entry in each");
+        update(&world, 0, 1, Value::BigInt(7));
+        update(&world, 0, 2, Value::from("y"));
+        assert_eq!(entries(), u64::from(indexes), "other columns");
+        update(&world, 0, 3, Value::BigInt(99));
+        assert_eq!(
+            entries(),
+            u64::from(indexes) + 1,
+            "one index has the column"
+        );
+        world.db.checkpoint(true).expect("merge");
+        assert_eq!(entries(), u64::from(indexes) + 1, "merges touch none");
+        let deleted = run(&world.db, |s| s.point_delete(&t, 0, &[Value::BigInt(0)]));
+        assert!(deleted.expect("delete"));
+        assert_eq!(entries(), u64::from(indexes) + 1, "a delete touches none");
+    }
+}

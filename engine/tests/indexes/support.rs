@@ -1,0 +1,221 @@
+//! Definitions of indexes, and the two ways to read by them.
+
+use crate::common::*;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use strandline_column::types;
+use strandline_engine::catalog::TableDef;
+use strandline_engine::catalog::index::{
+    IndexDef, IndexId, IndexMethod, IndexPart, IndexState, IndexValue,
+};
+use strandline_engine::*;
+
+/// A part over a column.
+pub fn part(column: u32) -> IndexPart {
+    IndexPart {
+        value: IndexValue::Column(ColumnId(column)),
+        descending: false,
+        nulls_first: false,
+    }
+}
+
+/// A definition whose number `put_index` gives.
+pub fn index(name: &str, parts: Vec<IndexPart>) -> IndexDef {
+    IndexDef {
+        id: IndexId(0),
+        name: name.into(),
+        method: IndexMethod::Ordered,
+        parts,
+        include: Vec::new(),
+        unique: false,
+        nulls_not_distinct: false,
+        predicate: None,
+        state: IndexState::Valid,
+        complete_since: CommitTs::ZERO,
+        comment: None,
+    }
+}
+
+pub fn unique(name: &str, parts: Vec<IndexPart>) -> IndexDef {
+    IndexDef {
+        unique: true,
+        ..index(name, parts)
+    }
+}
+
+/// Adds an index to a definition.
+pub fn put_index(table: &mut TableDef, def: &IndexDef) -> IndexId {
+    let id = IndexId(table.next_index);
+    table.next_index += 1;
+    table.indexes.push(Arc::new(IndexDef { id, ..def.clone() }));
+    id
+}
+
+pub fn drop_index(table: &mut TableDef, name: &str) {
+    table.indexes.retain(|index| index.name != name);
+}
+
+/// CREATE INDEX within a transaction.
+pub fn create_in(txn: &Transaction, def: &IndexDef) -> Result<()> {
+    txn.change_catalog(&mut |catalog| {
+        let mut table = TableDef::clone(catalog.table("public", "t").expect("table t"));
+        put_index(&mut table, def);
+        catalog.put_table(table);
+        Ok(())
+    })
+}
+
+/// CREATE INDEX in a transaction of its own that holds the table alone.
+pub fn create_alone(db: &Arc<Db>, def: &IndexDef) -> Result<()> {
+    let txn = db.begin(TxnOptions::default())?;
+    create_in(&txn, def)?;
+    txn.commit().map(|_| ())
+}
+
+/// CREATE INDEX while writers go on.
+pub fn create_online(db: &Arc<Db>, def: &IndexDef) -> Result<()> {
+    db.create_index(&TxnOptions::default(), &mut |catalog| {
+        let mut table = TableDef::clone(catalog.table("public", "t").expect("table t"));
+        let id = put_index(&mut table, def);
+        let place = (table.id, id);
+        catalog.put_table(table);
+        Ok(place)
+    })
+}
+
+pub fn named<'a>(table: &'a TableDef, name: &str) -> &'a Arc<IndexDef> {
+    let mut indexes = table.indexes.iter();
+    indexes.find(|def| def.name == name).expect("an index")
+}
+
+pub fn counter(db: &Db, name: &str) -> u64 {
+    let counters = db.counters();
+    let found = counters.iter().find(|(counter, _)| *counter == name);
+    found.expect("a counter").1
+}
+
+/// Entries of the index called `name`.
+pub fn entries(db: &Arc<Db>, name: &str) -> usize {
+    let table = table(db);
+    let id = named(&table, name).id;
+    run(db, |s| s.index_size(&table, id)).expect("size").0
+}
+
+fn values_of(table: &TableDef, batch: &arrow_array::RecordBatch, row: usize) -> Vec<Value> {
+    let value = |(at, c): (usize, &strandline_engine::catalog::ColumnDef)| {
+        types::value_at(c.sql_type, batch.column(at), row)
+    };
+    table.columns.iter().enumerate().map(value).collect()
+}
+
+/// All columns of the rows that entries within a range lead to, unordered; chunks of `chunk`.
+pub fn candidates(
+    statement: &Statement,
+    view: &RowView,
+    (table, def): (&Arc<TableDef>, &IndexDef),
+    range: &KeyRange,
+    chunk: usize,
+) -> Vec<Vec<Value>> {
+    let mut rows = statement
+        .index_cursor(table, def.id, range, Direction::Forward)
+        .expect("a cursor");
+    let mut found = Vec::new();
+    while rows.next_chunk(chunk, &mut found).expect("a chunk") {}
+    let rows: BTreeSet<RowId> = found.into_iter().map(|(_, row)| row).collect();
+    let rows: Vec<RowId> = rows.into_iter().collect();
+    let columns: Vec<ColumnId> = table.columns.iter().map(|c| c.id).collect();
+    let (ids, batch) = view.fetch(&rows, &columns).expect("fetch");
+    assert_eq!(ids.len(), batch.num_rows());
+    (0..ids.len())
+        .map(|row| values_of(table, &batch, row))
+        .collect()
+}
+
+/// The same in the index's order, each row once: an entry counts if its key is that of the row's
+/// visible version.
+pub fn in_order(
+    statement: &Statement,
+    view: &RowView,
+    (table, def): (&Arc<TableDef>, &IndexDef),
+    (range, direction): (&KeyRange, Direction),
+    chunk: usize,
+) -> Vec<Vec<Value>> {
+    let keys = statement.index_keys(table, def.id).expect("keys");
+    let mut rows = statement
+        .index_cursor(table, def.id, range, direction)
+        .expect("a cursor");
+    let columns: Vec<ColumnId> = table.columns.iter().map(|c| c.id).collect();
+    let (mut found, mut out, mut more) = (Vec::new(), Vec::new(), true);
+    while more {
+        found.clear();
+        more = rows.next_chunk(chunk, &mut found).expect("a chunk");
+        for (key, row) in &found {
+            let (ids, batch) = view.fetch(&[*row], &columns).expect("fetch");
+            if ids.is_empty() {
+                continue;
+            }
+            let values = values_of(table, &batch, 0);
+            if keys.encode(&key_of(table, def, &values)) == *key {
+                out.push(values);
+            }
+        }
+    }
+    out
+}
+
+/// The key of a row, by its columns.
+pub fn key_of(table: &TableDef, def: &IndexDef, row: &[Value]) -> Vec<Value> {
+    let part = |part: &IndexPart| match &part.value {
+        IndexValue::Column(id) => row[table.position(*id).expect("a column")].clone(),
+        IndexValue::Expression(_) => unreachable!("over columns only"),
+    };
+    def.parts.iter().map(part).collect()
+}
+
+pub fn sorted(mut rows: Vec<Vec<Value>>) -> Vec<Vec<Value>> {
+    rows.sort_by_key(|row| format!("{row:?}"));
+    rows
+}
+
+/// What a scan finds, sorted.
+pub fn scanned(statement: &Statement, table: &Arc<TableDef>) -> Vec<Vec<Value>> {
+    sorted(scan_values(statement, table))
+}
+
+/// Every index gives what `rows` says, which a scan has found, in both directions and in order.
+pub fn assert_indexes_agree(
+    statement: &Statement,
+    view: &RowView,
+    table: &Arc<TableDef>,
+    rows: &[Vec<Value>],
+    context: &str,
+) {
+    for def in &table.indexes {
+        let at = (table, &**def);
+        if !statement.has_index(table, def.id) || view.ts() < def.complete_since {
+            continue;
+        }
+        let all = KeyRange::default();
+        let found = candidates(statement, view, at, &all, 7);
+        assert_eq!(sorted(found), rows, "{context}: index {}", def.name);
+        let keys = statement.index_keys(table, def.id).expect("keys");
+        let encoded = |row: &Vec<Value>| keys.encode(&key_of(table, def, row));
+        let forward = in_order(statement, view, at, (&all, Direction::Forward), 5);
+        assert!(forward.is_sorted_by_key(encoded), "{context}: {}", def.name);
+        assert_eq!(sorted(forward.clone()), rows, "{context}: in order");
+        let backward = in_order(statement, view, at, (&all, Direction::Backward), 3);
+        let is_sorted = backward.iter().rev().map(encoded).is_sorted();
+        assert!(is_sorted, "{context}: {}", def.name);
+        assert_eq!(sorted(backward), rows, "{context}: backward");
+        // One key: its rows, whatever entries of other versions lie there.
+        for row in rows.iter().step_by(5) {
+            let key = key_of(table, def, row);
+            let range = keys.prefix(&key[..1]);
+            let found = candidates(statement, view, at, &range, 2);
+            let is_same = |other: &&Vec<Value>| key_of(table, def, other)[0] == key[0];
+            let expected: Vec<_> = rows.iter().filter(is_same).cloned().collect();
+            let found = found.into_iter().filter(|row| is_same(&row)).collect();
+            assert_eq!(sorted(found), sorted(expected), "{context}: {key:?}");
+        }
+    }
+}
