@@ -5,6 +5,7 @@
 //! database gives it the evaluator.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use strandline_base::{ColumnId, CommitTs, SqlType, TableId};
 
 /// The number of an index: unique within its table, never used again.
@@ -38,6 +39,9 @@ pub struct IndexDef {
     pub state: IndexState,
     /// it has an entry for every version that was visible at this moment or later
     pub complete_since: CommitTs,
+    /// WITH: storage parameters as declared, such as fillfactor; they are shown and mean nothing
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub options: BTreeMap<String, String>,
     /// COMMENT ON INDEX
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,

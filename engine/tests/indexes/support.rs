@@ -32,6 +32,7 @@ pub fn index(name: &str, parts: Vec<IndexPart>) -> IndexDef {
         predicate: None,
         state: IndexState::Valid,
         complete_since: CommitTs::ZERO,
+        options: std::collections::BTreeMap::new(),
         comment: None,
     }
 }

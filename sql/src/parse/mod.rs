@@ -8,6 +8,7 @@ pub mod column_names;
 mod copy_options;
 pub mod dml_spellings;
 mod identity_options;
+pub(crate) mod index_names;
 mod literals;
 pub mod locking_clauses;
 mod long_values;

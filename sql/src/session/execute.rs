@@ -40,9 +40,12 @@ impl Session {
                 query.implicit = implicit.then_some(transaction);
                 Ok(Output::Rows(query))
             }
-            Ok(done) => {
+            Ok(mut done) => {
                 if implicit {
                     self.commit_engine(&transaction)?;
+                }
+                if let Output::Done(summary) = &mut done {
+                    self.pass_on(summary.take_notices());
                 }
                 Ok(done)
             }

@@ -136,6 +136,13 @@ impl Session {
         }
     }
 
+    /// Notices of a statement for the client, unless it wants warnings or errors only.
+    fn pass_on(&mut self, notices: Vec<Error>) {
+        if self.settings.client_min_messages != "error" {
+            self.notices.extend(notices);
+        }
+    }
+
     /// Parses and runs one statement. A text that is no statement fails the open block too.
     pub(crate) async fn run_text(&mut self, sql: &str, params: &[ScalarValue]) -> Result<Output> {
         let statement = self.prepare_plain(sql)?;

@@ -5,6 +5,7 @@ use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use std::borrow::Cow;
 use std::sync::Arc;
+use strandline_base::{Error, SqlState};
 
 /// What a statement did.
 #[derive(Clone, Debug)]
@@ -12,6 +13,7 @@ pub struct Summary {
     tag: Cow<'static, str>,
     rows_affected: u64,
     result: Option<QueryResult>,
+    notices: Vec<Error>,
 }
 
 impl Summary {
@@ -20,6 +22,7 @@ impl Summary {
             tag: tag.into(),
             rows_affected: 0,
             result: None,
+            notices: Vec::new(),
         }
     }
     pub(crate) fn rows(tag: impl Into<Cow<'static, str>>, rows_affected: u64) -> Self {
@@ -27,11 +30,21 @@ impl Summary {
             tag: tag.into(),
             rows_affected,
             result: None,
+            notices: Vec::new(),
         }
     }
     pub(crate) fn with_result(mut self, result: Option<QueryResult>) -> Self {
         self.result = result;
         self
+    }
+    /// As it is, with one more thing that the client is told: 00000 is a notice, 01… a warning.
+    pub(crate) fn with_notice(mut self, state: SqlState, message: impl Into<String>) -> Self {
+        self.notices.push(Error::invalid(state, message));
+        self
+    }
+    /// What the client is told, taken out.
+    pub(crate) fn take_notices(&mut self) -> Vec<Error> {
+        std::mem::take(&mut self.notices)
     }
     /// PostgreSQL's command tag, such as `INSERT 0 3`, `SELECT 5` or `CREATE TABLE`.
     pub fn command_tag(&self) -> &str {

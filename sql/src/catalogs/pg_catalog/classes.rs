@@ -3,8 +3,8 @@
 use super::cell::Cell;
 use super::oid::{self, BOOTSTRAP_OID, Object, PG_CATALOG_OID};
 use super::relation::{self, Rows};
-use super::system::{System, ViewColumns, key_columns};
-use super::{text, types};
+use super::system::{System, ViewColumns};
+use super::{indexes, text, types};
 use crate::catalogs::information_schema::INFORMATION_SCHEMA;
 use strandline_base::SqlType;
 use strandline_engine::access;
@@ -12,8 +12,6 @@ use strandline_engine::catalog::TableDef;
 
 /// The access method of tables.
 pub const HEAP: i32 = 2;
-/// The access method that our keys' indexes are shown as.
-pub const BTREE: i32 = 403;
 
 pub fn pg_namespace(system: &System, rows: &mut Rows) {
     for name in [super::PG_CATALOG, INFORMATION_SCHEMA] {
@@ -154,25 +152,28 @@ fn table_classes(system: &System, table: &TableDef, rows: &mut Rows) {
     rows.set([
         ("relpages", (statistics.bytes.div_ceil(8192) as i64).into()),
         ("reltuples", Cell::Float(statistics.rows as f64)),
-        ("relhasindex", (!table.keys.is_empty()).into()),
+        ("relhasindex", indexes::of(table).next().is_some().into()),
         ("relchecks", (table.checks.len() as i64).into()),
     ]);
-    for key in &table.keys {
-        let index = Object::Index(table.id, key.name.clone());
+    for index in indexes::of(table) {
         class(
             rows,
             Class {
-                oid: oids.get(&index),
+                oid: oids.get(&index.object(table)),
                 schema,
-                name: &key.name,
+                name: index.name(),
                 kind: "i",
                 owner,
-                method: BTREE,
-                columns: key.columns.len(),
+                method: index.method(),
+                columns: index.attributes(table).len(),
                 acl: Cell::Null,
             },
         );
         rows.set([("reltuples", Cell::Float(statistics.rows as f64))]);
+        let options = index.options();
+        if !options.is_empty() {
+            rows.set([("reloptions", Cell::Texts(options))]);
+        }
     }
     for column in table.columns.iter().filter(|c| c.identity.is_some()) {
         class(
@@ -294,14 +295,13 @@ fn table_attributes(system: &System, table: &TableDef, rows: &mut Rows) {
         };
         attribute(rows, column);
     }
-    for key in &table.keys {
-        let index = Object::Index(table.id, key.name.clone());
-        for (i, column) in key_columns(table, key).enumerate() {
-            let (type_oid, typmod) = types::oid_of(column.sql_type);
+    for index in indexes::of(table) {
+        for (i, (name, sql_type)) in index.attributes(table).iter().enumerate() {
+            let (type_oid, typmod) = types::oid_of(*sql_type);
             let column = Attribute {
-                relation: system.oids().get(&index),
+                relation: system.oids().get(&index.object(table)),
                 number: i + 1,
-                name: &column.name,
+                name,
                 type_oid,
                 typmod,
                 not_null: false,
@@ -324,7 +324,7 @@ pub fn pg_tables(system: &System, rows: &mut Rows) {
             ("schemaname", table.schema.as_str().into()),
             ("tablename", table.name.as_str().into()),
             ("tableowner", system.catalog.access.role_name(owner).into()),
-            ("hasindexes", (!table.keys.is_empty()).into()),
+            ("hasindexes", indexes::of(table).next().is_some().into()),
             ("hasrules", false.into()),
             ("hastriggers", false.into()),
             ("rowsecurity", false.into()),

@@ -1,66 +1,14 @@
-//! What belongs to relations: `pg_index`, `pg_constraint`, `pg_attrdef`, `pg_sequence`,
+//! What belongs to relations: `pg_constraint`, `pg_attrdef`, `pg_sequence`,
 //! `pg_description`, `pg_depend`.
 
 use super::cell::Cell;
 use super::oid::{self, Object};
 use super::relation::{RELATIONS, Rows};
-use super::system::{System, key_columns, key_positions};
-use super::{text, types};
+use super::system::System;
+use super::{indexes, types};
 use strandline_base::SqlType;
+use strandline_engine::catalog::index::ConstraintTiming;
 use strandline_engine::catalog::{ColumnDef, TableDef};
-
-/// btree's operator class of a type.
-fn operator_class(sql_type: SqlType) -> i64 {
-    match sql_type {
-        SqlType::SmallInt => 1979,
-        SqlType::Integer => 1978,
-        SqlType::BigInt => 3124,
-        SqlType::Numeric { .. } => 3125,
-        SqlType::Date => 3122,
-        SqlType::Timestamp => 3128,
-        SqlType::TimestampTz => 3127,
-        _ => 3126,
-    }
-}
-
-pub fn pg_index(system: &System, rows: &mut Rows) {
-    let oids = system.oids();
-    for table in system.catalog.tables.values() {
-        for key in &table.keys {
-            let positions = key_positions(table, key);
-            let count = positions.len();
-            let collations = key_columns(table, key).map(|column| {
-                let t = types::by_oid(types::oid_of(column.sql_type).0.into());
-                t.map_or(0, |t| t.collation.into())
-            });
-            let classes = key_columns(table, key).map(|c| operator_class(c.sql_type));
-            rows.add([
-                (
-                    "indexrelid",
-                    oids.get(&Object::Index(table.id, key.name.clone())).into(),
-                ),
-                ("indrelid", oids.table(table).into()),
-                ("indnatts", (count as i64).into()),
-                ("indnkeyatts", (count as i64).into()),
-                ("indisunique", true.into()),
-                ("indnullsnotdistinct", false.into()),
-                ("indisprimary", key.primary.into()),
-                ("indisexclusion", false.into()),
-                ("indimmediate", true.into()),
-                ("indisclustered", false.into()),
-                ("indisvalid", true.into()),
-                ("indcheckxmin", false.into()),
-                ("indisready", true.into()),
-                ("indislive", true.into()),
-                ("indisreplident", false.into()),
-                ("indkey", Cell::Ints(positions)),
-                ("indcollation", Cell::Ints(collations.collect())),
-                ("indclass", Cell::Ints(classes.collect())),
-                ("indoption", Cell::Ints(vec![0; count])),
-            ]);
-        }
-    }
-}
 
 /// What the rows of `pg_constraint` differ in.
 struct Constraint<'a> {
@@ -68,18 +16,20 @@ struct Constraint<'a> {
     kind: &'a str,
     index: i32,
     columns: Vec<i64>,
+    timing: ConstraintTiming,
     condition: Cell,
 }
 
 pub fn pg_constraint(system: &System, rows: &mut Rows) {
     for table in system.catalog.tables.values() {
         for key in &table.keys {
-            let index = Object::Index(table.id, key.name.clone());
+            let index = Object::KeyIndex(table.id, key.name.clone());
             let constraint = Constraint {
                 name: &key.name,
                 kind: if key.primary { "p" } else { "u" },
                 index: system.oids().get(&index),
-                columns: key_positions(table, key),
+                columns: indexes::positions(table, &key.columns),
+                timing: key.timing,
                 condition: Cell::Null,
             };
             add_constraint(system, table, rows, constraint);
@@ -90,6 +40,7 @@ pub fn pg_constraint(system: &System, rows: &mut Rows) {
                 kind: "c",
                 index: 0,
                 columns: columns_in(table, &check.expression),
+                timing: ConstraintTiming::Immediate,
                 condition: check.expression.as_str().into(),
             };
             add_constraint(system, table, rows, constraint);
@@ -105,8 +56,14 @@ fn add_constraint(system: &System, table: &TableDef, rows: &mut Rows, add: Const
         ("conname", add.name.into()),
         ("connamespace", oids.schema(&table.schema).into()),
         ("contype", add.kind.into()),
-        ("condeferrable", false.into()),
-        ("condeferred", false.into()),
+        (
+            "condeferrable",
+            (add.timing != ConstraintTiming::Immediate).into(),
+        ),
+        (
+            "condeferred",
+            (add.timing == ConstraintTiming::Deferred).into(),
+        ),
         ("convalidated", true.into()),
         ("conrelid", oids.table(table).into()),
         ("contypid", 0.into()),
@@ -255,9 +212,15 @@ pub fn pg_depend(system: &System, rows: &mut Rows) {
         let oid = system.oids().table(table);
         for key in &table.keys {
             let object = Object::Constraint(table.id, key.name.clone());
-            for position in key_positions(table, key) {
+            for position in indexes::positions(table, &key.columns) {
                 let object = system.oids().get(&object);
                 add(constraint, object, oid, position as usize, "a");
+            }
+        }
+        for index in &table.indexes {
+            let object = system.oids().get(&Object::Index(table.id, index.id));
+            for part in indexes::Index::Secondary(index).parts(table) {
+                add(class, object, oid, part.position as usize, "a");
             }
         }
     }
@@ -280,6 +243,10 @@ pub fn pg_description(system: &System, rows: &mut Rows) {
         for (i, column) in table.columns.iter().enumerate() {
             add("pg_class", oid, i + 1, &column.comment);
         }
+        for index in &table.indexes {
+            let oid = system.oids().get(&Object::Index(table.id, index.id));
+            add("pg_class", oid, 0, &index.comment);
+        }
     }
     for view in &system.catalog.views {
         let oid = Object::View(view.schema.clone(), view.name.clone());
@@ -287,19 +254,5 @@ pub fn pg_description(system: &System, rows: &mut Rows) {
     }
     for (schema, comment) in &system.catalog.schemas {
         add("pg_namespace", system.oids().schema(schema), 0, comment);
-    }
-}
-
-/// `pg_indexes`.
-pub fn pg_indexes(system: &System, rows: &mut Rows) {
-    for table in system.catalog.tables.values() {
-        for key in &table.keys {
-            rows.add([
-                ("schemaname", table.schema.as_str().into()),
-                ("tablename", table.name.as_str().into()),
-                ("indexname", key.name.as_str().into()),
-                ("indexdef", text::index(table, key).into()),
-            ]);
-        }
     }
 }

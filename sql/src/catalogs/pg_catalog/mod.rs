@@ -15,6 +15,7 @@ mod classes;
 mod constraints;
 pub mod display;
 pub mod functions;
+mod indexes;
 mod oid;
 mod relation;
 mod server;
@@ -77,14 +78,22 @@ fn fill(name: &str, system: &System, views: &ViewColumns, rows: &mut Rows) {
         "pg_description" => constraints::pg_description(system, rows),
         "pg_get_keywords" => server::pg_get_keywords(rows),
         "pg_group" => server::pg_group(system, rows),
-        "pg_index" => constraints::pg_index(system, rows),
-        "pg_indexes" => constraints::pg_indexes(system, rows),
+        "pg_index" => indexes::pg_index(system, rows),
+        "pg_indexes" => indexes::pg_indexes(system, rows),
         "pg_language" => server::pg_language(rows),
         "pg_namespace" => classes::pg_namespace(system, rows),
+        "pg_opclass" => indexes::pg_opclass(rows),
+        "pg_opfamily" => indexes::pg_opfamily(rows),
         "pg_sequence" => constraints::pg_sequence(system, rows),
         "pg_sequences" => constraints::pg_sequences(system, rows),
         "pg_settings" => server::pg_settings(system, rows),
         "pg_stat_activity" => server::pg_stat_activity(system, rows),
+        "pg_stat_all_indexes" | "pg_stat_user_indexes" => {
+            indexes::statistics(system, rows, ["idx_scan", "idx_tup_read"]);
+        }
+        "pg_statio_all_indexes" | "pg_statio_user_indexes" => {
+            indexes::statistics(system, rows, ["idx_blks_read", "idx_blks_hit"]);
+        }
         "pg_stat_all_tables" | "pg_stat_user_tables" => server::pg_stat_tables(system, rows),
         "pg_tables" => classes::pg_tables(system, rows),
         "pg_tablespace" => server::pg_tablespace(rows),

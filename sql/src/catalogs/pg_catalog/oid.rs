@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, HashMap};
 use strandline_base::{ColumnId, TableId};
 use strandline_engine::access::RoleId;
+use strandline_engine::catalog::index::IndexId;
 use strandline_engine::catalog::{Catalog, ColumnDef, TableDef};
 
 /// Schema `pg_catalog`.
@@ -35,7 +36,9 @@ pub enum Object {
     /// a view, by schema and name
     View(String, String),
     /// the index of a key, by its table and its name
-    Index(TableId, String),
+    KeyIndex(TableId, String),
+    /// an index of CREATE INDEX
+    Index(TableId, IndexId),
     /// the counter of an identity column
     Sequence(TableId, ColumnId),
     /// a PRIMARY KEY, UNIQUE or CHECK constraint, by its table and its name
@@ -64,8 +67,11 @@ impl Oids {
         for table in catalog.tables.values() {
             oids.place(Object::Table(table.id));
             for key in &table.keys {
-                oids.place(Object::Index(table.id, key.name.clone()));
+                oids.place(Object::KeyIndex(table.id, key.name.clone()));
                 oids.place(Object::Constraint(table.id, key.name.clone()));
+            }
+            for index in &table.indexes {
+                oids.place(Object::Index(table.id, index.id));
             }
             for check in &table.checks {
                 oids.place(Object::Constraint(table.id, check.name.clone()));

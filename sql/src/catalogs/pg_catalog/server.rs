@@ -1,7 +1,8 @@
 //! The database and the server around the objects: roles, sessions, access methods, settings.
 
 use super::cell::Cell;
-use super::classes::{BTREE, HEAP};
+use super::classes::HEAP;
+use super::indexes::{BTREE, HASH};
 use super::oid::{self, BOOTSTRAP_OID, DATABASE_OID, PG_CATALOG_OID};
 use super::relation::Rows;
 use super::system::System;
@@ -47,6 +48,7 @@ pub fn pg_am(rows: &mut Rows) {
     let methods = [
         (HEAP, "heap", "heap_tableam_handler", "t"),
         (BTREE, "btree", "bthandler", "i"),
+        (HASH, "hash", "hashhandler", "i"),
     ];
     for (oid, name, handler, kind) in methods {
         rows.add([

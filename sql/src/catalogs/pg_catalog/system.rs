@@ -1,6 +1,7 @@
 //! What the system tables and functions of one statement look at: the definitions it sees, its
 //! snapshot, its session. Made for statements that ask for it; nothing else pays for it.
 
+use super::indexes::{self, Index};
 use super::oid::{self, Object, Oids};
 use super::relation::RELATIONS;
 use super::types;
@@ -12,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use strandline_base::{Error, Result, SqlState, SqlType};
 use strandline_engine::Statement;
 use strandline_engine::access::{self, RoleId};
-use strandline_engine::catalog::{Catalog, ColumnDef, KeyDef, TableDef, ViewDef};
+use strandline_engine::catalog::{Catalog, TableDef, ViewDef};
 
 /// The columns of a view, with their types where tables could have them.
 pub type ViewColumns = HashMap<(String, String), Vec<(String, Option<SqlType>)>>;
@@ -120,8 +121,8 @@ impl System {
         }
         let mut tables = self.catalog.tables.values().filter(|t| t.schema == schema);
         tables.find_map(|table| {
-            if table.keys.iter().any(|key| key.name == name) {
-                return Some(oids.get(&Object::Index(table.id, name.to_string())));
+            if let Some(index) = indexes::of(table).find(|index| index.name() == name) {
+                return Some(oids.get(&index.object(table)));
             }
             let mut columns = table.columns.iter().filter(|c| c.identity.is_some());
             let column = columns.find(|c| oid::sequence_name(table, c) == name)?;
@@ -137,9 +138,9 @@ impl System {
                 Some((table.schema.clone(), table.name.clone()))
             }
             Some(Object::View(schema, name)) => Some((schema.clone(), name.clone())),
-            Some(Object::Index(table, name)) => {
-                let table = self.catalog.tables.get(table)?;
-                Some((table.schema.clone(), name.clone()))
+            Some(Object::KeyIndex(..) | Object::Index(..)) => {
+                let (table, index) = self.index(oid)?;
+                Some((table.schema.clone(), index.name().to_string()))
             }
             Some(Object::Sequence(table, column)) => {
                 let table = self.catalog.tables.get(table)?;
@@ -182,14 +183,15 @@ impl System {
             _ => None,
         }
     }
-    /// The key whose index has `oid`, and its table.
-    pub fn index(&self, oid: i64) -> Option<(&Arc<TableDef>, &KeyDef)> {
-        let Object::Index(table, name) = self.oids().find(oid)? else {
+    /// The index with `oid`, and its table.
+    pub fn index(&self, oid: i64) -> Option<(&Arc<TableDef>, Index<'_>)> {
+        let object = self.oids().find(oid)?;
+        let (Object::KeyIndex(table, _) | Object::Index(table, _)) = object else {
             return None;
         };
         let table = self.catalog.tables.get(table)?;
-        let key = table.keys.iter().find(|key| key.name == *name)?;
-        Some((table, key))
+        let index = indexes::of(table).find(|index| index.object(table) == *object)?;
+        Some((table, index))
     }
     /// The access entry of a relation that has privileges: a table, a view, a schema.
     pub fn protected(&self, oid: i64) -> Option<access::Object> {
@@ -223,20 +225,6 @@ impl System {
             )
         })
     }
-}
-
-/// The positions of a key's columns in its table, from 1.
-pub fn key_positions(table: &TableDef, key: &KeyDef) -> Vec<i64> {
-    let positions = key.columns.iter().filter_map(|id| table.position(*id));
-    positions.map(|at| at as i64 + 1).collect()
-}
-
-/// The columns of a key.
-pub fn key_columns<'a>(
-    table: &'a TableDef,
-    key: &'a KeyDef,
-) -> impl Iterator<Item = &'a ColumnDef> {
-    key.columns.iter().filter_map(|id| table.column_by_id(*id))
 }
 
 impl std::fmt::Debug for System {

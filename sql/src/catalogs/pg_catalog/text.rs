@@ -1,19 +1,39 @@
 //! Definitions as SQL text: of constraints, indexes, views, privileges.
 
-use super::system::{System, key_columns};
+use super::indexes::{HASH, Index, Part};
+use super::system::System;
+use crate::parse;
+use crate::parse::index_names;
 use crate::parse::names::quote;
+use strandline_base::ColumnId;
 use strandline_engine::access::{self, Access, EVERYBODY, Privileges};
+use strandline_engine::catalog::index::ConstraintTiming;
 use strandline_engine::catalog::{KeyDef, TableDef, ViewDef};
 
-fn columns(table: &TableDef, key: &KeyDef) -> String {
-    let columns: Vec<String> = key_columns(table, key).map(|c| quote(&c.name)).collect();
-    columns.join(", ")
+fn columns(table: &TableDef, columns: &[ColumnId]) -> String {
+    let columns = columns.iter().filter_map(|id| table.column_by_id(*id));
+    let names: Vec<String> = columns.map(|c| quote(&c.name)).collect();
+    names.join(", ")
 }
 
-/// `PRIMARY KEY (a, b)`, `UNIQUE (a)`.
+/// `PRIMARY KEY (a, b)`, `UNIQUE NULLS NOT DISTINCT (a) DEFERRABLE`.
 pub fn key(table: &TableDef, key: &KeyDef) -> String {
-    let kind = if key.primary { "PRIMARY KEY" } else { "UNIQUE" };
-    format!("{kind} ({})", columns(table, key))
+    let kind = match (key.primary, key.nulls_not_distinct) {
+        (true, _) => "PRIMARY KEY",
+        (false, false) => "UNIQUE",
+        (false, true) => "UNIQUE NULLS NOT DISTINCT",
+    };
+    let columns = columns(table, &key.columns);
+    format!("{kind} ({columns}){}", timing(key.timing))
+}
+
+/// When a constraint is checked; nothing where it is at the end of each statement.
+pub fn timing(timing: ConstraintTiming) -> &'static str {
+    match timing {
+        ConstraintTiming::Immediate => "",
+        ConstraintTiming::DeferrableImmediate => " DEFERRABLE",
+        ConstraintTiming::Deferred => " DEFERRABLE INITIALLY DEFERRED",
+    }
 }
 
 /// `CHECK ((condition))`, with one pair of parentheses where it is `pretty`.
@@ -24,15 +44,83 @@ pub fn check(condition: &str, pretty: bool) -> String {
     }
 }
 
-/// `CREATE UNIQUE INDEX …`
-pub fn index(table: &TableDef, key: &KeyDef) -> String {
-    format!(
-        "CREATE UNIQUE INDEX {} ON {}.{} USING btree ({})",
-        quote(&key.name),
+/// `CREATE UNIQUE INDEX … ON schema.table USING btree (…) WHERE …`; `pretty` leaves parentheses
+/// out.
+pub fn index(table: &TableDef, index: Index<'_>, pretty: bool) -> String {
+    let unique = if index.is_unique() { "UNIQUE " } else { "" };
+    let method = if index.method() == HASH {
+        "hash"
+    } else {
+        "btree"
+    };
+    let parts = index.parts(table);
+    let parts: Vec<String> = parts.iter().map(|part| ordered(part, pretty)).collect();
+    let mut text = format!(
+        "CREATE {unique}INDEX {} ON {}.{} USING {method} ({})",
+        quote(index.name()),
         quote(&table.schema),
         quote(&table.name),
-        columns(table, key)
-    )
+        parts.join(", ")
+    );
+    if let Index::Secondary(def) = index {
+        if !def.include.is_empty() {
+            text.push_str(&format!(" INCLUDE ({})", columns(table, &def.include)));
+        }
+        if def.nulls_not_distinct {
+            text.push_str(" NULLS NOT DISTINCT");
+        }
+        if !def.options.is_empty() {
+            let options = def.options.iter();
+            let options: Vec<_> = options
+                .map(|(n, v)| format!("{}='{v}'", quote(n)))
+                .collect();
+            text.push_str(&format!(" WITH ({})", options.join(", ")));
+        }
+        if let Some(predicate) = &def.predicate {
+            let condition = expression(&predicate.sql, pretty);
+            text.push_str(&format!(" WHERE {condition}"));
+        }
+    } else if index.nulls_not_distinct() {
+        text.push_str(" NULLS NOT DISTINCT");
+    }
+    text
+}
+
+fn ordered(part: &Part<'_>, pretty: bool) -> String {
+    let order = match (part.descending, part.nulls_first) {
+        (false, false) => "",
+        (false, true) => " NULLS FIRST",
+        (true, true) => " DESC",
+        (true, false) => " DESC NULLS LAST",
+    };
+    format!("{}{order}", index_part(part, pretty))
+}
+
+/// A part of an index's key, without its order.
+pub fn index_part(part: &Part<'_>, pretty: bool) -> String {
+    match (part.column, part.expression) {
+        (Some(column), _) => quote(column),
+        (None, Some(expression)) => {
+            let inner = self::expression(&expression.sql, pretty);
+            match stands_alone(&expression.sql) {
+                true => inner,
+                false => format!("({inner})"),
+            }
+        }
+        (None, None) => String::new(),
+    }
+}
+
+/// An expression or the condition of an index: an operator's in parentheses unless it is `pretty`.
+pub fn expression(sql: &str, pretty: bool) -> String {
+    match pretty || stands_alone(sql) {
+        true => sql.to_string(),
+        false => format!("({sql})"),
+    }
+}
+
+fn stands_alone(sql: &str) -> bool {
+    parse::expression(sql).is_ok_and(|expression| index_names::stands_alone(&expression))
 }
 
 /// A view's query.

@@ -173,8 +173,8 @@ async fn add_declared(
     table: TableId,
     declared: &Declared,
 ) -> Result<()> {
-    edit(context, table, &mut |_, def| {
-        constraint::add(context, def, declared)
+    edit(context, table, &mut |catalog, def| {
+        constraint::add(context, catalog, def, declared)
     })?;
     let def = definition(context, table)?;
     match declared {

@@ -2,6 +2,7 @@
 //! not given are PostgreSQL's: `t_pkey`, `t_a_b_key`, `t_a_check`.
 
 use super::column::{refuse_aggregates, refuse_subqueries};
+use super::relation_names;
 use crate::parse::names;
 use crate::planning::context::StatementContext;
 use crate::planning::provider::table::condition_schema;
@@ -12,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{
     UniqueConstraint,
 };
 use strandline_base::{Error, Result, SqlState};
-use strandline_engine::catalog::{CheckDef, KeyDef, TableDef};
+use strandline_engine::catalog::{Catalog, CheckDef, KeyDef, TableDef};
 use strandline_semantics::error::convert;
 
 /// A constraint as declared.
@@ -113,14 +114,20 @@ fn key_columns(columns: &[IndexColumn]) -> Result<Vec<String>> {
         .collect()
 }
 
-/// Puts a declared constraint into `table`.
-pub fn add(context: &StatementContext, table: &mut TableDef, declared: &Declared) -> Result<()> {
+/// Puts a declared constraint into `table`,
+/// whose relations' names are those of `catalog`.
+pub fn add(
+    context: &StatementContext,
+    catalog: &Catalog,
+    table: &mut TableDef,
+    declared: &Declared,
+) -> Result<()> {
     match declared {
         Declared::Key {
             name,
             primary,
             columns,
-        } => add_key(table, name.clone(), *primary, columns),
+        } => add_key(catalog, table, name.clone(), *primary, columns),
         Declared::Check {
             name,
             expression,
@@ -130,6 +137,7 @@ pub fn add(context: &StatementContext, table: &mut TableDef, declared: &Declared
 }
 
 fn add_key(
+    catalog: &Catalog,
     table: &mut TableDef,
     name: Option<String>,
     primary: bool,
@@ -165,12 +173,7 @@ fn add_key(
             column.not_null |= ids.contains(&column.id);
         }
     }
-    let base = if primary {
-        format!("{}_pkey", table.name)
-    } else {
-        format!("{}_{}_key", table.name, columns.join("_"))
-    };
-    let name = constraint_name(table, name, &base)?;
+    let name = key_name(catalog, table, name, primary, columns)?;
     table.keys.push(KeyDef::new(name, primary, ids));
     Ok(())
 }
@@ -210,11 +213,45 @@ fn check_condition(context: &StatementContext, table: &TableDef, expr: &Expr) ->
     Ok(())
 }
 
+/// The name given, if it is free, or one that is; a key's index has it too.
+fn key_name(
+    catalog: &Catalog,
+    table: &TableDef,
+    given: Option<String>,
+    primary: bool,
+    columns: &[String],
+) -> Result<String> {
+    let is_taken = |name: &str| {
+        name == table.name
+            || is_constraint(table, name)
+            || relation_names::is_taken(catalog, &table.schema, name)
+    };
+    let Some(name) = given else {
+        let (columns, label) = match primary {
+            true => (&[][..], "pkey"),
+            false => (columns, "key"),
+        };
+        return Ok(relation_names::choose(
+            &table.name,
+            columns,
+            label,
+            &is_taken,
+        ));
+    };
+    let name = constraint_name(table, Some(name), "")?;
+    match is_taken(&name) {
+        true => Err(relation_names::taken(&name)),
+        false => Ok(name),
+    }
+}
+
+fn is_constraint(table: &TableDef, name: &str) -> bool {
+    table.keys.iter().any(|k| k.name == name) || table.checks.iter().any(|c| c.name == name)
+}
+
 /// The name given, if it is free, or `base` made free with a number.
 fn constraint_name(table: &TableDef, given: Option<String>, base: &str) -> Result<String> {
-    let taken = |name: &str| {
-        table.keys.iter().any(|k| k.name == name) || table.checks.iter().any(|c| c.name == name)
-    };
+    let taken = |name: &str| is_constraint(table, name);
     if let Some(name) = given {
         names::check(&name)?;
         if taken(&name) {

@@ -1,7 +1,7 @@
 //! CREATE TABLE.
 
 use super::column::{self, DeclaredColumn};
-use super::{constraint, history};
+use super::{constraint, history, relation_names};
 use crate::parse::names;
 use crate::planning::context::StatementContext;
 use crate::values::summary::Summary;
@@ -28,6 +28,9 @@ pub async fn execute(context: &StatementContext, create: &CreateTable) -> Result
                 .take()
                 .ok_or_else(|| Error::internal("a catalog edit ran twice"))?;
             require_free(catalog, &table.schema, &table.name)?;
+            for key in &table.keys {
+                relation_names::require_free(catalog, &table.schema, &key.name)?;
+            }
             table.id = catalog.new_table_id();
             table.storage = catalog.new_storage_id();
             catalog.put_table(table);
@@ -69,13 +72,7 @@ pub fn require_free(catalog: &Catalog, schema: &str, name: &str) -> Result<()> {
     if !catalog.schemas.contains_key(schema) {
         return Err(names::undefined_schema(schema));
     }
-    if catalog.table(schema, name).is_some() || catalog.view(schema, name).is_some() {
-        return Err(Error::invalid(
-            SqlState::DUPLICATE_TABLE,
-            format!("relation \"{name}\" already exists"),
-        ));
-    }
-    Ok(())
+    relation_names::require_free(catalog, schema, name)
 }
 
 /// An empty definition; ids of table and storage are given when it enters the catalog.
@@ -129,7 +126,7 @@ fn define(
         declared.push(constraint::declare(written)?);
     }
     for constraint in &declared {
-        constraint::add(context, &mut table, constraint)?;
+        constraint::add(context, &context.catalog, &mut table, constraint)?;
     }
     Ok(table)
 }

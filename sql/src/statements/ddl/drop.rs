@@ -1,6 +1,6 @@
-//! DROP TABLE, VIEW, SCHEMA.
+//! DROP TABLE, VIEW, SCHEMA; DROP INDEX is in [`index`].
 
-use super::dependents;
+use super::{dependents, index, relation_names};
 use crate::parse::names;
 use crate::planning::context::StatementContext;
 use crate::values::summary::Summary;
@@ -25,11 +25,7 @@ pub async fn execute(context: &StatementContext, statement: &Parsed) -> Result<S
             ObjectType::Table => drop_table,
             ObjectType::View => drop_view,
             ObjectType::Schema => drop_schema,
-            ObjectType::Index => {
-                return Err(Error::unsupported("DROP INDEX is not supported").with_hint(
-                    "The index of a key goes with its constraint: ALTER TABLE … DROP CONSTRAINT.",
-                ));
-            }
+            ObjectType::Index => return index::drop(context, names, *if_exists),
             other => return Err(Error::unsupported(format!("DROP {other} is not supported"))),
         };
     let how = Drop {
@@ -71,6 +67,9 @@ fn drop_table(
     if catalog.view(&schema, &table).is_some() {
         return Err(wrong_kind(&table, "table", "DROP VIEW"));
     }
+    if is_index(catalog, &schema, &table) {
+        return Err(wrong_kind(&table, "table", "DROP INDEX"));
+    }
     missing("table", &table, how)
 }
 
@@ -90,6 +89,9 @@ fn drop_view(
     }
     if catalog.table(&schema, &view).is_some() {
         return Err(wrong_kind(&view, "view", "DROP TABLE"));
+    }
+    if is_index(catalog, &schema, &view) {
+        return Err(wrong_kind(&view, "view", "DROP INDEX"));
     }
     missing("view", &view, how)
 }
@@ -128,6 +130,11 @@ fn drop_schema(
     catalog.views.retain(|v| v.schema != schema);
     catalog.schemas.remove(&schema);
     Ok(())
+}
+
+fn is_index(catalog: &Catalog, schema: &str, name: &str) -> bool {
+    let mut tables = catalog.tables.values().filter(|t| t.schema == schema);
+    tables.any(|table| relation_names::has_index(table, name))
 }
 
 fn wrong_kind(name: &str, kind: &str, use_instead: &str) -> Error {

@@ -13,6 +13,8 @@ pub mod create_table_as;
 pub mod dependents;
 pub mod drop;
 pub mod history;
+pub mod index;
+pub mod relation_names;
 pub mod schema;
 pub mod truncate;
 pub mod types;

@@ -3,11 +3,13 @@
 use super::{Definition, argument, number, relation_at, stable};
 use crate::catalogs::pg_catalog::cell::Cell;
 use crate::catalogs::pg_catalog::constraints::class_oid;
+use crate::catalogs::pg_catalog::indexes::{BTREE, Index, Part};
 use crate::catalogs::pg_catalog::oid::{self, Object};
-use crate::catalogs::pg_catalog::system::{System, key_columns};
+use crate::catalogs::pg_catalog::system::System;
 use crate::catalogs::pg_catalog::{server, text};
 use crate::parse::names;
 use strandline_base::Result;
+use strandline_engine::catalog::TableDef;
 
 pub(super) const FUNCTIONS: &[Definition] = &[
     // Expressions are stored as text.
@@ -65,14 +67,7 @@ pub(super) const FUNCTIONS: &[Definition] = &[
     stable("pg_column_is_updatable", "bool", |system, args| {
         Ok(system.table(number(args, 0)).is_some().into())
     }),
-    stable("pg_index_column_has_property", "bool", |_, args| {
-        let property = argument(args, 2).as_text();
-        let has = matches!(
-            property,
-            Some("asc" | "nulls_last" | "orderable" | "returnable")
-        );
-        Ok(has.into())
-    }),
+    stable("pg_index_column_has_property", "bool", column_property),
     stable("pg_stat_get_numscans", "int8", |_, _| Ok(0.into())),
     stable("pg_stat_get_live_tuples", "int8", |system, args| {
         let table = system.table(number(args, 0));
@@ -117,17 +112,53 @@ fn constraint(system: &System, args: &[Cell]) -> Result<Cell> {
 
 /// The whole definition, or the name of one column.
 fn index(system: &System, args: &[Cell]) -> Result<Cell> {
-    let Some((table, key)) = system.index(number(args, 0)) else {
+    let Some((table, index)) = system.index(number(args, 0)) else {
         return Ok(Cell::Null);
     };
+    let pretty = argument(args, 2).is_true();
     Ok(match number(args, 1) {
-        0 => text::index(table, key).into(),
+        0 => text::index(table, index, pretty).into(),
         column => {
             let at = usize::try_from(column - 1).unwrap_or(usize::MAX);
-            let column = key_columns(table, key).nth(at);
-            Cell::option(column.map(|column| names::quote(&column.name)))
+            let parts = index.parts(table);
+            match parts.get(at) {
+                Some(part) => text::index_part(part, pretty).into(),
+                None => Cell::option(included(table, index, at - parts.len())),
+            }
         }
     })
+}
+
+/// Whether the column of an index has the property; NULL: there is no such column or property.
+fn column_property(system: &System, args: &[Cell]) -> Result<Cell> {
+    let Some((table, index)) = system.index(number(args, 0)) else {
+        return Ok(Cell::Null);
+    };
+    let parts = index.parts(table);
+    let at = usize::try_from(number(args, 1) - 1).unwrap_or(usize::MAX);
+    let part = parts.get(at);
+    if part.is_none() && included(table, index, at.saturating_sub(parts.len())).is_none() {
+        return Ok(Cell::Null);
+    }
+    let ordered = index.method() == BTREE && part.is_some();
+    let is = |wanted: fn(&Part<'_>) -> bool| part.is_some_and(wanted);
+    Ok(match argument(args, 2).as_text() {
+        Some("asc") => (ordered && is(|p| !p.descending)).into(),
+        Some("desc") => (ordered && is(|p| p.descending)).into(),
+        Some("nulls_first") => (ordered && is(|p| p.nulls_first)).into(),
+        Some("nulls_last") => (ordered && is(|p| !p.nulls_first)).into(),
+        Some("orderable" | "search_array" | "search_nulls") => ordered.into(),
+        Some("returnable") => (index.method() == BTREE).into(),
+        Some("distance_orderable") => false.into(),
+        _ => Cell::Null,
+    })
+}
+
+/// The name of INCLUDE's column at `at`.
+fn included(table: &TableDef, index: Index<'_>, at: usize) -> Option<String> {
+    let position = *index.included(table).get(at)?;
+    let column = table.columns.get(usize::try_from(position - 1).ok()?)?;
+    Some(names::quote(&column.name))
 }
 
 fn serial_sequence(system: &System, args: &[Cell]) -> Result<Cell> {
@@ -161,6 +192,9 @@ fn comment(system: &System, oid: i64, column: i64, class: Option<i32>) -> Cell {
                 Err(_) => table.comment.clone(),
             };
             return Cell::option(comment);
+        }
+        if let Some((_, index)) = system.index(oid).filter(|_| column == 0) {
+            return Cell::option(index.comment().cloned());
         }
         if let Some(view) = system.view(oid).filter(|_| column == 0) {
             return Cell::option(view.comment.clone());

@@ -4,7 +4,7 @@ use super::{definition, edit, undefined_constraint};
 use crate::parse;
 use crate::parse::names;
 use crate::planning::context::StatementContext;
-use crate::statements::ddl::{create_table, dependents};
+use crate::statements::ddl::{create_table, dependents, relation_names};
 use datafusion::sql::sqlparser::ast::{Expr, Ident, RenameTableNameKind, VisitMut, VisitorMut};
 use std::ops::ControlFlow;
 use strandline_base::{Error, Result, SqlState, TableId};
@@ -83,7 +83,8 @@ pub fn constraint(
 ) -> Result<()> {
     let (old, new) = (names::fold(old), names::fold(new));
     names::check(&new)?;
-    edit(context, table, &mut |_, def| {
+    edit(context, table, &mut |catalog, def| {
+        let is_key = def.keys.iter().any(|key| key.name == old);
         let keys = def.keys.iter_mut().map(|k| &mut k.name);
         let mut all: Vec<&mut String> = keys
             .chain(def.checks.iter_mut().map(|c| &mut c.name))
@@ -96,6 +97,9 @@ pub fn constraint(
                     def.name
                 ),
             ));
+        }
+        if is_key {
+            relation_names::require_free(catalog, &def.schema, &new)?;
         }
         match all.iter_mut().find(|name| ***name == old) {
             Some(name) => name.clone_from(&new),

@@ -1,0 +1,90 @@
+//! DROP INDEX.
+
+use crate::parse::names;
+use crate::planning::context::StatementContext;
+use crate::values::summary::Summary;
+use datafusion::sql::sqlparser::ast::ObjectName;
+use std::sync::Arc;
+use strandline_base::{Error, ErrorKind, Result, SqlState, TableId};
+use strandline_engine::catalog::index::IndexId;
+use strandline_engine::catalog::{Catalog, TableDef};
+
+/// Executes DROP INDEX of all `names`.
+pub fn drop(context: &StatementContext, names: &[ObjectName], if_exists: bool) -> Result<Summary> {
+    let mut missing = Vec::new();
+    context
+        .statement
+        .transaction()
+        .change_catalog(&mut |catalog| {
+            for name in names {
+                let (schema, name) = names::qualified(name, &context.default_schema)?;
+                match found(catalog, &schema, &name)? {
+                    Some((table, index)) => remove(catalog, table, index),
+                    None if if_exists => missing.push(name),
+                    None if !catalog.schemas.contains_key(&schema) => {
+                        return Err(names::undefined_schema(&schema));
+                    }
+                    None => return Err(undefined(&name)),
+                }
+            }
+            Ok(())
+        })?;
+    let done = Summary::tag("DROP INDEX");
+    Ok(missing.iter().fold(done, |done, name| {
+        let message = format!("index \"{name}\" does not exist, skipping");
+        done.with_notice(SqlState("00000"), message)
+    }))
+}
+
+/// The index called `name`; an error if the name is another relation's or a constraint's.
+fn found(catalog: &Catalog, schema: &str, name: &str) -> Result<Option<(TableId, IndexId)>> {
+    let tables = catalog.tables.values().filter(|t| t.schema == schema);
+    for table in tables {
+        if let Some(index) = table.indexes.iter().find(|index| index.name == name) {
+            return Ok(Some((table.id, index.id)));
+        }
+        if table.keys.iter().any(|key| key.name == name) {
+            return Err(required(table, name));
+        }
+    }
+    let other = match (catalog.table(schema, name), catalog.view(schema, name)) {
+        (Some(_), _) => "Use DROP TABLE to remove a table.",
+        (None, Some(_)) => "Use DROP VIEW to remove a view.",
+        (None, None) => return Ok(None),
+    };
+    Err(Error::invalid(
+        SqlState::WRONG_OBJECT_TYPE,
+        format!("\"{name}\" is not an index"),
+    )
+    .with_hint(other))
+}
+
+/// The error for the index of a constraint.
+fn required(table: &TableDef, name: &str) -> Error {
+    Error::new(
+        ErrorKind::Invalid,
+        SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
+        format!(
+            "cannot drop index {name} because constraint {name} on table {} requires it",
+            table.name
+        ),
+    )
+    .with_hint(format!(
+        "You can drop constraint {name} on table {} instead.",
+        table.name
+    ))
+}
+
+fn remove(catalog: &mut Catalog, table: TableId, index: IndexId) {
+    if let Some(table) = catalog.tables.get_mut(&table) {
+        Arc::make_mut(table).indexes.retain(|def| def.id != index);
+    }
+}
+
+/// The error for an index that is not there.
+fn undefined(name: &str) -> Error {
+    Error::invalid(
+        SqlState::UNDEFINED_OBJECT,
+        format!("index \"{name}\" does not exist"),
+    )
+}

@@ -1,0 +1,5 @@
+//! DROP INDEX.
+
+mod drop;
+
+pub use drop::drop;
