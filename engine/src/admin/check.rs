@@ -1,15 +1,16 @@
 //! `check`: verifies every checksum, row map and index entry, and every constraint the engine
-//! knows (NOT NULL, keys).
+//! knows (NOT NULL, keys, unique indexes).
 
+use super::check_index::check_indexes;
 use crate::catalog::TableDef;
 use crate::db::Db;
 use crate::display::value_text;
 use crate::store::TableStore;
-use crate::store::{Store, newest};
+use crate::store::{Store, StoredIndex, newest};
 use std::collections::HashMap;
 use std::sync::Arc;
 use strandline_base::{Result, RowId, UPDATE_ROWS, Value};
-use strandline_index::{KeyBytes, is_same_key};
+use strandline_index::KeyBytes;
 use strandline_table::lineage::base::BaseBody;
 use strandline_table::lineage::range::Range;
 use strandline_tail::tail_pages::locate;
@@ -27,8 +28,8 @@ impl Db {
         for store in &stores {
             let before = damage.len();
             check_files(store, &mut damage);
-            for key in store.keys().iter() {
-                key.index.check(&mut damage)?;
+            for index in store.indexes() {
+                index.index.check(&mut damage)?;
             }
             let tables = catalog.tables.values();
             for table in tables.filter(|t| t.storage == store.id()) {
@@ -37,6 +38,7 @@ impl Db {
                 }
                 if damage.len() == before {
                     check_rows(table, store, &mut damage)?;
+                    check_indexes(table, store, &mut damage)?;
                 }
             }
         }
@@ -199,7 +201,7 @@ fn check_key(
         if store
             .rows()
             .read(*other, &newest(StartWord(0)), &key.columns, &mut theirs)?
-            && is_same_key(&theirs, parts)
+            && StoredIndex::are_duplicates(&theirs, parts, key.nulls_not_distinct)
         {
             damage.push(format!(
                 "table \"{}\", constraint \"{}\": {other:?} and {row:?} both have key ({})",

@@ -1,6 +1,7 @@
 //! What `strandline inspect` prints.
 
 use crate::catalog::TableDef;
+use crate::catalog::index::IndexState;
 use crate::db::Db;
 use crate::db::RecoveryReport;
 use crate::display::timestamp_text;
@@ -47,6 +48,9 @@ impl Db {
         for table in catalog.tables.values() {
             sections.push(self.inspect_ranges(table)?);
             sections.push(self.inspect_columns(table)?);
+            if !table.indexes.is_empty() {
+                sections.push(self.inspect_indexes(table)?);
+            }
         }
         Ok(Inspection { sections })
     }
@@ -171,6 +175,41 @@ impl Db {
                 deleted.to_string(),
                 pending.to_string(),
                 merged,
+            ]);
+        }
+        Ok(section)
+    }
+
+    fn inspect_indexes(&self, table: &TableDef) -> Result<InspectionSection> {
+        let columns = [
+            "index",
+            "state",
+            "unique",
+            "entries",
+            "bytes",
+            "complete since",
+        ];
+        let title = format!("Indexes of {}.{}", table.schema, table.name);
+        let mut section = InspectionSection::new(title, &columns);
+        let store = self.store(table.storage)?;
+        for def in &table.indexes {
+            let state = match def.state {
+                IndexState::Building => "building",
+                IndexState::Valid => "valid",
+            };
+            let index = store.secondary_index(def.id);
+            let index = index.as_ref().map(|index| &index.index);
+            let since = match def.complete_since.0 {
+                0 => "-".to_string(),
+                ts => timestamp_text(ts as i64),
+            };
+            section.rows.push(vec![
+                def.name.clone(),
+                state.to_string(),
+                def.unique.to_string(),
+                index.map_or(0, |index| index.len()).to_string(),
+                index.map_or(0, |index| index.memory_bytes()).to_string(),
+                since,
             ]);
         }
         Ok(section)

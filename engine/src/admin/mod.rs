@@ -3,6 +3,7 @@
 
 mod backup;
 mod check;
+mod check_index;
 mod inspect;
 mod rewind;
 

@@ -9,7 +9,7 @@ use crate::catalog::index::IndexId;
 use crate::catalog::{TableDef, column_of};
 use crate::store::TableStore;
 use crate::store::{
-    Store, StoredIndex, find_key, forget_expired, key_index, newest, secondary_index,
+    Store, StoredIndex, find_duplicate, forget_expired, key_index, newest, secondary_index,
 };
 use crate::transaction::Transaction;
 use crate::transaction::index_build::{index_parts, key_text};
@@ -81,6 +81,10 @@ impl Statement {
             (NewKey::Inserted, Some(entry)) => {
                 index.enter(&entry, row, &mut others)?;
                 let entries = &mut self.txn.state.lock().entries;
+                if others.is_empty() {
+                    entries.push((index, entry.bytes, row));
+                    return Ok(());
+                }
                 entries.push((index.clone(), entry.bytes, row));
             }
             (NewKey::Inserted, None) => {}
@@ -174,7 +178,7 @@ impl Statement {
 
     /// For each row of `keys` (columns in the order of the key's definition) the row of `table`
     /// visible to this statement (own inserts of this very statement included) that has this key.
-    /// `key` indexes `TableDef::keys`. NULL in a key: None.
+    /// `key` indexes `TableDef::keys`. NULL in a key: None, unless NULLs are not distinct.
     pub fn find_by_key(
         &self,
         table: &Arc<TableDef>,
@@ -198,7 +202,8 @@ impl Statement {
                     .map(|(i, t)| value_at(*t, keys.column(i), row))
                     .collect();
                 self.txn.note_key(table, &store, &index, &values);
-                find_key(&store, &index, &values, &visibility)
+                let wanted = (values.as_slice(), table.keys[key].nulls_not_distinct);
+                find_duplicate(&store, &index, wanted, &visibility)
             })
             .collect()
     }
@@ -233,7 +238,8 @@ impl Statement {
             found.push(match index.key_of(&values)? {
                 Some(key) => {
                     self.txn.note_key(table, &store, &index, &key);
-                    find_key(&store, &index, &key, &visibility)?
+                    let wanted = (&*key, index.nulls_are_equal());
+                    find_duplicate(&store, &index, wanted, &visibility)?
                 }
                 None => None,
             });

@@ -9,14 +9,18 @@
 
 use crate::store::newest;
 use crate::store::{Store, StoredIndex, TableStore};
+use arrow_array::{ArrayRef, BooleanArray};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use strandline_base::{CommitTs, Error, Result, RowId, SqlType, Value};
+use strandline_base::{CommitTs, Error, RangeNo, Result, RowId, SqlType, Value};
 use strandline_column::types::value_at;
 use strandline_index::BulkLoad;
 use strandline_table::lineage::base::BaseBody;
 use strandline_table::lineage::range::{Range, RangeVersion};
 use strandline_txn::{StartWord, Visibility};
+
+/// Rows whose entries a thread gathers before it adds them: their memory is no index's yet.
+const LOAD_ROWS: usize = 1 << 21;
 
 /// Who follows a build, from all its threads.
 pub(crate) trait BuildObserver: Sync {
@@ -45,11 +49,18 @@ pub(crate) fn fill(
     let ranges = store.lineage.ranges();
     let next = AtomicUsize::new(0);
     let work = || {
-        let mut load = index.index.bulk_load();
+        let (mut load, mut loaded) = (index.index.bulk_load(), 0);
         while let Some(range) = ranges.get(next.fetch_add(1, Ordering::Relaxed)) {
-            index_range(store, index, range, own, (&mut *load, observer))?;
+            let slots = index_range(store, index, range, own, &mut *load)?;
+            loaded += slots;
+            if loaded >= LOAD_ROWS {
+                std::mem::replace(&mut load, index.index.bulk_load()).finish()?;
+                loaded = 0;
+            }
+            observer.advanced(slots as u64)?;
         }
-        load.finish()
+        load.finish()?;
+        observer.advanced(0)
     };
     std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads.min(ranges.len()))
@@ -73,14 +84,15 @@ pub(crate) fn slots(store: &Store) -> u64 {
     store.lineage.ranges().iter().map(of).sum()
 }
 
-/// Enters every key that a row of the range has, or had within the retention.
+/// Enters every key that a row of the range has, or had within the retention. How many slots there
+/// are.
 fn index_range(
     store: &Store,
     index: &StoredIndex,
     range: &Arc<Range>,
     own: StartWord,
-    (load, observer): (&mut dyn BulkLoad, &dyn BuildObserver),
-) -> Result<()> {
+    load: &mut dyn BulkLoad,
+) -> Result<usize> {
     let version = range.load_full();
     // What base has, deleted rows included: AS OF may ask for them.
     let mut others = Vec::new();
@@ -92,7 +104,7 @@ fn index_range(
         &mut |values, row| load.push(values, row, &mut others),
     )?;
     index_former_keys(store, index, range)?;
-    observer.advanced(slots as u64)
+    Ok(slots)
 }
 
 /// Takes the entries of the rows of a bulk-loaded range out of all indexes: the load is about to be
@@ -133,15 +145,26 @@ fn visit_keys(
     let snapshot = lineage.range_snapshot_of(range, version, visibility, &columns, &counters)?;
     let part = snapshot.part(0..snapshot.rows());
     let visible = part.visible();
-    let mut arrays: Vec<(SqlType, _)> = Vec::with_capacity(index.columns.len());
+    let mut arrays: Vec<(SqlType, ArrayRef)> = Vec::with_capacity(index.columns.len());
     for (at, column) in index.columns.iter().enumerate() {
         arrays.push((schema.column(*column).sql_type, part.column(at)?));
     }
-    let computed = match index.computed() {
-        Some(computed) => Some(computed.of_rows(&arrays)?),
+    let computed = match index.computed().map(|computed| computed.of_rows(&arrays)) {
+        Some(Ok(keys)) => Some(keys),
+        // Of a row that nobody sees that matters not.
+        Some(Err(_)) => {
+            let visible = visible.as_ref();
+            return visit_each(
+                index,
+                range.no(),
+                (&arrays, visible, snapshot.rows()),
+                visit,
+            );
+        }
         None => None,
     };
     let parts = computed.as_ref().map_or(&arrays, |keys| &keys.parts);
+    let is_insert = matches!(version.base.body, BaseBody::Insert(_));
     let mut values = vec![Value::Null; parts.len()];
     for slot in 0..snapshot.rows() {
         if computed
@@ -154,17 +177,39 @@ fn visit_keys(
             *value = value_at(*sql_type, array, slot);
         }
         let row = RowId::new(range.no(), slot as u16);
-        let has_null = values.iter().any(Value::is_null);
-        if has_null {
-            // A slot that nobody has written, or nobody sees any more, is NULL as well.
-            let is_visible = visible.as_ref().is_none_or(|visible| visible.value(slot));
-            if !index.has_entry(&values) || !is_visible && !has_versions(store, row)? {
-                continue;
-            }
+        if !index.has_entry(&values) {
+            continue;
+        }
+        // A slot that nobody has written, or nobody sees any more, is NULL as well.
+        if (is_insert || values.iter().any(Value::is_null))
+            && visible.as_ref().is_some_and(|visible| !visible.value(slot))
+            && !has_versions(store, row)?
+        {
+            continue;
         }
         visit(&values, row)?;
     }
     Ok(snapshot.rows())
+}
+
+/// As [`visit_keys`], row by row: an expression fails for some row.
+fn visit_each(
+    index: &StoredIndex,
+    range: RangeNo,
+    (columns, visible, slots): (&[(SqlType, ArrayRef)], Option<&BooleanArray>, usize),
+    visit: &mut dyn FnMut(&[Value], RowId) -> Result<()>,
+) -> Result<usize> {
+    for slot in 0..slots {
+        let value = |(sql_type, array): &(SqlType, ArrayRef)| value_at(*sql_type, array, slot);
+        let values: Vec<Value> = columns.iter().map(value).collect();
+        let is_visible = visible.is_none_or(|visible| visible.value(slot));
+        match index.key_of(&values) {
+            Ok(Some(key)) => visit(&key, RowId::new(range, slot as u16))?,
+            Err(error) if is_visible => return Err(error),
+            Ok(None) | Err(_) => {}
+        }
+    }
+    Ok(slots)
 }
 
 /// Whether some committed version of `row` may be asked for.
@@ -186,8 +231,11 @@ fn index_former_keys(store: &Store, index: &StoredIndex, range: &Range) -> Resul
                 own: StartWord(0),
                 statement: 0,
             };
-            if let Some(key) = index.key_at(store.rows(), row, &visibility)? {
-                index.index.add(&index.index.encode(&key), row)?;
+            match index.key_at(store.rows(), row, &visibility) {
+                Ok(Some(key)) => drop(index.index.add(&index.index.encode(&key), row)?),
+                // An expression that failed for a version of the past has no value to look for.
+                Err(error) if index.computed().is_none() => return Err(error),
+                Ok(None) | Err(_) => {}
             }
         }
     }

@@ -71,6 +71,11 @@ impl KeySweep {
         self.left.lock().partition_point(|(at, _)| *at <= ts) as u64
     }
 
+    /// Whether `row` has left a key that no sweep has looked at since.
+    pub fn has_left(&self, row: RowId) -> bool {
+        self.left.lock().iter().any(|(_, left)| *left == row)
+    }
+
     /// Takes them.
     pub fn take_left_by(&self, ts: CommitTs) -> Vec<(CommitTs, RowId)> {
         let mut left = self.left.lock();

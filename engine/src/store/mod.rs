@@ -14,7 +14,7 @@ mod table_store;
 pub(crate) use holders::{Hold, Waiting};
 pub(crate) use restore::{RestoredFrom, RowChange};
 pub(crate) use stored_index::{
-    EntryKey, StoredIndex, find_key, forget_expired, key_index, secondary_index,
+    EntryKey, StoredIndex, find_duplicate, find_key, forget_expired, key_index, secondary_index,
 };
 pub(crate) use table_store::TableStore;
 

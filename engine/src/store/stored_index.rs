@@ -133,6 +133,11 @@ impl StoredIndex {
         self.nulls_are_equal || self.id().is_some()
     }
 
+    /// Whether NULLs are equal to each other, by the definition of some constraint.
+    pub fn nulls_are_equal(&self) -> bool {
+        self.nulls_are_equal
+    }
+
     /// Whether no two rows may have the same key.
     pub fn is_unique(&self) -> bool {
         self.is_unique
@@ -151,9 +156,14 @@ impl StoredIndex {
 
     /// As [`StoredIndex::key_bytes`], to be entered.
     pub(crate) fn entry_key(&self, key: &[Value]) -> Option<EntryKey> {
-        let bytes = self.key_bytes(key)?;
-        let is_unique = self.is_unique_key(key);
-        Some(EntryKey { bytes, is_unique })
+        let has_null = key.iter().any(Value::is_null);
+        if has_null && !self.enters_nulls() {
+            return None;
+        }
+        Some(EntryKey {
+            bytes: self.index.encode(key),
+            is_unique: self.is_unique && (self.nulls_are_equal || !has_null),
+        })
     }
 
     /// Whether no two rows may have this key.
@@ -288,14 +298,25 @@ impl Store {
     }
 }
 
-/// The row with this key that is visible.
+/// The row with this key that is visible; a key with NULL is no row's.
 pub(crate) fn find_key(
     store: &Store,
     index: &StoredIndex,
     key: &[Value],
     visibility: &Visibility,
 ) -> Result<Option<RowId>> {
-    if key.iter().any(Value::is_null) {
+    find_duplicate(store, index, (key, false), visibility)
+}
+
+/// The row that is visible and has a key that may not be there twice; `nulls_are_equal`: NULLs
+/// included.
+pub(crate) fn find_duplicate(
+    store: &Store,
+    index: &StoredIndex,
+    (key, nulls_are_equal): (&[Value], bool),
+    visibility: &Visibility,
+) -> Result<Option<RowId>> {
+    if !nulls_are_equal && key.iter().any(Value::is_null) {
         return Ok(None);
     }
     let Some(bytes) = index.key_bytes(key) else {
@@ -305,7 +326,9 @@ pub(crate) fn find_key(
     index.index.lookup(&bytes, &mut rows)?;
     for row in rows {
         match index.key_at(store.rows(), row, visibility)? {
-            Some(found) if is_same_key(&found, key) => return Ok(Some(row)),
+            Some(found) if StoredIndex::are_duplicates(&found, key, nulls_are_equal) => {
+                return Ok(Some(row));
+            }
             Some(_) => {}
             None => forget_expired(store, index, &bytes, row)?,
         }

@@ -23,6 +23,13 @@ pub struct KeyRead {
     pub values: Vec<Value>,
 }
 
+impl KeyRead {
+    /// Whether `key` is the one.
+    pub fn is(&self, key: &[Value]) -> bool {
+        StoredIndex::are_duplicates(&self.values, key, self.index.nulls_are_equal())
+    }
+}
+
 /// A scan.
 pub struct ScanRead {
     /// the table

@@ -33,14 +33,13 @@ use crate::redo::{self, Scope};
 use crate::request::{ColumnPredicate, CompareOp};
 use crate::store::Store;
 use crate::store::TableStore;
-use crate::store::{find_key, key_index, secondary_index};
+use crate::store::{find_duplicate, key_index, secondary_index};
 use arrow_array::RecordBatch;
 use arrow_schema::{Field, Schema};
 use std::cmp::Ordering;
 use std::sync::Arc;
 use strandline_base::{CommitTs, Error, ErrorKind, Result, RowId, SqlState, StorageId, Value};
 use strandline_column::types::{array_of, arrow_type};
-use strandline_index::is_same_key;
 use strandline_txn::{StartWord, Visibility};
 
 /// Rows compared before their filters are evaluated, together.
@@ -112,7 +111,7 @@ impl<'a> Validation<'a> {
         for key in self.reads.keys.iter().filter(|k| k.store.id() == storage) {
             for ts in [self.snapshot, CommitTs::MAX] {
                 let found = key.index.key_at(key.store.rows(), row, &of_others(ts))?;
-                if found.is_some_and(|found| is_same_key(&found, &key.values)) {
+                if found.is_some_and(|found| key.is(&found)) {
                     return self.check_key(key);
                 }
             }
@@ -155,7 +154,8 @@ impl<'a> Validation<'a> {
             None => key_index(&key.store, &key.index.columns)?,
             Some(id) => secondary_index(&key.store, id)?,
         };
-        let find = |ts| find_key(&key.store, &index, &key.values, &of_others(ts));
+        let wanted = (key.values.as_slice(), index.nulls_are_equal());
+        let find = |ts| find_duplicate(&key.store, &index, wanted, &of_others(ts));
         let (before, now) = (find(self.snapshot)?, find(CommitTs::MAX)?);
         let has_changed = match now {
             Some(row) => {

@@ -2,7 +2,8 @@
 
 use crate::common::*;
 use crate::support::*;
-use strandline_engine::catalog::HistoryPolicy;
+use strandline_engine::catalog::index::{IndexDef, IndexMethod};
+use strandline_engine::catalog::{HistoryPolicy, KeyDef, TableDef};
 use strandline_engine::*;
 
 fn code<T>(outcome: Result<T>) -> SqlState {
@@ -48,4 +49,201 @@ fn a_unique_index_over_duplicates_is_not_made() {
     assert_eq!(counter(&world.db, "index_entries"), 0);
     let both = unique("t_ab", vec![part(1), part(0)]);
     create_online(&world.db, &both).expect("no duplicates");
+}
+
+#[test]
+fn nulls_may_be_equal() {
+    let world = World::new(HistoryPolicy::None);
+    let null = |k: i64| [Value::BigInt(k), Value::Null, Value::from("x")];
+    insert(&world.db, &null(1));
+    let def = IndexDef {
+        nulls_not_distinct: true,
+        ..unique("t_a", vec![part(1)])
+    };
+    create_alone(&world.db, &def).expect("create");
+    let t = table(&world.db);
+    let again = run(&world.db, |s| s.point_insert(&t, &null(2)));
+    assert_eq!(code(again), SqlState::UNIQUE_VIOLATION);
+    alter(&world.db, |t| drop_index(t, "t_a"));
+    // A constraint over the same column, beside one whose NULLs are distinct.
+    insert(&world.db, &null(2));
+    let constraint = |name: &str, nulls_not_distinct| KeyDef {
+        nulls_not_distinct,
+        ..KeyDef::new(name, false, vec![ColumnId(1)])
+    };
+    alter(&world.db, |t| t.keys.push(constraint("t_a_key", false)));
+    insert(&world.db, &null(3));
+    let t = table(&world.db);
+    run(&world.db, |s| s.delete_keys(&t, &[2, 3])).expect("delete");
+    alter(&world.db, |t| t.keys.push(constraint("t_a_key1", true)));
+    let t = table(&world.db);
+    let again = run(&world.db, |s| s.point_insert(&t, &null(4))).expect_err("a duplicate");
+    assert!(again.message().contains("t_a_key1"), "{again}");
+    let world = world.reopen();
+    let t = table(&world.db);
+    let again = run(&world.db, |s| s.point_insert(&t, &null(4)));
+    assert_eq!(code(again), SqlState::UNIQUE_VIOLATION);
+    // ON CONFLICT finds the row with NULL, a lookup by key does not.
+    let keys = batch(&[(0, None, String::new())]).project(&[1]).expect("a");
+    let find = |key| run(&world.db, |s| s.find_by_key(&t, key, &keys)).expect("find")[0];
+    assert!(find(2).is_some() && find(1).is_none());
+    assert_eq!(world.db.check().expect("check"), Vec::<String>::new());
+}
+
+trait DeleteKeys {
+    fn delete_keys(&self, table: &std::sync::Arc<TableDef>, keys: &[i64]) -> Result<()>;
+}
+
+impl DeleteKeys for Statement {
+    fn delete_keys(&self, table: &std::sync::Arc<TableDef>, keys: &[i64]) -> Result<()> {
+        for k in keys {
+            self.point_delete(table, 0, &[Value::BigInt(*k)])?;
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn definitions_are_part_of_their_transaction() {
+    let world = World::new(HistoryPolicy::None);
+    let (db, t) = (&world.db, table(&world.db));
+    insert(db, &row(1, 1, "x"));
+    let txn = db.begin(TxnOptions::default()).expect("begin");
+    let point_insert = |k: i64| {
+        let t = txn.next_catalog().table("public", "t").expect("t").clone();
+        let statement = txn.begin_statement().expect("statement");
+        statement.point_insert(&t, &row(k, k, "y")).expect("insert")
+    };
+    let first = txn.savepoint();
+    create_in(&txn, &index("t_a", vec![part(1)])).expect("create");
+    point_insert(2);
+    txn.rollback_to(&first).expect("back");
+    // The number comes again, for another index.
+    create_in(&txn, &index("t_b", vec![part(2)])).expect("create");
+    point_insert(3);
+    txn.commit().expect("commit");
+    let now = table(db);
+    assert_eq!(now.indexes.len(), 1);
+    assert_eq!(
+        now.indexes[0].id,
+        strandline_engine::catalog::index::IndexId(0)
+    );
+    assert_eq!(entries(db, "t_b"), 2);
+    // DROP INDEX, and TRUNCATE, that are rolled back.
+    let txn = db.begin(TxnOptions::default()).expect("begin");
+    alter_in(&txn, |t| drop_index(t, "t_b"));
+    let statement = txn.begin_statement().expect("statement");
+    let without = txn.catalog().table("public", "t").expect("t").clone();
+    statement
+        .point_insert(&without, &row(4, 4, "z"))
+        .expect("insert");
+    txn.rollback();
+    let txn = db.begin(TxnOptions::default()).expect("begin");
+    txn.change_catalog(&mut |catalog| {
+        let mut truncated = TableDef::clone(catalog.table("public", "t").expect("t"));
+        truncated.storage = catalog.new_storage_id();
+        catalog.put_table(truncated);
+        Ok(())
+    })
+    .expect("truncate");
+    txn.rollback();
+    assert_eq!(db.check().expect("check"), Vec::<String>::new());
+    insert(db, &row(5, 5, "x"));
+    assert_eq!(entries(db, "t_b"), 3);
+    drop(t);
+}
+
+#[test]
+fn truncate_and_rewind_keep_the_definitions() {
+    let world = World::new(HistoryPolicy::Forever);
+    let db = &world.db;
+    create_alone(db, &unique("t_a", vec![part(1)])).expect("create");
+    for k in 0..10 {
+        insert(db, &row(k, k, "x"));
+    }
+    let before = db.stable();
+    world.clock.advance(1000);
+    let txn = db.begin(TxnOptions::default()).expect("begin");
+    txn.change_catalog(&mut |catalog| {
+        let mut truncated = TableDef::clone(catalog.table("public", "t").expect("t"));
+        truncated.storage = catalog.new_storage_id();
+        catalog.put_table(truncated);
+        Ok(())
+    })
+    .expect("truncate");
+    txn.commit().expect("commit");
+    insert(db, &row(1, 1, "x"));
+    assert_eq!(entries(db, "t_a"), 1);
+    db.rewind(before).expect("rewind");
+    assert_eq!(entries(db, "t_a"), 10);
+    assert_eq!(db.check().expect("check"), Vec::<String>::new());
+    let t = table(db);
+    let again = run(db, |s| s.point_insert(&t, &row(20, 3, "x")));
+    assert_eq!(code(again), SqlState::UNIQUE_VIOLATION);
+    let inspected = db.inspect().expect("inspect");
+    let mut sections = inspected.sections.iter();
+    let section = sections
+        .find(|s| s.title == "Indexes of public.t")
+        .expect("a section");
+    assert_eq!(section.rows[0][..4], ["t_a", "valid", "true", "10"]);
+}
+
+#[test]
+fn an_index_by_hash_is_refused() {
+    let world = World::new(HistoryPolicy::None);
+    let def = IndexDef {
+        method: IndexMethod::Hash,
+        ..index("t_a", vec![part(1)])
+    };
+    assert_eq!(
+        code(create_alone(&world.db, &def)),
+        SqlState::FEATURE_NOT_SUPPORTED
+    );
+}
+
+/// Indexes that leave no memory for the cache get no further entries; what is there stays.
+#[test]
+fn an_index_without_memory_is_refused() {
+    let (device, clock) = (
+        std::sync::Arc::new(strandline_device::MemoryDevice::new()),
+        clock(),
+    );
+    let settings = Settings {
+        memory_bytes: 16 << 20,
+        background_maintenance: false,
+        reserve_bytes: 0,
+        ..Settings::default()
+    };
+    let db = Db::open(DbOptions {
+        device,
+        clock,
+        settings,
+    });
+    let db = db.expect("open");
+    create_table(&db, HistoryPolicy::None);
+    let t = table(&db);
+    let load = |keys: std::ops::Range<i64>| {
+        let rows: Vec<_> = keys.map(|k| (k, Some(k), format!("{k}"))).collect();
+        run(&db, |s| {
+            let mut load = s.bulk_insert(&table(&db))?;
+            load.append(&batch(&rows))?;
+            load.finish()
+        })
+    };
+    load(0..100_000).expect("load");
+    let def = index("t_b", vec![part(2)]);
+    for create in [create_alone, create_online] {
+        let error = create(&db, &def).expect_err("too large");
+        assert_eq!(error.sqlstate(), SqlState::OUT_OF_MEMORY);
+        assert!(
+            error
+                .hint()
+                .is_some_and(|hint| hint.contains("memory_bytes")),
+            "{error:?}"
+        );
+        assert!(table(&db).indexes.is_empty());
+    }
+    assert_eq!(counter(&db, "index_bytes"), 0, "nothing is left");
+    assert!(get(&db, 9_999).is_some());
+    drop(t);
 }

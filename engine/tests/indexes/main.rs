@@ -1,8 +1,11 @@
 //! Secondary indexes: what is read by them is what a scan finds.
 
+mod builds;
 #[path = "../common/mod.rs"]
 mod common;
+mod crash;
 mod definitions;
+mod expressions;
 mod maintenance;
 mod model;
 mod support;

@@ -201,6 +201,13 @@ const EXPORTED: &[Exported] = &[
         MEMORY,
     ),
     labelled(
+        "index_bytes",
+        "memory",
+        ("consumer", "secondary_indexes"),
+        Form::LevelBytes,
+        MEMORY,
+    ),
+    labelled(
         "query_bytes",
         "memory",
         ("consumer", "queries"),
@@ -218,6 +225,12 @@ const EXPORTED: &[Exported] = &[
         "key_index_entries",
         Form::Level,
         "Entries of all key indexes",
+    ),
+    exported(
+        "index_entries",
+        "secondary_index_entries",
+        Form::Level,
+        "Entries of all secondary indexes",
     ),
     exported(
         "pending_records",

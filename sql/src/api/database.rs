@@ -395,11 +395,12 @@ impl Database {
 }
 
 /// The counters of what holds memory.
-const CONSUMERS: [&str; 7] = [
+const CONSUMERS: [&str; 8] = [
     "cache_bytes",
     "tail_bytes",
     "spare_tail_bytes",
     "key_bytes",
+    "index_bytes",
     "log_buffer_bytes",
     "load_bytes",
     "query_bytes",

@@ -1,0 +1,190 @@
+//! `check` of secondary indexes, both ways: every visible row has its entry, and every entry leads
+//! to a row that has the key, or had it.
+//!
+//! Writers and sweeps go on meanwhile, so whatever looks wrong is looked at once more by itself.
+
+use crate::catalog::TableDef;
+use crate::catalog::index::{IndexDef, IndexState};
+use crate::store::{Store, StoredIndex, TableStore, newest};
+use crate::transaction::index_build::{index_parts, key_text};
+use strandline_base::{RANGE_ROWS, Result, RowId, Value};
+use strandline_index::{Direction, KeyBytes, KeyRange};
+use strandline_table::lineage::base::BaseBody;
+use strandline_txn::{StartWord, Visibility};
+
+/// An index under check.
+struct Check<'a> {
+    table: &'a TableDef,
+    def: &'a IndexDef,
+    store: &'a Store,
+    index: &'a StoredIndex,
+}
+
+/// Verifies the secondary indexes of a table.
+pub(super) fn check_indexes(
+    table: &TableDef,
+    store: &Store,
+    damage: &mut Vec<String>,
+) -> Result<()> {
+    for def in table
+        .indexes
+        .iter()
+        .filter(|def| def.state == IndexState::Valid)
+    {
+        let Some(index) = store.secondary_index(def.id) else {
+            damage.push(format!(
+                "table \"{}\": index \"{}\" is not there",
+                table.name, def.name
+            ));
+            continue;
+        };
+        let check = Check {
+            table,
+            def,
+            store,
+            index: &index,
+        };
+        let expected = check.expected()?;
+        check.compare(&expected, damage)?;
+    }
+    Ok(())
+}
+
+impl Check<'_> {
+    /// The entries of all visible rows, in order.
+    fn expected(&self) -> Result<Vec<(KeyBytes, RowId)>> {
+        let mut expected = Vec::new();
+        for range in self.store.lineage().ranges().iter() {
+            let slots = match &range.load_full().base.body {
+                BaseBody::Insert(rows) => rows.rows(),
+                BaseBody::Chunks(chunks) => chunks.rows,
+            };
+            for slot in 0..(slots as usize).min(RANGE_ROWS) {
+                let row = RowId::new(range.no(), slot as u16);
+                if let Some((_, bytes)) = self.newest_key(row)? {
+                    expected.push((bytes, row));
+                }
+            }
+        }
+        expected.sort_unstable();
+        Ok(expected)
+    }
+
+    fn newest_key(&self, row: RowId) -> Result<Option<(Vec<Value>, KeyBytes)>> {
+        let key = self
+            .index
+            .key_at(self.store.rows(), row, &newest(StartWord(0)))?;
+        Ok(key.and_then(|key| {
+            let bytes = self.index.key_bytes(&key)?;
+            Some((key, bytes))
+        }))
+    }
+
+    fn compare(&self, expected: &[(KeyBytes, RowId)], damage: &mut Vec<String>) -> Result<()> {
+        let mut rows = expected.iter().peekable();
+        let all = KeyRange::default();
+        let mut entries = self.index.index.cursor(&all, Direction::Forward)?;
+        loop {
+            let entry = entries.next()?;
+            let is_before =
+                |row: &&(KeyBytes, RowId)| entry.as_ref().is_none_or(|entry| **row < *entry);
+            while let Some((bytes, row)) = rows.next_if(is_before) {
+                self.check_entry(bytes, *row, damage)?;
+            }
+            let Some(entry) = entry else {
+                break;
+            };
+            if rows.next_if(|row| **row == entry).is_none() && !self.is_right(&entry.0, entry.1)? {
+                damage.push(format!(
+                    "table \"{}\", index \"{}\": an entry leads to {:?}, which has never had its \
+                     key",
+                    self.table.name, self.def.name, entry.1
+                ));
+            }
+        }
+        if self.def.unique {
+            self.check_unique(expected, damage)?;
+        }
+        Ok(())
+    }
+
+    /// The row has no entry, as it seemed a moment ago.
+    fn check_entry(&self, bytes: &KeyBytes, row: RowId, damage: &mut Vec<String>) -> Result<()> {
+        match self.newest_key(row)? {
+            Some((key, now)) if now == *bytes && !self.has(bytes, row)? => {
+                let parts = index_parts(self.table, self.def)?;
+                damage.push(format!(
+                    "table \"{}\", index \"{}\": no entry leads to {row:?} with {}",
+                    self.table.name,
+                    self.def.name,
+                    key_text(&parts, &key)
+                ));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn has(&self, bytes: &KeyBytes, row: RowId) -> Result<bool> {
+        let mut rows = Vec::new();
+        self.index.index.lookup(bytes, &mut rows)?;
+        Ok(rows.contains(&row))
+    }
+
+    /// Whether an entry that is no visible row's may be there: somebody may still ask for the row
+    /// by it, or a sweep will come across it.
+    fn is_right(&self, bytes: &KeyBytes, row: RowId) -> Result<bool> {
+        let stored = self.store.rows();
+        let now = self.newest_key(row)?;
+        if now.as_ref().is_none_or(|(_, now)| now == bytes)
+            || self.index.sweep.has_left(row)
+            || stored
+                .unfinished_writer(row, StartWord(0), false)?
+                .is_some()
+            || !self.has(bytes, row)?
+        {
+            return Ok(true);
+        }
+        for ts in stored.version_times(row)? {
+            let then = Visibility {
+                ts,
+                own: StartWord(0),
+                statement: 0,
+            };
+            let key = self.index.key_at(stored, row, &then)?;
+            if key.and_then(|key| self.index.key_bytes(&key)).as_ref() == Some(bytes) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn check_unique(&self, expected: &[(KeyBytes, RowId)], damage: &mut Vec<String>) -> Result<()> {
+        for same in expected
+            .chunk_by(|a, b| a.0 == b.0)
+            .filter(|same| same.len() > 1)
+        {
+            let mut found: Vec<(Vec<Value>, RowId)> = Vec::new();
+            for (_, row) in same {
+                let Some((key, _)) = self.newest_key(*row)? else {
+                    continue;
+                };
+                let equal_nulls = self.def.nulls_not_distinct;
+                let is_same = |(known, _): &&(Vec<Value>, RowId)| {
+                    StoredIndex::are_duplicates(known, &key, equal_nulls)
+                };
+                if let Some((_, other)) = found.iter().find(is_same) {
+                    let parts = index_parts(self.table, self.def)?;
+                    damage.push(format!(
+                        "table \"{}\", index \"{}\": {other:?} and {row:?} both have {}",
+                        self.table.name,
+                        self.def.name,
+                        key_text(&parts, &key)
+                    ));
+                }
+                found.push((key, *row));
+            }
+        }
+        Ok(())
+    }
+}
