@@ -233,6 +233,12 @@ pub trait AccessMethod: Send + Sync {
         }))
     }
 
+    /// About how many entries a range has; None if the method cannot tell without reading them.
+    fn estimate(&self, range: &KeyRange) -> Option<usize> {
+        let _ = range;
+        None
+    }
+
     /// No snapshot at or after `since` finds the row by this key; zero: no snapshot at all does, as
     /// after a rollback. The entry goes once no older snapshot can be taken. A method that cannot
     /// keep a retired entry drops it at once, and its callers retire an entry only then.

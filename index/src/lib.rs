@@ -1,7 +1,7 @@
 //! Keys → row ids. [`AccessMethod`] is what an index can be asked. There are two methods, both
 //! memory-resident and rebuilt at open: [`MemoryIndex`], a [`HashIndex`] of all entries with
-//! [`KeySequences`] as a short cut, and [`OrderedIndex`]. Methods on a device take their places
-//! behind the same trait.
+//! [`KeySequences`] as a short cut, and [`OrderedIndex`], a B-link tree. Methods on a device take
+//! their places behind the same trait.
 //!
 //! Rooms, lowest first; a room imports only from rooms above it in this table:
 //!

@@ -159,14 +159,23 @@ fn change(method: &dyn AccessMethod, model: &mut Model, rng: &mut Rng, next_row:
             model.remove(&(number, row));
         }
         10 => {
-            let mut load = method.bulk_load();
+            let mut load = method.bulk_load_unique();
+            let (mut met, mut expected) = (Vec::new(), Vec::new());
             for number in number..number + 10 {
                 let (row, mut others) = (RowId(*next_row), Vec::new());
                 load.push(&key(number), row, &mut others).expect("pushed");
-                assert_eq!(sorted(others), rows_of(model, number));
+                met.push((row, sorted(others)));
+                expected.push((row, rows_of(model, number)));
                 model.insert((number, row));
                 *next_row += 1;
             }
+            let later = load.collisions().expect("entered");
+            met.extend(later.into_iter().map(|met| (met.row, sorted(met.others))));
+            for reported in [&mut met, &mut expected] {
+                reported.retain(|(_, others)| !others.is_empty());
+                reported.sort();
+            }
+            assert_eq!(met, expected);
             load.finish().expect("finished");
         }
         _ => {

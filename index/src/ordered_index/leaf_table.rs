@@ -1,0 +1,49 @@
+//! Leaves by number: a table that only grows, and a list of the numbers that are free again.
+//!
+//! A number may be used again at once: whoever comes to a leaf by a number that it has read before
+//! looks at the level and the low fence (`Node::place`).
+
+use super::node::{Node, NodeId};
+use strandline_base::AppendList;
+use strandline_base::sync::{Mutex, RwLock};
+
+/// See the module's documentation.
+#[derive(Default)]
+pub(super) struct LeafTable {
+    slots: AppendList<RwLock<Node>>,
+    free: Mutex<Vec<NodeId>>,
+}
+
+impl LeafTable {
+    /// Takes a leaf in and gives it a number.
+    pub fn allocate(&self, leaf: Node) -> NodeId {
+        let free = self.free.lock().pop();
+        if let Some(id) = free {
+            *self.get(id).write() = leaf;
+            return id;
+        }
+        self.slots.push(RwLock::new(leaf)) as NodeId
+    }
+
+    /// The number of a freed leaf, which nothing leads to any more.
+    pub fn release(&self, id: NodeId) {
+        self.free.lock().push(id);
+    }
+
+    /// The place of a leaf.
+    ///
+    /// # Panics
+    /// If the number has never been given out.
+    #[inline]
+    pub fn get(&self, id: NodeId) -> &RwLock<Node> {
+        let slot = self.slots.get(id as usize);
+        slot.expect("links lead to numbers that have been given out")
+    }
+
+    /// How many leaves are in use.
+    #[cfg(all(test, not(shuttle)))]
+    pub fn len(&self) -> usize {
+        let free = self.free.lock().len();
+        self.slots.len() - free
+    }
+}

@@ -1,0 +1,306 @@
+//! Adding many entries: they are collected, sorted and entered in order, leaf by leaf.
+//!
+//! Of a sorted run, a leaf gets all entries that it covers under one latch. If they are few beside
+//! those it has, they are inserted one by one; otherwise the two are merged into full leaves, which
+//! replace it, at most [`MERGE_ENTRIES`] at a time. So an empty tree is built from its leaves up,
+//! and others may change it meanwhile.
+
+use super::OrderedIndex;
+use super::entries::{Entries, ROW_BYTES, common_len, row_bytes, separator};
+use super::node::{Node, NodeId};
+use super::tree::Tree;
+use crate::access_method::{AccessMethod, BulkLoad, Collision, KeyBytes};
+use strandline_base::sync::RwLockWriteGuard;
+use strandline_base::{Result, RowId, Value};
+
+/// Entries of a load that are sorted together at most.
+const RUN_ENTRIES: usize = if cfg!(test) { 1000 } else { 1 << 20 };
+/// Their bytes at most.
+const RUN_BYTES: usize = 48 << 20;
+/// Entries of a run that are merged under one latch at most: about 200 us.
+const MERGE_ENTRIES: usize = 4096;
+/// Entries are inserted one by one if the leaf has so many times as many.
+const INSERT_RATIO: usize = 4;
+
+/// A load of an ordered index.
+pub(super) struct OrderedLoad<'a> {
+    index: &'a OrderedIndex,
+    run: Run,
+    /// where to report rows under the same key, if they are looked for
+    collisions: Option<Vec<Collision>>,
+    /// bytes that have been counted
+    counted: usize,
+}
+
+/// Entries to sort.
+#[derive(Default)]
+struct Run {
+    /// entry by entry
+    bytes: Vec<u8>,
+    /// where each begins
+    starts: Vec<u32>,
+}
+
+impl Run {
+    fn memory_bytes(&self) -> usize {
+        self.bytes.capacity() + self.starts.capacity() * 4
+    }
+
+    fn get(&self, at: usize) -> &[u8] {
+        let end = self.starts.get(at + 1);
+        let end = end.map_or(self.bytes.len(), |end| *end as usize);
+        &self.bytes[self.starts[at] as usize..end]
+    }
+
+    /// The entries in order, each once. Most are told apart by eight bytes behind what all have in
+    /// common.
+    fn sorted(&self) -> Vec<&[u8]> {
+        let Some(first) = self.starts.first().map(|_| self.get(0)) else {
+            return Vec::new();
+        };
+        let entries = || (0..self.starts.len()).map(|at| self.get(at));
+        let common = entries().fold(first.len(), |common, entry| {
+            common_len(&first[..common], entry)
+        });
+        let head = |entry: &[u8]| {
+            let (mut head, rest) = ([0; 8], &entry[common..]);
+            let len = rest.len().min(8);
+            head[..len].copy_from_slice(&rest[..len]);
+            u64::from_be_bytes(head)
+        };
+        let mut order: Vec<(u64, u32)> = entries().map(head).zip(0..).collect();
+        order.sort_unstable_by(|a, b| {
+            let by_bytes = || self.get(a.1 as usize).cmp(self.get(b.1 as usize));
+            a.0.cmp(&b.0).then_with(by_bytes)
+        });
+        let mut sorted: Vec<_> = order.iter().map(|(_, at)| self.get(*at as usize)).collect();
+        sorted.dedup();
+        sorted
+    }
+}
+
+impl<'a> OrderedLoad<'a> {
+    /// A load that looks for rows under the same key if `is_unique`.
+    pub fn new(index: &'a OrderedIndex, is_unique: bool) -> Self {
+        Self {
+            index,
+            run: Run::default(),
+            collisions: is_unique.then(Vec::new),
+            counted: 0,
+        }
+    }
+
+    fn count(&mut self, bytes: usize) {
+        self.index.tree.account(self.counted, bytes);
+        self.counted = bytes;
+    }
+
+    /// Enters what has been collected.
+    fn enter(&mut self) -> Result<()> {
+        let run = std::mem::take(&mut self.run);
+        // The run, its order, and the entries in order.
+        self.count(run.memory_bytes() + run.starts.len() * 32);
+        let mut met = self.collisions.is_some().then(Vec::new);
+        let sorted = run.sorted();
+        let mut rest = sorted.as_slice();
+        while !rest.is_empty() {
+            let entered = self.index.tree.enter(rest, met.as_mut());
+            rest = &rest[entered..];
+        }
+        for entry in met.into_iter().flatten() {
+            let (key, row) = entry.split_at(entry.len() - ROW_BYTES);
+            let key = KeyBytes::encoded(key);
+            let mut others = Vec::new();
+            self.index.lookup(&key, &mut others)?;
+            let is_own = |other: &RowId| row_bytes(*other).is_ok_and(|other| other == *row);
+            let own = others.iter().position(is_own).map(|at| others.remove(at));
+            if let (Some(row), false) = (own, others.is_empty()) {
+                let collision = Collision { key, row, others };
+                self.collisions.get_or_insert_default().push(collision);
+            }
+        }
+        self.count(0);
+        Ok(())
+    }
+}
+
+impl BulkLoad for OrderedLoad<'_> {
+    fn push(&mut self, key: &[Value], row: RowId, _others: &mut Vec<RowId>) -> Result<()> {
+        let row = row_bytes(row)?;
+        let run = &mut self.run;
+        run.starts.push(run.bytes.len() as u32);
+        self.index.keys.encode_onto(key, &mut run.bytes);
+        run.bytes.extend(row);
+        if run.starts.len() >= RUN_ENTRIES || run.bytes.len() >= RUN_BYTES {
+            self.enter()?;
+        } else if run.starts.len().is_multiple_of(1 << 12) {
+            let bytes = run.memory_bytes();
+            self.count(bytes);
+        }
+        Ok(())
+    }
+
+    fn collisions(&mut self) -> Result<Vec<Collision>> {
+        self.enter()?;
+        Ok(self
+            .collisions
+            .as_mut()
+            .map(std::mem::take)
+            .unwrap_or_default())
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<()> {
+        self.enter()
+    }
+}
+
+impl Drop for OrderedLoad<'_> {
+    fn drop(&mut self) {
+        self.count(0);
+    }
+}
+
+impl Tree {
+    /// Enters the first ones of these entries, which are in order, each once: those that belong
+    /// into one leaf, or some of them. Returns how many. Appends to `met` those that may not be
+    /// alone under their key.
+    fn enter(&self, entries: &[&[u8]], met: Option<&mut Vec<Vec<u8>>>) -> usize {
+        let (id, mut leaf) = self.leaf_mut(entries[0]);
+        let entries = &entries[..entries.len().min(MERGE_ENTRIES)];
+        let covered = leaf.high.as_ref().map_or(entries.len(), |high| {
+            entries.partition_point(|entry| **entry < **high)
+        });
+        let covered = &entries[..covered];
+        if covered.len() * INSERT_RATIO < leaf.entries.len() {
+            return self.enter_few(id, leaf, covered, met);
+        }
+        let (mut present, mut ends) = (Vec::new(), vec![0]);
+        for at in 0..leaf.entries.len() {
+            leaf.entries.copy(at, &mut present);
+            ends.push(present.len());
+        }
+        let present: Vec<_> = ends
+            .windows(2)
+            .map(|end| &present[end[0]..end[1]])
+            .collect();
+        let all = merged(&present, covered);
+        if let Some(met) = met {
+            let is_met = |at: usize| {
+                let before = at.checked_sub(1).map(|before| all[before]);
+                is_met(&leaf, all[at], before, all.get(at + 1).copied())
+            };
+            let is_own = |at: &usize| covered.binary_search(&all[*at]).is_ok();
+            let found = (0..all.len()).filter(|at| is_met(*at)).filter(is_own);
+            met.extend(found.map(|at| all[at].to_vec()));
+        }
+        let before = leaf.memory_bytes();
+        let rights = pack(&mut leaf, &all, self.node_bytes());
+        let posts = self.link(&mut leaf, rights);
+        self.account(before, leaf.memory_bytes());
+        self.count(id, all.len() - present.len(), 0);
+        drop(leaf);
+        self.post_all(1, posts);
+        covered.len()
+    }
+
+    /// [`Tree::enter`] one by one, up to the first split.
+    fn enter_few(
+        &self,
+        id: NodeId,
+        mut leaf: RwLockWriteGuard<'_, Node>,
+        entries: &[&[u8]],
+        mut met: Option<&mut Vec<Vec<u8>>>,
+    ) -> usize {
+        for (no, entry) in entries.iter().enumerate() {
+            let Err(at) = leaf.entries.search(entry) else {
+                continue;
+            };
+            if let Some(met) = &mut met {
+                let before = at.checked_sub(1).map(|before| leaf.entries.get(before));
+                let behind = (at < leaf.entries.len()).then(|| leaf.entries.get(at));
+                if is_met(&leaf, entry, before.as_deref(), behind.as_deref()) {
+                    met.push(entry.to_vec());
+                }
+            }
+            let posts = self.put(id, &mut leaf, at, entry);
+            if !posts.is_empty() {
+                drop(leaf);
+                self.post_all(1, posts);
+                return no + 1;
+            }
+        }
+        entries.len()
+    }
+}
+
+/// Whether another entry may be under the key of an entry of a leaf, by its neighbours.
+fn is_met(leaf: &Node, entry: &[u8], before: Option<&[u8]>, behind: Option<&[u8]>) -> bool {
+    let key = &entry[..entry.len() - ROW_BYTES];
+    before.unwrap_or(&leaf.low).starts_with(key)
+        || behind
+            .or(leaf.high.as_deref())
+            .is_some_and(|behind| behind.starts_with(key))
+}
+
+/// Both in order, each entry once.
+fn merged<'a>(left: &[&'a [u8]], right: &[&'a [u8]]) -> Vec<&'a [u8]> {
+    let mut all = Vec::with_capacity(left.len() + right.len());
+    let (mut left, mut right) = (left.iter().peekable(), right.iter().peekable());
+    while let (Some(a), Some(b)) = (left.peek(), right.peek()) {
+        let order = a.cmp(b);
+        all.push(if order.is_le() { **a } else { **b });
+        if order.is_le() {
+            left.next();
+        }
+        if order.is_ge() {
+            right.next();
+        }
+    }
+    all.extend(left);
+    all.extend(right);
+    all
+}
+
+/// Bytes in use of a node with these entries.
+fn packed_size(entries: &[&[u8]]) -> usize {
+    let (Some(first), Some(last)) = (entries.first(), entries.last()) else {
+        return 0;
+    };
+    let bytes: usize = entries.iter().map(|entry| entry.len() + 2).sum();
+    bytes - common_len(first, last) * (entries.len() - 1)
+}
+
+/// Gives a leaf these entries, and those that it has no room for to the leaves that are returned,
+/// which belong to its right. Room for a tenth is left.
+fn pack(leaf: &mut Node, all: &[&[u8]], limit: usize) -> Vec<Node> {
+    let (mut cuts, mut start, mut bytes) = (vec![0], 0, 0);
+    for (at, entry) in all.iter().enumerate() {
+        bytes += entry.len() + 2;
+        let size = bytes - common_len(all[start], entry) * (at - start);
+        if size > limit / 10 * 9 && at > start {
+            cuts.push(at);
+            (start, bytes) = (at, entry.len() + 2);
+        }
+    }
+    // The last leaf is not much smaller than the one before it.
+    if let [.., before, last] = cuts.as_mut_slice()
+        && all.len() - *last < (*last - *before) / 3
+    {
+        let middle = usize::midpoint(*before, all.len());
+        if packed_size(&all[middle..]) <= limit {
+            *last = middle;
+        }
+    }
+    cuts.push(all.len());
+    let mut high = leaf.high.take();
+    let mut rights = Vec::with_capacity(cuts.len() - 2);
+    for cut in cuts.windows(2).skip(1).rev() {
+        let low = separator(all[cut[0] - 1], all[cut[0]]);
+        let entries = Entries::of(&all[cut[0]..cut[1]]);
+        rights.push(Node::between(0, low.clone(), high.replace(low), entries));
+    }
+    rights.reverse();
+    leaf.entries = Entries::of(&all[..cuts[1]]);
+    leaf.high = high;
+    rights
+}
