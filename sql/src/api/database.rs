@@ -10,6 +10,7 @@ use crate::backends::random::{RandomSource, SystemRandom};
 use crate::catalogs::statistics::{StatementStatistics, StatsFunction};
 use crate::execution::dml;
 use crate::execution::row_checks::RowChecks;
+use crate::execution::row_expressions::SqlExpressions;
 use crate::parse::names;
 use crate::planning::locking;
 use crate::planning::planner::{QueryPlanner, optimizer_rules};
@@ -189,7 +190,10 @@ impl DatabaseBuilder {
         let db = Db::open(DbOptions {
             device,
             clock: self.clock,
-            settings: self.open.engine.clone(),
+            settings: Settings {
+                expressions: Some(SqlExpressions::new()),
+                ..self.open.engine.clone()
+            },
         })?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(processors().max(2))

@@ -4,4 +4,5 @@
 pub(crate) mod dml;
 pub(crate) mod row_checks;
 pub(crate) mod row_executor;
+pub(crate) mod row_expressions;
 pub(crate) mod row_values;

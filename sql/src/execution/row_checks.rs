@@ -1,5 +1,6 @@
 //! CHECK constraints compiled for rows that come without SQL (point operations, bulk loads).
 
+use super::row_expressions;
 use super::row_values::not_null;
 use crate::parse;
 use crate::planning::provider::table::arrow_schema;
@@ -9,12 +10,11 @@ use datafusion::arrow::array::{Array, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::arrow::temporal_conversions::timestamp_us_to_datetime;
 use datafusion::common::DFSchemaRef;
-use datafusion::common::tree_node::TreeNode;
 use datafusion::error::DataFusionError;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::simplify::SimplifyContext;
-use datafusion::logical_expr::{EmptyRelation, Expr, LogicalPlan, LogicalPlanBuilder, Volatility};
+use datafusion::logical_expr::{EmptyRelation, Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion::sql::sqlparser::ast::ExprWithAlias;
@@ -79,7 +79,7 @@ impl CheckSet {
         let mut immutable = true;
         for check in &table.checks {
             let planned = analyze(&check.expression, &schema, state)?;
-            immutable &= is_immutable(&planned).map_err(convert)?;
+            immutable &= row_expressions::is_immutable(&planned)?;
             let condition = compile(planned, &schema, state).map_err(convert)?;
             conditions.push((check.name.clone(), condition));
         }
@@ -162,17 +162,8 @@ fn analyze(condition: &str, schema: &DFSchemaRef, state: &SessionState) -> Resul
     }
 }
 
-fn is_immutable(expr: &Expr) -> Result<bool, DataFusionError> {
-    let changing = expr.exists(|e| {
-        Ok(match e {
-            Expr::ScalarFunction(call) => call.func.signature().volatility != Volatility::Immutable,
-            _ => false,
-        })
-    })?;
-    Ok(!changing)
-}
-
-fn compile(
+/// What evaluates an analyzed expression over `schema`.
+pub(super) fn compile(
     expr: Expr,
     schema: &DFSchemaRef,
     state: &SessionState,

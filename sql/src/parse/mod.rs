@@ -9,6 +9,7 @@ mod copy_options;
 pub mod dml_spellings;
 mod identity_options;
 pub(crate) mod index_names;
+pub(crate) mod index_statements;
 mod literals;
 pub mod locking_clauses;
 mod long_values;
@@ -60,6 +61,9 @@ impl Dialect for OurDialect {
     }
     fn supports_create_table_using(&self) -> bool {
         true
+    }
+    fn parse_statement(&self, parser: &mut Parser) -> Option<Result<Statement, ParserError>> {
+        index_statements::parse(parser)
     }
     delegate! {
         identifier_quote_style(identifier: &str) -> Option<char>;

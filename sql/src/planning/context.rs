@@ -46,6 +46,8 @@ pub struct StatementContext {
     pub open_parameters: bool,
     /// Who is checked; None: a superuser.
     pub acting: Option<Arc<Acting>>,
+    /// Whether the statement is a transaction by itself, not part of a block.
+    pub is_alone: bool,
     /// Told how far a COPY is.
     pub progress: Option<ProgressHook>,
     /// The other end of COPY … FROM STDIN and TO STDOUT.
@@ -105,6 +107,7 @@ impl StatementContext {
             parameters,
             open_parameters: false,
             acting,
+            is_alone: false,
             progress: None,
             copy_client: None,
             names,
@@ -166,6 +169,18 @@ impl StatementContext {
         } else {
             Err(names::undefined_schema(&schema))
         }
+    }
+
+    /// The table of the index that `name` means, and the index's name.
+    pub fn find_index(&self, name: &ast::ObjectName) -> Result<Option<(TableId, String)>> {
+        let (schema, name) = names::qualified(name, &self.default_schema)?;
+        let has_index = |table: &TableDef| {
+            table.keys.iter().any(|key| key.name == name)
+                || table.indexes.iter().any(|index| index.name == name)
+        };
+        let mut tables = self.catalog.tables.values();
+        let found = tables.find(|t| t.schema == schema && has_index(t));
+        Ok(found.map(|table| (table.id, name)))
     }
 
     /// From now on the table may be named without the right to read it: the statement changes its

@@ -113,6 +113,7 @@ impl Session {
         let statement = transaction.begin_statement()?;
         let mut context =
             StatementContext::new(&self.template, statement.clone(), Vec::new(), now_us);
+        context.is_alone = self.open.is_none();
         context.progress = self.progress.clone();
         context.copy_client = self.copy_client.clone();
         let Work::Prepared(execution) = work else {

@@ -103,6 +103,7 @@ pub fn first_words(statement: &Parsed) -> String {
     let mut words = text.split_whitespace();
     let first = words.next().unwrap_or("statement").to_ascii_uppercase();
     match (first.as_str(), words.next()) {
+        ("OPTIMIZE", _) => "REINDEX".to_string(),
         ("CREATE" | "ALTER" | "DROP" | "COMMENT", Some(second)) => {
             format!("{first} {}", second.to_ascii_uppercase())
         }

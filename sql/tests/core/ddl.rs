@@ -125,7 +125,10 @@ fn creation_errors_are_postgres() {
             "CREATE TEMP TABLE u (a int)",
             SqlState::FEATURE_NOT_SUPPORTED,
         ),
-        ("CREATE INDEX i ON t (a)", SqlState::FEATURE_NOT_SUPPORTED),
+        (
+            "CREATE INDEX i ON t USING hash (a)",
+            SqlState::FEATURE_NOT_SUPPORTED,
+        ),
         (
             "CREATE TABLE u (a text GENERATED ALWAYS AS IDENTITY)",
             SqlState::INVALID_PARAMETER_VALUE,

@@ -2,13 +2,14 @@
 //! CREATE INDEX. `pg_index`, `pg_indexes`, the statistics views, and operator classes.
 
 use super::cell::Cell;
-use super::oid::{BOOTSTRAP_OID, Object, PG_CATALOG_OID};
+use super::oid::{BOOTSTRAP_OID, DATABASE_OID, Object, PG_CATALOG_OID};
 use super::relation::Rows;
 use super::system::System;
 use super::{text, types};
 use crate::parse;
-use crate::parse::index_names;
+use crate::parse::{index_names, names};
 use strandline_base::{ColumnId, SqlType};
+use strandline_engine::BuildPhase;
 use strandline_engine::catalog::index::{
     ConstraintTiming, IndexDef, IndexExpression, IndexMethod, IndexPart, IndexState, IndexValue,
 };
@@ -320,6 +321,29 @@ pub fn statistics(system: &System, rows: &mut Rows, counters: [&str; 2]) {
             ]);
             rows.set(counters.map(|counter| (counter, 0.into())));
         }
+    }
+}
+
+/// `pg_stat_progress_create_index`: the builds that are under way. An index that its transaction
+/// has not committed has no oid yet.
+pub fn progress(system: &System, rows: &mut Rows) {
+    for build in system.statement.transaction().db().index_builds() {
+        let phase = match build.phase {
+            BuildPhase::Waiting => "waiting for writers before build",
+            BuildPhase::Filling => "building index: loading tuples in tree",
+            BuildPhase::Checking => "building index: checking uniqueness",
+        };
+        let oid = |object: &Object| system.oids().get(object).into();
+        rows.add([
+            ("datid", DATABASE_OID.into()),
+            ("datname", names::DATABASE.into()),
+            ("relid", oid(&Object::Table(build.table))),
+            ("index_relid", oid(&Object::Index(build.table, build.index))),
+            ("command", "CREATE INDEX".into()),
+            ("phase", phase.into()),
+            ("tuples_total", (build.rows_total as i64).into()),
+            ("tuples_done", (build.rows_done as i64).into()),
+        ]);
     }
 }
 

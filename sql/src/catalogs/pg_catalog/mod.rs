@@ -95,6 +95,7 @@ fn fill(name: &str, system: &System, views: &ViewColumns, rows: &mut Rows) {
             indexes::statistics(system, rows, ["idx_blks_read", "idx_blks_hit"]);
         }
         "pg_stat_all_tables" | "pg_stat_user_tables" => server::pg_stat_tables(system, rows),
+        "pg_stat_progress_create_index" => indexes::progress(system, rows),
         "pg_tables" => classes::pg_tables(system, rows),
         "pg_tablespace" => server::pg_tablespace(rows),
         "pg_type" => types::pg_type(rows),

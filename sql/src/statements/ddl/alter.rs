@@ -5,7 +5,7 @@ mod alter_column;
 mod rename;
 
 use super::constraint::{self, Declared};
-use super::{create_table, dependents, verify};
+use super::{create_table, dependents, index, verify};
 use crate::parse::names;
 use crate::planning::context::StatementContext;
 use crate::statements::roles;
@@ -21,8 +21,16 @@ use strandline_engine::catalog::{Catalog, TableDef};
 pub async fn execute(context: &StatementContext, alter: &AlterTable) -> Result<Summary> {
     let table = match context.resolve_table(&alter.name) {
         Ok(table) => table,
-        Err(error) if alter.if_exists && error.sqlstate() == SqlState::UNDEFINED_TABLE => {
-            return Ok(Summary::tag("ALTER TABLE"));
+        Err(error) if error.sqlstate() == SqlState::UNDEFINED_TABLE => {
+            if let Some((table, name)) = context.find_index(&alter.name)? {
+                let mut operations = alter.operations.iter();
+                operations.try_for_each(|o| index::alter(context, table, &name, o))?;
+                return Ok(Summary::tag("ALTER INDEX"));
+            }
+            if alter.if_exists {
+                return Ok(Summary::tag("ALTER TABLE"));
+            }
+            return Err(error);
         }
         Err(error) => return Err(error),
     };
@@ -72,7 +80,15 @@ async fn apply(context: &StatementContext, table: TableId, operation: &Operation
                     "NOT VALID constraints are not supported",
                 ));
             }
-            add_constraint(context, table, constraint).await
+            match constraint {
+                TableConstraint::PrimaryKeyUsingIndex(using) => {
+                    index::promote(context, table, using, true).await
+                }
+                TableConstraint::UniqueUsingIndex(using) => {
+                    index::promote(context, table, using, false).await
+                }
+                written => add_constraint(context, table, written).await,
+            }
         }
         Operation::DropConstraint {
             if_exists, name, ..
@@ -147,6 +163,7 @@ async fn drop_column(
     edit(context, table, &mut |_, def| {
         def.columns.retain(|c| c.id != id);
         def.keys.retain(|key| !key.columns.contains(&id));
+        def.indexes.retain(|def| !index::needs(def, id));
         let checks = std::mem::take(&mut def.checks);
         for check in checks {
             if !names::mentions(&crate::parse::expression(&check.expression)?, &name) {

@@ -2,6 +2,7 @@
 
 use crate::parse::names;
 use crate::planning::context::StatementContext;
+use crate::statements::ddl::index;
 use crate::values::summary::Summary;
 use datafusion::sql::sqlparser::ast::{CommentObject, ObjectName, Statement as Parsed};
 use std::sync::Arc;
@@ -27,6 +28,9 @@ pub fn execute(context: &StatementContext, statement: &Parsed) -> Result<Summary
             CommentObject::Table => on_table(catalog, object_name, default_schema, comment.clone()),
             CommentObject::Column => {
                 on_column(catalog, object_name, default_schema, comment.clone())
+            }
+            CommentObject::Index => {
+                index::comment(catalog, object_name, default_schema, comment.as_ref())
             }
             CommentObject::View => on_view(catalog, object_name, default_schema, comment.clone()),
             CommentObject::Schema => {

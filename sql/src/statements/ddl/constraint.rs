@@ -92,7 +92,8 @@ pub fn check_unique(unique: &UniqueConstraint) -> Result<()> {
     Ok(())
 }
 
-fn check_characteristics(characteristics: &Option<ConstraintCharacteristics>) -> Result<()> {
+/// Refuses the times of checking that do not exist here.
+pub fn check_characteristics(characteristics: &Option<ConstraintCharacteristics>) -> Result<()> {
     match characteristics {
         Some(c) if c.deferrable == Some(true) || c.initially.is_some() => Err(Error::unsupported(
             "DEFERRABLE constraints are not supported",

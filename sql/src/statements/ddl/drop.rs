@@ -15,6 +15,7 @@ pub async fn execute(context: &StatementContext, statement: &Parsed) -> Result<S
         if_exists,
         names,
         cascade,
+        purge,
         ..
     } = statement
     else {
@@ -25,7 +26,13 @@ pub async fn execute(context: &StatementContext, statement: &Parsed) -> Result<S
             ObjectType::Table => drop_table,
             ObjectType::View => drop_view,
             ObjectType::Schema => drop_schema,
-            ObjectType::Index => return index::drop(context, names, *if_exists),
+            ObjectType::Index => {
+                let how = index::How {
+                    concurrently: *purge,
+                    cascade: *cascade,
+                };
+                return index::drop(context, names, *if_exists, how);
+            }
             other => return Err(Error::unsupported(format!("DROP {other} is not supported"))),
         };
     let how = Drop {

@@ -38,6 +38,7 @@ pub fn handles(statement: &Parsed) -> bool {
             | Parsed::CreateView(_)
             | Parsed::CreateSchema { .. }
             | Parsed::CreateIndex(_)
+            | Parsed::OptimizeTable { .. }
             | Parsed::AlterTable(_)
             | Parsed::Drop { .. }
             | Parsed::Truncate(_)
@@ -68,11 +69,13 @@ async fn define(context: &StatementContext, statement: &Parsed) -> Result<Summar
             if_not_exists,
             ..
         } => schema::create(context, schema_name, *if_not_exists),
-        Parsed::CreateIndex(_) => Err(Error::unsupported("CREATE INDEX is not supported")
-            .with_hint(
-                "PRIMARY KEY and UNIQUE constraints have indexes; other conditions are answered \
-                 by scans that skip ranges by their minimum and maximum.",
-            )),
+        Parsed::CreateIndex(create) => index::create(context, create),
+        Parsed::OptimizeTable {
+            name,
+            on_cluster: kind,
+            include_final: concurrently,
+            ..
+        } => index::reindex(context, kind.as_ref(), name, *concurrently),
         Parsed::AlterTable(table) => alter::execute(context, table).await,
         Parsed::Drop { .. } => drop::execute(context, statement).await,
         Parsed::Truncate(truncate) => truncate::execute(context, truncate),

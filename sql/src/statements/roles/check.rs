@@ -116,8 +116,13 @@ pub fn ddl(context: &StatementContext, statement: &Parsed) -> Result<()> {
             schema_name: SchemaName::Simple(_),
             ..
         } => Err(denied("database", names::DATABASE)),
+        Parsed::CreateIndex(create) => owner_if_there(context, acting, &create.table_name),
+        Parsed::OptimizeTable {
+            name, on_cluster, ..
+        } => reindex(context, acting, name, on_cluster.as_ref()),
         Parsed::AlterTable(alter) => {
             owner_if_there(context, acting, &alter.name)?;
+            owner_of_index(context, acting, &alter.name)?;
             let given_away = alter
                 .operations
                 .iter()
@@ -135,6 +140,13 @@ pub fn ddl(context: &StatementContext, statement: &Parsed) -> Result<()> {
         } => names
             .iter()
             .try_for_each(|name| owner_if_there(context, acting, name)),
+        Parsed::Drop {
+            object_type: ObjectType::Index,
+            names,
+            ..
+        } => names
+            .iter()
+            .try_for_each(|name| owner_of_index(context, acting, name)),
         Parsed::Drop {
             object_type: ObjectType::Schema,
             names,
@@ -175,6 +187,7 @@ fn comment(
         ast::CommentObject::Table | ast::CommentObject::View => {
             owner_if_there(context, acting, name)
         }
+        ast::CommentObject::Index => owner_of_index(context, acting, name),
         other => Err(denied("comment on", &other.to_string())),
     }
 }
@@ -198,6 +211,41 @@ fn owner_if_there(context: &StatementContext, acting: &Acting, name: &ObjectName
         schema: &schema,
     };
     acting.require_owner(&object, &shown)
+}
+
+/// The owner of an index is its table's.
+fn owner_of_index(context: &StatementContext, acting: &Acting, name: &ObjectName) -> Result<()> {
+    let Some((table, name)) = context.find_index(name)? else {
+        return Ok(());
+    };
+    let shown = Shown {
+        kind: "index",
+        name: &name,
+        schema: &context.default_schema,
+    };
+    acting.require_owner(&Object::Table(table), &shown)
+}
+
+fn reindex(
+    context: &StatementContext,
+    acting: &Acting,
+    name: &ObjectName,
+    kind: Option<&ast::Ident>,
+) -> Result<()> {
+    match kind.map(|kind| kind.value.as_str()) {
+        Some("index") => owner_of_index(context, acting, name),
+        Some("table") => owner_if_there(context, acting, name),
+        Some("schema") => {
+            let name = names::single(name)?;
+            let shown = Shown {
+                kind: "schema",
+                name: &name,
+                schema: &name,
+            };
+            acting.require_owner(&Object::Schema(name.clone()), &shown)
+        }
+        _ => Err(denied("database", names::DATABASE)),
+    }
 }
 
 /// Makes the user the owner of what the statement has created.

@@ -1,16 +1,29 @@
-//! How many bytes things take on the device.
+//! How many bytes tables take on the device, and indexes, which are not there, in memory.
 
 use super::{Definition, argument, relation_at, stable};
 use crate::catalogs::pg_catalog::cell::Cell;
+use crate::catalogs::pg_catalog::indexes::Index;
 use crate::catalogs::pg_catalog::system::System;
 use strandline_base::Result;
+use strandline_engine::catalog::TableDef;
+use strandline_engine::catalog::index::IndexDef;
 
 pub(super) const FUNCTIONS: &[Definition] = &[
-    stable("pg_total_relation_size", "int8", relation),
+    stable("pg_total_relation_size", "int8", |system, args| {
+        let oid = relation_at(system, args, 0)?;
+        Ok(
+            match (relation(system, args)?.as_int(), system.table(oid)) {
+                (Some(bytes), Some(table)) => (bytes + indexes_bytes(system, table)).into(),
+                (bytes, _) => Cell::option(bytes),
+            },
+        )
+    }),
     stable("pg_table_size", "int8", relation),
     stable("pg_relation_size", "int8", relation),
-    // Key indexes are in memory.
-    stable("pg_indexes_size", "int8", |_, _| Ok(0.into())),
+    stable("pg_indexes_size", "int8", |system, args| {
+        let table = system.table(relation_at(system, args, 0)?);
+        Ok(table.map_or(0, |table| indexes_bytes(system, table)).into())
+    }),
     stable("pg_database_size", "int8", |system, _| {
         let bytes = system.statement.transaction().db().device_bytes()?;
         Ok((bytes as i64).into())
@@ -28,8 +41,23 @@ pub(super) const FUNCTIONS: &[Definition] = &[
     }),
 ];
 
+/// The bytes of memory that a table's indexes of CREATE INDEX take.
+fn indexes_bytes(system: &System, table: &TableDef) -> i64 {
+    let indexes = table.indexes.iter();
+    indexes.map(|index| index_bytes(system, table, index)).sum()
+}
+
+fn index_bytes(system: &System, table: &TableDef, index: &IndexDef) -> i64 {
+    // An index of the past may be gone.
+    let size = system.statement.index_size(table, index.id);
+    size.map_or(0, |(_, bytes)| bytes as i64)
+}
+
 fn relation(system: &System, args: &[Cell]) -> Result<Cell> {
     let oid = relation_at(system, args, 0)?;
+    if let Some((table, Index::Secondary(index))) = system.index(oid) {
+        return Ok(index_bytes(system, table, index).into());
+    }
     let Some(table) = system.table(oid) else {
         return Ok(match system.relation_name(oid) {
             Some(_) => 0.into(),

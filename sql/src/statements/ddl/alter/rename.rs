@@ -7,8 +7,10 @@ use crate::planning::context::StatementContext;
 use crate::statements::ddl::{create_table, dependents, relation_names};
 use datafusion::sql::sqlparser::ast::{Expr, Ident, RenameTableNameKind, VisitMut, VisitorMut};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState, TableId};
 use strandline_engine::catalog::TableDef;
+use strandline_engine::catalog::index::IndexValue;
 
 pub async fn column(
     context: &StatementContext,
@@ -36,7 +38,7 @@ pub async fn column(
                 column.name.clone_from(&new);
             }
         }
-        rewrite_checks(
+        rewrite_expressions(
             def,
             &mut Renaming {
                 table: None,
@@ -64,7 +66,7 @@ pub async fn table(
     edit(context, table, &mut |catalog, def| {
         create_table::require_free(catalog, &def.schema, &new)?;
         def.name.clone_from(&new);
-        rewrite_checks(
+        rewrite_expressions(
             def,
             &mut Renaming {
                 table: Some((&old, &new)),
@@ -115,11 +117,29 @@ struct Renaming<'a> {
     column: Option<(&'a str, &'a str)>,
 }
 
-fn rewrite_checks(def: &mut TableDef, renaming: &mut Renaming<'_>) -> Result<()> {
+fn rewrite_expressions(def: &mut TableDef, renaming: &mut Renaming<'_>) -> Result<()> {
     for check in &mut def.checks {
         let mut expression = parse::expression(&check.expression)?;
         let _ = expression.visit(renaming);
         check.expression = expression.to_string();
+    }
+    for index in &mut def.indexes {
+        if index.is_plain() {
+            continue;
+        }
+        let index = Arc::make_mut(index);
+        let parts = index
+            .parts
+            .iter_mut()
+            .filter_map(|part| match &mut part.value {
+                IndexValue::Expression(expression) => Some(expression),
+                IndexValue::Column(_) => None,
+            });
+        for known in parts.chain(&mut index.predicate) {
+            let mut expression = parse::expression(&known.sql)?;
+            let _ = expression.visit(renaming);
+            known.sql = expression.to_string();
+        }
     }
     Ok(())
 }

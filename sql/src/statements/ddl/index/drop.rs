@@ -1,5 +1,6 @@
 //! DROP INDEX.
 
+use super::{require_alone, undefined};
 use crate::parse::names;
 use crate::planning::context::StatementContext;
 use crate::values::summary::Summary;
@@ -10,7 +11,24 @@ use strandline_engine::catalog::index::IndexId;
 use strandline_engine::catalog::{Catalog, TableDef};
 
 /// Executes DROP INDEX of all `names`.
-pub fn drop(context: &StatementContext, names: &[ObjectName], if_exists: bool) -> Result<Summary> {
+pub fn drop(
+    context: &StatementContext,
+    names: &[ObjectName],
+    if_exists: bool,
+    how: How,
+) -> Result<Summary> {
+    if how.concurrently {
+        require_alone(context, "DROP INDEX CONCURRENTLY")?;
+        let refused = match (names.len(), how.cascade) {
+            (1, false) => None,
+            (1, true) => Some("CASCADE"),
+            _ => Some("dropping multiple objects"),
+        };
+        if let Some(what) = refused {
+            let message = format!("DROP INDEX CONCURRENTLY does not support {what}");
+            return Err(Error::unsupported(message));
+        }
+    }
     let mut missing = Vec::new();
     context
         .statement
@@ -34,6 +52,15 @@ pub fn drop(context: &StatementContext, names: &[ObjectName], if_exists: bool) -
         let message = format!("index \"{name}\" does not exist, skipping");
         done.with_notice(SqlState("00000"), message)
     }))
+}
+
+/// The words of DROP INDEX.
+#[derive(Clone, Copy)]
+pub struct How {
+    /// CONCURRENTLY
+    pub concurrently: bool,
+    /// CASCADE
+    pub cascade: bool,
 }
 
 /// The index called `name`; an error if the name is another relation's or a constraint's.
@@ -79,12 +106,4 @@ fn remove(catalog: &mut Catalog, table: TableId, index: IndexId) {
     if let Some(table) = catalog.tables.get_mut(&table) {
         Arc::make_mut(table).indexes.retain(|def| def.id != index);
     }
-}
-
-/// The error for an index that is not there.
-fn undefined(name: &str) -> Error {
-    Error::invalid(
-        SqlState::UNDEFINED_OBJECT,
-        format!("index \"{name}\" does not exist"),
-    )
 }

@@ -1,5 +1,55 @@
-//! DROP INDEX.
+//! CREATE INDEX, ALTER INDEX, DROP INDEX, REINDEX, COMMENT ON INDEX, and constraints that are made
+//! of an index.
 
+mod alter;
+mod comment;
+mod create;
+mod define;
 mod drop;
+mod options;
+mod promote;
+mod reindex;
 
-pub use drop::drop;
+pub use alter::alter;
+pub use comment::comment;
+pub use create::create;
+pub use drop::{How, drop};
+pub use promote::promote;
+pub use reindex::reindex;
+
+use strandline_base::{ColumnId, Error, Result, SqlState};
+use strandline_engine::catalog::index::IndexDef;
+
+/// Whether the index has to go with the column.
+pub fn needs(def: &IndexDef, column: ColumnId) -> bool {
+    def.include.contains(&column) || def.key_columns().contains(&column)
+}
+
+/// 25001 if the statement is part of a transaction block. `what` names it.
+pub fn require_alone(
+    context: &crate::planning::context::StatementContext,
+    what: &str,
+) -> Result<()> {
+    match context.is_alone {
+        true => Ok(()),
+        false => Err(Error::invalid(
+            SqlState::ACTIVE_SQL_TRANSACTION,
+            format!("{what} cannot run inside a transaction block"),
+        )),
+    }
+}
+
+fn gone() -> Error {
+    Error::invalid(
+        SqlState::UNDEFINED_TABLE,
+        "the table was dropped by another transaction",
+    )
+}
+
+/// The error for an index that is not there.
+fn undefined(name: &str) -> Error {
+    Error::invalid(
+        SqlState::UNDEFINED_OBJECT,
+        format!("index \"{name}\" does not exist"),
+    )
+}

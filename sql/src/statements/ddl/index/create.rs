@@ -1,0 +1,103 @@
+//! CREATE INDEX: the table and the name, and the way in which the index is built.
+//!
+//! Within a transaction block an index is built under the lock that every change of a definition
+//! takes: its table has no other writer until the block ends. A statement by itself lets writers
+//! go on ([`strandline_engine::Db::create_index`]), whether it says CONCURRENTLY or not.
+
+use super::{define, gone, require_alone};
+use crate::catalogs::information_schema::is_system_schema;
+use crate::catalogs::pg_catalog::{self, PG_CATALOG};
+use crate::parse::names;
+use crate::planning::context::StatementContext;
+use crate::statements::ddl::relation_names;
+use crate::values::summary::Summary;
+use datafusion::sql::sqlparser::ast::CreateIndex;
+use std::sync::Arc;
+use strandline_base::{Error, Result, SqlState, TableId};
+use strandline_engine::catalog::index::{IndexDef, IndexId};
+use strandline_engine::catalog::{Catalog, TableDef};
+
+/// Executes CREATE INDEX.
+pub fn create(context: &StatementContext, create: &CreateIndex) -> Result<Summary> {
+    if create.concurrently {
+        require_alone(context, "CREATE INDEX CONCURRENTLY")?;
+    }
+    let table = target(context, create)?;
+    let done = Summary::tag("CREATE INDEX");
+    if let Some(name) = &create.name {
+        let name = names::single(name)?;
+        names::check(&name)?;
+        if relation_names::is_taken(&context.catalog, &table.schema, &name) {
+            let taken = relation_names::taken(&name);
+            if !create.if_not_exists {
+                return Err(taken);
+            }
+            let message = format!("{}, skipping", taken.message());
+            return Ok(done.with_notice(SqlState::DUPLICATE_TABLE, message));
+        }
+    }
+    let def = define::index(context, &table, create)?;
+    let mut add = |catalog: &mut Catalog| add(catalog, table.id, &def, create);
+    let transaction = context.statement.transaction();
+    match context.is_alone {
+        true => transaction
+            .db()
+            .create_index(transaction.options(), &mut add)?,
+        false => transaction.change_catalog(&mut |catalog| add(catalog).map(|_| ()))?,
+    }
+    Ok(done)
+}
+
+/// The table that CREATE INDEX names.
+fn target(context: &StatementContext, create: &CreateIndex) -> Result<Arc<TableDef>> {
+    let (schema, name) = names::qualified(&create.table_name, &context.default_schema)?;
+    if context.catalog.view(&schema, &name).is_some() {
+        return Err(Error::invalid(
+            SqlState::WRONG_OBJECT_TYPE,
+            format!("cannot create index on relation \"{name}\""),
+        )
+        .with_detail("This operation is not supported for views."));
+    }
+    let is_system = is_system_schema(&schema)
+        || schema == PG_CATALOG
+        || (context.catalog.table(&schema, &name).is_none() && pg_catalog::has(&name));
+    if is_system {
+        return Err(Error::invalid(
+            SqlState("42501"),
+            format!("permission denied: \"{name}\" is a system catalog"),
+        ));
+    }
+    context.resolve_table(&create.table_name)
+}
+
+/// Adds the index to the catalog under its name, or one that is free.
+fn add(
+    catalog: &mut Catalog,
+    table: TableId,
+    def: &IndexDef,
+    create: &CreateIndex,
+) -> Result<(TableId, IndexId)> {
+    let mut table = TableDef::clone(catalog.tables.get(&table).ok_or_else(gone)?);
+    let mut def = def.clone();
+    let is_taken = |name: &str| relation_names::is_taken(catalog, &table.schema, name);
+    def.name = match &create.name {
+        Some(name) => names::single(name)?,
+        None => {
+            let columns = define::column_names(&table, &def)?;
+            relation_names::choose(&table.name, &columns, "idx", &is_taken)
+        }
+    };
+    relation_names::require_free(catalog, &table.schema, &def.name)?;
+    let place = (table.id, push(&mut table, def));
+    catalog.put_table(table);
+    Ok(place)
+}
+
+/// Adds an index to a table's definition under the next number.
+fn push(table: &mut TableDef, mut def: IndexDef) -> IndexId {
+    let id = IndexId(table.next_index);
+    table.next_index += 1;
+    def.id = id;
+    table.indexes.push(Arc::new(def));
+    id
+}

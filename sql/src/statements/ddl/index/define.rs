@@ -1,0 +1,360 @@
+//! The definition of an index as CREATE INDEX declares it.
+
+use super::options;
+use crate::execution::row_expressions;
+use crate::parse::{index_names, names};
+use crate::planning::context::StatementContext;
+use crate::planning::provider::table::condition_schema;
+use crate::statements::ddl::column::refuse_aggregates;
+use datafusion::logical_expr::Expr as Plan;
+use datafusion::sql::sqlparser::ast::{
+    CreateIndex, Expr, Ident, IndexColumn, IndexType, ObjectName, VisitMut, VisitorMut,
+    visit_expressions,
+};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use strandline_base::{ColumnId, CommitTs, Error, Result, SqlState, SqlType};
+use strandline_engine::catalog::TableDef;
+use strandline_engine::catalog::index::{
+    IndexDef, IndexExpression, IndexId, IndexMethod, IndexPart, IndexState, IndexValue,
+};
+
+/// The most columns of an index, INCLUDE's among them.
+const COLUMNS_MAX: usize = 32;
+
+/// What CREATE INDEX declares. Name and number are given when it enters the catalog.
+pub fn index(
+    context: &StatementContext,
+    table: &TableDef,
+    create: &CreateIndex,
+) -> Result<IndexDef> {
+    if create.columns.len() + create.include.len() > COLUMNS_MAX {
+        return Err(Error::invalid(
+            SqlState::TOO_MANY_COLUMNS,
+            format!("cannot use more than {COLUMNS_MAX} columns in an index"),
+        ));
+    }
+    let method = method(create)?;
+    let parts = create.columns.iter();
+    let parts: Result<Vec<IndexPart>> = parts.map(|column| part(context, table, column)).collect();
+    let include = create.include.iter();
+    let include: Result<Vec<ColumnId>> = include.map(|name| column(table, name)).collect();
+    let predicate = create.predicate.as_ref();
+    Ok(IndexDef {
+        id: IndexId(0),
+        name: String::new(),
+        method,
+        parts: parts?,
+        include: include?,
+        unique: create.unique,
+        nulls_not_distinct: create.unique && create.nulls_distinct == Some(false),
+        predicate: predicate
+            .map(|p| condition(context, table, p))
+            .transpose()?,
+        state: IndexState::Valid,
+        complete_since: CommitTs::ZERO,
+        options: options::of_create(create)?,
+        comment: None,
+    })
+}
+
+/// The names that PostgreSQL gives the columns of an index: a column's own, a function's, or
+/// `expr`; the later of two equal ones gets a number.
+pub fn column_names(table: &TableDef, def: &IndexDef) -> Result<Vec<String>> {
+    let mut columns: Vec<String> = Vec::new();
+    let own = |id: ColumnId| table.column_by_id(id).map(|c| c.name.clone());
+    for part in &def.parts {
+        let name = match &part.value {
+            IndexValue::Column(id) => own(*id),
+            IndexValue::Expression(expression) => {
+                let expression = crate::parse::expression(&expression.sql)?;
+                Some(index_names::of_expression(&expression))
+            }
+        };
+        let name = name.unwrap_or_default();
+        columns.push(index_names::distinct(&columns, name));
+    }
+    for id in &def.include {
+        let name = own(*id).unwrap_or_default();
+        columns.push(index_names::distinct(&columns, name));
+    }
+    Ok(columns)
+}
+
+fn method(create: &CreateIndex) -> Result<IndexMethod> {
+    let name = match &create.using {
+        None | Some(IndexType::BTree) => return Ok(IndexMethod::Ordered),
+        Some(IndexType::Hash) => {
+            return Err(
+                Error::unsupported("secondary indexes by hash are not supported")
+                    .with_hint("An index of the default method (btree) serves the same queries."),
+            );
+        }
+        Some(other) => other.to_string().to_lowercase(),
+    };
+    Err(Error::invalid(
+        SqlState::UNDEFINED_OBJECT,
+        format!("access method \"{name}\" does not exist"),
+    )
+    .with_hint("Available: btree."))
+}
+
+fn column(table: &TableDef, name: &Ident) -> Result<ColumnId> {
+    let name = names::fold(name);
+    let found = table.column(&name).map(|column| column.id);
+    found.ok_or_else(|| {
+        Error::invalid(
+            SqlState::UNDEFINED_COLUMN,
+            format!("column \"{name}\" does not exist"),
+        )
+    })
+}
+
+fn part(context: &StatementContext, table: &TableDef, written: &IndexColumn) -> Result<IndexPart> {
+    let value = value(context, table, &written.column.expr)?;
+    let sql_type = match &value {
+        IndexValue::Column(id) => table.column_by_id(*id).map(|column| column.sql_type),
+        IndexValue::Expression(expression) => Some(expression.sql_type),
+    };
+    if let Some(sql_type) = sql_type {
+        check_type(sql_type)?;
+        check_operator_class(sql_type, written.operator_class.as_ref())?;
+    }
+    let descending = written.column.options.asc == Some(false);
+    Ok(IndexPart {
+        value,
+        descending,
+        nulls_first: written.column.options.nulls_first.unwrap_or(descending),
+    })
+}
+
+fn value(context: &StatementContext, table: &TableDef, written: &Expr) -> Result<IndexValue> {
+    match written {
+        Expr::Identifier(name) => Ok(IndexValue::Column(column(table, name)?)),
+        Expr::CompoundIdentifier(parts) if is_own(table, parts) => match parts.last() {
+            Some(name) => Ok(IndexValue::Column(column(table, name)?)),
+            None => Err(Error::internal("a name without parts")),
+        },
+        Expr::Nested(inner) => value(context, table, inner),
+        Expr::Collate { expr, collation } => {
+            check_collation(collation)?;
+            value(context, table, expr)
+        }
+        other => expression(context, table, other, &EXPRESSION).map(IndexValue::Expression),
+    }
+}
+
+/// Whether `parts` name a column as the table's: `t.a`.
+fn is_own(table: &TableDef, parts: &[Ident]) -> bool {
+    match parts {
+        [owner, _] => names::fold(owner) == table.name,
+        _ => false,
+    }
+}
+
+/// What messages call an expression.
+struct Place {
+    one: &'static str,
+    many: &'static str,
+}
+
+const EXPRESSION: Place = Place {
+    one: "index expression",
+    many: "index expressions",
+};
+const PREDICATE: Place = Place {
+    one: "index predicate",
+    many: "index predicates",
+};
+
+/// WHERE: an immutable boolean expression of the table's columns.
+fn condition(
+    context: &StatementContext,
+    table: &TableDef,
+    written: &Expr,
+) -> Result<IndexExpression> {
+    let written = match written {
+        Expr::Nested(inner) => inner,
+        other => other,
+    };
+    let condition = expression(context, table, written, &PREDICATE)?;
+    if condition.sql_type != SqlType::Boolean {
+        return Err(Error::invalid(
+            SqlState::DATATYPE_MISMATCH,
+            format!(
+                "argument of WHERE must be type boolean, not type {}",
+                condition.sql_type
+            ),
+        ));
+    }
+    Ok(condition)
+}
+
+fn expression(
+    context: &StatementContext,
+    table: &TableDef,
+    written: &Expr,
+    place: &Place,
+) -> Result<IndexExpression> {
+    let is_query = |e: &Expr| {
+        matches!(
+            e,
+            Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. }
+        )
+    };
+    let has_query = visit_expressions(written, |e| match is_query(e) {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    });
+    if has_query.is_break() {
+        let message = format!("cannot use subquery in {}", place.one);
+        return Err(Error::invalid(SqlState::FEATURE_NOT_SUPPORTED, message));
+    }
+    let schema = Arc::new(condition_schema(table)?);
+    let planned = context.plan_expression(written, &schema)?;
+    refuse_aggregates(&planned, place.many)?;
+    let analyzed = row_expressions::analyze(planned, &schema, &context.state)?;
+    if !row_expressions::is_immutable(&analyzed)? {
+        return Err(Error::invalid(
+            SqlState("42P17"),
+            format!("functions in {} must be marked IMMUTABLE", place.one),
+        ));
+    }
+    let columns = columns_of(table, &analyzed)?;
+    let sql_type = row_expressions::type_of(&analyzed, &schema)?;
+    let mut written = written.clone();
+    let _ = written.visit(&mut WithoutTable);
+    Ok(IndexExpression {
+        sql: written.to_string(),
+        columns,
+        sql_type,
+    })
+}
+
+/// The columns that an expression reads, each once, in the table's order.
+fn columns_of(table: &TableDef, expression: &Plan) -> Result<Vec<ColumnId>> {
+    let mut places = BTreeMap::new();
+    for column in expression.column_refs() {
+        let id = table.require_column(&column.name)?.id;
+        places.insert(table.position(id), id);
+    }
+    Ok(places.into_values().collect())
+}
+
+/// Takes the table's name off columns.
+struct WithoutTable;
+
+impl VisitorMut for WithoutTable {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::CompoundIdentifier(parts) = expr
+            && let Some(column) = parts.last()
+        {
+            *expr = Expr::Identifier(column.clone());
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn check_type(sql_type: SqlType) -> Result<()> {
+    match sql_type {
+        SqlType::Json => Err(Error::invalid(
+            SqlState::UNDEFINED_OBJECT,
+            format!(
+                "data type {sql_type} has no default operator class for access method \"btree\""
+            ),
+        )
+        .with_hint(
+            "You must specify an operator class for the index or define a default operator class \
+             for the data type.",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Texts compare by bytes.
+fn check_collation(collation: &ObjectName) -> Result<()> {
+    let name = names::parts(collation)?;
+    let name = name.last().map_or("", String::as_str);
+    if ["C", "POSIX", "ucs_basic", "default", "c", "posix"].contains(&name) {
+        return Ok(());
+    }
+    Err(Error::invalid(
+        SqlState::UNDEFINED_OBJECT,
+        format!("collation \"{name}\" for encoding \"UTF8\" does not exist"),
+    )
+    .with_hint("Text compares by bytes (collation \"C\")."))
+}
+
+/// PostgreSQL's class of the type, or for texts one of those that compare bytes, which is what
+/// theirs does here.
+fn check_operator_class(sql_type: SqlType, class: Option<&ObjectName>) -> Result<()> {
+    let Some(class) = class else {
+        return Ok(());
+    };
+    let parts = names::parts(class)?;
+    let name = parts.last().map_or("", String::as_str);
+    let known: &[&str] = match sql_type {
+        SqlType::Text | SqlType::Varchar(_) => &[
+            "text_ops",
+            "varchar_ops",
+            "text_pattern_ops",
+            "varchar_pattern_ops",
+        ],
+        SqlType::Char(_) => &["bpchar_ops", "bpchar_pattern_ops"],
+        SqlType::SmallInt => &["int2_ops"],
+        SqlType::Integer => &["int4_ops"],
+        SqlType::BigInt => &["int8_ops"],
+        SqlType::Real => &["float4_ops"],
+        SqlType::Double => &["float8_ops"],
+        SqlType::Numeric { .. } => &["numeric_ops"],
+        SqlType::Boolean => &["bool_ops"],
+        SqlType::Bytea => &["bytea_ops"],
+        SqlType::Date => &["date_ops"],
+        SqlType::Time => &["time_ops"],
+        SqlType::Timestamp => &["timestamp_ops"],
+        SqlType::TimestampTz => &["timestamptz_ops"],
+        SqlType::Interval => &["interval_ops"],
+        SqlType::Uuid => &["uuid_ops"],
+        _ => &[],
+    };
+    if known.contains(&name) {
+        return Ok(());
+    }
+    if name.ends_with("_ops") && ALL_CLASSES.contains(&name) {
+        return Err(Error::invalid(
+            SqlState::DATATYPE_MISMATCH,
+            format!("operator class \"{name}\" does not accept data type {sql_type}"),
+        ));
+    }
+    Err(Error::invalid(
+        SqlState::UNDEFINED_OBJECT,
+        format!("operator class \"{name}\" does not exist for access method \"btree\""),
+    ))
+}
+
+/// The operator classes that exist.
+const ALL_CLASSES: &[&str] = &[
+    "bool_ops",
+    "bpchar_ops",
+    "bpchar_pattern_ops",
+    "bytea_ops",
+    "date_ops",
+    "float4_ops",
+    "float8_ops",
+    "int2_ops",
+    "int4_ops",
+    "int8_ops",
+    "interval_ops",
+    "numeric_ops",
+    "text_ops",
+    "text_pattern_ops",
+    "time_ops",
+    "timestamp_ops",
+    "timestamptz_ops",
+    "uuid_ops",
+    "varchar_ops",
+    "varchar_pattern_ops",
+];

@@ -1,0 +1,95 @@
+//! Storage parameters of an index: PostgreSQL's, which are kept and shown, and mean nothing here.
+
+use crate::parse::index_statements::TABLESPACE;
+use crate::parse::names;
+use datafusion::sql::sqlparser::ast::{BinaryOperator, CreateIndex, Expr, SqlOption};
+use std::collections::BTreeMap;
+use strandline_base::{Error, Result, SqlState};
+
+/// What WITH (…) of CREATE INDEX says.
+pub fn of_create(create: &CreateIndex) -> Result<BTreeMap<String, String>> {
+    let mut options = BTreeMap::new();
+    for option in &create.with {
+        let (name, value) = match option {
+            Expr::BinaryOp {
+                left,
+                op: BinaryOperator::Eq,
+                right,
+            } => (left.to_string(), text_of(right)),
+            other => (other.to_string(), "true".to_string()),
+        };
+        if name == TABLESPACE {
+            if value != "pg_default" {
+                let message = "tablespaces are not supported";
+                return Err(
+                    Error::unsupported(message).with_hint("All of a database is in its directory.")
+                );
+            }
+            continue;
+        }
+        let (name, value) = checked(&name.to_lowercase(), &value)?;
+        options.insert(name, value);
+    }
+    Ok(options)
+}
+
+/// What SET (…) of ALTER INDEX says: names with their new values, or without one those that RESET
+/// takes away.
+pub fn of_alter(options: &[SqlOption]) -> Result<Vec<(String, Option<String>)>> {
+    let changes = options.iter().map(|option| match option {
+        SqlOption::KeyValue { key, value } => {
+            let (name, value) = checked(&names::fold(key), &text_of(value))?;
+            Ok((name, Some(value)))
+        }
+        SqlOption::Ident(name) => Ok((known(&names::fold(name))?.to_string(), None)),
+        other => Err(unrecognized(&other.to_string())),
+    });
+    changes.collect()
+}
+
+fn text_of(value: &Expr) -> String {
+    let text = value.to_string();
+    text.trim_matches('\'').to_string()
+}
+
+fn known(name: &str) -> Result<&str> {
+    match name {
+        "fillfactor" | "deduplicate_items" => Ok(name),
+        other => Err(unrecognized(other)),
+    }
+}
+
+fn unrecognized(name: &str) -> Error {
+    Error::invalid(
+        SqlState("22023"),
+        format!("unrecognized parameter \"{name}\""),
+    )
+}
+
+fn checked(name: &str, value: &str) -> Result<(String, String)> {
+    let invalid = |message: String| Error::invalid(SqlState("22023"), message);
+    match known(name)? {
+        "fillfactor" => {
+            let number: i64 = value.parse().map_err(|_| {
+                invalid(format!(
+                    "invalid value for integer option \"{name}\": {value}"
+                ))
+            })?;
+            if !(10..=100).contains(&number) {
+                let message = format!("value {value} out of bounds for option \"{name}\"");
+                return Err(
+                    invalid(message).with_detail("Valid values are between \"10\" and \"100\".")
+                );
+            }
+        }
+        _ => {
+            let words = ["true", "false", "on", "off", "yes", "no", "1", "0"];
+            if !words.contains(&value.to_lowercase().as_str()) {
+                return Err(invalid(format!(
+                    "invalid value for boolean option \"{name}\": {value}"
+                )));
+            }
+        }
+    }
+    Ok((name.to_string(), value.to_string()))
+}

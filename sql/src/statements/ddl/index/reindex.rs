@@ -1,0 +1,90 @@
+//! REINDEX: an index is filled anew under another number, beside no writer of its table. Those of
+//! constraints are left: they are made of the rows whenever the database is opened.
+
+use super::{require_alone, undefined};
+use crate::parse::names;
+use crate::planning::context::StatementContext;
+use crate::values::summary::Summary;
+use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
+use std::sync::Arc;
+use strandline_base::{Error, Result, TableId};
+use strandline_engine::catalog::index::{IndexDef, IndexId, IndexState};
+use strandline_engine::catalog::{Catalog, TableDef};
+
+/// Executes REINDEX of a `kind` of thing.
+pub fn reindex(
+    context: &StatementContext,
+    kind: Option<&Ident>,
+    name: &ObjectName,
+    concurrently: bool,
+) -> Result<Summary> {
+    let kind = kind.map_or("", |kind| kind.value.as_str());
+    if concurrently {
+        require_alone(context, "REINDEX CONCURRENTLY")?;
+    }
+    if matches!(kind, "schema" | "database") {
+        require_alone(context, &format!("REINDEX {}", kind.to_uppercase()))?;
+    }
+    let (tables, only) = match kind {
+        "index" => {
+            let (table, index) = match context.find_index(name)? {
+                Some(found) => found,
+                None => return Err(undefined(&name.to_string())),
+            };
+            (vec![table], Some(index))
+        }
+        "table" => (vec![context.resolve_table(name)?.id], None),
+        "schema" => (in_schema(context, &names::single(name)?)?, None),
+        _ => (in_database(context, &names::single(name)?)?, None),
+    };
+    context
+        .statement
+        .transaction()
+        .change_catalog(&mut |catalog| {
+            for table in &tables {
+                renew(catalog, *table, only.as_deref());
+            }
+            Ok(())
+        })?;
+    Ok(Summary::tag("REINDEX"))
+}
+
+fn in_schema(context: &StatementContext, schema: &str) -> Result<Vec<TableId>> {
+    if !context.catalog.schemas.contains_key(schema) {
+        return Err(names::undefined_schema(schema));
+    }
+    let tables = context.catalog.tables.values();
+    Ok(tables
+        .filter(|t| t.schema == schema)
+        .map(|t| t.id)
+        .collect())
+}
+
+fn in_database(context: &StatementContext, name: &str) -> Result<Vec<TableId>> {
+    if name != names::DATABASE {
+        return Err(Error::unsupported(
+            "can only reindex the currently open database",
+        ));
+    }
+    Ok(context.catalog.tables.keys().copied().collect())
+}
+
+/// Gives the indexes of a table, or the one called `only`, new numbers: the engine fills them.
+fn renew(catalog: &mut Catalog, table: TableId, only: Option<&str>) {
+    let Some(table) = catalog.tables.get_mut(&table) else {
+        return;
+    };
+    let is_meant = |index: &IndexDef| only.is_none_or(|name| index.name == name);
+    if !table.indexes.iter().any(|index| is_meant(index)) {
+        return;
+    }
+    let table: &mut TableDef = Arc::make_mut(table);
+    for index in &mut table.indexes {
+        if is_meant(index) {
+            let index = Arc::make_mut(index);
+            index.id = IndexId(table.next_index);
+            index.state = IndexState::Valid;
+            table.next_index += 1;
+        }
+    }
+}
