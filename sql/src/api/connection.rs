@@ -126,6 +126,10 @@ impl Connection {
                 portal: Portal::of_row(row),
                 session: &mut self.session,
             }),
+            Output::Batch(result) => Outcome::Rows(QueryStream {
+                portal: Portal::of_result(result),
+                session: &mut self.session,
+            }),
             Output::Rows(query) => Outcome::Rows(QueryStream {
                 portal: Portal::new(query, watched),
                 session: &mut self.session,
@@ -273,6 +277,7 @@ impl Connection {
         Ok(match output {
             Output::Done(summary) => Started::Done(summary),
             Output::Row(row) => Started::Rows(Portal::of_row(row)),
+            Output::Batch(result) => Started::Rows(Portal::of_result(result)),
             Output::Rows(query) => Started::Rows(Portal::new(query, watched)),
         })
     }
@@ -321,6 +326,7 @@ impl Connection {
         match output {
             Output::Done(summary) => Ok(summary),
             Output::Row(row) => Ok(selected(row.into_result()?)),
+            Output::Batch(result) => Ok(selected(result)),
             Output::Rows(query) => {
                 let shared = self.session.shared.clone();
                 let result = shared.block_on(self.session.collect(query))?;

@@ -58,6 +58,7 @@ async fn each_row(
         affected += match session.run_prepared(prepared, &params).await? {
             Output::Done(summary) => summary.rows_affected(),
             Output::Row(row) => row.row_count() as u64,
+            Output::Batch(result) => result.row_count() as u64,
             Output::Rows(query) => session.count(query).await?,
         };
     }

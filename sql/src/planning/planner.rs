@@ -1,20 +1,31 @@
 //! From logical to physical plans: DataFusion's planner plus the nodes of our own, an optimizer
-//! that knows where constants end, and projections whose batches are bounded in bytes.
+//! that knows where constants end and which indexes have an order, and projections whose batches
+//! are bounded in bytes.
 
 mod constants;
+mod first_rows;
 mod piecewise;
-
-pub(crate) use constants::optimizer_rules;
 
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::Result;
 use datafusion::execution::context::QueryPlanner as DataFusionPlanner;
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
 use std::fmt;
 use std::sync::Arc;
+
+/// DataFusion's rules and ours.
+pub(crate) fn optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let mut rules: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> =
+        vec![Arc::new(constants::EndConstants)];
+    rules.extend(PhysicalOptimizer::new().rules);
+    rules.push(Arc::new(first_rows::FirstRows));
+    rules
+}
 
 /// Plans DataFusion's nodes and ours.
 pub(crate) struct QueryPlanner {

@@ -81,7 +81,7 @@ impl Session {
         let cancel = Arc::<CancelState>::default();
         let registered = shared.register(cancel.clone(), &user);
         let (template, random) = (&shared.template, &shared.random);
-        let template = Identity::put_into(
+        let mut template = Identity::put_into(
             template,
             &registered,
             random,
@@ -89,6 +89,9 @@ impl Session {
             user,
             settings::check,
         );
+        template
+            .config_mut()
+            .set_extension(Arc::new(settings.access));
         let session = Self {
             template: Template::new(template),
             shared,

@@ -2,6 +2,7 @@
 
 use crate::backends::activity::Running;
 use crate::planning::context::StatementContext;
+use crate::values::result::QueryResult;
 use crate::values::summary::Summary;
 use crate::values::value_row::ValueRow;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -15,6 +16,8 @@ pub enum Output {
     Rows(Box<RunningQuery>),
     /// A query of one row by its key, which is done.
     Row(ValueRow),
+    /// A query of the rows with one key of an index, which is done.
+    Batch(QueryResult),
     /// Done, with any rows at hand.
     Done(Summary),
 }

@@ -9,6 +9,7 @@
 use crate::session::Session;
 use crate::session::outcome::RunningQuery;
 use crate::session::slow_log::WatchedStatement;
+use crate::values::result::QueryResult;
 use crate::values::summary::Summary;
 use crate::values::value_row::ValueRow;
 use datafusion::arrow::array::RecordBatch;
@@ -39,6 +40,8 @@ enum Rows {
     Query(SchemaRef, Option<Box<RunningQuery>>),
     /// of one that is done
     Row(ValueRow),
+    /// the same as batches, the last one first
+    Batches(SchemaRef, Vec<RecordBatch>),
 }
 
 impl Portal {
@@ -57,11 +60,24 @@ impl Portal {
         }
     }
 
+    /// Rows that are there.
+    pub(crate) fn of_result(result: QueryResult) -> Self {
+        let schema = result.schema().clone();
+        let mut batches = result.into_batches();
+        batches.retain(|batch| batch.num_rows() > 0);
+        batches.reverse();
+        Self {
+            rows: Rows::Batches(schema, batches),
+            watched: None,
+        }
+    }
+
     /// Names and Arrow types of the columns.
     pub fn schema(&self) -> &SchemaRef {
         match &self.rows {
             Rows::Query(schema, _) => schema,
             Rows::Row(row) => row.schema(),
+            Rows::Batches(schema, _) => schema,
         }
     }
 
@@ -90,7 +106,7 @@ impl Portal {
         let schema = row.schema().clone();
         match std::mem::replace(&mut self.rows, Rows::Query(schema, None)) {
             Rows::Row(row) => Some(row),
-            Rows::Query(..) => None,
+            _ => None,
         }
     }
 
@@ -98,7 +114,7 @@ impl Portal {
     pub fn in_block(&self) -> bool {
         match &self.rows {
             Rows::Query(_, query) => query.as_ref().is_some_and(|q| q.implicit.is_none()),
-            Rows::Row(_) => false,
+            Rows::Row(_) | Rows::Batches(..) => false,
         }
     }
 
@@ -107,6 +123,7 @@ impl Portal {
         match &self.rows {
             Rows::Query(_, query) => query.is_none(),
             Rows::Row(row) => row.row_count() == 0,
+            Rows::Batches(_, batches) => batches.is_empty(),
         }
     }
 
@@ -114,6 +131,7 @@ impl Portal {
     pub(crate) fn next(&mut self, session: &mut Session) -> Result<Option<RecordBatch>> {
         let running = match &mut self.rows {
             Rows::Row(row) => return row.take_batch(),
+            Rows::Batches(_, batches) => return Ok(batches.pop()),
             Rows::Query(_, running) => running,
         };
         let Some(query) = running.as_mut() else {

@@ -157,6 +157,7 @@ impl Session {
         };
         let output = match ran {
             Run::Row(row) => Output::Row(row),
+            Run::Rows(result) => Output::Batch(result),
             Run::Done(tag, rows, returned) => {
                 let summary = Summary::rows(command_tag(tag, rows), rows);
                 Output::Done(summary.with_result(returned))
@@ -207,6 +208,7 @@ impl Session {
             default_schema: &self.template.config_options().catalog.default_schema,
             registered: &RegisteredTables::of(&self.template),
             types,
+            uses_indexes: self.settings.access.indexes,
             asks_now: Cell::new(false),
         };
         // Who may not run it is told so by the full path. Another role is another template, other

@@ -16,6 +16,7 @@ use super::transaction::modes_of;
 use crate::backends::activity::Setting;
 use crate::backends::identity::{Identity, User};
 use crate::parse::names;
+use crate::planning::provider::access::AccessSettings;
 use crate::planning::template::Template;
 use crate::values::summary::Summary;
 use crate::values::summary::text_result;
@@ -59,6 +60,8 @@ pub struct Settings {
     pub log_parameter_max_length: i64,
     /// the least severe notices that are given out
     pub client_min_messages: &'static str,
+    /// which access paths statements may take
+    pub access: AccessSettings,
     /// how old a moment queries may read to be spared what is not merged yet; None: not at all
     pub max_staleness: Option<Duration>,
     /// where unqualified names are created and looked up
@@ -88,6 +91,7 @@ impl Default for Settings {
             log_min_duration: None,
             log_parameter_max_length: -1,
             client_min_messages: "notice",
+            access: AccessSettings::default(),
             max_staleness: None,
             search_path: names::PUBLIC.to_string(),
             application_name: String::new(),
@@ -412,7 +416,8 @@ impl Session {
 
     /// Makes `settings` the ones that hold, and tells DataFusion the one it must know.
     pub(super) fn restore(&mut self, settings: Arc<Settings>) {
-        let moved = self.settings.search_path != settings.search_path;
+        let moved = self.settings.search_path != settings.search_path
+            || self.settings.access != settings.access;
         let changed = !Arc::ptr_eq(&self.settings, &settings);
         self.settings = settings;
         if changed {
@@ -430,6 +435,9 @@ impl Session {
             let mut state = self.template.state().clone();
             let options = state.config_mut().options_mut();
             options.catalog.default_schema = self.settings.search_path.clone();
+            state
+                .config_mut()
+                .set_extension(Arc::new(self.settings.access));
             self.template = Template::new(state);
         }
     }

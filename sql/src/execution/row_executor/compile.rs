@@ -3,7 +3,8 @@
 
 use super::value::is_key_type;
 use super::{
-    Arithmetic, Key, Operation, Projection, RowStatement, Scalar, Select, SetList, Source, Update,
+    Arithmetic, Key, Operation, Projection, RowStatement, Scalar, Select, SelectByIndex, SetList,
+    Source, Update,
 };
 use crate::execution::dml;
 use crate::parse::names;
@@ -17,6 +18,7 @@ use datafusion::sql::sqlparser::ast::{
 use std::cell::Cell;
 use std::sync::Arc;
 use strandline_base::{ColumnId, SqlType};
+use strandline_engine::catalog::index::{IndexMethod, IndexState};
 use strandline_engine::catalog::{Catalog, TableDef};
 use strandline_engine::{Db, PointTable};
 
@@ -32,6 +34,8 @@ pub(crate) struct Compiler<'a> {
     pub registered: &'a RegisteredTables,
     /// per parameter its type; None: its value's
     pub types: &'a [Option<SqlType>],
+    /// whether secondary indexes may be asked
+    pub uses_indexes: bool,
     /// set when the statement asks for `now()`
     pub asks_now: Cell<bool>,
 }
@@ -148,9 +152,41 @@ impl Compiler<'_> {
             return None;
         }
         let scope = self.scope(&select.from)?;
-        let key = self.key(&scope, select.selection.as_ref())?;
+        let equal = self.equalities(&scope, select.selection.as_ref())?;
         let columns = projection(&scope, &select.projection)?;
-        Some(of(&scope, Operation::Select(Select { key, columns }), None))
+        let operation = match self.key_of(&scope, &equal) {
+            Some(key) => Operation::Select(Select { key, columns }),
+            None => Operation::SelectByIndex(self.by_index(&scope, &equal, columns)?),
+        };
+        Some(of(&scope, operation, None))
+    }
+
+    /// The query of the rows whose columns `equal` are a whole key of a secondary index.
+    fn by_index(
+        &self,
+        scope: &Scope<'_>,
+        equal: &[(ColumnId, Source)],
+        columns: Projection,
+    ) -> Option<SelectByIndex> {
+        let table = scope.table;
+        let index = table
+            .indexes
+            .iter()
+            .filter(|_| self.uses_indexes)
+            .find(|index| {
+                let parts = index.key_columns();
+                index.state == IndexState::Valid
+                    && index.method == IndexMethod::Ordered
+                    && index.is_plain()
+                    && parts.len() == equal.len()
+                    && equal.iter().all(|(id, _)| parts.contains(id))
+            })?;
+        let parts = parts_of(table, &index.key_columns(), equal)?;
+        Some(SelectByIndex {
+            index: index.id,
+            parts,
+            columns,
+        })
     }
 
     fn update(&self, update: &ast::Update) -> Option<RowStatement> {
@@ -192,6 +228,15 @@ impl Compiler<'_> {
 
     /// `k = c [AND …]` over all columns of one key and nothing else.
     fn key(&self, scope: &Scope<'_>, condition: Option<&Expr>) -> Option<Key> {
+        self.key_of(scope, &self.equalities(scope, condition)?)
+    }
+
+    /// `c = constant [AND …]` and nothing else, each column once.
+    fn equalities(
+        &self,
+        scope: &Scope<'_>,
+        condition: Option<&Expr>,
+    ) -> Option<Vec<(ColumnId, Source)>> {
         let mut equal: Vec<(ColumnId, Source)> = Vec::new();
         let mut open = vec![condition?];
         while let Some(expr) = open.pop() {
@@ -220,6 +265,11 @@ impl Compiler<'_> {
                 _ => return None,
             }
         }
+        Some(equal)
+    }
+
+    /// The key whose columns are those of `equal`.
+    fn key_of(&self, scope: &Scope<'_>, equal: &[(ColumnId, Source)]) -> Option<Key> {
         let table = scope.table;
         let index = table.keys.iter().position(|key| {
             key.columns.len() == equal.len()
@@ -228,15 +278,7 @@ impl Compiler<'_> {
                     .iter()
                     .all(|id| equal.iter().any(|(e, _)| e == id))
         })?;
-        let mut parts = Vec::with_capacity(equal.len());
-        for id in &table.keys[index].columns {
-            let sql_type = table.column_by_id(*id)?.sql_type;
-            let at = equal.iter().position(|(e, _)| e == id)?;
-            if !is_key_type(sql_type) {
-                return None;
-            }
-            parts.push((sql_type, equal.swap_remove(at).1));
-        }
+        let parts = parts_of(table, &table.keys[index].columns, equal)?;
         let point = PointTable::new(self.db, self.catalog, table, index).ok()?;
         Some(Key {
             point,
@@ -417,4 +459,18 @@ fn suits(scalar: &Scalar, t: SqlType) -> bool {
                 | SqlType::Numeric { .. }
         ),
     }
+}
+
+/// The types of `columns` and the values that they are compared with.
+fn parts_of(
+    table: &TableDef,
+    columns: &[ColumnId],
+    equal: &[(ColumnId, Source)],
+) -> Option<Vec<(SqlType, Source)>> {
+    let part = |id: &ColumnId| {
+        let sql_type = table.column_by_id(*id)?.sql_type;
+        let (_, source) = equal.iter().find(|(e, _)| e == id)?;
+        is_key_type(sql_type).then(|| (sql_type, source.clone()))
+    };
+    columns.iter().map(part).collect()
 }

@@ -1,5 +1,6 @@
-//! The row executor: statements on one row by its whole key, and INSERTs of a few rows, compiled
-//! once and run on the engine without DataFusion.
+//! The row executor: statements on one row by its whole key, queries of the rows with one key of a
+//! secondary index, and INSERTs of a few rows, compiled once and run on the engine without
+//! DataFusion.
 //!
 //! A statement is compiled from its syntax tree ([`compile`]) for one version of the catalog, one
 //! set of session settings and the types of its parameters. What is not as simple as this path
@@ -30,6 +31,7 @@ use std::sync::Arc;
 use strandline_base::{ColumnId, SqlType};
 use strandline_engine::PointTable;
 use strandline_engine::access::Privileges;
+use strandline_engine::catalog::index::IndexId;
 use strandline_engine::catalog::{Catalog, TableDef};
 
 pub(crate) use compile::Compiler;
@@ -61,14 +63,17 @@ pub(crate) struct RowStatement {
 impl RowStatement {
     /// Whether it only reads.
     pub fn is_read_only(&self) -> bool {
-        matches!(self.operation, Operation::Select(_))
+        matches!(
+            self.operation,
+            Operation::Select(_) | Operation::SelectByIndex(_)
+        )
     }
 
     /// What running it asks of the table; reading a row's key is part of changing it.
     pub fn privileges(&self) -> (&Arc<TableDef>, &'static [Privileges]) {
         const READ: Privileges = Privileges::SELECT;
         let wanted: &[Privileges] = match self.operation {
-            Operation::Select(_) => &[READ],
+            Operation::Select(_) | Operation::SelectByIndex(_) => &[READ],
             Operation::Update(_) => &[READ, Privileges::UPDATE],
             Operation::Delete(_) => &[READ, Privileges::DELETE],
             // Conflicts may make it an update, RETURNING a read.
@@ -87,6 +92,7 @@ impl RowStatement {
 #[derive(Debug)]
 enum Operation {
     Select(Select),
+    SelectByIndex(SelectByIndex),
     Update(Update),
     Delete(Key),
     Insert(Insert),
@@ -105,6 +111,15 @@ struct Key {
 #[derive(Debug)]
 struct Select {
     key: Key,
+    columns: Projection,
+}
+
+/// A query of the rows with one key of a secondary index.
+#[derive(Debug)]
+struct SelectByIndex {
+    index: IndexId,
+    /// per part of the index its type and the value it is compared with
+    parts: Vec<(SqlType, Source)>,
     columns: Projection,
 }
 

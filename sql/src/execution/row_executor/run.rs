@@ -3,26 +3,32 @@
 use super::arithmetic::{Number, compute};
 use super::value::{Comparand, assigned, comparand};
 use super::{
-    Compiled, Conflict, Datum, Insert, Key, Operation, Projection, Scalar, Select, SetList, Source,
-    Update,
+    Compiled, Conflict, Datum, Insert, Key, Operation, Projection, Scalar, Select, SelectByIndex,
+    SetList, Source, Update,
 };
 use crate::execution::row_checks::CheckSet;
 use crate::execution::row_values::identity;
 use crate::values::result::QueryResult;
 use crate::values::value_row::{ValueColumns, ValueRow};
-use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
-use strandline_base::{ColumnId, Error, Result, SqlState, Value};
+use strandline_base::{ColumnId, Error, Result, SqlState, SqlType, Value};
 use strandline_column::types::array_of;
 use strandline_engine::catalog::TableDef;
 use strandline_engine::{Effect, OnInvisibleDuplicate, PointTable, Statement, Transaction};
+
+/// A query whose key has more entries in an index is planned: rows by the thousand are better
+/// fetched by block.
+const ROWS_MAX: usize = 256;
 
 /// What came of running a statement.
 #[derive(Debug)]
 pub(crate) enum Run {
     /// a query's row, if there is one
     Row(ValueRow),
+    /// a query's rows
+    Rows(QueryResult),
     /// the command tag, the number of rows, and what RETURNING gives
     Done(&'static str, u64, Option<QueryResult>),
     /// The full path decides. What has been written is to be undone.
@@ -56,6 +62,7 @@ impl Execution<'_> {
         };
         let done = match &statement.operation {
             Operation::Select(select) => return self.select(select),
+            Operation::SelectByIndex(select) => return self.select_by_index(table, select),
             Operation::Update(u) => ("UPDATE", self.update(table, u, &mut written)?),
             Operation::Delete(key) => ("DELETE", self.delete(table, key, &mut written)?),
             Operation::Insert(i) => ("INSERT", self.insert(table, i, &mut written)?),
@@ -86,10 +93,10 @@ impl Execution<'_> {
     }
 
     /// The key's values; `Some(None)`: no row has it.
-    fn key_values(&self, key: &Key) -> Option<Option<Vec<Value>>> {
-        let mut found = Vec::with_capacity(key.parts.len());
+    fn key_values(&self, parts: &[(SqlType, Source)]) -> Option<Option<Vec<Value>>> {
+        let mut found = Vec::with_capacity(parts.len());
         let mut never = false;
-        for (sql_type, source) in &key.parts {
+        for (sql_type, source) in parts {
             match comparand(&self.datum(source)?, *sql_type)? {
                 Comparand::Value(value) => found.push(value),
                 Comparand::Never => never = true,
@@ -106,7 +113,7 @@ impl Execution<'_> {
     }
 
     fn select(&self, select: &Select) -> Result<Run> {
-        let Some(key) = self.key_values(&select.key) else {
+        let Some(key) = self.key_values(&select.key.parts) else {
             return Ok(Run::Undecided);
         };
         let columns = &select.columns.ids;
@@ -132,6 +139,35 @@ impl Execution<'_> {
         Ok(row(found.then_some(values)))
     }
 
+    fn select_by_index(&self, table: &Arc<TableDef>, select: &SelectByIndex) -> Result<Run> {
+        let Some(key) = self.key_values(&select.parts) else {
+            return Ok(Run::Undecided);
+        };
+        let Some(statement) = self.statement()? else {
+            return Ok(Run::Undecided);
+        };
+        let columns = &select.columns.ids;
+        let mut cells = vec![Vec::new(); columns.len()];
+        let mut found = 0;
+        if let Some(key) = key {
+            match statement.index_get(table, select.index, &key, columns, ROWS_MAX, &mut cells)? {
+                Some(rows) => found = rows,
+                None => return Ok(Run::Undecided),
+            }
+        }
+        let ValueColumns { types, schema } = select.columns.result.as_ref();
+        let arrays = types
+            .iter()
+            .zip(&cells)
+            .map(|(t, cells)| array_of(*t, cells));
+        let options = RecordBatchOptions::new().with_row_count(Some(found));
+        let arrays = arrays.collect::<Result<_>>()?;
+        let rows = RecordBatch::try_new_with_options(schema.clone(), arrays, &options)
+            .map_err(|error| Error::internal(format!("rows as a batch: {error}")))?;
+        let result = QueryResult::new(schema.clone(), vec![rows]);
+        Ok(Run::Rows(result))
+    }
+
     fn update(
         &self,
         table: &Arc<TableDef>,
@@ -141,7 +177,7 @@ impl Execution<'_> {
         let Some(mut modification) = Modification::new(self, table, &update.set, &[]) else {
             return Ok(None);
         };
-        match self.key_values(&update.key) {
+        match self.key_values(&update.key.parts) {
             None => Ok(None),
             Some(None) => Ok(Some(0)),
             Some(Some(values)) => {
@@ -181,7 +217,7 @@ impl Execution<'_> {
     }
 
     fn delete(&self, table: &Arc<TableDef>, key: &Key, written: &mut Written) -> Decided<u64> {
-        let Some(values) = self.key_values(key) else {
+        let Some(values) = self.key_values(&key.parts) else {
             return Ok(None);
         };
         let Some(values) = values else {

@@ -16,7 +16,6 @@ use datafusion::common::{JoinType, Result, Statistics, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::execution_plan::{
     CardinalityEffect, ChildrenPropertiesMode, ReplaceChildrenOptions,
 };
@@ -31,17 +30,9 @@ use datafusion::physical_plan::{
 use std::fmt;
 use std::sync::Arc;
 
-/// DataFusion's rules after [`EndConstants`].
-pub(crate) fn optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
-    let first: Arc<dyn PhysicalOptimizerRule + Send + Sync> = Arc::new(EndConstants);
-    std::iter::once(first)
-        .chain(PhysicalOptimizer::new().rules)
-        .collect()
-}
-
 /// Ends constants at outer joins and unions.
 #[derive(Debug)]
-struct EndConstants;
+pub(super) struct EndConstants;
 
 impl PhysicalOptimizerRule for EndConstants {
     fn name(&self) -> &str {

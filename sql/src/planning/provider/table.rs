@@ -4,12 +4,14 @@
 
 use crate::parse::names::ROW_ID;
 use crate::planning::owner::Owner;
+use crate::planning::provider::access::{Access, AccessSettings};
 use crate::planning::provider::scan::ScanExec;
 use crate::planning::provider::{filter, selectivity, statistics};
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::DFSchema;
+use datafusion::common::stats::Precision;
 use datafusion::common::{Constraint, Constraints, Statistics};
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
@@ -17,6 +19,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use std::fmt;
 use std::sync::Arc;
 use strandline_base::{CommitTs, Error, SqlType};
+use strandline_engine::Statement;
 use strandline_engine::catalog::TableDef;
 use strandline_semantics::error::convert;
 use strandline_semantics::error::raise;
@@ -82,6 +85,24 @@ impl Table {
         let row_bytes = (found.bytes + found.inserted_bytes) / found.rows.max(1);
         let in_usize = |n| usize::try_from(n).unwrap_or(usize::MAX);
         Some((in_usize(found.rows), in_usize(row_bytes)))
+    }
+
+    /// The indexes that a scan with `filters` may ask; `statistics` are those of the table.
+    fn access(
+        &self,
+        state: &dyn Session,
+        statement: &Arc<Statement>,
+        filters: &[Expr],
+        statistics: &Statistics,
+    ) -> Result<Option<Arc<Access>>, DataFusionError> {
+        if self.def.indexes.is_empty() && self.as_of.is_none() {
+            return Ok(None);
+        }
+        let settings = state.config().get_extension::<AccessSettings>();
+        let settings = settings.map(|settings| *settings).unwrap_or_default();
+        let rows = statistics.num_rows.get_value().copied().unwrap_or_default();
+        let access = Access::new(&self.def, statement, self.as_of, filters, rows, settings);
+        access.map_err(raise)
     }
 
     /// The same table with its hidden column, read by `owner`.
@@ -166,15 +187,23 @@ impl TableProvider for Table {
     ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
         let all: Vec<usize> = (0..self.schema.fields().len()).collect();
         let projection = projection.unwrap_or(&all);
+        let statement = self.owner.statement().map_err(raise)?;
         let statistics = self.statistics().unwrap_or_default();
-        let statistics = selectivity::filtered(statistics, filters, &self.def);
+        let access = self.access(state, statement, filters, &statistics)?;
+        let mut statistics = selectivity::filtered(statistics, filters, &self.def);
+        if let Some(found) = access.as_ref().and_then(|access| access.planned()) {
+            statistics.num_rows = statistics
+                .num_rows
+                .min(&Precision::Inexact(found.rows.len()));
+        }
         let scan = ScanExec::try_new(
             self.def.clone(),
-            self.owner.statement().map_err(raise)?.clone(),
+            statement.clone(),
             self.as_of,
             &self.schema,
             projection,
             filter::compile(filters, &self.def, &self.schema, state)?,
+            access,
             statistics,
             limit,
             state.config().target_partitions(),

@@ -83,14 +83,14 @@ pub(super) enum Access {
 
 /// A parameter whose value is a field of the session's settings.
 macro_rules! field {
-    ($field:ident, $parse:expr, $show:expr) => {
+    ($($field:ident).+, $parse:expr, $show:expr) => {
         Access::Session {
-            show: |settings| $show(&settings.$field),
+            show: |settings| $show(&settings.$($field).+),
             assign: |settings, name, value| {
-                settings.$field = $parse(name, value)?;
+                settings.$($field).+ = $parse(name, value)?;
                 Ok(())
             },
-            reset: |settings, defaults| settings.$field = defaults.$field.clone(),
+            reset: |settings, defaults| settings.$($field).+ = defaults.$($field).+.clone(),
         }
     };
 }
@@ -236,6 +236,18 @@ pub static PARAMETERS: &[Parameter] = &[
         Kind::Bool,
         field!(default_read_only, boolean, |v: &bool| on_off(*v)),
         "whether transactions that do not say are read-only",
+    ),
+    parameter(
+        "enable_indexscan",
+        Kind::Bool,
+        field!(access.indexes, boolean, |v: &bool| on_off(*v)),
+        "whether queries may find rows by secondary indexes",
+    ),
+    parameter(
+        "enable_seqscan",
+        Kind::Bool,
+        field!(access.scans, boolean, |v: &bool| on_off(*v)),
+        "whether tables are scanned where an index would do, too",
     ),
     parameter(
         "escape_string_warning",

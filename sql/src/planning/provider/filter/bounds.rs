@@ -124,7 +124,10 @@ fn mirror(op: CompareOp) -> CompareOp {
 }
 
 /// The column `expr` is, seen through casts that keep values and order.
-fn column_of<'a>(expr: &Expr, def: &'a TableDef) -> Option<&'a ColumnDef> {
+pub(in crate::planning::provider) fn column_of<'a>(
+    expr: &Expr,
+    def: &'a TableDef,
+) -> Option<&'a ColumnDef> {
     match expr {
         Expr::Column(column) => def.column(&column.name),
         Expr::Cast(cast) => {
@@ -151,7 +154,11 @@ fn predicate(column: &ColumnDef, op: CompareOp, value: Value) -> ColumnPredicate
     }
 }
 
-fn bound(column: &ColumnDef, op: CompareOp, value: &ScalarValue) -> Option<ColumnPredicate> {
+pub(in crate::planning::provider) fn bound(
+    column: &ColumnDef,
+    op: CompareOp,
+    value: &ScalarValue,
+) -> Option<ColumnPredicate> {
     match fraction(column.sql_type, value) {
         Some(fraction) => integer_bound(column, op, fraction),
         None => other_value(column.sql_type, value).map(|v| predicate(column, op, v)),
@@ -300,7 +307,10 @@ fn list_bounds(column: &ColumnDef, list: &[Expr]) -> Option<[ColumnPredicate; 2]
 }
 
 /// `LIKE 'abc%'`: from `abc` up to, not including, `abd`.
-fn prefix(column: &ColumnDef, pattern: &ScalarValue) -> Vec<ColumnPredicate> {
+pub(in crate::planning::provider) fn prefix(
+    column: &ColumnDef,
+    pattern: &ScalarValue,
+) -> Vec<ColumnPredicate> {
     let Some(Value::Text(pattern)) = other_value(column.sql_type, pattern) else {
         return Vec::new();
     };

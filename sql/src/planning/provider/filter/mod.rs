@@ -111,6 +111,11 @@ impl ScanFilter {
     pub fn expression(&self) -> &Arc<dyn PhysicalExpr> {
         &self.expression
     }
+    /// What a dynamic filter has learned so far; None: it is not one.
+    pub fn learned(&self) -> Result<Option<Arc<dyn PhysicalExpr>>, DataFusionError> {
+        let dynamic = self.expression.downcast_ref::<DynamicFilterPhysicalExpr>();
+        dynamic.map(DynamicFilterPhysicalExpr::current).transpose()
+    }
     /// The conjunct as EXPLAIN shows it.
     pub fn text(&self) -> &str {
         &self.text

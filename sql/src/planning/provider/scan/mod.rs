@@ -7,10 +7,18 @@
 //! settled the filters. Among those are the dynamic filters of joins and of ORDER BY … LIMIT: what
 //! the build side or the rows so far allow, looked at again for every unit. Running a partition
 //! again (recursive queries) starts a new round with a counter of its own.
+//!
+//! If the table's indexes find the rows at less cost ([`super::access`]) the node fetches these
+//! instead ([`fetch`]). That is decided by the first partition that is asked for rows: by then the
+//! build sides of joins have told which keys they have. The first rows of an order come from walks
+//! over an index ([`ordered`]).
 
+mod fetch;
+mod ordered;
 mod reader;
 mod source;
 
+use crate::planning::provider::access::{Access, Candidates};
 use crate::planning::provider::filter::{ScanFilter, ScanFilters};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::Statistics;
@@ -34,12 +42,13 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
 };
+pub use ordered::IndexWalkExec;
 use parking_lot::Mutex;
 pub(super) use reader::off_thread;
-use reader::{Reader, Units};
+use reader::{Reader, Round, Work};
 use source::Source;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use strandline_base::{CommitTs, Error, Result};
 use strandline_engine::Statement;
@@ -57,11 +66,11 @@ pub struct ScanExec {
     rounds: Mutex<Rounds>,
 }
 
-/// Which round each partition runs, and each round's counter of units taken.
+/// Which round each partition runs, and what it shares with the others.
 #[derive(Default)]
 struct Rounds {
     started: Vec<usize>,
-    taken: Vec<Arc<AtomicUsize>>,
+    rounds: Vec<Arc<Round>>,
 }
 
 impl ScanExec {
@@ -78,6 +87,7 @@ impl ScanExec {
         table_schema: &SchemaRef,
         projection: &[usize],
         filters: ScanFilters,
+        access: Option<Arc<Access>>,
         statistics: Statistics,
         limit: Option<usize>,
         target_partitions: usize,
@@ -116,6 +126,7 @@ impl ScanExec {
             columns,
             with_row_id,
             filters,
+            access,
             scan: OnceLock::new(),
         };
         Ok(Self {
@@ -141,18 +152,27 @@ impl ScanExec {
         }
     }
 
-    /// The counter that `partition` shares with the others of its round.
-    fn counter(&self, partition: usize) -> Arc<AtomicUsize> {
+    /// What `partition` shares with the others of its round.
+    fn round(&self, partition: usize) -> Arc<Round> {
         let mut rounds = self.rounds.lock();
         if rounds.started.len() <= partition {
             rounds.started.resize(partition + 1, 0);
         }
         let round = rounds.started[partition];
         rounds.started[partition] += 1;
-        if rounds.taken.len() <= round {
-            rounds.taken.push(Arc::default());
+        if rounds.rounds.len() <= round {
+            rounds.rounds.push(Arc::default());
         }
-        rounds.taken[round].clone()
+        rounds.rounds[round].clone()
+    }
+
+    /// The rows that the node fetches, as far as it is known: the plan's, or what the filters of
+    /// joins have made of them.
+    fn candidates(&self) -> Option<Arc<Candidates>> {
+        let rounds = self.rounds.lock();
+        let run = rounds.rounds.iter().find_map(|round| round.candidates());
+        let planned = || self.source.access.as_ref()?.planned();
+        run.or_else(planned).cloned()
     }
 }
 
@@ -170,34 +190,20 @@ impl fmt::Debug for ScanExec {
 
 impl DisplayAs for ScanExec {
     fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let table = &self.source.table;
-        let columns: Vec<_> = self
-            .schema
-            .fields()
-            .iter()
-            .map(|c| c.name().as_str())
-            .collect();
-        let filters: Vec<_> = self.source.filters.rows.iter().map(|r| r.text()).collect();
-        let tree = matches!(t, DisplayFormatType::TreeRender);
-        let (start, between) = if tree {
-            ("", "\n")
-        } else {
-            ("TableScan: ", ", ")
+        let candidates = self.candidates();
+        let (start, between) = match (t, &candidates) {
+            (DisplayFormatType::TreeRender, _) => ("", "\n"),
+            (_, None) => ("TableScan: ", ", "),
+            (_, Some(_)) => ("IndexScan: ", ", "),
         };
-        if table.schema == crate::parse::names::PUBLIC {
-            write!(f, "{start}{}", table.name)?;
-        } else {
-            write!(f, "{start}{}.{}", table.schema, table.name)?;
-        }
-        if let Some(ts) = self.source.as_of {
-            write!(f, "{between}as_of={}", ts.0)?;
-        }
-        write!(f, "{between}columns=[{}]", columns.join(", "))?;
-        if !filters.is_empty() {
-            write!(f, "{between}filters=[{}]", filters.join(" AND "))?;
-        }
+        write!(f, "{start}")?;
+        self.source.fmt_request(f, &self.schema, between)?;
         if let Some(limit) = self.limit {
             write!(f, "{between}limit={limit}")?;
+        }
+        if let Some(found) = candidates {
+            write!(f, "{between}index={}", found.text)?;
+            return write!(f, "{between}rows={}", found.rows.len());
         }
         if let Ok(scan) = self.source.open() {
             let total = scan.metrics().ranges_total.load(Ordering::Relaxed);
@@ -292,11 +298,14 @@ impl ExecutionPlan for ScanExec {
         let reservation = MemoryConsumer::new(format!("scan of {}", self.source.table.name))
             .register(context.memory_pool());
         let reader = Reader {
-            units: Units::new(self.source.open().map_err(raise)?, self.counter(partition)),
             source: self.source.clone(),
+            round: self.round(partition),
+            partition,
+            work: Work::Undecided,
             schema: self.schema.clone(),
             left: self.limit.unwrap_or(usize::MAX),
             metrics: BaselineMetrics::new(&self.metrics, partition),
+            counters: self.metrics.clone(),
             reservation,
         };
         let stream = futures::stream::try_unfold(reader, |mut reader| async move {

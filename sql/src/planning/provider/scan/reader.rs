@@ -1,27 +1,101 @@
-//! One partition of a scan at work.
+//! One partition of a scan at work: it reads units of the table, or fetches the rows that indexes
+//! have found.
 
+use super::fetch::Fetcher;
 use super::source::Source;
+use crate::planning::provider::access::Candidates;
+use crate::runtime::blocking::in_place;
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::MemoryReservation;
-use datafusion::physical_plan::metrics::{BaselineMetrics, RecordOutput};
-use std::sync::Arc;
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, RecordOutput,
+};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use strandline_engine::{TableScan, UnitReader};
 use strandline_semantics::error::{convert, raise};
 
 /// So many units of which nothing has to be read make a turn: it cannot be stopped meanwhile.
 const PRUNED_UNITS_MAX: usize = 64;
 
+/// Candidates that a partition fetches at a time.
+const FETCHED_ROWS: usize = 4096;
+
+/// What the partitions of a scan share.
+#[derive(Default)]
+pub(super) struct Round {
+    /// how many units, or pieces of [`FETCHED_ROWS`] candidates, partitions have taken
+    taken: Arc<AtomicUsize>,
+    /// what the first partition that came has decided
+    candidates: OnceLock<Option<Arc<Candidates>>>,
+}
+
+impl Round {
+    /// The rows that it fetches, if that is decided.
+    pub fn candidates(&self) -> Option<&Arc<Candidates>> {
+        self.candidates.get()?.as_ref()
+    }
+
+    /// Decides, unless it is decided, whether the table is scanned (None) or its indexes asked.
+    fn decide(&self, source: &Source) -> Result<Option<Arc<Candidates>>, DataFusionError> {
+        if let Some(decided) = self.candidates.get() {
+            return Ok(decided.clone());
+        }
+        let found = source.candidates()?;
+        Ok(self.candidates.get_or_init(|| found).clone())
+    }
+}
+
 /// One partition at work.
 pub(super) struct Reader {
     pub source: Arc<Source>,
-    pub units: Units,
+    pub round: Arc<Round>,
+    pub partition: usize,
+    pub work: Work,
     pub schema: SchemaRef,
     pub left: usize,
     pub metrics: BaselineMetrics,
+    pub counters: ExecutionPlanMetricsSet,
     pub reservation: MemoryReservation,
+}
+
+/// How a partition finds its rows.
+pub(super) enum Work {
+    /// not known yet: the filters of joins may still learn something
+    Undecided,
+    Scan(Units),
+    Fetch(Fetch),
+}
+
+/// Rows that indexes have found.
+pub(super) struct Fetch {
+    candidates: Arc<Candidates>,
+    taken: Arc<AtomicUsize>,
+    fetcher: Fetcher,
+    metrics: FetchMetrics,
+}
+
+/// What EXPLAIN ANALYZE shows.
+struct FetchMetrics {
+    fetched: Count,
+    rechecked: Count,
+}
+
+impl Fetch {
+    /// The next rows; None at the end.
+    fn next(&mut self) -> strandline_base::Result<Option<RecordBatch>> {
+        let piece = self.taken.fetch_add(1, Ordering::Relaxed);
+        let rows = &self.candidates.rows;
+        let Some(piece) = rows.chunks(FETCHED_ROWS).nth(piece) else {
+            return Ok(None);
+        };
+        let (batch, kept_back) = self.fetcher.filtered(piece)?;
+        self.metrics.fetched.add(batch.num_rows() + kept_back);
+        self.metrics.rechecked.add(kept_back);
+        Ok(Some(batch))
+    }
 }
 
 /// The units of a scan that this partition takes, one after the other.
@@ -54,7 +128,7 @@ enum Turn {
 }
 
 impl Units {
-    pub fn new(scan: Arc<TableScan>, taken: Arc<AtomicUsize>) -> Self {
+    fn new(scan: Arc<TableScan>, taken: Arc<AtomicUsize>) -> Self {
         Self {
             scan,
             taken,
@@ -132,19 +206,63 @@ impl Reader {
     /// A turn here if that stays in memory, else off the asynchronous threads.
     async fn turn(&mut self) -> Result<Turn, DataFusionError> {
         let _timer = self.metrics.elapsed_compute().timer();
-        match self.units.turn(false).map_err(raise)? {
+        if matches!(self.work, Work::Undecided) {
+            self.work = self.decide()?;
+        }
+        let units = match &mut self.work {
+            Work::Scan(units) => units,
+            Work::Fetch(fetch) => {
+                let batch = in_place(|| fetch.next()).map_err(raise)?;
+                return Ok(match batch {
+                    Some(batch) if batch.num_rows() > 0 => Turn::Batch(batch),
+                    Some(_) => Turn::Nothing,
+                    None => Turn::End,
+                });
+            }
+            Work::Undecided => return Ok(Turn::End),
+        };
+        match units.turn(false).map_err(raise)? {
             Turn::Files => {}
             turn => return Ok(turn),
         }
-        let rest = Units::new(self.units.scan.clone(), self.units.taken.clone());
-        let mut units = std::mem::replace(&mut self.units, rest);
-        let (units, turn) = off_thread(move || {
-            let turn = units.turn(true)?;
-            Ok((units, turn))
+        let rest = Units::new(units.scan.clone(), units.taken.clone());
+        let mut taken = std::mem::replace(units, rest);
+        let (taken, turn) = off_thread(move || {
+            let turn = taken.turn(true)?;
+            Ok((taken, turn))
         })
         .await?;
-        self.units = units;
+        self.work = Work::Scan(taken);
         Ok(turn)
+    }
+
+    /// Opens the scan, whose conditions a serializable transaction notes, whether the table is
+    /// scanned or not.
+    fn decide(&self) -> Result<Work, DataFusionError> {
+        let scan = self.source.open().map_err(raise)?;
+        let taken = self.round.taken.clone();
+        let candidates = match &self.source.access {
+            Some(_) => in_place(|| self.round.decide(&self.source))?,
+            None => None,
+        };
+        let Some(candidates) = candidates else {
+            return Ok(Work::Scan(Units::new(scan, taken)));
+        };
+        let counter = |name| MetricBuilder::new(&self.counters).counter(name, self.partition);
+        if self.partition == 0 {
+            counter("index_entries").add(candidates.entries);
+        }
+        let metrics = FetchMetrics {
+            fetched: counter("rows_fetched"),
+            rechecked: counter("rows_rechecked_away"),
+        };
+        let fetcher = Fetcher::new(self.source.clone(), self.schema.clone(), &[]);
+        Ok(Work::Fetch(Fetch {
+            candidates,
+            taken,
+            fetcher: fetcher.map_err(raise)?,
+            metrics,
+        }))
     }
 }
 

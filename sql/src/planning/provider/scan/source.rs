@@ -1,10 +1,15 @@
 //! What a scan node asks of the engine, and the engine's scan once it is open.
 
+use crate::planning::provider::access::{Access, Candidates};
 use crate::planning::provider::filter::ScanFilters;
+use datafusion::arrow::datatypes::Schema;
+use datafusion::error::DataFusionError;
+use std::fmt;
 use std::sync::{Arc, OnceLock};
 use strandline_base::{ColumnId, CommitTs, Result};
 use strandline_engine::catalog::TableDef;
-use strandline_engine::{RowFilter, ScanRequest, Statement, TableScan};
+use strandline_engine::{RowFilter, RowView, ScanRequest, Statement, TableScan};
+use strandline_semantics::error::raise;
 
 /// What the engine is asked for.
 pub(super) struct Source {
@@ -14,6 +19,8 @@ pub(super) struct Source {
     pub columns: Vec<ColumnId>,
     pub with_row_id: bool,
     pub filters: ScanFilters,
+    /// the indexes that may find the rows
+    pub access: Option<Arc<Access>>,
     pub scan: OnceLock<Result<Arc<TableScan>>>,
 }
 
@@ -27,7 +34,23 @@ impl Source {
             columns: self.columns.clone(),
             with_row_id: self.with_row_id,
             filters,
+            access: self.access.clone(),
             scan: OnceLock::new(),
+        }
+    }
+
+    /// The rows to fetch, with what the filters have learned by now; None: the table is scanned.
+    pub fn candidates(&self) -> Result<Option<Arc<Candidates>>, DataFusionError> {
+        let Some(access) = &self.access else {
+            return Ok(None);
+        };
+        let mut learned = Vec::new();
+        for filter in &self.filters.rows {
+            learned.extend(filter.learned()?);
+        }
+        match learned.is_empty() {
+            true => Ok(access.planned().cloned()),
+            false => access.narrowed(&learned).map_err(raise),
         }
     }
 
@@ -48,6 +71,38 @@ impl Source {
                 }
             })
             .clone()
+    }
+
+    /// Reads rows by their ids, at the moment that the scan reads.
+    pub fn view(&self) -> Result<RowView> {
+        match self.as_of {
+            Some(ts) => self.statement.view_as_of(&self.table, ts),
+            None => self.statement.view(&self.table),
+        }
+    }
+
+    /// The table, columns and filters as EXPLAIN shows them.
+    pub fn fmt_request(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        schema: &Schema,
+        between: &str,
+    ) -> fmt::Result {
+        let table = &self.table;
+        let columns: Vec<_> = schema.fields().iter().map(|c| c.name().as_str()).collect();
+        let filters: Vec<_> = self.filters.rows.iter().map(|r| r.text()).collect();
+        if table.schema != crate::parse::names::PUBLIC {
+            write!(f, "{}.", table.schema)?;
+        }
+        write!(f, "{}", table.name)?;
+        if let Some(ts) = self.as_of {
+            write!(f, "{between}as_of={}", ts.0)?;
+        }
+        write!(f, "{between}columns=[{}]", columns.join(", "))?;
+        if !filters.is_empty() {
+            write!(f, "{between}filters=[{}]", filters.join(" AND "))?;
+        }
+        Ok(())
     }
 
     /// 57014 if the statement has been cancelled.

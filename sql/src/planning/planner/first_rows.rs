@@ -1,0 +1,348 @@
+//! The first rows of an order, and the least and greatest values of columns, by walks over indexes.
+//!
+//! `ORDER BY … LIMIT` is a sort that keeps the first rows, MIN and MAX are an aggregate over all
+//! rows. If an index of the scan below has the order, [`FirstRows`] puts a node above that first
+//! tries the same plan with a walk over the index instead of the sort, or instead of the scan. How
+//! many rows conditions keep back is not known beforehand, so the walk gives up after as many
+//! entries as the scan would cost, and the node runs the plan as it was.
+//!
+//! The rule comes last: the other rules know the plan without an index only.
+
+use crate::planning::provider::scan::{IndexWalkExec, ScanExec};
+use datafusion::arrow::compute::SortOptions;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Result, internal_err};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateInputMode};
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PhysicalExpr,
+    PlanProperties,
+};
+use futures::{StreamExt, TryStreamExt};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use strandline_semantics::error::raise;
+
+/// So many rows of an order at most are taken from an index: they are kept until all are there.
+const ROWS_MAX: usize = 8192;
+
+type Plan = Arc<dyn ExecutionPlan>;
+
+/// Puts [`FirstRowsExec`] where an index has the order.
+#[derive(Debug)]
+pub(super) struct FirstRows;
+
+impl PhysicalOptimizerRule for FirstRows {
+    fn name(&self) -> &str {
+        "first_rows"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+
+    fn optimize(&self, plan: Plan, _config: &ConfigOptions) -> Result<Plan> {
+        // Most plans have no index to ask.
+        let is_indexed = |node: &Plan| {
+            let scan = node.downcast_ref::<ScanExec>();
+            Ok(scan.is_some_and(ScanExec::has_indexes))
+        };
+        if !plan.exists(is_indexed)? {
+            return Ok(plan);
+        }
+        let changed = plan.transform_down(|node| {
+            let found = match first_of_order(&node)? {
+                Some(found) => Some(found),
+                None => ends_of_columns(&node)?,
+            };
+            Ok(match found {
+                Some(found) => Transformed::new(found, true, TreeNodeRecursion::Jump),
+                None => Transformed::no(node),
+            })
+        })?;
+        Ok(changed.data)
+    }
+}
+
+/// `node` with a walk before it, if it sorts and keeps the first rows.
+fn first_of_order(node: &Plan) -> Result<Option<Plan>> {
+    let Some(rows) = node.fetch().filter(|rows| *rows <= ROWS_MAX) else {
+        return Ok(None);
+    };
+    let below = match node.downcast_ref::<SortPreservingMergeExec>() {
+        Some(merge) => merge.input(),
+        None => node,
+    };
+    let is_whole = node.output_partitioning().partition_count() == 1;
+    let Some(sort) = below.downcast_ref::<SortExec>().filter(|_| is_whole) else {
+        return Ok(None);
+    };
+    let order = sort.expr().iter().map(|by| {
+        let column = by.expr.downcast_ref::<Column>()?;
+        Some((column.index(), by.options))
+    });
+    let Some(order) = order.collect::<Option<Vec<(usize, SortOptions)>>>() else {
+        return Ok(None);
+    };
+    let columns = order.iter().map(|(at, _)| *at).collect();
+    let Some((scan, columns)) = scan_below(sort.input(), columns, true) else {
+        return Ok(None);
+    };
+    let options = order.iter().map(|(_, options)| *options);
+    let order: Vec<_> = columns.into_iter().zip(options).collect();
+    match scan.in_order(&order, rows).map_err(raise)? {
+        Some(walk) => before(node, sort.input(), walk, Some(rows)).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// `node` with walks before it, if it is made of nothing but MIN and MAX of all rows.
+fn ends_of_columns(node: &Plan) -> Result<Option<Plan>> {
+    let Some(top) = node.downcast_ref::<AggregateExec>() else {
+        return Ok(None);
+    };
+    let Some(first) = first_aggregate(top) else {
+        return Ok(None);
+    };
+    let Some(ends) = ends_of(first) else {
+        return Ok(None);
+    };
+    let columns = ends.iter().map(|(at, _)| *at).collect();
+    let Some((scan, columns)) = scan_below(first.input(), columns, false) else {
+        return Ok(None);
+    };
+    let greatest = ends.iter().map(|(_, greatest)| *greatest);
+    let mut ends: Vec<_> = columns.into_iter().zip(greatest).collect();
+    ends.dedup();
+    match scan.ends(&ends).map_err(raise)? {
+        Some(walk) => before(node, node, walk, None).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The aggregate without groups that reads rows, of which `top` gives the result.
+fn first_aggregate(top: &AggregateExec) -> Option<&AggregateExec> {
+    let mut aggregate = top;
+    loop {
+        if !aggregate.group_expr().is_empty() {
+            return None;
+        }
+        if aggregate.mode().input_mode() == AggregateInputMode::Raw {
+            return Some(aggregate);
+        }
+        let mut below = aggregate.input();
+        while let Some(gathers) = below.downcast_ref::<CoalescePartitionsExec>() {
+            below = gathers.input();
+        }
+        aggregate = below.downcast_ref::<AggregateExec>()?;
+    }
+}
+
+/// Per aggregate its column, and whether it is MAX; None: one is something else.
+fn ends_of(aggregate: &AggregateExec) -> Option<Vec<(usize, bool)>> {
+    let is_filtered = aggregate.filter_expr().iter().any(Option::is_some);
+    let ends = aggregate.aggr_expr().iter().map(|function| {
+        let greatest = match function.fun().name() {
+            "min" => false,
+            "max" => true,
+            _ => return None,
+        };
+        match function.expressions().as_slice() {
+            [argument] => Some((argument.downcast_ref::<Column>()?.index(), greatest)),
+            _ => None,
+        }
+    });
+    let ends: Vec<_> = ends.collect::<Option<_>>()?;
+    (!is_filtered && !ends.is_empty()).then_some(ends)
+}
+
+/// The scan below `node`, if all between them hand rows on one by one, and where `columns` of the
+/// node's output are in the scan's. `filtered`: some rows may get lost on the way.
+fn scan_below(node: &Plan, columns: Vec<usize>, filtered: bool) -> Option<(&ScanExec, Vec<usize>)> {
+    if let Some(scan) = node.downcast_ref::<ScanExec>() {
+        return Some((scan, columns));
+    }
+    let columns = if let Some(projection) = node.downcast_ref::<ProjectionExec>() {
+        let given = projection.expr();
+        let below = columns.iter().map(|at| {
+            let column = given.get(*at)?.expr.downcast_ref::<Column>();
+            column.map(Column::index)
+        });
+        below.collect::<Option<_>>()?
+    } else if let Some(filter) = node.downcast_ref::<FilterExec>().filter(|_| filtered) {
+        match filter.projection() {
+            None => columns,
+            Some(kept) => {
+                let below = columns.iter().map(|at| kept.get(*at).copied());
+                below.collect::<Option<_>>()?
+            }
+        }
+    } else if node.is::<CooperativeExec>() || is_exchange(node) {
+        columns
+    } else {
+        return None;
+    };
+    match node.children().as_slice() {
+        [child] if node.fetch().is_none() => scan_below(child, columns, filtered),
+        _ => None,
+    }
+}
+
+/// Whether a node only moves rows between partitions, of which a walk has one.
+fn is_exchange(node: &Plan) -> bool {
+    node.is::<CoalescePartitionsExec>() || node.is::<RepartitionExec>()
+}
+
+/// `node`, but first `part` of it is tried with `walk` instead of its scan.
+fn before(node: &Plan, part: &Plan, walk: IndexWalkExec, rows: Option<usize>) -> Result<Plan> {
+    let gave_up = Arc::clone(walk.gave_up());
+    let attempt = with_leaf(part, &(Arc::new(walk) as Plan))?;
+    Ok(Arc::new(FirstRowsExec {
+        children: [attempt, Arc::clone(node)],
+        rows,
+        gave_up,
+    }))
+}
+
+/// A chain of nodes with another leaf.
+fn with_leaf(node: &Plan, leaf: &Plan) -> Result<Plan> {
+    match node.children().as_slice() {
+        [] => Ok(Arc::clone(leaf)),
+        [child] if is_exchange(node) => with_leaf(child, leaf),
+        [child] => {
+            let child = with_leaf(child, leaf)?;
+            let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+            Arc::clone(node).replace_children(vec![child], options)
+        }
+        _ => internal_err!("a walk below a node with several inputs"),
+    }
+}
+
+/// Tries one plan and, if that gives up, runs another one.
+#[derive(Debug)]
+struct FirstRowsExec {
+    /// the one with the walk, and the one without
+    children: [Plan; 2],
+    /// so many of the first one's rows are the result; None: all
+    rows: Option<usize>,
+    /// whether the first plan's rows are not all
+    gave_up: Arc<AtomicBool>,
+}
+
+impl DisplayAs for FirstRowsExec {
+    fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if t != DisplayFormatType::TreeRender {
+            write!(f, "FirstRows: ")?;
+        }
+        match self.rows {
+            Some(rows) => write!(f, "limit={rows}"),
+            None => write!(f, "ends"),
+        }
+    }
+}
+
+impl ExecutionPlan for FirstRowsExec {
+    fn name(&self) -> &str {
+        "FirstRows"
+    }
+
+    fn schema(&self) -> SchemaRef {
+        let [_, whole] = &self.children;
+        whole.schema()
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        let [_, whole] = &self.children;
+        whole.properties()
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true, true]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false, false]
+    }
+
+    fn children(&self) -> Vec<&Plan> {
+        self.children.iter().collect()
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Plan>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Plan> {
+        match <[Plan; 2]>::try_from(children) {
+            Ok(children) => Ok(Arc::new(Self {
+                children,
+                rows: self.rows,
+                gave_up: self.gave_up.clone(),
+            })),
+            Err(_) => internal_err!("{} has two inputs", self.name()),
+        }
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Plan>) -> Result<Plan> {
+        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        self.replace_children(children, options)
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        if partition != 0 {
+            return internal_err!("{} has one partition", self.name());
+        }
+        let [attempt, whole] = self.children.clone();
+        let (gave_up, rows) = (self.gave_up.clone(), self.rows);
+        let schema = self.schema();
+        let result = async move {
+            gave_up.store(false, Ordering::Relaxed);
+            let mut left = rows.unwrap_or(usize::MAX);
+            let mut batches = Vec::new();
+            let mut stream = attempt.execute(0, Arc::clone(&context))?;
+            while left > 0
+                && let Some(batch) = stream.try_next().await?
+            {
+                let batch = batch.slice(0, batch.num_rows().min(left));
+                left -= batch.num_rows();
+                batches.push(batch);
+            }
+            if left > 0 && gave_up.load(Ordering::Relaxed) {
+                return whole.execute(0, context);
+            }
+            let found = futures::stream::iter(batches.into_iter().map(Ok));
+            let found = RecordBatchStreamAdapter::new(whole.schema(), found);
+            Ok(Box::pin(found) as SendableRecordBatchStream)
+        };
+        let stream = futures::stream::once(result).try_flatten();
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            schema,
+            stream.boxed(),
+        )))
+    }
+}

@@ -1,0 +1,179 @@
+//! Access paths: how a scan finds its rows, by reading the table or by asking its indexes.
+//!
+//! Conditions become sets of values per column ([`condition`], [`intervals`]), these become ranges
+//! of an index's keys ([`ranges`]), and the entries in the ranges give *candidates*, row ids that
+//! hold every row for which the conditions are true ([`candidates`]). The scan fetches the
+//! candidates and applies all of its filters again. An index is used if that costs less than to
+//! scan the table, which is decided by counting entries: a walk over an index ends once it has
+//! found too many.
+//!
+//! Invariants:
+//! 1. Candidates are complete for the statement's snapshot: an entry is added before the row's
+//!    version commits, and leaves after the last snapshot that may find the row by it. Thus they
+//!    may be gathered while the statement is planned and read when it runs.
+//! 2. Whether an index is used changes no result. A set of values may be too large, never too
+//!    small.
+//!
+//! A scan of a moment before the index has been complete does not use it.
+
+mod candidates;
+mod condition;
+mod intervals;
+mod ranges;
+mod walks;
+
+pub use candidates::Candidates;
+pub use walks::{OrderedColumn, Walk};
+
+use condition::Conjunction;
+use datafusion::logical_expr::Expr;
+use datafusion::physical_expr::PhysicalExpr;
+use std::fmt;
+use std::sync::Arc;
+use strandline_base::{CommitTs, Result};
+use strandline_engine::Statement;
+use strandline_engine::catalog::TableDef;
+use strandline_engine::catalog::index::{IndexDef, IndexId, IndexMethod, IndexState};
+
+/// To fetch a row by its id costs as much as to scan so many rows.
+const ROWS_SCANNED_PER_FETCH: usize = 64;
+/// So many rows are fetched from a table however small it is.
+const FETCHED_MIN: usize = 16;
+
+/// Which access paths a session's statements may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccessSettings {
+    /// `enable_indexscan`
+    pub indexes: bool,
+    /// `enable_seqscan`: if off, tables are scanned only where no index serves
+    pub scans: bool,
+}
+
+impl Default for AccessSettings {
+    fn default() -> Self {
+        Self {
+            indexes: true,
+            scans: true,
+        }
+    }
+}
+
+/// The indexes of a table that a scan may ask, and what it asks them.
+pub struct Access {
+    /// as of the moment that the scan reads
+    table: Arc<TableDef>,
+    /// as it is now, with its indexes
+    indexed: Arc<TableDef>,
+    statement: Arc<Statement>,
+    indexes: Vec<IndexId>,
+    condition: Conjunction,
+    /// so many candidates are at most worth fetching
+    limit: usize,
+    /// what the conditions give that were known while the statement was planned
+    planned: Option<Arc<Candidates>>,
+}
+
+impl Access {
+    /// For a scan with `filters` of `table`, which has about `rows` rows, at the statement's moment
+    /// or `as_of`; None: no index can serve it, now or when the conditions of joins are known.
+    pub fn new(
+        table: &Arc<TableDef>,
+        statement: &Arc<Statement>,
+        as_of: Option<CommitTs>,
+        filters: &[Expr],
+        rows: usize,
+        settings: AccessSettings,
+    ) -> Result<Option<Arc<Self>>> {
+        let Some(indexed) = indexed(table, statement, as_of).filter(|_| settings.indexes) else {
+            return Ok(None);
+        };
+        let moment = as_of.unwrap_or(statement.snapshot_ts());
+        let indexes = indexed.indexes.iter();
+        let indexes = indexes.filter(|index| {
+            serves(index, table, moment) && statement.has_index(&indexed, index.id)
+        });
+        let mut access = Self {
+            indexes: indexes.map(|index| index.id).collect(),
+            indexed: indexed.clone(),
+            table: table.clone(),
+            statement: statement.clone(),
+            condition: Conjunction::of(filters, table),
+            limit: match settings.scans {
+                true => FETCHED_MIN.max(rows / ROWS_SCANNED_PER_FETCH),
+                false => usize::MAX,
+            },
+            planned: None,
+        };
+        if access.indexes.is_empty() {
+            return Ok(None);
+        }
+        access.planned = access
+            .gather(&access.condition, access.limit)?
+            .map(Arc::new);
+        Ok(Some(Arc::new(access)))
+    }
+
+    /// The candidates that were found while the statement was planned.
+    pub fn planned(&self) -> Option<&Arc<Candidates>> {
+        self.planned.as_ref()
+    }
+
+    /// The candidates of a scan whose `filters` hold as well: fewer than those of the plan, or the
+    /// same.
+    pub fn narrowed(&self, filters: &[Arc<dyn PhysicalExpr>]) -> Result<Option<Arc<Candidates>>> {
+        let mut condition = self.condition.clone();
+        for filter in filters {
+            condition.add_physical(filter, &self.table);
+        }
+        let limit = match &self.planned {
+            // As many walks over an index as there are keys should save more than they cost.
+            Some(planned) => planned.rows.len() / 2,
+            None => self.limit,
+        };
+        let found = self.gather(&condition, limit)?.map(Arc::new);
+        Ok(found.or_else(|| self.planned.clone()))
+    }
+
+    /// The definitions of the indexes that may be asked. One may have been dropped since.
+    fn usable(&self) -> impl Iterator<Item = &IndexDef> {
+        let indexes = self.indexed.indexes.iter().map(AsRef::as_ref);
+        indexes.filter(|index: &&IndexDef| {
+            self.indexes.contains(&index.id) && self.statement.has_index(&self.indexed, index.id)
+        })
+    }
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Access({}, {:?})", self.table.name, self.condition)
+    }
+}
+
+/// The definition of `table` with the indexes that there are now; None: it has none, or its rows
+/// are others now.
+fn indexed(
+    table: &Arc<TableDef>,
+    statement: &Statement,
+    as_of: Option<CommitTs>,
+) -> Option<Arc<TableDef>> {
+    let now = match as_of {
+        None => table.clone(),
+        Some(_) => statement
+            .transaction()
+            .catalog()
+            .tables
+            .get(&table.id)?
+            .clone(),
+    };
+    (now.storage == table.storage && !now.indexes.is_empty()).then_some(now)
+}
+
+/// Whether an index has an entry for each row that `table` has at `moment`.
+fn serves(index: &IndexDef, table: &TableDef, moment: CommitTs) -> bool {
+    let columns = index.key_columns();
+    index.state == IndexState::Valid
+        && index.method == IndexMethod::Ordered
+        && index.predicate.is_none()
+        && index.complete_since <= moment
+        && columns.iter().all(|id| table.column_by_id(*id).is_some())
+}

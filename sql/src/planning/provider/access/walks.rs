@@ -1,0 +1,187 @@
+//! Walks over an index in the order of its keys, for readers that want the first rows of an order.
+
+use super::Access;
+use super::intervals::Intervals;
+use super::ranges::column_of;
+use datafusion::arrow::compute::SortOptions;
+use std::ops::Bound;
+use std::sync::Arc;
+use strandline_base::{ColumnId, Result, Value};
+use strandline_engine::catalog::TableDef;
+use strandline_engine::catalog::index::{IndexDef, IndexId, IndexPart};
+use strandline_engine::{Direction, KeyRange, OrderedKeys};
+use strandline_engine::{IndexRows, Statement};
+
+/// A walk over a part of an index.
+pub struct Walk {
+    table: Arc<TableDef>,
+    index: IndexId,
+    range: KeyRange,
+    direction: Direction,
+    /// encodes the index's keys
+    pub keys: OrderedKeys,
+    /// the columns of the keys
+    pub columns: Vec<ColumnId>,
+    /// what EXPLAIN shows of it
+    pub text: String,
+}
+
+impl Walk {
+    /// Begins the walk; None: the index has been dropped.
+    pub fn entries(&self, statement: &Statement) -> Result<Option<IndexRows>> {
+        match statement.has_index(&self.table, self.index) {
+            true => statement
+                .index_cursor(&self.table, self.index, &self.range, self.direction)
+                .map(Some),
+            false => Ok(None),
+        }
+    }
+}
+
+/// A column that rows are ordered by.
+#[derive(Clone, Copy, Debug)]
+pub struct OrderedColumn {
+    pub column: ColumnId,
+    pub options: SortOptions,
+    /// rows with NULL in the column are not wanted
+    pub skips_null: bool,
+}
+
+impl Access {
+    /// A walk that comes to the rows of the scan in this order, which has a column at least.
+    pub fn walk(&self, order: &[OrderedColumn]) -> Result<Option<Walk>> {
+        let indexes = self.usable().filter(|index| index.is_plain());
+        let found = indexes.filter_map(|index| Some((index, self.order_of(index, order)?)));
+        // The more parts are equal, the fewer entries are walked over in vain.
+        match found.max_by_key(|(_, (fixed, _))| *fixed) {
+            Some((index, (fixed, direction))) => {
+                self.walk_of(index, fixed, direction, order).map(Some)
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// How many leading parts of `index` are equal in all rows, and the direction in which the
+    /// next ones have the order.
+    fn order_of(&self, index: &IndexDef, order: &[OrderedColumn]) -> Option<(usize, Direction)> {
+        let first = order.first()?;
+        let parts = &index.parts;
+        let fixed = parts
+            .iter()
+            .position(|p| column_of(p) == Some(first.column))?;
+        let (equal, rest) = parts.split_at_checked(fixed)?;
+        if rest.len() < order.len() || !equal.iter().all(|part| self.only_value(part).is_some()) {
+            return None;
+        }
+        let mut directions = rest
+            .iter()
+            .zip(order)
+            .map(|(part, wanted)| self.direction_of(part, wanted));
+        let direction = directions.next()??;
+        directions
+            .all(|other| other == Some(direction))
+            .then_some((fixed, direction))
+    }
+
+    /// The direction in which a part has the wanted order.
+    fn direction_of(&self, part: &IndexPart, wanted: &OrderedColumn) -> Option<Direction> {
+        let column = self.table.column_by_id(wanted.column)?;
+        let known = self.condition.columns.get(&wanted.column);
+        let has_null = !column.not_null && !wanted.skips_null && known.is_none_or(|k| k.null);
+        let SortOptions {
+            descending,
+            nulls_first,
+        } = wanted.options;
+        let same_nulls = nulls_first == part.nulls_first;
+        let is_forward = descending == part.descending;
+        let fits = !has_null || same_nulls == is_forward;
+        let direction = match is_forward {
+            true => Direction::Forward,
+            false => Direction::Backward,
+        };
+        (fits && column_of(part) == Some(wanted.column)).then_some(direction)
+    }
+
+    /// The one value that a part has in all rows of the scan.
+    fn only_value(&self, part: &IndexPart) -> Option<Value> {
+        let values = self.condition.columns.get(&column_of(part)?)?;
+        match (values.null, values.values.as_slice()) {
+            (true, []) => Some(Value::Null),
+            (false, [one]) => one.point().cloned(),
+            _ => None,
+        }
+    }
+
+    fn walk_of(
+        &self,
+        index: &IndexDef,
+        fixed: usize,
+        direction: Direction,
+        order: &[OrderedColumn],
+    ) -> Result<Walk> {
+        let keys = self.statement.index_keys(&self.indexed, index.id)?;
+        let equal: Vec<Value> = index
+            .parts
+            .iter()
+            .take(fixed)
+            .filter_map(|part| self.only_value(part))
+            .collect();
+        let next = index.parts.get(fixed).zip(order.first());
+        let range = next.and_then(|(part, first)| {
+            let known = self.condition.columns.get(&first.column);
+            let known = known
+                .cloned()
+                .or(first.skips_null.then(Intervals::not_null))?;
+            let is_wanted = !known.null || first.skips_null;
+            let (lower, upper) = is_wanted.then(|| hull(&known))?;
+            Some(match part.descending {
+                false => keys.range(&equal, lower.as_ref(), upper.as_ref()),
+                true => keys.range(&equal, upper.as_ref(), lower.as_ref()),
+            })
+        });
+        let names = order.iter().filter_map(|wanted| {
+            let name = &self.table.column_by_id(wanted.column)?.name;
+            let suffix = if wanted.options.descending {
+                " DESC"
+            } else {
+                ""
+            };
+            Some(format!("{name}{suffix}"))
+        });
+        let names: Vec<String> = names.collect();
+        Ok(Walk {
+            table: self.indexed.clone(),
+            index: index.id,
+            range: range.unwrap_or_else(|| keys.prefix(&equal)),
+            direction,
+            columns: index.parts.iter().filter_map(column_of).collect(),
+            text: format!("{} (order {})", index.name, names.join(", ")),
+            keys,
+        })
+    }
+
+    /// So many entries are at most worth walking over for the first `rows` rows of an order; None:
+    /// the rows are found at less cost in another way.
+    pub fn walk_limit(&self, rows: usize) -> Option<usize> {
+        let limit = match &self.planned {
+            Some(planned) if planned.rows.len() <= rows.saturating_mul(WALKED_PER_ROW) => {
+                return None;
+            }
+            Some(planned) => planned.rows.len(),
+            None => self.limit,
+        };
+        (rows <= limit).then_some(limit)
+    }
+}
+
+/// For one of an order's first rows a walk passes over so many entries at most before candidates
+/// are fetched and sorted instead, if there are no more of these.
+const WALKED_PER_ROW: usize = 4;
+
+/// From the least to the greatest value.
+fn hull(values: &Intervals) -> (Bound<Value>, Bound<Value>) {
+    match (values.values.first(), values.values.last()) {
+        (Some(first), Some(last)) => (first.lower.clone(), last.upper.clone()),
+        _ => (Bound::Unbounded, Bound::Unbounded),
+    }
+}

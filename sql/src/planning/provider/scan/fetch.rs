@@ -1,0 +1,119 @@
+//! Rows fetched by their ids: those that an index has found. All filters are applied to them.
+
+use super::source::Source;
+use datafusion::arrow::array::{
+    Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt64Array,
+};
+use datafusion::arrow::compute::{and, filter_record_batch, prep_null_mask_filter};
+use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
+use std::sync::Arc;
+use strandline_base::{ColumnId, Error, Result, RowId};
+use strandline_engine::{RowFilter, RowView};
+use strandline_semantics::error::from_arrow;
+
+/// Fetches rows for a scan.
+pub struct Fetcher {
+    source: Arc<Source>,
+    view: RowView,
+    /// the scan's output, then what only filters read, then what the caller asks for besides
+    columns: Vec<ColumnId>,
+    schema: SchemaRef,
+}
+
+/// Visible rows, whether they pass the filters or not.
+pub struct FetchedRows {
+    /// ascending
+    pub ids: Vec<RowId>,
+    /// the columns that the fetcher reads
+    batch: RecordBatch,
+}
+
+impl Fetcher {
+    /// For the rows of `source`, given out under `schema`; it reads `besides` too.
+    pub fn new(source: Arc<Source>, schema: SchemaRef, besides: &[ColumnId]) -> Result<Self> {
+        let mut columns = source.columns.clone();
+        let filtered = source.filters.rows.iter().flat_map(|f| f.columns());
+        for id in filtered.chain(besides) {
+            if !columns.contains(id) {
+                columns.push(*id);
+            }
+        }
+        Ok(Self {
+            view: source.view()?,
+            source,
+            columns,
+            schema,
+        })
+    }
+
+    /// The rows of `ids`, which ascend, that the statement sees.
+    pub fn fetch(&self, ids: &[RowId]) -> Result<FetchedRows> {
+        let (ids, batch) = self.view.fetch(ids, &self.columns)?;
+        Ok(FetchedRows { ids, batch })
+    }
+
+    /// Which of `rows` pass the filters; None: all.
+    pub fn passing(&self, rows: &FetchedRows) -> Result<Option<BooleanArray>> {
+        let mut selection: Option<BooleanArray> = None;
+        for filter in &self.source.filters.rows {
+            let inputs = filter.columns().iter().map(|id| self.column(rows, *id));
+            let inputs = inputs.collect::<Result<Vec<_>>>()?;
+            let mask = filter.evaluate(&anonymous(inputs, rows.ids.len())?)?;
+            let mask = match mask.null_count() {
+                0 => mask,
+                _ => prep_null_mask_filter(&mask),
+            };
+            selection = Some(match selection {
+                None => mask,
+                Some(before) => and(&before, &mask).map_err(|e| from_arrow(&e))?,
+            });
+        }
+        Ok(selection.filter(|s| s.true_count() < rows.ids.len()))
+    }
+
+    /// The output's columns of `rows`.
+    pub fn output(&self, rows: &FetchedRows) -> Result<RecordBatch> {
+        let mut columns = rows.batch.columns().to_vec();
+        columns.truncate(self.source.columns.len());
+        if self.source.with_row_id {
+            let ids = rows.ids.iter().map(|id| id.0);
+            columns.push(Arc::new(UInt64Array::from_iter_values(ids)));
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.ids.len()));
+        RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
+            .map_err(|e| from_arrow(&e))
+    }
+
+    /// The output's columns of the rows of `ids` that the statement sees and the filters let pass,
+    /// and how many the filters have kept back.
+    pub fn filtered(&self, ids: &[RowId]) -> Result<(RecordBatch, usize)> {
+        let rows = self.fetch(ids)?;
+        let output = self.output(&rows)?;
+        let output = match self.passing(&rows)? {
+            None => output,
+            Some(passing) => filter_record_batch(&output, &passing).map_err(|e| from_arrow(&e))?,
+        };
+        let kept_back = rows.ids.len() - output.num_rows();
+        Ok((output, kept_back))
+    }
+
+    /// One of the columns that are read.
+    pub fn column(&self, rows: &FetchedRows, id: ColumnId) -> Result<ArrayRef> {
+        let at = self.columns.iter().position(|column| *column == id);
+        let column = at.and_then(|at| rows.batch.columns().get(at));
+        column
+            .cloned()
+            .ok_or_else(|| Error::internal("a filter reads a column that is not fetched"))
+    }
+}
+
+/// A batch whose columns are known by their places.
+fn anonymous(columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+    let fields = columns
+        .iter()
+        .map(|column| Field::new("", column.data_type().clone(), true));
+    let schema = Schema::new(fields.collect::<Vec<_>>());
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(Arc::new(schema), columns, &options)
+        .map_err(|e| from_arrow(&e))
+}

@@ -1,0 +1,404 @@
+//! The first rows of a scan in the order of an index.
+//!
+//! Entries are read chunk by chunk, their rows fetched, and a row is kept if the key of its visible
+//! version is the entry's: a row has an entry for each key that it had. Keys that are cut have no
+//! order among themselves.
+//!
+//! A walk gives up after so many entries that to scan the table would have cost less, or at a cut
+//! key. The node above ([`crate::planning::planner`]) then throws away the rows so far and runs
+//! another plan.
+
+use super::ScanExec;
+use super::fetch::{FetchedRows, Fetcher};
+use super::source::Source;
+use crate::planning::provider::access::{OrderedColumn, Walk};
+use crate::runtime::blocking::in_place;
+use datafusion::arrow::array::{RecordBatch, UInt32Array};
+use datafusion::arrow::compute::{SortOptions, concat_batches, take_record_batch};
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::Result as PlanResult;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{
+    Boundedness, ChildrenPropertiesMode, EmissionType, ReplaceChildrenOptions,
+};
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, RecordOutput,
+};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
+};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use strandline_base::{Error, Result, RowId};
+use strandline_column::types::value_at;
+use strandline_engine::IndexRows;
+use strandline_engine::KeyBytes;
+use strandline_semantics::error::{from_arrow, raise};
+
+/// Entries of the first chunk at least; each further chunk has twice as many.
+const CHUNK_MIN: usize = 16;
+/// Entries of a chunk at most.
+const CHUNK_MAX: usize = 4096;
+
+/// What is wanted of each walk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// its rows, from a single walk, until the reader has enough: about so many
+    Rows(usize),
+    /// its first row; those of several walks come together
+    First,
+}
+
+/// Reads the rows of a scan in the order of indexes.
+pub struct IndexWalkExec {
+    source: Arc<Source>,
+    schema: SchemaRef,
+    walks: Arc<Vec<Walk>>,
+    wanted: Wanted,
+    /// entries that may be read
+    limit: usize,
+    gave_up: Arc<AtomicBool>,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl ScanExec {
+    /// Whether indexes may find its rows.
+    pub fn has_indexes(&self) -> bool {
+        self.source.access.is_some()
+    }
+
+    /// The scan's first `rows` rows, or a few more, ordered by columns of its output; None: no
+    /// index has the order, or it is cheaper to sort.
+    pub fn in_order(
+        &self,
+        order: &[(usize, SortOptions)],
+        rows: usize,
+    ) -> Result<Option<IndexWalkExec>> {
+        let order = order
+            .iter()
+            .map(|(at, options)| self.ordered_column(*at, *options, false));
+        match order.collect::<Option<Vec<_>>>() {
+            Some(order) => self.walking(&[order], Wanted::Rows(rows)),
+            None => Ok(None),
+        }
+    }
+
+    /// For each of `ends`, a column of the output, a row with its least value (true: its greatest);
+    /// None: there is none if the value is NULL in all rows.
+    pub fn ends(&self, ends: &[(usize, bool)]) -> Result<Option<IndexWalkExec>> {
+        let ends = ends.iter().map(|(at, greatest)| {
+            let options = SortOptions::new(*greatest, false);
+            Some(vec![self.ordered_column(*at, options, true)?])
+        });
+        match ends.collect::<Option<Vec<_>>>() {
+            Some(orders) => self.walking(&orders, Wanted::First),
+            None => Ok(None),
+        }
+    }
+
+    fn ordered_column(
+        &self,
+        at: usize,
+        options: SortOptions,
+        skips_null: bool,
+    ) -> Option<OrderedColumn> {
+        let column = *self.source.columns.get(at)?;
+        Some(OrderedColumn {
+            column,
+            options,
+            skips_null,
+        })
+    }
+
+    fn walking(
+        &self,
+        orders: &[Vec<OrderedColumn>],
+        wanted: Wanted,
+    ) -> Result<Option<IndexWalkExec>> {
+        let Some(access) = self.source.access.as_ref().filter(|_| self.limit.is_none()) else {
+            return Ok(None);
+        };
+        let rows = match wanted {
+            Wanted::Rows(rows) => rows,
+            Wanted::First => 1,
+        };
+        let Some(limit) = access.walk_limit(rows) else {
+            return Ok(None);
+        };
+        let mut walks = Vec::with_capacity(orders.len());
+        for order in orders {
+            match access.walk(order)? {
+                Some(walk) => walks.push(walk),
+                None => return Ok(None),
+            }
+        }
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(self.schema.clone()),
+            Partitioning::UnknownPartitioning(1),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        Ok(Some(IndexWalkExec {
+            source: self.source.clone(),
+            schema: self.schema.clone(),
+            walks: Arc::new(walks),
+            wanted,
+            limit,
+            gave_up: Arc::default(),
+            properties: Arc::new(properties),
+            metrics: ExecutionPlanMetricsSet::new(),
+        }))
+    }
+}
+
+impl IndexWalkExec {
+    /// Set when a walk gives up: its rows so far are not all.
+    pub fn gave_up(&self) -> &Arc<AtomicBool> {
+        &self.gave_up
+    }
+}
+
+impl fmt::Debug for IndexWalkExec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "IndexWalkExec({})", self.source.table.name)
+    }
+}
+
+impl DisplayAs for IndexWalkExec {
+    fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (start, between) = match t {
+            DisplayFormatType::TreeRender => ("", "\n"),
+            _ => ("IndexWalk: ", ", "),
+        };
+        write!(f, "{start}")?;
+        self.source.fmt_request(f, &self.schema, between)?;
+        let walks: Vec<&str> = self.walks.iter().map(|walk| walk.text.as_str()).collect();
+        write!(f, "{between}index={}", walks.join(", "))
+    }
+}
+
+impl ExecutionPlan for IndexWalkExec {
+    fn name(&self) -> &str {
+        "IndexWalk"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> PlanResult<TreeNodeRecursion>,
+    ) -> PlanResult<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
+        self.replace_children(children, options)
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        _context: Arc<TaskContext>,
+    ) -> PlanResult<SendableRecordBatchStream> {
+        let counter = |name| MetricBuilder::new(&self.metrics).counter(name, partition);
+        let walker = Walker {
+            source: self.source.clone(),
+            schema: self.schema.clone(),
+            walks: self.walks.clone(),
+            wanted: self.wanted,
+            left: self.limit,
+            gave_up: self.gave_up.clone(),
+            open: None,
+            is_done: false,
+            metrics: BaselineMetrics::new(&self.metrics, partition),
+            entries: counter("index_entries"),
+            rechecked: counter("rows_rechecked_away"),
+        };
+        let stream = futures::stream::try_unfold(walker, |mut walker| async move {
+            let batch = in_place(|| walker.next()).map_err(raise)?;
+            Ok(batch.map(|batch| (batch.record_output(&walker.metrics), walker)))
+        });
+        let schema = self.schema.clone();
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+}
+
+/// One execution.
+struct Walker {
+    source: Arc<Source>,
+    schema: SchemaRef,
+    walks: Arc<Vec<Walk>>,
+    wanted: Wanted,
+    /// entries that may still be read
+    left: usize,
+    gave_up: Arc<AtomicBool>,
+    /// the walk for [`Wanted::Rows`]
+    open: Option<OpenWalk>,
+    is_done: bool,
+    metrics: BaselineMetrics,
+    entries: Count,
+    rechecked: Count,
+}
+
+/// A walk at work.
+struct OpenWalk {
+    /// of the walks
+    number: usize,
+    /// None: the index has been dropped
+    entries: Option<IndexRows>,
+    fetcher: Fetcher,
+    chunk: usize,
+    is_at_end: bool,
+}
+
+impl Walker {
+    /// The next rows; None: there are no more, or the walk has given up.
+    fn next(&mut self) -> Result<Option<RecordBatch>> {
+        let elapsed = self.metrics.elapsed_compute().clone();
+        let _timer = elapsed.timer();
+        if self.is_done {
+            return Ok(None);
+        }
+        match self.wanted {
+            Wanted::First => {
+                self.is_done = true;
+                self.firsts()
+            }
+            Wanted::Rows(rows) => {
+                let mut walk = match self.open.take() {
+                    Some(walk) => walk,
+                    None => self.open_walk(0, rows)?,
+                };
+                let batch = self.next_of(&mut walk)?;
+                self.is_done = batch.is_none();
+                self.open = Some(walk);
+                Ok(batch)
+            }
+        }
+    }
+
+    /// The first row of each walk, together: the reader gets all or none.
+    fn firsts(&mut self) -> Result<Option<RecordBatch>> {
+        let mut rows = Vec::with_capacity(self.walks.len());
+        for number in 0..self.walks.len() {
+            let mut walk = self.open_walk(number, 1)?;
+            rows.extend(self.next_of(&mut walk)?.map(|batch| batch.slice(0, 1)));
+            if self.gave_up.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+        }
+        concat_batches(&self.schema, &rows)
+            .map(Some)
+            .map_err(|e| from_arrow(&e))
+    }
+
+    fn open_walk(&self, number: usize, rows: usize) -> Result<OpenWalk> {
+        let source = &self.source;
+        source.open()?;
+        let walk = &self.walks[number];
+        let entries = walk.entries(&source.statement)?;
+        let fetcher = Fetcher::new(source.clone(), self.schema.clone(), &walk.columns)?;
+        Ok(OpenWalk {
+            number,
+            entries,
+            fetcher,
+            chunk: rows.clamp(CHUNK_MIN, CHUNK_MAX),
+            is_at_end: false,
+        })
+    }
+
+    /// The next rows of a walk, at least one; None at its end, or when it gives up.
+    fn next_of(&mut self, walk: &mut OpenWalk) -> Result<Option<RecordBatch>> {
+        let mut chunk = Vec::new();
+        while !walk.is_at_end {
+            self.source.check_cancelled()?;
+            let Some(entries) = walk.entries.as_mut().filter(|_| self.left > 0) else {
+                self.gave_up.store(true, Ordering::Relaxed);
+                return Ok(None);
+            };
+            chunk.clear();
+            walk.is_at_end = !entries.next_chunk(walk.chunk.min(self.left), &mut chunk)?;
+            self.left -= chunk.len();
+            self.entries.add(chunk.len());
+            walk.chunk = (walk.chunk * 2).min(CHUNK_MAX);
+            if chunk.iter().any(|(key, _)| key.is_cut()) {
+                self.gave_up.store(true, Ordering::Relaxed);
+                return Ok(None);
+            }
+            let batch = self.rows_of(walk, &chunk)?;
+            if batch.num_rows() > 0 {
+                return Ok(Some(batch));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The rows of a chunk of entries that are wanted, in the chunk's order.
+    fn rows_of(&self, walk: &OpenWalk, chunk: &[(KeyBytes, RowId)]) -> Result<RecordBatch> {
+        let mut ids: Vec<RowId> = chunk.iter().map(|(_, row)| *row).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let fetcher = &walk.fetcher;
+        let rows = fetcher.fetch(&ids)?;
+        let passing = fetcher.passing(&rows)?;
+        let keys = self.keys_of(walk, &rows)?;
+        let mut places = Vec::with_capacity(chunk.len());
+        for (key, row) in chunk {
+            let Ok(at) = rows.ids.binary_search(row) else {
+                continue;
+            };
+            let passes = passing.as_ref().is_none_or(|passing| passing.value(at));
+            if passes && keys.get(at) == Some(key) {
+                places.push(at as u32);
+            }
+        }
+        self.rechecked.add(chunk.len() - places.len());
+        let output = fetcher.output(&rows)?;
+        take_record_batch(&output, &UInt32Array::from(places)).map_err(|e| from_arrow(&e))
+    }
+
+    /// The keys of the rows' visible versions.
+    fn keys_of(&self, walk: &OpenWalk, rows: &FetchedRows) -> Result<Vec<KeyBytes>> {
+        let Walk { keys, columns, .. } = &self.walks[walk.number];
+        let mut parts = Vec::with_capacity(columns.len());
+        for id in columns {
+            let column = self.source.table.column_by_id(*id);
+            let column = column.ok_or_else(|| Error::internal("an index of other columns"))?;
+            parts.push((column.sql_type, walk.fetcher.column(rows, *id)?));
+        }
+        let mut values = Vec::with_capacity(parts.len());
+        let encoded = (0..rows.ids.len()).map(|row| {
+            values.clear();
+            values.extend(parts.iter().map(|(t, array)| value_at(*t, array, row)));
+            keys.encode(&values)
+        });
+        Ok(encoded.collect())
+    }
+}
