@@ -181,21 +181,20 @@ fn find_tells_one_row_from_several() {
 
 #[test]
 fn entries_in_order_fill_their_leaves() {
-    for (name, keys, bytes_max) in [
-        ("ascending", (0..100_000).collect::<Vec<i64>>(), 17),
-        (
-            "scattered",
-            (0..100_000).map(|v: i64| v * 7919 % 100_003).collect(),
-            22,
-        ),
-    ] {
+    let ascending: Vec<i64> = (0..50_000).collect();
+    let mut scattered = ascending.clone();
+    scattered.sort_by_key(|v| crate::hash_integer(*v));
+    // A leaf has room for 409 entries of ten bytes.
+    for (keys, each_leaf, bytes_max) in [(ascending, 400, 12), (scattered, 250, 18)] {
         let index = index(1, NODE_BYTES);
         for (row, v) in keys.iter().enumerate() {
             let key = index.encode(&number(*v));
             index.add(&key, RowId(row as u64)).expect("in memory");
         }
+        let filled = index.len() / index.tree.leaves.len();
+        assert!(filled >= each_leaf, "{filled} entries a leaf");
         let each = index.memory_bytes() / index.len();
-        assert!(each <= bytes_max, "{name}: {each} bytes an entry");
+        assert!(each <= bytes_max, "{each} bytes an entry");
     }
 }
 
@@ -332,6 +331,33 @@ fn a_load_of_a_unique_key_finds_the_rows_that_were_there() {
         assert_eq!(load.collisions().expect("in memory"), []);
         load.finish().expect("in memory");
         assert_eq!(index.len(), loaded as usize + 5);
+    }
+}
+
+/// The load's entry may be the first or the last one of a leaf, with the others beside it.
+#[test]
+fn a_load_of_a_unique_key_finds_rows_in_other_leaves() {
+    for kept in 1..80 {
+        let index = index(1, 200);
+        let (key, other) = (index.encode(&number(5)), index.encode(&number(9)));
+        for row in 0..3 {
+            index.add(&other, RowId(row)).expect("in memory");
+        }
+        for row in 0..80 {
+            index.add(&key, RowId(row)).expect("in memory");
+        }
+        for row in (kept..80).map(RowId) {
+            index.retire(&key, row, CommitTs::ZERO).expect("in memory");
+        }
+        let mut load = index.bulk_load_unique();
+        load.push(&number(5), RowId(500), &mut Vec::new())
+            .expect("in memory");
+        let expected = Collision {
+            key,
+            row: RowId(500),
+            others: (0..kept).map(RowId).collect(),
+        };
+        assert_eq!(load.collisions().expect("in memory"), [expected]);
     }
 }
 

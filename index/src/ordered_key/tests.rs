@@ -290,11 +290,19 @@ fn long_keys_are_cut_and_ranges_have_them_all() {
     for order in ORDERS {
         let keys = OrderedKeys::new([order, PartOrder::default()]);
         let stem = "x".repeat(1010);
-        let texts: Vec<Value> = ["", "a", "b", "aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb", "y"]
-            .into_iter()
-            .map(|end| Value::from(format!("{stem}{end}")))
-            .chain([Value::from("w"), Value::from("x"), Value::from("y")])
-            .collect();
+        let texts: Vec<Value> = [
+            "",
+            "a",
+            "b",
+            "aaaaaaaaaaaaaaaa",
+            "aaaaaaaaaaaaaaab",
+            "bbbbbbbbbbbbbbbb",
+            "y",
+        ]
+        .into_iter()
+        .map(|end| Value::from(format!("{stem}{end}")))
+        .chain([Value::from("w"), Value::from("x"), Value::from("y")])
+        .collect();
         let mut cut = 0;
         for a in &texts {
             let key = |text: &Value| keys.encode(&[text.clone(), Value::BigInt(7)]);
