@@ -5,6 +5,7 @@
 
 mod cpu_time;
 mod foundation;
+mod index;
 mod lineage;
 mod machine;
 mod ours;
@@ -59,6 +60,11 @@ enum Suite {
     ///
     /// A table of 100 K rows with 10 columns; at most 2 minutes, with --quick half a minute.
     Statements(Options),
+    /// What secondary indexes give to readers and cost writers, beside PostgreSQL and DuckDB.
+    ///
+    /// A table of 10 M rows, at most 20 minutes; with --quick 1 M, at most 3 minutes. Needs
+    /// Debian's package postgresql, and the program `strandline` beside this one.
+    Index(Options),
     /// `strandline serve` against PostgreSQL, with PostgreSQL's own clients.
     ///
     /// pgbench at scale 20 and TPC-H SF 1, at most 15 minutes; with --quick scale 5 and SF 0.1, at
@@ -105,6 +111,11 @@ fn main() -> ExitCode {
             let bench =
                 |directory: &Path| statements::Bench::new(directory, options.quick, options.seed);
             run("statements", &options, &statements::GROUPS, bench)
+        }
+        Suite::Index(options) => {
+            let bench =
+                |directory: &Path| index::Bench::new(directory, options.quick, options.seed);
+            run("index", &options, &index::GROUPS, bench)
         }
         Suite::Server(options) => {
             let bench = |directory: &Path| server::Bench::new(directory, options.quick);

@@ -1,0 +1,192 @@
+//! The suite `index`: what secondary indexes give to readers and cost writers.
+//!
+//! | group | figure | peer |
+//! |---|---|---|
+//! | keys | µs per read by a random bigint, UUID, text or composite key, in process | serial keys |
+//! | create | seconds of CREATE INDEX | PostgreSQL, DuckDB |
+//! | reads | µs of 10 rows by an index, ORDER BY … LIMIT 10, MIN and MAX | PostgreSQL |
+//! | writes | 8 + 2 transactions/s with 0, 1 and 8 indexes | itself without indexes, PostgreSQL |
+//! | selectivity | ms of a sum over 1 to all rows, as chosen | a scan of an unindexed copy |
+//!
+//! The groups `create`, `reads` and `selectivity` share a table; `create` goes first, since it
+//! leaves the indexes.
+
+mod clients;
+mod create;
+mod keys;
+mod reads;
+mod selectivity;
+mod writes;
+
+use crate::peer::Peer;
+use crate::report::{Figure, Goal, Report, config};
+use crate::rounds::Spread;
+use crate::served::{Served, done};
+use crate::{Group, Result};
+use clients::Client;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use strandline_base::rng::Rng;
+
+/// Every group, in the order they run.
+pub const GROUPS: [(&str, Group<Bench>); 5] = [
+    ("keys", keys::run),
+    ("create", create::run),
+    ("reads", reads::run),
+    ("writes", writes::run),
+    ("selectivity", selectivity::run),
+];
+
+/// Rows with the same value of `a`.
+const SAME: u64 = 10;
+
+/// The table that the groups share: `a` has each value in [`SAME`] scattered rows, `v` and its copy
+/// `u` are unique and random, `note` is a random text.
+const TABLE: &str = "CREATE TABLE items (id bigint PRIMARY KEY, a bigint NOT NULL, \
+                     v bigint NOT NULL, u bigint NOT NULL, note text NOT NULL)";
+
+/// Sizes, places and peers of a run.
+pub struct Bench {
+    directory: PathBuf,
+    seed: u64,
+    /// rows of the shared table
+    rows: u64,
+    /// rows of tables that one group has for itself
+    small_rows: u64,
+    rounds: usize,
+    /// how long one round of statements lasts
+    round: Duration,
+    /// ours and PostgreSQL, with the shared table
+    servers: Option<[Client; 2]>,
+    duckdb: Option<Peer>,
+}
+
+impl Bench {
+    /// A run that keeps our files in `directory`; PostgreSQL's are below `/var/tmp`.
+    pub fn new(directory: &Path, quick: bool, seed: u64) -> Self {
+        Self {
+            directory: directory.to_path_buf(),
+            seed,
+            rows: if quick { 1_000_000 } else { 10_000_000 },
+            small_rows: if quick { 100_000 } else { 1_000_000 },
+            rounds: if quick { 3 } else { 5 },
+            round: Duration::from_millis(if quick { 200 } else { 2_000 }),
+            servers: None,
+            duckdb: Peer::duckdb().map_err(|error| eprintln!("{error}")).ok(),
+        }
+    }
+
+    /// Ours and PostgreSQL; the shared table is loaded on first use, from the same file.
+    fn servers(&mut self) -> Result<&mut [Client; 2]> {
+        if self.servers.is_none() {
+            let path = self.directory.join("index.strandline");
+            let servers = [Served::ours(&path, "4GiB")?, Served::postgres()?];
+            let file = self.file()?;
+            for served in &servers {
+                let load = format!("\\copy items FROM '{}' (FORMAT csv)", file.display());
+                let mut psql = served.client("psql");
+                psql.args(["-q", "-v", "ON_ERROR_STOP=1", "-c", TABLE]);
+                done(psql.args(["-c", &load, "-c", "CHECKPOINT"]))?;
+            }
+            let mut psql = servers[1].client("psql");
+            done(psql.args(["-q", "-c", "VACUUM ANALYZE items"]))?;
+            let [ours, theirs] = servers.map(Client::connect);
+            self.servers = Some([ours?, theirs?]);
+        }
+        Ok(self.servers.as_mut().ok_or("no server runs")?)
+    }
+
+    /// The shared table's rows as CSV, written on first use.
+    fn file(&self) -> Result<PathBuf> {
+        let path = self.directory.join("items.csv");
+        if path.exists() {
+            return Ok(path);
+        }
+        let mut file = BufWriter::new(std::fs::File::create(&path)?);
+        let mut rng = Rng::new(self.seed);
+        let mut line = String::new();
+        for id in 0..self.rows {
+            let (a, v) = (self.scattered(id) / SAME, self.scattered(id));
+            line.clear();
+            let note = rng.next_u64();
+            writeln!(line, "{id},{a},{v},{v},note {note:016x} of {}", id % 1000)?;
+            file.write_all(line.as_bytes())?;
+        }
+        file.flush()?;
+        Ok(path)
+    }
+
+    /// A number below `rows` for each row, every one once, in no order.
+    fn scattered(&self, id: u64) -> u64 {
+        // The factor is a prime above all numbers of rows, so that it has no divisor in common.
+        let product = u128::from(id) * 2_654_435_761 + u128::from(self.seed);
+        (product % u128::from(self.rows)) as u64
+    }
+
+    /// Mean microseconds of `run` in one round; it gets a random number below `below`.
+    fn time(&self, round: u64, below: u64, mut run: impl FnMut(i64) -> Result<()>) -> Result<f64> {
+        let mut rng = Rng::new(self.seed + round);
+        let (started, mut count) = (Instant::now(), 0_u32);
+        while started.elapsed() < self.round || count == 0 {
+            run(rng.below(below) as i64)?;
+            count += 1;
+        }
+        Ok(started.elapsed().as_secs_f64() * 1e6 / f64::from(count))
+    }
+
+    /// Adds a figure of the shared table or of a small one.
+    fn add(&self, report: &mut Report, case: &Case<'_>, ours: Spread) -> Result<()> {
+        let mut config = config([("rows", json!(case.rows)), ("rounds", json!(self.rounds))]);
+        config.extend([("settings".to_string(), json!(case.settings))]);
+        report.add(Figure {
+            case: case.name.to_string(),
+            unit: case.unit,
+            ours,
+            peer: case.peer.to_string(),
+            theirs: case.theirs,
+            goal: case.goal,
+            config,
+        })
+    }
+}
+
+/// What a figure is compared with.
+struct Case<'a> {
+    name: &'a str,
+    unit: &'static str,
+    peer: &'a str,
+    theirs: Option<Spread>,
+    goal: Option<Goal>,
+    rows: u64,
+    settings: Value,
+}
+
+/// Interleaved measurements of ours and PostgreSQL; `measure` gets a server's client and the round.
+fn both(
+    bench: &mut Bench,
+    rounds: usize,
+    mut measure: impl FnMut(&Bench, &mut Client, u64) -> Result<f64>,
+) -> Result<[Spread; 2]> {
+    bench.servers()?;
+    let mut clients = bench.servers.take().ok_or("no server runs")?;
+    let mut figures = [Vec::new(), Vec::new()];
+    let mut measured = Ok(());
+    'rounds: for round in 0..rounds {
+        for turn in 0..2 {
+            let side = (round + turn) % 2;
+            match measure(bench, &mut clients[side], round as u64) {
+                Ok(figure) => figures[side].push(figure),
+                Err(error) => {
+                    measured = Err(error);
+                    break 'rounds;
+                }
+            }
+        }
+    }
+    bench.servers = Some(clients);
+    measured?;
+    Ok(figures.map(Spread::of))
+}
