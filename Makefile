@@ -1,11 +1,14 @@
-# The two commands: `make demo` and `make test`. The rest are test's steps.
+# The two commands: `make demo` and `make test`. `make dist` and `make wheel` build what people
+# install. The rest are test's steps.
 CARGO ?= cargo
 # The rivals' engines are compiled only by the benchmarks that compare with them.
 PACKAGES := --workspace --exclude strandline-bench-rivals
 # Crates with models for the shuttle scheduler (tests named `shuttle`).
 MODELS := -p strandline-txn -p strandline-index -p strandline-tail
 
-.PHONY: demo test format lint tidy docs unit models clients python
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+
+.PHONY: demo test format lint tidy docs unit models clients python dist wheel
 
 demo:
 	$(CARGO) run --release -p strandline-cli -- demo
@@ -34,14 +37,14 @@ unit:
 # itself has other features of some dependencies, which would be built once more.
 clients:
 	$(CARGO) build $(PACKAGES) --bin strandline
-	python3 server/tests/clients/run.py "$(or $(CARGO_TARGET_DIR),target)/debug/strandline"
+	python3 server/tests/clients/run.py "$(TARGET)/debug/strandline"
 
 # The Python package over the debug build of its module. What tests it comes from PyPI, into a
 # virtual environment outside the clone.
 VENV ?= $(HOME)/.cache/strandline/venv
 python: $(VENV)/installed
 	$(CARGO) build $(PACKAGES) --lib
-	ln -sf "$(abspath $(or $(CARGO_TARGET_DIR),target))/debug/libstrandline_native.so" \
+	ln -sf "$(abspath $(TARGET))/debug/libstrandline_native.so" \
 		python/strandline/_native.abi3.so
 	PYTHONPATH="$(CURDIR)/python" $(VENV)/bin/python -m pytest -q python/tests
 
@@ -56,3 +59,29 @@ models: export RUSTFLAGS = --cfg shuttle
 models: export CARGO_TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)/shuttle
 models:
 	$(CARGO) test $(MODELS) --test shuttle
+
+# What people install comes into dist/, with checksums: an archive with the binary, the licence and a
+# list of the libraries in it with theirs, and a wheel for every Python from 3.10 on.
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+HOST := $(shell rustc -vV | sed -n 's/^host: //p')
+ARCHIVE := strandline-$(VERSION)-$(HOST)
+
+dist:
+	$(CARGO) build --release -p strandline-cli
+	rm -rf dist/$(ARCHIVE) && mkdir -p dist/$(ARCHIVE)
+	cp $(TARGET)/release/strandline LICENSE README.md CHANGELOG.md dist/$(ARCHIVE)/
+	$(CARGO) tree -p strandline-cli -e normal --prefix none --format "{p}: {l}" | \
+		sed 's/ (\*)$$//; /(\//d' | sort -u > dist/$(ARCHIVE)/LIBRARIES
+	tar -C dist --owner=0 --group=0 --sort=name -czf dist/$(ARCHIVE).tar.gz $(ARCHIVE)
+	rm -r dist/$(ARCHIVE)
+	cd dist && sha256sum *.tar.gz > $(ARCHIVE).sha256 && cat $(ARCHIVE).sha256
+
+wheel: $(VENV)/maturin
+	rm -f dist/strandline-*.whl
+	$(VENV)/bin/maturin build --release -m python/Cargo.toml -o dist
+	cd dist && sha256sum *.whl > wheel.sha256 && cat wheel.sha256
+
+$(VENV)/maturin:
+	python3 -m venv $(VENV)
+	$(VENV)/bin/pip install -q 'maturin>=1.9,<2'
+	touch $@

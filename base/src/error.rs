@@ -172,6 +172,7 @@ struct Inner {
 
 impl Error {
     /// An error of `kind` with its SQLSTATE.
+    #[cold]
     pub fn new(kind: ErrorKind, state: SqlState, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
             kind,
@@ -183,10 +184,12 @@ impl Error {
         }))
     }
     /// The request is wrong.
+    #[cold]
     pub fn invalid(state: SqlState, message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Invalid, state, message)
     }
     /// The feature does not exist.
+    #[cold]
     pub fn unsupported(message: impl Into<String>) -> Self {
         Self::new(
             ErrorKind::Unsupported,
@@ -195,6 +198,7 @@ impl Error {
         )
     }
     /// Stored bytes are wrong: `place` names file and offset.
+    #[cold]
     pub fn corrupt(place: impl fmt::Display, what: impl fmt::Display) -> Self {
         Self::new(
             ErrorKind::Corrupt,
@@ -203,6 +207,7 @@ impl Error {
         )
     }
     /// A stored checksum does not match; `place` names file and offset.
+    #[cold]
     pub fn checksum_mismatch(place: impl fmt::Display, expected: u32, got: u32) -> Self {
         Self::corrupt(
             place,
@@ -210,11 +215,13 @@ impl Error {
         )
     }
     /// A bug in Strandline.
+    #[cold]
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Internal, SqlState::INTERNAL_ERROR, message)
             .with_hint("This is a bug in Strandline; please report it with the statement.")
     }
     /// An operating-system error on the file or directory `what`.
+    #[cold]
     pub fn io(what: impl fmt::Display, error: &std::io::Error) -> Self {
         use std::io::ErrorKind as K;
         let (kind, state) = match error.kind() {

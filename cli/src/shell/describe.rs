@@ -1,6 +1,7 @@
 //! `\d` and its relatives: what is in the catalog, as this session's transaction sees it.
 
 use super::interpreter::{Failure, Interpreter};
+use super::related;
 use crate::render::{self, Format, Style};
 use crate::session::catalog::{Catalog, HistoryPolicy, KeyDef, TableDef, ViewDef};
 use crate::session::{Error, SqlState};
@@ -61,6 +62,17 @@ fn relation_row(schema: &str, name: &str, kind: &str, comment: Option<&str>) -> 
         kind.into(),
         comment.unwrap_or_default().into(),
     ]
+}
+
+/// Lists indexes of all schemas.
+pub fn indexes(shell: &mut Interpreter) -> Result<(), Failure> {
+    let rows = related::all_indexes(shell)?;
+    if rows.is_empty() && shell.style.format == Format::Table {
+        writeln!(shell.writer(), "There are no indexes.")?;
+        return Ok(());
+    }
+    let columns = ["Schema", "Name", "Table", "Definition"];
+    print(shell, Some("Indexes"), &columns, &rows)
 }
 
 /// Lists schemas.
@@ -126,6 +138,7 @@ fn not_found(catalog: &Catalog, name: &str, relation: &str) -> Error {
 }
 
 fn describe_table(shell: &mut Interpreter, table: &TableDef) -> Result<(), Failure> {
+    let related = related::of_table(shell, &table.schema, &table.name)?;
     let rows: Vec<_> = table
         .columns
         .iter()
@@ -164,6 +177,12 @@ fn describe_table(shell: &mut Interpreter, table: &TableDef) -> Result<(), Failu
         writeln!(out, "Check constraints:")?;
         for check in &table.checks {
             writeln!(out, "    \"{}\" CHECK ({})", check.name, check.expression)?;
+        }
+    }
+    for (heading, lines) in related {
+        writeln!(out, "{heading}")?;
+        for line in lines {
+            writeln!(out, "    {}", render::printable(&line))?;
         }
     }
     writeln!(out, "History: {}", history_text(table.history))?;

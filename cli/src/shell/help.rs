@@ -11,8 +11,8 @@ General
   \\l, \\conninfo        which database this is
 Catalog
   \\d                   tables and views
-  \\d NAME              columns, keys and constraints of a table; text of a view
-  \\dt, \\dv, \\dn        tables; views; schemas
+  \\d NAME              columns, keys, indexes, constraints of a table; text of a view
+  \\dt, \\dv, \\di, \\dn   tables; views; indexes; schemas
 Statements
   ;                    ends a statement, which then runs; Ctrl-C cancels it
   \\g                   run the last statement again

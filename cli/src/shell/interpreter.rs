@@ -110,6 +110,11 @@ impl Interpreter {
         &self.connection
     }
 
+    /// For statements of the shell's own.
+    pub fn connection_mut(&mut self) -> &mut Connection {
+        &mut self.connection
+    }
+
     pub fn database(&self) -> &Database {
         &self.database
     }

@@ -34,6 +34,7 @@ pub fn run(interpreter: &mut Interpreter, line: &str) -> Result<Flow, Failure> {
         "\\d" => describe::relation(interpreter, rest)?,
         "\\dt" => describe::relations(interpreter, true, false)?,
         "\\dv" => describe::relations(interpreter, false, true)?,
+        "\\di" => describe::indexes(interpreter)?,
         "\\dn" => describe::schemas(interpreter)?,
         "\\l" => describe::database(interpreter)?,
         "\\timing" => timing(interpreter, rest)?,

@@ -6,6 +6,7 @@ pub mod interpreter;
 mod keywords;
 mod line_editor;
 mod meta;
+mod related;
 pub mod report;
 
 use crate::interrupt;

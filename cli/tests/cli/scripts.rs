@@ -91,7 +91,8 @@ fn meta_commands_work_in_scripts() {
     let results = scratch.text("results.csv");
     let script = format!(
         "CREATE TABLE city (name text PRIMARY KEY, people bigint NOT NULL CHECK (people > 0));\n\
-         \\d city\n\\dt\n\\echo 'a b'\n\\format csv\n\\o {results}\nSELECT 1 AS x;\n\\o\n\
+         CREATE INDEX ON city (people DESC) WHERE people > 9;\n\
+         \\d city\n\\di\n\\dt\n\\echo 'a b'\n\\format csv\n\\o {results}\nSELECT 1 AS x;\n\\o\n\
          \\q\nSELECT 'never';\n"
     );
     let text = run_with_input(["-q"], script).ok();
@@ -100,6 +101,8 @@ fn meta_commands_work_in_scripts() {
         "not null",
         "PRIMARY KEY (name)",
         "CHECK",
+        "    \"city_people_idx\" btree (people DESC) WHERE (people > 9)\n",
+        "| city  | btree (people DESC)",
         "a b\n",
     ] {
         assert!(text.contains(expected), "{expected} is missing in {text}");
