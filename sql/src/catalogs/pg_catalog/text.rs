@@ -5,6 +5,7 @@ use super::system::System;
 use crate::parse;
 use crate::parse::index_names;
 use crate::parse::names::quote;
+use datafusion::sql::sqlparser::ast::Expr;
 use strandline_base::ColumnId;
 use strandline_engine::access::{self, Access, EVERYBODY, Privileges};
 use strandline_engine::catalog::index::ConstraintTiming;
@@ -116,6 +117,17 @@ pub fn expression(sql: &str, pretty: bool) -> String {
     match pretty || stands_alone(sql) {
         true => sql.to_string(),
         false => format!("({sql})"),
+    }
+}
+
+/// An expression without the parentheses around all of it.
+pub fn without_parentheses(sql: &str) -> &str {
+    let inner = sql
+        .strip_prefix('(')
+        .and_then(|rest| rest.strip_suffix(')'));
+    match (inner, parse::expression(sql)) {
+        (Some(inner), Ok(Expr::Nested(_))) => inner,
+        _ => sql,
     }
 }
 

@@ -10,12 +10,13 @@ use strandline_column::types::arrow_type;
 
 /// Per arbiter key the keys inserted so far.
 pub(super) struct InsertedKeys {
-    arbiters: Vec<Arbiter>,
+    arbiters: Vec<Inserted>,
 }
 
-struct Arbiter {
+struct Inserted {
     /// positions of the key's columns in the table
     columns: Vec<usize>,
+    nulls_are_equal: bool,
     converter: Option<RowConverter>,
     seen: HashSet<OwnedRow>,
 }
@@ -26,24 +27,24 @@ impl InsertedKeys {
         let arbiters = operation
             .arbiters
             .iter()
-            .map(|key| {
-                let ids = &operation.table.keys[*key].columns;
-                let columns = ids
-                    .iter()
-                    .filter_map(|id| operation.table.position(*id))
-                    .collect();
-                Arbiter {
-                    columns,
+            .filter_map(|arbiter| {
+                // Whoever repeats what is unique by an expression, or in some rows, is refused.
+                let ids = arbiter.columns(&operation.table)?;
+                let columns = ids.iter();
+                let columns = columns.filter_map(|id| operation.table.position(*id));
+                Some(Inserted {
+                    columns: columns.collect(),
+                    nulls_are_equal: arbiter.nulls_are_equal(&operation.table),
                     converter: None,
                     seen: HashSet::new(),
-                }
+                })
             })
             .collect();
         Self { arbiters }
     }
 
     /// Remembers the keys of the rows that are inserts; those whose key was there already. A NULL
-    /// in a key never repeats.
+    /// in a key repeats only where NULLs are not distinct.
     pub fn repeated(
         &mut self,
         operation: &Operation,
@@ -67,7 +68,7 @@ impl InsertedKeys {
     }
 }
 
-impl Arbiter {
+impl Inserted {
     fn mark(
         &mut self,
         operation: &Operation,
@@ -90,8 +91,8 @@ impl Arbiter {
         let keys = converter.convert_columns(arrays).map_err(bad)?;
         for (row, is_insert) in inserts.iter().enumerate() {
             let has_null = arrays.iter().any(|a| a.is_null(row));
-            if *is_insert && !repeated[row] && !has_null && !self.seen.insert(keys.row(row).owned())
-            {
+            let counts = self.nulls_are_equal || !has_null;
+            if *is_insert && !repeated[row] && counts && !self.seen.insert(keys.row(row).owned()) {
                 repeated[row] = true;
             }
         }

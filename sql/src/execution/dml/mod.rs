@@ -20,6 +20,7 @@
 //! under read committed, and calls `Statement::finish`, where deferred uniqueness is checked.
 
 mod apply;
+mod arbiter;
 pub(crate) mod assignment;
 mod checks;
 mod defaults;

@@ -7,6 +7,7 @@
 //! or a projection through itself: what reaches it is what is done.
 
 use super::apply::Applier;
+use super::arbiter::Arbiter;
 use super::exec::DmlExec;
 use super::widen::{WidenExec, WidenNode};
 use crate::planning::owner::Owner;
@@ -96,8 +97,8 @@ pub(super) struct Operation {
     pub actions: Vec<Action>,
     /// what a second change of a row means
     pub repeated: Repeated,
-    /// ON CONFLICT: the keys (indexes into `TableDef::keys`) that decide whether a row conflicts
-    pub arbiters: Vec<usize>,
+    /// ON CONFLICT: what decides whether a row conflicts
+    pub arbiters: Vec<Arbiter>,
     /// where things are in the input
     pub layout: Layout,
 }
@@ -117,7 +118,7 @@ impl Operation {
             let keys: Vec<_> = self
                 .arbiters
                 .iter()
-                .map(|k| self.table.keys[*k].name.as_str())
+                .map(|arbiter| arbiter.name(&self.table))
                 .collect();
             let action = match self.actions.get(1) {
                 Some(Action::Update(columns)) => format!("UPDATE [{}]", self.column_names(columns)),

@@ -5,6 +5,7 @@
 //! (unqualified), [`ACTION`], the new row's columns under the target's qualified names, and other
 //! tables' columns that RETURNING names, under theirs.
 
+use super::arbiter::Arbiter;
 use super::checks::PlannedCheck;
 use super::node::{Action, CheckColumn, Constraint, DmlNode, Layout, Operation, Repeated, Tally};
 use super::query::{plan_select, select};
@@ -55,7 +56,7 @@ pub(super) struct Pipeline {
     /// what a second change of a row means
     pub repeated: Repeated,
     /// keys of ON CONFLICT
-    pub arbiters: Vec<usize>,
+    pub arbiters: Vec<Arbiter>,
     /// conditions on the new rows
     pub checks: Vec<PlannedCheck>,
     /// conditions that `rows` has computed already, by field name

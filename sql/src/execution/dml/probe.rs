@@ -5,6 +5,7 @@
 //! existing row's columns under the target's name. A conflict with a row that this very statement
 //! inserts is not found here but by [`super::keys`].
 
+use super::arbiter::Arbiter;
 use super::widen::Widening;
 use crate::parse::names::ROW_ID;
 use crate::planning::owner::Owner;
@@ -25,8 +26,8 @@ use strandline_semantics::types;
 pub(super) struct Probe {
     /// the table
     pub table: Arc<TableDef>,
-    /// indexes into `TableDef::keys`
-    pub arbiters: Vec<usize>,
+    /// by what it is looked for
+    pub arbiters: Vec<Arbiter>,
     /// whether the existing rows' columns are wanted
     pub fetch: bool,
     /// what the existing rows' columns are qualified with
@@ -44,7 +45,7 @@ impl Widening for Probe {
         let keys: Vec<_> = self
             .arbiters
             .iter()
-            .map(|k| self.table.keys[*k].name.as_str())
+            .map(|arbiter| arbiter.name(&self.table))
             .collect();
         format!("{} keys=[{}]", self.table.name, keys.join(", "))
     }
@@ -74,9 +75,16 @@ impl Widening for Probe {
 
     fn extend(&self, proposed: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
         let mut found: Vec<Option<RowId>> = vec![None; proposed.num_rows()];
-        for key in &self.arbiters {
+        for arbiter in &self.arbiters {
             let statement = self.owner.statement()?;
-            let ids = statement.find_by_key(&self.table, *key, &self.keys(*key, proposed)?)?;
+            let ids = match *arbiter {
+                Arbiter::Key(key) => {
+                    statement.find_by_key(&self.table, key, &self.keys(key, proposed)?)?
+                }
+                Arbiter::Index(at) => {
+                    statement.find_by_index(&self.table, self.table.indexes[at].id, proposed)?
+                }
+            };
             for (known, id) in found.iter_mut().zip(ids) {
                 *known = known.or(id);
             }

@@ -4,6 +4,7 @@
 //! `excluded.*` and its own columns. NOT NULL and CHECK hold for the proposed row in any case, as
 //! in PostgreSQL.
 
+use super::arbiter::Arbiter;
 use super::checks::{PlannedCheck, requalify};
 use super::insert::field;
 use super::node::{Action, Constraint, Repeated};
@@ -44,8 +45,8 @@ type DoUpdate = (Vec<(usize, NewValue)>, Option<ast::Expr>);
 
 /// An ON CONFLICT clause.
 pub(super) struct Conflict {
-    /// indexes into `TableDef::keys`
-    arbiters: Vec<usize>,
+    /// what decides whether a row conflicts
+    arbiters: Vec<Arbiter>,
     /// DO UPDATE: what is set, and WHERE
     update: Option<DoUpdate>,
 }
@@ -89,11 +90,11 @@ pub(super) fn read(target: &Target, on: Option<&ast::OnInsert>) -> Result<Option
     Ok((!arbiters.is_empty()).then_some(Conflict { arbiters, update }))
 }
 
-/// The keys that ON CONFLICT names; without a target all keys.
-fn arbiters(target: &Target, named: Option<&ast::ConflictTarget>) -> Result<Vec<usize>> {
+/// The keys and indexes that ON CONFLICT names; without a target all.
+fn arbiters(target: &Target, named: Option<&ast::ConflictTarget>) -> Result<Vec<Arbiter>> {
     let table = &target.table;
     match named {
-        None => Ok((0..table.keys.len()).collect()),
+        None => Ok(Arbiter::all(table)),
         Some(ast::ConflictTarget::OnConstraint(name)) => {
             let name = names::single(name)?;
             let key = table
@@ -109,7 +110,7 @@ fn arbiters(target: &Target, named: Option<&ast::ConflictTarget>) -> Result<Vec<
                         ),
                     )
                 })?;
-            Ok(vec![key])
+            Ok(vec![Arbiter::Key(key)])
         }
         Some(ast::ConflictTarget::Columns(columns)) => {
             let mut wanted = columns
@@ -118,13 +119,12 @@ fn arbiters(target: &Target, named: Option<&ast::ConflictTarget>) -> Result<Vec<
                 .collect::<Result<Vec<_>>>()?;
             wanted.sort_unstable();
             wanted.dedup();
-            let fitting: Vec<usize> = (0..table.keys.len())
-                .filter(|k| {
-                    let mut columns = table.keys[*k].columns.clone();
-                    columns.sort_unstable();
-                    columns == wanted
-                })
-                .collect();
+            let mut fitting = Arbiter::all(table);
+            fitting.retain(|arbiter| {
+                let mut columns = arbiter.columns(table).unwrap_or_default();
+                columns.sort_unstable();
+                columns == wanted
+            });
             if fitting.is_empty() {
                 return Err(Error::invalid(
                     INVALID_COLUMN_REFERENCE,

@@ -114,6 +114,7 @@ impl Compiler<'_> {
             return None;
         }
         let index = match &on.conflict_target {
+            None if table.indexes.iter().any(|index| index.unique) => return None,
             None => (table.keys.len() == 1).then_some(0)?,
             Some(ast::ConflictTarget::Columns(named)) => {
                 let mut ids = Vec::with_capacity(named.len());

@@ -115,8 +115,7 @@ fn key_columns(columns: &[IndexColumn]) -> Result<Vec<String>> {
         .collect()
 }
 
-/// Puts a declared constraint into `table`,
-/// whose relations' names are those of `catalog`.
+/// Puts a declared constraint into `table`; `catalog` knows the names that are taken.
 pub fn add(
     context: &StatementContext,
     catalog: &Catalog,

@@ -14,7 +14,11 @@ use strandline_engine::catalog::TableDef;
 pub(super) const FUNCTIONS: &[Definition] = &[
     // Expressions are stored as text.
     stable("pg_get_expr", "text", |_, args| {
-        Ok(argument(args, 0).clone())
+        let text = argument(args, 0);
+        Ok(match (argument(args, 2).is_true(), text.as_text()) {
+            (true, Some(text)) => text::without_parentheses(text).into(),
+            _ => text.clone(),
+        })
     }),
     stable("pg_get_constraintdef", "text", constraint),
     stable("pg_get_indexdef", "text", index),
