@@ -54,6 +54,16 @@ impl IndexDef {
         self.predicate.is_none() && self.parts.iter().all(is_column)
     }
 
+    /// Whether a row's entry depends on column `id`.
+    pub fn has_key_column(&self, id: ColumnId) -> bool {
+        let reads = |expression: &IndexExpression| expression.columns.contains(&id);
+        let is_read = |part: &IndexPart| match &part.value {
+            IndexValue::Column(column) => *column == id,
+            IndexValue::Expression(expression) => reads(expression),
+        };
+        self.parts.iter().any(is_read) || self.predicate.as_ref().is_some_and(reads)
+    }
+
     /// The columns that decide about a row's entry: of a plain index those of its parts in their
     /// order, of another one each once.
     pub fn key_columns(&self) -> Vec<ColumnId> {

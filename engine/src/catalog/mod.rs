@@ -222,8 +222,8 @@ impl Catalog {
         self.next_storage = self.next_storage.saturating_add(1);
         id
     }
-    /// 54000 if the last number of a table or storage has been given out, 54011 if a table has
-    /// defined more columns than [`COLUMNS_MAX`].
+    /// 54000 if the last number of a table, storage or index has been given out, 54011 if a table
+    /// has defined more columns than [`COLUMNS_MAX`].
     pub(crate) fn check_numbers(&self) -> Result<()> {
         let exceeded = |state, message| Error::new(ErrorKind::Unavailable, state, message);
         let numbers = [
@@ -236,6 +236,12 @@ impl Catalog {
                 return Err(exceeded(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
                     .with_hint("Copy what is needed into a new database."));
             }
+        }
+        if let Some(table) = self.tables.values().find(|t| t.next_index == u32::MAX) {
+            let (name, had) = (&table.name, u32::MAX);
+            let message = format!("table \"{name}\" has had {had} indexes, its limit");
+            return Err(exceeded(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
+                .with_hint("CREATE TABLE AS makes a table that has had none."));
         }
         match self.tables.values().find(|t| t.next_column > COLUMNS_MAX) {
             None => Ok(()),

@@ -132,20 +132,20 @@ impl Statement {
         Ok(())
     }
 
-    /// Enters an updated row, whose record has been written, into the secondary indexes that `set`
-    /// changes a column of.
+    /// Enters an updated row, whose record has been written, into the secondary indexes that read
+    /// a column of `changed`, those of `set` that got another value.
     pub(super) fn enter_updated(
         &self,
         table: &Arc<TableDef>,
         store: &Arc<Store>,
         (word, row): (StartWord, RowId),
-        set: &[(ColumnId, Value)],
+        (set, changed): (&[(ColumnId, Value)], &[ColumnId]),
     ) -> Result<()> {
         let value_of = |id: &ColumnId| set.iter().find(|(set, _)| set == id);
         let mut columns = Vec::new();
         for (at, def) in table.indexes.iter().enumerate() {
             let index = secondary_index(store, def.id)?;
-            if !index.columns.iter().any(|id| value_of(id).is_some()) {
+            if !index.columns.iter().any(|id| changed.contains(id)) {
                 continue;
             }
             self.txn.db().check_index_memory()?;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use strandline_base::{ColumnId, Result, RowId, Value};
 use strandline_column::types::value_at;
 use strandline_table::lineage::write::{Change, WriteOutcome, Writer, Written};
-use strandline_txn::Looks;
+use strandline_txn::{Looks, Visibility};
 
 impl Statement {
     /// Inserts rows; columns as in `TableDef::columns`. NOT NULL is checked here, keys at
@@ -119,19 +119,21 @@ impl Statement {
                 return Err(not_null_violation(table, &column.name));
             }
         }
-        let sets = |key: &KeyDef| {
-            key.columns
-                .iter()
-                .any(|c| set.iter().any(|(id, _)| id == c))
+        let is_set = |c: &ColumnId| set.iter().any(|(id, _)| id == c);
+        let keys = table.keys.iter().flat_map(|key| &key.columns);
+        let changed = match !table.indexes.is_empty() || keys.into_iter().any(is_set) {
+            true => changed_columns(table, store, writer, row, set)?,
+            false => Vec::new(),
         };
-        for key in table.keys.iter().filter(|key| sets(key)) {
+        let changes = |key: &KeyDef| key.columns.iter().any(|c| changed.contains(c));
+        for key in table.keys.iter().filter(|key| changes(key)) {
             key_index(store, &key.columns)?.note_moved();
         }
         if !self.write(table, store, writer, row, Change::Update(set))? {
             return Ok(false);
         }
         for (at, key) in table.keys.iter().enumerate() {
-            if sets(key) {
+            if changes(key) {
                 let mut values = vec![Value::Null; key.columns.len()];
                 store
                     .rows()
@@ -146,8 +148,8 @@ impl Statement {
                 self.enter_key(place, Some(&values), row, NewKey::Updated)?;
             }
         }
-        if !table.indexes.is_empty() {
-            self.enter_updated(table, store, (writer.word, row), set)?;
+        if !table.indexes.is_empty() && !changed.is_empty() {
+            self.enter_updated(table, store, (writer.word, row), (set, &changed))?;
         }
         Ok(true)
     }
@@ -204,5 +206,49 @@ impl Statement {
             redo::put_change(&mut state.redo, table.storage, row, change);
         }
         Ok(outcome)
+    }
+}
+
+/// The columns that indexes read and whose values `set` changes in the version that the writer
+/// builds upon. If that is not the newest one any more the write fails.
+fn changed_columns(
+    table: &TableDef,
+    store: &Store,
+    writer: &Writer,
+    row: RowId,
+    set: &[(ColumnId, Value)],
+) -> Result<Vec<ColumnId>> {
+    let is_read = |id: &ColumnId| {
+        table.keys.iter().any(|key| key.columns.contains(id))
+            || table.indexes.iter().any(|index| index.has_key_column(*id))
+    };
+    let mut columns: Vec<ColumnId> = set.iter().map(|(id, _)| *id).filter(is_read).collect();
+    if columns.is_empty() {
+        return Ok(columns);
+    }
+    let before = Visibility {
+        ts: writer.snapshot,
+        own: writer.word,
+        statement: u32::MAX,
+    };
+    let mut values = vec![Value::Null; columns.len()];
+    if store.rows().read(row, &before, &columns, &mut values)? {
+        let mut values = values.iter();
+        columns.retain(|id| {
+            let new = set.iter().find(|(set, _)| set == id);
+            let old = values.next();
+            !new.zip(old)
+                .is_some_and(|((_, new), old)| is_identical(new, old))
+        });
+    }
+    Ok(columns)
+}
+
+/// Whether no expression can tell the values from each other.
+fn is_identical(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Double(a), Value::Double(b)) => a.to_bits() == b.to_bits(),
+        (Value::Real(a), Value::Real(b)) => a.to_bits() == b.to_bits(),
+        (a, b) => a == b,
     }
 }

@@ -613,3 +613,24 @@ fn going_back_to_a_savepoint_wakes_those_who_wait_for_its_locks() {
     let after = begin(&db);
     assert!(has(&after, 12) && has(&after, 21) && !has(&after, 11));
 }
+
+/// An update that leaves a key as it is does not touch its index.
+#[test]
+fn a_key_that_stays_is_not_entered_again() {
+    let db = with_table(&SimDisk::new(26));
+    let rows = begin(&db);
+    insert(&rows, 1..3);
+    rows.commit().expect("commit");
+    let txn = begin(&db);
+    let moved = || txn.state.lock().moved.len();
+    assert!(change(&txn, 1, 1).expect("update"));
+    assert_eq!(moved(), 0);
+    assert!(change(&txn, 1, 11).expect("update"));
+    assert_eq!(moved(), 1);
+    assert!(change(&txn, 11, 11).expect("update"));
+    assert_eq!(moved(), 1, "its own value");
+    assert!(change(&txn, 11, 1).expect("update"));
+    assert_eq!(moved(), 2);
+    txn.commit().expect("commit");
+    assert!(has(&begin(&db), 1));
+}

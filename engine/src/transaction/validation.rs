@@ -27,13 +27,13 @@
 //! as committed: they abort only if the log fails, and then so does this one.
 
 use super::read_set::{KeyRead, ReadSet, ScanRead};
+use crate::catalog::TableDef;
 use crate::db::Db;
 use crate::db::commit_watch::CommitWatch;
 use crate::redo::{self, Scope};
 use crate::request::{ColumnPredicate, CompareOp};
-use crate::store::Store;
 use crate::store::TableStore;
-use crate::store::{find_duplicate, key_index, secondary_index};
+use crate::store::{Store, StoredIndex};
 use arrow_array::RecordBatch;
 use arrow_schema::{Field, Schema};
 use std::cmp::Ordering;
@@ -148,26 +148,47 @@ impl<'a> Validation<'a> {
         store.is_exclusive_to(self.own)
     }
 
+    /// The same rows must have the key, unchanged.
     fn check_key(&self, key: &KeyRead) -> Result<()> {
-        // The one that writers enter their keys into by now.
-        let index = match key.index.id() {
-            None => key_index(&key.store, &key.index.columns)?,
-            Some(id) => secondary_index(&key.store, id)?,
-        };
-        let wanted = (key.values.as_slice(), index.nulls_are_equal());
-        let find = |ts| find_duplicate(&key.store, &index, wanted, &of_others(ts));
-        let (before, now) = (find(self.snapshot)?, find(CommitTs::MAX)?);
-        let has_changed = match now {
-            Some(row) => {
-                let stored = key.store.rows();
-                stored.has_changed_since(row, self.snapshot, self.own)?
-            }
-            None => false,
-        };
-        if before != now || has_changed {
+        let Some(index) = self.current_index(key)? else {
             return Err(self.conflict(&key.store));
+        };
+        let stored = key.store.rows();
+        let Some(bytes) = index.key_bytes(&key.values) else {
+            return Ok(());
+        };
+        let mut rows = Vec::new();
+        index.index.lookup(&bytes, &mut rows)?;
+        for row in rows {
+            let has_key = |ts| -> Result<bool> {
+                let found = index.key_at(stored, row, &of_others(ts))?;
+                Ok(found.is_some_and(|found| key.is(&found)))
+            };
+            let (before, now) = (has_key(self.snapshot)?, has_key(CommitTs::MAX)?);
+            let has_changed =
+                before != now || now && stored.has_changed_since(row, self.snapshot, self.own)?;
+            if has_changed {
+                return Err(self.conflict(&key.store));
+            }
         }
         Ok(())
+    }
+
+    /// The index that writers enter their keys into by now; None if it has been dropped.
+    fn current_index(&self, key: &KeyRead) -> Result<Option<Arc<StoredIndex>>> {
+        let (store, index) = (&key.store, &key.index);
+        let catalog = self.db.catalogs.at(CommitTs::MAX)?;
+        let is_defined = |table: &Arc<TableDef>| match index.id() {
+            None => table.keys.iter().any(|def| def.columns == index.columns),
+            Some(id) => table.index(id).is_some(),
+        };
+        if !catalog.tables.get(&key.table).is_some_and(is_defined) && !self.is_own_change(store) {
+            return Ok(None);
+        }
+        Ok(match index.id() {
+            None => store.key(&index.columns),
+            Some(id) => store.secondary_index(id),
+        })
     }
 
     fn check_scan(&self, scan: &ScanRead, rows: &[RowId]) -> Result<()> {

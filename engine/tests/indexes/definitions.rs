@@ -247,3 +247,15 @@ fn an_index_without_memory_is_refused() {
     assert!(get(&db, 9_999).is_some());
     drop(t);
 }
+
+#[test]
+fn numbers_of_indexes_end_with_an_error() {
+    let world = World::new(HistoryPolicy::None);
+    alter(&world.db, |t| t.next_index = u32::MAX - 2);
+    create_alone(&world.db, &index("last", vec![part(1)])).expect("create");
+    for create in [create_alone, create_online] {
+        let refused = create(&world.db, &index("none", vec![part(1)]));
+        assert_eq!(code(refused), SqlState::PROGRAM_LIMIT_EXCEEDED);
+    }
+    assert_eq!(table(&world.db).indexes.len(), 1);
+}

@@ -8,4 +8,5 @@ mod definitions;
 mod expressions;
 mod maintenance;
 mod model;
+mod reading;
 mod support;
