@@ -289,7 +289,7 @@ impl Fetch<'_> {
         };
         let visibility = &self.view.visibility;
         let counters = Arc::default();
-        let snapshot = lineage.range_snapshot(&range, visibility, &self.columns, &counters)?;
+        let snapshot = lineage.range_snapshot(range, visibility, &self.columns, &counters)?;
         Ok(Some(snapshot))
     }
 
