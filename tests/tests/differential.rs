@@ -17,7 +17,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use strandline_tests::differential::{
-    Known, Ours, Outcome, Postgres, Standing, Unit, escaped, plain, setup, standing,
+    Known, Ours, Outcome, Postgres, Standing, Unit, escaped, indexes, plain, setup, standing,
 };
 
 /// The seed and the number of the stored statements.
@@ -110,11 +110,24 @@ impl Tally {
 
 #[test]
 fn stored_answers_are_given() {
+    give_stored_answers(&[]);
+}
+
+#[test]
+fn stored_answers_are_given_by_indexes() {
+    let mut more = indexes();
+    more.push("SET enable_seqscan = off".to_string());
+    give_stored_answers(&more);
+}
+
+/// Asks the stored statements of the stored tables after `more` statements.
+fn give_stored_answers(more: &[String]) {
     let text = read("answers.tsv");
     let (setup, units): (Vec<&str>, Vec<&str>) =
         text.lines().partition(|line| !line.contains('\t'));
     assert!(!units.is_empty(), "nothing is stored");
-    let setup: Vec<String> = setup.into_iter().map(str::to_string).collect();
+    let mut setup: Vec<String> = setup.into_iter().map(str::to_string).collect();
+    setup.extend_from_slice(more);
     let mut ours = Ours::new(&setup).expect("the tables are made");
     let mut tally = Tally::new();
     for (number, line) in units.into_iter().enumerate() {

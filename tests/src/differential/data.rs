@@ -127,3 +127,23 @@ pub fn setup(seed: u64) -> Vec<String> {
     }
     statements
 }
+
+/// Indexes on every column of the tables, in both directions, and on pairs of columns.
+pub fn indexes() -> Vec<String> {
+    let mut statements = Vec::new();
+    for table in &TABLES {
+        let names: Vec<&str> = table.columns.iter().map(|(name, _, _)| *name).collect();
+        for (number, pair) in names.windows(2).enumerate() {
+            let [first, second] = pair else { continue };
+            let (name, options) = match number % 2 {
+                0 => (table.name, ""),
+                _ => (table.name, " DESC NULLS LAST"),
+            };
+            statements.push(format!("CREATE INDEX ON {name} ({second}{options})"));
+            statements.push(format!(
+                "CREATE INDEX ON {name} ({second}{options}, {first})"
+            ));
+        }
+    }
+    statements
+}

@@ -24,7 +24,7 @@ mod queries;
 mod scope;
 
 pub use answer::{Answer, Outcome, Standing, escaped, plain, standing};
-pub use data::setup;
+pub use data::{indexes, setup};
 pub use known::Known;
 pub use ours::Ours;
 pub use postgres::Postgres;

@@ -4,7 +4,7 @@
 
 use crate::parse::names::ROW_ID;
 use crate::planning::owner::Owner;
-use crate::planning::provider::access::{Access, AccessSettings};
+use crate::planning::provider::access::Access;
 use crate::planning::provider::scan::ScanExec;
 use crate::planning::provider::{filter, selectivity, statistics};
 use async_trait::async_trait;
@@ -14,6 +14,7 @@ use datafusion::common::DFSchema;
 use datafusion::common::stats::Precision;
 use datafusion::common::{Constraint, Constraints, Statistics};
 use datafusion::error::DataFusionError;
+use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use std::fmt;
@@ -98,10 +99,11 @@ impl Table {
         if self.def.indexes.is_empty() && self.as_of.is_none() {
             return Ok(None);
         }
-        let settings = state.config().get_extension::<AccessSettings>();
-        let settings = settings.map(|settings| *settings).unwrap_or_default();
+        let Some(state) = state.as_any().downcast_ref::<SessionState>() else {
+            return Ok(None);
+        };
         let rows = statistics.num_rows.get_value().copied().unwrap_or_default();
-        let access = Access::new(&self.def, statement, self.as_of, filters, rows, settings);
+        let access = Access::new(&self.def, statement, self.as_of, filters, rows, state);
         access.map_err(raise)
     }
 

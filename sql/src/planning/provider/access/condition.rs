@@ -9,7 +9,7 @@ use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{
-    BinaryExpr as PhysicalBinary, Column, InListExpr, IsNullExpr, Literal,
+    BinaryExpr as PhysicalBinary, Column, InListExpr, IsNotNullExpr, IsNullExpr, Literal, NotExpr,
 };
 use datafusion::scalar::ScalarValue;
 use std::collections::BTreeMap;
@@ -218,6 +218,55 @@ fn list_values<'a>(
     })
 }
 
+/// A physical condition as sets of values that say just what it says; None: there are none such.
+pub fn exact(
+    filter: &Arc<dyn PhysicalExpr>,
+    def: &TableDef,
+) -> Option<BTreeMap<ColumnId, Intervals>> {
+    let boolean = |expr: &Arc<dyn PhysicalExpr>, value: bool| {
+        let column = physical_column(expr, def)?;
+        let value = ScalarValue::Boolean(Some(value));
+        let is_boolean = column.sql_type == SqlType::Boolean;
+        let values = is_boolean.then(|| member_values(column, &value, false))??;
+        Some((column.id, values))
+    };
+    if let Some(binary) = filter.downcast_ref::<PhysicalBinary>() {
+        let sides = || Some((exact(binary.left(), def)?, exact(binary.right(), def)?));
+        match binary.op() {
+            Operator::And => {
+                let (mut all, more) = sides()?;
+                for (column, values) in more {
+                    let known = all.entry(column).or_insert_with(|| values.clone());
+                    *known = known.intersected(&values);
+                }
+                return Some(all);
+            }
+            Operator::Or => {
+                let (left, right) = sides()?;
+                let ((a, left), (b, right)) = (only(left)?, only(right)?);
+                return (a == b).then(|| BTreeMap::from([(a, left.united(&right))]));
+            }
+            _ => {}
+        }
+    }
+    let found = if let Some(given) = filter.downcast_ref::<IsNotNullExpr>() {
+        (physical_column(given.arg(), def)?.id, Intervals::not_null())
+    } else if let Some(not) = filter.downcast_ref::<NotExpr>() {
+        boolean(not.arg(), false)?
+    } else if filter.is::<Column>() {
+        boolean(filter, true)?
+    } else {
+        physical_values(filter, def)?
+    };
+    Some(BTreeMap::from([found]))
+}
+
+/// The one element of a map that has but one.
+fn only(map: BTreeMap<ColumnId, Intervals>) -> Option<(ColumnId, Intervals)> {
+    let mut entries = map.into_iter();
+    entries.next().filter(|_| entries.next().is_none())
+}
+
 /// What a physical condition that is not AND says: `column op literal`, a list, `… OR column IS
 /// NULL`.
 fn physical_values(
@@ -260,8 +309,7 @@ fn physical_conjunct(
 ) -> Option<(ColumnId, Intervals)> {
     let mut conjunction = Conjunction::default();
     conjunction.add_physical(filter, def);
-    let mut columns = conjunction.columns.into_iter();
-    columns.next().filter(|_| columns.next().is_none())
+    only(conjunction.columns)
 }
 
 fn physical_column<'a>(expr: &Arc<dyn PhysicalExpr>, def: &'a TableDef) -> Option<&'a ColumnDef> {

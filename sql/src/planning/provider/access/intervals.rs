@@ -134,6 +134,21 @@ impl Intervals {
         }
     }
 
+    /// Whether all values of the set are in `other`, as far as is known.
+    pub fn is_within(&self, other: &Self) -> bool {
+        let mut values = self.values.iter();
+        (other.null || !self.null)
+            && values.all(|own| {
+                let mut others = other.values.iter();
+                others.any(|other| {
+                    lower_order(&other.lower, &own.lower) != Ordering::Greater
+                        && upper_order(&other.upper, &own.upper) != Ordering::Less
+                        && is_comparable(&other.lower, &own.lower)
+                        && is_comparable(&other.upper, &own.upper)
+                })
+            })
+    }
+
     /// The values in either set.
     pub fn united(&self, other: &Self) -> Self {
         let values = self.values.iter().chain(&other.values).cloned();
@@ -191,6 +206,14 @@ fn value_of(bound: &Bound<Value>) -> Option<&Value> {
     match bound {
         Bound::Included(v) | Bound::Excluded(v) => Some(v),
         Bound::Unbounded => None,
+    }
+}
+
+/// Whether the order of two bounds is known.
+fn is_comparable(a: &Bound<Value>, b: &Bound<Value>) -> bool {
+    match (value_of(a), value_of(b)) {
+        (Some(a), Some(b)) => a.compare(b).is_some(),
+        _ => true,
     }
 }
 
@@ -295,6 +318,11 @@ mod tests {
         for a in &sets {
             for b in &sets {
                 let (both, either) = (a.intersected(b), a.united(b));
+                assert!(both.is_within(a) && a.is_within(&either), "{a:?}, {b:?}");
+                if a.is_within(b) {
+                    let outside = (0..5).find(|v| holds(a, *v) && !holds(b, *v));
+                    assert_eq!(outside, None, "{a:?} in {b:?}");
+                }
                 for value in 0..5 {
                     let (in_a, in_b) = (holds(a, value), holds(b, value));
                     assert_eq!(holds(&both, value), in_a && in_b, "{a:?} and {b:?}");

@@ -14,11 +14,15 @@
 //! 2. Whether an index is used changes no result. A set of values may be too large, never too
 //!    small.
 //!
+//! A partial index is used if the conditions that are known while the statement is planned imply
+//! its predicate ([`predicates`]).
+//!
 //! A scan of a moment before the index has been complete does not use it.
 
 mod candidates;
 mod condition;
 mod intervals;
+mod predicates;
 mod ranges;
 mod walks;
 
@@ -26,8 +30,10 @@ pub use candidates::Candidates;
 pub use walks::{OrderedColumn, Walk};
 
 use condition::Conjunction;
+use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::Expr;
 use datafusion::physical_expr::PhysicalExpr;
+use predicates::is_implied;
 use std::fmt;
 use std::sync::Arc;
 use strandline_base::{CommitTs, Result};
@@ -82,22 +88,28 @@ impl Access {
         as_of: Option<CommitTs>,
         filters: &[Expr],
         rows: usize,
-        settings: AccessSettings,
+        state: &SessionState,
     ) -> Result<Option<Arc<Self>>> {
+        let settings = state.config().get_extension::<AccessSettings>();
+        let settings = settings.map(|settings| *settings).unwrap_or_default();
         let Some(indexed) = indexed(table, statement, as_of).filter(|_| settings.indexes) else {
             return Ok(None);
         };
         let moment = as_of.unwrap_or(statement.snapshot_ts());
-        let indexes = indexed.indexes.iter();
-        let indexes = indexes.filter(|index| {
-            serves(index, table, moment) && statement.has_index(&indexed, index.id)
-        });
+        let condition = Conjunction::of(filters, table);
+        let mut indexes = Vec::with_capacity(indexed.indexes.len());
+        for index in &indexed.indexes {
+            let is_there = serves(index, table, moment) && statement.has_index(&indexed, index.id);
+            if is_there && is_implied(index, table, &condition, state)? {
+                indexes.push(index.id);
+            }
+        }
         let mut access = Self {
-            indexes: indexes.map(|index| index.id).collect(),
-            indexed: indexed.clone(),
+            indexes,
+            indexed,
             table: table.clone(),
             statement: statement.clone(),
-            condition: Conjunction::of(filters, table),
+            condition,
             limit: match settings.scans {
                 true => FETCHED_MIN.max(rows / ROWS_SCANNED_PER_FETCH),
                 false => usize::MAX,
@@ -173,7 +185,6 @@ fn serves(index: &IndexDef, table: &TableDef, moment: CommitTs) -> bool {
     let columns = index.key_columns();
     index.state == IndexState::Valid
         && index.method == IndexMethod::Ordered
-        && index.predicate.is_none()
         && index.complete_since <= moment
         && columns.iter().all(|id| table.column_by_id(*id).is_some())
 }

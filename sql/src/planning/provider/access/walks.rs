@@ -50,7 +50,9 @@ pub struct OrderedColumn {
 impl Access {
     /// A walk that comes to the rows of the scan in this order, which has a column at least.
     pub fn walk(&self, order: &[OrderedColumn]) -> Result<Option<Walk>> {
-        let indexes = self.usable().filter(|index| index.is_plain());
+        let is_over_columns =
+            |index: &&IndexDef| index.parts.iter().all(|p| column_of(p).is_some());
+        let indexes = self.usable().filter(is_over_columns);
         let found = indexes.filter_map(|index| Some((index, self.order_of(index, order)?)));
         // The more parts are equal, the fewer entries are walked over in vain.
         match found.max_by_key(|(_, (fixed, _))| *fixed) {
