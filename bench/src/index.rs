@@ -30,6 +30,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use strandline_base::rng::Rng;
+use strandline_index::hash_integer;
 
 /// Every group, in the order they run.
 pub const GROUPS: [(&str, Group<Bench>); 5] = [
@@ -119,11 +120,9 @@ impl Bench {
         Ok(path)
     }
 
-    /// A number below `rows` for each row, every one once, in no order.
-    fn scattered(&self, id: u64) -> u64 {
-        // The factor is a prime above all numbers of rows, so that it has no divisor in common.
-        let product = u128::from(id) * 2_654_435_761 + u128::from(self.seed);
-        (product % u128::from(self.rows)) as u64
+    /// A number below `rows` for each row, every one once, in random order.
+    fn scattered(&self, row: u64) -> u64 {
+        scattered(row, self.rows, self.seed)
     }
 
     /// Mean microseconds of `run` in one round; it gets a random number below `below`.
@@ -189,4 +188,36 @@ fn both(
     bench.servers = Some(clients);
     measured?;
     Ok(figures.map(Spread::of))
+}
+
+/// A permutation of the numbers below `rows`: a Feistel network of four rounds over as many bits as
+/// they have, whose results above them are put in again.
+fn scattered(row: u64, rows: u64, seed: u64) -> u64 {
+    let half = (64 - rows.leading_zeros()).div_ceil(2);
+    let mask = (1 << half) - 1;
+    let mut number = row;
+    loop {
+        let (mut left, mut right) = (number >> half, number & mask);
+        for round in 0..4 {
+            let mixed = hash_integer(((right << 3) | round) as i64 ^ seed as i64);
+            (left, right) = (right, left ^ (mixed & mask));
+        }
+        number = (left << half) | right;
+        if number < rows {
+            return number;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::scattered;
+
+    #[test]
+    fn each_row_has_a_number_of_its_own() {
+        let mut numbers: Vec<u64> = (0..1_000).map(|row| scattered(row, 1_000, 7)).collect();
+        assert!(!numbers.is_sorted());
+        numbers.sort_unstable();
+        assert!(numbers.into_iter().eq(0..1_000));
+    }
 }
