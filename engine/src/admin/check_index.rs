@@ -7,6 +7,7 @@ use crate::catalog::TableDef;
 use crate::catalog::index::{IndexDef, IndexState};
 use crate::store::{Store, StoredIndex, TableStore, newest};
 use crate::transaction::index_build::{index_parts, key_text};
+use std::collections::HashSet;
 use strandline_base::{RANGE_ROWS, Result, RowId, Value};
 use strandline_index::{Direction, KeyBytes, KeyRange};
 use strandline_table::lineage::base::BaseBody;
@@ -18,6 +19,8 @@ struct Check<'a> {
     def: &'a IndexDef,
     store: &'a Store,
     index: &'a StoredIndex,
+    /// rows that have left a key, as the check begins
+    left: HashSet<RowId>,
 }
 
 /// Verifies the secondary indexes of a table.
@@ -43,6 +46,7 @@ pub(super) fn check_indexes(
             def,
             store,
             index: &index,
+            left: index.sweep.left_rows(),
         };
         let expected = check.expected()?;
         check.compare(&expected, damage)?;
@@ -137,7 +141,7 @@ impl Check<'_> {
         let stored = self.store.rows();
         let now = self.newest_key(row)?;
         if now.as_ref().is_none_or(|(_, now)| now == bytes)
-            || self.index.sweep.has_left(row)
+            || self.left.contains(&row)
             || stored
                 .unfinished_writer(row, StartWord(0), false)?
                 .is_some()
@@ -156,7 +160,8 @@ impl Check<'_> {
                 return Ok(true);
             }
         }
-        Ok(false)
+        // It may have left the key meanwhile.
+        Ok(self.index.sweep.left_rows().contains(&row))
     }
 
     fn check_unique(&self, expected: &[(KeyBytes, RowId)], damage: &mut Vec<String>) -> Result<()> {

@@ -2,7 +2,7 @@
 //! sweep. `maintenance::key_sweep` does the work.
 
 use parking_lot::Mutex;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use strandline_base::{CommitTs, RANGE_ROWS, RowId};
@@ -71,9 +71,9 @@ impl KeySweep {
         self.left.lock().partition_point(|(at, _)| *at <= ts) as u64
     }
 
-    /// Whether `row` has left a key that no sweep has looked at since.
-    pub fn has_left(&self, row: RowId) -> bool {
-        self.left.lock().iter().any(|(_, left)| *left == row)
+    /// The rows that have left a key and that no sweep has looked at since.
+    pub fn left_rows(&self) -> HashSet<RowId> {
+        self.left.lock().iter().map(|(_, row)| *row).collect()
     }
 
     /// Takes them.
