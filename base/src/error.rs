@@ -42,6 +42,8 @@ macro_rules! sqlstates {
 }
 
 sqlstates! {
+    /// successful_completion, of notices
+    SUCCESSFUL_COMPLETION = "00000";
     /// feature_not_supported
     FEATURE_NOT_SUPPORTED = "0A000";
     /// numeric_value_out_of_range
@@ -64,6 +66,8 @@ sqlstates! {
     CHARACTER_NOT_IN_REPERTOIRE = "22021";
     /// not_null_violation
     NOT_NULL_VIOLATION = "23502";
+    /// foreign_key_violation
+    FOREIGN_KEY_VIOLATION = "23503";
     /// unique_violation
     UNIQUE_VIOLATION = "23505";
     /// check_violation
@@ -108,6 +112,10 @@ sqlstates! {
     CANNOT_COERCE = "42846";
     /// wrong_object_type
     WRONG_OBJECT_TYPE = "42809";
+    /// invalid_column_reference
+    INVALID_COLUMN_REFERENCE = "42P10";
+    /// invalid_foreign_key
+    INVALID_FOREIGN_KEY = "42830";
     /// undefined_function
     UNDEFINED_FUNCTION = "42883";
     /// undefined_table

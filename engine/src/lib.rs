@@ -52,8 +52,8 @@ pub use scan::{
 };
 pub use settings::{ConflictPolicy, DbOptions, Settings, TxnOptions};
 pub use statement::{
-    BulkInsert, Effect, IndexRows, LockWait, Modify, OnInvisibleDuplicate, PointTable, RowView,
-    Statement,
+    BulkInsert, Effect, IndexRows, LockWait, Modify, OnInvisibleDuplicate, PointTable, RowRules,
+    RowView, Statement,
 };
 pub use transaction::{Savepoint, Transaction};
 

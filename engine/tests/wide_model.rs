@@ -192,6 +192,7 @@ impl World {
                         indexes: Vec::new(),
                         next_index: 0,
                         foreign_keys: Vec::new(),
+                        referenced_by: Vec::new(),
                         history,
                         comment: None,
                     }),

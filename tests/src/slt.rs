@@ -170,7 +170,13 @@ fn run_rehearsed(
     let mut rehearsed = Vec::new();
     for _ in 0..2 {
         connection.execute(begin, ())?;
-        rehearsed.push(shown(&run_once(connection, sql)));
+        let mut done = run_once(connection, sql);
+        if begin == "BEGIN" && done.is_ok() {
+            // By itself the statement has its deferred constraints checked at once.
+            let checked = connection.execute("SET CONSTRAINTS ALL IMMEDIATE", ());
+            done = checked.and(done);
+        }
+        rehearsed.push(shown(&done));
         for sql in end {
             connection.execute(sql, ())?;
         }

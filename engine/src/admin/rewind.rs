@@ -56,6 +56,8 @@ impl Db {
             report.rows += load(&statement, then, now, moment)
                 .map_err(|e| e.context(format!("table \"{}\"", then.name)))?;
         }
+        // The rows were there with the same foreign keys; NOT VALID ones may have orphans.
+        statement.forget_row_events();
         statement.finish()?;
         transaction.commit()?;
         Ok(report)

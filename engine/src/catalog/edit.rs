@@ -298,6 +298,7 @@ mod tests {
             indexes: Vec::new(),
             next_index: 0,
             foreign_keys: Vec::new(),
+            referenced_by: Vec::new(),
             history: HistoryPolicy::None,
             comment: rng.one_in(2).then(|| format!("{}", rng.below(4))),
         }

@@ -135,6 +135,7 @@ mod tests {
             indexes: Vec::new(),
             next_index: 0,
             foreign_keys: Vec::new(),
+            referenced_by: Vec::new(),
             history: HistoryPolicy::None,
             comment: None,
         }

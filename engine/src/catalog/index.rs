@@ -48,6 +48,30 @@ pub struct IndexDef {
 }
 
 impl IndexDef {
+    /// Whether a column is one of its parts, or one that its expressions, its predicate or INCLUDE
+    /// name.
+    pub fn reads(&self, column: ColumnId) -> bool {
+        self.include.contains(&column) || self.key_columns().contains(&column)
+    }
+
+    /// Gives its columns other numbers.
+    pub fn renumber(&mut self, renumber: &dyn Fn(&mut Vec<ColumnId>)) {
+        renumber(&mut self.include);
+        for part in &mut self.parts {
+            match &mut part.value {
+                IndexValue::Column(id) => {
+                    let mut one = vec![*id];
+                    renumber(&mut one);
+                    one.into_iter().for_each(|new| *id = new);
+                }
+                IndexValue::Expression(expression) => renumber(&mut expression.columns),
+            }
+        }
+        if let Some(predicate) = &mut self.predicate {
+            renumber(&mut predicate.columns);
+        }
+    }
+
     /// Whether its key is the values of columns, and every row has an entry.
     pub fn is_plain(&self) -> bool {
         let is_column = |part: &IndexPart| matches!(part.value, IndexValue::Column(_));
@@ -146,6 +170,10 @@ pub enum IndexState {
 pub struct ForeignKeyDef {
     /// constraint name, unique within the table
     pub name: String,
+    /// grows from constraint to constraint in the whole catalog: their checks and actions run in
+    /// the order in which the constraints were made
+    #[serde(default)]
+    pub number: u32,
     /// the referencing columns in order
     pub columns: Vec<ColumnId>,
     /// the referenced table

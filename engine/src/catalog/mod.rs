@@ -7,6 +7,7 @@
 
 pub mod access;
 pub(crate) mod edit;
+pub mod foreign_keys;
 pub(crate) mod identity;
 pub mod index;
 pub(crate) mod retention;
@@ -89,6 +90,10 @@ pub struct TableDef {
     /// FOREIGN KEY constraints: the keys of other tables that this one references
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub foreign_keys: Vec<Arc<ForeignKeyDef>>,
+    /// the tables whose foreign keys reference this one, itself included; follows from theirs (see
+    /// [`foreign_keys`])
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub referenced_by: Vec<TableId>,
     /// how long old versions are kept
     pub history: HistoryPolicy,
     /// COMMENT ON TABLE
@@ -308,6 +313,11 @@ impl TableDef {
     /// The secondary index with `id`.
     pub fn index(&self, id: IndexId) -> Option<&Arc<IndexDef>> {
         self.indexes.iter().find(|index| index.id == id)
+    }
+    /// Whether a change of its rows may need a look at another table's, or at more of its own.
+    #[inline]
+    pub fn has_references(&self) -> bool {
+        !self.foreign_keys.is_empty() || !self.referenced_by.is_empty()
     }
     /// The PRIMARY KEY.
     pub fn primary_key(&self) -> Option<&KeyDef> {

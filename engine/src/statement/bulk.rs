@@ -231,7 +231,10 @@ impl BulkInsert {
             redo::put_load(&mut state.redo, self.table.storage, &json);
         }
         self.loaded += rows as u64;
-        self.add_keys(&loaded.based, &columns, rows)
+        self.add_keys(&loaded.based, &columns, rows)?;
+        self.statement
+            .note_loaded(&self.table, &self.store, loaded.based.no);
+        Ok(())
     }
 
     fn add_keys(

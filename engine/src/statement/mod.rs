@@ -5,6 +5,7 @@
 //! again with a new one; under snapshot the same error goes to the user.
 
 mod bulk;
+pub(crate) mod foreign_keys;
 mod index_rows;
 mod keys;
 mod point;
@@ -13,6 +14,7 @@ mod row_locks;
 mod write;
 
 pub use bulk::BulkInsert;
+pub use foreign_keys::RowRules;
 pub use index_rows::{IndexRows, RowView};
 pub use point_table::{Effect, Modify, PointTable};
 pub use row_locks::LockWait;
@@ -23,6 +25,7 @@ use crate::store::merged_bases::MergedRanges;
 use crate::transaction::Transaction;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::SchemaRef;
+use foreign_keys::{NoRules, RowEvent};
 use keys::KeyCheck;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -45,6 +48,8 @@ pub struct Statement {
     snapshot: SnapshotGuard,
     visibility: Visibility,
     checks: Mutex<Vec<KeyCheck>>,
+    /// changes that foreign keys have to look at
+    row_events: Mutex<Vec<RowEvent>>,
     /// what scans read instead of the ranges, see `relaxed`
     merged: MergedRanges,
 }
@@ -68,6 +73,7 @@ impl Statement {
             snapshot,
             visibility,
             checks: Mutex::default(),
+            row_events: Mutex::default(),
             merged: MergedRanges::new(),
         }
     }
@@ -137,8 +143,19 @@ impl Statement {
         .with_hint("Retry the transaction."))
     }
 
-    /// Ends the statement: deferred uniqueness checks.
+    /// Ends the statement: its keys and foreign keys are checked, and referential actions run. An
+    /// action that meets CHECK constraints or DEFAULTs takes [`Statement::finish_with`].
     pub fn finish(&self) -> Result<()> {
+        self.finish_with(&NoRules)
+    }
+
+    /// As [`Statement::finish`], with what actions need to know.
+    pub fn finish_with(&self, rules: &dyn RowRules) -> Result<()> {
+        self.check_keys()?;
+        self.settle_references(rules)
+    }
+
+    fn check_keys(&self) -> Result<()> {
         let checks = std::mem::take(&mut *self.checks.lock());
         for check in &checks {
             check.run(&self.txn, &self.visibility)?;

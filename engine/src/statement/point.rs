@@ -13,7 +13,7 @@ use crate::store::{find_key, forget_expired, key_index};
 use std::sync::Arc;
 use strandline_base::{ColumnId, Result, RowId, SqlState, Value};
 use strandline_index::is_same_key;
-use strandline_table::lineage::write::{Change, Writer};
+use strandline_table::lineage::write::Writer;
 use strandline_txn::{Isolation, Visibility};
 
 impl Statement {
@@ -95,9 +95,11 @@ impl Statement {
         key: usize,
         key_values: &[Value],
     ) -> Result<bool> {
-        self.on_newest(table, key, key_values, |store, writer, row| {
-            self.write(table, store, writer, row, Change::Delete)
-        })
+        let deleted = self.on_newest(table, key, key_values, |store, writer, row| {
+            self.delete_row(table, store, writer, row)
+        })?;
+        self.finish()?;
+        Ok(deleted)
     }
 
     /// Changes the row with this key as `modify` says, which gets the values of `columns` and is
@@ -126,7 +128,7 @@ impl Statement {
             match modify(&row_values, &mut set)? {
                 Effect::Leave => Ok(false),
                 Effect::Update => self.update_row(table, store, writer, row, &set),
-                Effect::Delete => self.write(table, store, writer, row, Change::Delete),
+                Effect::Delete => self.delete_row(table, store, writer, row),
             }
         })?;
         self.finish()?;

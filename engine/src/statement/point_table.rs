@@ -51,7 +51,7 @@ pub struct PointTable {
     is_exact: bool,
     /// by column id: whether the table has it
     has_column: Vec<bool>,
-    /// by column id: whether some index reads it
+    /// by column id: whether some index or foreign key reads it
     in_key: Vec<bool>,
 }
 
@@ -95,7 +95,9 @@ impl PointTable {
             has_column[column.id.0 as usize] = true;
         }
         let mut in_key = vec![false; has_column.len()];
-        for column in table.keys.iter().flat_map(|key| &key.columns) {
+        let keys = table.keys.iter().flat_map(|key| &key.columns);
+        let references = table.foreign_keys.iter().flat_map(|key| &key.columns);
+        for column in keys.chain(references) {
             in_key[column.0 as usize] = true;
         }
         for column in table.indexes.iter().flat_map(|index| index.key_columns()) {
@@ -120,10 +122,15 @@ impl PointTable {
         &self.table
     }
 
-    /// Whether a change sets a column that any index reads.
+    /// Whether a change sets a column that any index or foreign key reads.
     fn sets_key(&self, set: &[(ColumnId, Value)]) -> bool {
         set.iter()
             .any(|(id, _)| self.in_key.get(id.0 as usize) == Some(&true))
+    }
+
+    /// Whether other rows may reference the table's.
+    fn is_referenced(&self) -> bool {
+        !self.table.referenced_by.is_empty()
     }
 
     /// Whether the table has a column with this id.
@@ -212,7 +219,9 @@ impl Transaction {
     /// Deletes the row with this key; false if there is no such row. As
     /// `Statement::point_delete` of a new statement.
     pub fn point_delete(self: &Arc<Self>, point: &PointTable, key: &[Value]) -> Result<bool> {
-        if self.try_point_change(point, key, Change::Delete)? == Some(true) {
+        if !point.is_referenced()
+            && self.try_point_change(point, key, Change::Delete)? == Some(true)
+        {
             return Ok(true);
         }
         let statement = self.begin_statement()?;
@@ -308,6 +317,7 @@ impl Transaction {
             let change = match modify(&row_values, &mut set)? {
                 Effect::Leave => return Ok(Some(false)),
                 Effect::Update if point.sets_key(&set) => return Ok(None),
+                Effect::Delete if point.is_referenced() => return Ok(None),
                 Effect::Update => Change::Update(&set),
                 Effect::Delete => Change::Delete,
             };

@@ -75,6 +75,7 @@ impl Statement {
         if !table.indexes.is_empty() {
             self.enter_secondary(table, store, values, row, conflicts)?;
         }
+        self.note_inserted(table, store, row);
         Ok(row)
     }
 
@@ -129,6 +130,8 @@ impl Statement {
         for key in table.keys.iter().filter(|key| changes(key)) {
             key_index(store, &key.columns)?.note_moved();
         }
+        let own = writer.word;
+        let before = self.before_change(table, (store, own), row, Some(set))?;
         if !self.write(table, store, writer, row, Change::Update(set))? {
             return Ok(false);
         }
@@ -151,6 +154,9 @@ impl Statement {
         if !table.indexes.is_empty() && !changed.is_empty() {
             self.enter_updated(table, store, (writer.word, row), (set, &changed))?;
         }
+        if let Some(before) = before {
+            self.note_updated(table, (store, own), row, before)?;
+        }
         Ok(true)
     }
 
@@ -159,9 +165,25 @@ impl Statement {
         let (store, writer) = self.writable(table)?;
         for &row in rows {
             self.txn.admit_next_write()?;
-            self.write(table, &store, &writer, row, Change::Delete)?;
+            self.delete_row(table, &store, &writer, row)?;
         }
         Ok(())
+    }
+
+    /// Deletes one row; false if it is gone.
+    pub(crate) fn delete_row(
+        &self,
+        table: &Arc<TableDef>,
+        store: &Arc<Store>,
+        writer: &Writer,
+        row: RowId,
+    ) -> Result<bool> {
+        let before = self.before_change(table, (store, writer.word), row, None)?;
+        let is_deleted = self.write(table, store, writer, row, Change::Delete)?;
+        if let Some(before) = before.filter(|_| is_deleted) {
+            self.note_deleted(table, before);
+        }
+        Ok(is_deleted)
     }
 
     /// Writes one change, waiting for whoever is in the way; false if the row is gone.

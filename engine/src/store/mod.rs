@@ -1,6 +1,7 @@
 //! A storage as the engine keeps it: the rows of one table, its indexes, and the lock that lets
 //! definition changes wait for writers.
 
+pub(crate) mod all_rows;
 mod holders;
 pub(crate) mod index_build;
 mod key_of_row;

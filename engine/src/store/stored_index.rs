@@ -15,7 +15,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use strandline_base::{ColumnId, CommitTs, Error, Result, RowId, Value};
-use strandline_index::{AccessMethod, KeyBytes, MemoryIndex, OrderedIndex, PartOrder, is_same_key};
+use strandline_index::{
+    AccessMethod, KeyBytes, KeyRange, MemoryIndex, OrderedIndex, OrderedKeys, PartOrder,
+    is_same_key,
+};
 use strandline_txn::Visibility;
 
 /// One index of a storage.
@@ -46,6 +49,8 @@ enum Kind {
 /// What a secondary index has beside a constraint's.
 struct Secondary {
     id: IndexId,
+    /// the encoder of its keys
+    keys: OrderedKeys,
     /// None: the values of its columns
     key: Option<KeyOfRow>,
 }
@@ -95,9 +100,12 @@ impl StoredIndex {
             descending: part.descending,
             nulls_first: part.nulls_first,
         };
-        let index = OrderedIndex::counted(def.parts.iter().map(order).collect(), memory);
+        let orders: Vec<PartOrder> = def.parts.iter().map(order).collect();
+        let keys = OrderedKeys::new(orders.clone());
+        let index = OrderedIndex::counted(orders, memory);
         let secondary = Secondary {
             id: def.id,
+            keys,
             key: KeyOfRow::of(table, def, expressions)?,
         };
         Ok(Arc::new(Self {
@@ -141,6 +149,13 @@ impl StoredIndex {
     /// Whether no two rows may have the same key.
     pub fn is_unique(&self) -> bool {
         self.is_unique
+    }
+
+    /// The keys of a secondary index whose leading parts have these values; None: it is a
+    /// constraint's.
+    pub(crate) fn prefix(&self, leading: &[Value]) -> Option<KeyRange> {
+        let secondary = self.as_secondary()?;
+        Some(secondary.keys.prefix(leading))
     }
 
     /// What its index holds entries of a key under; None: the key has no entry.

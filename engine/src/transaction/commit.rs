@@ -53,9 +53,19 @@ impl Drop for CommittingSlot<'_> {
 impl Transaction {
     /// Returns the commit timestamp once the stable timestamp has passed it (if nothing was
     /// written: the stable timestamp).
+    ///
+    /// # Errors
+    /// Also those of deferred constraints. The transaction is rolled back.
     pub fn commit(&self) -> Result<CommitTs> {
         let mut state = self.state.lock();
         state.check_open()?;
+        if state.deferred.len() > 0 {
+            drop(state);
+            self.run_deferred(&|_, _| true)
+                .inspect_err(|_| self.rollback())?;
+            state = self.state.lock();
+            state.check_open()?;
+        }
         let has_changes = state.redo.len() > redo::HEADER_BYTES || state.catalog_changed;
         let Some(slot) = state.slot.take_if(|_| has_changes) else {
             // It has changed nothing, or has taken everything back.

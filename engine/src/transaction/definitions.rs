@@ -117,11 +117,13 @@ impl Transaction {
         let mut catalog = Catalog::clone(&before);
         edit(&mut catalog)?;
         catalog.forget_dropped();
+        catalog.link_foreign_keys();
         catalog.check_numbers()?;
         check_storable(&CatalogEdit::between(&before, &catalog))?;
         for (id, old) in &before.tables {
             let is_same = |new: &Arc<TableDef>| Arc::ptr_eq(new, old) || new == old;
             if !catalog.tables.get(id).is_some_and(is_same) {
+                self.state.lock().deferred.refuse_change(old)?;
                 let store = self.db.store(old.storage)?;
                 store.lock_exclusive(word, &waiting)?;
                 self.state.lock().hold(store, Hold::Alone);

@@ -18,6 +18,7 @@ use crate::settings::{ConflictPolicy, TxnOptions};
 use crate::store::moved_keys::MovedKeys;
 use crate::store::{Hold, Store, StoredIndex, Waiting};
 use adjustable::Adjustable;
+use deferred::DeferredChecks;
 use footprint::Footprint;
 use glance::Glance;
 use parking_lot::Mutex;
@@ -39,6 +40,7 @@ use strandline_txn::{
 mod adjustable;
 pub(crate) mod backpressure;
 mod commit;
+pub(crate) mod deferred;
 mod definitions;
 mod footprint;
 mod glance;
@@ -81,6 +83,8 @@ pub(crate) struct TxnState {
     pub(crate) entries: Vec<(Arc<StoredIndex>, KeyBytes, RowId)>,
     /// keys of rows that it updated
     pub(crate) moved: MovedKeys,
+    /// checks of constraints that wait for its end
+    deferred: DeferredChecks,
     /// storages this transaction is registered with
     stores: Vec<HeldStore>,
     /// storages that got columns, with their schemas before, for rollback
@@ -182,6 +186,7 @@ impl Transaction {
             footprint: Footprint::default(),
             entries: Vec::new(),
             moved: MovedKeys::default(),
+            deferred: DeferredChecks::default(),
             stores: Vec::new(),
             grown: Vec::new(),
             built: Vec::new(),
@@ -283,6 +288,12 @@ impl Transaction {
             Some(timeout) if waited >= timeout => Err(lock_timeout(timeout)),
             _ => Ok(()),
         }
+    }
+
+    /// The moment of the transaction's snapshot; None: each statement has its own.
+    pub(crate) fn fixed_snapshot(&self) -> Option<CommitTs> {
+        let state = self.state.lock();
+        state.snapshot.as_ref().map(SnapshotGuard::ts)
     }
 
     /// What a new statement would see under read committed.
@@ -436,6 +447,7 @@ impl Transaction {
         state.footprint = Footprint::default();
         state.entries = Vec::new();
         state.moved = MovedKeys::default();
+        state.deferred = DeferredChecks::default();
         state.loads = Vec::new();
         state.grown = Vec::new();
         state.built = Vec::new();

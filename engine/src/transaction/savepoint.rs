@@ -5,6 +5,7 @@
 //! transaction then looks again, while it goes on. The end of a transaction undoes in the same way
 //! what has not been committed.
 
+use super::deferred::{self, ConstraintModes};
 use super::release::Undone;
 use super::{Transaction, TxnState};
 use crate::catalog::Catalog;
@@ -37,6 +38,7 @@ pub struct Savepoint {
     built: usize,
     stores: usize,
     locks_ddl: bool,
+    deferred: (usize, Arc<ConstraintModes>),
     catalog: Arc<Catalog>,
     catalog_changed: bool,
 }
@@ -56,6 +58,7 @@ impl Transaction {
             built: state.built.len(),
             stores: state.stores.len(),
             locks_ddl: state.locks_ddl,
+            deferred: deferred::mark(&state),
             catalog: state.catalog.clone(),
             catalog_changed: state.catalog_changed,
         }
@@ -83,6 +86,8 @@ impl Transaction {
             savepoint.grown,
             savepoint.built,
         );
+        let (checks, modes) = savepoint.deferred.clone();
+        state.deferred.go_back(checks, modes);
         state.catalog = savepoint.catalog.clone();
         state.catalog_changed = savepoint.catalog_changed;
         self.glance.set_plain(!state.catalog_changed);

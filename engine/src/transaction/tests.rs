@@ -57,6 +57,7 @@ pub(super) fn create(txn: &Transaction) {
             indexes: Vec::new(),
             next_index: 0,
             foreign_keys: Vec::new(),
+            referenced_by: Vec::new(),
             history: HistoryPolicy::default(),
             comment: None,
         };

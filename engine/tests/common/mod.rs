@@ -46,6 +46,7 @@ pub fn definition(
         indexes: Vec::new(),
         next_index: 0,
         foreign_keys: Vec::new(),
+        referenced_by: Vec::new(),
         history,
         comment: None,
     }

@@ -533,7 +533,7 @@ impl Connection {
         let statement = transaction.begin_statement()?;
         let template = &self.session.template;
         let context = StatementContext::new(template, statement, Vec::new(), self.session.now_us());
-        let violated = shared.block_on(crate::statements::ddl::verify::all_checks(&context));
+        let violated = shared.block_on(crate::statements::ddl::verify::all(&context));
         transaction.rollback();
         violated
     }

@@ -25,6 +25,7 @@ pub const INFORMATION_SCHEMA: &str = "information_schema";
 pub const TABLES: &[&str] = &[
     "check_constraints",
     "columns",
+    "constraint_column_usage",
     "key_column_usage",
     "referential_constraints",
     "schemata",
@@ -62,7 +63,8 @@ pub fn table(
         "table_constraints" => constraints::table_constraints(catalog),
         "key_column_usage" => constraints::key_column_usage(catalog),
         "check_constraints" => constraints::check_constraints(catalog),
-        "referential_constraints" => constraints::referential_constraints(),
+        "constraint_column_usage" => constraints::constraint_column_usage(catalog),
+        "referential_constraints" => constraints::referential_constraints(catalog),
         _ => return Ok(None),
     };
     let batch = rows.into_batch()?;

@@ -5,4 +5,5 @@ pub(crate) mod dml;
 pub(crate) mod row_checks;
 pub(crate) mod row_executor;
 pub(crate) mod row_expressions;
+pub(crate) mod row_rules;
 pub(crate) mod row_values;

@@ -7,6 +7,7 @@ mod chains;
 pub mod column_names;
 mod copy_options;
 pub mod dml_spellings;
+pub mod foreign_keys;
 mod identity_options;
 pub(crate) mod index_names;
 pub(crate) mod index_statements;
@@ -258,6 +259,7 @@ fn with_parser<T>(
     column_names::add_types(&mut tokens);
     copy_options::spell_booleans(&mut tokens);
     maintenance::leave_out_options(&mut tokens);
+    foreign_keys::rewrite(&mut tokens);
     let versions = mentions_system_time(&tokens);
     if versions {
         system_time::rewrite(&mut tokens);

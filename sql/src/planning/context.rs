@@ -23,6 +23,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast;
+use parking_lot::Mutex;
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState, TableId};
 use strandline_engine::Statement;
@@ -52,6 +53,7 @@ pub struct StatementContext {
     pub progress: Option<ProgressHook>,
     /// The other end of COPY … FROM STDIN and TO STDOUT.
     pub copy_client: Option<SharedCopyClient>,
+    notices: Arc<Mutex<Vec<Error>>>,
     names: Arc<StatementCatalog>,
 }
 
@@ -110,18 +112,29 @@ impl StatementContext {
             is_alone: false,
             progress: None,
             copy_client: None,
+            notices: Arc::default(),
             names,
         }
     }
 
     /// The same session's context for another statement, perhaps of another transaction.
     pub fn again(&self, statement: Arc<Statement>) -> Self {
-        Self::new(
-            self.names.template(),
-            statement,
-            Vec::new(),
-            self.names.now_us(),
-        )
+        let now_us = self.names.now_us();
+        Self {
+            notices: self.notices.clone(),
+            ..Self::new(self.names.template(), statement, Vec::new(), now_us)
+        }
+    }
+
+    /// Tells the client something beside the statement's result.
+    pub fn notice(&self, message: impl Into<String>) {
+        let state = SqlState::SUCCESSFUL_COMPLETION;
+        self.notices.lock().push(Error::invalid(state, message));
+    }
+
+    /// What the client is to be told so far, taken out.
+    pub fn take_notices(&self) -> Vec<Error> {
+        std::mem::take(&mut self.notices.lock())
     }
 
     /// As [`StatementContext::again`], with names that mean what they mean in `catalog`.
@@ -134,6 +147,11 @@ impl StatementContext {
             Vec::new(),
             now_us,
         )
+    }
+
+    /// What `now()` returns, in microseconds since the epoch.
+    pub fn now_us(&self) -> u64 {
+        self.names.now_us()
     }
 
     /// The session's state that the statement's is a copy of.

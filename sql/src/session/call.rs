@@ -5,6 +5,7 @@
 use super::Session;
 use crate::backends::acting::{Acting, files_denied};
 use crate::backends::cancel::Timer;
+use crate::parse::foreign_keys::SET_CONSTRAINTS;
 use crate::parse::maintenance::CHECKPOINT;
 use crate::values::summary::Summary;
 use crate::values::summary::text_result;
@@ -26,6 +27,7 @@ impl Session {
         match (name.as_str(), arguments.as_deref()) {
             (BACKUP, Some([target])) => self.call_backup(PathBuf::from(target)).await,
             (CHECKPOINT, Some([])) => self.checkpoint(),
+            (SET_CONSTRAINTS, Some([mode, names])) => self.set_constraints(mode, names),
             _ => Err(Error::invalid(
                 SqlState::UNDEFINED_FUNCTION,
                 format!("procedure {call} does not exist"),

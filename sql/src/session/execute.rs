@@ -8,6 +8,7 @@ use super::Session;
 use super::outcome::{Output, RunningQuery};
 use crate::backends::cancel::Timer;
 use crate::execution::dml;
+use crate::execution::row_rules;
 use crate::planning::context::StatementContext;
 use crate::statements::copy;
 use crate::statements::ddl;
@@ -122,7 +123,7 @@ impl Session {
         match execution.run(&mut context).await? {
             Some(Ran::Rows(rows)) => Ok(running(context, rows)),
             Some(Ran::Changed(done)) => {
-                statement.finish()?;
+                row_rules::finish(&context)?;
                 Ok(Output::Done(dml_summary(done)))
             }
             None => {
@@ -178,7 +179,8 @@ impl Session {
                 explain::execute(&mut context, parsed, note).await?
             }
         };
-        statement.finish()?;
+        // EXPLAIN ANALYZE may have gone on with another moment.
+        row_rules::finish_statement(&context, &statement)?;
         Ok(Output::Done(summary))
     }
 

@@ -13,6 +13,7 @@
 mod arguments;
 pub mod arrays;
 pub mod call;
+mod constraints;
 pub(crate) mod describe;
 pub mod execute;
 mod implicit;

@@ -42,6 +42,11 @@ impl Summary {
         self.notices.push(Error::invalid(state, message));
         self
     }
+    /// The same with several.
+    pub(crate) fn with_notices(mut self, notices: Vec<Error>) -> Self {
+        self.notices.extend(notices);
+        self
+    }
     /// What the client is told, taken out.
     pub(crate) fn take_notices(&mut self) -> Vec<Error> {
         std::mem::take(&mut self.notices)

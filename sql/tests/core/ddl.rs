@@ -86,12 +86,12 @@ fn creation_errors_are_postgres() {
             SqlState::DUPLICATE_COLUMN,
         ),
         (
-            "CREATE TABLE u (a int REFERENCES t)",
-            SqlState::FEATURE_NOT_SUPPORTED,
+            "CREATE TABLE u (a text REFERENCES t)",
+            SqlState::DATATYPE_MISMATCH,
         ),
         (
-            "CREATE TABLE u (a int, FOREIGN KEY (a) REFERENCES t (a))",
-            SqlState::FEATURE_NOT_SUPPORTED,
+            "CREATE TABLE u (a int, FOREIGN KEY (a) REFERENCES t (nothing))",
+            SqlState::UNDEFINED_COLUMN,
         ),
         (
             "CREATE TABLE u (a int CHECK (b > 0))",

@@ -151,6 +151,7 @@ fn definition(catalog: &mut Catalog) -> TableDef {
         indexes: Vec::new(),
         next_index: 0,
         foreign_keys: Vec::new(),
+        referenced_by: Vec::new(),
         history: HistoryPolicy::None,
         comment: None,
     }

@@ -5,9 +5,10 @@ use super::cell::Cell;
 use super::oid::{self, Object};
 use super::relation::{RELATIONS, Rows};
 use super::system::System;
-use super::{indexes, types};
-use strandline_base::SqlType;
-use strandline_engine::catalog::index::ConstraintTiming;
+use super::{indexes, text, types};
+use strandline_base::{ColumnId, SqlType};
+use strandline_engine::catalog::foreign_keys::UniqueOver;
+use strandline_engine::catalog::index::{ConstraintTiming, ForeignKeyDef};
 use strandline_engine::catalog::{ColumnDef, TableDef};
 
 /// What the rows of `pg_constraint` differ in.
@@ -18,6 +19,18 @@ struct Constraint<'a> {
     columns: Vec<i64>,
     timing: ConstraintTiming,
     condition: Cell,
+    reference: Option<Reference>,
+}
+
+/// What only a foreign key has.
+struct Reference {
+    table: i32,
+    columns: Vec<i64>,
+    on_update: &'static str,
+    on_delete: &'static str,
+    match_kind: &'static str,
+    delete_sets: Vec<i64>,
+    is_valid: bool,
 }
 
 pub fn pg_constraint(system: &System, rows: &mut Rows) {
@@ -31,8 +44,14 @@ pub fn pg_constraint(system: &System, rows: &mut Rows) {
                 columns: indexes::positions(table, &key.columns),
                 timing: key.timing,
                 condition: Cell::Null,
+                reference: None,
             };
             add_constraint(system, table, rows, constraint);
+        }
+        for key in &table.foreign_keys {
+            if let Some(constraint) = foreign_key(system, table, key) {
+                add_constraint(system, table, rows, constraint);
+            }
         }
         for check in &table.checks {
             let constraint = Constraint {
@@ -42,15 +61,53 @@ pub fn pg_constraint(system: &System, rows: &mut Rows) {
                 columns: columns_in(table, &check.expression),
                 timing: ConstraintTiming::Immediate,
                 condition: check.expression.as_str().into(),
+                reference: None,
             };
             add_constraint(system, table, rows, constraint);
         }
     }
 }
 
+fn foreign_key<'a>(
+    system: &System,
+    table: &TableDef,
+    key: &'a ForeignKeyDef,
+) -> Option<Constraint<'a>> {
+    let parent = system.catalog.tables.get(&key.parent)?;
+    let positions = |of: &TableDef, columns: &[ColumnId]| {
+        let places = columns.iter().filter_map(|id| of.position(*id));
+        places.map(|at| at as i64 + 1).collect::<Vec<_>>()
+    };
+    let index = match parent.unique_over(&key.parent_columns) {
+        Some(UniqueOver::Key(at)) => {
+            Some(Object::KeyIndex(parent.id, parent.keys[at].name.clone()))
+        }
+        Some(UniqueOver::Index(id)) => Some(Object::Index(parent.id, id)),
+        None => None,
+    };
+    Some(Constraint {
+        name: &key.name,
+        kind: "f",
+        index: index.map_or(0, |index| system.oids().get(&index)),
+        columns: positions(table, &key.columns),
+        condition: Cell::Null,
+        timing: key.timing,
+        reference: Some(Reference {
+            table: system.oids().table(parent),
+            columns: positions(parent, &key.parent_columns),
+            on_update: text::action_letter(key.on_update),
+            on_delete: text::action_letter(key.on_delete),
+            match_kind: if key.match_full { "f" } else { "s" },
+            delete_sets: positions(table, &key.delete_sets),
+            is_valid: !key.not_valid,
+        }),
+    })
+}
+
 fn add_constraint(system: &System, table: &TableDef, rows: &mut Rows, add: Constraint<'_>) {
     let oids = system.oids();
     let object = Object::Constraint(table.id, add.name.to_string());
+    let reference = add.reference.as_ref();
     rows.add([
         ("oid", oids.get(&object).into()),
         ("conname", add.name.into()),
@@ -64,19 +121,32 @@ fn add_constraint(system: &System, table: &TableDef, rows: &mut Rows, add: Const
             "condeferred",
             (add.timing == ConstraintTiming::Deferred).into(),
         ),
-        ("convalidated", true.into()),
+        ("convalidated", reference.is_none_or(|r| r.is_valid).into()),
         ("conrelid", oids.table(table).into()),
         ("contypid", 0.into()),
         ("conindid", add.index.into()),
         ("conparentid", 0.into()),
-        ("confrelid", 0.into()),
-        ("confupdtype", " ".into()),
-        ("confdeltype", " ".into()),
-        ("confmatchtype", " ".into()),
+        ("confrelid", reference.map_or(0, |r| r.table).into()),
+        ("confupdtype", reference.map_or(" ", |r| r.on_update).into()),
+        ("confdeltype", reference.map_or(" ", |r| r.on_delete).into()),
+        (
+            "confmatchtype",
+            reference.map_or(" ", |r| r.match_kind).into(),
+        ),
         ("conislocal", true.into()),
         ("coninhcount", 0.into()),
         ("connoinherit", (add.kind != "c").into()),
         ("conkey", Cell::Ints(add.columns)),
+        (
+            "confkey",
+            reference.map_or(Cell::Null, |r| Cell::Ints(r.columns.clone())),
+        ),
+        (
+            "confdelsetcols",
+            reference
+                .filter(|r| !r.delete_sets.is_empty())
+                .map_or(Cell::Null, |r| Cell::Ints(r.delete_sets.clone())),
+        ),
         ("conbin", add.condition),
     ]);
 }
@@ -221,6 +291,20 @@ pub fn pg_depend(system: &System, rows: &mut Rows) {
             let object = system.oids().get(&Object::Index(table.id, index.id));
             for part in indexes::Index::Secondary(index).parts(table) {
                 add(class, object, oid, part.position as usize, "a");
+            }
+        }
+        for key in &table.foreign_keys {
+            let name = Object::Constraint(table.id, key.name.clone());
+            let object = system.oids().get(&name);
+            for column in key.columns.iter().filter_map(|id| table.position(*id)) {
+                add(constraint, object, oid, column + 1, "a");
+            }
+            if let Some(parent) = system.catalog.tables.get(&key.parent) {
+                let referenced = system.oids().table(parent);
+                let columns = key.parent_columns.iter();
+                for column in columns.filter_map(|id| parent.position(*id)) {
+                    add(constraint, object, referenced, column + 1, "n");
+                }
             }
         }
     }

@@ -20,7 +20,7 @@ mod oid;
 mod relation;
 mod server;
 mod system;
-mod text;
+pub(super) mod text;
 mod types;
 
 pub use system::{System, ViewColumns};

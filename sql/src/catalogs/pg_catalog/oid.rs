@@ -41,7 +41,7 @@ pub enum Object {
     Index(TableId, IndexId),
     /// the counter of an identity column
     Sequence(TableId, ColumnId),
-    /// a PRIMARY KEY, UNIQUE or CHECK constraint, by its table and its name
+    /// a PRIMARY KEY, UNIQUE, CHECK or FOREIGN KEY constraint, by its table and its name
     Constraint(TableId, String),
     /// a column's default
     Default(TableId, ColumnId),
@@ -75,6 +75,9 @@ impl Oids {
             }
             for check in &table.checks {
                 oids.place(Object::Constraint(table.id, check.name.clone()));
+            }
+            for key in &table.foreign_keys {
+                oids.place(Object::Constraint(table.id, key.name.clone()));
             }
             for column in &table.columns {
                 if column.default.is_some() {

@@ -4,11 +4,11 @@ use super::indexes::{HASH, Index, Part};
 use super::system::System;
 use crate::parse;
 use crate::parse::index_names;
-use crate::parse::names::quote;
+use crate::parse::names::{PUBLIC, quote};
 use datafusion::sql::sqlparser::ast::Expr;
 use strandline_base::ColumnId;
 use strandline_engine::access::{self, Access, EVERYBODY, Privileges};
-use strandline_engine::catalog::index::ConstraintTiming;
+use strandline_engine::catalog::index::{ConstraintTiming, ForeignKeyDef, ReferentialAction};
 use strandline_engine::catalog::{KeyDef, TableDef, ViewDef};
 
 fn columns(table: &TableDef, columns: &[ColumnId]) -> String {
@@ -34,6 +34,59 @@ pub fn timing(timing: ConstraintTiming) -> &'static str {
         ConstraintTiming::Immediate => "",
         ConstraintTiming::DeferrableImmediate => " DEFERRABLE",
         ConstraintTiming::Deferred => " DEFERRABLE INITIALLY DEFERRED",
+    }
+}
+
+/// `FOREIGN KEY (a) REFERENCES p(id) ON DELETE CASCADE`; the referenced table with its schema
+/// unless that is `public`.
+pub fn foreign_key(table: &TableDef, key: &ForeignKeyDef, parent: &TableDef) -> String {
+    let schema = match parent.schema.as_str() {
+        PUBLIC => String::new(),
+        schema => format!("{}.", quote(schema)),
+    };
+    let mut text = format!(
+        "FOREIGN KEY ({}) REFERENCES {schema}{}({})",
+        columns(table, &key.columns),
+        quote(&parent.name),
+        columns(parent, &key.parent_columns)
+    );
+    if key.match_full {
+        text.push_str(" MATCH FULL");
+    }
+    for (event, action) in [("UPDATE", key.on_update), ("DELETE", key.on_delete)] {
+        if action != ReferentialAction::NoAction {
+            text.push_str(&format!(" ON {event} {}", action_words(action)));
+        }
+    }
+    if !key.delete_sets.is_empty() {
+        text.push_str(&format!(" ({})", columns(table, &key.delete_sets)));
+    }
+    text.push_str(timing(key.timing));
+    if key.not_valid {
+        text.push_str(" NOT VALID");
+    }
+    text
+}
+
+/// `CASCADE`, as the standard writes it.
+pub fn action_words(action: ReferentialAction) -> &'static str {
+    match action {
+        ReferentialAction::NoAction => "NO ACTION",
+        ReferentialAction::Restrict => "RESTRICT",
+        ReferentialAction::Cascade => "CASCADE",
+        ReferentialAction::SetNull => "SET NULL",
+        ReferentialAction::SetDefault => "SET DEFAULT",
+    }
+}
+
+/// The letter of an action in `pg_constraint`.
+pub fn action_letter(action: ReferentialAction) -> &'static str {
+    match action {
+        ReferentialAction::NoAction => "a",
+        ReferentialAction::Restrict => "r",
+        ReferentialAction::Cascade => "c",
+        ReferentialAction::SetNull => "n",
+        ReferentialAction::SetDefault => "d",
     }
 }
 

@@ -18,7 +18,7 @@ use datafusion::sql::sqlparser::ast::{
 use std::cell::Cell;
 use std::sync::Arc;
 use strandline_base::{ColumnId, SqlType};
-use strandline_engine::catalog::index::{IndexMethod, IndexState};
+use strandline_engine::catalog::index::{IndexMethod, IndexState, ReferentialAction};
 use strandline_engine::catalog::{Catalog, TableDef};
 use strandline_engine::{Db, PointTable};
 
@@ -203,6 +203,9 @@ impl Compiler<'_> {
         let key = self.key(&scope, update.selection.as_ref())?;
         let returning = returning(&scope, update.returning.as_deref())?;
         let set = self.set_list(&scope, &update.assignments, returning.is_some())?;
+        if self.acts_on_others(&scope, Some(&set)) {
+            return None;
+        }
         let operation = Operation::Update(Update { key, set });
         Some(of(&scope, operation, returning))
     }
@@ -223,7 +226,28 @@ impl Compiler<'_> {
         let scope = self.scope(from)?;
         let key = self.key(&scope, delete.selection.as_ref())?;
         let returning = returning(&scope, delete.returning.as_deref())?;
+        if self.acts_on_others(&scope, None) {
+            return None;
+        }
         Some(of(&scope, Operation::Delete(key), returning))
+    }
+
+    /// Whether deleting a row, or setting its columns, may run an action of a foreign key: what
+    /// that changes passes constraints that only the full path can evaluate.
+    pub(super) fn acts_on_others(&self, scope: &Scope<'_>, set: Option<&SetList>) -> bool {
+        let acts = |action| {
+            use ReferentialAction::{NoAction, Restrict};
+            !matches!(action, NoAction | Restrict)
+        };
+        let sets = |id: &ColumnId, set: &SetList| {
+            let mut positions = set.set.iter().map(|(position, _)| *position);
+            positions.any(|position| scope.table.columns[position].id == *id)
+        };
+        let referencing = self.catalog.referencing(scope.table);
+        referencing.iter().any(|(_, key)| match set {
+            None => acts(key.on_delete),
+            Some(set) => acts(key.on_update) && key.parent_columns.iter().any(|id| sets(id, set)),
+        })
     }
 
     /// `k = c [AND …]` over all columns of one key and nothing else.

@@ -134,7 +134,11 @@ impl Compiler<'_> {
             ast::OnConflictAction::DoNothing => None,
             ast::OnConflictAction::DoUpdate(_) if on.conflict_target.is_none() => return None,
             ast::OnConflictAction::DoUpdate(update) if update.selection.is_none() => {
-                Some(self.set_list(scope, &update.assignments, whole)?)
+                let set = self.set_list(scope, &update.assignments, whole)?;
+                if self.acts_on_others(scope, Some(&set)) {
+                    return None;
+                }
+                Some(set)
             }
             ast::OnConflictAction::DoUpdate(_) => return None,
         };

@@ -5,7 +5,7 @@ mod alter_column;
 mod rename;
 
 use super::constraint::{self, Declared};
-use super::{create_table, dependents, index, verify};
+use super::{create_table, dependents, foreign_key, index, verify};
 use crate::parse::names;
 use crate::planning::context::StatementContext;
 use crate::statements::roles;
@@ -74,25 +74,16 @@ async fn apply(context: &StatementContext, table: TableId, operation: &Operation
         Operation::AddConstraint {
             constraint,
             not_valid,
-        } => {
-            if *not_valid {
-                return Err(Error::unsupported(
-                    "NOT VALID constraints are not supported",
-                ));
-            }
-            match constraint {
-                TableConstraint::PrimaryKeyUsingIndex(using) => {
-                    index::promote(context, table, using, true).await
-                }
-                TableConstraint::UniqueUsingIndex(using) => {
-                    index::promote(context, table, using, false).await
-                }
-                written => add_constraint(context, table, written).await,
-            }
-        }
+        } => add_constraint(context, table, constraint, *not_valid).await,
         Operation::DropConstraint {
-            if_exists, name, ..
-        } => drop_constraint(context, table, name, *if_exists),
+            if_exists,
+            name,
+            drop_behavior,
+        } => {
+            let cascade = matches!(drop_behavior, Some(DropBehavior::Cascade));
+            drop_constraint(context, table, name, *if_exists, cascade)
+        }
+        Operation::ValidateConstraint { name } => validate(context, table, name).await,
         Operation::SetOptionsParens { options } => {
             let mut policy = None;
             for option in options {
@@ -160,10 +151,12 @@ async fn drop_column(
         };
     };
     let id = column.id;
-    edit(context, table, &mut |_, def| {
+    let what = format!("column {name} of table {}", def.name);
+    edit_with_references(context, table, (&what, &what), cascade, &mut |def| {
         def.columns.retain(|c| c.id != id);
         def.keys.retain(|key| !key.columns.contains(&id));
         def.indexes.retain(|def| !index::needs(def, id));
+        def.foreign_keys.retain(|key| !key.columns.contains(&id));
         let checks = std::mem::take(&mut def.checks);
         for check in checks {
             if !names::mentions(&crate::parse::expression(&check.expression)?, &name) {
@@ -172,7 +165,6 @@ async fn drop_column(
         }
         Ok(())
     })?;
-    let what = format!("column {name} of table {}", def.name);
     dependents::settle(context, &what, cascade).await
 }
 
@@ -180,8 +172,60 @@ async fn add_constraint(
     context: &StatementContext,
     table: TableId,
     written: &TableConstraint,
+    not_valid: bool,
 ) -> Result<()> {
-    add_declared(context, table, &constraint::declare(written)?).await
+    match written {
+        TableConstraint::PrimaryKeyUsingIndex(using) => {
+            return index::promote(context, table, using, true).await;
+        }
+        TableConstraint::UniqueUsingIndex(using) => {
+            return index::promote(context, table, using, false).await;
+        }
+        TableConstraint::ForeignKey(written) => {
+            if let Some(name) = crate::parse::foreign_keys::altered(written) {
+                let name = names::fold(name);
+                return edit(context, table, &mut |_, def| {
+                    foreign_key::alter(def, &name, written)
+                });
+            }
+        }
+        _ => {}
+    }
+    let mut declared = constraint::declare(written)?;
+    match &mut declared {
+        Declared::ForeignKey(key) => key.not_valid = not_valid,
+        _ if not_valid => {
+            return Err(Error::unsupported(
+                "NOT VALID is supported for foreign keys only",
+            ));
+        }
+        _ => {}
+    }
+    add_declared(context, table, &declared).await
+}
+
+/// VALIDATE CONSTRAINT: the rows from before NOT VALID are checked.
+async fn validate(context: &StatementContext, table: TableId, name: &Ident) -> Result<()> {
+    let name = names::fold(name);
+    let def = definition(context, table)?;
+    let Some(key) = def.foreign_keys.iter().find(|key| key.name == name) else {
+        let is_known = def.checks.iter().any(|check| check.name == name);
+        return match is_known {
+            true => Ok(()), // it holds for all rows
+            false => Err(undefined_constraint(&name, &def.name)),
+        };
+    };
+    if !key.not_valid {
+        return Ok(());
+    }
+    edit(context, table, &mut |_, def| {
+        let mut keys = def.foreign_keys.iter_mut();
+        if let Some(key) = keys.find(|key| key.name == name) {
+            Arc::make_mut(key).not_valid = false;
+        }
+        Ok(())
+    })?;
+    verify::foreign_key(context, &*definition(context, table)?, key).await
 }
 
 /// Adds a constraint and verifies it.
@@ -203,6 +247,10 @@ async fn add_declared(
             Some(check) => verify::check(context, &def, &check.name, &check.expression).await,
             None => Ok(()),
         },
+        Declared::ForeignKey(_) => match def.foreign_keys.last() {
+            Some(key) if !key.not_valid => verify::foreign_key(context, &def, key).await,
+            _ => Ok(()),
+        },
     }
 }
 
@@ -211,11 +259,13 @@ fn drop_constraint(
     table: TableId,
     name: &Ident,
     if_exists: bool,
+    cascade: bool,
 ) -> Result<()> {
     let name = names::fold(name);
     let def = definition(context, table)?;
-    let known =
-        def.keys.iter().any(|k| k.name == name) || def.checks.iter().any(|c| c.name == name);
+    let known = def.keys.iter().any(|k| k.name == name)
+        || def.checks.iter().any(|c| c.name == name)
+        || def.foreign_keys.iter().any(|k| k.name == name);
     if !known {
         return if if_exists {
             Ok(())
@@ -223,14 +273,36 @@ fn drop_constraint(
             Err(undefined_constraint(&name, &def.name))
         };
     }
-    edit(context, table, &mut |_, def| {
+    let what = format!("constraint {name} on table {}", def.name);
+    let needed = format!("index {name}");
+    edit_with_references(context, table, (&what, &needed), cascade, &mut |def| {
         def.keys.retain(|k| k.name != name);
         def.checks.retain(|c| c.name != name);
+        def.foreign_keys.retain(|k| k.name != name);
         Ok(())
     })
 }
 
-fn undefined_constraint(name: &str, table: &str) -> Error {
+/// Changes the definition of one table. The foreign keys that lose what they reference by that go
+/// too (CASCADE), or forbid it; `what` is dropped, `needed` the foreign keys depend on.
+fn edit_with_references(
+    context: &StatementContext,
+    table: TableId,
+    (what, needed): (&str, &str),
+    cascade: bool,
+    change: &mut dyn FnMut(&mut TableDef) -> Result<()>,
+) -> Result<()> {
+    let transaction = context.statement.transaction();
+    transaction.change_catalog(&mut |catalog| {
+        let mut def = TableDef::clone(catalog.tables.get(&table).ok_or_else(|| gone(table))?);
+        change(&mut def)?;
+        catalog.put_table(def);
+        foreign_key::settle(context, catalog, (what, Some(needed)), cascade)
+    })
+}
+
+/// The error for a constraint that is not there.
+pub(super) fn undefined_constraint(name: &str, table: &str) -> Error {
     Error::invalid(
         SqlState::UNDEFINED_OBJECT,
         format!("constraint \"{name}\" of relation \"{table}\" does not exist"),

@@ -1,6 +1,7 @@
 //! One column as declared: type, NULLs, default, identity; and the constraints written with it.
 
-use super::constraint::{Declared, refuse_foreign_key};
+use super::constraint::Declared;
+use super::foreign_key;
 use super::types;
 use crate::parse::names;
 use crate::planning::context::StatementContext;
@@ -21,7 +22,7 @@ use strandline_semantics::error::convert;
 pub struct DeclaredColumn {
     /// the definition; its id is still to be given
     pub def: ColumnDef,
-    /// PRIMARY KEY, UNIQUE and CHECK behind the column
+    /// PRIMARY KEY, UNIQUE, CHECK and REFERENCES behind the column
     pub constraints: Vec<Declared>,
 }
 
@@ -122,7 +123,10 @@ fn apply(
             expression: (*check.expr).clone(),
             column: Some(column.def.name.clone()),
         }),
-        ColumnOption::ForeignKey(_) => return Err(refuse_foreign_key()),
+        ColumnOption::ForeignKey(written) => {
+            let key = foreign_key::declare(written, constraint_name, Some(&column.def.name))?;
+            column.constraints.push(Declared::ForeignKey(key));
+        }
         ColumnOption::Generated {
             generated_as,
             sequence_options,
@@ -137,13 +141,7 @@ fn apply(
             column.def.not_null = true;
         }
         ColumnOption::Comment(text) => column.def.comment = Some(text.clone()),
-        ColumnOption::Collation(name) if is_byte_collation(&name.to_string()) => {}
-        ColumnOption::Collation(name) => {
-            return Err(
-                Error::unsupported(format!("collation {name} is not supported"))
-                    .with_hint("Text compares by bytes (collation \"C\")."),
-            );
-        }
+        ColumnOption::Collation(name) => check_collation(&name.to_string())?,
         other => {
             return Err(Error::unsupported(format!(
                 "{other} of a column is not supported"
@@ -153,11 +151,14 @@ fn apply(
     Ok(())
 }
 
-fn is_byte_collation(name: &str) -> bool {
-    matches!(
-        name.trim_matches('"'),
-        "C" | "POSIX" | "ucs_basic" | "default" | "c"
-    )
+fn check_collation(name: &str) -> Result<()> {
+    match name.trim_matches('"') {
+        "C" | "POSIX" | "ucs_basic" | "default" | "c" => Ok(()),
+        _ => Err(
+            Error::unsupported(format!("collation {name} is not supported"))
+                .with_hint("Text compares by bytes (collation \"C\")."),
+        ),
+    }
 }
 
 /// The identity that GENERATED … AS IDENTITY (…) declares.

@@ -1,7 +1,8 @@
-//! PRIMARY KEY, UNIQUE and CHECK as declared, and as put into a table's definition. Names that are
-//! not given are PostgreSQL's: `t_pkey`, `t_a_b_key`, `t_a_check`.
+//! PRIMARY KEY, UNIQUE, CHECK and FOREIGN KEY as declared, and as put into a table's definition.
+//! Names that are not given are PostgreSQL's: `t_pkey`, `t_a_b_key`, `t_a_check`.
 
 use super::column::{refuse_aggregates, refuse_subqueries};
+use super::foreign_key::{self, ForeignKey};
 use super::relation_names;
 use crate::parse::names;
 use crate::planning::context::StatementContext;
@@ -41,6 +42,8 @@ pub enum Declared {
         /// the column it was written behind
         column: Option<String>,
     },
+    /// FOREIGN KEY
+    ForeignKey(ForeignKey),
 }
 
 /// Reads a table constraint.
@@ -69,16 +72,11 @@ pub fn declare(constraint: &TableConstraint) -> Result<Declared> {
             expression: (*check.expr).clone(),
             column: None,
         }),
-        TableConstraint::ForeignKey(_) => Err(refuse_foreign_key()),
+        TableConstraint::ForeignKey(key) => {
+            foreign_key::declare(key, None, None).map(Declared::ForeignKey)
+        }
         other => Err(Error::unsupported(format!("{other} is not supported"))),
     }
-}
-
-/// Foreign keys would have to be enforced.
-pub fn refuse_foreign_key() -> Error {
-    Error::unsupported("FOREIGN KEY constraints are not supported")
-        .with_detail("A constraint that is accepted but not enforced would be worse than none.")
-        .with_hint("Leave REFERENCES out.")
 }
 
 /// Refuses the options of UNIQUE that do not exist here.
@@ -115,7 +113,8 @@ fn key_columns(columns: &[IndexColumn]) -> Result<Vec<String>> {
         .collect()
 }
 
-/// Puts a declared constraint into `table`; `catalog` knows the names that are taken.
+/// Puts a declared constraint into `table`, whose relations' names are those of `catalog`; it need
+/// not be in there yet.
 pub fn add(
     context: &StatementContext,
     catalog: &Catalog,
@@ -123,6 +122,7 @@ pub fn add(
     declared: &Declared,
 ) -> Result<()> {
     match declared {
+        Declared::ForeignKey(key) => foreign_key::add(context, catalog, table, key),
         Declared::Key {
             name,
             primary,
@@ -245,12 +245,15 @@ fn key_name(
     }
 }
 
-fn is_constraint(table: &TableDef, name: &str) -> bool {
-    table.keys.iter().any(|k| k.name == name) || table.checks.iter().any(|c| c.name == name)
+/// Whether the table has a constraint called `name`.
+pub fn is_constraint(table: &TableDef, name: &str) -> bool {
+    table.keys.iter().any(|k| k.name == name)
+        || table.checks.iter().any(|c| c.name == name)
+        || table.foreign_keys.iter().any(|k| k.name == name)
 }
 
 /// The name given, if it is free, or `base` made free with a number.
-fn constraint_name(table: &TableDef, given: Option<String>, base: &str) -> Result<String> {
+pub fn constraint_name(table: &TableDef, given: Option<String>, base: &str) -> Result<String> {
     let taken = |name: &str| is_constraint(table, name);
     if let Some(name) = given {
         names::check(&name)?;

@@ -1,7 +1,9 @@
 //! CREATE TABLE.
 
 use super::column::{self, DeclaredColumn};
-use super::{constraint, history, relation_names};
+use super::constraint::{self, Declared};
+use super::foreign_key::{self, ForeignKey};
+use super::{history, relation_names};
 use crate::parse::names;
 use crate::planning::context::StatementContext;
 use crate::values::summary::Summary;
@@ -18,7 +20,7 @@ pub async fn execute(context: &StatementContext, create: &CreateTable) -> Result
     if exists(context, &schema, &name, create.if_not_exists)? {
         return Ok(Summary::tag("CREATE TABLE"));
     }
-    let table = define(context, create, schema, name)?;
+    let (table, foreign_keys) = define(context, create, schema, name)?;
     let mut table = Some(table);
     context
         .statement
@@ -33,6 +35,9 @@ pub async fn execute(context: &StatementContext, create: &CreateTable) -> Result
             }
             table.id = catalog.new_table_id();
             table.storage = catalog.new_storage_id();
+            for key in &foreign_keys {
+                foreign_key::add(context, catalog, &mut table, key)?;
+            }
             catalog.put_table(table);
             Ok(())
         })?;
@@ -89,17 +94,19 @@ pub fn empty(schema: String, name: String) -> TableDef {
         indexes: Vec::new(),
         next_index: 0,
         foreign_keys: Vec::new(),
+        referenced_by: Vec::new(),
         history: HistoryPolicy::default(),
         comment: None,
     }
 }
 
+/// The new table, and its foreign keys, which are added when it has its number.
 fn define(
     context: &StatementContext,
     create: &CreateTable,
     schema: String,
     name: String,
-) -> Result<TableDef> {
+) -> Result<(TableDef, Vec<ForeignKey>)> {
     let mut table = empty(schema, name);
     table.history = options(create)?;
     if let Some(like) = &create.like {
@@ -125,10 +132,14 @@ fn define(
     for written in &create.constraints {
         declared.push(constraint::declare(written)?);
     }
-    for constraint in &declared {
-        constraint::add(context, &context.catalog, &mut table, constraint)?;
+    let mut foreign_keys = Vec::new();
+    for constraint in declared {
+        match constraint {
+            Declared::ForeignKey(key) => foreign_keys.push(key),
+            other => constraint::add(context, &context.catalog, &mut table, &other)?,
+        }
     }
-    Ok(table)
+    Ok((table, foreign_keys))
 }
 
 /// LIKE: the other table's columns with type and NOT NULL, their defaults if asked for.

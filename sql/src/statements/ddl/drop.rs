@@ -1,6 +1,6 @@
 //! DROP TABLE, VIEW, SCHEMA; DROP INDEX is in [`index`].
 
-use super::{dependents, index, relation_names};
+use super::{dependents, foreign_key, index, relation_names};
 use crate::parse::names;
 use crate::planning::context::StatementContext;
 use crate::values::summary::Summary;
@@ -39,16 +39,21 @@ pub async fn execute(context: &StatementContext, statement: &Parsed) -> Result<S
         if_exists: *if_exists,
         cascade: *cascade,
     };
+    let kind = object_type.to_string().to_lowercase();
+    let shown: Vec<String> = names.iter().map(|name| format!("{kind} {name}")).collect();
+    let what = match shown.as_slice() {
+        [one] => one.as_str(),
+        _ => "desired object(s)",
+    };
     context
         .statement
         .transaction()
         .change_catalog(&mut |catalog| {
             names
                 .iter()
-                .try_for_each(|name| edit(context, catalog, name, how))
+                .try_for_each(|name| edit(context, catalog, name, how))?;
+            foreign_key::settle(context, catalog, (what, None), *cascade)
         })?;
-    let kind = object_type.to_string().to_lowercase();
-    let shown: Vec<String> = names.iter().map(|name| format!("{kind} {name}")).collect();
     dependents::settle(context, &shown.join(", "), *cascade).await?;
     Ok(Summary::tag(format!("DROP {object_type}")))
 }

@@ -12,6 +12,7 @@ pub mod create_table;
 pub mod create_table_as;
 pub mod dependents;
 pub mod drop;
+pub mod foreign_key;
 pub mod history;
 pub mod index;
 pub mod relation_names;
@@ -54,7 +55,7 @@ pub async fn execute(context: &StatementContext, statement: &Parsed) -> Result<S
     roles::check::ddl(context, statement)?;
     let summary = define(context, statement).await?;
     roles::check::own_what_is_new(context)?;
-    Ok(summary)
+    Ok(summary.with_notices(context.take_notices()))
 }
 
 async fn define(context: &StatementContext, statement: &Parsed) -> Result<Summary> {

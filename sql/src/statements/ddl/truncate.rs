@@ -1,11 +1,13 @@
 //! TRUNCATE: the table gets a new, empty storage. The old one stays for AS OF until the retention
 //! has passed.
 
+use super::foreign_key;
 use crate::planning::context::StatementContext;
 use crate::values::summary::Summary;
-use datafusion::sql::sqlparser::ast::{Truncate, TruncateIdentityOption};
+use datafusion::sql::sqlparser::ast::{CascadeOption, Truncate, TruncateIdentityOption};
+use std::sync::Arc;
 use strandline_base::{ColumnId, Error, Result, SqlState};
-use strandline_engine::catalog::TableDef;
+use strandline_engine::catalog::{Catalog, TableDef};
 
 /// Executes TRUNCATE.
 pub fn execute(context: &StatementContext, truncate: &Truncate) -> Result<Summary> {
@@ -22,6 +24,8 @@ pub fn execute(context: &StatementContext, truncate: &Truncate) -> Result<Summar
             Err(error) => return Err(error),
         }
     }
+    let cascade = matches!(truncate.cascade, Some(CascadeOption::Cascade));
+    foreign_key::truncated_with(context, &mut tables, cascade)?;
     let restart = matches!(truncate.identity, Some(TruncateIdentityOption::Restart));
     context
         .statement
@@ -40,7 +44,7 @@ pub fn execute(context: &StatementContext, truncate: &Truncate) -> Result<Summar
                     ..TableDef::clone(current)
                 };
                 if restart {
-                    restart_identity(&mut current);
+                    restart_identity(catalog, &mut current);
                 }
                 catalog.put_table(current);
             }
@@ -51,16 +55,44 @@ pub fn execute(context: &StatementContext, truncate: &Truncate) -> Result<Summar
 
 /// Counters belong to column ids and the storage is new: identity columns that get new ids count
 /// from their start, and go on where they were if the transaction is rolled back.
-fn restart_identity(table: &mut TableDef) {
+fn restart_identity(catalog: &mut Catalog, table: &mut TableDef) {
+    let mut renumbered = Vec::new();
     for column in &mut table.columns {
         if column.identity.is_none() {
             continue;
         }
         let old = std::mem::replace(&mut column.id, ColumnId(table.next_column));
         table.next_column += 1;
-        let in_keys = table.keys.iter_mut().flat_map(|key| &mut key.columns);
-        for id in in_keys.filter(|id| **id == old) {
-            *id = column.id;
+        renumbered.push((old, column.id));
+    }
+    let renumber = |ids: &mut Vec<ColumnId>| {
+        for id in ids {
+            if let Some((_, new)) = renumbered.iter().find(|(old, _)| old == id) {
+                *id = *new;
+            }
+        }
+    };
+    for key in &mut table.keys {
+        renumber(&mut key.columns);
+    }
+    for index in table.indexes.iter_mut().map(Arc::make_mut) {
+        index.renumber(&renumber);
+    }
+    for key in table.foreign_keys.iter_mut().map(Arc::make_mut) {
+        renumber(&mut key.columns);
+        renumber(&mut key.delete_sets);
+        if key.parent == table.id {
+            renumber(&mut key.parent_columns);
+        }
+    }
+    for child in table.referenced_by.iter().filter(|id| **id != table.id) {
+        if let Some(child) = catalog.tables.get(child) {
+            let mut child = TableDef::clone(child);
+            let keys = child.foreign_keys.iter_mut().map(Arc::make_mut);
+            for key in keys.filter(|key| key.parent == table.id) {
+                renumber(&mut key.parent_columns);
+            }
+            catalog.put_table(child);
         }
     }
 }

@@ -12,7 +12,8 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::sql::sqlparser::ast::Expr;
 use futures::StreamExt;
 use std::sync::Arc;
-use strandline_base::{Error, ErrorKind, Result, SqlState};
+use strandline_base::{ColumnId, Error, ErrorKind, Result, SqlState};
+use strandline_engine::catalog::index::ForeignKeyDef;
 use strandline_engine::catalog::{Catalog, KeyDef, TableDef};
 use strandline_engine::{Isolation, TxnOptions};
 use strandline_semantics::error::convert;
@@ -108,16 +109,123 @@ pub async fn key(context: &StatementContext, table: &TableDef, key: &KeyDef) -> 
     )))
 }
 
+/// Every row of `table` has the row that `key` references.
+pub async fn foreign_key(
+    context: &StatementContext,
+    table: &TableDef,
+    key: &ForeignKeyDef,
+) -> Result<()> {
+    let catalog = context.statement.transaction().catalog();
+    let missing = || Error::internal("a referenced table is missing");
+    let parent = catalog.tables.get(&key.parent).ok_or_else(missing)?;
+    let list: Vec<String> = column_names(table, &key.columns)
+        .iter()
+        .map(|c| names::quote(c))
+        .collect();
+    let sql = format!("{} LIMIT 1", orphans(table, key, parent, &list.join(", ")));
+    let Some(row) = first_row(context, &sql, table).await? else {
+        return Ok(());
+    };
+    let error = Error::new(
+        ErrorKind::Constraint,
+        SqlState::FOREIGN_KEY_VIOLATION,
+        format!(
+            "insert or update on table \"{}\" violates foreign key constraint \"{}\"",
+            table.name, key.name
+        ),
+    );
+    let cells = row.columns().iter();
+    let values: Vec<_> = cells
+        .map(|array| crate::values::text::cell(array, 0))
+        .collect();
+    if values.iter().any(Option::is_none) {
+        return Err(
+            error.with_detail("MATCH FULL does not allow mixing of null and nonnull key values.")
+        );
+    }
+    let values: Vec<String> = values.into_iter().flatten().collect();
+    Err(error.with_detail(format!(
+        "Key ({})=({}) is not present in table \"{}\".",
+        column_names(table, &key.columns).join(", "),
+        values.join(", "),
+        parent.name
+    )))
+}
+
+fn column_names(table: &TableDef, columns: &[ColumnId]) -> Vec<String> {
+    let columns = columns.iter().filter_map(|id| table.column_by_id(*id));
+    columns.map(|column| column.name.clone()).collect()
+}
+
+/// A query over the rows of `table` that violate `key`.
+fn orphans(table: &TableDef, key: &ForeignKeyDef, parent: &TableDef, select: &str) -> String {
+    let own = column_names(table, &key.columns);
+    let pairs = own.iter().zip(column_names(parent, &key.parent_columns));
+    let equal: Vec<String> = pairs
+        .map(|(own, referenced)| {
+            format!(
+                "pk.{} = fk.{}",
+                names::quote(&referenced),
+                names::quote(own)
+            )
+        })
+        .collect();
+    // NULLs count also where the definition has none.
+    let nulls = own.iter().map(|name| format!("fk.{}", names::quote(name)));
+    let nulls = nulls.collect::<Vec<_>>().join(", ");
+    let some = match key.match_full {
+        true => format!("num_nonnulls({nulls}) > 0"),
+        false => format!("num_nulls({nulls}) = 0"),
+    };
+    format!(
+        "SELECT {select} FROM {} fk WHERE {some} AND NOT EXISTS (SELECT 1 FROM {} pk WHERE {})",
+        quoted(table),
+        quoted(parent),
+        equal.join(" AND ")
+    )
+}
+
+/// Every violated CHECK constraint and foreign key of every table, one line each.
+pub async fn all(context: &StatementContext) -> Result<Vec<String>> {
+    let mut violated = all_checks(context).await?;
+    violated.extend(all_references(context).await?);
+    Ok(violated)
+}
+
+/// Every violated foreign key of every table, one line each; not those that are NOT VALID.
+async fn all_references(context: &StatementContext) -> Result<Vec<String>> {
+    let mut violated = Vec::new();
+    for table in context.catalog.tables.values() {
+        for key in table.foreign_keys.iter().filter(|key| !key.not_valid) {
+            let Some(parent) = context.catalog.tables.get(&key.parent) else {
+                continue;
+            };
+            let count = count(context, &orphans(table, key, parent, "count(*)"), table).await?;
+            if count != "0" {
+                violated.push(format!(
+                    "table \"{}\": {count} rows violate foreign key constraint \"{}\"",
+                    table.name, key.name
+                ));
+            }
+        }
+    }
+    Ok(violated)
+}
+
+async fn count(context: &StatementContext, sql: &str, table: &TableDef) -> Result<String> {
+    Ok(match first_row(context, sql, table).await? {
+        Some(row) => crate::values::text::cell(row.column(0), 0).unwrap_or_default(),
+        None => "0".to_string(),
+    })
+}
+
 /// Every violated CHECK constraint of every table, one line each.
-pub async fn all_checks(context: &StatementContext) -> Result<Vec<String>> {
+async fn all_checks(context: &StatementContext) -> Result<Vec<String>> {
     let mut violated = Vec::new();
     for table in context.catalog.tables.values() {
         for check in &table.checks {
             let sql = violations(table, &check.expression, "count(*)")?;
-            let count = match first_row(context, &sql, table).await? {
-                Some(row) => crate::values::text::cell(row.column(0), 0).unwrap_or_default(),
-                None => "0".to_string(),
-            };
+            let count = count(context, &sql, table).await?;
             if count != "0" {
                 violated.push(format!(
                     "table \"{}\": {count} rows violate check constraint \"{}\"",

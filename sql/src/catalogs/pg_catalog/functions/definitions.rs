@@ -107,6 +107,12 @@ fn constraint(system: &System, args: &[Cell]) -> Result<Cell> {
     if let Some(key) = table.keys.iter().find(|key| key.name == *name) {
         return Ok(text::key(table, key).into());
     }
+    if let Some(key) = table.foreign_keys.iter().find(|key| key.name == *name) {
+        let parent = system.catalog.tables.get(&key.parent);
+        return Ok(Cell::option(
+            parent.map(|parent| text::foreign_key(table, key, parent)),
+        ));
+    }
     let check = table.checks.iter().find(|check| check.name == *name);
     let pretty = argument(args, 1).is_true();
     Ok(Cell::option(

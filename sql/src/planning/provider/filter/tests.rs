@@ -49,6 +49,7 @@ fn table() -> TableDef {
         indexes: Vec::new(),
         next_index: 0,
         foreign_keys: Vec::new(),
+        referenced_by: Vec::new(),
         history: HistoryPolicy::default(),
         comment: None,
     }

@@ -27,6 +27,7 @@ fn table() -> (TableDef, Statistics) {
         indexes: Vec::new(),
         next_index: 0,
         foreign_keys: Vec::new(),
+        referenced_by: Vec::new(),
         history: HistoryPolicy::default(),
         comment: None,
     };

@@ -4,18 +4,17 @@
 
 use super::{add_declared, definition, edit};
 use crate::execution::dml;
+use crate::execution::row_rules::{self, evaluate};
 use crate::parse;
 use crate::parse::names;
 use crate::planning::context::StatementContext;
 use crate::statements::ddl::column::{self, DeclaredColumn};
 use crate::statements::ddl::verify;
-use crate::values::value;
+use datafusion::common::DFSchema;
 use datafusion::common::tree_node::TreeNode;
-use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::Volatility;
 use datafusion::sql::sqlparser::ast::{self, Expr};
-use futures::StreamExt;
-use strandline_base::{ColumnId, Error, Result, SqlState, SqlType, TableId, Value};
+use strandline_base::{ColumnId, Error, Result, SqlState, TableId};
 use strandline_engine::catalog::TableDef;
 use strandline_semantics::error::convert;
 
@@ -92,21 +91,6 @@ fn is_volatile(context: &StatementContext, expr: &Expr) -> Result<bool> {
         .map_err(convert)
 }
 
-/// The value of a constant expression as a column of type `t` holds it.
-pub async fn evaluate(context: &StatementContext, expr: &Expr, t: SqlType) -> Result<Value> {
-    let query = parse::query(&format!("SELECT {expr}"))?;
-    let plan = context.plan_query(&query).await?;
-    let (_, mut stream) = context.run(plan).await?;
-    while let Some(batch) = stream.next().await {
-        let batch = batch.map_err(convert)?;
-        if batch.num_rows() > 0 {
-            let scalar = ScalarValue::try_from_array(batch.column(0), 0).map_err(convert)?;
-            return value::from_scalar(&scalar, t);
-        }
-    }
-    Ok(Value::Null)
-}
-
 /// Gives every row its own value of the new column.
 async fn fill(context: &StatementContext, table: &TableDef, column: &str) -> Result<()> {
     let sql = format!(
@@ -119,5 +103,5 @@ async fn fill(context: &StatementContext, table: &TableDef, column: &str) -> Res
     let statement = context.statement.transaction().begin_statement()?;
     let mut again = context.again(statement.clone());
     dml::execute(&mut again, &update).await?;
-    statement.finish()
+    row_rules::finish(&again)
 }

@@ -88,8 +88,10 @@ pub fn constraint(
     edit(context, table, &mut |catalog, def| {
         let is_key = def.keys.iter().any(|key| key.name == old);
         let keys = def.keys.iter_mut().map(|k| &mut k.name);
+        let references = def.foreign_keys.iter_mut().map(Arc::make_mut);
         let mut all: Vec<&mut String> = keys
             .chain(def.checks.iter_mut().map(|c| &mut c.name))
+            .chain(references.map(|k| &mut k.name))
             .collect();
         if all.iter().any(|name| **name == new) {
             return Err(Error::invalid(

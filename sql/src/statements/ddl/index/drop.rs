@@ -3,6 +3,7 @@
 use super::{require_alone, undefined};
 use crate::parse::names;
 use crate::planning::context::StatementContext;
+use crate::statements::ddl::foreign_key;
 use crate::values::summary::Summary;
 use datafusion::sql::sqlparser::ast::ObjectName;
 use std::sync::Arc;
@@ -45,7 +46,9 @@ pub fn drop(
                     None => return Err(undefined(&name)),
                 }
             }
-            Ok(())
+            let shown: Vec<String> = names.iter().map(|name| format!("index {name}")).collect();
+            let what = shown.join(", ");
+            foreign_key::settle(context, catalog, (&what, Some(&what)), how.cascade)
         })?;
     let done = Summary::tag("DROP INDEX");
     Ok(missing.iter().fold(done, |done, name| {

@@ -1,0 +1,160 @@
+//! Checks of constraints that wait for the end of the transaction.
+//!
+//! A statement hands over the checks of constraints that are deferred then. Each looks at the
+//! newest versions when it runs: before the commit, or when SET CONSTRAINTS … IMMEDIATE says so.
+//!
+//! Invariants:
+//! 1. Nothing commits with a check in the list that has not passed since the last write that it is
+//!    about: later writes add checks of their own.
+//! 2. A rollback to a savepoint drops the checks added since, and has those before it run again:
+//!    what they had looked at may be undone.
+
+use super::{Transaction, TxnState};
+use crate::catalog::TableDef;
+use crate::catalog::index::ConstraintTiming;
+use std::collections::HashMap;
+use std::sync::Arc;
+use strandline_base::{Error, Result, SqlState, TableId};
+
+/// A check of one constraint.
+pub(crate) trait DeferredCheck: Send {
+    /// The constraint: its table and its name.
+    fn constraint(&self) -> (TableId, &str);
+    /// The table whose rows it is about.
+    fn table(&self) -> TableId;
+    /// The error if the constraint is violated.
+    fn run(&self, transaction: &Transaction) -> Result<()>;
+}
+
+/// What SET CONSTRAINTS has said so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ConstraintModes {
+    /// of all constraints that have none of their own; whether they are deferred
+    all: Option<bool>,
+    named: HashMap<(TableId, String), bool>,
+}
+
+struct Waiting {
+    check: Box<dyn DeferredCheck>,
+    has_passed: bool,
+}
+
+/// The checks of a transaction, oldest first.
+#[derive(Default)]
+pub(crate) struct DeferredChecks {
+    waiting: Vec<Waiting>,
+    pub(super) modes: Arc<ConstraintModes>,
+}
+
+impl DeferredChecks {
+    /// Checks so far, passed ones included.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Goes back to the first `len` checks and to `modes`.
+    pub(super) fn go_back(&mut self, len: usize, modes: Arc<ConstraintModes>) {
+        self.waiting.truncate(len);
+        for waiting in &mut self.waiting {
+            waiting.has_passed = false;
+        }
+        self.modes = modes;
+    }
+
+    /// 55006 if a check about `table` is still to come: its rows must stay where they are.
+    pub(super) fn refuse_change(&self, table: &TableDef) -> Result<()> {
+        let is_pending = |w: &Waiting| !w.has_passed && w.check.table() == table.id;
+        match self.waiting.iter().any(is_pending) {
+            false => Ok(()),
+            true => Err(Error::invalid(
+                SqlState::OBJECT_IN_USE,
+                format!(
+                    "cannot ALTER TABLE \"{}\" because it has pending trigger events",
+                    table.name
+                ),
+            )
+            .with_hint("SET CONSTRAINTS ALL IMMEDIATE has deferred constraints checked now.")),
+        }
+    }
+}
+
+impl Transaction {
+    /// Whether the checks of a constraint wait for the end of the transaction.
+    pub(crate) fn is_deferred(&self, table: TableId, name: &str, timing: ConstraintTiming) -> bool {
+        let initially = match timing {
+            ConstraintTiming::Immediate => return false,
+            ConstraintTiming::DeferrableImmediate => false,
+            ConstraintTiming::Deferred => true,
+        };
+        let modes = self.state.lock().deferred.modes.clone();
+        let own = || modes.named.get(&(table, name.to_string())).copied();
+        let is_named = !modes.named.is_empty();
+        let named = is_named.then(own).flatten();
+        named.or(modes.all).unwrap_or(initially)
+    }
+
+    /// Has `check` run before the transaction commits.
+    pub(crate) fn defer(&self, check: Box<dyn DeferredCheck>) {
+        let has_passed = false;
+        let waiting = Waiting { check, has_passed };
+        self.state.lock().deferred.waiting.push(waiting);
+    }
+
+    /// SET CONSTRAINTS: from now on the deferrable constraints of `names` (tables and constraint
+    /// names; None: all) are deferred or not. Those that are not any more are checked at once.
+    pub fn set_constraints(
+        &self,
+        names: Option<&[(TableId, String)]>,
+        is_deferred: bool,
+    ) -> Result<()> {
+        let before = self.state.lock().deferred.modes.clone();
+        let mut modes = ConstraintModes::clone(&before);
+        match names {
+            None => {
+                modes = ConstraintModes {
+                    all: Some(is_deferred),
+                    ..ConstraintModes::default()
+                }
+            }
+            Some(names) => {
+                for name in names {
+                    modes.named.insert(name.clone(), is_deferred);
+                }
+            }
+        }
+        if !is_deferred {
+            self.run_deferred(&|table, name| {
+                names.is_none_or(|names| names.iter().any(|(t, n)| *t == table && n == name))
+            })?;
+        }
+        self.state.lock().deferred.modes = Arc::new(modes);
+        Ok(())
+    }
+
+    /// Runs the checks that have not passed yet, of the constraints that `wanted` names. The
+    /// transaction's state is not locked meanwhile: checks wait for other transactions.
+    pub(super) fn run_deferred(&self, wanted: &dyn Fn(TableId, &str) -> bool) -> Result<()> {
+        if self.state.lock().deferred.waiting.is_empty() {
+            return Ok(());
+        }
+        let mut checks = std::mem::take(&mut self.state.lock().deferred.waiting);
+        let mut outcome = Ok(());
+        for waiting in checks.iter_mut().filter(|waiting| !waiting.has_passed) {
+            let (table, name) = waiting.check.constraint();
+            if wanted(table, name) {
+                outcome = waiting.check.run(self);
+                if outcome.is_err() {
+                    break;
+                }
+                waiting.has_passed = true;
+            }
+        }
+        self.state.lock().deferred.waiting = checks;
+        outcome
+    }
+}
+
+/// The length of the list and what SET CONSTRAINTS has said, for a savepoint.
+pub(super) fn mark(state: &TxnState) -> (usize, Arc<ConstraintModes>) {
+    (state.deferred.len(), state.deferred.modes.clone())
+}

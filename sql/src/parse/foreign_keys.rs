@@ -1,0 +1,207 @@
+//! Spellings around foreign keys that the parser does not know, as tokens of ones that it does:
+//!
+//! | written | parsed as |
+//! |---|---|
+//! | `FOREIGN KEY (…) … ON DELETE SET NULL (a)` | `FOREIGN KEY "delete sets a" (…) … SET NULL` |
+//! | `ALTER CONSTRAINT c …` | `ADD FOREIGN KEY "alter constraint" (c) REFERENCES c …` |
+//! | `SET CONSTRAINTS a, s.b DEFERRED` | `CALL set_constraints('deferred', 'a, s.b')` |
+//!
+//! The name behind FOREIGN KEY is another system's name of an index, and otherwise refused.
+
+use super::names;
+use datafusion::sql::sqlparser::ast::{ForeignKeyConstraint, Ident};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
+use strandline_base::{Error, Result, SqlState};
+
+/// What SET CONSTRAINTS is parsed as a call of.
+pub(crate) const SET_CONSTRAINTS: &str = "set_constraints";
+
+const DELETE_SETS: &str = "delete sets ";
+const ALTER_CONSTRAINT: &str = "alter constraint";
+
+/// Rewrites the tokens of one or more statements.
+pub(super) fn rewrite(tokens: &mut Vec<TokenWithSpan>) {
+    let relevant = |t: &TokenWithSpan| {
+        ["REFERENCES", "CONSTRAINT", "CONSTRAINTS"]
+            .iter()
+            .any(|word| is(t, word))
+    };
+    if !tokens.iter().any(relevant) {
+        return;
+    }
+    let mut out = Vec::with_capacity(tokens.len());
+    for statement in tokens.split_inclusive(|t| t.token == Token::SemiColon) {
+        let is_solid = |t: &&TokenWithSpan| !matches!(t.token, Token::Whitespace(_));
+        let solid: Vec<&TokenWithSpan> = statement.iter().filter(is_solid).collect();
+        let starts = |words: &[&str]| {
+            let mut pairs = words.iter().enumerate();
+            pairs.all(|(at, word)| solid.get(at).is_some_and(|t| is(t, word)))
+        };
+        if starts(&["SET", "CONSTRAINTS"]) {
+            set_constraints(&solid, &mut out);
+        } else if starts(&["ALTER", "TABLE"]) || starts(&["CREATE"]) {
+            let start = out.len();
+            out.extend(solid.into_iter().cloned());
+            delete_lists(&mut out, start);
+            alter_constraints(&mut out, start);
+        } else {
+            out.extend_from_slice(statement);
+        }
+    }
+    *tokens = out;
+}
+
+/// Moves the lists behind ON DELETE SET NULL and SET DEFAULT to their FOREIGN KEY.
+fn delete_lists(tokens: &mut Vec<TokenWithSpan>, start: usize) {
+    let mut at = start;
+    while at + 4 < tokens.len() {
+        let is_at = |offset: usize, word: &str| is(&tokens[at + offset], word);
+        let is_list = is_at(0, "ON")
+            && is_at(1, "DELETE")
+            && is_at(2, "SET")
+            && (is_at(3, "NULL") || is_at(3, "DEFAULT"))
+            && tokens[at + 4].token == Token::LParen;
+        let close = tokens[at..].iter().position(|t| t.token == Token::RParen);
+        let before = tokens[start..at].windows(2);
+        let mut keys = before.enumerate().rev();
+        let key = keys.find(|(_, pair)| is(&pair[0], "FOREIGN") && is(&pair[1], "KEY"));
+        if let (true, Some(length), Some((key, _))) = (is_list, close, key) {
+            let list: Vec<String> = tokens[at + 5..at + length]
+                .iter()
+                .map(|t| t.token.to_string())
+                .collect();
+            let span = tokens[at].span;
+            tokens.drain(at + 4..=at + length);
+            let name = format!("{DELETE_SETS}{}", list.join(" "));
+            tokens.insert(start + key + 2, quoted(&name, span));
+            at += 1;
+        }
+        at += 1;
+    }
+}
+
+fn alter_constraints(tokens: &mut Vec<TokenWithSpan>, start: usize) {
+    let mut at = start + 2;
+    while at + 2 < tokens.len() {
+        if is(&tokens[at], "ALTER") && is(&tokens[at + 1], "CONSTRAINT") {
+            let (span, name) = (tokens[at].span, tokens[at + 2].clone());
+            let word = |text: &str| TokenWithSpan {
+                token: Token::make_keyword(text),
+                span,
+            };
+            let mark = |token| TokenWithSpan { token, span };
+            let made = [
+                word("ADD"),
+                word("FOREIGN"),
+                word("KEY"),
+                quoted(ALTER_CONSTRAINT, span),
+                mark(Token::LParen),
+                name.clone(),
+                mark(Token::RParen),
+                word("REFERENCES"),
+                name,
+            ];
+            tokens.splice(at..at + 3, made);
+            at += 9;
+        }
+        at += 1;
+    }
+}
+
+fn set_constraints(solid: &[&TokenWithSpan], out: &mut Vec<TokenWithSpan>) {
+    let span = solid[0].span;
+    let ends = |t: &&&TokenWithSpan| matches!(t.token, Token::SemiColon | Token::EOF);
+    let end = solid.len() - solid.iter().rev().take_while(ends).count();
+    let words: Vec<String> = solid[2..end].iter().map(|t| t.token.to_string()).collect();
+    let (mode, names) = match words.split_last() {
+        Some((mode, names)) => (mode.to_lowercase(), names.join("")),
+        None => (String::new(), String::new()),
+    };
+    let tokens = [
+        Token::make_keyword("CALL"),
+        Token::make_word(SET_CONSTRAINTS, None),
+        Token::LParen,
+        Token::SingleQuotedString(mode),
+        Token::Comma,
+        Token::SingleQuotedString(names),
+        Token::RParen,
+    ];
+    out.extend(tokens.map(|token| TokenWithSpan { token, span }));
+    out.extend(solid[end..].iter().map(|t| (*t).clone()));
+}
+
+/// The columns that ON DELETE SET NULL or SET DEFAULT names.
+pub fn delete_sets(written: &ForeignKeyConstraint) -> Result<Vec<String>> {
+    let Some(name) = &written.index_name else {
+        return Ok(Vec::new());
+    };
+    match name.value.strip_prefix(DELETE_SETS) {
+        Some(list) => {
+            let mut columns = Vec::new();
+            for part in list.split(',') {
+                columns.push(names::single(&super::object_name(part.trim())?)?);
+            }
+            Ok(columns)
+        }
+        None => Err(Error::invalid(
+            SqlState::SYNTAX_ERROR,
+            format!("syntax error at or near \"{}\"", name.value),
+        )),
+    }
+}
+
+/// The constraint's name if this is an ALTER CONSTRAINT.
+pub fn altered(written: &ForeignKeyConstraint) -> Option<&Ident> {
+    let mark = written.index_name.as_ref()?;
+    (mark.value == ALTER_CONSTRAINT)
+        .then(|| written.columns.first())
+        .flatten()
+}
+
+fn quoted(name: &str, span: datafusion::sql::sqlparser::tokenizer::Span) -> TokenWithSpan {
+    let token = Token::Word(Word {
+        value: name.to_string(),
+        quote_style: Some('"'),
+        keyword: datafusion::sql::sqlparser::keywords::Keyword::NoKeyword,
+    });
+    TokenWithSpan { token, span }
+}
+
+fn is(token: &TokenWithSpan, word: &str) -> bool {
+    match &token.token {
+        Token::Word(w) => w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::parse::statement;
+
+    #[test]
+    fn become_what_the_parser_knows() {
+        let cases = [
+            (
+                "create table c (a int, b int, foreign key (a, b) references p on delete set null \
+                 (b), check (a > 0))",
+                "CREATE TABLE c (a INT, b INT, FOREIGN KEY \"delete sets b\" (a, b) REFERENCES p \
+                 ON DELETE SET NULL, CHECK (a > 0))",
+            ),
+            (
+                "alter table t alter constraint x deferrable",
+                "ALTER TABLE t ADD FOREIGN KEY \"alter constraint\" (x) REFERENCES x DEFERRABLE",
+            ),
+            (
+                "set constraints a, s.\"B\" deferred",
+                "CALL set_constraints('deferred', 'a,s.\"B\"')",
+            ),
+            (
+                "SET CONSTRAINTS ALL IMMEDIATE",
+                "CALL set_constraints('immediate', 'ALL')",
+            ),
+        ];
+        for (sql, expected) in cases {
+            assert_eq!(statement(sql).expect(sql).to_string(), expected, "{sql}");
+        }
+    }
+}
