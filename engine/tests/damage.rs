@@ -98,10 +98,13 @@ fn is_unused(content: &[u8], name: &str, offset: u64, log_end: u64) -> bool {
 /// Between frames and from the mark on, which only shows that the last edit is durable.
 fn is_unused_in_manifest(content: &[u8], at: usize) -> bool {
     let mut frame = 64;
+    if at < frame {
+        return false;
+    }
     loop {
         let length = u32::from_le_bytes(content[frame..frame + 4].try_into().expect("4 bytes"));
         if at < frame || length == 0 {
-            return at >= frame;
+            return true;
         }
         let end = frame + 24 + length as usize;
         if at < end {
