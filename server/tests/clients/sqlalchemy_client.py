@@ -16,7 +16,12 @@ class Account(Base):
     owner: Mapped[str] = mapped_column(sa.String(40), nullable=False)
     balance = mapped_column(sa.Numeric(12, 2), server_default="0")
     opened = mapped_column(sa.DateTime)
-    __table_args__ = (sa.UniqueConstraint("owner"),)
+    __table_args__ = (
+        sa.UniqueConstraint("owner"),
+        sa.Index("account_opened", opened.desc(), "id", postgresql_include=["balance"]),
+        sa.Index("account_lower", sa.text("lower(owner)"), unique=True),
+        sa.Index("account_rich", "balance", postgresql_where=sa.text("balance > 1000")),
+    )
 
 
 def main():
@@ -36,6 +41,17 @@ def main():
     assert inspector.get_pk_constraint("account")["constrained_columns"] == ["id"]
     uniques = inspector.get_unique_constraints("account")
     assert [u["column_names"] for u in uniques] == [["owner"]], uniques
+    indexes = {i["name"]: i for i in inspector.get_indexes("account")}
+    assert sorted(indexes) == ["account_lower", "account_opened", "account_owner_key", "account_rich"], indexes
+    opened = indexes["account_opened"]
+    assert opened["column_names"] == ["opened", "id"] and not opened["unique"], opened
+    assert opened["column_sorting"] == {"opened": ("desc",)}, opened
+    assert opened["dialect_options"]["postgresql_include"] == ["balance"], opened
+    assert indexes["account_lower"]["unique"], indexes["account_lower"]
+    assert indexes["account_lower"]["expressions"] == ["lower(owner)"], indexes["account_lower"]
+    assert indexes["account_owner_key"]["duplicates_constraint"] == "account_owner_key"
+    where = indexes["account_rich"]["dialect_options"]["postgresql_where"]
+    assert "balance > 1000" in where, where
     assert inspector.has_table("account") and not inspector.has_table("nothing")
 
     reflected = sa.Table("account", sa.MetaData(), autoload_with=engine)
