@@ -30,6 +30,12 @@ pub(super) fn rewrite(tokens: &mut Vec<TokenWithSpan>) {
 }
 
 fn one(statement: &[TokenWithSpan], out: &mut Vec<TokenWithSpan>) {
+    let is_solid = |t: &&TokenWithSpan| !matches!(t.token, Token::Whitespace(_));
+    let first = statement.iter().find(is_solid);
+    if first.is_some_and(|t| is(t, "REINDEX")) {
+        // `REINDEX (VERBOSE) TABLE t`: no query follows the parenthesis.
+        return out.extend_from_slice(statement);
+    }
     let statement = without_with_data(statement);
     let solid: Vec<usize> = (0..statement.len())
         .filter(|i| !matches!(statement[*i].token, Token::Whitespace(_)))
