@@ -5,17 +5,21 @@ use std::sync::Arc;
 use strandline_base::{ColumnId, RangeNo, Result, RowId, Value};
 use strandline_column::types::value_at;
 use strandline_table::lineage::base::BaseBody;
+use strandline_table::lineage::range::Range;
 use strandline_txn::Visibility;
+
+/// Slots of a range that may hold a row.
+pub(crate) fn slots(range: &Range) -> u32 {
+    match &range.load().base.body {
+        BaseBody::Insert(inserted) => inserted.rows(),
+        BaseBody::Chunks(chunks) => chunks.rows,
+    }
+}
 
 /// Visits every slot that may hold a row, rows that nobody sees included.
 pub(crate) fn visit_slots(store: &Store, visit: &mut dyn FnMut(RowId) -> Result<()>) -> Result<()> {
     for range in store.lineage.ranges() {
-        let version = range.load_full();
-        let rows = match &version.base.body {
-            BaseBody::Insert(inserted) => inserted.rows() as usize,
-            BaseBody::Chunks(chunks) => chunks.rows as usize,
-        };
-        for slot in 0..rows {
+        for slot in 0..slots(&range) {
             visit(RowId::new(range.no(), slot as u16))?;
         }
     }

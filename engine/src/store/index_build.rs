@@ -7,8 +7,8 @@
 //! Threads take ranges one by one. No sweep runs meanwhile: it would remove an entry just before a
 //! thread, which has read an older version of the row, adds it again.
 
-use crate::store::newest;
 use crate::store::{Store, StoredIndex, TableStore};
+use crate::store::{all_rows, newest};
 use arrow_array::{ArrayRef, BooleanArray};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -77,11 +77,11 @@ pub(crate) fn fill(
 
 /// Slots of all ranges: what a build goes through.
 pub(crate) fn slots(store: &Store) -> u64 {
-    let of = |range: &Arc<Range>| match &range.load().base.body {
-        BaseBody::Insert(rows) => u64::from(rows.rows()),
-        BaseBody::Chunks(chunks) => u64::from(chunks.rows),
-    };
-    store.lineage.ranges().iter().map(of).sum()
+    let ranges = store.lineage.ranges();
+    ranges
+        .iter()
+        .map(|range| u64::from(all_rows::slots(range)))
+        .sum()
 }
 
 /// Enters every key that a row of the range has, or had within the retention. How many slots there

@@ -9,6 +9,7 @@
 //! The name behind FOREIGN KEY is another system's name of an index, and otherwise refused.
 
 use super::names;
+use super::tokens::is;
 use datafusion::sql::sqlparser::ast::{ForeignKeyConstraint, Ident};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 use strandline_base::{Error, Result, SqlState};
@@ -165,13 +166,6 @@ fn quoted(name: &str, span: datafusion::sql::sqlparser::tokenizer::Span) -> Toke
         keyword: datafusion::sql::sqlparser::keywords::Keyword::NoKeyword,
     });
     TokenWithSpan { token, span }
-}
-
-fn is(token: &TokenWithSpan, word: &str) -> bool {
-    match &token.token {
-        Token::Word(w) => w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word),
-        _ => false,
-    }
 }
 
 #[cfg(test)]

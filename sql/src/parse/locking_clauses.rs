@@ -8,6 +8,7 @@
 //!
 //! The first part of the name is one that no user can write.
 
+use super::tokens::is;
 use crate::parse::names;
 use datafusion::sql::sqlparser::ast::{LockClause, LockType, ObjectNamePart};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -170,13 +171,6 @@ fn after(tokens: &[TokenWithSpan], mut at: usize, words: &[&str]) -> Option<usiz
 
 fn is_blank(token: &TokenWithSpan) -> bool {
     matches!(token.token, Token::Whitespace(_))
-}
-
-fn is(token: &TokenWithSpan, word: &str) -> bool {
-    match &token.token {
-        Token::Word(w) => w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word),
-        _ => false,
-    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! goes about the work; they are left out before the parser, which knows other ones, sees them. Nor
 //! does it know CHECKPOINT.
 
+use super::tokens::is;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 /// What CHECKPOINT is parsed as a call of.
@@ -83,11 +84,4 @@ fn one(statement: &[TokenWithSpan], out: &mut Vec<TokenWithSpan>) {
     let after = columns.iter().position(|t| t.token == Token::RParen);
     let after = after.map_or(&columns[columns.len()..], |end| &columns[end + 1..]);
     out.extend(after.iter().map(|t| (*t).clone()));
-}
-
-fn is(token: &TokenWithSpan, word: &str) -> bool {
-    match &token.token {
-        Token::Word(w) => w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word),
-        _ => false,
-    }
 }

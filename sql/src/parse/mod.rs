@@ -22,6 +22,7 @@ pub mod placeholders;
 mod roles;
 mod spellings;
 pub mod system_time;
+mod tokens;
 
 use crate::parse::dml_spellings::rewrite_tokens;
 use datafusion::sql::sqlparser::ast::{Expr, ObjectName, Query, Statement};

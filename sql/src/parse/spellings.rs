@@ -9,6 +9,7 @@
 //! | `x ISNULL`, `x NOTNULL` | `x IS NULL`, `x IS NOT NULL` |
 //! | `MERGE … THEN INSERT DEFAULT VALUES` | `THEN INSERT VALUES (DEFAULT)` |
 
+use super::tokens::is;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 /// Rewrites the tokens of one or more statements.
@@ -181,13 +182,6 @@ fn query_of_create(statement: &[TokenWithSpan]) -> Option<usize> {
         }
     }
     None
-}
-
-fn is(token: &TokenWithSpan, word: &str) -> bool {
-    match &token.token {
-        Token::Word(w) => w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word),
-        _ => false,
-    }
 }
 
 /// The token that `word` is, at the place of `like`.

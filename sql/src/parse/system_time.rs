@@ -6,6 +6,7 @@
 //! | `FOR SYSTEM_TIME FROM a TO b` | `FOR SYSTEM_TIME AS OF "from" BETWEEN a AND b` |
 //! | `FOR SYSTEM_TIME BETWEEN a AND b` | `FOR SYSTEM_TIME AS OF "between" BETWEEN a AND b` |
 
+use super::tokens::is;
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, ObjectNamePart, Query, TableFactor, TableVersion, VisitMut, VisitorMut,
 };
@@ -151,13 +152,6 @@ fn end_of_beginning(tokens: &[TokenWithSpan], rest: &[usize]) -> Option<usize> {
 fn is_unit(tokens: &[TokenWithSpan], at: Option<&usize>) -> bool {
     let units = ["MONTH", "DAY", "HOUR", "MINUTE", "SECOND"];
     at.is_some_and(|i| units.iter().any(|unit| is(&tokens[*i], unit)))
-}
-
-fn is(token: &TokenWithSpan, word: &str) -> bool {
-    match &token.token {
-        Token::Word(w) => w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word),
-        _ => false,
-    }
 }
 
 #[cfg(test)]
