@@ -4,7 +4,6 @@
 //! rows at a time; each time is a statement of the transaction.
 
 use crate::columns::{Finished, Rows};
-use crate::connection::Connection;
 use crate::errors;
 use crate::link::{Link, Session};
 use crate::statement::end_block;
@@ -112,7 +111,6 @@ fn load_in_block(
 ///     (1000, 499.5)
 #[pyclass(frozen, module = "strandline", weakref)]
 pub struct Appender {
-    connection: Py<Connection>,
     link: Arc<Link>,
     table: String,
     load: Mutex<Option<Load>>,
@@ -126,14 +124,13 @@ struct Load {
 }
 
 impl Appender {
-    pub fn new(connection: Py<Connection>, link: Arc<Link>, table: &str, width: usize) -> Self {
+    pub fn new(link: Arc<Link>, table: &str, width: usize) -> Self {
         let load = Load {
             rows: Rows::new(width),
             begun: false,
             loaded: 0,
         };
         Self {
-            connection,
             link,
             table: table.to_string(),
             load: Mutex::new(Some(load)),
@@ -162,7 +159,7 @@ impl Appender {
     }
 
     fn end(&self, py: Python<'_>, load: &Load, result: PyResult<()>) -> PyResult<()> {
-        let ours = load.begun && self.connection.get().is_autocommit();
+        let ours = load.begun && self.link.is_autocommit();
         end_block(py, &self.link, ours, result)
     }
 }
@@ -217,7 +214,7 @@ impl Appender {
     /// itself, has already taken goes with its rollback.
     fn discard(&self, py: Python<'_>) -> PyResult<()> {
         let load = self.take(py)?;
-        if load.begun && self.connection.get().is_autocommit() {
+        if load.begun && self.link.is_autocommit() {
             self.link.run(py, Session::rollback)?;
         }
         Ok(())

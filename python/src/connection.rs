@@ -12,7 +12,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyList, PyString};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use strandline::TransactionStatus;
 
 /// A connection to a database; made by `strandline.connect()`.
@@ -33,15 +32,9 @@ use strandline::TransactionStatus;
 #[pyclass(frozen, module = "strandline", weakref)]
 pub struct Connection {
     link: Arc<Link>,
-    autocommit: AtomicBool,
 }
 
 impl Connection {
-    /// Whether statements outside a block commit by themselves.
-    pub fn is_autocommit(&self) -> bool {
-        self.autocommit.load(Ordering::Relaxed)
-    }
-
     fn status(&self, py: Python<'_>) -> PyResult<TransactionStatus> {
         self.link
             .run(py, |session| Ok(session.connection.transaction_status()))
@@ -53,11 +46,21 @@ impl Connection {
         parameters: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Executed> {
         let this = slf.get();
-        statement::execute(slf.py(), &this.link, this.is_autocommit(), text, parameters)
+        statement::execute(
+            slf.py(),
+            &this.link,
+            this.link.is_autocommit(),
+            text,
+            parameters,
+        )
     }
 
     fn give<'py>(slf: &Bound<'py, Self>, executed: Executed) -> PyResult<Bound<'py, Cursor>> {
-        let cursor = Cursor::of(slf.clone().unbind(), slf.get().link.clone(), executed);
+        let cursor = Cursor::of(
+            slf.clone().into_any().unbind(),
+            slf.get().link.clone(),
+            executed,
+        );
         Bound::new(slf.py(), cursor)
     }
 }
@@ -106,24 +109,22 @@ impl Connection {
             true => Opened::in_memory(database),
             false => Opened::at(&path, database, create),
         });
-        let link = Link::new(opened.map_err(|error| errors::exception(py, &error))?);
+        let opened = opened.map_err(|error| errors::exception(py, &error))?;
+        let link = Link::new(opened, autocommit);
         link.run(py, |link| {
             for set in &session {
                 link.connection.execute(set, ())?;
             }
             Ok(())
         })?;
-        Ok(Self {
-            link,
-            autocommit: AtomicBool::new(autocommit),
-        })
+        Ok(Self { link })
     }
 
     /// A new cursor.
     fn cursor<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, Cursor>> {
         let this = slf.get();
         this.link.opened(slf.py())?;
-        let cursor = Cursor::new(slf.clone().unbind(), this.link.clone());
+        let cursor = Cursor::new(slf.clone().into_any().unbind(), this.link.clone());
         Bound::new(slf.py(), cursor)
     }
 
@@ -147,7 +148,7 @@ impl Connection {
         seq_of_parameters: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, Cursor>> {
         let (py, this) = (slf.py(), slf.get());
-        let autocommit = this.is_autocommit();
+        let autocommit = this.link.is_autocommit();
         let rowcount =
             statement::execute_many(py, &this.link, autocommit, operation, seq_of_parameters)?;
         Self::give(
@@ -171,7 +172,7 @@ impl Connection {
         let pieces = strandline::split_script(script);
         for piece in pieces.map_err(|error| errors::exception(py, &error))? {
             let text = self.link.text(piece.sql, false);
-            statement::execute(py, &self.link, self.is_autocommit(), &text, None)?;
+            statement::execute(py, &self.link, self.link.is_autocommit(), &text, None)?;
         }
         Ok(())
     }
@@ -219,17 +220,17 @@ impl Connection {
     /// first, as the DB-API wants it. It cannot change inside a transaction.
     #[getter]
     fn autocommit(&self) -> bool {
-        self.is_autocommit()
+        self.link.is_autocommit()
     }
 
     #[setter]
     fn set_autocommit(&self, py: Python<'_>, on: bool) -> PyResult<()> {
-        if self.in_transaction(py)? && on != self.is_autocommit() {
+        if self.in_transaction(py)? && on != self.link.is_autocommit() {
             let message =
                 "autocommit cannot change inside a transaction: commit or roll back first";
             return Err(errors::raise(py, "42601", message));
         }
-        self.autocommit.store(on, Ordering::Relaxed);
+        self.link.set_autocommit(on);
         Ok(())
     }
 
@@ -268,8 +269,7 @@ impl Connection {
     ///     (1,)
     fn duplicate(&self, py: Python<'_>) -> PyResult<Self> {
         Ok(Self {
-            link: Link::new(self.link.opened(py)?),
-            autocommit: AtomicBool::new(self.is_autocommit()),
+            link: Link::new(self.link.opened(py)?, self.link.is_autocommit()),
         })
     }
 
@@ -308,22 +308,16 @@ impl Connection {
     ///     2
     #[pyo3(signature = (table, frame, /))]
     fn append(&self, py: Python<'_>, table: &str, frame: &Bound<'_, PyAny>) -> PyResult<u64> {
-        appender::append_frame(py, &self.link, self.is_autocommit(), table, frame)
+        appender::append_frame(py, &self.link, self.link.is_autocommit(), table, frame)
     }
 
     /// An appender, which loads rows one by one in bulk.
     #[pyo3(signature = (table, /))]
-    fn appender(slf: &Bound<'_, Self>, table: &str) -> PyResult<Appender> {
-        let this = slf.get();
-        let width = this.link.run(slf.py(), |session| {
+    fn appender(&self, py: Python<'_>, table: &str) -> PyResult<Appender> {
+        let width = self.link.run(py, |session| {
             Ok(session.connection.table(table)?.columns().len())
         })?;
-        Ok(Appender::new(
-            slf.clone().unbind(),
-            this.link.clone(),
-            table,
-            width,
-        ))
+        Ok(Appender::new(self.link.clone(), table, width))
     }
 
     /// All rows of a table, view or registered frame; with `as_of` as they were at that moment: a

@@ -6,8 +6,9 @@
 //! waits with the interpreter in its hands.
 
 use crate::link::Link;
-use crate::results::{self, Rows, Stream};
+use crate::results::Rows;
 use crate::statement::{self, Executed, Given};
+use crate::stream::{self, Stream};
 use crate::{cells, description, errors};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchReader, StructArray};
 use arrow::datatypes::{DataType, Field, SchemaRef};
@@ -17,8 +18,6 @@ use pyo3::types::{PyCapsule, PyList, PyString, PyTuple};
 use pyo3_arrow::ffi::{ArrayIterator, to_stream_pycapsule};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-
-use crate::connection::Connection;
 
 /// Rows that become tuples at once when they are asked for one by one.
 const CHUNK_ROWS: usize = 256;
@@ -36,7 +35,7 @@ const CHUNK_ROWS: usize = 256;
 ///     >>> con.close()
 #[pyclass(frozen, module = "strandline", weakref)]
 pub struct Cursor {
-    connection: Py<Connection>,
+    connection: Py<PyAny>,
     link: Arc<Link>,
     state: Mutex<State>,
     arraysize: AtomicI64,
@@ -102,7 +101,7 @@ impl State {
         let at_hand = rows.try_lock().and_then(|mut rows| rows.take(wanted));
         let batch = match at_hand {
             Some(batch) => batch,
-            None => match link.detached(py, || results::next(link, &rows, wanted))? {
+            None => match link.detached(py, || stream::next(link, &rows, wanted))? {
                 Some(batch) => batch,
                 None => return Ok(false),
             },
@@ -156,7 +155,7 @@ impl State {
 
 impl Cursor {
     /// A cursor without a result.
-    pub fn new(connection: Py<Connection>, link: Arc<Link>) -> Self {
+    pub fn new(connection: Py<PyAny>, link: Arc<Link>) -> Self {
         Self {
             connection,
             link,
@@ -170,7 +169,7 @@ impl Cursor {
     }
 
     /// A cursor of what a statement gave.
-    pub fn of(connection: Py<Connection>, link: Arc<Link>, executed: Executed) -> Self {
+    pub fn of(connection: Py<PyAny>, link: Arc<Link>, executed: Executed) -> Self {
         let cursor = Self::new(connection, link);
         *cursor.state.lock() = State::of(executed);
         cursor
@@ -197,7 +196,7 @@ impl Cursor {
         let mut state = self.state(py)?;
         let rows = state.unseen(py)?.clone();
         self.link
-            .detached(py, || results::complete(&self.link, &rows))
+            .detached(py, || stream::complete(&self.link, &rows))
     }
 }
 
@@ -223,7 +222,7 @@ impl Cursor {
         // The rows of the statement before are no longer wanted.
         *state = State::default();
         state.rowcount = -1;
-        let autocommit = this.connection.get().is_autocommit();
+        let autocommit = this.link.is_autocommit();
         let text = statement::text_of(&this.link, operation, parameters)?;
         let executed = statement::execute(py, &this.link, autocommit, &text, parameters)?;
         *state = State::of(executed);
@@ -249,7 +248,7 @@ impl Cursor {
         let mut state = this.state(py)?;
         *state = State::default();
         state.rowcount = -1;
-        let autocommit = this.connection.get().is_autocommit();
+        let autocommit = this.link.is_autocommit();
         let affected =
             statement::execute_many(py, &this.link, autocommit, operation, seq_of_parameters)?;
         state.rowcount = affected;
@@ -388,7 +387,7 @@ impl Cursor {
 
     /// The connection that made the cursor.
     #[getter]
-    fn connection(&self, py: Python<'_>) -> Py<Connection> {
+    fn connection(&self, py: Python<'_>) -> Py<PyAny> {
         self.connection.clone_ref(py)
     }
 

@@ -6,6 +6,7 @@
 //! call into the engine lets go of the interpreter first; [`link`] has the rules.
 
 mod appender;
+mod arrays;
 mod cells;
 mod columns;
 mod connection;
@@ -16,9 +17,11 @@ mod frames;
 mod link;
 mod open;
 mod placeholders;
+mod process;
 mod results;
 mod signals;
 mod statement;
+mod stream;
 mod temporal;
 mod values;
 

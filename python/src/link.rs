@@ -3,38 +3,32 @@
 //! * One statement at a time: the connection stands behind a lock. It is only waited for, and only
 //!   held, by threads that have let go of the interpreter; so no thread holds the interpreter while
 //!   it waits for the engine, and none needs it while it holds the lock.
-//! * Lock order: connection, then a result's ([`crate::results`]).
+//! * Lock order: connection, then a result's ([`crate::stream`]).
 //! * After a fork the child has neither the engine's threads nor a say in its files: every use is
 //!   an error there, and dropping a connection leaves it as it is.
 
 use crate::errors;
 use crate::open::Opened;
 use crate::placeholders::{Text, Texts};
+use crate::process::{count_fork, forks};
 use crate::results::Rows;
 use crate::signals;
 use parking_lot::{Mutex, MutexGuard};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Weak};
 use std::time::{Duration, Instant};
 use strandline::{CancelHandle, Connection, Error, Progress, SqlState, TransactionStatus};
 
-/// How many times this process is a forked child of the one that loaded the module.
-static FORKS: AtomicU32 = AtomicU32::new(0);
 /// All connections of the process.
 static LINKS: Mutex<Vec<Weak<Link>>> = Mutex::new(Vec::new());
 static STARTED: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// How many forks lie between the module's loading and this process.
-pub fn forks() -> u32 {
-    FORKS.load(Ordering::Relaxed)
-}
-
 /// Told by Python in the child after a fork.
 #[pyfunction]
 pub fn forked(py: Python<'_>) -> PyResult<()> {
-    FORKS.fetch_add(1, Ordering::Relaxed);
+    count_fork();
     signals::disarm(py)
 }
 
@@ -120,6 +114,8 @@ pub struct Link {
     opened: Weak<Opened>,
     cancel: CancelHandle,
     forks: u32,
+    /// whether statements outside a block commit by themselves
+    autocommit: AtomicBool,
     /// the thread that runs a statement, as [`signals::this_thread`] names it; 0: none
     running: AtomicUsize,
     /// when it began, in microseconds since [`STARTED`]
@@ -130,7 +126,7 @@ pub struct Link {
 
 impl Link {
     /// A new connection to an open database.
-    pub fn new(opened: Arc<Opened>) -> Arc<Self> {
+    pub fn new(opened: Arc<Opened>, autocommit: bool) -> Arc<Self> {
         let mut connection = opened.database.connect();
         let reached = Arc::new(Mutex::new(None));
         let shown = reached.clone();
@@ -147,6 +143,7 @@ impl Link {
                 notices: Vec::new(),
             }))),
             forks: forks(),
+            autocommit: AtomicBool::new(autocommit),
             running: AtomicUsize::new(0),
             since_us: AtomicU64::new(0),
             reached,
@@ -156,6 +153,16 @@ impl Link {
         links.retain(|link| link.strong_count() > 0);
         links.push(Arc::downgrade(&link));
         link
+    }
+
+    /// Whether statements outside a block commit by themselves.
+    pub fn is_autocommit(&self) -> bool {
+        self.autocommit.load(Ordering::Relaxed)
+    }
+
+    /// Turns autocommit on or off.
+    pub fn set_autocommit(&self, on: bool) {
+        self.autocommit.store(on, Ordering::Relaxed);
     }
 
     /// A statement's text as the engine takes it.
@@ -214,7 +221,7 @@ impl Link {
         work: impl FnOnce() -> strandline::Result<T> + Send,
     ) -> PyResult<T> {
         self.check_process(py)?;
-        signals::arm(py, now)?;
+        signals::arm(py, now, cancel_on)?;
         let error = match py.detach(work) {
             Ok(value) => return Ok(value),
             Err(error) => error,
@@ -347,6 +354,13 @@ const CLOSED: SqlState = SqlState("08003");
 
 fn closed() -> Error {
     Error::invalid(CLOSED, "the connection is closed")
+}
+
+/// Cancels the statements that run on `thread`.
+fn cancel_on(thread: usize) {
+    for link in Link::all().iter().filter(|link| link.runs_on(thread)) {
+        link.cancel();
+    }
 }
 
 struct Ended<'a>(&'a AtomicUsize);

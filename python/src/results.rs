@@ -1,13 +1,9 @@
 //! A statement's rows on their way to Python: batches at hand, and the query that computes the
 //! others when they are asked for.
 
-use crate::link::Link;
-use arrow::array::{RecordBatch, RecordBatchReader};
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use arrow::error::ArrowError;
-use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::Arc;
 use strandline::{Connection, Error, Portal, QueryResult, Result};
 
 /// A statement is over at once if its rows are no more than these, or what it computes next to it.
@@ -52,7 +48,7 @@ impl Rows {
     }
 
     /// Computes one more batch; its rows, None at the end.
-    fn pull(&mut self, connection: &mut Connection) -> Result<Option<usize>> {
+    pub fn pull(&mut self, connection: &mut Connection) -> Result<Option<usize>> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
@@ -117,66 +113,5 @@ impl Rows {
     /// Puts rows that nobody has seen back in front.
     pub fn put_back(&mut self, batch: RecordBatch) {
         self.batches.push_front(batch);
-    }
-}
-
-/// Up to `wanted` of the next rows, computed if they must be; None at the end. Not for threads that
-/// hold the interpreter.
-pub fn next(link: &Link, rows: &Mutex<Rows>, wanted: usize) -> Result<Option<RecordBatch>> {
-    loop {
-        {
-            let mut rows = rows.lock();
-            if let Some(batch) = rows.take(wanted) {
-                return Ok(Some(batch));
-            }
-            if rows.is_complete() {
-                return Ok(None);
-            }
-        }
-        link.run_detached(|session| rows.lock().pull(&mut session.connection))?;
-    }
-}
-
-/// Computes all rows. Not for threads that hold the interpreter.
-pub fn complete(link: &Link, rows: &Mutex<Rows>) -> Result<()> {
-    if rows.lock().is_complete() {
-        return Ok(());
-    }
-    link.run_detached(|session| {
-        let mut rows = rows.lock();
-        while rows.pull(&mut session.connection)?.is_some() {}
-        Ok(())
-    })
-}
-
-/// The rows as a stream that other libraries read through Arrow's C interface. It needs no
-/// interpreter, only the connection.
-pub struct Stream {
-    link: Arc<Link>,
-    rows: Arc<Mutex<Rows>>,
-    schema: SchemaRef,
-}
-
-impl Stream {
-    /// What is left of `rows`.
-    pub fn new(link: Arc<Link>, rows: Arc<Mutex<Rows>>) -> Self {
-        let schema = rows.lock().schema.clone();
-        Self { link, rows, schema }
-    }
-}
-
-impl Iterator for Stream {
-    type Item = Result<RecordBatch, ArrowError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let next = next(&self.link, &self.rows, usize::MAX);
-        next.map_err(|error| ArrowError::ExternalError(Box::new(error)))
-            .transpose()
-    }
-}
-
-impl RecordBatchReader for Stream {
-    fn schema(&self) -> SchemaRef {
-        self.schema.clone()
     }
 }

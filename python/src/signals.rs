@@ -9,7 +9,7 @@
 //! A program that has a wakeup descriptor of its own, as asyncio's event loops may, keeps it. Ours
 //! is set again, at most once a second, when its main thread runs a statement.
 
-use crate::link::{self, Link};
+use crate::process::forks;
 use parking_lot::Mutex;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -38,15 +38,18 @@ pub fn this_thread() -> usize {
 /// The thread that Python runs signal handlers on; 0: not known yet.
 static MAIN_THREAD: AtomicUsize = AtomicUsize::new(0);
 
-/// The end that Python writes to, and the process it belongs to as [`link::forks`] counts.
+/// The end that Python writes to, and the process it belongs to as [`forks`] counts.
 static WRITER: Mutex<Option<(u32, UnixStream)>> = Mutex::new(None);
 
-/// Sees to it, when called on the main thread, that Ctrl-C cancels what it runs from `now` on.
-pub fn arm(py: Python<'_>, now: Instant) -> PyResult<()> {
+/// Cancels the statements that run on a thread, which [`this_thread`] has named.
+pub type CancelOnThread = fn(usize);
+
+/// When called on the main thread: from `now` on Ctrl-C calls `cancel` with this thread.
+pub fn arm(py: Python<'_>, now: Instant, cancel: CancelOnThread) -> PyResult<()> {
     thread_local! {
         static LAST: Cell<Option<(u32, Instant)>> = const { Cell::new(None) };
     }
-    let forks = link::forks();
+    let forks = forks();
     let is_recent = LAST
         .get()
         .is_some_and(|(f, at)| f == forks && now - at < REARMED);
@@ -54,7 +57,7 @@ pub fn arm(py: Python<'_>, now: Instant) -> PyResult<()> {
         return Ok(());
     }
     LAST.set(Some((forks, now)));
-    let Some(descriptor) = writer(forks) else {
+    let Some(descriptor) = writer(forks, cancel) else {
         return Ok(());
     };
     let set = |fd: i32| set_wakeup_fd(py, fd);
@@ -92,7 +95,7 @@ fn set_wakeup_fd(py: Python<'_>, descriptor: i32) -> PyResult<i32> {
 }
 
 /// The descriptor for Python; None if the process can have no more. A forked child gets its own.
-fn writer(forks: u32) -> Option<i32> {
+fn writer(forks: u32, cancel: CancelOnThread) -> Option<i32> {
     let mut writer = WRITER.lock();
     if let Some((made, stream)) = &*writer
         && *made == forks
@@ -103,21 +106,18 @@ fn writer(forks: u32) -> Option<i32> {
     stream.set_nonblocking(true).ok()?;
     std::thread::Builder::new()
         .name("strandline-interrupt".into())
-        .spawn(move || watch(reader))
+        .spawn(move || watch(reader, cancel))
         .ok()?;
     let descriptor = stream.as_raw_fd();
     *writer = Some((forks, stream));
     Some(descriptor)
 }
 
-fn watch(mut reader: UnixStream) {
+fn watch(mut reader: UnixStream, cancel: CancelOnThread) {
     let mut bytes = [0; 64];
     while let Ok(read @ 1..) = reader.read(&mut bytes) {
         if bytes[..read].contains(&INTERRUPT) {
-            let main = MAIN_THREAD.load(Ordering::Acquire);
-            for link in Link::all().iter().filter(|link| link.runs_on(main)) {
-                link.cancel();
-            }
+            cancel(MAIN_THREAD.load(Ordering::Acquire));
         }
     }
 }

@@ -192,7 +192,7 @@ fn list<'py>(
     let items = items
         .map(|item| scalar(&item))
         .collect::<PyResult<Vec<_>>>()?;
-    let array = crate::columns::array_of(items)
+    let array = crate::arrays::array_of(items)
         .ok_or_else(|| errors::raise(py, "42804", "the items of a list must have one type"))?;
     let item = arrow::datatypes::Field::new_list_field(array.data_type().clone(), true);
     let offsets = arrow::buffer::OffsetBuffer::from_lengths([array.len()]);

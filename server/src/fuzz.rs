@@ -2,7 +2,7 @@
 //! and the thread that serves them comes to its end.
 
 use crate::options::ServerOptions;
-use crate::server::Shared;
+use crate::shared::Shared;
 use crate::startup;
 use crate::transport::Accepted;
 use std::io::{Read, Write};

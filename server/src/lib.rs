@@ -25,6 +25,7 @@ mod reply;
 mod report;
 mod server;
 mod session;
+mod shared;
 mod startup;
 mod tls;
 mod transport;

@@ -3,13 +3,11 @@
 //! A thread per listener accepts, a thread per connection serves. When a shutdown is asked for, the
 //! listeners go on telling clients so until the last session has ended.
 
-use crate::auth::Authenticator;
-use crate::backends::{Backends, Phase};
+use crate::backends::Phase;
 use crate::metrics::Metrics;
 use crate::options::{DEFAULT_PORT, ServerOptions};
-use crate::polling::Polls;
+use crate::shared::Shared;
 use crate::startup;
-use crate::tls::Tls;
 use crate::transport::Accepted;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
@@ -27,46 +25,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 /// The stack of a connection's thread, of which only what is used takes memory. The deepest
 /// statements that the parser accepts fit a build without optimisation.
 const STACK_BYTES: usize = 128 << 20;
-
-/// What all connections of a server share.
-pub(crate) struct Shared {
-    pub database: Database,
-    pub options: ServerOptions,
-    pub metrics: Option<Arc<Metrics>>,
-    pub authenticator: Authenticator,
-    pub tls: Option<Tls>,
-    pub backends: Arc<Backends>,
-    pub polls: Arc<Polls>,
-}
-
-impl Shared {
-    /// What a server has before anybody connects.
-    pub fn new(
-        database: Database,
-        options: ServerOptions,
-        metrics: Option<Arc<Metrics>>,
-    ) -> Result<Arc<Self>> {
-        let tls = options.tls.as_ref().map(Tls::load).transpose()?;
-        if options.require_tls && tls.is_none() {
-            return Err(Error::invalid(
-                SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-                "TLS is required, but there is no certificate",
-            )
-            .with_hint("Name a certificate and its key."));
-        }
-        let authenticator = Authenticator::new(tls.as_ref().map(|t| &t.certificate_pem[..]))?;
-        let polls = Arc::new(Polls::new(options.client_poll_time));
-        Ok(Arc::new(Self {
-            database,
-            options,
-            metrics,
-            authenticator,
-            tls,
-            backends: Arc::new(Backends::new()),
-            polls,
-        }))
-    }
-}
 
 /// A server that listens and serves until it is shut down.
 ///

@@ -25,29 +25,8 @@ use parking_lot::{Mutex, MutexGuard};
 use strandline_base::rng::Rng;
 use strandline_base::{Error, ErrorKind, Result, SqlState};
 
+use crate::crash_style::CrashStyle;
 use crate::inode::Inode;
-use crate::sim_device::SimDevice;
-
-/// How much of the unsynced work a crash leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CrashStyle {
-    /// Every unsynced write and name change reached the disk.
-    KeepAll,
-    /// None did.
-    DropAll,
-    /// Each survives, vanishes or tears at random.
-    Random,
-}
-
-impl CrashStyle {
-    pub(crate) fn survives(self, rng: &mut Rng) -> bool {
-        match self {
-            CrashStyle::KeepAll => true,
-            CrashStyle::DropAll => false,
-            CrashStyle::Random => rng.one_in(2),
-        }
-    }
-}
 
 /// A change of the directory that is not durable yet.
 #[derive(Clone, Debug)]
@@ -128,11 +107,6 @@ impl SimDisk {
             rng,
             locked: false,
         })))
-    }
-
-    /// The device on this disk.
-    pub fn device(&self) -> Arc<SimDevice> {
-        Arc::new(SimDevice::new(self.clone()))
     }
 
     /// Mutating operations so far, failed ones included.

@@ -3,7 +3,7 @@
 
 use strandline_base::rng::Rng;
 
-use crate::disk::CrashStyle;
+use crate::crash_style::CrashStyle;
 
 /// The unit in which unsynced writes survive, vanish or tear, in bytes.
 const SECTOR_BYTES: u64 = 512;

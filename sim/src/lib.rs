@@ -4,11 +4,13 @@
 //! chosen operation, tears and drops unsynced sectors, fails writes and syncs, fills up and flips
 //! bits, all from a seed. [`SimDevice`] is the [`strandline_device::Device`] on it.
 
+mod crash_style;
 mod disk;
 mod inode;
 mod sim_device;
 
-pub use disk::{CrashStyle, SimDisk};
+pub use crash_style::CrashStyle;
+pub use disk::SimDisk;
 pub use sim_device::SimDevice;
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use strandline_base::Result;
 use strandline_device::{Device, File, LOCK_FILE, lock_held_error, short_read_error};
 
-use crate::SimDisk;
+use crate::disk::SimDisk;
 
 /// A [`Device`] whose files live on a [`SimDisk`].
 #[derive(Debug)]
@@ -13,11 +13,15 @@ pub struct SimDevice {
     disk: SimDisk,
 }
 
-impl SimDevice {
-    pub(crate) fn new(disk: SimDisk) -> Self {
-        Self { disk }
+impl SimDisk {
+    /// The device on this disk.
+    pub fn device(&self) -> Arc<SimDevice> {
+        let disk = self.clone();
+        Arc::new(SimDevice { disk })
     }
+}
 
+impl SimDevice {
     fn handle(&self, name: &str, inode: usize) -> Arc<dyn File> {
         Arc::new(SimFile {
             disk: self.disk.clone(),

@@ -13,12 +13,11 @@ mod text;
 
 pub use text::{display_width, fit, printable};
 
-use crate::session::{Error, Result as EngineResult};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
 use clap::ValueEnum;
 use std::io::{self, Write};
-use strandline::cell;
+use strandline::{Error, Result as EngineResult, cell};
 
 /// How results are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

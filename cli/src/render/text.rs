@@ -1,12 +1,12 @@
 //! Widths of text on a terminal, and tables made of text.
 
 use super::Batches;
-use crate::session::Result;
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;
+use strandline::Result;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Columns that `text` takes on a terminal.

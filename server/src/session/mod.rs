@@ -22,7 +22,7 @@ use crate::backends::{Phase, Registration};
 use crate::message::Fields;
 use crate::reply;
 use crate::report::{self, Severity, protocol_violation};
-use crate::server::Shared;
+use crate::shared::Shared;
 use crate::wire::{Wire, WireError};
 use extended::Portal;
 pub(crate) use parameters::Reported;
