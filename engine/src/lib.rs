@@ -62,6 +62,6 @@ pub use strandline_base::{
     StorageId, SystemClock, TableId, Value,
 };
 pub use strandline_device::Device;
-pub use strandline_index::{Direction, KeyBytes, KeyRange, OrderedKeys};
+pub use strandline_index::{Direction, KeyBytes, KeyRange, OrderedKeys, PartOrder};
 pub use strandline_table::lineage::write::RowLock;
 pub use strandline_txn::Isolation;

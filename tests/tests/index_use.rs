@@ -100,6 +100,51 @@ fn condition(r: &mut Rng, columns: &[Column], depth: u64) -> String {
     }
 }
 
+/// A query that the row executor may take.
+fn short_query(r: &mut Rng, columns: &[Column]) -> String {
+    let names: Vec<&str> = columns.iter().map(|column| column.0).collect();
+    let tests: Vec<String> = (0..r.below(3))
+        .map(|_| {
+            let column = column(r, columns);
+            let (name, _, make) = *column;
+            match r.below(5) {
+                0 => format!("{name} IN ({}, {}, {})", make(r), make(r), value(r, column)),
+                1 => format!("{name} BETWEEN {} AND {}", make(r), make(r)),
+                2 => format!("{name} {} {}", pick(r, &["<", "<=", ">", ">="]), make(r)),
+                _ => format!("{name} = {}", make(r)),
+            }
+        })
+        .collect();
+    let filter = match tests.is_empty() {
+        true => String::new(),
+        false => format!("WHERE {}", tests.join(" AND ")),
+    };
+    let by = |r: &mut Rng| {
+        let (name, direction) = (pick(r, &names), pick(r, &["", " DESC"]));
+        (
+            name,
+            format!(
+                "{name}{direction}{}",
+                pick(r, &["", " NULLS FIRST", " NULLS LAST"])
+            ),
+        )
+    };
+    let ((a, by_a), (b, by_b)) = (by(r), by(r));
+    match r.below(4) {
+        0 => format!("SELECT min({a}), max({b}) FROM x {filter}").replace("(t)", "(i)"),
+        1 => format!("SELECT * FROM x {filter} ORDER BY id"),
+        2 => format!(
+            "SELECT {a} FROM x {filter} ORDER BY {by_a} LIMIT {}",
+            1 + r.below(20)
+        ),
+        _ => format!(
+            "SELECT {a}, {b} FROM x {filter} ORDER BY {by_a}, {by_b} LIMIT {} OFFSET {}",
+            1 + r.below(20),
+            r.below(4)
+        ),
+    }
+}
+
 /// A query whose answer does not depend on how it is found.
 fn query(r: &mut Rng, columns: &[Column], past: &str) -> String {
     let filter = match r.one_in(8) {
@@ -284,13 +329,17 @@ impl Run {
             }
             _ => String::new(),
         };
-        let sql = query(&mut self.rng, &self.columns, &past);
+        let sql = match past.is_empty() && self.rng.below(3) == 0 {
+            true => short_query(&mut self.rng, &self.columns),
+            false => query(&mut self.rng, &self.columns, &past),
+        };
         let seed = self.seed;
         let connection = match &mut self.older {
             Some(older) if in_older => older,
             _ => &mut self.connection,
         };
         let mut answer = |indexes: &str, scans: &str| {
+            connection.use_row_executor(indexes == "on");
             let set = format!("SET enable_indexscan = {indexes}; SET enable_seqscan = {scans}");
             connection.execute_script(&set).expect("settings");
             let result = connection.query(&sql, ());

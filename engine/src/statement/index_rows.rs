@@ -22,7 +22,7 @@ use strandline_base::{
     BLOCK_ROWS, ColumnId, CommitTs, Error, RangeNo, Result, RowId, SqlType, Value,
 };
 use strandline_column::types::{array_of, arrow_type};
-use strandline_index::{Direction, KeyBytes, KeyRange, OrderedKeys, PartOrder, is_same_key};
+use strandline_index::{Direction, KeyBytes, KeyRange, OrderedKeys, PartOrder};
 use strandline_table::lineage::scan::RangeSnapshot;
 use strandline_txn::{SnapshotGuard, StartWord, Visibility};
 
@@ -43,8 +43,8 @@ pub struct IndexRows {
 /// while it lives.
 pub struct RowView {
     table: Arc<TableDef>,
-    store: Arc<Store>,
-    visibility: Visibility,
+    pub(super) store: Arc<Store>,
+    pub(super) visibility: Visibility,
     _snapshot: SnapshotGuard,
 }
 
@@ -90,50 +90,6 @@ impl Statement {
             after: None,
             is_at_end: false,
         })
-    }
-
-    /// Appends the values of `columns`, to the vector of each, of every row with this key of a
-    /// plain index; how many rows. None, and nothing is appended, if the key has more than `most`
-    /// entries, or the statement sees more than the index has.
-    pub fn index_get(
-        &self,
-        table: &Arc<TableDef>,
-        index: IndexId,
-        key: &[Value],
-        columns: &[ColumnId],
-        most: usize,
-        out: &mut [Vec<Value>],
-    ) -> Result<Option<usize>> {
-        let store = self.txn.db().store(table.storage)?;
-        let def = table.index(index).ok_or_else(not_defined)?;
-        let Some(index) = store.secondary_index(index) else {
-            return Ok(None);
-        };
-        let (mut rows, mut found) = (Vec::new(), 0);
-        if let Some(bytes) = index.key_bytes(key) {
-            index.index.lookup(&bytes, &mut rows)?;
-        }
-        if rows.len() > most || def.complete_since > self.visibility.ts {
-            return Ok(None);
-        }
-        self.txn.note_key(table, &store, &index, key);
-        rows.sort_unstable();
-        let mut wanted = index.columns.clone();
-        wanted.extend_from_slice(columns);
-        let mut values = vec![Value::Null; wanted.len()];
-        for row in rows {
-            let is_visible = store
-                .rows()
-                .read(row, &self.visibility, &wanted, &mut values)?;
-            let (own, given) = values.split_at_mut(key.len());
-            if is_visible && is_same_key(own, key) {
-                found += 1;
-                for (out, value) in out.iter_mut().zip(given) {
-                    out.push(std::mem::replace(value, Value::Null));
-                }
-            }
-        }
-        Ok(Some(found))
     }
 
     /// Notes that this statement reads what a scan would read, in another way.

@@ -11,6 +11,7 @@ mod keys;
 mod point;
 mod point_table;
 mod row_locks;
+mod search;
 mod write;
 
 pub use bulk::BulkInsert;

@@ -92,6 +92,11 @@ impl ReadSet {
 }
 
 impl Transaction {
+    /// Whether it notes what it reads: a serializable one does.
+    pub fn notes_reads(&self) -> bool {
+        self.reads.is_some()
+    }
+
     /// Notes that a serializable transaction has looked up a key.
     pub(crate) fn note_key(
         &self,

@@ -171,10 +171,10 @@ fn what_is_read_by_a_key_is_validated() {
         let id = named(&t, "t_a").id;
         let reader = world.db.begin(serializable.clone()).expect("begin");
         let statement = reader.begin_statement().expect("statement");
-        let mut out = [Vec::new()];
+        let mut rows = Vec::new();
         let key = [Value::BigInt(3)];
-        let found = statement.index_get(&t, id, &key, &[ColumnId(0)], 10, &mut out);
-        assert_eq!(found.expect("get"), Some(2));
+        let found = statement.rows_of_index_key(&t, id, &key, &mut rows);
+        assert_eq!((found.expect("rows"), rows.len()), ((), 2));
         run(&world.db, |s| change(s, &t)).expect("change");
         statement
             .point_insert(&t, &row(99, 9, "its own"))

@@ -1,4 +1,5 @@
-//! What the plan nodes over one input, read in one partition and in order, have in common.
+//! What the plan nodes over one input, read in one partition and in order, have in common, and what
+//! those without input have.
 
 use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::execution_plan::EvaluationType;
@@ -78,6 +79,50 @@ macro_rules! one_input {
 }
 
 pub(crate) use one_input;
+
+/// The methods of `ExecutionPlan` for a node that reads no other one and has a field `properties`;
+/// `no_expressions`: that has none.
+macro_rules! no_input {
+    () => {
+        fn properties(&self) -> &Arc<PlanProperties> {
+            &self.properties
+        }
+
+        fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+            Vec::new()
+        }
+
+        fn replace_children(
+            self: Arc<Self>,
+            _children: Vec<Arc<dyn ExecutionPlan>>,
+            _options: ReplaceChildrenOptions,
+        ) -> datafusion::common::Result<Arc<dyn ExecutionPlan>> {
+            Ok(self)
+        }
+
+        fn with_new_children(
+            self: Arc<Self>,
+            children: Vec<Arc<dyn ExecutionPlan>>,
+        ) -> datafusion::common::Result<Arc<dyn ExecutionPlan>> {
+            let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
+            self.replace_children(children, options)
+        }
+    };
+    (no_expressions) => {
+        fn apply_expressions(
+            &self,
+            _f: &mut dyn FnMut(
+                &Arc<dyn PhysicalExpr>,
+            ) -> datafusion::common::Result<TreeNodeRecursion>,
+        ) -> datafusion::common::Result<TreeNodeRecursion> {
+            Ok(TreeNodeRecursion::Continue)
+        }
+
+        crate::planning::one_input::no_input!();
+    };
+}
+
+pub(crate) use no_input;
 
 /// The properties of a node that hands its input's rows on in their order, in one partition.
 pub(crate) fn as_its_input(input: &Arc<dyn ExecutionPlan>) -> Arc<PlanProperties> {

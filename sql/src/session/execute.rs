@@ -176,7 +176,8 @@ impl Session {
                 if let Some(older) = older {
                     context = context.again(older);
                 }
-                explain::execute(&mut context, parsed, note).await?
+                let row_plan = self.row_plan(parsed);
+                explain::execute(&mut context, parsed, row_plan, note).await?
             }
         };
         // EXPLAIN ANALYZE may have gone on with another moment.

@@ -198,6 +198,22 @@ impl Session {
     }
 
     fn compile(&self, prepared: &PreparedStatement, types: &[Option<SqlType>]) -> Arc<Compiled> {
+        let compiled = Arc::new(self.compiled_anew(&prepared.statement, types));
+        *prepared.compiled.lock() = Some(compiled.clone());
+        compiled
+    }
+
+    /// What the row executor does for the statement of an EXPLAIN; None: nothing.
+    pub(super) fn row_plan(&self, explain: &Parsed) -> Option<String> {
+        let Parsed::Explain { statement, .. } = explain else {
+            return None;
+        };
+        let may = self.row_executor && self.settings.max_staleness.is_none();
+        let compiled = may.then(|| self.compiled_anew(statement, &[]))?;
+        compiled.statement.as_ref().and_then(RowStatement::text)
+    }
+
+    fn compiled_anew(&self, statement: &Parsed, types: &[Option<SqlType>]) -> Compiled {
         let catalog = match &self.open {
             Some(open) => open.transaction.next_catalog(),
             None => self.shared.db.catalog(),
@@ -222,15 +238,13 @@ impl Session {
             };
             acting.as_ref().is_none_or(may)
         };
-        let statement = compiler.compile(&prepared.statement).filter(may);
-        let compiled = Arc::new(Compiled {
+        let statement = compiler.compile(statement).filter(may);
+        Compiled {
             asks_now: compiler.asks_now.get(),
             statement,
             catalog,
             template: self.template.clone(),
-        });
-        *prepared.compiled.lock() = Some(compiled.clone());
-        compiled
+        }
     }
 
     /// The open block's transaction and its `now()`, or one of the statement's own, whose `now()`

@@ -1,6 +1,9 @@
 //! EXPLAIN and EXPLAIN ANALYZE: the physical plan, one line per row under `QUERY PLAN`, as in
 //! PostgreSQL. The lines of scans show ranges read and pruned, and with ANALYZE chunks decoded and
 //! tail records patched.
+//!
+//! If the row executor takes the statement, the first line says how; the plan below is for what it
+//! leaves undecided. ANALYZE runs the plan.
 
 use crate::execution::dml;
 use crate::planning::context::StatementContext;
@@ -36,10 +39,12 @@ struct Options {
 /// The name of the column that EXPLAIN gives.
 pub const COLUMN: &str = "QUERY PLAN";
 
-/// Executes EXPLAIN. `note`: a line about the snapshot, shown with ANALYZE.
+/// Executes EXPLAIN. `row_plan`: a line about the row executor, shown without ANALYZE; `note`: one
+/// about the snapshot, shown with it.
 pub async fn execute(
     context: &mut StatementContext,
     statement: &Parsed,
+    row_plan: Option<String>,
     note: Option<String>,
 ) -> Result<Summary> {
     let Parsed::Explain {
@@ -79,10 +84,12 @@ pub async fn execute(
         }
     } else {
         let shown = DisplayableExecutionPlan::new(physical.as_ref());
-        match wanted.format {
+        let plan = match wanted.format {
             Format::Indent => shown.indent(wanted.verbose).to_string(),
             Format::Tree => shown.tree_render().to_string(),
-        }
+        };
+        let row_plan = row_plan.map(|text| format!("{text}\n"));
+        row_plan.unwrap_or_default() + &plan
     };
     let rows: Vec<_> = text.lines().map(|line| vec![line.to_string()]).collect();
     Ok(text_result("EXPLAIN", &[COLUMN], rows))

@@ -20,6 +20,7 @@ mod queries;
 mod roles;
 mod row_executor;
 mod row_id;
+mod row_search;
 mod rows;
 mod scan_filters;
 mod scripts;

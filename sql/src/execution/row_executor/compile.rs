@@ -1,9 +1,10 @@
 //! From a syntax tree to a compiled statement. `None` everywhere: the statement takes the full
 //! path, also where it is wrong.
 
-use super::value::is_key_type;
+use super::conditions::{Condition, Test};
+use super::search::{OrderColumn, Slice, order_of};
 use super::{
-    Arithmetic, Key, Operation, Projection, RowStatement, Scalar, Select, SelectByIndex, SetList,
+    Arithmetic, Ends, Find, Key, Operation, Projection, RowStatement, Scalar, Select, SetList,
     Source, Update,
 };
 use crate::execution::dml;
@@ -12,15 +13,16 @@ use crate::planning::provider::registered::RegisteredTables;
 use crate::planning::provider::table::arrow_field;
 use crate::values::value_row::ValueColumns;
 use datafusion::arrow::datatypes::Schema;
+use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, Expr, SelectItem, SetExpr, Statement as Parsed, TableFactor,
 };
 use std::cell::Cell;
 use std::sync::Arc;
 use strandline_base::{ColumnId, SqlType};
-use strandline_engine::catalog::index::{IndexMethod, IndexState, ReferentialAction};
+use strandline_engine::catalog::index::ReferentialAction;
 use strandline_engine::catalog::{Catalog, TableDef};
-use strandline_engine::{Db, PointTable};
+use strandline_engine::{Db, PartOrder, PointTable};
 
 /// The proposed row's name.
 pub(super) const EXCLUDED: &str = "excluded";
@@ -76,7 +78,7 @@ impl Scope<'_> {
         }
     }
 
-    fn column(&self, expr: &Expr) -> Option<usize> {
+    pub fn column(&self, expr: &Expr) -> Option<usize> {
         match self.named(expr)? {
             Named::Column(position) => Some(position),
             Named::Excluded(_) => None,
@@ -143,49 +145,86 @@ impl Compiler<'_> {
         let SetExpr::Select(select) = query.body.as_ref() else {
             return None;
         };
-        let plain = dml::plain_select(
+        if select.selection.is_none() && query.order_by.is_none() && !is_ends(&select.projection) {
+            return None;
+        }
+        let scope = self.scope(&select.from)?;
+        let tests = match &select.selection {
+            Some(condition) => self.tests(&scope, condition)?,
+            None => Vec::new(),
+        };
+        let operation = match is_ends(&select.projection) {
+            true if query.order_by.is_some() || query.limit_clause.is_some() => return None,
+            true => Operation::Ends(self.ends(&scope, &tests, &select.projection)?),
+            false => self.rows(&scope, tests, query, &select.projection)?,
+        };
+        let mut plain = dml::plain_select(
             select.projection.clone(),
             select.from.clone(),
             select.selection.clone(),
         );
-        if *query != plain {
-            return None;
-        }
-        let scope = self.scope(&select.from)?;
-        let equal = self.equalities(&scope, select.selection.as_ref())?;
-        let columns = projection(&scope, &select.projection)?;
-        let operation = match self.key_of(&scope, &equal) {
-            Some(key) => Operation::Select(Select { key, columns }),
-            None => Operation::SelectByIndex(self.by_index(&scope, &equal, columns)?),
-        };
-        Some(of(&scope, operation, None))
+        plain.order_by.clone_from(&query.order_by);
+        plain.limit_clause.clone_from(&query.limit_clause);
+        (*query == plain).then(|| of(&scope, operation, None))
     }
 
-    /// The query of the rows whose columns `equal` are a whole key of a secondary index.
-    fn by_index(
+    /// A query of columns.
+    fn rows(
         &self,
         scope: &Scope<'_>,
-        equal: &[(ColumnId, Source)],
-        columns: Projection,
-    ) -> Option<SelectByIndex> {
-        let table = scope.table;
-        let index = table
-            .indexes
-            .iter()
-            .filter(|_| self.uses_indexes)
-            .find(|index| {
-                let parts = index.key_columns();
-                index.state == IndexState::Valid
-                    && index.method == IndexMethod::Ordered
-                    && index.is_plain()
-                    && parts.len() == equal.len()
-                    && equal.iter().all(|(id, _)| parts.contains(id))
-            })?;
-        let parts = parts_of(table, &index.key_columns(), equal)?;
-        Some(SelectByIndex {
-            index: index.id,
-            parts,
-            columns,
+        tests: Vec<Test>,
+        query: &ast::Query,
+        items: &[SelectItem],
+    ) -> Option<Operation> {
+        let columns = projection(scope, items)?;
+        if query.order_by.is_none()
+            && query.limit_clause.is_none()
+            && let Some(key) = self.key_of(scope, &tests)
+        {
+            return Some(Operation::Select(Select { key, columns }));
+        }
+        let fields = columns.result.schema.fields();
+        let names = fields.iter().map(|field| field.name().as_str());
+        let output: Vec<_> = columns.positions.iter().copied().zip(names).collect();
+        let order = order_of(scope, &output, query.order_by.as_ref())?;
+        let slice = self.slice(query.limit_clause.as_ref())?;
+        let search = self.search(scope, tests, order, slice, &columns.ids)?;
+        Some(Operation::Search(search, columns))
+    }
+
+    /// A query of nothing but MIN and MAX.
+    fn ends(&self, scope: &Scope<'_>, tests: &[Test], items: &[SelectItem]) -> Option<Ends> {
+        let mut searches = Vec::with_capacity(items.len());
+        let (mut types, mut fields) = (Vec::new(), Vec::new());
+        for item in items {
+            let (function, name) = function_of(item)?;
+            let (position, greatest) = end_of(scope, function)?;
+            let column = &scope.table.columns[position];
+            if !has_ends(column.sql_type) {
+                return None;
+            }
+            let order = OrderColumn {
+                column: column.id,
+                order: PartOrder {
+                    descending: greatest,
+                    nulls_first: false,
+                },
+                skips_null: true,
+            };
+            let slice = Slice {
+                limit: Some(Source::Literal(ScalarValue::Int32(Some(1)))),
+                offset: None,
+            };
+            let search = self.search(scope, tests.to_vec(), vec![order], slice, &[column.id])?;
+            searches.push(search);
+            let name = name.unwrap_or_else(|| if greatest { "max" } else { "min" }.to_string());
+            fields.push(arrow_field(&name, column.sql_type, true));
+            types.push(column.sql_type);
+        }
+        let schema = Arc::new(Schema::new(fields));
+        Some(Ends {
+            searches,
+            result: Arc::new(ValueColumns { types, schema }),
         })
     }
 
@@ -200,13 +239,14 @@ impl Compiler<'_> {
             return None;
         }
         let scope = self.scope(std::slice::from_ref(&update.table))?;
-        let key = self.key(&scope, update.selection.as_ref())?;
+        let tests = self.tests(&scope, update.selection.as_ref()?)?;
         let returning = returning(&scope, update.returning.as_deref())?;
         let set = self.set_list(&scope, &update.assignments, returning.is_some())?;
         if self.acts_on_others(&scope, Some(&set)) {
             return None;
         }
-        let operation = Operation::Update(Update { key, set });
+        let find = self.find_of(&scope, tests, &set.reads)?;
+        let operation = Operation::Update(Update { find, set });
         Some(of(&scope, operation, returning))
     }
 
@@ -224,12 +264,17 @@ impl Compiler<'_> {
             return None;
         }
         let scope = self.scope(from)?;
-        let key = self.key(&scope, delete.selection.as_ref())?;
+        let tests = self.tests(&scope, delete.selection.as_ref()?)?;
         let returning = returning(&scope, delete.returning.as_deref())?;
         if self.acts_on_others(&scope, None) {
             return None;
         }
-        Some(of(&scope, Operation::Delete(key), returning))
+        let mut reads = Vec::new();
+        if returning.is_some() {
+            reads.extend(scope.table.columns.iter().map(|column| column.id));
+        }
+        let find = self.find_of(&scope, tests, &reads)?;
+        Some(of(&scope, Operation::Delete(find), returning))
     }
 
     /// Whether deleting a row, or setting its columns, may run an action of a foreign key: what
@@ -250,59 +295,32 @@ impl Compiler<'_> {
         })
     }
 
-    /// `k = c [AND …]` over all columns of one key and nothing else.
-    fn key(&self, scope: &Scope<'_>, condition: Option<&Expr>) -> Option<Key> {
-        self.key_of(scope, &self.equalities(scope, condition)?)
-    }
-
-    /// `c = constant [AND …]` and nothing else, each column once.
-    fn equalities(
-        &self,
-        scope: &Scope<'_>,
-        condition: Option<&Expr>,
-    ) -> Option<Vec<(ColumnId, Source)>> {
-        let mut equal: Vec<(ColumnId, Source)> = Vec::new();
-        let mut open = vec![condition?];
-        while let Some(expr) = open.pop() {
-            match expr {
-                Expr::Nested(inner) => open.push(inner),
-                Expr::BinaryOp {
-                    left,
-                    op: BinaryOperator::And,
-                    right,
-                } => open.extend([left.as_ref(), right.as_ref()]),
-                Expr::BinaryOp {
-                    left,
-                    op: BinaryOperator::Eq,
-                    right,
-                } => {
-                    let (position, other) = match scope.column(left) {
-                        Some(position) => (position, right),
-                        None => (scope.column(right)?, left),
-                    };
-                    let id = scope.table.columns[position].id;
-                    if equal.iter().any(|(known, _)| *known == id) {
-                        return None;
-                    }
-                    equal.push((id, self.constant(other)?));
-                }
-                _ => return None,
-            }
+    /// The rows that pass `tests`, of which `reads` are read.
+    fn find_of(&self, scope: &Scope<'_>, tests: Vec<Test>, reads: &[ColumnId]) -> Option<Find> {
+        if let Some(key) = self.key_of(scope, &tests) {
+            return Some(Find::Key(key));
         }
-        Some(equal)
+        let search = self.search(scope, tests, Vec::new(), Slice::default(), reads)?;
+        Some(Find::Search(search))
     }
 
-    /// The key whose columns are those of `equal`.
-    fn key_of(&self, scope: &Scope<'_>, equal: &[(ColumnId, Source)]) -> Option<Key> {
+    /// The key whose columns are tested for equality, as nothing else is.
+    fn key_of(&self, scope: &Scope<'_>, tests: &[Test]) -> Option<Key> {
         let table = scope.table;
-        let index = table.keys.iter().position(|key| {
-            key.columns.len() == equal.len()
-                && key
-                    .columns
-                    .iter()
-                    .all(|id| equal.iter().any(|(e, _)| e == id))
+        let part_of = |id: &ColumnId| {
+            let test = tests.iter().find(|test| test.column == *id)?;
+            match &test.condition {
+                Condition::Equal(source) => Some((test.sql_type, source.clone())),
+                _ => None,
+            }
+        };
+        let mut keys = table.keys.iter().enumerate();
+        let (index, parts) = keys.find_map(|(index, key)| {
+            let is_whole = key.columns.len() == tests.len();
+            let parts = key.columns.iter().filter(|_| is_whole).map(part_of);
+            let parts = parts.collect::<Option<Vec<_>>>()?;
+            is_whole.then_some((index, parts))
         })?;
-        let parts = parts_of(table, &table.keys[index].columns, equal)?;
         let point = PointTable::new(self.db, self.catalog, table, index).ok()?;
         Some(Key {
             point,
@@ -485,16 +503,63 @@ fn suits(scalar: &Scalar, t: SqlType) -> bool {
     }
 }
 
-/// The types of `columns` and the values that they are compared with.
-fn parts_of(
-    table: &TableDef,
-    columns: &[ColumnId],
-    equal: &[(ColumnId, Source)],
-) -> Option<Vec<(SqlType, Source)>> {
-    let part = |id: &ColumnId| {
-        let sql_type = table.column_by_id(*id)?.sql_type;
-        let (_, source) = equal.iter().find(|(e, _)| e == id)?;
-        is_key_type(sql_type).then(|| (sql_type, source.clone()))
+/// Whether a select list begins with an aggregate that an index may have the value of.
+fn is_ends(items: &[SelectItem]) -> bool {
+    items
+        .first()
+        .is_some_and(|item| function_of(item).is_some())
+}
+
+/// The call that an item is, and its alias.
+fn function_of(item: &SelectItem) -> Option<(&ast::Function, Option<String>)> {
+    match item {
+        SelectItem::UnnamedExpr(Expr::Function(function)) => Some((function, None)),
+        SelectItem::ExprWithAlias {
+            expr: Expr::Function(function),
+            alias,
+        } => Some((function, Some(names::fold(alias)))),
+        _ => None,
+    }
+}
+
+/// The column of `min(c)` or `max(c)`, and whether it is `max`.
+fn end_of(scope: &Scope<'_>, function: &ast::Function) -> Option<(usize, bool)> {
+    let [ast::ObjectNamePart::Identifier(name)] = function.name.0.as_slice() else {
+        return None;
     };
-    columns.iter().map(part).collect()
+    let greatest = match names::fold(name).as_str() {
+        "min" => false,
+        "max" => true,
+        _ => return None,
+    };
+    let is_plain = function.over.is_none()
+        && function.filter.is_none()
+        && function.null_treatment.is_none()
+        && function.within_group.is_empty()
+        && function.parameters == ast::FunctionArguments::None
+        && !function.uses_odbc_syntax;
+    let ast::FunctionArguments::List(list) = &function.args else {
+        return None;
+    };
+    let [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(argument))] = list.args.as_slice()
+    else {
+        return None;
+    };
+    let is_plain = is_plain && list.clauses.is_empty() && list.duplicate_treatment.is_none();
+    is_plain.then_some((scope.column(argument)?, greatest))
+}
+
+/// Whether MIN and MAX of a column of this type are of the type, and by the order of its index.
+fn has_ends(t: SqlType) -> bool {
+    matches!(
+        t,
+        SqlType::SmallInt
+            | SqlType::Integer
+            | SqlType::BigInt
+            | SqlType::Numeric { .. }
+            | SqlType::Text
+            | SqlType::Date
+            | SqlType::Timestamp
+            | SqlType::TimestampTz
+    )
 }

@@ -1,6 +1,6 @@
-//! The row executor: statements on one row by its whole key, queries of the rows with one key of a
-//! secondary index, and INSERTs of a few rows, compiled once and run on the engine without
-//! DataFusion.
+//! The row executor: statements on one row by its whole key, or on the few rows of one table that a
+//! key or a secondary index leads to ([`search`]), MIN and MAX of indexed columns, and INSERTs of a
+//! few rows, compiled once and run on the engine without DataFusion.
 //!
 //! A statement is compiled from its syntax tree ([`compile`]) for one version of the catalog, one
 //! set of session settings and the types of its parameters. What is not as simple as this path
@@ -20,8 +20,11 @@
 mod arithmetic;
 mod compile;
 mod compile_insert;
+mod conditions;
 mod constant;
+mod find;
 mod run;
+mod search;
 mod value;
 
 use crate::planning::template::Template;
@@ -31,8 +34,9 @@ use std::sync::Arc;
 use strandline_base::{ColumnId, SqlType};
 use strandline_engine::PointTable;
 use strandline_engine::access::Privileges;
-use strandline_engine::catalog::index::IndexId;
 use strandline_engine::catalog::{Catalog, TableDef};
+
+use search::Search;
 
 pub(crate) use compile::Compiler;
 pub(crate) use constant::argument;
@@ -65,7 +69,7 @@ impl RowStatement {
     pub fn is_read_only(&self) -> bool {
         matches!(
             self.operation,
-            Operation::Select(_) | Operation::SelectByIndex(_)
+            Operation::Select(_) | Operation::Search(..) | Operation::Ends(_)
         )
     }
 
@@ -73,7 +77,7 @@ impl RowStatement {
     pub fn privileges(&self) -> (&Arc<TableDef>, &'static [Privileges]) {
         const READ: Privileges = Privileges::SELECT;
         let wanted: &[Privileges] = match self.operation {
-            Operation::Select(_) | Operation::SelectByIndex(_) => &[READ],
+            Operation::Select(_) | Operation::Search(..) | Operation::Ends(_) => &[READ],
             Operation::Update(_) => &[READ, Privileges::UPDATE],
             Operation::Delete(_) => &[READ, Privileges::DELETE],
             // Conflicts may make it an update, RETURNING a read.
@@ -87,14 +91,37 @@ impl RowStatement {
         let makes_rows = matches!(self.operation, Operation::Insert(_) | Operation::Update(_));
         (makes_rows && !self.table.checks.is_empty()).then_some(&self.table)
     }
+
+    /// What EXPLAIN shows of it; None: nothing.
+    pub fn text(&self) -> Option<String> {
+        let key = |key: &Key| format!("key={}", self.table.keys[key.index].name);
+        let find = |find: &Find| match find {
+            Find::Key(found) => key(found),
+            Find::Search(search) => search.text(&self.table),
+        };
+        let (verb, found) = match &self.operation {
+            Operation::Select(select) => ("select", key(&select.key)),
+            Operation::Search(search, _) => ("select", search.text(&self.table)),
+            Operation::Ends(ends) => {
+                let searches = ends.searches.iter().map(|search| search.text(&self.table));
+                ("ends", searches.collect::<Vec<_>>().join("; "))
+            }
+            Operation::Update(update) => ("update", find(&update.find)),
+            Operation::Delete(found) => ("delete", find(found)),
+            Operation::Insert(_) => return None,
+        };
+        Some(format!("RowExecutor: {verb} {}, {found}", self.table.name))
+    }
 }
 
 #[derive(Debug)]
 enum Operation {
     Select(Select),
-    SelectByIndex(SelectByIndex),
+    /// a query of the rows that a search finds
+    Search(Search, Projection),
+    Ends(Ends),
     Update(Update),
-    Delete(Key),
+    Delete(Find),
     Insert(Insert),
 }
 
@@ -114,13 +141,18 @@ struct Select {
     columns: Projection,
 }
 
-/// A query of the rows with one key of a secondary index.
+/// MIN and MAX: of each the search whose first row has the value.
 #[derive(Debug)]
-struct SelectByIndex {
-    index: IndexId,
-    /// per part of the index its type and the value it is compared with
-    parts: Vec<(SqlType, Source)>,
-    columns: Projection,
+struct Ends {
+    searches: Vec<Search>,
+    result: Arc<ValueColumns>,
+}
+
+/// The rows that UPDATE or DELETE are about.
+#[derive(Debug)]
+enum Find {
+    Key(Key),
+    Search(Search),
 }
 
 /// The columns of a result, which are some of the table's.
@@ -134,7 +166,7 @@ struct Projection {
 
 #[derive(Debug)]
 struct Update {
-    key: Key,
+    find: Find,
     set: SetList,
 }
 

@@ -3,8 +3,8 @@
 use super::arithmetic::{Number, compute};
 use super::value::{Comparand, assigned, comparand};
 use super::{
-    Compiled, Conflict, Datum, Insert, Key, Operation, Projection, Scalar, Select, SelectByIndex,
-    SetList, Source, Update,
+    Compiled, Conflict, Datum, Ends, Find, Insert, Key, Operation, Projection, Scalar, Search,
+    Select, SetList, Source, Update,
 };
 use crate::execution::row_checks::CheckSet;
 use crate::execution::row_values::identity;
@@ -16,11 +16,7 @@ use std::sync::Arc;
 use strandline_base::{ColumnId, Error, Result, SqlState, SqlType, Value};
 use strandline_column::types::array_of;
 use strandline_engine::catalog::TableDef;
-use strandline_engine::{Effect, OnInvisibleDuplicate, PointTable, Statement, Transaction};
-
-/// A query whose key has more entries in an index is planned: rows by the thousand are better
-/// fetched by block.
-const ROWS_MAX: usize = 256;
+use strandline_engine::{Effect, Modify, OnInvisibleDuplicate, PointTable, Statement, Transaction};
 
 /// What came of running a statement.
 #[derive(Debug)]
@@ -47,7 +43,7 @@ pub(crate) struct Execution<'a> {
 }
 
 /// `None` in it: not decided here.
-type Decided<T> = Result<Option<T>>;
+pub(super) type Decided<T> = Result<Option<T>>;
 
 impl Execution<'_> {
     /// Runs the statement.
@@ -62,9 +58,10 @@ impl Execution<'_> {
         };
         let done = match &statement.operation {
             Operation::Select(select) => return self.select(select),
-            Operation::SelectByIndex(select) => return self.select_by_index(table, select),
+            Operation::Search(search, columns) => return self.search(table, search, columns),
+            Operation::Ends(ends) => return self.ends(table, ends),
             Operation::Update(u) => ("UPDATE", self.update(table, u, &mut written)?),
-            Operation::Delete(key) => ("DELETE", self.delete(table, key, &mut written)?),
+            Operation::Delete(find) => ("DELETE", self.delete(table, find, &mut written)?),
             Operation::Insert(i) => ("INSERT", self.insert(table, i, &mut written)?),
         };
         let (tag, Some(rows)) = done else {
@@ -75,7 +72,7 @@ impl Execution<'_> {
         Ok(Run::Done(tag, rows, returned.transpose()?))
     }
 
-    fn datum(&self, source: &Source) -> Option<Datum> {
+    pub(super) fn datum(&self, source: &Source) -> Option<Datum> {
         source.datum(self.values, self.now_us)
     }
 
@@ -139,33 +136,43 @@ impl Execution<'_> {
         Ok(row(found.then_some(values)))
     }
 
-    fn select_by_index(&self, table: &Arc<TableDef>, select: &SelectByIndex) -> Result<Run> {
-        let Some(key) = self.key_values(&select.parts) else {
-            return Ok(Run::Undecided);
-        };
+    fn search(&self, table: &Arc<TableDef>, search: &Search, wanted: &Projection) -> Result<Run> {
         let Some(statement) = self.statement()? else {
             return Ok(Run::Undecided);
         };
-        let columns = &select.columns.ids;
-        let mut cells = vec![Vec::new(); columns.len()];
-        let mut found = 0;
-        if let Some(key) = key {
-            match statement.index_get(table, select.index, &key, columns, ROWS_MAX, &mut cells)? {
-                Some(rows) => found = rows,
-                None => return Ok(Run::Undecided),
-            }
-        }
-        let ValueColumns { types, schema } = select.columns.result.as_ref();
-        let arrays = types
-            .iter()
-            .zip(&cells)
-            .map(|(t, cells)| array_of(*t, cells));
-        let options = RecordBatchOptions::new().with_row_count(Some(found));
+        let Some(mut rows) = self.find(&statement, table, search)? else {
+            return Ok(Run::Undecided);
+        };
+        let ValueColumns { types, schema } = wanted.result.as_ref();
+        let width = search.reads.len();
+        let count = rows.len() / width.max(1);
+        let mut cells = Vec::with_capacity(count);
+        let arrays = types.iter().enumerate().map(|(at, t)| {
+            cells.clear();
+            let column = rows.iter_mut().skip(at).step_by(width);
+            cells.extend(column.map(|value| std::mem::replace(value, Value::Null)));
+            array_of(*t, &cells)
+        });
         let arrays = arrays.collect::<Result<_>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(count));
         let rows = RecordBatch::try_new_with_options(schema.clone(), arrays, &options)
             .map_err(|error| Error::internal(format!("rows as a batch: {error}")))?;
         let result = QueryResult::new(schema.clone(), vec![rows]);
         Ok(Run::Rows(result))
+    }
+
+    fn ends(&self, table: &Arc<TableDef>, ends: &Ends) -> Result<Run> {
+        let Some(statement) = self.statement()? else {
+            return Ok(Run::Undecided);
+        };
+        let mut values = Vec::with_capacity(ends.searches.len());
+        for search in &ends.searches {
+            let Some(found) = self.find(&statement, table, search)? else {
+                return Ok(Run::Undecided);
+            };
+            values.push(found.into_iter().next().unwrap_or(Value::Null));
+        }
+        Ok(Run::Row(ValueRow::new(ends.result.clone(), Some(values))))
     }
 
     fn update(
@@ -177,14 +184,57 @@ impl Execution<'_> {
         let Some(mut modification) = Modification::new(self, table, &update.set, &[]) else {
             return Ok(None);
         };
-        match self.key_values(&update.key.parts) {
+        let key = match &update.find {
+            Find::Key(key) => key,
+            Find::Search(search) => {
+                let mut effect = |row: &[Value], set: &mut Vec<_>| {
+                    let effect = modification.decide(row, set)?;
+                    if effect == Effect::Update {
+                        written.add(|| modification.new_row(row, set));
+                    }
+                    Ok(effect)
+                };
+                let found = self.modify_found(table, search, &mut effect)?;
+                let Some((statement, rows)) = found.filter(|_| !modification.is_undecided) else {
+                    return Ok(None);
+                };
+                statement.finish()?;
+                return Ok(Some(rows));
+            }
+        };
+        match self.key_values(&key.parts) {
             None => Ok(None),
             Some(None) => Ok(Some(0)),
             Some(Some(values)) => {
-                let place = (&update.key.point, update.key.index, values.as_slice());
+                let place = (&key.point, key.index, values.as_slice());
                 self.apply(table, place, &mut modification, written)
             }
         }
+    }
+
+    /// Changes the rows that a search finds; its statement, which is to be finished, and how many
+    /// rows were changed.
+    fn modify_found(
+        &self,
+        table: &Arc<TableDef>,
+        search: &Search,
+        modify: Modify<'_>,
+    ) -> Decided<(Arc<Statement>, u64)> {
+        let Some(statement) = self.statement()? else {
+            return Ok(None);
+        };
+        let Some(sets) = self.sets(search) else {
+            return Ok(None);
+        };
+        let Some(rows) = self.candidates(&statement, table, &sets)? else {
+            return Ok(None);
+        };
+        let mut effect = |row: &[Value], set: &mut Vec<_>| match sets.hold(row) {
+            true => modify(row, set),
+            false => Ok(Effect::Leave),
+        };
+        let changed = statement.modify_rows(table, &rows, &search.reads, &mut effect)?;
+        Ok(Some((statement, changed)))
     }
 
     fn apply(
@@ -216,7 +266,30 @@ impl Execution<'_> {
         Ok((!modification.is_undecided).then_some(u64::from(done)))
     }
 
-    fn delete(&self, table: &Arc<TableDef>, key: &Key, written: &mut Written) -> Decided<u64> {
+    fn delete(&self, table: &Arc<TableDef>, find: &Find, written: &mut Written) -> Decided<u64> {
+        let key = match find {
+            Find::Key(key) => key,
+            Find::Search(search) => {
+                let mut effect = |row: &[Value], _: &mut Vec<_>| {
+                    written.add(|| row[..table.columns.len()].to_vec());
+                    Ok(Effect::Delete)
+                };
+                let Some((statement, rows)) = self.modify_found(table, search, &mut effect)? else {
+                    return Ok(None);
+                };
+                statement.finish()?;
+                return Ok(Some(rows));
+            }
+        };
+        self.delete_by_key(table, key, written)
+    }
+
+    fn delete_by_key(
+        &self,
+        table: &Arc<TableDef>,
+        key: &Key,
+        written: &mut Written,
+    ) -> Decided<u64> {
         let Some(values) = self.key_values(&key.parts) else {
             return Ok(None);
         };
@@ -483,6 +556,13 @@ impl Written {
     fn keep(&mut self, rows: impl FnOnce() -> Vec<Value>) {
         if self.wanted {
             self.values = rows();
+        }
+    }
+
+    /// One more row is written.
+    fn add(&mut self, row: impl FnOnce() -> Vec<Value>) {
+        if self.wanted {
+            self.values.extend(row());
         }
     }
 

@@ -6,6 +6,7 @@
 //! read off the asynchronous threads, a batch at a time. Conditions stay above the node.
 
 use crate::parse::names;
+use crate::planning::one_input::no_input;
 use crate::planning::provider::scan::off_thread;
 use crate::planning::provider::table::{arrow_field, arrow_schema};
 use async_trait::async_trait;
@@ -183,38 +184,7 @@ impl ExecutionPlan for VersionsExec {
         "TableVersions"
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        Vec::new()
-    }
-
-    fn apply_expressions(
-        &self,
-        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion, DataFusionError>,
-    ) -> Result<TreeNodeRecursion, DataFusionError> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        _children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
-        Ok(self)
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
-        self.replace_children(
-            children,
-            ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep),
-        )
-    }
+    no_input!(no_expressions);
 
     fn execute(
         &self,

@@ -13,6 +13,9 @@ use strandline_engine::catalog::index::IndexDef;
 const CHUNK: usize = 1024;
 /// So few candidates are fetched rather than looked for in a second index.
 const FEW: usize = 256;
+/// An estimate may be off by this factor: a range of which more seems to be there than this many
+/// times the limit is not walked over.
+const ESTIMATE_FACTOR: usize = 2;
 /// A second index is walked over so many times as many entries as there are candidates: to read an
 /// entry costs a fraction of what it costs to fetch a row.
 const ENTRIES_PER_CANDIDATE: usize = 8;
@@ -92,10 +95,12 @@ impl Access {
         let (mut rows, mut chunk) = (Vec::new(), Vec::new());
         for range in &ranges.ranges {
             self.statement.transaction().check_cancelled()?;
-            let direction = Direction::Forward;
-            let mut entries =
-                self.statement
-                    .index_cursor(&self.indexed, index.id, range, direction)?;
+            let (table, statement) = (&self.indexed, &self.statement);
+            let estimated = statement.index_estimate(table, index.id, range)?;
+            if estimated.is_some_and(|n| n / ESTIMATE_FACTOR > limit.saturating_sub(rows.len())) {
+                return Ok(None);
+            }
+            let mut entries = statement.index_cursor(table, index.id, range, Direction::Forward)?;
             let mut may_be_more = true;
             while may_be_more {
                 let at_most = CHUNK.min(limit.saturating_sub(rows.len()).saturating_add(1));

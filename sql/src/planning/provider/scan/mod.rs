@@ -18,6 +18,7 @@ mod ordered;
 mod reader;
 mod source;
 
+use crate::planning::one_input::no_input;
 use crate::planning::provider::access::{Access, Candidates};
 use crate::planning::provider::filter::{ScanFilter, ScanFilters};
 use datafusion::arrow::datatypes::SchemaRef;
@@ -218,13 +219,7 @@ impl ExecutionPlan for ScanExec {
         "TableScan"
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        Vec::new()
-    }
+    no_input!();
 
     fn apply_expressions(
         &self,
@@ -266,24 +261,6 @@ impl ExecutionPlan for ScanExec {
         }
         let source = Arc::new(self.source.with_filters(filters));
         Ok(propagation.with_updated_node(Arc::new(self.with(source, self.limit))))
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        _children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
-        Ok(self)
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
-        self.replace_children(
-            children,
-            ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep),
-        )
     }
 
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {

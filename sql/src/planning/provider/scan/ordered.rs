@@ -11,6 +11,7 @@
 use super::ScanExec;
 use super::fetch::{FetchedRows, Fetcher};
 use super::source::Source;
+use crate::planning::one_input::no_input;
 use crate::planning::provider::access::{OrderedColumn, Walk};
 use crate::runtime::blocking::in_place;
 use datafusion::arrow::array::{RecordBatch, UInt32Array};
@@ -187,36 +188,7 @@ impl ExecutionPlan for IndexWalkExec {
         "IndexWalk"
     }
 
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        Vec::new()
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> PlanResult<TreeNodeRecursion>,
-    ) -> PlanResult<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        _children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> PlanResult<Arc<dyn ExecutionPlan>> {
-        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
-        self.replace_children(children, options)
-    }
+    no_input!(no_expressions);
 
     fn execute(
         &self,

@@ -1,0 +1,124 @@
+//! Searches of few rows: row ids from an index's keys, and reading and changing these rows one by
+//! one. The query engine, which reads columnar, has [`super::index_rows`].
+//!
+//! An index gives candidates: rows that have, or had, a key. The caller reads each of them and
+//! compares its values.
+
+use super::{Modify, RowView, Statement};
+use crate::catalog::TableDef;
+use crate::catalog::index::IndexId;
+use crate::statement::point_table::Effect;
+use crate::store::{TableStore, key_index, secondary_index};
+use std::sync::Arc;
+use strandline_base::{ColumnId, Result, RowId, Value};
+use strandline_index::KeyRange;
+use strandline_txn::Visibility;
+
+impl Statement {
+    /// Whether a secondary index can be read and has an entry for each version that this statement
+    /// sees, if the version fulfils the index's condition.
+    pub fn sees_index(&self, table: &TableDef, index: IndexId) -> bool {
+        let is_complete = |since| since <= self.snapshot_ts();
+        let def = table.index(index);
+        def.is_some_and(|def| is_complete(def.complete_since)) && self.has_index(table, index)
+    }
+
+    /// About how many entries a range of an index has: exactly if they are few.
+    pub fn index_estimate(
+        &self,
+        table: &TableDef,
+        index: IndexId,
+        range: &KeyRange,
+    ) -> Result<Option<usize>> {
+        let store = self.transaction().db().store(table.storage)?;
+        Ok(secondary_index(&store, index)?.index.estimate(range))
+    }
+
+    /// Appends the rows that have, or had, this whole key of a plain secondary index. A
+    /// serializable transaction notes the key.
+    pub fn rows_of_index_key(
+        &self,
+        table: &TableDef,
+        index: IndexId,
+        key: &[Value],
+        rows: &mut Vec<RowId>,
+    ) -> Result<()> {
+        let store = self.transaction().db().store(table.storage)?;
+        let index = secondary_index(&store, index)?;
+        if let Some(bytes) = index.key_bytes(key) {
+            index.index.lookup(&bytes, rows)?;
+        }
+        self.transaction().note_key(table, &store, &index, key);
+        Ok(())
+    }
+
+    /// Appends the rows that have, or had, this key; `key` indexes `TableDef::keys`. What a
+    /// serializable transaction notes is the caller's: [`Statement::note_key`] or a scan.
+    pub fn rows_of_key(
+        &self,
+        table: &TableDef,
+        key: usize,
+        values: &[Value],
+        rows: &mut Vec<RowId>,
+    ) -> Result<()> {
+        let store = self.transaction().db().store(table.storage)?;
+        let index = key_index(&store, &table.keys[key].columns)?;
+        if let Some(bytes) = index.key_bytes(values) {
+            index.index.lookup(&bytes, rows)?;
+        }
+        Ok(())
+    }
+
+    /// Notes that this statement reads the row with this key.
+    pub fn note_key(&self, table: &TableDef, key: usize, values: &[Value]) -> Result<()> {
+        if self.transaction().notes_reads() {
+            let store = self.transaction().db().store(table.storage)?;
+            let index = key_index(&store, &table.keys[key].columns)?;
+            self.transaction().note_key(table, &store, &index, values);
+        }
+        Ok(())
+    }
+
+    /// Changes each of `rows` that this statement sees as `modify` says, which gets the values of
+    /// `columns`; how many were changed. Keys are checked by [`Statement::finish`]. 40001 if a row
+    /// has a version newer than the statement's snapshot: under read committed the caller runs the
+    /// statement again.
+    pub fn modify_rows(
+        &self,
+        table: &Arc<TableDef>,
+        rows: &[RowId],
+        columns: &[ColumnId],
+        modify: Modify<'_>,
+    ) -> Result<u64> {
+        let (store, writer) = self.writable(table)?;
+        let visibility = Visibility {
+            own: writer.word,
+            ..*self.visibility()
+        };
+        let (mut values, mut set) = (vec![Value::Null; columns.len()], Vec::new());
+        let mut changed = 0;
+        for &row in rows {
+            self.transaction().admit_next_write()?;
+            let stored = store.rows();
+            if !stored.read(row, &visibility, columns, &mut values)? {
+                continue;
+            }
+            set.clear();
+            let is_changed = match modify(&values, &mut set)? {
+                Effect::Leave => false,
+                Effect::Update => self.update_row(table, &store, &writer, row, &set)?,
+                Effect::Delete => self.delete_row(table, &store, &writer, row)?,
+            };
+            changed += u64::from(is_changed);
+        }
+        Ok(changed)
+    }
+}
+
+impl RowView {
+    /// Reads columns of one row into `values`, one per column; false if the row is not visible.
+    pub fn read(&self, row: RowId, columns: &[ColumnId], values: &mut [Value]) -> Result<bool> {
+        let stored = self.store.rows();
+        stored.read(row, &self.visibility, columns, values)
+    }
+}

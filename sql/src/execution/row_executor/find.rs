@@ -1,0 +1,403 @@
+//! Running a search: candidates from a key or an index, rows from candidates.
+
+use super::Source;
+use super::conditions::Values;
+use super::run::{Decided, Execution};
+use super::search::{IndexPath, Next, Path, Search, Sort};
+use super::value::integer;
+use std::ops::Bound;
+use std::sync::Arc;
+use strandline_base::{Result, RowId, Value};
+use strandline_engine::catalog::TableDef;
+use strandline_engine::{
+    ColumnPredicate, CompareOp, Direction, KeyRange, RowView, ScanRequest, Statement,
+};
+
+/// A search that meets more rows is planned: rows by the thousand are better fetched by block.
+const ROWS_MAX: usize = 256;
+/// A walk passes over so many entries for each row that is wanted, beside [`ROWS_MAX`]: of rows
+/// that tests keep back, and of keys that rows have left.
+const ENTRIES_PER_ROW: usize = 4;
+
+/// The sets of values of a search's tests, for one execution.
+pub(super) struct Sets<'a> {
+    search: &'a Search,
+    values: Vec<Values>,
+}
+
+impl Sets<'_> {
+    /// Whether a row, of which the search's columns were read, passes every test.
+    pub fn hold(&self, row: &[Value]) -> bool {
+        let mut tests = self.values.iter().zip(&self.search.test_places);
+        tests.all(|(values, place)| values.holds(&row[*place]))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.values.iter().any(Values::is_empty)
+    }
+
+    fn points(&self, test: usize) -> &[Value] {
+        match &self.values[test] {
+            Values::Points(points) => points,
+            Values::Within(..) => &[],
+        }
+    }
+
+    /// Every combination of the values of these tests; None: too many.
+    fn combinations(&self, tests: &[usize]) -> Option<Vec<Vec<Value>>> {
+        let mut keys = vec![Vec::with_capacity(tests.len())];
+        for test in tests {
+            let points = self.points(*test);
+            if let ([key], [point]) = (keys.as_mut_slice(), points) {
+                key.push(point.clone());
+                continue;
+            }
+            if keys.len().saturating_mul(points.len()) > ROWS_MAX {
+                return None;
+            }
+            let longer = keys.iter().flat_map(|key| {
+                points.iter().map(|point| {
+                    let mut longer = key.clone();
+                    longer.push(point.clone());
+                    longer
+                })
+            });
+            keys = longer.collect();
+        }
+        Some(keys)
+    }
+
+    /// The tests as a scan has them, as far as it can have them: perhaps for more rows.
+    fn predicates(&self) -> Vec<ColumnPredicate> {
+        let mut found = Vec::new();
+        for (test, values) in self.search.tests.iter().zip(&self.values) {
+            let mut add = |op, value: &Value| {
+                found.push(ColumnPredicate {
+                    column: test.column,
+                    op,
+                    value: value.clone(),
+                });
+            };
+            match values {
+                Values::Points(points) => {
+                    if let [point] = points.as_slice() {
+                        add(CompareOp::Eq, point);
+                    }
+                }
+                Values::Within(lower, upper) => {
+                    match lower {
+                        Bound::Included(value) => add(CompareOp::Ge, value),
+                        Bound::Excluded(value) => add(CompareOp::Gt, value),
+                        Bound::Unbounded => {}
+                    }
+                    match upper {
+                        Bound::Included(value) => add(CompareOp::Le, value),
+                        Bound::Excluded(value) => add(CompareOp::Lt, value),
+                        Bound::Unbounded => {}
+                    }
+                }
+            }
+        }
+        found
+    }
+}
+
+impl IndexPath {
+    /// The keys that begin with `prefix` and whose next part passes its test.
+    fn range(&self, prefix: &[Value], sets: &Sets<'_>) -> KeyRange {
+        let (lower, upper) = match self.next {
+            Next::Open => return self.keys.prefix(prefix),
+            Next::NotNull => (Bound::Unbounded, Bound::Unbounded),
+            Next::Test(test) => match &sets.values[test] {
+                Values::Within(lower, upper) => (lower.as_ref(), upper.as_ref()),
+                Values::Points(_) => return self.keys.prefix(prefix),
+            },
+        };
+        match self.next_descending {
+            false => self.keys.range(prefix, lower, upper),
+            true => self.keys.range(prefix, upper, lower),
+        }
+    }
+}
+
+impl Execution<'_> {
+    /// The sets of values of a search's tests.
+    pub(super) fn sets<'a>(&self, search: &'a Search) -> Option<Sets<'a>> {
+        let values = search.tests.iter().map(|test| self.values_of(test));
+        let values = values.collect::<Option<_>>()?;
+        Some(Sets { search, values })
+    }
+
+    /// The rows of a search, one after the other, of each the columns that it reads.
+    pub(super) fn find(
+        &self,
+        statement: &Arc<Statement>,
+        table: &Arc<TableDef>,
+        search: &Search,
+    ) -> Decided<Vec<Value>> {
+        let slice = &search.slice;
+        let (Some(limit), Some(offset)) = (self.count(&slice.limit), self.count(&slice.offset))
+        else {
+            return Ok(None);
+        };
+        let offset = offset.unwrap_or(0);
+        let most = limit.map(|limit| limit.saturating_add(offset));
+        let Some(sets) = self
+            .sets(search)
+            .filter(|_| most.is_none_or(|n| n <= ROWS_MAX))
+        else {
+            return Ok(None);
+        };
+        let walk = match &search.path {
+            Path::Index(path) => path.walk.map(|direction| (path, direction)),
+            Path::Key { .. } => None,
+        };
+        let found = match walk {
+            Some((path, direction)) => walk_over(statement, table, &sets, (path, direction), most)?,
+            None => self.gathered(statement, table, &sets)?,
+        };
+        let Some(mut found) = found else {
+            return Ok(None);
+        };
+        let width = search.reads.len();
+        found.truncate(most.map_or(found.len(), |most| most.saturating_mul(width)));
+        found.drain(..offset.saturating_mul(width).min(found.len()));
+        Ok(Some(found))
+    }
+
+    /// A number of rows; `Some(None)`: no limit.
+    fn count(&self, source: &Option<Source>) -> Option<Option<usize>> {
+        let Some(source) = source else {
+            return Some(None);
+        };
+        let datum = self.datum(source)?;
+        match datum.value.is_null() {
+            true => Some(None),
+            false => usize::try_from(integer(&datum.value)?).ok().map(Some),
+        }
+    }
+
+    fn gathered(
+        &self,
+        statement: &Arc<Statement>,
+        table: &Arc<TableDef>,
+        sets: &Sets<'_>,
+    ) -> Decided<Vec<Value>> {
+        let Some(candidates) = self.candidates(statement, table, sets)? else {
+            return Ok(None);
+        };
+        let view = statement.view(table)?;
+        let mut rows = Rows::new(&view, sets);
+        for row in candidates {
+            if rows.read(row)? {
+                rows.keep();
+            }
+        }
+        Ok(match &sets.search.sort {
+            None => Some(rows.found),
+            Some(sort) => sorted(rows.found, sets.search.reads.len(), sort),
+        })
+    }
+
+    /// The rows that may pass a search's tests, ascending; None: they are many.
+    pub(super) fn candidates(
+        &self,
+        statement: &Statement,
+        table: &Arc<TableDef>,
+        sets: &Sets<'_>,
+    ) -> Decided<Vec<RowId>> {
+        let mut rows = Vec::new();
+        if sets.is_empty() {
+            return Ok(Some(rows));
+        }
+        let (Path::Key { parts, .. } | Path::Index(IndexPath { points: parts, .. })) =
+            &sets.search.path;
+        let Some(keys) = sets.combinations(parts) else {
+            return Ok(None);
+        };
+        match &sets.search.path {
+            Path::Key { key, .. } => {
+                for values in &keys {
+                    statement.rows_of_key(table, *key, values, &mut rows)?;
+                    statement.note_key(table, *key, values)?;
+                }
+            }
+            Path::Index(path) => {
+                if !statement.sees_index(table, path.index) {
+                    return Ok(None);
+                }
+                if path.points.len() == path.keys.parts().len() {
+                    for values in &keys {
+                        statement.rows_of_index_key(table, path.index, values, &mut rows)?;
+                    }
+                } else {
+                    note(statement, table, sets)?;
+                    for prefix in &keys {
+                        let range = path.range(prefix, sets);
+                        let most = ROWS_MAX.saturating_sub(rows.len());
+                        if !few(statement, table, path, &range, most, &mut rows)? {
+                            return Ok(None);
+                        }
+                    }
+                }
+            }
+        }
+        rows.sort_unstable();
+        rows.dedup();
+        Ok((rows.len() <= ROWS_MAX).then_some(rows))
+    }
+}
+
+/// A serializable transaction notes what a scan with the same tests would read.
+fn note(statement: &Statement, table: &TableDef, sets: &Sets<'_>) -> Result<()> {
+    if !statement.transaction().notes_reads() {
+        return Ok(());
+    }
+    let request = ScanRequest {
+        columns: sets.search.reads.clone(),
+        prune: sets.predicates(),
+        ..ScanRequest::default()
+    };
+    statement.note_read(table, &request)
+}
+
+/// Appends the rows of a range's entries; false if there are more than `most`.
+fn few(
+    statement: &Statement,
+    table: &Arc<TableDef>,
+    path: &IndexPath,
+    range: &KeyRange,
+    most: usize,
+    rows: &mut Vec<RowId>,
+) -> Result<bool> {
+    let estimated = statement.index_estimate(table, path.index, range)?;
+    if estimated.is_some_and(|entries| entries > most) {
+        return Ok(false);
+    }
+    let mut entries = statement.index_cursor(table, path.index, range, Direction::Forward)?;
+    let mut chunk = Vec::new();
+    entries.next_chunk(most.saturating_add(1), &mut chunk)?;
+    rows.extend(chunk.iter().map(|(_, row)| *row));
+    Ok(chunk.len() <= most)
+}
+
+/// The first rows of an index's order.
+fn walk_over(
+    statement: &Statement,
+    table: &Arc<TableDef>,
+    sets: &Sets<'_>,
+    (path, direction): (&IndexPath, Direction),
+    most: Option<usize>,
+) -> Decided<Vec<Value>> {
+    if sets.is_empty() {
+        return Ok(Some(Vec::new()));
+    }
+    let Some(prefix) = sets
+        .combinations(&path.points)
+        .and_then(|mut keys| keys.pop())
+    else {
+        return Ok(None);
+    };
+    if !statement.sees_index(table, path.index) {
+        return Ok(None);
+    }
+    let range = path.range(&prefix, sets);
+    if most.is_none() {
+        let estimated = statement.index_estimate(table, path.index, &range)?;
+        if estimated.is_none_or(|entries| entries > ROWS_MAX) {
+            return Ok(None);
+        }
+    }
+    note(statement, table, sets)?;
+    let view = statement.view(table)?;
+    let mut rows = Rows::new(&view, sets);
+    let mut entries = statement.index_cursor(table, path.index, &range, direction)?;
+    let most = most.unwrap_or(usize::MAX);
+    let mut left = match most {
+        usize::MAX => ROWS_MAX,
+        most => ROWS_MAX + most * ENTRIES_PER_ROW,
+    };
+    let (mut chunk, mut key) = (Vec::new(), Vec::with_capacity(path.key_places.len()));
+    let mut may_be_more = true;
+    while rows.count < most && may_be_more {
+        if left == 0 {
+            return Ok(None);
+        }
+        chunk.clear();
+        may_be_more = entries.next_chunk((most - rows.count).min(left), &mut chunk)?;
+        left -= chunk.len();
+        for (bytes, row) in &chunk {
+            // Keys that are cut have no order among themselves.
+            if bytes.is_cut() {
+                return Ok(None);
+            }
+            if !rows.read(*row)? {
+                continue;
+            }
+            key.clear();
+            key.extend(path.key_places.iter().map(|at| rows.values[*at].clone()));
+            // The row has an entry for each key that it had.
+            if path.keys.encode(&key) == *bytes {
+                rows.keep();
+            }
+        }
+    }
+    Ok(Some(rows.found))
+}
+
+/// Rows that are read one by one.
+struct Rows<'a> {
+    view: &'a RowView,
+    sets: &'a Sets<'a>,
+    /// the row that was read last
+    values: Vec<Value>,
+    /// the rows kept
+    found: Vec<Value>,
+    count: usize,
+}
+
+impl<'a> Rows<'a> {
+    fn new(view: &'a RowView, sets: &'a Sets<'a>) -> Self {
+        Self {
+            view,
+            sets,
+            values: vec![Value::Null; sets.search.reads.len()],
+            found: Vec::new(),
+            count: 0,
+        }
+    }
+
+    /// Reads a row; whether it is visible and passes every test.
+    fn read(&mut self, row: RowId) -> Result<bool> {
+        let reads = &self.sets.search.reads;
+        Ok(self.view.read(row, reads, &mut self.values)? && self.sets.hold(&self.values))
+    }
+
+    /// Keeps the row that was read last.
+    fn keep(&mut self) {
+        let values = self.values.iter_mut();
+        self.found
+            .extend(values.map(|value| std::mem::replace(value, Value::Null)));
+        self.count += 1;
+    }
+}
+
+/// Rows of `width` columns in order; None: keys are too long to tell their order.
+fn sorted(rows: Vec<Value>, width: usize, sort: &Sort) -> Option<Vec<Value>> {
+    let mut keyed = Vec::with_capacity(rows.len() / width.max(1));
+    let mut rows = rows.into_iter();
+    loop {
+        let row: Vec<Value> = rows.by_ref().take(width).collect();
+        if row.is_empty() {
+            break;
+        }
+        let key: Vec<Value> = sort.places.iter().map(|at| row[*at].clone()).collect();
+        let key = sort.keys.encode(&key);
+        if key.is_cut() {
+            return None;
+        }
+        keyed.push((key, row));
+    }
+    keyed.sort_by(|(a, _), (b, _)| a.cmp(b));
+    Some(keyed.into_iter().flat_map(|(_, row)| row).collect())
+}
