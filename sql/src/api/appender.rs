@@ -3,7 +3,7 @@
 use crate::api::rows::TableHandle;
 use crate::execution::row_checks::CheckSet;
 use crate::execution::row_values::{check_value, identity, not_null};
-use crate::planning::provider::table::arrow_schema;
+use crate::planning::provider::table_schema::arrow_schema;
 use crate::session::Session;
 use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::SchemaRef;

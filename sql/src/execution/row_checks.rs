@@ -3,8 +3,7 @@
 use super::row_expressions;
 use super::row_values::not_null;
 use crate::parse;
-use crate::planning::provider::table::arrow_schema;
-use crate::planning::provider::table::condition_schema;
+use crate::planning::provider::table_schema::{arrow_schema, condition_schema};
 use datafusion::arrow::array::cast::AsArray;
 use datafusion::arrow::array::{Array, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, SchemaRef};

@@ -1,8 +1,9 @@
-//! From a parsed statement to a physical plan: names become tables ([`provider`], [`references`]),
-//! subqueries become joins or calls ([`scalar_subqueries`], [`subplan`]), locking clauses become
-//! nodes ([`locking`]). [`context`] is what one running statement has in hand; [`template`] is the
-//! state of DataFusion that a statement starts from.
+//! From a parsed statement to a physical plan: names become tables ([`catalog`], [`references`],
+//! [`provider`]), subqueries become joins or calls ([`scalar_subqueries`], [`subplan`]), locking
+//! clauses become nodes ([`locking`]). [`context`] holds the catalog, snapshot and settings of one
+//! running statement; [`template`] is the state of DataFusion that a statement starts from.
 
+pub(crate) mod catalog;
 pub(crate) mod context;
 pub(crate) mod locking;
 pub(crate) mod one_input;

@@ -9,6 +9,7 @@
 use crate::planning::locking::node::LockNode;
 use crate::planning::provider::table::Table;
 use crate::planning::provider::value_rows::ValueRows;
+use crate::planning::template::Fit;
 use datafusion::common::Result;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::source_as_provider;
@@ -25,15 +26,6 @@ const BATCH_ROWS_MAX: usize = 8192;
 /// The rows of a batch are to have one part in so many of queries' memory: an operator holds
 /// several batches.
 const BATCH_PART: usize = 16;
-
-/// What a query is planned and run with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fit {
-    /// threads that work on it
-    pub partitions: usize,
-    /// rows of a batch
-    pub batch_rows: usize,
-}
 
 /// What fits `plan`: `most` partitions at most, and batches by what queries may have together.
 pub fn fit(plan: &LogicalPlan, most: usize, query_bytes: usize) -> Result<Fit> {

@@ -16,9 +16,10 @@ pub(crate) mod table_oid;
 
 use crate::parse::names;
 use crate::parse::system_time::SystemTimeInterval;
-use crate::planning::provider::catalog::StatementCatalog;
 use crate::planning::provider::files;
 use crate::values::value;
+use async_trait::async_trait;
+use datafusion::catalog::TableProvider;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::collect;
@@ -38,10 +39,45 @@ use strandline_semantics::error::convert;
 #[cfg(test)]
 mod tests;
 
+/// The names of a statement, among which references are looked up and kept.
+#[async_trait]
+pub trait TableNames: Send + Sync {
+    /// The table or view `schema.name` here; with `row_id` a table shows its hidden column.
+    async fn resolve(
+        &self,
+        schema: &str,
+        name: &str,
+        row_id: bool,
+    ) -> Result<Option<Arc<dyn TableProvider>>>;
+
+    /// The error for a name that [`TableNames::resolve`] does not know.
+    fn undefined(&self, schema: &str, name: &str) -> Error;
+
+    /// The same statement's names at the moment `ts`.
+    fn at(&self, ts: CommitTs) -> Result<Arc<dyn TableNames>>;
+
+    /// The versions of the rows of table `schema.name` in an interval with inclusive bounds. One
+    /// that ends before it begins has none.
+    fn versions(
+        &self,
+        table: (&str, &str),
+        interval: (CommitTs, CommitTs),
+    ) -> Result<Arc<dyn TableProvider>>;
+
+    /// 42501 unless the statement's user may read the server's files.
+    fn require_files(&self) -> Result<()>;
+
+    /// Keeps a prepared reference; the name it is found under.
+    fn keep(&self, table: Arc<dyn TableProvider>) -> ObjectName;
+
+    /// The names of the columns of `query`, which has no parameters.
+    async fn columns_of(&self, state: &SessionState, query: Query) -> Result<Vec<String>>;
+}
+
 /// Prepares every reference of `query`. Parameters are bound already.
 pub async fn prepare(
     query: &mut Query,
-    names: &StatementCatalog,
+    names: &dyn TableNames,
     state: &SessionState,
 ) -> Result<()> {
     refuse::check(query)?;
@@ -225,7 +261,7 @@ fn default_alias(name: &ObjectName) -> Ident {
 
 async fn resolve(
     reference: &Reference,
-    names: &StatementCatalog,
+    names: &dyn TableNames,
     state: &SessionState,
 ) -> Result<ObjectName> {
     if let Some(path) = file_path(&reference.name) {
@@ -240,7 +276,7 @@ async fn resolve(
     }
     let default_schema = &state.config_options().catalog.default_schema;
     let (schema, table) = names::qualified(&reference.name, default_schema)?;
-    let moment: Arc<StatementCatalog>;
+    let moment: Arc<dyn TableNames>;
     let names_then = match &reference.time {
         Some(SystemTime::Interval(interval)) => {
             if reference.row_id {
@@ -257,7 +293,9 @@ async fn resolve(
         }
         None => names,
     };
-    let found = Box::pin(names_then.resolve(&schema, &table, reference.row_id)).await?;
+    let found = names_then
+        .resolve(&schema, &table, reference.row_id)
+        .await?;
     let found = found.ok_or_else(|| names_then.undefined(&schema, &table))?;
     Ok(names.keep(found))
 }

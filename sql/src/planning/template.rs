@@ -5,7 +5,6 @@
 //! one starts from it. A spare state knows no statement: it names no catalog, so that it keeps no
 //! snapshot.
 
-use crate::planning::parallelism::Fit;
 use crate::planning::provider::history::HistoryFunction;
 use datafusion::catalog::MemoryCatalogProviderList;
 use datafusion::common::config::ConfigNonZeroUsize;
@@ -52,6 +51,15 @@ impl Deref for Template {
     fn deref(&self) -> &SessionState {
         &self.state
     }
+}
+
+/// The degree of parallelism and the batch size that a query is planned and run with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fit {
+    /// threads that work on it
+    pub partitions: usize,
+    /// rows of a batch
+    pub batch_rows: usize,
 }
 
 /// A statement's copy of a [`Template`]'s state; goes back to it when dropped.

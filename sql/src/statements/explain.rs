@@ -7,6 +7,7 @@
 
 use crate::execution::dml;
 use crate::planning::context::StatementContext;
+use crate::statements::explain_options::{Format, Options};
 use crate::statements::roles;
 use crate::statements::work::Work;
 use crate::values::summary::Summary;
@@ -14,27 +15,11 @@ use crate::values::summary::text_result;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
-use datafusion::sql::sqlparser::ast::{
-    AnalyzeFormatKind, Expr, Statement as Parsed, UtilityOption,
-};
+use datafusion::sql::sqlparser::ast::Statement as Parsed;
 use futures::StreamExt;
 use std::sync::Arc;
-use strandline_base::{Error, Result, SqlState};
+use strandline_base::{Error, Result};
 use strandline_semantics::error::convert;
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Format {
-    #[default]
-    Indent,
-    Tree,
-}
-
-#[derive(Debug, Default)]
-struct Options {
-    analyze: bool,
-    verbose: bool,
-    format: Format,
-}
 
 /// The name of the column that EXPLAIN gives.
 pub const COLUMN: &str = "QUERY PLAN";
@@ -48,28 +33,14 @@ pub async fn execute(
     note: Option<String>,
 ) -> Result<Summary> {
     let Parsed::Explain {
-        analyze,
-        verbose,
-        statement,
-        format,
-        options,
+        statement: explained,
         ..
     } = statement
     else {
         return Err(Error::internal("EXPLAIN got another statement"));
     };
-    let mut wanted = Options {
-        analyze: *analyze,
-        verbose: *verbose,
-        format: Format::Indent,
-    };
-    if let Some(AnalyzeFormatKind::Keyword(f) | AnalyzeFormatKind::Assignment(f)) = format {
-        wanted.format = format_of(&f.to_string())?;
-    }
-    for option in options.iter().flatten() {
-        apply(option, &mut wanted)?;
-    }
-    let logical = plan(context, statement).await?;
+    let wanted = Options::of(statement)?;
+    let logical = plan(context, explained).await?;
     context.fit(&logical)?;
     let physical = context
         .state
@@ -93,26 +64,6 @@ pub async fn execute(
     };
     let rows: Vec<_> = text.lines().map(|line| vec![line.to_string()]).collect();
     Ok(text_result("EXPLAIN", &[COLUMN], rows))
-}
-
-/// Whether an EXPLAIN runs its statement.
-pub fn analyzes(statement: &Parsed) -> bool {
-    let Parsed::Explain {
-        analyze, options, ..
-    } = statement
-    else {
-        return false;
-    };
-    let mut wanted = Options {
-        analyze: *analyze,
-        ..Options::default()
-    };
-    // A wrong option fails when the statement is executed.
-    options
-        .iter()
-        .flatten()
-        .all(|option| apply(option, &mut wanted).is_ok());
-    wanted.analyze
 }
 
 async fn plan(context: &StatementContext, statement: &Parsed) -> Result<LogicalPlan> {
@@ -156,39 +107,4 @@ async fn analyze_plan(
     Ok(format!(
         "{shown}Rows: {rows}\nExecution Time: {milliseconds:.3} ms"
     ))
-}
-
-fn apply(option: &UtilityOption, wanted: &mut Options) -> Result<()> {
-    let name = option.name.value.to_ascii_lowercase();
-    let value = option.arg.as_ref().map(|value| match value {
-        Expr::Identifier(ident) => ident.value.to_ascii_lowercase(),
-        other => other.to_string().trim_matches('\'').to_ascii_lowercase(),
-    });
-    let on = !matches!(value.as_deref(), Some("off" | "false" | "0"));
-    match name.as_str() {
-        "analyze" => wanted.analyze = on,
-        "verbose" => wanted.verbose = on,
-        "format" => wanted.format = format_of(value.as_deref().unwrap_or_default())?,
-        "costs" | "timing" | "summary" | "buffers" => {}
-        _ => {
-            return Err(Error::invalid(
-                SqlState::SYNTAX_ERROR,
-                format!("unrecognized EXPLAIN option \"{name}\""),
-            )
-            .with_hint("Available: ANALYZE, VERBOSE, FORMAT TEXT, FORMAT TREE."));
-        }
-    }
-    Ok(())
-}
-
-fn format_of(name: &str) -> Result<Format> {
-    match name.to_ascii_lowercase().as_str() {
-        "text" | "indent" => Ok(Format::Indent),
-        "tree" => Ok(Format::Tree),
-        other => Err(Error::invalid(
-            SqlState::INVALID_PARAMETER_VALUE,
-            format!("unrecognized value for EXPLAIN option \"format\": \"{other}\""),
-        )
-        .with_hint("Available: text, tree.")),
-    }
 }

@@ -3,8 +3,10 @@
 
 pub(crate) mod backup;
 pub(crate) mod copy;
+mod data_statement;
 pub(crate) mod ddl;
 pub(crate) mod explain;
+mod explain_options;
 pub(crate) mod plan_cache;
 pub(crate) mod roles;
 pub(crate) mod work;

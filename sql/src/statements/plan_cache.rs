@@ -30,8 +30,8 @@ use crate::planning::provider::table::Table;
 use crate::planning::provider::value_rows::ValueRows;
 use crate::planning::subplan;
 use crate::planning::template::Template;
+use crate::statements::data_statement::DataStatement;
 use crate::statements::roles;
-use crate::statements::work::Work;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, Result as PlanResult};
@@ -174,7 +174,10 @@ impl Execution<'_> {
 
     /// Whether it is INSERT, UPDATE, DELETE or MERGE.
     pub fn changes_rows(&self) -> bool {
-        matches!(Work::of(self.statement), Ok(Work::Dml(_)))
+        matches!(
+            DataStatement::of(self.statement),
+            Some(DataStatement::Dml(_))
+        )
     }
 
     /// An INSERT of values as they are is quicker without any plan.
@@ -327,8 +330,8 @@ async fn plan(
     context: &StatementContext,
     statement: &ast::Statement,
 ) -> Result<(LogicalPlan, Option<DmlForm>)> {
-    match Work::of(statement)? {
-        Work::Query(query) => Ok((context.plan_query(query).await?, None)),
+    match DataStatement::of(statement) {
+        Some(DataStatement::Query(query)) => Ok((context.plan_query(query).await?, None)),
         _ => {
             let planned = dml::plan(context, statement).await?;
             Ok((planned.plan, Some(planned.form)))

@@ -1,12 +1,12 @@
 //! Statements that read or write data or definitions, told apart by what they may do.
 
 use crate::planning::locking;
+use crate::statements::data_statement::DataStatement;
 use crate::statements::ddl;
+use crate::statements::explain_options::analyzes;
 use crate::statements::plan_cache;
 use crate::statements::roles;
-use datafusion::sql::sqlparser::ast::{
-    CopySource, DescribeAlias, Query, SetExpr, Statement as Parsed,
-};
+use datafusion::sql::sqlparser::ast::{CopySource, DescribeAlias, Query, Statement as Parsed};
 use strandline_base::{Error, Result};
 
 /// One statement as work to run in a transaction.
@@ -28,17 +28,12 @@ pub enum Work<'a> {
 impl<'a> Work<'a> {
     /// What `statement` is; statements that do not exist here are 0A000.
     pub fn of(statement: &'a Parsed) -> Result<Self> {
+        match DataStatement::of(statement) {
+            Some(DataStatement::Query(query)) => return Ok(Self::Query(query)),
+            Some(DataStatement::Dml(statement)) => return Ok(Self::Dml(statement)),
+            None => {}
+        }
         match statement {
-            Parsed::Query(query) => match query.body.as_ref() {
-                SetExpr::Insert(_)
-                | SetExpr::Update(_)
-                | SetExpr::Delete(_)
-                | SetExpr::Merge(_) => Ok(Self::Dml(statement)),
-                _ => Ok(Self::Query(query)),
-            },
-            Parsed::Insert(_) | Parsed::Update(_) | Parsed::Delete(_) | Parsed::Merge(_) => {
-                Ok(Self::Dml(statement))
-            }
             Parsed::Copy { .. } => Ok(Self::Copy(statement)),
             Parsed::Explain {
                 describe_alias: DescribeAlias::Explain,
@@ -64,9 +59,7 @@ impl<'a> Work<'a> {
     /// The query that an EXPLAIN ANALYZE runs.
     pub fn analyzed_query(&self) -> Result<Option<&'a Query>> {
         match self {
-            Self::Explain(explain @ Parsed::Explain { statement, .. })
-                if crate::statements::explain::analyzes(explain) =>
-            {
+            Self::Explain(explain @ Parsed::Explain { statement, .. }) if analyzes(explain) => {
                 match Self::of(statement)? {
                     Self::Query(query) => Ok(Some(query)),
                     _ => Ok(None),
@@ -86,7 +79,7 @@ impl<'a> Work<'a> {
                 CopySource::Table { .. } => *to,
             },
             Self::Explain(explain @ Parsed::Explain { statement, .. }) => {
-                !crate::statements::explain::analyzes(explain)
+                !analyzes(explain)
                     || match Self::of(statement) {
                         Ok(query @ Self::Query(_)) => query.is_read_only(),
                         _ => false,

@@ -10,7 +10,7 @@ use super::{
 use crate::execution::dml;
 use crate::parse::names;
 use crate::planning::provider::registered::RegisteredTables;
-use crate::planning::provider::table::arrow_field;
+use crate::planning::provider::table_schema::arrow_field;
 use crate::values::value_row::ValueColumns;
 use datafusion::arrow::datatypes::Schema;
 use datafusion::scalar::ScalarValue;

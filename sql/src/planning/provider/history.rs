@@ -3,7 +3,7 @@
 
 use crate::backends::acting::Acting;
 use crate::parse::names;
-use crate::planning::provider::table::{arrow_field, arrow_schema};
+use crate::planning::provider::table_schema::{arrow_field, arrow_schema};
 use crate::values::value;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::Schema;

@@ -6,11 +6,11 @@ use crate::parse::names::ROW_ID;
 use crate::planning::owner::Owner;
 use crate::planning::provider::access::Access;
 use crate::planning::provider::scan::ScanExec;
+use crate::planning::provider::table_schema::fields;
 use crate::planning::provider::{filter, selectivity, statistics};
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::DFSchema;
 use datafusion::common::stats::Precision;
 use datafusion::common::{Constraint, Constraints, Statistics};
 use datafusion::error::DataFusionError;
@@ -19,12 +19,10 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use std::fmt;
 use std::sync::Arc;
-use strandline_base::{CommitTs, Error, SqlType};
+use strandline_base::{CommitTs, Error};
 use strandline_engine::Statement;
 use strandline_engine::catalog::TableDef;
-use strandline_semantics::error::convert;
 use strandline_semantics::error::raise;
-use strandline_semantics::types;
 
 /// A table at its owner's snapshot, or AS OF one moment.
 pub struct Table {
@@ -111,23 +109,6 @@ impl Table {
     pub fn with_row_ids(&self, owner: Owner) -> Self {
         Self::new(self.def.clone(), owner, self.as_of, true)
     }
-}
-
-/// The Arrow schema of a table's rows, in column order.
-pub fn arrow_schema(def: &TableDef) -> SchemaRef {
-    Arc::new(Schema::new(fields(def)))
-}
-
-fn fields(def: &TableDef) -> Vec<Field> {
-    def.columns
-        .iter()
-        .map(|c| arrow_field(&c.name, c.sql_type, !c.not_null))
-        .collect()
-}
-
-/// The Arrow field of a column; its metadata tells the SQL type where Arrow's type does not.
-pub fn arrow_field(name: &str, sql_type: SqlType, nullable: bool) -> Field {
-    types::field(name, sql_type, nullable)
 }
 
 fn primary_key(def: &TableDef) -> Constraints {
@@ -229,9 +210,4 @@ impl TableProvider for Table {
     ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
         Err(raise(Error::internal("UPDATE reached the table provider")))
     }
-}
-
-/// The schema over which a table's conditions are planned.
-pub fn condition_schema(table: &TableDef) -> strandline_base::Result<DFSchema> {
-    DFSchema::try_from_qualified_schema(table.name.as_str(), &arrow_schema(table)).map_err(convert)
 }

@@ -8,7 +8,7 @@
 use crate::parse::names;
 use crate::planning::one_input::no_input;
 use crate::planning::provider::scan::off_thread;
-use crate::planning::provider::table::{arrow_field, arrow_schema};
+use crate::planning::provider::table_schema::{arrow_field, arrow_schema};
 use async_trait::async_trait;
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Schema, SchemaRef};

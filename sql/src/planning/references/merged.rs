@@ -12,10 +12,9 @@
 
 mod scope;
 
-use super::file_path;
+use super::{TableNames, file_path};
 use crate::parse;
 use crate::parse::names::{self, fold};
-use crate::planning::provider::catalog::StatementCatalog;
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::sqlparser::ast::{
     Cte, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, Query, Select, SetExpr,
@@ -45,11 +44,7 @@ struct Question {
 }
 
 /// Rewrites all joins of `query` that merge columns; see the module's header.
-pub async fn expand(
-    query: &mut Query,
-    names: &StatementCatalog,
-    state: &SessionState,
-) -> Result<()> {
+pub async fn expand(query: &mut Query, names: &dyn TableNames, state: &SessionState) -> Result<()> {
     if !has_merging(query) {
         return Ok(());
     }
@@ -73,7 +68,7 @@ pub async fn expand(
 /// The names of the columns that a FROM list has.
 async fn columns(
     question: Question,
-    names: &StatementCatalog,
+    names: &dyn TableNames,
     state: &SessionState,
 ) -> Result<Vec<String>> {
     if question.with.is_none()
@@ -91,7 +86,7 @@ async fn columns(
     {
         let default_schema = &state.config_options().catalog.default_schema;
         let (schema, table) = names::qualified(name, default_schema)?;
-        let found = Box::pin(names.resolve(&schema, &table, false)).await?;
+        let found = names.resolve(&schema, &table, false).await?;
         let found = found.ok_or_else(|| names.undefined(&schema, &table))?;
         let schema = found.schema();
         return Ok(schema.fields().iter().map(|f| f.name().clone()).collect());

@@ -6,7 +6,7 @@ use super::foreign_key::{self, ForeignKey};
 use super::relation_names;
 use crate::parse::names;
 use crate::planning::context::StatementContext;
-use crate::planning::provider::table::condition_schema;
+use crate::planning::provider::table_schema::condition_schema;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::logical_expr::ExprSchemable;
 use datafusion::sql::sqlparser::ast::{

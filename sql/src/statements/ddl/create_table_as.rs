@@ -4,7 +4,7 @@ use super::{column, create_table};
 use crate::parse::column_names::is_untyped;
 use crate::parse::names;
 use crate::planning::context::StatementContext;
-use crate::planning::provider::table::arrow_schema;
+use crate::planning::provider::table_schema::arrow_schema;
 use crate::values::summary::Summary;
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Schema, SchemaRef};

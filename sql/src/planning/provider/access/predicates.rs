@@ -2,7 +2,7 @@
 
 use super::condition::{Conjunction, exact};
 use crate::parse;
-use crate::planning::provider::table::condition_schema;
+use crate::planning::provider::table_schema::condition_schema;
 use datafusion::execution::session_state::SessionState;
 use datafusion::physical_expr::simplifier::PhysicalExprSimplifier;
 use datafusion::sql::sqlparser::ast::ExprWithAlias;

@@ -1,6 +1,6 @@
 use super::bounds::collect;
 use super::*;
-use crate::planning::provider::table::arrow_schema;
+use crate::planning::provider::table_schema::arrow_schema;
 use datafusion::logical_expr::{col, lit};
 use strandline_base::{SqlType, TableId, Value};
 use strandline_engine::CompareOp;

@@ -4,7 +4,7 @@ use super::options;
 use crate::execution::row_expressions;
 use crate::parse::{index_names, names};
 use crate::planning::context::StatementContext;
-use crate::planning::provider::table::condition_schema;
+use crate::planning::provider::table_schema::condition_schema;
 use crate::statements::ddl::column::refuse_aggregates;
 use datafusion::logical_expr::Expr as Plan;
 use datafusion::sql::sqlparser::ast::{

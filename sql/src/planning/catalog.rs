@@ -3,7 +3,7 @@
 //! A [`StatementCatalog`] is DataFusion's catalog list, catalog and (through [`SchemaView`])
 //! schemas at once. Views are planned when a query names them, in a state bound to the same
 //! statement and moment, so that `FOR SYSTEM_TIME AS OF` on a view reaches the tables below it.
-//! References that DataFusion's planner cannot express (see [`crate::planning::references`]) are
+//! References that DataFusion's planner cannot express (see [`references`]) are
 //! kept here under numbers in a schema whose name no user can write.
 
 use crate::backends::acting::Acting;
@@ -15,14 +15,14 @@ use crate::parse;
 use crate::parse::names;
 use crate::parse::params;
 use crate::planning::locking;
-use crate::planning::parallelism::Fit;
 use crate::planning::provider::history::HistoryFunction;
 use crate::planning::provider::registered::RegisteredTables;
 use crate::planning::provider::table::Table;
 use crate::planning::provider::versions::Versions;
 use crate::planning::references;
+use crate::planning::references::TableNames;
 use crate::planning::subplan;
-use crate::planning::template::{StatementState, Template};
+use crate::planning::template::{Fit, StatementState, Template};
 use crate::runtime::stack_growth::DeepFuture;
 use async_trait::async_trait;
 use datafusion::arrow::temporal_conversions::timestamp_us_to_datetime;
@@ -145,26 +145,6 @@ impl StatementCatalog {
         })
     }
 
-    /// The same statement's names at the moment `ts`.
-    pub fn at(&self, ts: CommitTs) -> Result<Arc<Self>> {
-        if let Some(known) = self.moments.lock().get(&ts) {
-            return Ok(known.clone());
-        }
-        self.check_not_in_future(ts, "FOR SYSTEM_TIME AS OF names a moment in the future")?;
-        let catalog = self.statement.transaction().db().catalog_at(ts)?;
-        let moment = Self::create(
-            self.template.clone(),
-            self.statement.clone(),
-            catalog,
-            Some(ts),
-            self.now_us,
-            self.expanding.clone(),
-            (Present::default(), self.acting.clone()),
-        );
-        self.moments.lock().insert(ts, moment.clone());
-        Ok(moment)
-    }
-
     fn check_not_in_future(&self, ts: CommitTs, what: &str) -> Result<()> {
         let stable = self.statement.transaction().db().stable();
         if ts.0 <= self.now_us.max(stable.0) {
@@ -172,30 +152,6 @@ impl StatementCatalog {
         }
         Err(Error::invalid(SqlState::INVALID_PARAMETER_VALUE, what)
             .with_hint("Use a timestamp that is not later than now()."))
-    }
-
-    /// The versions of the rows of table `schema.name` in an interval with inclusive bounds. One
-    /// that ends before it begins has none.
-    pub fn versions(
-        &self,
-        (schema, name): (&str, &str),
-        interval: (CommitTs, CommitTs),
-    ) -> Result<Arc<dyn TableProvider>> {
-        let Some(table) = self.catalog.table(schema, name) else {
-            if self.catalog.view(schema, name).is_none() {
-                return Err(self.undefined(schema, name));
-            }
-            return Err(Error::invalid(
-                SqlState::WRONG_OBJECT_TYPE,
-                format!("view \"{name}\" has no versions of its own"),
-            )
-            .with_hint("Name the interval at the tables in a query; AS OF applies to views."));
-        };
-        self.require_read(table)?;
-        self.check_not_in_future(interval.0, "FOR SYSTEM_TIME begins in the future")?;
-        let statement = self.statement.clone();
-        let versions = Versions::new(table.clone(), statement, self.as_of, interval)?;
-        Ok(Arc::new(versions))
     }
 
     /// A state whose names resolve here, unqualified ones in `default_schema`.
@@ -251,13 +207,6 @@ impl StatementCatalog {
         locking::plan::apply(plan, &locks, &self.statement)
     }
 
-    /// The names of the columns of `query`, which has no parameters.
-    pub async fn columns_of(&self, state: &SessionState, query: ast::Query) -> Result<Vec<String>> {
-        let plan = self.plan_rewritten(state, query).await?;
-        let schema = semantics::sql::output_schema(plan.schema().inner());
-        Ok(schema.fields().iter().map(|f| f.name().clone()).collect())
-    }
-
     /// DataFusion's plan of a query whose merged columns are expressions.
     async fn plan_rewritten(
         &self,
@@ -283,16 +232,8 @@ impl StatementCatalog {
             .map_err(convert)
     }
 
-    /// Keeps a prepared reference; the name it is found under.
-    pub fn keep(&self, table: Arc<dyn TableProvider>) -> ast::ObjectName {
-        let mut references = self.references.lock();
-        references.push(table);
-        let number = (references.len() - 1).to_string();
-        ast::ObjectName::from(vec![names::ident(REFERENCES), names::ident(&number)])
-    }
-
     /// The table or view `schema.name` here; with `row_id` a table shows its hidden column.
-    pub async fn resolve(
+    async fn find(
         &self,
         schema: &str,
         name: &str,
@@ -369,14 +310,6 @@ impl StatementCatalog {
         }
     }
 
-    /// 42501 unless the statement's user may read the server's files.
-    pub fn require_files(&self) -> Result<()> {
-        match self.acting {
-            None => Ok(()),
-            Some(_) => Err(files_denied("read")),
-        }
-    }
-
     /// The table may be named without the right to read it.
     pub fn exempt(&self, table: Option<TableId>) {
         *self.exempt.lock() = table;
@@ -425,8 +358,8 @@ impl StatementCatalog {
         columns
     }
 
-    /// The error for a name that [`StatementCatalog::resolve`] does not know.
-    pub fn undefined(&self, schema: &str, name: &str) -> Error {
+    /// The error for a name that [`StatementCatalog::find`] does not know.
+    fn unknown(&self, schema: &str, name: &str) -> Error {
         let known = self.catalog.schemas.contains_key(schema);
         let system = information_schema::is_system_schema(schema);
         if !known && !system && schema != pg_catalog::PG_CATALOG {
@@ -476,6 +409,83 @@ impl StatementCatalog {
                 Err(error) => Err(error.context(format!("view \"{}\"", view.name))),
             }
         })
+    }
+}
+
+#[async_trait]
+impl TableNames for StatementCatalog {
+    async fn resolve(
+        &self,
+        schema: &str,
+        name: &str,
+        row_id: bool,
+    ) -> Result<Option<Arc<dyn TableProvider>>> {
+        self.find(schema, name, row_id).await
+    }
+
+    fn undefined(&self, schema: &str, name: &str) -> Error {
+        self.unknown(schema, name)
+    }
+
+    fn at(&self, ts: CommitTs) -> Result<Arc<dyn TableNames>> {
+        if let Some(known) = self.moments.lock().get(&ts) {
+            return Ok(known.clone());
+        }
+        self.check_not_in_future(ts, "FOR SYSTEM_TIME AS OF names a moment in the future")?;
+        let catalog = self.statement.transaction().db().catalog_at(ts)?;
+        let moment = Self::create(
+            self.template.clone(),
+            self.statement.clone(),
+            catalog,
+            Some(ts),
+            self.now_us,
+            self.expanding.clone(),
+            (Present::default(), self.acting.clone()),
+        );
+        self.moments.lock().insert(ts, moment.clone());
+        Ok(moment)
+    }
+
+    fn versions(
+        &self,
+        (schema, name): (&str, &str),
+        interval: (CommitTs, CommitTs),
+    ) -> Result<Arc<dyn TableProvider>> {
+        let Some(table) = self.catalog.table(schema, name) else {
+            if self.catalog.view(schema, name).is_none() {
+                return Err(self.unknown(schema, name));
+            }
+            return Err(Error::invalid(
+                SqlState::WRONG_OBJECT_TYPE,
+                format!("view \"{name}\" has no versions of its own"),
+            )
+            .with_hint("Name the interval at the tables in a query; AS OF applies to views."));
+        };
+        self.require_read(table)?;
+        self.check_not_in_future(interval.0, "FOR SYSTEM_TIME begins in the future")?;
+        let statement = self.statement.clone();
+        let versions = Versions::new(table.clone(), statement, self.as_of, interval)?;
+        Ok(Arc::new(versions))
+    }
+
+    fn require_files(&self) -> Result<()> {
+        match self.acting {
+            None => Ok(()),
+            Some(_) => Err(files_denied("read")),
+        }
+    }
+
+    fn keep(&self, table: Arc<dyn TableProvider>) -> ast::ObjectName {
+        let mut references = self.references.lock();
+        references.push(table);
+        let number = (references.len() - 1).to_string();
+        ast::ObjectName::from(vec![names::ident(REFERENCES), names::ident(&number)])
+    }
+
+    async fn columns_of(&self, state: &SessionState, query: ast::Query) -> Result<Vec<String>> {
+        let plan = self.plan_rewritten(state, query).await?;
+        let schema = semantics::sql::output_schema(plan.schema().inner());
+        Ok(schema.fields().iter().map(|f| f.name().clone()).collect())
     }
 }
 
@@ -565,12 +575,12 @@ impl SchemaProvider for SchemaView {
             let number = name.parse().unwrap_or(usize::MAX);
             return Ok(self.catalog.references.lock().get(number).cloned());
         }
-        let found = self.catalog.resolve(&self.name, name, false).await;
+        let found = self.catalog.find(&self.name, name, false).await;
         match found.map_err(raise)? {
             Some(table) => Ok(Some(table)),
             // It may be the name of a table function, which DataFusion looks up afterwards.
             None if self.name == names::PUBLIC => Ok(None),
-            None => Err(raise(self.catalog.undefined(&self.name, name))),
+            None => Err(raise(self.catalog.unknown(&self.name, name))),
         }
     }
 
