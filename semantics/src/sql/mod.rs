@@ -29,6 +29,7 @@ mod patterns;
 mod rows;
 mod series;
 mod subqueries;
+pub mod walk;
 
 pub use calls::cast;
 pub use names::{column_name, output_name, output_schema, renamed};
@@ -42,13 +43,14 @@ use datafusion::sql::sqlparser::ast::{
 };
 use std::ops::ControlFlow;
 use strandline_base::{Error, Result};
+use walk::walk_mut;
 
 /// Rewrites a query, a DML statement or an expression; see the module's header.
 ///
 /// # Errors
 /// 0A000 for what is refused.
 pub fn normalize(node: &mut impl VisitMut) -> Result<()> {
-    match node.visit(&mut Normalizer) {
+    match walk_mut(node, &mut Normalizer) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }
@@ -104,7 +106,7 @@ impl VisitorMut for Normalizer {
             if let ast::SelectItem::UnnamedExpr(expr)
             | ast::SelectItem::ExprWithAlias { expr, .. } = item
             {
-                let _ = expr.visit(&mut subqueries::ExistsAsValue::default());
+                let _ = walk_mut(expr, &mut subqueries::ExistsAsValue::default());
             }
         }
         ControlFlow::Continue(())

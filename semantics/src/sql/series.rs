@@ -3,13 +3,13 @@
 //! rows are made as they are read, if it can.
 
 use super::calls::{call, last_name};
+use crate::sql::walk::any_expression;
 use datafusion::sql::sqlparser::ast::{
     Expr, FunctionArguments, GroupByExpr, Ident, Select, SelectItem, SetExpr, Statement,
-    TableFactor, TableFunctionArgs, TableWithJoins, Visit, visit_expressions,
+    TableFactor, TableFunctionArgs, TableWithJoins, Visit,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
-use std::ops::ControlFlow;
 use strandline_base::{Error, Result};
 
 const NAME: &str = "generate_series";
@@ -78,13 +78,12 @@ fn unnested(args: FunctionArguments) -> Expr {
 
 /// Whether no argument depends on a row.
 pub(super) fn is_constant(args: &impl Visit) -> bool {
-    let depends = visit_expressions(args, |e| match e {
-        Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Subquery(_) => {
-            ControlFlow::Break(())
-        }
-        _ => ControlFlow::Continue(()),
-    });
-    depends.is_continue()
+    !any_expression(args, |e| {
+        matches!(
+            e,
+            Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Subquery(_)
+        )
+    })
 }
 
 fn arguments(expr: &Expr) -> Option<FunctionArguments> {
@@ -109,11 +108,10 @@ fn is_plain(select: &Select) -> bool {
 }
 
 fn has_window(expr: &Expr) -> bool {
-    let found = visit_expressions(expr, |e| match e {
-        Expr::Function(function) if function.over.is_some() => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
-    });
-    found.is_break()
+    any_expression(
+        expr,
+        |e| matches!(e, Expr::Function(function) if function.over.is_some()),
+    )
 }
 
 /// `generate_series(args) AS TABLE (generate_series)`

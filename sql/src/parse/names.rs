@@ -1,10 +1,10 @@
 //! Names in SQL text: unquoted identifiers fold to lower case, quoted ones stay; a table's name is
 //! `[database.]schema.table` or a bare name looked up in the default schema.
 
-use datafusion::sql::sqlparser::ast::{Expr, visit_expressions};
+use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
-use std::ops::ControlFlow;
 use strandline_base::{Error, Result, SqlState};
+use strandline_semantics::sql::walk::any_expression;
 
 /// The name of the one database, DataFusion's catalog.
 pub const DATABASE: &str = "strandline";
@@ -160,19 +160,9 @@ pub fn undefined_schema(schema: &str) -> Error {
 
 /// Whether a stored condition names the column.
 pub(crate) fn mentions(expr: &Expr, column: &str) -> bool {
-    visit_expressions(expr, |e| {
-        let named = match e {
-            Expr::Identifier(ident) => fold(ident) == column,
-            Expr::CompoundIdentifier(parts) => {
-                parts.last().is_some_and(|last| fold(last) == column)
-            }
-            _ => false,
-        };
-        if named {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
+    any_expression(expr, |e| match e {
+        Expr::Identifier(ident) => fold(ident) == column,
+        Expr::CompoundIdentifier(parts) => parts.last().is_some_and(|last| fold(last) == column),
+        _ => false,
     })
-    .is_break()
 }

@@ -17,6 +17,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use std::ops::ControlFlow;
 use strandline_base::{Error, Result, SqlState, SqlType, Value};
+use strandline_semantics::sql::walk::walk_mut;
 
 #[cfg(test)]
 mod tests;
@@ -125,7 +126,7 @@ pub fn substitute<T: VisitMut>(tree: &mut T, parameters: &[ScalarValue]) -> Resu
 /// Puts expressions in the parameters' places.
 pub fn substitute_expressions<T: VisitMut>(tree: &mut T, values: &[Expr]) -> Result<()> {
     let mut visitor = Substitution { values };
-    match tree.visit(&mut visitor) {
+    match walk_mut(tree, &mut visitor) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }
@@ -148,7 +149,7 @@ pub fn bind<T: VisitMut>(
         });
     }
     let mut constants = Constants { values: &plain };
-    if let ControlFlow::Break(error) = tree.visit(&mut constants) {
+    if let ControlFlow::Break(error) = walk_mut(tree, &mut constants) {
         return Err(error);
     }
     substitute_expressions(tree, &typed)
@@ -187,7 +188,7 @@ pub fn own_type(value: &ScalarValue) -> (ScalarValue, Option<SqlType>) {
 /// Whether a parameter of a statement stands where only a constant may.
 pub fn need_constants<T: VisitMut + Clone>(tree: &T) -> bool {
     let mut none = Constants { values: &[] };
-    tree.clone().visit(&mut none).is_break()
+    walk_mut(&mut tree.clone(), &mut none).is_break()
 }
 
 /// Puts plain literals where only a constant may stand: LIMIT, OFFSET, FETCH and the arguments of
@@ -289,7 +290,7 @@ pub fn substitute_in_expr(expr: &mut Expr, parameters: &[ScalarValue]) -> Result
 /// The highest parameter number that `tree` names; 0 for none.
 pub fn highest<T: VisitMut>(tree: &mut T) -> Result<usize> {
     let mut visitor = Count(0);
-    match tree.visit(&mut visitor) {
+    match walk_mut(tree, &mut visitor) {
         ControlFlow::Continue(()) => Ok(visitor.0),
         ControlFlow::Break(error) => Err(error),
     }

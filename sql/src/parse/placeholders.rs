@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 use std::ops::ControlFlow;
 use strandline_base::{Error, Result, SqlType};
 use strandline_semantics as semantics;
+use strandline_semantics::sql::walk::walk_mut;
 
 /// What stands for a parameter while planning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +25,7 @@ pub(crate) fn place_parameters<T: VisitMut>(tree: &mut T, types: &[Option<SqlTyp
         types: &mut types,
         hold: Hold::Placeholder,
     };
-    match tree.visit(&mut placing) {
+    match walk_mut(tree, &mut placing) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
@@ -70,7 +71,7 @@ impl Placing<'_> {
             ..
         } = factor
         {
-            let _ = version.visit(&mut Moments(self.types));
+            let _ = walk_mut(version, &mut Moments(self.types));
         }
         for arg in params::function_arguments(factor) {
             if let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = arg {

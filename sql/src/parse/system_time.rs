@@ -8,10 +8,11 @@
 
 use super::tokens::is;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, ObjectNamePart, Query, TableFactor, TableVersion, VisitMut, VisitorMut,
+    Expr, Ident, ObjectNamePart, Query, TableFactor, TableVersion, VisitorMut,
 };
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use std::ops::ControlFlow;
+use strandline_semantics::sql::walk::walk_mut;
 
 /// The control character keeps users out.
 const FROM: &str = "\u{1}from";
@@ -66,7 +67,7 @@ impl SystemTimeInterval {
 
 /// Makes the text of `query` one that means the same when it is parsed. It cannot be planned.
 pub fn as_written(query: &mut Query) {
-    let _ = query.visit(&mut AsWritten);
+    let _ = walk_mut(query, &mut AsWritten);
 }
 
 struct AsWritten;

@@ -27,7 +27,7 @@ use datafusion::scalar::ScalarValue;
 use datafusion::sql::parser::Statement as ParsedStatement;
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, ObjectName, ObjectNamePart, Query, TableAlias, TableFactor, TableVersion,
-    VisitMut, VisitorMut,
+    VisitorMut,
 };
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -35,6 +35,7 @@ use std::sync::Arc;
 use strandline_base::{CommitTs, Error, Result, SqlState};
 use strandline_semantics as semantics;
 use strandline_semantics::error::convert;
+use strandline_semantics::sql::walk::walk_mut;
 
 #[cfg(test)]
 mod tests;
@@ -81,7 +82,7 @@ pub async fn prepare(
     state: &SessionState,
 ) -> Result<()> {
     refuse::check(query)?;
-    let _ = query.visit(&mut Functions);
+    let _ = walk_mut(query, &mut Functions);
     row_id::mark(query)?;
     let found = Collector::default().run(query);
     if found.is_empty() {
@@ -91,9 +92,12 @@ pub async fn prepare(
     for reference in &found {
         prepared.push(resolve(reference, names, state).await?);
     }
-    let _ = query.visit(&mut Replacer {
-        prepared: prepared.into_iter(),
-    });
+    let _ = walk_mut(
+        query,
+        &mut Replacer {
+            prepared: prepared.into_iter(),
+        },
+    );
     Ok(())
 }
 
@@ -193,7 +197,7 @@ struct Collector {
 
 impl Collector {
     fn run(mut self, query: &mut Query) -> Vec<Reference> {
-        let _ = query.visit(&mut self);
+        let _ = walk_mut(query, &mut self);
         self.found
     }
 }

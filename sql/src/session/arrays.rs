@@ -12,6 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 use std::ops::ControlFlow;
 use strandline_base::SqlType;
 use strandline_semantics::sql::cast;
+use strandline_semantics::sql::walk::walk_mut;
 use strandline_semantics::types;
 
 /// The type of a parameter.
@@ -69,7 +70,7 @@ pub(super) fn declare<T: VisitMut>(tree: &mut T, types: &[Option<DataType>]) {
         }
     }
     if types.iter().any(Option::is_some) {
-        let _ = tree.visit(&mut Declare(types));
+        let _ = walk_mut(tree, &mut Declare(types));
     }
 }
 
@@ -124,6 +125,6 @@ pub(super) fn sample<T: VisitMut>(tree: &mut T, count: usize) -> Vec<Option<Item
         }
     }
     let mut samples = Sample(vec![None; count]);
-    let _ = tree.visit(&mut samples);
+    let _ = walk_mut(tree, &mut samples);
     samples.0
 }

@@ -24,7 +24,7 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::{Expr as Planned, LogicalPlan};
-use datafusion::sql::sqlparser::ast::{Statement as Parsed, VisitMut};
+use datafusion::sql::sqlparser::ast::Statement as Parsed;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use strandline_base::{Result, SqlType};
@@ -32,6 +32,7 @@ use strandline_engine::Transaction;
 use strandline_engine::catalog::Catalog;
 use strandline_semantics as semantics;
 use strandline_semantics::error::convert;
+use strandline_semantics::sql::walk::walk_mut;
 use strandline_semantics::types;
 
 /// What a prepared statement takes and gives.
@@ -248,7 +249,7 @@ async fn planned(
 ) -> Result<(LogicalPlan, Option<SchemaRef>)> {
     let mut statement = statement.clone();
     let mut placing = Placing { types, hold };
-    if let ControlFlow::Break(error) = statement.visit(&mut placing) {
+    if let ControlFlow::Break(error) = walk_mut(&mut statement, &mut placing) {
         return Err(error);
     }
     let (plan, rows) = match Work::of(&statement)? {

@@ -17,12 +17,13 @@ use crate::parse::names;
 use crate::planning::references::cte_scopes::CteScopes;
 use datafusion::sql::sqlparser::ast::{
     Distinct, GroupByExpr, Ident, NonBlock, ObjectNamePart, Query, Select, SetExpr, TableFactor,
-    TableWithJoins, Visit, VisitMut, Visitor, VisitorMut,
+    TableWithJoins, Visitor, VisitorMut,
 };
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use strandline_base::{Error, Result, SqlState};
 use strandline_engine::{LockWait, RowLock};
+use strandline_semantics::sql::walk::{walk, walk_mut};
 
 /// The names of wrapped queries begin so; the control character keeps users out.
 const WRAPPED: &str = "\u{1}locks";
@@ -87,7 +88,7 @@ pub fn clause_in(query: &Query) -> Option<&'static str> {
             }
         }
     }
-    query.visit(&mut Finder).break_value()
+    walk(query, &mut Finder).break_value()
 }
 
 /// Takes the locking clauses out of `query`.
@@ -100,7 +101,7 @@ pub fn take(query: &mut Query) -> Result<Vec<Locks>> {
         depth: 0,
         found: Vec::new(),
     };
-    match query.visit(&mut taker) {
+    match walk_mut(query, &mut taker) {
         ControlFlow::Continue(()) => Ok(taker.found),
         ControlFlow::Break(error) => Err(error),
     }

@@ -6,12 +6,12 @@ use super::cte_scopes::CteScopes;
 use crate::parse::names::fold;
 use datafusion::sql::sqlparser::ast::{
     ExcludeSelectItem, Expr, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, TableFactor, TableWithJoins, VisitMut, VisitorMut,
-    visit_expressions,
+    SelectItemQualifiedWildcardKind, SetExpr, TableFactor, TableWithJoins, VisitorMut,
 };
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use strandline_base::{Error, Result};
+use strandline_semantics::sql::walk::{any_expression, walk_mut};
 
 /// Gives `show` the tables of `query` that `column` is asked of; what it gives is whether the table
 /// has the column now. WITH queries and files are none.
@@ -28,7 +28,7 @@ pub fn show(
         column,
         show,
     };
-    match query.visit(&mut walk) {
+    match walk_mut(query, &mut walk) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }
@@ -139,7 +139,7 @@ impl<S: FnMut(&mut TableFactor) -> Result<bool>> Walk<S> {
 /// The qualifiers under which `column` is named in `query`; None is the bare name.
 fn mentions(query: &Query, column: &str) -> Qualifiers {
     let mut found = HashSet::new();
-    let _ = visit_expressions(query, |expr| {
+    any_expression(query, |expr| {
         match expr {
             Expr::Identifier(ident) if fold(ident) == column => {
                 found.insert(None);
@@ -153,7 +153,7 @@ fn mentions(query: &Query, column: &str) -> Qualifiers {
             }
             _ => {}
         }
-        ControlFlow::<()>::Continue(())
+        false
     });
     found
 }

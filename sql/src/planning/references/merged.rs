@@ -18,11 +18,12 @@ use crate::parse::names::{self, fold};
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::sqlparser::ast::{
     Cte, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, Query, Select, SetExpr,
-    TableAlias, TableFactor, TableWithJoins, VisitMut, VisitorMut, With,
+    TableAlias, TableFactor, TableWithJoins, VisitorMut, With,
 };
 use scope::Walk;
 use std::ops::ControlFlow;
 use strandline_base::{Error, Result};
+use strandline_semantics::sql::walk::walk_mut;
 
 /// What ends a pass over the query before its end.
 enum Stop {
@@ -48,11 +49,11 @@ pub async fn expand(query: &mut Query, names: &dyn TableNames, state: &SessionSt
     if !has_merging(query) {
         return Ok(());
     }
-    let _ = query.visit(&mut AliasedJoins);
+    let _ = walk_mut(query, &mut AliasedJoins);
     let mut answers: Vec<Vec<String>> = Vec::new();
     loop {
         let mut rewritten = query.clone();
-        match rewritten.visit(&mut Walk::new(&answers)) {
+        match walk_mut(&mut rewritten, &mut Walk::new(&answers)) {
             ControlFlow::Continue(()) => {
                 *query = rewritten;
                 return Ok(());
@@ -111,7 +112,7 @@ fn has_merging(query: &mut Query) -> bool {
             }
         }
     }
-    query.visit(&mut Finder).is_break()
+    walk_mut(query, &mut Finder).is_break()
 }
 
 /// Whether a join of a FROM list, at any depth of parentheses, merges columns.

@@ -5,14 +5,15 @@ use crate::parse::names;
 use datafusion::sql::sqlparser::ast::{
     ExcludeSelectItem, GroupByExpr, JoinConstraint, JoinOperator, LimitClause, OrderByKind, Query,
     Select, SelectFlavor, SelectItem, SetExpr, SetOperator, SetQuantifier, TableFactor,
-    TableVersion, TableWithJoins, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    TableVersion, TableWithJoins, VisitorMut, WildcardAdditionalOptions,
 };
 use std::ops::ControlFlow;
 use strandline_base::{Error, Result, SqlState};
+use strandline_semantics::sql::walk::walk_mut;
 
 /// Refuses what would be ignored anywhere in `query`.
 pub fn check(query: &mut Query) -> Result<()> {
-    match query.visit(&mut Refusal) {
+    match walk_mut(query, &mut Refusal) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }

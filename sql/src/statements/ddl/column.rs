@@ -9,13 +9,13 @@ use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr as Plan, ExprSchemable};
 use datafusion::sql::sqlparser::ast::{
-    self, ColumnOption, Expr, GeneratedAs, SequenceOptions, UnaryOperator, visit_expressions,
+    self, ColumnOption, Expr, GeneratedAs, SequenceOptions, UnaryOperator,
 };
-use std::ops::ControlFlow;
 use strandline_base::{ColumnId, Error, Result, SqlState, SqlType, Value};
 use strandline_engine::catalog::{ColumnDef, IdentityDef};
 use strandline_semantics::cast::{Mode, cast_array};
 use strandline_semantics::error::convert;
+use strandline_semantics::sql::walk::any_expression;
 
 /// A column and the constraints written with it.
 #[derive(Debug)]
@@ -311,13 +311,17 @@ fn is_text(t: &datafusion::arrow::datatypes::DataType) -> bool {
     matches!(t, T::Utf8 | T::Utf8View | T::LargeUtf8)
 }
 
+/// Whether the expression is a query of its own.
+pub fn is_subquery(expr: &Expr) -> bool {
+    matches!(
+        expr,
+        Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. }
+    )
+}
+
 /// Conditions and defaults are evaluated row by row, without queries of their own.
 pub fn refuse_subqueries(expr: &Expr, what: &str) -> Result<()> {
-    let found = visit_expressions(expr, |e| match e {
-        Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
-    });
-    if found.is_break() {
+    if any_expression(expr, is_subquery) {
         return Err(Error::unsupported(format!(
             "cannot use subquery in {what} expression"
         )));

@@ -8,7 +8,7 @@ use crate::planning::context::StatementContext;
 use crate::values::summary::Summary;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::{
-    CreateTableOptions, CreateView, ObjectName, Query, SelectItem, SetExpr, VisitMut, VisitorMut,
+    CreateTableOptions, CreateView, ObjectName, Query, SelectItem, SetExpr, VisitorMut,
 };
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -16,6 +16,7 @@ use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState};
 use strandline_engine::catalog::{Catalog, ViewDef};
 use strandline_semantics::sql::output_name;
+use strandline_semantics::sql::walk::walk_mut;
 
 /// Executes CREATE [OR REPLACE] VIEW.
 pub async fn create(context: &StatementContext, create: &CreateView) -> Result<Summary> {
@@ -190,10 +191,10 @@ impl<'a> Qualifier<'a> {
     fn collect(&mut self, query: &Query) {
         let mut copy = query.clone();
         let mut names = CteNames(&mut self.ctes);
-        let _ = copy.visit(&mut names);
+        let _ = walk_mut(&mut copy, &mut names);
     }
     fn run(mut self, query: &mut Query) {
-        let _ = query.visit(&mut self);
+        let _ = walk_mut(query, &mut self);
     }
 }
 

@@ -7,12 +7,12 @@ use crate::parse::names;
 use crate::planning::context::StatementContext;
 use datafusion::sql::sqlparser::ast::{
     self, AlterTableOperation, Expr, FromTable, ObjectName, ObjectType, OnConflictAction, OnInsert,
-    SchemaName, Statement as Parsed, TableFactor, TableObject, visit_expressions,
+    SchemaName, Statement as Parsed, TableFactor, TableObject,
 };
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use strandline_base::{Result, TableId};
 use strandline_engine::access::{Object, Privileges};
+use strandline_semantics::sql::walk::any_expression;
 
 /// 42501 unless the user may run the DML statement. If it asks nothing of its target's rows, that
 /// target is returned: to change it takes no right to read it.
@@ -91,14 +91,11 @@ fn factor_name(factor: &TableFactor) -> Option<&ObjectName> {
 }
 
 fn names_column(expr: &Expr) -> bool {
-    let found = visit_expressions(expr, |e| match e {
-        Expr::Identifier(ident) if !ident.value.eq_ignore_ascii_case("default") => {
-            ControlFlow::Break(())
-        }
-        Expr::CompoundIdentifier(_) | Expr::Subquery(_) => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
-    });
-    found.is_break()
+    any_expression(expr, |e| match e {
+        Expr::Identifier(ident) => !ident.value.eq_ignore_ascii_case("default"),
+        Expr::CompoundIdentifier(_) | Expr::Subquery(_) => true,
+        _ => false,
+    })
 }
 
 /// 42501 unless the user may run the data definition statement.

@@ -30,6 +30,7 @@ use std::hash::{Hash, Hasher};
 use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock};
 use strandline_semantics::error::raise;
+use strandline_semantics::sql::walk::walk;
 
 type Body = fn(&System, &[Cell]) -> strandline_base::Result<Cell>;
 
@@ -89,7 +90,7 @@ impl Used {
     /// Those that `node` calls.
     pub fn by(node: &impl Visit) -> Self {
         let mut used = Self::default();
-        let _ = node.visit(&mut used);
+        let _ = walk(node, &mut used);
         used
     }
     /// Whether there is any.

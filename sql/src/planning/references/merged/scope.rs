@@ -13,6 +13,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use strandline_base::{Error, Result, SqlState};
 use strandline_semantics::sql::column_name;
+use strandline_semantics::sql::walk::walk_mut;
 
 /// One pass over a query, innermost queries first.
 pub(super) struct Walk<'a> {
@@ -124,7 +125,7 @@ impl<'a> Walk<'a> {
             merged,
             frames: Vec::new(),
         };
-        match node.visit(&mut replacer) {
+        match walk_mut(node, &mut replacer) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(stop) => Err(stop),
         }
@@ -369,13 +370,13 @@ impl Replacer<'_, '_> {
         let mut named = Mentions {
             merged: self.merged,
         };
-        if select.from.is_empty() || select.clone().visit(&mut named).is_continue() {
+        if select.from.is_empty() || walk_mut(&mut select.clone(), &mut named).is_continue() {
             return Ok(frame);
         }
         frame.columns.extend(self.walk.columns_of(&select.from)?);
         let mut from = select.from.clone();
         let mut relations = Relations(&mut frame.relations);
-        let _ = from.visit(&mut relations);
+        let _ = walk_mut(&mut from, &mut relations);
         Ok(frame)
     }
 
@@ -395,7 +396,7 @@ impl Replacer<'_, '_> {
         let mut captured = Captured {
             frames: &self.frames,
         };
-        match expr.visit(&mut captured) {
+        match walk_mut(&mut expr, &mut captured) {
             ControlFlow::Continue(()) => Ok(Some(expr)),
             ControlFlow::Break(relation) => Err(Error::unsupported(format!(
                 "column \"{name}\", merged by a join outside of the subquery, is hidden by the \

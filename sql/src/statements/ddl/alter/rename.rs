@@ -5,12 +5,13 @@ use crate::parse;
 use crate::parse::names;
 use crate::planning::context::StatementContext;
 use crate::statements::ddl::{create_table, dependents, relation_names};
-use datafusion::sql::sqlparser::ast::{Expr, Ident, RenameTableNameKind, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::ast::{Expr, Ident, RenameTableNameKind, VisitorMut};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState, TableId};
 use strandline_engine::catalog::TableDef;
 use strandline_engine::catalog::index::IndexValue;
+use strandline_semantics::sql::walk::walk_mut;
 
 pub async fn column(
     context: &StatementContext,
@@ -122,7 +123,7 @@ struct Renaming<'a> {
 fn rewrite_expressions(def: &mut TableDef, renaming: &mut Renaming<'_>) -> Result<()> {
     for check in &mut def.checks {
         let mut expression = parse::expression(&check.expression)?;
-        let _ = expression.visit(renaming);
+        let _ = walk_mut(&mut expression, renaming);
         check.expression = expression.to_string();
     }
     for index in &mut def.indexes {
@@ -139,7 +140,7 @@ fn rewrite_expressions(def: &mut TableDef, renaming: &mut Renaming<'_>) -> Resul
             });
         for known in parts.chain(&mut index.predicate) {
             let mut expression = parse::expression(&known.sql)?;
-            let _ = expression.visit(renaming);
+            let _ = walk_mut(&mut expression, renaming);
             known.sql = expression.to_string();
         }
     }

@@ -5,11 +5,10 @@ use crate::execution::row_expressions;
 use crate::parse::{index_names, names};
 use crate::planning::context::StatementContext;
 use crate::planning::provider::table_schema::condition_schema;
-use crate::statements::ddl::column::refuse_aggregates;
+use crate::statements::ddl::column::{is_subquery, refuse_aggregates};
 use datafusion::logical_expr::Expr as Plan;
 use datafusion::sql::sqlparser::ast::{
-    CreateIndex, Expr, Ident, IndexColumn, IndexType, ObjectName, VisitMut, VisitorMut,
-    visit_expressions,
+    CreateIndex, Expr, Ident, IndexColumn, IndexType, ObjectName, VisitorMut,
 };
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -19,6 +18,7 @@ use strandline_engine::catalog::TableDef;
 use strandline_engine::catalog::index::{
     IndexDef, IndexExpression, IndexId, IndexMethod, IndexPart, IndexState, IndexValue,
 };
+use strandline_semantics::sql::walk::{any_expression, walk_mut};
 
 /// The most columns of an index, INCLUDE's among them.
 const COLUMNS_MAX: usize = 32;
@@ -197,17 +197,7 @@ fn expression(
     written: &Expr,
     place: &Place,
 ) -> Result<IndexExpression> {
-    let is_query = |e: &Expr| {
-        matches!(
-            e,
-            Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. }
-        )
-    };
-    let has_query = visit_expressions(written, |e| match is_query(e) {
-        true => ControlFlow::Break(()),
-        false => ControlFlow::Continue(()),
-    });
-    if has_query.is_break() {
+    if any_expression(written, is_subquery) {
         let message = format!("cannot use subquery in {}", place.one);
         return Err(Error::invalid(SqlState::FEATURE_NOT_SUPPORTED, message));
     }
@@ -224,7 +214,7 @@ fn expression(
     let columns = columns_of(table, &analyzed)?;
     let sql_type = row_expressions::type_of(&analyzed, &schema)?;
     let mut written = written.clone();
-    let _ = written.visit(&mut WithoutTable);
+    let _ = walk_mut(&mut written, &mut WithoutTable);
     Ok(IndexExpression {
         sql: written.to_string(),
         columns,
