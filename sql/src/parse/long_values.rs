@@ -1,78 +1,147 @@
-//! Long `INSERT … VALUES` texts, a piece of their rows at a time: the tokens of a text take some 70
-//! times its bytes, those of a piece are gone when the next one is parsed.
+//! Long `INSERT … VALUES` texts, a piece of their rows at a time: the syntax tree of a text takes
+//! some 70 times its bytes, that of a piece is gone when the next one is parsed.
+//!
+//! [`statement`] parses a long text with its first row only. The rows behind it stay text, in
+//! pieces, each of which stands in the tree as a row that no parser makes ([`piece_row`]);
+//! [`groups`] parses them as they are read.
 //!
 //! Only lists of plain literals are cut: where a row ends can then be told without a tokenizer. All
-//! else, and whatever a piece's parser refuses, goes the ordinary way, which words the error.
+//! else goes the ordinary way.
 
 use super::{statements_of, with_parser};
-use datafusion::sql::sqlparser::ast::{Expr, Parens, Query, SetExpr, Statement};
+use datafusion::sql::sqlparser::ast::{
+    Expr, Parens, Query, SetExpr, Statement, Value, ValueWithSpan,
+};
 use datafusion::sql::sqlparser::parser::ParserError;
-use datafusion::sql::sqlparser::tokenizer::Token;
+use datafusion::sql::sqlparser::tokenizer::{Span, Token};
+use std::borrow::Cow;
 use std::ops::Range;
+use strandline_base::Result;
 
 /// Shorter texts are parsed as a whole.
 pub(super) const LONG_BYTES: usize = 1 << 20;
 /// Bytes of the rows of a piece, beside its last row.
 const PIECE_BYTES: usize = 128 << 10;
+/// What stands before the rows of a piece when they are parsed.
+const VALUES: &str = "VALUES ";
 
-type Row = Parens<Vec<Expr>>;
+/// A row of VALUES.
+pub(crate) type Row = Parens<Vec<Expr>>;
 
 /// The statement that `sql` is if it is one INSERT of plain literals.
 pub(super) fn statement(sql: &str) -> Option<Statement> {
     let mut rows = Rows::after_values(sql)?;
     let head = &sql[..rows.at];
     let first = rows.next_row()?;
-    let mut all: Vec<Row> = Vec::new();
+    let mut pieces: Vec<Row> = Vec::new();
+    let (mut counted, mut before) = (0, 0);
     while rows.has_more {
-        let piece = parsed(&sql[rows.next_piece()?])?;
-        if all.is_empty() {
-            // About as many rows as there will be, so that the list need not grow in steps.
-            let pieces = (sql.len() - head.len()) / PIECE_BYTES + 1;
-            all.reserve_exact(pieces * (piece.len() + 1));
-        }
-        all.extend(piece);
+        let piece = rows.next_piece()?;
+        before += sql[counted..piece.start].chars().count();
+        counted = piece.start;
+        pieces.push(piece_row(&sql[piece], before));
     }
     // What follows the rows, such as RETURNING, belongs to the statement.
     let (first, tail) = (&sql[first], &sql[rows.at..]);
     let mut found = statements_of(&format!("{head} {first} {tail}")).ok()?;
     let (mut statement, _) = found.pop().filter(|_| found.is_empty())?;
-    let rows = rows_of(&mut statement)?;
-    all.insert(0, rows.pop()?);
-    *rows = all;
+    let Statement::Insert(insert) = &mut statement else {
+        return None;
+    };
+    let query = insert.source.as_deref_mut()?;
+    plain_rows(query)?;
+    let SetExpr::Values(values) = query.body.as_mut() else {
+        return None;
+    };
+    values.rows.extend(pieces);
     Some(statement)
 }
 
-/// The rows of an INSERT.
-fn rows_of(statement: &mut Statement) -> Option<&mut Vec<Row>> {
-    let Statement::Insert(insert) = statement else {
+/// Where the statement is in a text that is one INSERT of plain literals, and whether a semicolon
+/// ends it; None also if what follows the rows takes a tokenizer.
+pub(super) fn sole(sql: &str) -> Option<(Range<usize>, bool)> {
+    let mut rows = Rows::after_values(sql)?;
+    while rows.has_more {
+        rows.next_row()?;
+    }
+    let rest = sql[rows.at..].trim_end();
+    let tail = rest.strip_suffix(';').unwrap_or(rest);
+    if tail.contains([';', '\'', '"', '$', '-', '/']) {
         return None;
-    };
-    values_of(insert.source.as_mut()?)
+    }
+    let start = sql.len() - sql.trim_start().len();
+    let end = rows.at + tail.trim_end().len();
+    Some((start..sql[..end].trim_end().len(), tail.len() < rest.len()))
 }
 
-fn values_of(query: &mut Query) -> Option<&mut Vec<Row>> {
-    match query.body.as_mut() {
-        SetExpr::Values(values) => Some(&mut values.rows),
+/// The rows of a query that is nothing but VALUES; some may be pieces, see [`groups`].
+pub(crate) fn plain_rows(query: &Query) -> Option<&[Row]> {
+    let plain = query.with.is_none()
+        && query.order_by.is_none()
+        && query.limit_clause.is_none()
+        && query.fetch.is_none()
+        && query.locks.is_empty();
+    match query.body.as_ref() {
+        SetExpr::Values(values) if plain && !values.explicit_row => Some(&values.rows),
         _ => None,
     }
 }
 
-/// The rows of a piece.
-fn parsed(piece: &str) -> Option<Vec<Row>> {
+/// The rows of a list in order, some at a time, with those of its pieces.
+///
+/// # Errors
+/// 42601 with its place in the text, as soon as the piece that it is in is reached.
+pub(crate) fn groups(rows: &[Row]) -> impl Iterator<Item = Result<Cow<'_, [Row]>>> {
+    let groups = rows.chunk_by(|a, b| piece_of(a).is_none() && piece_of(b).is_none());
+    groups.map(|group| match group.first().and_then(piece_of) {
+        Some((text, before)) => parsed(text, before).map(Cow::Owned),
+        None => Ok(Cow::Borrowed(group)),
+    })
+}
+
+/// The rows `text` as one row of the tree, with the number of characters before them. PostgreSQL's
+/// dialect has no literals of this kind, so it cannot be taken for another row.
+fn piece_row(text: &str, before: usize) -> Row {
+    let cell = |value| {
+        Expr::Value(ValueWithSpan {
+            value,
+            span: Span::empty(),
+        })
+    };
+    let text = Value::TripleDoubleQuotedRawStringLiteral(text.to_string());
+    let before = Value::Number(before.to_string(), false);
+    Parens::with_empty_span(vec![cell(text), cell(before)])
+}
+
+/// What [`piece_row`] has been made of.
+fn piece_of(row: &Row) -> Option<(&str, usize)> {
+    let [Expr::Value(text), Expr::Value(before)] = row.content.as_slice() else {
+        return None;
+    };
+    match (&text.value, &before.value) {
+        (Value::TripleDoubleQuotedRawStringLiteral(text), Value::Number(before, _)) => {
+            Some((text, before.parse().ok()?))
+        }
+        _ => None,
+    }
+}
+
+/// The rows of a piece with `before` characters before it.
+fn parsed(piece: &str, before: usize) -> Result<Vec<Row>> {
     let parse = |parser: &mut super::Parser<'_>| -> Result<Box<Query>, ParserError> {
         let query = parser.parse_query()?;
         parser.expect_token(&Token::EOF)?;
         Ok(query)
     };
-    let mut query = with_parser(&format!("VALUES {piece}"), parse).ok()?;
-    let mut rows = std::mem::take(values_of(&mut query)?);
-    for row in &mut rows {
-        // In memory of its own: an allocator keeps a large block that is only partly given back.
-        let cells = std::mem::take(&mut row.content);
-        row.content = Vec::with_capacity(cells.len());
-        row.content.extend(cells);
+    let query = with_parser(&format!("{VALUES}{piece}"), parse);
+    let query = query.map_err(|error| match error.position() {
+        Some(place) => error.with_position((place + before).saturating_sub(VALUES.len())),
+        None => error,
+    })?;
+    match *query.body {
+        SetExpr::Values(values) => Ok(values.rows),
+        _ => Ok(Vec::new()),
     }
-    Some(rows)
 }
 
 /// Where the rows of a text are.
@@ -225,10 +294,43 @@ mod tests {
             let sql = format!("{head} {rows}{tail}");
             let whole = &super::super::statements_of(&sql).expect("parses")[0].0;
             let mut pieces = statement(&sql).expect("is cut");
-            assert!(pieces.to_string() == whole.to_string(), "{head} … {tail}");
+            let split = sole(&sql).map(|(statement, ended)| (sql[statement].to_string(), ended));
+            let text = sql.trim_end().trim_end_matches(';').trim_end();
+            assert_eq!(split, Some((text.to_string(), sql.ends_with("; "))));
             let rows = rows_of(&mut pieces).expect("rows");
-            let room = |row: &Row| row.content.capacity() - row.content.len();
-            assert_eq!(rows[1..].iter().map(room).sum::<usize>(), 0, "not cut");
+            assert!((3..100).contains(&rows.len()), "{} rows", rows.len());
+            let groups = groups(rows).collect::<Result<Vec<_>>>().expect("parses");
+            *rows = groups.into_iter().flat_map(Cow::into_owned).collect();
+            assert!(pieces.to_string() == whole.to_string(), "{head} … {tail}");
+        }
+    }
+
+    fn rows_of(statement: &mut Statement) -> Option<&mut Vec<Row>> {
+        let Statement::Insert(insert) = statement else {
+            return None;
+        };
+        match insert.source.as_mut()?.body.as_mut() {
+            SetExpr::Values(values) => Some(&mut values.rows),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn an_error_of_a_piece_has_the_place_and_the_words_of_the_whole() {
+        let rows = list(|n| format!("({n}, 'ä')"));
+        for wrong in ["(1, +)", "(1 2)", "(,)", "(1, 'x') ", "(select)"] {
+            let sql = format!("INSERT INTO t VALUES\n{rows}, {wrong}, (5, 'z')");
+            let whole = super::super::statements_of(&sql).err();
+            let mut pieces = statement(&sql).expect("is cut");
+            let rows = rows_of(&mut pieces).expect("rows");
+            let found = groups(rows).find_map(Result::err);
+            let told = |error: strandline_base::Error| {
+                let words = error.message().to_string();
+                // The parser's words name a line and a column beside the place.
+                let words = words.split(" at Line").next().map(str::to_string);
+                (error.sqlstate(), words, error.position())
+            };
+            assert_eq!(found.map(told), whole.map(told), "{wrong}");
         }
     }
 
@@ -243,7 +345,9 @@ mod tests {
             format!("INSERT INTO t VALUES {rows}, (1, 'x' -- y\n)"),
             format!("INSERT INTO t VALUES {rows},"),
             format!("INSERT INTO t VALUES {rows}, (1, 'x"),
-            format!("INSERT INTO t VALUES {rows}, (1, +)"),
+            format!("INSERT INTO t VALUES {rows} ORDER BY 1"),
+            format!("INSERT INTO t VALUES {rows} LIMIT 5"),
+            format!("INSERT INTO t VALUES {rows} UNION ALL VALUES (1, 'x')"),
             format!("INSERT INTO t SELECT * FROM (VALUES {rows})"),
             format!("INSERT INTO t (SELECT 1) UNION VALUES {rows}"),
             format!("/* x */ INSERT INTO t VALUES {rows}"),
@@ -253,6 +357,9 @@ mod tests {
             String::new(),
         ] {
             assert!(statement(&sql).is_none(), "{:.60} … {}", sql, sql.len());
+            if sql.contains("; SELECT") || sql.contains("--") {
+                assert_eq!(sole(&sql), None);
+            }
         }
     }
 }

@@ -13,7 +13,7 @@ pub(crate) mod index_names;
 pub(crate) mod index_statements;
 mod literals;
 pub mod locking_clauses;
-mod long_values;
+pub(crate) mod long_values;
 pub mod maintenance;
 pub mod names;
 pub mod params;
@@ -131,6 +131,15 @@ pub struct StatementText<'a> {
 /// # Ok::<(), strandline::Error>(())
 /// ```
 pub fn split_script(sql: &str) -> Result<Vec<StatementText<'_>>> {
+    if sql.len() >= long_values::LONG_BYTES
+        && let Some((place, terminated)) = long_values::sole(sql)
+    {
+        return Ok(vec![StatementText {
+            sql: &sql[place.clone()],
+            offset: place.start,
+            terminated,
+        }]);
+    }
     let tokens = tokenize(sql)?;
     let lines = line_starts(sql);
     let mut pieces = Vec::new();

@@ -11,6 +11,7 @@ use super::node::{Action, Layout, Operation, Repeated};
 use super::target::Target;
 use super::values::{self, Cell, Values};
 use crate::parse::dml_spellings::{Overriding, overriding};
+use crate::parse::long_values;
 use crate::planning::context::StatementContext;
 use crate::runtime::blocking::in_place;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -25,7 +26,7 @@ use strandline_semantics::error::from_arrow;
 /// Whether an INSERT could do without a plan, as far as its form tells.
 pub(crate) fn may_be_direct(insert: &ast::Insert) -> bool {
     let source = insert.source.as_deref();
-    let is_rows = source.is_none_or(|query| values::rows_of(query).is_some());
+    let is_rows = source.is_none_or(|query| long_values::plain_rows(query).is_some());
     is_rows && insert.on.is_none() && insert.returning.is_none()
 }
 
@@ -74,13 +75,14 @@ fn given_columns(
     let Some(query) = &insert.source else {
         return Ok(Some((1, given)));
     };
-    let Some(rows) = values::rows_of(query) else {
+    let Some(rows) = long_values::plain_rows(query) else {
         return Ok(None);
     };
     let listed = listed_columns(target, &insert.columns)?;
-    let columns = columns_for(target, listed, values::width(rows)?)?;
-    let cells = Values::read(target, &columns, rows)?;
-    let Some(literals) = cells.literals(target, &columns)? else {
+    let columns_for = |width| columns_for(target, listed, width);
+    let (values, columns) = Values::read(target, rows, columns_for)?;
+    let rows = values.rows();
+    let Some(literals) = values.into_literals()? else {
         return Ok(None);
     };
     for (position, literal) in columns.into_iter().zip(literals) {
@@ -89,7 +91,7 @@ fn given_columns(
             given[position] = literal;
         }
     }
-    Ok(Some((rows.len(), given)))
+    Ok(Some((rows, given)))
 }
 
 /// The rows with DEFAULTs and identity values in the columns that are not given.

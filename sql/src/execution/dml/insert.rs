@@ -9,10 +9,11 @@ use super::query::strip_alias;
 use super::sequence::{Drawn, ORDER, Sequence, identity_field};
 use super::set_list::NewValue;
 use super::target::Target;
-use super::values::{self, Values};
+use super::values::Values;
 use super::widen::{SortKey, WidenNode};
 use super::{checks, defaults, upsert};
 use crate::parse::dml_spellings::{Overriding, overriding};
+use crate::parse::long_values;
 use crate::parse::names;
 use crate::planning::context::StatementContext;
 use datafusion::arrow::compute::SortOptions;
@@ -134,7 +135,7 @@ pub(crate) fn plain_row(insert: &ast::Insert) -> Option<&[ast::Expr]> {
     if has_clause || has_foreign_clause(insert) {
         return None;
     }
-    match values::rows_of(insert.source.as_ref()?)? {
+    match long_values::plain_rows(insert.source.as_ref()?)? {
         [row] => Some(&row.content),
         _ => None,
     }
@@ -226,12 +227,11 @@ impl Source {
             });
         };
         if with.is_none()
-            && let Some(rows) = values::rows_of(query)
+            && let Some(rows) = long_values::plain_rows(query)
         {
-            let columns = columns_for(target, listed, values::width(rows)?)?;
-            return Values::read(target, &columns, rows)?
-                .into_source(context, target, columns)
-                .await;
+            let columns_for = |width| columns_for(target, listed, width);
+            let (values, columns) = Values::read(target, rows, columns_for)?;
+            return values.into_source(context, target, columns).await;
         }
         let mut query = query.as_ref().clone();
         add_with(&mut query, with);

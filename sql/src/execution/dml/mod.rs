@@ -217,11 +217,6 @@ pub(crate) fn plain_select(
     query::select(None, projection, from, selection)
 }
 
-/// The rows of a query that is nothing but VALUES.
-pub(crate) fn plain_values(query: &ast::Query) -> Option<&[ast::Parens<Vec<ast::Expr>>]> {
-    values::rows_of(query)
-}
-
 /// `SELECT items FROM name`.
 pub(crate) fn select_from(name: &ast::ObjectName, items: Vec<ast::SelectItem>) -> ast::Query {
     query::select(None, items, vec![target::plain_from(name)], None)

@@ -4,12 +4,16 @@
 //!
 //! The rows become a table in memory with a column per given column of the target. Cells with
 //! subqueries are computed once beside it and put into their row by its number.
+//!
+//! Literals go into Arrow columns row by row, so the syntax tree of a long list, whose pieces are
+//! parsed here ([`long_values`]), takes memory for one piece.
 
 use super::assignment::{assign, is_assignable, mismatch};
 use super::insert::{Source, SourceValue, field};
 use super::query::plan_scalars;
 use super::set_list::NewValue;
 use super::target::Target;
+use crate::parse::long_values;
 use crate::planning::context::StatementContext;
 use crate::planning::provider::value_rows::ValueRows;
 use datafusion::arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch};
@@ -33,32 +37,7 @@ const VALUES: &str = "values";
 /// The column with the row's number.
 const ROW: &str = "#row";
 
-/// The rows of a query that is nothing but VALUES.
-pub(super) fn rows_of(query: &ast::Query) -> Option<&[ast::Parens<Vec<ast::Expr>>]> {
-    let plain = query.with.is_none()
-        && query.order_by.is_none()
-        && query.limit_clause.is_none()
-        && query.fetch.is_none()
-        && query.locks.is_empty();
-    match query.body.as_ref() {
-        ast::SetExpr::Values(values) if plain && !values.explicit_row => Some(&values.rows),
-        _ => None,
-    }
-}
-
-/// The number of cells of each row; 42601 if they differ.
-pub(super) fn width(rows: &[ast::Parens<Vec<ast::Expr>>]) -> Result<usize> {
-    let width = rows.first().map_or(0, |row| row.content.len());
-    if rows.iter().any(|row| row.content.len() != width) {
-        return Err(Error::invalid(
-            SqlState::SYNTAX_ERROR,
-            "VALUES lists must all be the same length",
-        ));
-    }
-    Ok(width)
-}
-
-/// One cell. There may be millions of them: an expression, which few are, is kept elsewhere.
+/// One cell.
 pub(super) enum Cell {
     /// DEFAULT
     Default,
@@ -76,86 +55,150 @@ pub(super) type Literals = Vec<Option<ArrayRef>>;
 /// The cells, column by column.
 pub(super) struct Values {
     rows: usize,
-    columns: Vec<Vec<Cell>>,
+    columns: Vec<Cells>,
+    /// the first literal that is no value of its column's type
+    refused: Option<Error>,
+}
+
+/// The cells of a column.
+struct Cells {
+    /// the literals, NULL in the other rows
+    known: ColumnBuilder,
+    /// the rows with DEFAULT, in order
+    defaults: Vec<usize>,
+    /// the expressions and their rows, in order
+    computed: Vec<(usize, Box<ast::Expr>)>,
 }
 
 impl Values {
-    /// Sorts out the cells.
+    /// The rows of a list and the columns that they are for, which `columns_for` tells from a row's
+    /// width. 42601 if rows differ in width, or for the syntax of a long list's pieces.
     pub fn read(
         target: &Target,
-        columns: &[usize],
-        rows: &[ast::Parens<Vec<ast::Expr>>],
-    ) -> Result<Self> {
-        let mut cells: Vec<Vec<Cell>> = columns
-            .iter()
-            .map(|_| Vec::with_capacity(rows.len()))
-            .collect();
-        for row in rows {
-            for (i, expr) in row.content.iter().enumerate() {
-                let column = &target.table.columns[columns[i]];
-                cells[i].push(match NewValue::of(expr) {
-                    NewValue::Default => Cell::Default,
-                    NewValue::Expr(_) => literal(expr, column)?,
-                });
+        rows: &[long_values::Row],
+        columns_for: impl FnOnce(usize) -> Result<Vec<usize>>,
+    ) -> Result<(Self, Vec<usize>)> {
+        let width = rows.first().map_or(0, |row| row.content.len());
+        let columns = columns_for(width)?;
+        let definition = |position: &usize| &target.table.columns[*position];
+        let cells = |position| Cells {
+            known: ColumnBuilder::new(definition(position).sql_type),
+            defaults: Vec::new(),
+            computed: Vec::new(),
+        };
+        let mut values = Self {
+            rows: 0,
+            columns: columns.iter().map(cells).collect(),
+            refused: None,
+        };
+        for group in long_values::groups(rows) {
+            let group = group?;
+            if group.iter().any(|row| row.content.len() != width) {
+                return Err(Error::invalid(
+                    SqlState::SYNTAX_ERROR,
+                    "VALUES lists must all be the same length",
+                ));
+            }
+            for row in group.iter() {
+                for (i, expr) in row.content.iter().enumerate() {
+                    values.push(i, expr, definition(&columns[i]))?;
+                }
+                values.rows += 1;
             }
         }
-        Ok(Self {
-            rows: rows.len(),
-            columns: cells,
-        })
+        Ok((values, columns))
+    }
+
+    /// Adds a cell of the present row to the column at `i`.
+    fn push(&mut self, i: usize, expr: &ast::Expr, column: &ColumnDef) -> Result<()> {
+        let cell = match NewValue::of(expr) {
+            NewValue::Default => Cell::Default,
+            NewValue::Expr(_) => literal(expr, column)?,
+        };
+        let cells = &mut self.columns[i];
+        match cell {
+            Cell::Null => cells.known.push_null(),
+            Cell::Text(text) => {
+                if let Err(error) = cells.known.push(&text) {
+                    cells.known.push_null();
+                    self.refused.get_or_insert(error);
+                }
+            }
+            Cell::Default => {
+                cells.known.push_null();
+                cells.defaults.push(self.rows);
+            }
+            Cell::Computed(expr) => {
+                cells.known.push_null();
+                cells.computed.push((self.rows, expr));
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
     }
 
     /// Per column the literals, `None` where it is DEFAULT throughout; `None` altogether if cells
     /// must be computed or DEFAULT is mixed with values.
-    pub fn literals(&self, target: &Target, columns: &[usize]) -> Result<Option<Literals>> {
-        let mut literals = Vec::with_capacity(columns.len());
-        for (cells, position) in self.columns.iter().zip(columns) {
-            let defaults = cells.iter().filter(|c| matches!(c, Cell::Default)).count();
-            let computed = cells.iter().any(|c| matches!(c, Cell::Computed(_)));
-            if computed || (defaults > 0 && defaults < cells.len()) {
-                return Ok(None);
-            }
-            literals.push(if defaults > 0 {
-                None
-            } else {
-                Some(known_values(cells, &target.table.columns[*position])?)
-            });
+    pub fn into_literals(self) -> Result<Option<Literals>> {
+        let is_plain = |cells: &Cells| {
+            let defaults = cells.defaults.len();
+            cells.computed.is_empty() && (defaults == 0 || defaults == self.rows)
+        };
+        if !self.columns.iter().all(is_plain) {
+            return Ok(None);
         }
-        Ok(Some(literals))
+        if let Some(error) = self.refused {
+            return Err(error);
+        }
+        let literals = self.columns.into_iter().map(|cells| {
+            let Cells {
+                mut known,
+                defaults,
+                ..
+            } = cells;
+            defaults.is_empty().then(|| known.finish())
+        });
+        Ok(Some(literals.collect()))
     }
 
     /// The rows as a plan.
     pub async fn into_source(
-        self,
+        mut self,
         context: &StatementContext,
         target: &Target,
         columns: Vec<usize>,
     ) -> Result<Source> {
-        let mut computed = Computed::plan(context, target, &self, &columns).await?;
+        let mut computed = Computed::plan(context, target, &mut self, &columns).await?;
+        if let Some(error) = self.refused {
+            return Err(error);
+        }
         let mut table = TableOfRows::new(self.rows);
         let mut values = Vec::with_capacity(columns.len());
-        for (i, (cells, position)) in self.columns.iter().zip(&columns).enumerate() {
-            if cells.iter().all(|cell| matches!(cell, Cell::Default)) {
+        for (i, mut cells) in self.columns.into_iter().enumerate() {
+            let defaults = cells.defaults;
+            if defaults.len() == self.rows {
                 values.push(SourceValue::Default);
                 continue;
             }
-            let known = known_values(cells, &target.table.columns[*position])?;
-            let mut value = table.add(format!("column{}", i + 1), known);
+            let mut value = table.add(format!("column{}", i + 1), cells.known.finish());
             for (row, expr) in computed.take(i) {
                 value = when(field(ROW).eq(lit(row as i64)), expr)
                     .otherwise(value)
                     .map_err(convert)?;
             }
-            if cells.iter().any(|cell| matches!(cell, Cell::Default)) {
-                let which: BooleanArray = cells
-                    .iter()
-                    .map(|c| Some(matches!(c, Cell::Default)))
-                    .collect();
-                let which = table.add(format!("#default{}", i + 1), Arc::new(which));
-                values.push(SourceValue::SomeDefault(which, value));
-            } else {
+            if defaults.is_empty() {
                 values.push(SourceValue::Expr(value));
+                continue;
             }
+            let mut which = vec![false; self.rows];
+            defaults.into_iter().for_each(|row| which[row] = true);
+            let which = BooleanArray::from(which);
+            let which = table.add(format!("#default{}", i + 1), Arc::new(which));
+            values.push(SourceValue::SomeDefault(which, value));
         }
         let plan = computed.beside(table.into_plan()?)?;
         Ok(Source {
@@ -164,18 +207,6 @@ impl Values {
             values,
         })
     }
-}
-
-/// The literals of a column; NULL for the other cells.
-fn known_values(cells: &[Cell], column: &ColumnDef) -> Result<ArrayRef> {
-    let mut builder = ColumnBuilder::new(column.sql_type);
-    for cell in cells {
-        match cell {
-            Cell::Text(text) => builder.push(text)?,
-            Cell::Default | Cell::Null | Cell::Computed(_) => builder.push_null(),
-        }
-    }
-    Ok(builder.finish())
 }
 
 /// The rows as a table in memory.
@@ -232,17 +263,15 @@ impl Computed {
     async fn plan(
         context: &StatementContext,
         target: &Target,
-        values: &Values,
+        values: &mut Values,
         columns: &[usize],
     ) -> Result<Self> {
         let mut places = Vec::new();
         let mut written = Vec::new();
-        for (i, cells) in values.columns.iter().enumerate() {
-            for (row, cell) in cells.iter().enumerate() {
-                if let Cell::Computed(expr) = cell {
-                    places.push((i, row));
-                    written.push(expr.as_ref().clone());
-                }
+        for (i, cells) in values.columns.iter_mut().enumerate() {
+            for (row, expr) in cells.computed.drain(..) {
+                places.push((i, row));
+                written.push(*expr);
             }
         }
         let planned = plan_scalars(context, written, "VALUES").await?;

@@ -3,8 +3,8 @@
 use super::compile::{Compiler, EXCLUDED, Scope, of, returning};
 use super::value::is_key_type;
 use super::{Conflict, Insert, Operation, RowStatement, Source};
-use crate::execution::dml;
 use crate::parse;
+use crate::parse::long_values;
 use crate::parse::names;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, Expr};
@@ -43,7 +43,7 @@ impl Compiler<'_> {
             alias: alias.unwrap_or_else(|| table.name.clone()),
             proposes: true,
         };
-        let given = dml::plain_values(insert.source.as_deref()?)?;
+        let given = long_values::plain_rows(insert.source.as_deref()?)?;
         if table.columns.is_empty() || given.is_empty() || given.len() > MAX_ROWS {
             return None;
         }
