@@ -102,6 +102,11 @@ impl Settings {
     pub fn load_bytes(&self) -> usize {
         self.memory_bytes / 8
     }
+    /// Bytes of what open transactions keep until they end: as many as the cache has, from which
+    /// they are borrowed.
+    pub fn list_bytes(&self) -> usize {
+        self.cache_bytes()
+    }
     /// Bytes for queries' operators.
     pub fn query_bytes(&self) -> usize {
         self.memory_bytes / 2

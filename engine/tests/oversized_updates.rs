@@ -304,6 +304,48 @@ fn the_largest_transaction_is_refused_first() {
 }
 
 /// Readers see the same all the time.
+/// What a transaction keeps until it ends is bounded for itself: its log record has every text once
+/// more.
+#[test]
+fn what_transactions_keep_until_they_end_has_a_share() {
+    let world = Small::new();
+    let share = world.db.settings().list_bytes() as u64;
+    let txn = world.begin();
+    let text = |k: i64| Value::Text(format!("{k}{}", "x".repeat(4000)).into());
+    let widen = |k: i64| {
+        let statement = txn.begin_statement()?;
+        let key = [Value::BigInt(k)];
+        statement.point_update(&world.table, 0, &key, &[(ColumnId(2), text(k))])?;
+        statement.finish()
+    };
+    let failed = (0..ROWS).step_by(40).find_map(|k| widen(k).err());
+    let error = failed.expect("memory is never full");
+    is_refused(&error);
+    assert!(error.message().contains("until they end"), "{error}");
+    let (most, limit) = (world.counter("transaction_bytes_max"), world.limit());
+    assert!(most > share, "{most} of {share}");
+    assert!(most < share + share / 4, "{most} of {share}");
+    assert!(
+        world.tail_bytes() < limit,
+        "{} of {limit}",
+        world.tail_bytes()
+    );
+    // Another one goes on beside it, and its own rollback gives all back.
+    world.set(ROWS - 1, 7).expect("a small write");
+    txn.rollback();
+    assert_eq!(world.counter("transaction_bytes"), 0);
+    let txn = world.begin();
+    let savepoint = txn.savepoint();
+    world.update(&txn, 0..FITTING / 2).expect("fits");
+    let kept = world.counter("transaction_bytes");
+    assert!(kept > FITTING as u64 / 2 * 8, "{kept}");
+    txn.rollback_to(&savepoint).expect("goes back");
+    assert!(world.counter("transaction_bytes") < 4096);
+    world.update(&txn, 0..FITTING / 4).expect("fits");
+    txn.commit().expect("commits");
+    assert_eq!(world.counter("transaction_bytes"), 0);
+}
+
 #[test]
 fn readers_see_what_they_saw_while_memory_is_released() {
     let world = Small::new();

@@ -234,7 +234,8 @@ impl Access {
     /// Hands out a role id.
     pub fn new_role_id(&mut self) -> RoleId {
         let id = self.next_role.max(FIRST_ROLE);
-        self.next_role = id + 1;
+        // A change that uses up the last number is refused: see `Catalog::check_numbers`.
+        self.next_role = id.saturating_add(1);
         RoleId(id)
     }
     /// The role called `name`.
@@ -414,6 +415,7 @@ impl Catalog {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use strandline_base::SqlState;
 
     fn role(access: &mut Access, name: &str, member_of: &[RoleId]) -> RoleId {
         let id = access.new_role_id();
@@ -432,6 +434,16 @@ mod tests {
             comment: None,
         });
         id
+    }
+
+    #[test]
+    fn numbers_of_roles_end_with_an_error() {
+        let mut catalog = Catalog::default();
+        let access = catalog.access_mut();
+        access.next_role = u32::MAX - 1;
+        assert_eq!(access.new_role_id(), RoleId(u32::MAX - 1));
+        let refused = catalog.check_numbers().expect_err("was the last one");
+        assert_eq!(refused.sqlstate(), SqlState::PROGRAM_LIMIT_EXCEEDED);
     }
 
     #[test]

@@ -227,13 +227,14 @@ impl Catalog {
         self.next_storage = self.next_storage.saturating_add(1);
         id
     }
-    /// 54000 if the last number of a table, storage or index has been given out, 54011 if a table
-    /// has defined more columns than [`COLUMNS_MAX`].
+    /// 54000 if the last number of a table, storage, role or index has been given out, 54011 if a
+    /// table has defined more columns than [`COLUMNS_MAX`].
     pub(crate) fn check_numbers(&self) -> Result<()> {
         let exceeded = |state, message| Error::new(ErrorKind::Unavailable, state, message);
         let numbers = [
             ("CREATE TABLE", self.next_table),
             ("CREATE TABLE and TRUNCATE", self.next_storage),
+            ("CREATE ROLE", self.access.next_role),
         ];
         for (statements, next) in numbers {
             if next == u32::MAX {

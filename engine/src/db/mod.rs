@@ -7,7 +7,7 @@
 pub(crate) mod backpressure;
 pub(crate) mod commit_watch;
 pub(crate) mod index_builds;
-pub(crate) mod load_memory;
+pub(crate) mod memory_account;
 pub(crate) mod merge_schedule;
 pub(crate) mod open_readers;
 pub(crate) mod pacing;
@@ -27,7 +27,7 @@ use backpressure::Backpressure;
 use commit_watch::CommitWatches;
 use index_builds::IndexBuilds;
 pub use index_builds::{BuildPhase, BuildProgress};
-use load_memory::LoadMemory;
+use memory_account::MemoryAccount;
 use merge_schedule::MergeSchedule;
 use open_readers::OpenReaders;
 use pacing::Pacing;
@@ -78,7 +78,10 @@ pub struct Db {
     pub(crate) reserve: Reserve,
     pub(crate) backpressure: Backpressure,
     pub(crate) open_readers: Arc<OpenReaders>,
-    pub(crate) load_memory: Arc<LoadMemory>,
+    /// of bulk loads
+    pub(crate) load_memory: Arc<MemoryAccount>,
+    /// of what transactions keep until they end
+    pub(crate) list_memory: Arc<MemoryAccount>,
     pub(crate) index_builds: IndexBuilds,
     /// held while the database is open
     pub(crate) lock: Mutex<Option<Box<dyn Send + Sync>>>,

@@ -74,6 +74,8 @@ impl Db {
             ("log_buffer_bytes", self.wal.memory_bytes() as u64),
             ("load_bytes", self.load_memory.used() as u64),
             ("load_bytes_max", self.load_memory.most() as u64),
+            ("transaction_bytes", self.list_memory.used() as u64),
+            ("transaction_bytes_max", self.list_memory.most() as u64),
             ("writer_pauses", writer_pauses),
             ("writer_pause_micros", writer_pause_micros),
             ("log_bytes", self.wal.end_lsn().0),

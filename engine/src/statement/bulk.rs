@@ -12,7 +12,7 @@
 //! `Settings::load_bytes` have room for, so that loading uses all cores with bounded memory.
 
 use crate::catalog::TableDef;
-use crate::db::load_memory::LoadBytes;
+use crate::db::memory_account::HeldBytes;
 use crate::manifest_state::{RangeEntry, to_json};
 use crate::redo;
 use crate::statement::keys::{KeyCheck, Uniqueness};
@@ -44,7 +44,7 @@ pub struct BulkInsert {
     writer: Writer,
     buffered: Vec<RecordBatch>,
     buffered_rows: usize,
-    buffered_bytes: LoadBytes,
+    buffered_bytes: HeldBytes,
     encoding: VecDeque<Encoding>,
     workers: usize,
     loaded: u64,
@@ -55,7 +55,7 @@ struct Encoding {
     /// those of indexes
     columns: Vec<Option<ArrayRef>>,
     rows: usize,
-    bytes: LoadBytes,
+    bytes: HeldBytes,
 }
 
 struct Loaded {

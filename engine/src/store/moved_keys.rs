@@ -55,6 +55,23 @@ impl MovedKeys {
         Ok(())
     }
 
+    /// Bytes reserved for the list of keys.
+    pub fn memory_bytes(&self) -> usize {
+        self.rows.capacity() * size_of::<Moved>()
+    }
+
+    /// Makes room for further keys by an eighth at a time.
+    pub fn make_room(&mut self, more: usize) {
+        if self.rows.capacity() - self.rows.len() < more {
+            self.rows.reserve_exact(more.max(self.rows.capacity() / 8));
+        }
+    }
+
+    /// Gives back what the list has no use for.
+    pub fn shrink(&mut self) {
+        self.rows.shrink_to_fit();
+    }
+
     /// Keys entered so far.
     pub fn len(&self) -> usize {
         self.rows.len()

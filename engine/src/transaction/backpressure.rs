@@ -51,7 +51,7 @@ const PAUSE_MIN_US: u64 = 100;
 /// A waiting writer looks at the clock and at its cancellation so often.
 const LOOK: Duration = Duration::from_millis(10);
 /// This part of the limit is the reserve, and too little to wait for a checkpoint for.
-const RESERVE_PART: usize = 8;
+pub(super) const RESERVE_PART: usize = 8;
 
 /// Of `used` bytes those that a merge may free, while open transactions have written `open`. Row
 /// maps and places for further records, of which nobody keeps count, go with the records.
@@ -85,11 +85,11 @@ impl Db {
         self.shared.page_bytes.used() <= self.tail_limit() / 2
     }
 
-    /// Takes what tails, with what they have left for the next ones, hold beyond their own share
-    /// from the cache's, or gives it back.
+    /// Takes what tails, with what they have left for the next ones, and the lists of open
+    /// transactions hold beyond the tails' share from the cache's, or gives it back.
     pub(crate) fn lend_to_tails(&self) {
         let pages = &self.shared.page_bytes;
-        let held = pages.used() + pages.spare();
+        let held = pages.used() + pages.spare() + self.list_memory.used();
         let lent = held.saturating_sub(self.settings.tail_bytes());
         self.shared.pool.lend(lent);
     }
@@ -157,7 +157,8 @@ impl Transaction {
     /// wait; those of a checkpoint that it waits for.
     #[inline]
     pub(crate) fn admit_write(&self) -> Result<()> {
-        if self.db().has_room_for_writes() {
+        let db = self.db();
+        if db.has_room_for_writes() && db.has_room_for_lists() {
             self.unpaid.store(0, Ordering::Relaxed);
             return Ok(());
         }
@@ -178,6 +179,7 @@ impl Transaction {
         let db = self.db();
         let own = self.state.lock().footprint.bytes;
         db.lend_to_tails();
+        self.admit_to_lists()?;
         self.pay_for_writes(&mut || self.check_cancelled())?;
         let (used, limit) = (|| db.shared.page_bytes.used(), db.tail_limit());
         let hard_limit = limit + limit / RESERVE_PART;
@@ -197,7 +199,7 @@ impl Transaction {
         }
     }
 
-    fn others(&self) -> Others {
+    pub(super) fn others(&self) -> Others {
         let state = self.state.lock();
         self.db().backpressure.others(&state.footprint.shown)
     }

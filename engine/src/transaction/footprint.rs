@@ -5,6 +5,7 @@
 //! range, so a statement that goes through a table in order costs an entry per range.
 
 use crate::db::backpressure::OpenBytes;
+use crate::db::memory_account::HeldBytes;
 use std::collections::BTreeMap;
 use strandline_base::{RangeNo, RowId, StorageId, UPDATE_ROWS};
 use strandline_tail::release::TailMask;
@@ -16,6 +17,8 @@ pub(crate) struct Footprint {
     pub bytes: usize,
     /// as far as others see them
     pub shown: OpenBytes,
+    /// what its lists hold; None: little
+    pub lists: Option<HeldBytes>,
     latest: Option<Touched>,
     /// None: none, as in most transactions
     before: Option<Box<Ranges>>,

@@ -45,6 +45,7 @@ mod definitions;
 mod footprint;
 mod glance;
 pub(crate) mod index_build;
+mod lists;
 mod read_set;
 mod release;
 mod savepoint;

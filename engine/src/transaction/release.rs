@@ -11,6 +11,7 @@
 
 use super::footprint::Touched;
 use super::{Transaction, TxnState};
+use crate::db::backpressure::SMALL_BYTES;
 use crate::store::TableStore;
 use std::sync::atomic::Ordering;
 use strandline_base::{RowId, StorageId};
@@ -51,6 +52,9 @@ impl Transaction {
         self.db
             .backpressure
             .show(&mut footprint.shown, footprint.bytes);
+        if footprint.bytes >= SMALL_BYTES {
+            self.count_lists(state, bytes);
+        }
         // One statement at a time writes.
         let unpaid = self.unpaid.load(Ordering::Relaxed);
         self.unpaid.store(unpaid + bytes, Ordering::Relaxed);

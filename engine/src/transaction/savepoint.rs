@@ -6,6 +6,7 @@
 //! what has not been committed.
 
 use super::deferred::{self, ConstraintModes};
+use super::lists::shrink_lists;
 use super::release::Undone;
 use super::{Transaction, TxnState};
 use crate::catalog::Catalog;
@@ -86,6 +87,7 @@ impl Transaction {
             savepoint.grown,
             savepoint.built,
         );
+        shrink_lists(&mut state);
         let (checks, modes) = savepoint.deferred.clone();
         state.deferred.go_back(checks, modes);
         state.catalog = savepoint.catalog.clone();

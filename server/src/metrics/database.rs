@@ -180,6 +180,13 @@ const EXPORTED: &[Exported] = &[
         MEMORY,
     ),
     labelled(
+        "transaction_bytes",
+        "memory",
+        ("consumer", "transactions"),
+        Form::LevelBytes,
+        MEMORY,
+    ),
+    labelled(
         "load_bytes",
         "memory",
         ("consumer", "loads"),

@@ -399,10 +399,11 @@ impl Database {
 }
 
 /// The counters of what holds memory.
-const CONSUMERS: [&str; 8] = [
+const CONSUMERS: [&str; 9] = [
     "cache_bytes",
     "tail_bytes",
     "spare_tail_bytes",
+    "transaction_bytes",
     "key_bytes",
     "index_bytes",
     "log_buffer_bytes",

@@ -4,13 +4,14 @@
 use super::{database, rows, run};
 use strandline_base::rng::Rng;
 
-/// `a` falls into pieces by range; some of its rows are NULL, changed or gone.
+/// `a` falls into pieces by range; some of its rows are NULL, changed or gone. Without ORDER BY the
+/// threads of the query would decide which rows a range gets.
 fn fill(c: &mut strandline::Connection, changes: &[&str]) {
     run(
         c,
         &[
             "CREATE TABLE t AS SELECT g AS n, g / 1000 AS a, (g % 1000) / 8.0 AS p, \
-             DATE '2020-01-01' + (g / 1000)::int AS d FROM generate_series(0, 139999) s(g)",
+             DATE '2020-01-01' + (g / 1000)::int AS d FROM generate_series(0, 139999) s(g) ORDER BY g",
         ],
     );
     run(c, changes);

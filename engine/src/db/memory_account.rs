@@ -1,25 +1,25 @@
-//! Bytes of the rows that bulk loads hold: those that wait for a full range and those of the ranges
-//! that are being encoded.
+//! Bytes that one kind of consumer holds: bulk loads (rows that wait for a full range, and ranges
+//! that are being encoded), or what transactions keep until they end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The account of all bulk loads of a database.
+/// The account of all consumers of a kind in a database.
 #[derive(Debug, Default)]
-pub(crate) struct LoadMemory {
+pub(crate) struct MemoryAccount {
     used: AtomicUsize,
     most: AtomicUsize,
 }
 
-/// What one load or one range of it holds, in bytes; given back when it is dropped.
+/// What one consumer, or a part of it, holds, in bytes; given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct LoadBytes {
-    account: Arc<LoadMemory>,
+pub(crate) struct HeldBytes {
+    account: Arc<MemoryAccount>,
     bytes: usize,
 }
 
-impl LoadMemory {
-    /// Bytes that loads hold.
+impl MemoryAccount {
+    /// Bytes that all hold.
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
@@ -28,15 +28,15 @@ impl LoadMemory {
         self.most.load(Ordering::Relaxed)
     }
     /// A share of 0 bytes.
-    pub fn share(self: &Arc<Self>) -> LoadBytes {
-        LoadBytes {
+    pub fn share(self: &Arc<Self>) -> HeldBytes {
+        HeldBytes {
             account: self.clone(),
             bytes: 0,
         }
     }
 }
 
-impl LoadBytes {
+impl HeldBytes {
     /// Bytes of this share.
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -47,6 +47,17 @@ impl LoadBytes {
         let used = self.account.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.account.most.fetch_max(used, Ordering::Relaxed);
     }
+    /// It holds `bytes` in all.
+    pub fn set(&mut self, bytes: usize) {
+        match bytes.checked_sub(self.bytes) {
+            Some(more) => self.add(more),
+            None => {
+                let less = self.bytes - bytes;
+                self.account.used.fetch_sub(less, Ordering::Relaxed);
+                self.bytes = bytes;
+            }
+        }
+    }
     /// All that it holds, in a share of its own; this one then holds nothing.
     pub fn take(&mut self) -> Self {
         let empty = self.account.share();
@@ -54,7 +65,7 @@ impl LoadBytes {
     }
 }
 
-impl Drop for LoadBytes {
+impl Drop for HeldBytes {
     fn drop(&mut self) {
         self.account.used.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -66,7 +77,7 @@ mod tests {
 
     #[test]
     fn shares_are_given_back_and_the_most_is_kept() {
-        let account = Arc::new(LoadMemory::default());
+        let account = Arc::new(MemoryAccount::default());
         let mut waiting = account.share();
         waiting.add(10);
         let encoding = waiting.take();
@@ -75,7 +86,11 @@ mod tests {
         assert_eq!((account.used(), account.most()), (15, 15));
         drop(encoding);
         assert_eq!((account.used(), account.most()), (5, 15));
+        waiting.set(7);
+        assert_eq!((account.used(), account.most()), (7, 15));
+        waiting.set(20);
+        assert_eq!((account.used(), account.most()), (20, 20));
         drop(waiting);
-        assert_eq!((account.used(), account.most()), (0, 15));
+        assert_eq!((account.used(), account.most()), (0, 20));
     }
 }

@@ -1,0 +1,115 @@
+//! Memory of what a transaction keeps until it ends: its part of the log record, the list of its
+//! writes and that of its index entries.
+//!
+//! All open transactions together may keep [`Settings::list_bytes`](crate::Settings::list_bytes).
+//! When more is kept, the transaction that holds the most of the tails is refused at its next
+//! write, or any large one once a reserve is used up as well; small ones always go on. Bytes are
+//! those reserved. A list of a large transaction grows by an eighth, not to the double, so that what is
+//! reserved exceeds what is used by little.
+
+use super::backpressure::RESERVE_PART;
+use super::{Transaction, TxnState};
+use crate::db::Db;
+use crate::db::backpressure::SMALL_BYTES;
+use strandline_base::{Error, ErrorKind, Result, SqlState};
+
+/// Room for further items that a large list keeps, in items.
+const ROOM: usize = 64;
+
+impl TxnState {
+    /// Bytes that the lists have reserved.
+    fn list_bytes(&self) -> usize {
+        fn reserved<T>(list: &Vec<T>) -> usize {
+            list.capacity() * size_of::<T>()
+        }
+        let keys = reserved(&self.entries) + self.moved.memory_bytes();
+        reserved(&self.redo) + reserved(&self.written) + keys
+    }
+}
+
+/// Makes room for `more` items and some, an eighth of what there is at a time.
+fn make_room<T>(list: &mut Vec<T>, more: usize) {
+    let more = more + ROOM;
+    if list.capacity() - list.len() < more {
+        list.reserve_exact(more.max(list.capacity() / 8));
+    }
+}
+
+/// Gives back what the lists have no use for after a rollback to a savepoint.
+pub(super) fn shrink_lists(state: &mut TxnState) {
+    if state.footprint.lists.is_none() {
+        return;
+    }
+    state.redo.shrink_to_fit();
+    state.written.shrink_to_fit();
+    state.entries.shrink_to_fit();
+    state.moved.shrink();
+    let bytes = state.list_bytes();
+    if let Some(held) = &mut state.footprint.lists {
+        held.set(bytes);
+    }
+}
+
+impl Db {
+    /// Whether open transactions keep no more than they may.
+    #[inline]
+    pub(crate) fn has_room_for_lists(&self) -> bool {
+        self.list_memory.used() <= self.settings.list_bytes()
+    }
+}
+
+impl Transaction {
+    /// Counts the lists of a large transaction, which is about to log a change of `bytes`.
+    #[inline(never)]
+    pub(super) fn count_lists(&self, state: &mut TxnState, bytes: usize) {
+        make_room(&mut state.redo, bytes);
+        make_room(&mut state.written, 0);
+        if !state.entries.is_empty() {
+            make_room(&mut state.entries, 0);
+        }
+        if state.moved.len() > 0 {
+            state.moved.make_room(ROOM);
+        }
+        let bytes = state.list_bytes();
+        let held = &mut state.footprint.lists;
+        let held = held.get_or_insert_with(|| self.db.list_memory.share());
+        if held.bytes() != bytes {
+            held.set(bytes);
+        }
+    }
+
+    /// Refuses a write if open transactions keep too much and this one is to give way.
+    pub(super) fn admit_to_lists(&self) -> Result<()> {
+        let db = self.db();
+        if db.has_room_for_lists() {
+            return Ok(());
+        }
+        let (own, changed) = {
+            let state = self.state.lock();
+            let held = state.footprint.lists.as_ref();
+            (held.map_or(0, |held| held.bytes()), state.footprint.bytes)
+        };
+        let (used, limit) = (db.list_memory.used(), db.settings.list_bytes());
+        let gives_way = changed >= self.others().largest || used > limit + limit / RESERVE_PART;
+        match own >= SMALL_BYTES && gives_way {
+            true => Err(no_memory(used, limit, own)),
+            false => Ok(()),
+        }
+    }
+}
+
+#[cold]
+fn no_memory(used: usize, limit: usize, own: usize) -> Error {
+    Error::new(
+        ErrorKind::Unavailable,
+        SqlState::OUT_OF_MEMORY,
+        format!(
+            "open transactions keep {used} bytes until they end, 3/8 of memory_bytes are {limit}"
+        ),
+    )
+    .with_detail(format!(
+        "This transaction keeps {own} bytes: its log record, the list of its writes and that of \
+         its index entries."
+    ))
+    .with_hint("Change fewer rows in one transaction, or raise memory_bytes.")
+}
