@@ -4,8 +4,8 @@
 //! All open transactions together may keep [`Settings::list_bytes`](crate::Settings::list_bytes).
 //! When more is kept, the transaction that holds the most of the tails is refused at its next
 //! write, or any large one once a reserve is used up as well; small ones always go on. Bytes are
-//! those reserved. A list of a large transaction grows by an eighth, not to the double, so that what is
-//! reserved exceeds what is used by little.
+//! those reserved. A list of a large transaction grows by an eighth, not to the double, so that
+//! what is reserved exceeds what is used by little.
 
 use super::backpressure::RESERVE_PART;
 use super::{Transaction, TxnState};
