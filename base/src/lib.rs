@@ -7,13 +7,14 @@
 //!
 //! | room | what is in it |
 //! |---|---|
-//! | `sync`, `bytes`, `checksum`, `clock`, `ids`, `rng`, `utc` | what stands by itself |
-//! | `append_list`, `error`, `value` | a list that grows while it is read; errors; SQL values |
+//! | `sync`, `bytes`, `calendar`, `checksum`, `clock`, `ids`, `rng` | modules that import none |
+//! | `append_list`, `error`, `utc`, `value` | a list read while it grows; errors, times, values |
 //! | `value_words` | values as words of 64 bits |
 //! | `cell` | values in cells of one word that threads share |
 
 pub mod append_list;
 pub mod bytes;
+pub mod calendar;
 pub mod cell;
 pub mod checksum;
 pub mod clock;

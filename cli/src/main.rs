@@ -75,29 +75,29 @@ fn cannot_open(error: &Error) -> u8 {
     exit_code::CANNOT_OPEN
 }
 
-fn run_shell(shell: &ShellArgs, inputs: &[Input]) -> u8 {
+fn run_shell(arguments: &ShellArgs, inputs: &[Input]) -> u8 {
     interrupt::install();
     let interactive = inputs.is_empty() && io::stdin().is_terminal();
-    let database = match session::open(shell.path.as_deref(), shell.open) {
+    let database = match session::open(arguments.path.as_deref(), arguments.open) {
         Ok(database) => database,
         Err(error) => return cannot_open(&error),
     };
     let style = Style {
-        format: shell.format,
+        format: arguments.format,
         expanded: if interactive {
             Expanded::Auto
         } else {
             Expanded::Off
         },
-        header: !shell.no_header,
-        row_count: !shell.no_header,
-        null: shell.null.clone(),
+        header: !arguments.no_header,
+        row_count: !arguments.no_header,
+        null: arguments.null.clone(),
         width: None,
     };
-    let mut interpreter = Interpreter::new(database, style, shell.keep_going);
-    interpreter.quiet = shell.quiet;
+    let mut interpreter = shell::interpreter(database, style, arguments.keep_going);
+    interpreter.quiet = arguments.quiet;
     let result = if interactive {
-        shell::run(&mut interpreter, shell.path.as_deref(), shell.quiet)
+        shell::run(&mut interpreter, arguments.path.as_deref(), arguments.quiet)
     } else {
         run_inputs(&mut interpreter, inputs)
     };

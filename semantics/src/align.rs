@@ -12,12 +12,10 @@
 //! digits has all digits before the point and behind it become a numeric of 38 digits and the
 //! longest fraction; a value that is too large for it is an error.
 
-use super::cast::{Mode, cast_expression};
-use super::decimal::{MAX_DIGITS, Shape, digits, power_of_ten};
+use super::cast::{Mode, cast_expression, list_from_text, literal_shape};
+use super::decimal::{MAX_DIGITS, Shape, digits, power_of_ten, widest_numeric};
 use super::error::invalid;
 use super::functions::{interval_order, trim_blanks};
-use super::rules::literal_shape;
-use super::text::array;
 use super::text::number::fits;
 use super::types::{sql_name, sql_type_of, sql_type_of_arrow};
 use datafusion::arrow::datatypes::DataType;
@@ -161,22 +159,6 @@ fn unify(operands: &mut [Operand]) -> Result<()> {
     unify_moments(operands)
 }
 
-/// The common type of numbers, numerics among them, that no numeric of 38 digits holds all digits
-/// of; `None` for others.
-pub fn widest_numeric<'a>(types: impl Iterator<Item = &'a DataType>) -> Option<SqlType> {
-    let (mut whole, mut scale, mut has_numeric) = (0, 0, false);
-    for data_type in types {
-        let shape = Shape::of(data_type)?;
-        whole = whole.max(shape.integer_digits());
-        scale = scale.max(shape.scale);
-        has_numeric |= data_type.is_decimal();
-    }
-    (has_numeric && whole + scale > MAX_DIGITS).then_some(SqlType::Numeric {
-        precision: MAX_DIGITS,
-        scale,
-    })
-}
-
 /// The numeric that holds every bigint.
 const BIGINT_AS_NUMERIC: SqlType = SqlType::Numeric {
     precision: 19,
@@ -263,7 +245,7 @@ fn type_unknown(operand: &mut Operand, lead: &(DataType, Option<SqlType>)) -> Re
     if let (DataType::List(item), Expr::Literal(ScalarValue::Utf8(Some(text)), _)) =
         (&lead.0, &operand.expr)
     {
-        let list = array::list(text, item)?;
+        let list = list_from_text(text, item)?;
         operand.data_type = list.data_type();
         operand.expr = Expr::Literal(list, None);
         return Ok(());

@@ -5,6 +5,7 @@
 //! from the operands' precisions.
 
 use datafusion::arrow::datatypes::DataType;
+use strandline_base::SqlType;
 
 /// Digits that a 64-bit numeric holds.
 pub const NARROW_DIGITS: u8 = strandline_base::value_words::NUMERIC_WORD_PRECISION;
@@ -100,6 +101,22 @@ pub fn divide_rounded(numerator: i128, denominator: i128) -> i128 {
     } else {
         quotient
     }
+}
+
+/// The common type of numbers, numerics among them, that no numeric of 38 digits holds all digits
+/// of; `None` for others.
+pub fn widest_numeric<'a>(types: impl Iterator<Item = &'a DataType>) -> Option<SqlType> {
+    let (mut whole, mut scale, mut has_numeric) = (0, 0, false);
+    for data_type in types {
+        let shape = Shape::of(data_type)?;
+        whole = whole.max(shape.integer_digits());
+        scale = scale.max(shape.scale);
+        has_numeric |= data_type.is_decimal();
+    }
+    (has_numeric && whole + scale > MAX_DIGITS).then_some(SqlType::Numeric {
+        precision: MAX_DIGITS,
+        scale,
+    })
 }
 
 #[cfg(test)]

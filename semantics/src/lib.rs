@@ -12,6 +12,25 @@
 //! * [`column_builder`]: Arrow columns from text and from PostgreSQL's binary forms.
 //! * [`wire_format`]: values as PostgreSQL's protocol carries them.
 //!
+//! Rooms, lowest first; a room imports only from rooms above it in this table:
+//!
+//! | room | contents |
+//! |---|---|
+//! | `decimal`, `numeric_send` | shapes of numerics, their binary form |
+//! | `output_names` | distinct names of result columns |
+//! | `error` | our errors through DataFusion and back |
+//! | `types`, `calendar` | SQL types in plans; days, months and years |
+//! | `text` | the text form of every type |
+//! | `arithmetic` | arithmetic that checks and rounds as PostgreSQL's |
+//! | `cast` | casts |
+//! | `column_builder` | columns from text and binary values |
+//! | `wire_format` | values in PostgreSQL's protocol |
+//! | `functions`, `aggregates` | functions that DataFusion lacks or computes differently |
+//! | `align` | operands brought to types that belong together |
+//! | `rules` | analyzer and optimizer rules |
+//! | `operators`, `set_operations` | operators and set operations while they are planned |
+//! | `sql` | rewriting of parsed statements |
+//!
 //! Operators, functions, types and rules hang on DataFusion's public hooks; [`configure`] adds them
 //! to a session state that was built with [`session_config`].
 
@@ -24,7 +43,9 @@ pub mod column_builder;
 pub mod decimal;
 pub mod error;
 pub mod functions;
+mod numeric_send;
 pub mod operators;
+mod output_names;
 pub mod rules;
 pub mod set_operations;
 pub mod sql;

@@ -3,10 +3,10 @@
 
 use super::align::{for_comparison, is_unknown, shortest_numeric};
 use super::arithmetic::{self, Operation};
-use super::cast::{Mode, as_cast, cast_expression};
+use super::cast::{Mode, as_cast, cast_expression, literal_shape};
 use super::error::invalid;
 use super::functions::{self, trim_blanks};
-use super::rules::{literal_shape, replacement};
+use super::rules::replacement;
 use super::types::{sql_name, sql_type_of, sql_type_of_arrow};
 use datafusion::arrow::datatypes::{DataType, Field, IntervalUnit};
 use datafusion::common::{DFSchema, Result};

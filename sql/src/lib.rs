@@ -70,7 +70,7 @@ pub use parse::{StatementText, split_script};
 pub use planning::context::{Progress, ProgressHook};
 pub use runtime::copy_client::{CopyClient, SharedCopyClient};
 pub use session::arrays::ParameterType;
-pub use session::describe::Description;
+pub use session::description::Description;
 pub use session::portal::{Portal, Started};
 pub use session::settings::origin::Origin;
 pub use session::settings::parameters::{

@@ -3,6 +3,7 @@
 //! each other are red, and so are their lines.
 
 use crate::modules::Modules;
+use crate::source::SourceFile;
 use crate::tidy;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -28,6 +29,7 @@ pub fn draw(root: &Path, file: &Path) -> io::Result<String> {
             continue;
         }
         text.push_str(&listed(folder, &modules));
+        text.push_str(&inner_cycles(folder, &files));
         let (drawing, height) = drawn(folder, &modules, y);
         svg.push_str(&drawing);
         y += height + GAP;
@@ -56,6 +58,22 @@ fn listed(folder: &str, modules: &Modules) -> String {
     }
     for cycle in modules.cycles() {
         let _ = writeln!(text, "  cycle: {}", cycle.join(", "));
+    }
+    text
+}
+
+/// The cycles between modules below the top of a crate.
+fn inner_cycles(folder: &str, files: &[SourceFile]) -> String {
+    let mut text = String::new();
+    for parent in Modules::parents(folder, files) {
+        for cycle in Modules::below(folder, &parent, files).cycles() {
+            let _ = writeln!(
+                text,
+                "  cycle in {}: {}",
+                parent.join("/"),
+                cycle.join(", ")
+            );
+        }
     }
     text
 }
@@ -171,7 +189,6 @@ fn levels(modules: &Modules) -> BTreeMap<String, usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::SourceFile;
 
     fn modules(files: &[(&str, &str)]) -> Modules {
         let files: Vec<SourceFile> = files

@@ -1,12 +1,13 @@
-//! The modules at the top of a crate and what they import of each other, read from its sources.
+//! The modules of a crate, or of one of its modules, and what they import of each other, read from
+//! the sources.
 //!
-//! An import is a path: `crate::a::…`, `super::…` where it reaches the crate's root, or a name that
-//! `lib.rs` re-exports from a module. Test code counts for nothing.
+//! An import is a path that begins with `crate::`, `self::` or `super::`, or that names what the
+//! parent module re-exports. Test code counts for nothing.
 
 use crate::source::{SourceFile, group_end, words};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A crate's modules.
+/// The modules side by side in one parent: a crate or a module.
 #[derive(Debug, Default)]
 pub struct Modules {
     /// Lines outside tests, by module; those of `lib.rs` count for none.
@@ -16,34 +17,47 @@ pub struct Modules {
 }
 
 impl Modules {
-    /// Reads the crate in `folder` out of the workspace's `files`.
+    /// Reads the modules at the top of the crate in `folder` out of the workspace's `files`.
     pub fn of(folder: &str, files: &[SourceFile]) -> Self {
-        let prefix = format!("{folder}/src/");
-        let of_crate = || {
-            let inside = files.iter().filter(|file| !file.is_test);
-            inside.filter_map(|file| Some((file, module_path(file.path.strip_prefix(&prefix)?))))
+        Self::below(folder, &[], files)
+    }
+
+    /// Reads the modules directly below the module `parent` of the crate in `folder`.
+    pub fn below(folder: &str, parent: &[String], files: &[SourceFile]) -> Self {
+        let of_parent = || {
+            let all = sources(folder, files);
+            all.filter_map(|(file, path)| Some((file, path.strip_prefix(parent)?.to_vec(), path)))
         };
         let mut modules = Self::default();
-        for (file, path) in of_crate() {
-            if let Some(name) = path.first() {
+        for (file, inner, _) in of_parent() {
+            if let Some(name) = inner.first() {
                 *modules.lines.entry(name.clone()).or_default() += file.non_test_lines();
             }
         }
         let mut exports = BTreeMap::new();
-        for (file, path) in of_crate() {
-            if path.is_empty() {
+        for (file, inner, _) in of_parent() {
+            if inner.is_empty() {
                 exports.extend(modules.exports(file));
             }
         }
-        for (file, path) in of_crate() {
-            if let Some(name) = path.first() {
-                for (at, target) in root_paths(file, path.len()) {
-                    let target = exports.get(&target).unwrap_or(&target);
-                    modules.add(name, target, file, at);
-                }
+        for (file, inner, path) in of_parent() {
+            let Some(name) = inner.first() else { continue };
+            for (at, target) in paths(file, &path) {
+                let Some(target) = target.strip_prefix(parent).and_then(<[_]>::first) else {
+                    continue;
+                };
+                let target = exports.get(target).unwrap_or(target);
+                modules.add(name, target, file, at);
             }
         }
         modules
+    }
+
+    /// The modules of the crate in `folder` that have modules of their own, by path.
+    pub fn parents(folder: &str, files: &[SourceFile]) -> BTreeSet<Vec<String>> {
+        let all = sources(folder, files).filter(|(_, path)| path.len() > 1);
+        all.flat_map(|(_, path)| (1..path.len()).map(move |depth| path[..depth].to_vec()))
+            .collect()
     }
 
     fn add(&mut self, from: &str, to: &str, file: &SourceFile, at: usize) {
@@ -54,7 +68,7 @@ impl Modules {
         }
     }
 
-    /// The names that `lib.rs` gives out, with the modules they are from.
+    /// The names that the parent re-exports, with the modules they are from.
     fn exports(&self, root: &SourceFile) -> BTreeMap<String, String> {
         let mut exports = BTreeMap::new();
         for (at, word) in words(&root.code) {
@@ -132,48 +146,69 @@ fn module_path(path: &str) -> Vec<String> {
     parts
 }
 
-/// The first names of the paths in a file that begin at the crate's root, with their places. The
-/// file's module is `depth` levels below the root.
-fn root_paths(file: &SourceFile, depth: usize) -> Vec<(usize, String)> {
+/// The source files of the crate in `folder` outside tests, with their modules' paths.
+fn sources<'a>(
+    folder: &str,
+    files: &'a [SourceFile],
+) -> impl Iterator<Item = (&'a SourceFile, Vec<String>)> {
+    let prefix = format!("{folder}/src/");
+    files
+        .iter()
+        .filter(|file| !file.is_test)
+        .filter_map(move |file| Some((file, module_path(file.path.strip_prefix(&prefix)?))))
+}
+
+/// The paths in a file of `module` that begin with `crate`, `self` or `super`, from the crate's
+/// root on, with their places.
+fn paths(file: &SourceFile, module: &[String]) -> Vec<(usize, Vec<String>)> {
     let code = &file.code;
-    let to_root = "super::".repeat(depth);
     let mut found = Vec::new();
     for (at, word) in words(code) {
         if file.in_test(at) || code[..at].ends_with("::") {
             continue;
         }
-        let rest = match word {
-            "crate" if code[at..].starts_with("crate::") => at + "crate::".len(),
-            "super" if code[at..].starts_with(&to_root) => at + to_root.len(),
+        let mut base = match word {
+            "crate" => Vec::new(),
+            "self" => module.to_vec(),
+            "super" => module[..module.len().saturating_sub(1)].to_vec(),
             _ => continue,
         };
-        found.extend(first_names(code, rest));
+        let mut rest = at + word.len();
+        while code[rest..].starts_with("::super") {
+            base.pop();
+            rest += "::super".len();
+        }
+        if code[rest..].starts_with("::") {
+            branches(code, rest + "::".len(), &base, &mut found);
+        }
     }
     found
 }
 
-/// The first names of the path, or of the paths in braces, at `at`.
-fn first_names(code: &str, at: usize) -> Vec<(usize, String)> {
+/// Adds the path, or the paths in braces, at `at` to `found`; all begin with `base`.
+fn branches(code: &str, at: usize, base: &[String], found: &mut Vec<(usize, Vec<String>)>) {
     if !code[at..].starts_with('{') {
         let first = words(&code[at..]).next();
-        return first
-            .filter(|(offset, _)| *offset == 0)
-            .map(|(_, name)| (at, name.to_string()))
-            .into_iter()
-            .collect();
+        let Some((0, name)) = first else { return };
+        let base = [base, &[name.to_string()]].concat();
+        let rest = at + name.len();
+        match code[rest..].starts_with("::") {
+            true if !code[rest + 2..].starts_with(['*', '<']) => {
+                branches(code, rest + 2, &base, found);
+            }
+            _ => found.push((at, base)),
+        }
+        return;
     }
     let end = group_end(code, at) - 1;
-    let mut names = Vec::new();
     let mut next = at + 1;
     while next < end {
         next += code[next..end].len() - code[next..end].trim_start().len();
-        names.extend(words(&code[next..end]).next().map(|(offset, name)| {
-            let place = next + offset;
-            (place, name.to_string())
-        }));
+        if next < end {
+            branches(code, next, base, found);
+        }
         next = after_comma(code, next, end);
     }
-    names
 }
 
 /// The place behind the next comma at this level of braces, or `end`.
@@ -198,6 +233,39 @@ mod tests {
             .map(|(path, text)| SourceFile::new(path, text))
             .collect();
         Modules::of("x", &files).imports.into_keys().collect()
+    }
+
+    #[test]
+    fn modules_of_a_module() {
+        let files = [
+            (
+                "x/src/r/mod.rs",
+                "mod a; mod b; mod c;\npub use c::Named;\n",
+            ),
+            (
+                "x/src/r/a.rs",
+                "use super::{b::{self, B}, Named};\nuse crate::r;\n",
+            ),
+            ("x/src/r/b.rs", "fn f() { super::c::f() }\n"),
+            (
+                "x/src/r/c/mod.rs",
+                "use self::d::D;\nuse super::super::o;\n",
+            ),
+            ("x/src/r/c/d.rs", "use crate::{o, r::a};\n"),
+            ("x/src/o.rs", "use crate::r::a;\n"),
+        ];
+        let files = files.map(|(path, text)| SourceFile::new(path, text));
+        let parents: Vec<_> = Modules::parents("x", &files).into_iter().collect();
+        assert_eq!(parents, [vec!["r"], vec!["r", "c"]]);
+        let modules = Modules::below("x", &["r".to_string()], &files);
+        let imports: Vec<_> = modules.imports.keys().cloned().collect();
+        let expected = [
+            pair("a", "b"),
+            pair("a", "c"),
+            pair("b", "c"),
+            pair("c", "a"),
+        ];
+        assert_eq!(imports, expected);
     }
 
     fn pair(from: &str, to: &str) -> (String, String) {

@@ -4,68 +4,23 @@
 //! wider further down). On a terminal that is too narrow the widest columns are shortened; if even
 //! short columns do not fit, each row becomes a block of lines (see `expanded`).
 
+use super::pages::{Page, Pages};
 use super::text::ALIGN_RIGHT;
 use super::{
-    Batches, Expanded, PrintError, Style, cell, display_width, expanded, fit, is_number, printable,
+    Batches, Expanded, PrintError, Style, display_width, expanded, fit, is_number, printable,
     row_count,
 };
 use arrow::datatypes::{Field, SchemaRef};
 use std::io::Write;
 
-/// Rows that are looked at before the first is printed.
-const PAGE_ROWS: usize = 10_000;
 /// Columns are not shortened below this width.
 const SHORTEST: usize = 8;
-
-/// A page of rows as text. `None` is NULL.
-pub(super) type Page = Vec<Vec<Option<String>>>;
 
 /// One column of the table.
 struct Column {
     name: String,
     right: bool,
     width: usize,
-}
-
-/// Reads up to a page of rows; fewer only at the end.
-pub(super) struct Pages<'a> {
-    batches: &'a mut dyn Batches,
-    pending: Option<(arrow::array::RecordBatch, usize)>,
-}
-
-impl<'a> Pages<'a> {
-    pub(super) fn new(batches: &'a mut dyn Batches) -> Self {
-        Self {
-            batches,
-            pending: None,
-        }
-    }
-
-    pub(super) fn next_page(&mut self) -> Result<Page, PrintError> {
-        let mut page = Page::new();
-        while page.len() < PAGE_ROWS {
-            let Some((batch, mut row)) = (match self.pending.take() {
-                Some(pending) => Some(pending),
-                None => self.batches.next_batch()?.map(|batch| (batch, 0)),
-            }) else {
-                break;
-            };
-            while row < batch.num_rows() && page.len() < PAGE_ROWS {
-                page.push(
-                    batch
-                        .columns()
-                        .iter()
-                        .map(|array| cell(array, row).map(|text| printable(&text)))
-                        .collect(),
-                );
-                row += 1;
-            }
-            if row < batch.num_rows() {
-                self.pending = Some((batch, row));
-            }
-        }
-        Ok(page)
-    }
 }
 
 pub(super) fn print(

@@ -1,6 +1,6 @@
 //! Expanded tables: a block per row, a line per value.
 
-use super::aligned::{Page, Pages};
+use super::pages::{Page, Pages};
 use super::{PrintError, Style, display_width, printable};
 use arrow::datatypes::SchemaRef;
 use std::io::Write;

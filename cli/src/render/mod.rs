@@ -9,6 +9,7 @@ mod delimited;
 mod expanded;
 mod json;
 mod markdown;
+mod pages;
 mod text;
 
 pub use text::{display_width, fit, printable};

@@ -1,7 +1,6 @@
 //! Runs statements and meta commands, prints their results, reports their errors. The shell and
 //! scripts share it.
 
-use super::meta;
 use super::report::report;
 use crate::interrupt::Cancellable;
 use crate::progress::Spinner;
@@ -77,8 +76,12 @@ impl Output {
     }
 }
 
+/// Runs a meta command, a line with its `\\`.
+pub type RunMeta = fn(&mut Interpreter, &str) -> Result<Flow, Failure>;
+
 /// See the module.
 pub struct Interpreter {
+    run_meta: RunMeta,
     database: Database,
     connection: Connection,
     pub style: Style,
@@ -92,8 +95,9 @@ pub struct Interpreter {
 }
 
 impl Interpreter {
-    pub fn new(database: Database, style: Style, keep_going: bool) -> Self {
+    pub fn new(database: Database, style: Style, keep_going: bool, run_meta: RunMeta) -> Self {
         Self {
+            run_meta,
             connection: database.connect(),
             database,
             style,
@@ -134,7 +138,7 @@ impl Interpreter {
     pub fn run(&mut self, piece: &Piece, origin: &Origin) -> Result<Flow, Stop> {
         let result = match piece.kind {
             PieceKind::Statement => self.run_statement(&piece.text).map(|()| Flow::Continue),
-            PieceKind::Meta => meta::run(self, &piece.text),
+            PieceKind::Meta => (self.run_meta)(self, &piece.text),
         };
         result.map_err(|failure| match failure {
             Failure::Print(PrintError::Query(error)) => {

@@ -10,7 +10,8 @@ mod related;
 pub mod report;
 
 use crate::interrupt;
-use crate::session::TransactionStatus;
+use crate::render::Style;
+use crate::session::{Database, TransactionStatus};
 use crate::statements::Splitter;
 use interpreter::{Flow, Interpreter, Origin, Stop};
 use line_editor::{Assistant, Names, history_file};
@@ -18,6 +19,11 @@ use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{CompletionType, Config, Editor};
 use std::path::Path;
+
+/// An interpreter that knows the shell's meta commands.
+pub fn interpreter(database: Database, style: Style, keep_going: bool) -> Interpreter {
+    Interpreter::new(database, style, keep_going, meta::run)
+}
 
 /// Runs the shell until `\q` or the end of the input.
 pub fn run(interpreter: &mut Interpreter, path: Option<&Path>, quiet: bool) -> Result<(), Stop> {

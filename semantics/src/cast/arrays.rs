@@ -1,9 +1,9 @@
 //! Casts to and from arrays: item by item, by the casts of the items' types, and by way of the
 //! array's text form. Arrow's own cast makes an array of one item of a text.
 
-use super::{Kind, Mode, cast_array, kind};
+use super::{Kind, Mode, cast_array, kind, list_from_text};
 use crate::error::invalid;
-use crate::text::{ValueWriter, array};
+use crate::text::ValueWriter;
 use crate::types::{sql_name, sql_type_of_arrow};
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, ListArray, StringViewBuilder, new_null_array,
@@ -156,7 +156,7 @@ fn converted(source: &ArrayRef, target: &DataType) -> Result<ArrayRef> {
         (from, DataType::List(item)) if from.is_string() => {
             let texts = cast(source, &DataType::Utf8View)?;
             let lists = texts.as_string_view().iter().map(|text| match text {
-                Some(text) => array::list(text, item),
+                Some(text) => list_from_text(text, item),
                 None => ScalarValue::try_from(target),
             });
             let lists = lists.collect::<Result<Vec<_>>>()?;

@@ -4,7 +4,7 @@
 //! DataFusion names a cast like its operand, so that `sum(x)` and `sum(x::numeric)` would be one
 //! column. This function has a name of its own; the type travels in the second argument's field.
 
-use crate::rules::cast_target;
+use super::target::cast_target;
 use crate::types::{SQL_TYPE_KEY, sql_name};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{Result, internal_err};

@@ -24,11 +24,15 @@ mod convert;
 mod deferred;
 mod from_text;
 mod function;
+mod list_from_text;
+mod target;
 
 pub use arrays::array_cast;
 pub use convert::cast_array;
 pub use deferred::{CAST_AS, CastAs, as_cast};
 pub use function::{CastTo, cast_expression, cast_scalar};
+pub use list_from_text::list_from_text;
+pub use target::{cast_target, literal_shape};
 
 use super::decimal::Shape;
 use super::error::from_arrow;

@@ -2,9 +2,8 @@
 
 use super::{ColumnBuilder, Values, fit};
 use crate::decimal::Shape;
-use crate::text::number;
-use crate::wire_format::read_numeric;
-use crate::wire_format::utf8;
+use crate::numeric_send::read_numeric;
+use crate::text::{number, utf8};
 use datafusion::arrow::datatypes::IntervalMonthDayNano;
 use strandline_base::{Error, Result, SqlState, SqlType};
 

@@ -2,7 +2,7 @@
 
 use super::between;
 use super::wording::{of_call, with_sql_types};
-use crate::sql::output_name;
+use crate::output_names::output_name;
 use strandline_base::{Error, SqlState};
 
 /// Planning errors that PostgreSQL has its own words for.

@@ -4,7 +4,7 @@
 //! DataFusion's functions refuse such arguments before the analyzer has brought them to one type
 //! ([`crate::align`]). These give the type that they get there.
 
-use crate::align::widest_numeric;
+use crate::decimal::widest_numeric;
 use crate::types::arrow_type;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::Result;

@@ -3,8 +3,7 @@
 use super::overload::Parameter::{Any, Bigint, Bytea, Integer, Text};
 use super::overload::{Call, Function, Overload};
 use crate::error::invalid;
-use crate::sql::with_backslashes;
-use crate::text::ValueWriter;
+use crate::text::{ValueWriter, with_backslashes};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringViewArray, StringViewBuilder};
 use datafusion::arrow::datatypes::{DataType, Int16Type, Int32Type, Int64Type};
 use datafusion::common::{Result, internal_datafusion_err};

@@ -3,22 +3,17 @@
 //! carried out.
 
 use super::rewrite_expressions;
-use crate::cast::{CAST_AS, Kind, Mode, array_cast, as_cast, cast_expression, kind};
-use crate::decimal::{AVERAGE_SCALE, MAX_DIGITS, Shape, digits};
-use crate::error::{invalid, raise};
+use crate::cast::{CAST_AS, Kind, Mode, array_cast, as_cast, cast_expression, cast_target, kind};
+use crate::error::invalid;
 use crate::functions::{Function, trim_blanks};
-use crate::text::number::parse_decimal;
-use crate::types::{
-    arrow_type, is_unconstrained_numeric, sql_name, sql_type_of, sql_type_of_arrow,
-};
-use datafusion::arrow::datatypes::{DataType, Field};
+use crate::types::{arrow_type, sql_name, sql_type_of, sql_type_of_arrow};
+use datafusion::arrow::datatypes::Field;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
-use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
 use strandline_base::{SqlState, SqlType};
 
@@ -139,42 +134,4 @@ fn without_blanks(operand: &Expr, from: &Field) -> Expr {
         }
         _ => operand.clone(),
     }
-}
-
-/// The SQL type that a cast from `source` to the planned field `target` gives; `None` if the field
-/// is not of an SQL type. `literal` is the operand if it is one.
-pub fn cast_target(
-    literal: Option<&ScalarValue>,
-    source: &DataType,
-    target: &Field,
-) -> Result<Option<SqlType>> {
-    if is_unconstrained_numeric(target) {
-        return unconstrained(literal, source).map(Some);
-    }
-    Ok(sql_type_of(target).filter(|to| arrow_type(*to) == *target.data_type()))
-}
-
-/// The shape of `CAST(x AS numeric)`: the operand's own.
-fn unconstrained(literal: Option<&ScalarValue>, source: &DataType) -> Result<SqlType> {
-    let text = literal.and_then(|value| value.try_as_str()).flatten();
-    let shape = match (Shape::of(source), text) {
-        (Some(shape), _) => shape,
-        (None, Some(text)) => literal_shape(text)?,
-        (None, None) => Shape::new(MAX_DIGITS, AVERAGE_SCALE),
-    };
-    Ok(SqlType::Numeric {
-        precision: shape.precision,
-        scale: shape.scale,
-    })
-}
-
-/// Just the digits of a numeric literal.
-pub fn literal_shape(text: &str) -> Result<Shape> {
-    let number = parse_decimal(text).map_err(raise)?;
-    let scale = number.scale.clamp(0, MAX_DIGITS.into()) as u8;
-    let trailing = (-number.scale).clamp(0, MAX_DIGITS.into()) as u8;
-    Ok(Shape::new(
-        digits(number.unscaled).saturating_add(trailing),
-        scale,
-    ))
 }

@@ -25,7 +25,7 @@ mod recursion;
 mod unions;
 
 pub use alternatives::settle_types;
-pub use casts::{Casts, cast_target, literal_shape, replacement};
+pub use casts::{Casts, replacement};
 use distinct::DistinctAggregates;
 pub use groups::ColumnsOfGroupingSets;
 pub use guards::GuardFallible;

@@ -4,9 +4,9 @@
 //! Unions of dates and timestamps are timestamps in microseconds; DataFusion would go to
 //! nanoseconds, which end in the year 2262.
 
-use super::casts::literal_shape;
-use crate::align::{is_unknown, widened, widest_numeric};
-use crate::cast::{Mode, cast_expression};
+use crate::align::{is_unknown, widened};
+use crate::cast::{Mode, cast_expression, literal_shape};
+use crate::decimal::widest_numeric;
 use crate::error::invalid;
 use crate::types::{arrow_type, sql_name, sql_type_of_arrow};
 use datafusion::arrow::datatypes::{DataType, TimeUnit};

@@ -4,6 +4,7 @@
 //! knows no NULL among the elements. Subscripts are calls, too: DataFusion's count from an array's
 //! end if they are negative.
 
+use super::cast_syntax::cast as cast_to;
 use super::{calls, numbers};
 use crate::functions::{ARRAY_ITEM, ARRAY_PART};
 use crate::text::array::{self, Item};
@@ -32,7 +33,7 @@ fn of_items(items: Vec<Item>, item: Option<&DataType>) -> Expr {
         };
         let value = Expr::Value(value.into());
         match item {
-            Some(item) => calls::cast(value, item.clone()),
+            Some(item) => cast_to(value, item.clone()),
             None => value,
         }
     });
@@ -117,7 +118,7 @@ fn whole(index: &Expr) -> Expr {
     numbers::restore(&mut plain);
     match plain {
         Expr::Value(_) => plain,
-        other => calls::cast(other, DataType::BigInt(None)),
+        other => cast_to(other, DataType::BigInt(None)),
     }
 }
 

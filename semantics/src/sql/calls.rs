@@ -1,12 +1,13 @@
 //! Casts, intervals and function calls: what DataFusion would name or type otherwise.
 
+use super::cast_syntax::cast;
 use super::numbers;
 use crate::cast::CAST_AS;
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
-    self, CaseWhen, CastKind, DataType, DateTimeField, Expr, Function, FunctionArg,
-    FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, Value,
-    WindowFrameBound, WindowSpec, WindowType,
+    self, CaseWhen, DataType, DateTimeField, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArgumentList, FunctionArguments, Ident, ObjectName, Value, WindowFrameBound,
+    WindowSpec, WindowType,
 };
 use strandline_base::{Error, Result};
 
@@ -30,17 +31,6 @@ pub(super) fn call(name: &str, args: Vec<Expr>) -> Expr {
         over: None,
         within_group: Vec::new(),
     })
-}
-
-/// `CAST(expr AS data_type)`.
-pub fn cast(expr: Expr, data_type: DataType) -> Expr {
-    Expr::Cast {
-        kind: CastKind::Cast,
-        expr: Box::new(expr),
-        data_type,
-        array: false,
-        format: None,
-    }
 }
 
 pub(super) fn last_name(name: &ObjectName) -> Option<String> {

@@ -2,7 +2,8 @@
 //! with their schema, the `reg…` types, collations that are ours, `ARRAY(SELECT …)`, functions
 //! that make rows of arrays.
 
-use super::calls::{call, cast, last_name};
+use super::calls::{call, last_name};
+use super::cast_syntax::cast;
 use super::series;
 use crate::functions::SYSTEM_TYPES;
 use datafusion::sql::sqlparser::ast::{

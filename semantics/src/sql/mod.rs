@@ -21,6 +21,7 @@
 
 mod arrays;
 mod calls;
+mod cast_syntax;
 mod catalog_names;
 mod moments;
 mod names;
@@ -31,9 +32,9 @@ mod series;
 mod subqueries;
 pub mod walk;
 
-pub use calls::cast;
-pub use names::{column_name, output_name, output_schema, renamed};
-pub use patterns::with_backslashes;
+pub use crate::output_names::output_name;
+pub use cast_syntax::cast;
+pub use names::{column_name, output_schema, renamed};
 
 use crate::set_operations;
 use calls::{call, cast_type, function, interval, last_name, named_cast, plain_frame};

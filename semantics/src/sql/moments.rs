@@ -1,7 +1,8 @@
 //! Casts to `time(p)`, `timestamp(p)` and `interval(p)`: a cast, then rounding to `p` digits of a
 //! second.
 
-use super::calls::{call, cast};
+use super::calls::call;
+use super::cast_syntax::cast;
 use super::numbers;
 use datafusion::sql::sqlparser::ast::{DataType, Expr, Value};
 use strandline_base::{Error, Result, SqlState};

@@ -1,9 +1,9 @@
 //! Names of result columns, as PostgreSQL chooses them.
 //!
-//! DataFusion wants the names of one SELECT list to be distinct. Of columns with the same name all
-//! but the first get a suffix that no identifier contains; [`output_name`] takes it off again
-//! where names reach a user.
+//! Columns with the same name get a suffix in a plan ([`crate::output_names`]); [`output_name`]
+//! takes it off again where names reach a user.
 
+use crate::output_names::{SEPARATOR, output_name};
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::execution::SendableRecordBatchStream;
@@ -15,14 +15,6 @@ use datafusion::sql::sqlparser::ast::{
 use futures::StreamExt;
 use std::collections::HashMap;
 use std::sync::Arc;
-
-/// Stands before the number that makes a name distinct.
-const SEPARATOR: char = '\u{1f}';
-
-/// The name of a result column as a user sees it.
-pub fn output_name(name: &str) -> &str {
-    name.split(SEPARATOR).next().unwrap_or(name)
-}
 
 /// The schema of a plan with the names as a user sees them.
 pub fn output_schema(schema: &SchemaRef) -> SchemaRef {

@@ -1,7 +1,7 @@
 //! Number literals with PostgreSQL's types. A literal that 38 digits cannot hold is double
 //! precision (PostgreSQL: a longer numeric).
 
-use super::calls::cast;
+use super::cast_syntax::cast;
 use crate::decimal::MAX_DIGITS;
 use crate::text::number::parse_decimal;
 use datafusion::sql::sqlparser::ast::{

@@ -1,6 +1,7 @@
 //! LIKE with another escape character than the backslash; SIMILAR TO; SUBSTRING by a pattern.
 
 use super::calls::call;
+use crate::text::with_backslashes;
 use datafusion::sql::sqlparser::ast::{Expr, UnaryOperator, Value, ValueWithSpan};
 use strandline_base::{Error, Result, SqlState};
 
@@ -37,23 +38,6 @@ pub(super) fn escaped_pattern(
     *text = with_backslashes(text, first);
     *escape = None;
     Ok(())
-}
-
-/// A pattern whose escape character is `escape` (None: it has none) with the backslash instead.
-pub fn with_backslashes(pattern: &str, escape: Option<char>) -> String {
-    let mut translated = String::new();
-    let mut characters = pattern.chars();
-    while let Some(c) = characters.next() {
-        match c {
-            c if Some(c) == escape => {
-                translated.push('\\');
-                translated.extend(characters.next());
-            }
-            '\\' => translated.push_str("\\\\"),
-            other => translated.push(other),
-        }
-    }
-    translated
 }
 
 /// `operand SIMILAR TO pattern` as a call of our function; `None` for other expressions.

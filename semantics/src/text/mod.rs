@@ -8,11 +8,15 @@
 
 pub mod array;
 pub mod binary;
+mod escape;
 pub mod interval;
 pub mod number;
 pub mod temporal;
+mod utf8;
 mod write;
 
+pub use escape::with_backslashes;
+pub use utf8::utf8;
 pub use write::{ValueWriter, write_value};
 
 use strandline_base::{Error, SqlState};

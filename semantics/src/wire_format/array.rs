@@ -1,9 +1,9 @@
 //! Parameters that are arrays: their text, read from either form.
 
-use super::read::{read_parameter, utf8};
+use super::read::read_parameter;
 use super::{Format, Scalar};
 use crate::error::convert;
-use crate::text::{array, write_value};
+use crate::text::{array, utf8, write_value};
 use strandline_base::{Error, Result, SqlState, SqlType};
 
 /// How deep arrays nest at most.

@@ -5,16 +5,14 @@
 //! without a value in between. Parameters are read into scalars ([`read_parameter`]).
 
 mod array;
-mod binary;
 mod read;
 mod types;
 mod write;
 
+pub use crate::text::utf8;
 pub use array::read_array_parameter;
-pub use binary::read_numeric;
 pub use datafusion::scalar::ScalarValue as Scalar;
 pub use read::read_parameter;
-pub use read::utf8;
 pub use types::{ColumnType, array_oid_of, item_type_of_oid, sql_type_of_oid};
 pub use write::{ColumnWriter, storable_form};
 

@@ -1,9 +1,10 @@
 //! Parameters in text or binary form as scalars.
 
-use super::{Format, binary};
+use super::Format;
 use crate::column_builder::ColumnBuilder;
 use crate::error::convert;
-use crate::text::number;
+use crate::numeric_send::read_numeric;
+use crate::text::{number, utf8};
 use datafusion::scalar::ScalarValue;
 use strandline_base::{Error, Result, SqlState, SqlType};
 
@@ -20,30 +21,6 @@ pub fn read_parameter(t: Option<SqlType>, format: Format, bytes: &[u8]) -> Resul
         }
         (Some(t), Format::Text) => from_text(t, utf8(bytes)?),
         (Some(t), Format::Binary) => from_binary(t, bytes),
-    }
-}
-
-/// UTF-8 without NUL.
-pub fn utf8(bytes: &[u8]) -> Result<&str> {
-    let bad = |at: usize| {
-        let shown: Vec<String> = bytes
-            .iter()
-            .skip(at)
-            .take(4)
-            .map(|b| format!("0x{b:02x}"))
-            .collect();
-        Error::invalid(
-            SqlState::CHARACTER_NOT_IN_REPERTOIRE,
-            format!(
-                "invalid byte sequence for encoding \"UTF8\": {}",
-                shown.join(" ")
-            ),
-        )
-    };
-    let text = std::str::from_utf8(bytes).map_err(|e| bad(e.valid_up_to()))?;
-    match memchr::memchr(0, bytes) {
-        None => Ok(text),
-        Some(at) => Err(bad(at)),
     }
 }
 
@@ -72,7 +49,7 @@ fn from_binary(t: SqlType, bytes: &[u8]) -> Result<ScalarValue> {
             Ok(ScalarValue::Int64(Some(oid.into())))
         }
         (SqlType::Numeric { .. }, bytes) => {
-            let (unscaled, scale) = binary::read_numeric(bytes)?;
+            let (unscaled, scale) = read_numeric(bytes)?;
             numeric(unscaled, scale.into())
         }
         (t, bytes) => {

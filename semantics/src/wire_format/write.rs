@@ -1,9 +1,10 @@
 //! Columns written value by value into the bytes of a message.
 
 use super::types::{ColumnType, item_of};
-use super::{EPOCH_DAYS, EPOCH_US, Format, binary};
+use super::{EPOCH_DAYS, EPOCH_US, Format};
 use crate::cast::strict_cast;
 use crate::error::convert;
+use crate::numeric_send::write_numeric;
 use crate::text::ValueWriter;
 use crate::types::{arrow_type, sql_type_of_arrow};
 use datafusion::arrow::array::{
@@ -154,8 +155,8 @@ impl<'a> ColumnWriter<'a> {
             Kind::Int64(a) => out.extend_from_slice(&a.value(row).to_be_bytes()),
             Kind::Float32(a) => out.extend_from_slice(&a.value(row).to_be_bytes()),
             Kind::Float64(a) => out.extend_from_slice(&a.value(row).to_be_bytes()),
-            Kind::Decimal64(a, scale) => binary::write_numeric(out, a.value(row).into(), *scale),
-            Kind::Decimal128(a, scale) => binary::write_numeric(out, a.value(row), *scale),
+            Kind::Decimal64(a, scale) => write_numeric(out, a.value(row).into(), *scale),
+            Kind::Decimal128(a, scale) => write_numeric(out, a.value(row), *scale),
             Kind::Binary(a) => out.extend_from_slice(a.value(row)),
             Kind::BinaryView(a) => out.extend_from_slice(a.value(row)),
             Kind::Uuid(a) => out.extend_from_slice(a.value(row)),

@@ -13,7 +13,7 @@ use crate::planning::template::Template;
 use crate::runtime::stack_growth::with_room;
 use crate::session::Session;
 use crate::session::arrays::ParameterType;
-use crate::session::describe::Description;
+use crate::session::description::Description;
 use crate::session::outcome::Output;
 use crate::session::portal::{Portal, Started};
 use crate::session::prepared::PreparedStatement;

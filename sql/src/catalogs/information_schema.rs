@@ -4,6 +4,7 @@
 mod columns;
 mod constraints;
 
+use crate::catalogs::INFORMATION_SCHEMA;
 use crate::catalogs::pg_catalog::ViewColumns;
 use crate::parse::names;
 use datafusion::arrow::array::{ArrayRef, Int32Array, RecordBatch, StringArray};
@@ -17,9 +18,6 @@ use strandline_semantics::error::convert;
 
 #[cfg(test)]
 mod tests;
-
-/// The schema's name.
-pub const INFORMATION_SCHEMA: &str = "information_schema";
 
 /// The tables there are.
 pub const TABLES: &[&str] = &[

@@ -4,3 +4,6 @@
 pub(crate) mod information_schema;
 pub(crate) mod pg_catalog;
 pub(crate) mod statistics;
+
+/// The name of the schema of `information_schema`.
+const INFORMATION_SCHEMA: &str = "information_schema";

@@ -2,6 +2,7 @@
 //! DataFusion ([`row_executor`]), with the checks of such rows.
 
 pub(crate) mod dml;
+pub(crate) mod expressions;
 pub(crate) mod row_checks;
 pub(crate) mod row_executor;
 pub(crate) mod row_expressions;

@@ -1,29 +1,20 @@
 //! CHECK constraints compiled for rows that come without SQL (point operations, bulk loads).
 
-use super::row_expressions;
+use super::expressions::{Role, analyze, compile, is_immutable, plan};
 use super::row_values::not_null;
-use crate::parse;
 use crate::planning::provider::table_schema::{arrow_schema, condition_schema};
 use datafusion::arrow::array::cast::AsArray;
 use datafusion::arrow::array::{Array, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::arrow::temporal_conversions::timestamp_us_to_datetime;
-use datafusion::common::DFSchemaRef;
-use datafusion::error::DataFusionError;
 use datafusion::execution::session_state::SessionState;
-use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
-use datafusion::logical_expr::simplify::SimplifyContext;
-use datafusion::logical_expr::{EmptyRelation, Expr, LogicalPlan, LogicalPlanBuilder};
-use datafusion::optimizer::simplify_expressions::ExprSimplifier;
-use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
-use datafusion::sql::sqlparser::ast::ExprWithAlias;
+use datafusion::physical_expr::PhysicalExpr;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use strandline_base::{Error, ErrorKind, Result, SqlState, TableId, Value};
 use strandline_column::types;
 use strandline_engine::catalog::TableDef;
-use strandline_semantics as semantics;
 use strandline_semantics::error::convert;
 
 /// The definition that conditions were compiled for, and the conditions.
@@ -77,8 +68,9 @@ impl CheckSet {
         let mut conditions = Vec::with_capacity(table.checks.len());
         let mut immutable = true;
         for check in &table.checks {
-            let planned = analyze(&check.expression, &schema, state)?;
-            immutable &= row_expressions::is_immutable(&planned)?;
+            let planned = plan(&check.expression, &schema, state)?;
+            let planned = analyze(planned, Role::Condition, &schema, state)?;
+            immutable &= is_immutable(&planned)?;
             let condition = compile(planned, &schema, state).map_err(convert)?;
             conditions.push((check.name.clone(), condition));
         }
@@ -129,54 +121,4 @@ impl CheckSet {
         }
         Ok(())
     }
-}
-
-/// The condition as DataFusion's analyzer leaves it: types agree, our casts are in place.
-fn analyze(condition: &str, schema: &DFSchemaRef, state: &SessionState) -> Result<Expr> {
-    let mut parsed = parse::expression(condition)?;
-    semantics::sql::normalize(&mut parsed)?;
-    let parsed = ExprWithAlias {
-        expr: parsed,
-        alias: None,
-    };
-    let expr = state
-        .create_logical_expr_from_sql_expr(parsed, schema)
-        .map_err(convert)?;
-    let nothing = LogicalPlan::EmptyRelation(EmptyRelation {
-        produce_one_row: false,
-        schema: schema.clone(),
-    });
-    let plan = LogicalPlanBuilder::from(nothing)
-        .filter(expr)
-        .and_then(|builder| builder.build())
-        .and_then(|plan| {
-            state
-                .analyzer()
-                .execute_and_check(plan, state.config_options(), |_, _| {})
-        })
-        .map_err(convert)?;
-    match plan {
-        LogicalPlan::Filter(filter) => Ok(filter.predicate),
-        other => Err(Error::internal(format!("a condition became {other}"))),
-    }
-}
-
-/// What evaluates an analyzed expression over `schema`.
-pub(super) fn compile(
-    expr: Expr,
-    schema: &DFSchemaRef,
-    state: &SessionState,
-) -> Result<Arc<dyn PhysicalExpr>, DataFusionError> {
-    let context = SimplifyContext::builder()
-        .with_schema(schema.clone())
-        .with_config_options(state.config_options().clone())
-        .with_query_execution_start_time(state.execution_props().query_execution_start_time)
-        .build();
-    let expr = ExprSimplifier::new(context).simplify(expr)?;
-    create_physical_expr(
-        &expr,
-        schema,
-        state.execution_props(),
-        &PhysicalPlanningContext::default(),
-    )
 }

@@ -1,17 +1,11 @@
-//! Immutable expressions over one table's columns, for indexes: whether an expression is one, and
-//! the evaluators that the engine asks for.
+//! The evaluators of an index's expressions and predicate, which the engine asks for.
 
-use crate::parse;
+use super::expressions::{Role, analyze, compile, plan};
 use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
-use datafusion::common::tree_node::TreeNode;
-use datafusion::common::{DFSchema, DFSchemaRef};
+use datafusion::common::DFSchema;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
-use datafusion::logical_expr::{
-    EmptyRelation, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Volatility,
-};
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::sql::sqlparser::ast::ExprWithAlias;
 use std::sync::{Arc, LazyLock};
 use strandline_base::{Error, Result, SqlType, Value};
 use strandline_column::types;
@@ -19,40 +13,6 @@ use strandline_engine::expressions::{RowExpression, RowExpressions};
 use strandline_semantics as semantics;
 use strandline_semantics::cast::{Mode, cast_array};
 use strandline_semantics::error::convert;
-
-/// `expr` over `schema` as DataFusion's analyzer leaves it: types agree, our casts are in place.
-pub(crate) fn analyze(expr: Expr, schema: &DFSchemaRef, state: &SessionState) -> Result<Expr> {
-    let nothing = LogicalPlan::EmptyRelation(EmptyRelation {
-        produce_one_row: false,
-        schema: schema.clone(),
-    });
-    let plan = LogicalPlanBuilder::from(nothing)
-        .project(vec![expr])
-        .and_then(LogicalPlanBuilder::build)
-        .and_then(|plan| {
-            state
-                .analyzer()
-                .execute_and_check(plan, state.config_options(), |_, _| {})
-        })
-        .map_err(convert)?;
-    match plan {
-        LogicalPlan::Projection(mut projection) if projection.expr.len() == 1 => {
-            Ok(projection.expr.remove(0).unalias_nested().data)
-        }
-        other => Err(Error::internal(format!("an expression became {other}"))),
-    }
-}
-
-/// Whether it gives the same value for the same row at any time.
-pub(crate) fn is_immutable(expr: &Expr) -> Result<bool> {
-    let changing = expr.exists(|e| {
-        Ok(match e {
-            Expr::ScalarFunction(call) => call.func.signature().volatility != Volatility::Immutable,
-            _ => false,
-        })
-    });
-    changing.map(|changing| !changing).map_err(convert)
-}
 
 /// Makes evaluators of the expressions of a database's indexes.
 #[derive(Debug)]
@@ -85,18 +45,9 @@ impl RowExpressions for SqlExpressions {
         };
         let schema = Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()));
         let names = Arc::new(DFSchema::try_from(schema.clone()).map_err(convert)?);
-        let mut parsed = parse::expression(sql)?;
-        semantics::sql::normalize(&mut parsed)?;
-        let parsed = ExprWithAlias {
-            expr: parsed,
-            alias: None,
-        };
-        let planned = self
-            .state
-            .create_logical_expr_from_sql_expr(parsed, &names)
-            .map_err(convert)?;
-        let analyzed = analyze(planned, &names, &self.state)?;
-        let expression = super::row_checks::compile(analyzed, &names, &self.state);
+        let planned = plan(sql, &names, &self.state)?;
+        let analyzed = analyze(planned, Role::Value, &names, &self.state)?;
+        let expression = compile(analyzed, &names, &self.state);
         Ok(Arc::new(Compiled {
             expression: expression.map_err(convert)?,
             schema,
@@ -134,15 +85,5 @@ impl RowExpression for Compiled {
             .map_err(|error| Error::internal(format!("a row as a batch: {error}")))?;
         let array = self.evaluate(&batch)?;
         Ok(types::value_at(self.result, &array, 0))
-    }
-}
-
-/// The type of an analyzed expression.
-pub(crate) fn type_of(expr: &Expr, schema: &DFSchema) -> Result<SqlType> {
-    let found = expr.get_type(schema).map_err(convert)?;
-    match found.is_null() {
-        // A condition that is NULL is true of no row.
-        true => Ok(SqlType::Boolean),
-        false => crate::values::value::sql_type_of(&found),
     }
 }

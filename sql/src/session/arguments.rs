@@ -5,7 +5,7 @@
 //! literal, as everywhere, takes that of its place.
 
 use super::Session;
-use super::describe::of_parameter;
+use super::description::of_parameter;
 use super::prepared::PreparedStatement;
 use crate::execution::dml;
 use crate::execution::row_executor::argument;

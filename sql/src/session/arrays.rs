@@ -92,7 +92,7 @@ pub(super) fn sample<T: VisitMut>(tree: &mut T, count: usize) -> Vec<Option<Item
                         && let Some(slot) = self.0.get_mut(number)
                     {
                         let item = types::from_ast(item).ok().flatten();
-                        *slot = Some(Items::Known(item.unwrap_or(super::describe::NUMERIC)));
+                        *slot = Some(Items::Known(item.unwrap_or(super::description::NUMERIC)));
                         let empty = Literal::SingleQuotedString("{}".to_string());
                         **operand = Expr::Value(empty.into());
                     }

@@ -12,12 +12,12 @@
 
 use super::Session;
 use super::arrays::{self, Items};
+use super::description::{Described, Description, of_parameter};
 use super::prepared::PreparedStatement;
 use crate::execution::dml;
 use crate::parse::params;
 use crate::parse::placeholders::{Hold, Placing};
 use crate::planning::context::StatementContext;
-use crate::planning::template::Template;
 use crate::statements::explain;
 use crate::statements::work::Work;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -34,55 +34,6 @@ use strandline_semantics as semantics;
 use strandline_semantics::error::convert;
 use strandline_semantics::sql::walk::walk_mut;
 use strandline_semantics::types;
-
-/// What a prepared statement takes and gives.
-#[derive(Clone, Debug)]
-pub struct Description {
-    /// the types of `$1`, `$2`, …; of varchar, char and numeric without length, precision and
-    /// scale (those of a numeric mean nothing)
-    pub parameters: Vec<SqlType>,
-    /// per parameter that is an array the type of its items
-    pub items: Vec<Option<SqlType>>,
-    /// the columns of the rows it gives; None: it gives none
-    pub result: Option<SchemaRef>,
-}
-
-/// A description and what it holds for.
-#[derive(Debug)]
-pub(crate) struct Described {
-    catalog: Arc<Catalog>,
-    template: Arc<Template>,
-    /// per parameter its type, where it is known
-    pub types: Vec<Option<SqlType>>,
-    pub description: Arc<Description>,
-}
-
-impl Described {
-    /// The same with the parameters' types that `before` had, which the client goes by.
-    pub(super) fn with_types_of(&self, before: &Self) -> Self {
-        Self {
-            catalog: self.catalog.clone(),
-            template: self.template.clone(),
-            types: before.types.clone(),
-            description: before.description.clone(),
-        }
-    }
-}
-
-/// A numeric whose precision and scale mean nothing.
-pub(crate) const NUMERIC: SqlType = SqlType::Numeric {
-    precision: 38,
-    scale: 16,
-};
-
-/// `t` without length, precision and scale.
-pub(crate) fn of_parameter(t: SqlType) -> SqlType {
-    match t {
-        SqlType::Varchar(_) | SqlType::Char(_) => SqlType::Text,
-        SqlType::Numeric { .. } => NUMERIC,
-        other => other,
-    }
-}
 
 impl Session {
     /// Describes `prepared`; a description stays as long as the definitions it went by.

@@ -6,7 +6,7 @@
 //! a warning, savepoints are refused, and the client sees no block at all.
 
 use super::Session;
-use super::transaction::Modes;
+use super::modes::Modes;
 use strandline_base::{Error, Result, SqlState};
 
 impl Session {

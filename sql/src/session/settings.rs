@@ -12,7 +12,7 @@ pub mod parameters;
 pub mod values;
 
 use super::Session;
-use super::transaction::modes_of;
+use super::modes::{Modes, modes_of};
 use crate::backends::activity::Setting;
 use crate::backends::identity::{Identity, User};
 use crate::parse::names;
@@ -610,7 +610,7 @@ impl Session {
     }
 
     /// The modes of the open transaction, else of the next one.
-    fn modes(&self) -> super::transaction::Modes {
+    fn modes(&self) -> Modes {
         match &self.open {
             Some(open) => modes_of(&open.transaction),
             None => self.default_modes(),

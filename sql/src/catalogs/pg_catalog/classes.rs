@@ -4,8 +4,8 @@ use super::cell::Cell;
 use super::oid::{self, BOOTSTRAP_OID, Object, PG_CATALOG_OID};
 use super::relation::{self, Rows};
 use super::system::{System, ViewColumns};
-use super::{indexes, text, types};
-use crate::catalogs::information_schema::INFORMATION_SCHEMA;
+use super::{table_index, text, types};
+use crate::catalogs::INFORMATION_SCHEMA;
 use strandline_base::SqlType;
 use strandline_engine::access;
 use strandline_engine::catalog::TableDef;
@@ -152,10 +152,13 @@ fn table_classes(system: &System, table: &TableDef, rows: &mut Rows) {
     rows.set([
         ("relpages", (statistics.bytes.div_ceil(8192) as i64).into()),
         ("reltuples", Cell::Float(statistics.rows as f64)),
-        ("relhasindex", indexes::of(table).next().is_some().into()),
+        (
+            "relhasindex",
+            table_index::of(table).next().is_some().into(),
+        ),
         ("relchecks", (table.checks.len() as i64).into()),
     ]);
-    for index in indexes::of(table) {
+    for index in table_index::of(table) {
         class(
             rows,
             Class {
@@ -295,7 +298,7 @@ fn table_attributes(system: &System, table: &TableDef, rows: &mut Rows) {
         };
         attribute(rows, column);
     }
-    for index in indexes::of(table) {
+    for index in table_index::of(table) {
         for (i, (name, sql_type)) in index.attributes(table).iter().enumerate() {
             let (type_oid, typmod) = types::oid_of(*sql_type);
             let column = Attribute {
@@ -324,7 +327,7 @@ pub fn pg_tables(system: &System, rows: &mut Rows) {
             ("schemaname", table.schema.as_str().into()),
             ("tablename", table.name.as_str().into()),
             ("tableowner", system.catalog.access.role_name(owner).into()),
-            ("hasindexes", indexes::of(table).next().is_some().into()),
+            ("hasindexes", table_index::of(table).next().is_some().into()),
             ("hasrules", false.into()),
             ("hastriggers", false.into()),
             ("rowsecurity", false.into()),

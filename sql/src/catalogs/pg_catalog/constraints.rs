@@ -5,7 +5,7 @@ use super::cell::Cell;
 use super::oid::{self, Object};
 use super::relation::{RELATIONS, Rows};
 use super::system::System;
-use super::{indexes, text, types};
+use super::{table_index, text, types};
 use strandline_base::{ColumnId, SqlType};
 use strandline_engine::catalog::foreign_keys::UniqueOver;
 use strandline_engine::catalog::index::{ConstraintTiming, ForeignKeyDef};
@@ -41,7 +41,7 @@ pub fn pg_constraint(system: &System, rows: &mut Rows) {
                 name: &key.name,
                 kind: if key.primary { "p" } else { "u" },
                 index: system.oids().get(&index),
-                columns: indexes::positions(table, &key.columns),
+                columns: table_index::positions(table, &key.columns),
                 timing: key.timing,
                 condition: Cell::Null,
                 reference: None,
@@ -282,14 +282,14 @@ pub fn pg_depend(system: &System, rows: &mut Rows) {
         let oid = system.oids().table(table);
         for key in &table.keys {
             let object = Object::Constraint(table.id, key.name.clone());
-            for position in indexes::positions(table, &key.columns) {
+            for position in table_index::positions(table, &key.columns) {
                 let object = system.oids().get(&object);
                 add(constraint, object, oid, position as usize, "a");
             }
         }
         for index in &table.indexes {
             let object = system.oids().get(&Object::Index(table.id, index.id));
-            for part in indexes::Index::Secondary(index).parts(table) {
+            for part in table_index::Index::Secondary(index).parts(table) {
                 add(class, object, oid, part.position as usize, "a");
             }
         }

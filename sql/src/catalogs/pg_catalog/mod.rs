@@ -20,6 +20,7 @@ mod oid;
 mod relation;
 mod server;
 mod system;
+mod table_index;
 pub(super) mod text;
 mod types;
 

@@ -112,7 +112,7 @@ impl Oids {
     pub fn schema(&self, name: &str) -> i32 {
         match name {
             super::PG_CATALOG => PG_CATALOG_OID,
-            crate::catalogs::information_schema::INFORMATION_SCHEMA => INFORMATION_SCHEMA_OID,
+            crate::catalogs::INFORMATION_SCHEMA => INFORMATION_SCHEMA_OID,
             other => self.get(&Object::Schema(other.to_string())),
         }
     }

@@ -2,10 +2,10 @@
 
 use super::cell::Cell;
 use super::classes::HEAP;
-use super::indexes::{BTREE, HASH};
 use super::oid::{self, BOOTSTRAP_OID, DATABASE_OID, PG_CATALOG_OID};
 use super::relation::Rows;
 use super::system::System;
+use super::table_index::{BTREE, HASH};
 use crate::parse::names;
 use strandline_engine::access::{BOOTSTRAP, RoleDef, RoleId};
 

@@ -1,9 +1,9 @@
 //! What the system tables and functions of one statement look at: the definitions it sees, its
 //! snapshot, its session. Made for statements that ask for it; nothing else pays for it.
 
-use super::indexes::{self, Index};
 use super::oid::{self, Object, Oids};
 use super::relation::RELATIONS;
+use super::table_index::{self, Index};
 use super::types;
 use crate::backends::activity::Setting;
 use crate::backends::identity::{Identity, User};
@@ -121,7 +121,7 @@ impl System {
         }
         let mut tables = self.catalog.tables.values().filter(|t| t.schema == schema);
         tables.find_map(|table| {
-            if let Some(index) = indexes::of(table).find(|index| index.name() == name) {
+            if let Some(index) = table_index::of(table).find(|index| index.name() == name) {
                 return Some(oids.get(&index.object(table)));
             }
             let mut columns = table.columns.iter().filter(|c| c.identity.is_some());
@@ -190,7 +190,7 @@ impl System {
             return None;
         };
         let table = self.catalog.tables.get(table)?;
-        let index = indexes::of(table).find(|index| index.object(table) == *object)?;
+        let index = table_index::of(table).find(|index| index.object(table) == *object)?;
         Some((table, index))
     }
     /// The access entry of a relation that has privileges: a table, a view, a schema.
@@ -207,9 +207,7 @@ impl System {
     pub fn schema_name(&self, oid: i64) -> Option<String> {
         match i32::try_from(oid).ok()? {
             oid::PG_CATALOG_OID => Some(super::PG_CATALOG.to_string()),
-            oid::INFORMATION_SCHEMA_OID => {
-                Some(crate::catalogs::information_schema::INFORMATION_SCHEMA.to_string())
-            }
+            oid::INFORMATION_SCHEMA_OID => Some(crate::catalogs::INFORMATION_SCHEMA.to_string()),
             _ => match self.oids().find(oid)? {
                 Object::Schema(name) => Some(name.clone()),
                 _ => None,

@@ -1,7 +1,7 @@
 //! Definitions as SQL text: of constraints, indexes, views, privileges.
 
-use super::indexes::{HASH, Index, Part};
 use super::system::System;
+use super::table_index::{HASH, Index, Part};
 use crate::parse;
 use crate::parse::index_names;
 use crate::parse::names::{PUBLIC, quote};

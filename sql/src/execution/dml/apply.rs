@@ -8,7 +8,7 @@
 
 use super::failing_row;
 use super::keys::InsertedKeys;
-use super::node::{Action, CheckColumn, Constraint, Operation, Repeated};
+use super::operation::{Action, CheckColumn, Constraint, Operation, Repeated};
 use super::row_set::RowSet;
 use super::sink::InsertSink;
 use datafusion::arrow::array::{

@@ -1,6 +1,6 @@
 //! CHECK constraints as plan expressions over a statement's new rows.
 
-use super::node::Constraint;
+use super::operation::Constraint;
 use super::query::{plan_select, select, strip_alias};
 use super::target::Target;
 use crate::parse;

@@ -1,6 +1,6 @@
 //! DELETE: `SELECT _rowid FROM t, others WHERE …`.
 
-use super::node::{Action, Repeated};
+use super::operation::{Action, Repeated};
 use super::pipeline::{DmlPlan, Needed, Pipeline, plan_returning, project};
 use super::query::{numbered, plan_select, select, strip_alias};
 use super::target::Target;

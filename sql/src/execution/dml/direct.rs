@@ -7,7 +7,7 @@
 use super::apply::Applier;
 use super::defaults;
 use super::insert::{columns_for, listed_columns, takes_value, target_of};
-use super::node::{Action, Layout, Operation, Repeated};
+use super::operation::{Action, Layout, Operation, Repeated};
 use super::target::Target;
 use super::values::{self, Cell, Values};
 use crate::parse::dml_spellings::{Overriding, overriding};

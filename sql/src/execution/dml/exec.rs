@@ -7,7 +7,7 @@
 //! BY` inserts in that order.
 
 use super::apply::Applier;
-use super::node::Tally;
+use super::operation::Tally;
 use crate::planning::one_input::{as_its_input, one_input};
 use crate::runtime::blocking::in_place;
 use datafusion::arrow::array::RecordBatch;

@@ -1,6 +1,6 @@
 //! Constraint errors in PostgreSQL's words, with the row that fails.
 
-use super::node::{Constraint, Operation};
+use super::operation::{Constraint, Operation};
 use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch};
 use datafusion::arrow::datatypes::UInt64Type;
 use strandline_base::{Error, ErrorKind, RowId, SqlState};

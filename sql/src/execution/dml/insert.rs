@@ -3,11 +3,12 @@
 //! ([`super::upsert`]).
 
 use super::assignment::assign;
-use super::node::{Action, Repeated};
+use super::operation::{Action, Repeated};
 use super::pipeline::{DmlPlan, Pipeline, all_columns, plan_returning, project};
 use super::query::strip_alias;
 use super::sequence::{Drawn, ORDER, Sequence, identity_field};
 use super::set_list::NewValue;
+use super::source::{Source, SourceValue, field};
 use super::target::Target;
 use super::values::Values;
 use super::widen::{SortKey, WidenNode};
@@ -17,7 +18,7 @@ use crate::parse::long_values;
 use crate::parse::names;
 use crate::planning::context::StatementContext;
 use datafusion::arrow::compute::SortOptions;
-use datafusion::common::{Column, TableReference};
+use datafusion::common::TableReference;
 use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, LogicalPlanBuilder, when};
 use datafusion::sql::sqlparser::ast;
 use std::sync::Arc;
@@ -186,26 +187,6 @@ pub(super) fn columns_for(
         Some(listed) => Ok(listed),
         None => Ok((0..given).collect()),
     }
-}
-
-/// What is to be inserted: a plan and, per column, the expression over its fields.
-pub(super) struct Source {
-    /// the rows
-    pub plan: LogicalPlan,
-    /// the columns given
-    pub columns: Vec<usize>,
-    /// their values, of the columns' types
-    pub values: Vec<SourceValue>,
-}
-
-/// One column's values.
-pub(super) enum SourceValue {
-    /// an expression over the source's fields
-    Expr(Expr),
-    /// DEFAULT in every row
-    Default,
-    /// DEFAULT where the first expression is true, else the second
-    SomeDefault(Expr, Expr),
 }
 
 impl Source {
@@ -489,9 +470,4 @@ fn number_duplicates(query: &mut ast::Query) {
             *item = super::query::numbered(n, expr.clone());
         }
     }
-}
-
-/// The column of a field by name.
-pub(super) fn field(name: &str) -> Expr {
-    Expr::Column(Column::from_name(name))
 }

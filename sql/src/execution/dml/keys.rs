@@ -1,7 +1,7 @@
 //! The keys that an INSERT … ON CONFLICT has inserted itself. The engine shows a statement the rows
 //! that were there before it; a second proposed row with the key of a first one is found here.
 
-use super::node::Operation;
+use super::operation::Operation;
 use datafusion::arrow::array::{Array, ArrayRef, RecordBatch};
 use datafusion::arrow::row::{OwnedRow, RowConverter, SortField};
 use std::collections::HashSet;

@@ -2,10 +2,11 @@
 //! holds; the new row's columns depend on the action.
 
 use super::insert;
-use super::node::{Action, Repeated};
+use super::operation::{Action, Repeated};
 use super::pipeline::{ACTION, DmlPlan, Needed, Pipeline, all_columns, plan_returning, project};
 use super::query::{numbered, plan_select, select, strip_alias};
 use super::set_list::{self, NewValue};
+use super::source::field;
 use super::target::Target;
 use super::{checks, defaults, update};
 use crate::parse::dml_spellings as syntax;
@@ -270,7 +271,7 @@ impl NewRows<'_> {
             let mut value = old;
             for (number, values) in per_clause.iter().enumerate().rev() {
                 if let Some(new) = &values[position] {
-                    let chosen = insert::field(ACTION).eq(lit(number as i32));
+                    let chosen = field(ACTION).eq(lit(number as i32));
                     value = when(chosen, new.clone())
                         .otherwise(value)
                         .map_err(convert)?;

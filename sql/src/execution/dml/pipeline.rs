@@ -7,7 +7,8 @@
 
 use super::arbiter::Arbiter;
 use super::checks::PlannedCheck;
-use super::node::{Action, CheckColumn, Constraint, DmlNode, Layout, Operation, Repeated, Tally};
+use super::node::DmlNode;
+use super::operation::{Action, CheckColumn, Constraint, Layout, Operation, Repeated, Tally};
 use super::query::{plan_select, select};
 use super::target::Target;
 use crate::parse::names::ROW_ID;

@@ -2,7 +2,7 @@
 //! values of the columns set.
 
 use super::assignment::assign;
-use super::node::{Action, Repeated};
+use super::operation::{Action, Repeated};
 use super::pipeline::{DmlPlan, Needed, Pipeline, plan_returning, project};
 use super::query::{numbered, plan_select, select, strip_alias};
 use super::set_list::{self, NewValue};

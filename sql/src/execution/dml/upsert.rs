@@ -6,13 +6,13 @@
 
 use super::arbiter::Arbiter;
 use super::checks::{PlannedCheck, requalify};
-use super::insert::field;
-use super::node::{Action, Constraint, Repeated};
+use super::operation::{Action, Constraint, Repeated};
 use super::pipeline::{ACTION, Pipeline, all_columns, project};
 use super::probe::Probe;
 use super::query::{numbered, plan_select, select, strip_alias};
 use super::sequence::ORDER;
 use super::set_list::{self, NewValue};
+use super::source::field;
 use super::target::Target;
 use super::update;
 use super::widen::WidenNode;
@@ -30,7 +30,7 @@ const INVALID_COLUMN_REFERENCE: SqlState = SqlState("42P10");
 /// The proposed row's name.
 const EXCLUDED: &str = "excluded";
 
-/// Number of the action that inserts, in [`Operation::actions`](super::node::Operation).
+/// Number of the action that inserts, in [`Operation::actions`](super::operation::Operation).
 const INSERT: i32 = 0;
 /// Number of the action that updates.
 const UPDATE: i32 = 1;

@@ -9,9 +9,9 @@
 //! parsed here ([`long_values`]), takes memory for one piece.
 
 use super::assignment::{assign, is_assignable, mismatch};
-use super::insert::{Source, SourceValue, field};
 use super::query::plan_scalars;
 use super::set_list::NewValue;
+use super::source::{Source, SourceValue, field};
 use super::target::Target;
 use crate::parse::long_values;
 use crate::planning::context::StatementContext;

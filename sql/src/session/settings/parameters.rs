@@ -10,7 +10,7 @@ use super::values::{
 };
 use super::{OpenSettings, Settings};
 use crate::session::Session;
-use crate::session::transaction::{isolation_name, isolation_of};
+use crate::session::modes::{isolation_name, isolation_of};
 use std::time::Duration;
 use strandline_base::Result;
 use strandline_engine::{ConflictPolicy, Isolation};

@@ -3,10 +3,10 @@
 
 use super::binary::SIGNATURE;
 use super::options::CsvOptions;
-use super::to::columns_named;
+use crate::parse::names;
 use datafusion::arrow::array::{Array, ArrayRef, RecordBatch};
-use datafusion::arrow::datatypes::SchemaRef;
-use strandline_base::{Error, Result};
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use strandline_base::{Error, Result, SqlState};
 use strandline_semantics::error::convert;
 use strandline_semantics::text::ValueWriter;
 use strandline_semantics::wire_format::{ColumnWriter, Format as WireFormat, storable_form};
@@ -248,4 +248,23 @@ impl RowFormat for AnyFormat {
     fn end(&mut self, out: &mut Vec<u8>) {
         self.as_mut().end(out);
     }
+}
+
+/// The positions of the columns in `wanted` (42703).
+fn columns_named(schema: &Schema, wanted: &[String]) -> Result<Vec<usize>> {
+    wanted
+        .iter()
+        .map(|name| {
+            schema
+                .fields()
+                .iter()
+                .position(|f| f.name() == name)
+                .ok_or_else(|| {
+                    Error::invalid(
+                        SqlState::UNDEFINED_COLUMN,
+                        format!("column {} is not copied", names::quote(name)),
+                    )
+                })
+        })
+        .collect()
 }

@@ -7,12 +7,12 @@
 use super::End;
 use super::binary::BinarySource;
 use super::csv::CsvParser;
-use super::input::Origin;
+use super::input::{Origin, open};
 use super::json::JsonParser;
 use super::lines::Records;
 use super::options::{Format, Options};
 use super::parquet::ParquetSource;
-use super::source::{BlockParser, FileColumn, LineSource, open};
+use super::source::{BlockParser, FileColumn, LineSource};
 use super::text::TextParser;
 use crate::execution::dml;
 use crate::parse::names;

@@ -1,11 +1,10 @@
 //! Where COPY … FROM reads: a file of the server, or a client.
 
-use super::source::open;
 use crate::runtime::copy_client::SharedCopyClient;
 use std::fs::File;
 use std::io::Read;
-use std::path::PathBuf;
-use strandline_base::{Error, Result};
+use std::path::{Path, PathBuf};
+use strandline_base::{Error, Result, SqlState};
 
 /// Bytes read from a file at a time.
 const READ_BYTES: usize = 1 << 20;
@@ -61,4 +60,18 @@ impl Input {
             Err(e) => Err(Error::io(format!("reading \"{}\"", path.display()), &e)),
         }
     }
+}
+
+/// Opens a file to read; the errors say what is wrong with the path.
+pub(super) fn open(path: &Path) -> Result<(File, u64)> {
+    let shown = format!("could not open file \"{}\" for reading", path.display());
+    let metadata = std::fs::metadata(path).map_err(|e| Error::io(&shown, &e))?;
+    if metadata.is_dir() {
+        return Err(Error::invalid(
+            SqlState::WRONG_OBJECT_TYPE,
+            format!("\"{}\" is a directory", path.display()),
+        ));
+    }
+    let file = File::open(path).map_err(|e| Error::io(&shown, &e))?;
+    Ok((file, metadata.len()))
 }

@@ -17,6 +17,7 @@ mod lines;
 mod options;
 mod parquet;
 mod source;
+mod temporary_file;
 mod text;
 mod to;
 mod write;

@@ -4,7 +4,8 @@
 //! else by position, as PostgreSQL matches the fields of any other file. A text column of the file
 //! is read by the rules of the table's column, like a field of CSV; other types must be assignable.
 
-use super::source::{FileColumn, at, blocking, open, stream_or_error};
+use super::input::open;
+use super::source::{FileColumn, at, blocking, stream_or_error};
 use crate::execution::dml::assignment::is_assignable;
 use crate::planning::context::{Progress, ProgressHook};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};

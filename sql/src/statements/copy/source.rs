@@ -16,11 +16,10 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::PartitionStream;
 use futures::{StreamExt, TryStreamExt};
 use std::fmt;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use strandline_base::{Error, Result, SqlState, SqlType};
+use strandline_base::{Error, Result, SqlType};
 use strandline_column::types::arrow_type;
 use strandline_semantics::error::raise;
 
@@ -36,20 +35,6 @@ pub(super) struct FileColumn {
 /// Puts the place in front of an error's message.
 pub(super) fn at(error: Error, place: String) -> Error {
     error.context(place)
-}
-
-/// Opens a file to read; the errors say what is wrong with the path.
-pub(super) fn open(path: &Path) -> Result<(File, u64)> {
-    let shown = format!("could not open file \"{}\" for reading", path.display());
-    let metadata = std::fs::metadata(path).map_err(|e| Error::io(&shown, &e))?;
-    if metadata.is_dir() {
-        return Err(Error::invalid(
-            SqlState::WRONG_OBJECT_TYPE,
-            format!("\"{}\" is a directory", path.display()),
-        ));
-    }
-    let file = File::open(path).map_err(|e| Error::io(&shown, &e))?;
-    Ok((file, metadata.len()))
 }
 
 /// The schema of columns that are parsed into their table's types.

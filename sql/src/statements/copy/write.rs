@@ -1,7 +1,7 @@
 //! Rows as files: of the formats of [`super::format`], JSON lines and Parquet.
 
 use super::format::{RowFormat, value_writers, write_text};
-use super::to::TemporaryFile;
+use super::temporary_file::TemporaryFile;
 use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, StringViewBuilder};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::parquet::arrow::ArrowWriter;

@@ -5,6 +5,7 @@ mod alter_column;
 mod rename;
 
 use super::constraint::{self, Declared};
+use super::constraint_names::undefined_constraint;
 use super::{create_table, dependents, foreign_key, index, verify};
 use crate::parse::names;
 use crate::planning::context::StatementContext;
@@ -299,12 +300,4 @@ fn edit_with_references(
         catalog.put_table(def);
         foreign_key::settle(context, catalog, (what, Some(needed)), cascade)
     })
-}
-
-/// The error for a constraint that is not there.
-pub(super) fn undefined_constraint(name: &str, table: &str) -> Error {
-    Error::invalid(
-        SqlState::UNDEFINED_OBJECT,
-        format!("constraint \"{name}\" of relation \"{table}\" does not exist"),
-    )
 }

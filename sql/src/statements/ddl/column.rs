@@ -2,11 +2,11 @@
 
 use super::constraint::Declared;
 use super::foreign_key;
+use super::refusals::{refuse_aggregates, refuse_subqueries};
 use super::types;
 use crate::parse::names;
 use crate::planning::context::StatementContext;
 use datafusion::common::DFSchema;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr as Plan, ExprSchemable};
 use datafusion::sql::sqlparser::ast::{
     self, ColumnOption, Expr, GeneratedAs, SequenceOptions, UnaryOperator,
@@ -15,7 +15,6 @@ use strandline_base::{ColumnId, Error, Result, SqlState, SqlType, Value};
 use strandline_engine::catalog::{ColumnDef, IdentityDef};
 use strandline_semantics::cast::{Mode, cast_array};
 use strandline_semantics::error::convert;
-use strandline_semantics::sql::walk::any_expression;
 
 /// A column and the constraints written with it.
 #[derive(Debug)]
@@ -288,43 +287,7 @@ fn check_literal(planned: &Plan, sql_type: SqlType) -> Result<()> {
     Ok(())
 }
 
-/// Conditions and defaults are about one row.
-pub fn refuse_aggregates(planned: &Plan, place: &str) -> Result<()> {
-    let mut found = Ok(());
-    planned
-        .apply(|expr| {
-            let (state, what) = match expr {
-                Plan::AggregateFunction(_) => ("42803", "aggregate"),
-                Plan::WindowFunction(_) => ("42P20", "window"),
-                _ => return Ok(TreeNodeRecursion::Continue),
-            };
-            let message = format!("{what} functions are not allowed in {place}");
-            found = Err(Error::invalid(SqlState(state), message));
-            Ok(TreeNodeRecursion::Stop)
-        })
-        .map_err(convert)?;
-    found
-}
-
 fn is_text(t: &datafusion::arrow::datatypes::DataType) -> bool {
     use datafusion::arrow::datatypes::DataType as T;
     matches!(t, T::Utf8 | T::Utf8View | T::LargeUtf8)
-}
-
-/// Whether the expression is a query of its own.
-pub fn is_subquery(expr: &Expr) -> bool {
-    matches!(
-        expr,
-        Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. }
-    )
-}
-
-/// Conditions and defaults are evaluated row by row, without queries of their own.
-pub fn refuse_subqueries(expr: &Expr, what: &str) -> Result<()> {
-    if any_expression(expr, is_subquery) {
-        return Err(Error::unsupported(format!(
-            "cannot use subquery in {what} expression"
-        )));
-    }
-    Ok(())
 }

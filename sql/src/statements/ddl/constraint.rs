@@ -1,8 +1,9 @@
 //! PRIMARY KEY, UNIQUE, CHECK and FOREIGN KEY as declared, and as put into a table's definition.
 //! Names that are not given are PostgreSQL's: `t_pkey`, `t_a_b_key`, `t_a_check`.
 
-use super::column::{refuse_aggregates, refuse_subqueries};
+use super::constraint_names::{constraint_name, is_constraint};
 use super::foreign_key::{self, ForeignKey};
+use super::refusals::{refuse_aggregates, refuse_subqueries};
 use super::relation_names;
 use crate::parse::names;
 use crate::planning::context::StatementContext;
@@ -243,36 +244,4 @@ fn key_name(
         true => Err(relation_names::taken(&name)),
         false => Ok(name),
     }
-}
-
-/// Whether the table has a constraint called `name`.
-pub fn is_constraint(table: &TableDef, name: &str) -> bool {
-    table.keys.iter().any(|k| k.name == name)
-        || table.checks.iter().any(|c| c.name == name)
-        || table.foreign_keys.iter().any(|k| k.name == name)
-}
-
-/// The name given, if it is free, or `base` made free with a number.
-pub fn constraint_name(table: &TableDef, given: Option<String>, base: &str) -> Result<String> {
-    let taken = |name: &str| is_constraint(table, name);
-    if let Some(name) = given {
-        names::check(&name)?;
-        if taken(&name) {
-            return Err(Error::invalid(
-                SqlState::DUPLICATE_OBJECT,
-                format!(
-                    "constraint \"{name}\" for relation \"{}\" already exists",
-                    table.name
-                ),
-            ));
-        }
-        return Ok(name);
-    }
-    if !taken(base) {
-        return Ok(base.to_string());
-    }
-    Ok((1..)
-        .map(|n| format!("{base}{n}"))
-        .find(|name| !taken(name))
-        .expect("numbers do not end"))
 }

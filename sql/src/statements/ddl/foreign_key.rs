@@ -1,8 +1,7 @@
 //! FOREIGN KEY and REFERENCES as declared, and as put into a table's definition; what becomes of
 //! foreign keys when something that they need is dropped.
 
-use super::alter::undefined_constraint;
-use super::constraint::{constraint_name, is_constraint};
+use super::constraint_names::{constraint_name, is_constraint, undefined_constraint};
 use super::relation_names;
 use crate::parse::names;
 use crate::planning::context::StatementContext;

@@ -3,9 +3,9 @@
 use super::{Definition, argument, number, relation_at, stable};
 use crate::catalogs::pg_catalog::cell::Cell;
 use crate::catalogs::pg_catalog::constraints::class_oid;
-use crate::catalogs::pg_catalog::indexes::{BTREE, Index, Part};
 use crate::catalogs::pg_catalog::oid::{self, Object};
 use crate::catalogs::pg_catalog::system::System;
+use crate::catalogs::pg_catalog::table_index::{BTREE, Index, Part};
 use crate::catalogs::pg_catalog::{server, text};
 use crate::parse::names;
 use strandline_base::Result;

@@ -2,8 +2,8 @@
 
 use super::{Definition, argument, relation_at, stable};
 use crate::catalogs::pg_catalog::cell::Cell;
-use crate::catalogs::pg_catalog::indexes::Index;
 use crate::catalogs::pg_catalog::system::System;
+use crate::catalogs::pg_catalog::table_index::Index;
 use strandline_base::Result;
 use strandline_engine::catalog::TableDef;
 use strandline_engine::catalog::index::IndexDef;

@@ -1,9 +1,10 @@
 //! RENAME: a column, the table, a constraint. Conditions stored as text are rewritten.
 
-use super::{definition, edit, undefined_constraint};
+use super::{definition, edit};
 use crate::parse;
 use crate::parse::names;
 use crate::planning::context::StatementContext;
+use crate::statements::ddl::constraint_names::undefined_constraint;
 use crate::statements::ddl::{create_table, dependents, relation_names};
 use datafusion::sql::sqlparser::ast::{Expr, Ident, RenameTableNameKind, VisitorMut};
 use std::ops::ControlFlow;

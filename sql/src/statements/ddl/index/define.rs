@@ -1,11 +1,11 @@
 //! The definition of an index as CREATE INDEX declares it.
 
 use super::options;
-use crate::execution::row_expressions;
+use crate::execution::expressions::{self, Role};
 use crate::parse::{index_names, names};
 use crate::planning::context::StatementContext;
 use crate::planning::provider::table_schema::condition_schema;
-use crate::statements::ddl::column::{is_subquery, refuse_aggregates};
+use crate::statements::ddl::refusals::{is_subquery, refuse_aggregates};
 use datafusion::logical_expr::Expr as Plan;
 use datafusion::sql::sqlparser::ast::{
     CreateIndex, Expr, Ident, IndexColumn, IndexType, ObjectName, VisitorMut,
@@ -204,15 +204,15 @@ fn expression(
     let schema = Arc::new(condition_schema(table)?);
     let planned = context.plan_expression(written, &schema)?;
     refuse_aggregates(&planned, place.many)?;
-    let analyzed = row_expressions::analyze(planned, &schema, &context.state)?;
-    if !row_expressions::is_immutable(&analyzed)? {
+    let analyzed = expressions::analyze(planned, Role::Value, &schema, &context.state)?;
+    if !expressions::is_immutable(&analyzed)? {
         return Err(Error::invalid(
             SqlState("42P17"),
             format!("functions in {} must be marked IMMUTABLE", place.one),
         ));
     }
     let columns = columns_of(table, &analyzed)?;
-    let sql_type = row_expressions::type_of(&analyzed, &schema)?;
+    let sql_type = expressions::type_of(&analyzed, &schema)?;
     let mut written = written.clone();
     let _ = walk_mut(&mut written, &mut WithoutTable);
     Ok(IndexExpression {

@@ -1,4 +1,5 @@
-//! The binary form of numerics: groups of four decimal digits.
+//! The binary form of numerics, as PostgreSQL's numeric_send and numeric_recv have it: groups of
+//! four decimal digits.
 
 use strandline_base::{Error, Result, SqlState};
 
@@ -11,7 +12,7 @@ fn power(exponent: u32) -> u128 {
 }
 
 /// Appends `unscaled` / 10^`scale` as numeric_send does.
-pub(super) fn write_numeric(out: &mut Vec<u8>, unscaled: i128, scale: u8) {
+pub fn write_numeric(out: &mut Vec<u8>, unscaled: i128, scale: u8) {
     let magnitude = unscaled.unsigned_abs();
     let mut groups = [0u16; 24];
     // Groups before the point, the lowest at index 10.
