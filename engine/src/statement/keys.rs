@@ -12,10 +12,13 @@ use crate::store::{
     Store, StoredIndex, find_duplicate, forget_expired, key_index, newest, secondary_index,
 };
 use crate::transaction::Transaction;
+use crate::transaction::deferred::DeferredCheck;
 use crate::transaction::index_build::{index_parts, key_text};
 use arrow_array::{ArrayRef, RecordBatch};
 use std::sync::Arc;
-use strandline_base::{ColumnId, Error, ErrorKind, Result, RowId, SqlState, SqlType, Value};
+use strandline_base::{
+    ColumnId, Error, ErrorKind, Result, RowId, SqlState, SqlType, TableId, Value,
+};
 use strandline_column::types::value_at;
 use strandline_index::KeyBytes;
 use strandline_txn::{Isolation, Looks, StartWord, Visibility};
@@ -284,6 +287,25 @@ impl KeyCheck {
         }
     }
 
+    /// Whether its constraint is checked before the commit only.
+    pub fn is_deferred(&self, txn: &Transaction) -> bool {
+        match self.uniqueness {
+            Uniqueness::Key(at) => {
+                let def = &self.table.keys[at];
+                txn.is_deferred(self.table.id, &def.name, def.timing)
+            }
+            Uniqueness::Index(_) => false,
+        }
+    }
+
+    /// To be run before the commit. `visibility`: of the statement that has entered the key.
+    pub fn deferred(self, visibility: Visibility) -> Box<dyn DeferredCheck> {
+        Box::new(DeferredKeyCheck {
+            check: self,
+            visibility,
+        })
+    }
+
     fn nulls_are_equal(&self) -> bool {
         match self.uniqueness {
             Uniqueness::Key(at) => self.table.keys[at].nulls_not_distinct,
@@ -316,6 +338,31 @@ impl KeyCheck {
         // That the key is there is something the transaction has read.
         txn.note_key(&self.table, &self.store, &self.index, key);
         unique_violation(&self.table, self.uniqueness, key)
+    }
+}
+
+/// A check of a key whose constraint is deferred.
+struct DeferredKeyCheck {
+    check: KeyCheck,
+    visibility: Visibility,
+}
+
+impl DeferredCheck for DeferredKeyCheck {
+    fn constraint(&self) -> (TableId, &str) {
+        let table = &self.check.table;
+        let name = match self.check.uniqueness {
+            Uniqueness::Key(at) => &table.keys[at].name,
+            Uniqueness::Index(at) => &table.indexes[at].name,
+        };
+        (table.id, name)
+    }
+
+    fn table(&self) -> TableId {
+        self.check.table.id
+    }
+
+    fn run(&self, transaction: &Transaction) -> Result<()> {
+        self.check.run(transaction, &self.visibility)
     }
 }
 

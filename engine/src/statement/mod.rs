@@ -158,8 +158,11 @@ impl Statement {
 
     fn check_keys(&self) -> Result<()> {
         let checks = std::mem::take(&mut *self.checks.lock());
-        for check in &checks {
-            check.run(&self.txn, &self.visibility)?;
+        for check in checks {
+            match check.is_deferred(&self.txn) {
+                true => self.txn.defer(check.deferred(self.visibility)),
+                false => check.run(&self.txn, &self.visibility)?,
+            }
         }
         Ok(())
     }

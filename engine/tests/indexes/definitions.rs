@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use crate::support::*;
-use strandline_engine::catalog::index::{IndexDef, IndexMethod};
+use strandline_engine::catalog::index::{ConstraintTiming, IndexDef, IndexMethod};
 use strandline_engine::catalog::{HistoryPolicy, KeyDef, TableDef};
 use strandline_engine::*;
 
@@ -246,6 +246,94 @@ fn an_index_without_memory_is_refused() {
     assert_eq!(counter(&db, "index_bytes"), 0, "nothing is left");
     assert!(get(&db, 9_999).is_some());
     drop(t);
+}
+
+/// A table whose `a` is unique by a constraint that is checked at `timing`.
+fn with_timing(timing: ConstraintTiming) -> World {
+    let world = World::new(HistoryPolicy::None);
+    alter(&world.db, |t| {
+        t.keys.push(KeyDef {
+            timing,
+            ..KeyDef::new("t_a_key", false, vec![ColumnId(1)])
+        });
+    });
+    for k in 1..=3 {
+        insert(&world.db, &row(k, k, "x"));
+    }
+    world
+}
+
+fn set_a(txn: &std::sync::Arc<Transaction>, k: i64, a: i64) -> Result<bool> {
+    let t = txn.next_catalog().table("public", "t").expect("t").clone();
+    let set = [(ColumnId(1), Value::BigInt(a))];
+    let statement = txn.begin_statement()?;
+    statement.point_update(&t, 0, &[Value::BigInt(k)], &set)
+}
+
+#[test]
+fn deferred_uniqueness_is_checked_before_the_commit() {
+    let world = with_timing(ConstraintTiming::Deferred);
+    let begin = || world.db.begin(TxnOptions::default()).expect("begin");
+    // Two values change places, one statement after the other.
+    let txn = begin();
+    assert!(set_a(&txn, 1, 2).expect("deferred") && set_a(&txn, 2, 1).expect("deferred"));
+    txn.commit().expect("no duplicates by now");
+    // One that stays is found, and nothing of the transaction is left.
+    let txn = begin();
+    assert!(set_a(&txn, 3, 1).expect("deferred"));
+    assert_eq!(code(txn.commit()), SqlState::UNIQUE_VIOLATION);
+    assert_eq!(get(&world.db, 3).expect("a row")[1], Value::BigInt(3));
+    // What is rolled back to a savepoint is not checked.
+    let txn = begin();
+    let savepoint = txn.savepoint();
+    assert!(set_a(&txn, 3, 1).expect("deferred"));
+    txn.rollback_to(&savepoint).expect("back");
+    txn.commit().expect("nothing to check");
+    // SET CONSTRAINTS ALL IMMEDIATE checks at once, and from then on.
+    let txn = begin();
+    assert!(set_a(&txn, 3, 1).expect("deferred"));
+    let checked = txn.set_constraints(None, false);
+    assert_eq!(code(checked), SqlState::UNIQUE_VIOLATION);
+    txn.rollback();
+    let txn = begin();
+    txn.set_constraints(None, false).expect("nothing to check");
+    assert_eq!(code(set_a(&txn, 3, 1)), SqlState::UNIQUE_VIOLATION);
+    txn.rollback();
+    assert_eq!(world.db.check().expect("check"), Vec::<String>::new());
+}
+
+#[test]
+fn deferrable_uniqueness_is_deferred_by_name() {
+    let world = with_timing(ConstraintTiming::DeferrableImmediate);
+    let begin = || world.db.begin(TxnOptions::default()).expect("begin");
+    let txn = begin();
+    assert_eq!(code(set_a(&txn, 3, 1)), SqlState::UNIQUE_VIOLATION);
+    txn.rollback();
+    let txn = begin();
+    let name = (table(&world.db).id, "t_a_key".to_string());
+    txn.set_constraints(Some(&[name]), true)
+        .expect("deferrable");
+    assert!(set_a(&txn, 3, 1).expect("deferred") && set_a(&txn, 1, 4).expect("free"));
+    txn.commit().expect("no duplicates");
+}
+
+/// Of two transactions whose checks are deferred the later one to enter the key finds the other.
+#[test]
+fn deferred_uniqueness_sees_concurrent_writers() {
+    let world = with_timing(ConstraintTiming::Deferred);
+    let options = TxnOptions {
+        lock_timeout: Some(std::time::Duration::from_millis(1)),
+        ..TxnOptions::default()
+    };
+    let begin = || world.db.begin(options.clone()).expect("begin");
+    let (first, second) = (begin(), begin());
+    assert!(set_a(&first, 1, 9).expect("deferred") && set_a(&second, 2, 9).expect("deferred"));
+    // It waits for the first one, which is open; then it fails.
+    assert_eq!(code(second.commit()), SqlState::LOCK_NOT_AVAILABLE);
+    let third = begin();
+    assert!(set_a(&third, 2, 9).expect("deferred"));
+    first.commit().expect("nobody was before it");
+    assert_eq!(code(third.commit()), SqlState::UNIQUE_VIOLATION);
 }
 
 #[test]
