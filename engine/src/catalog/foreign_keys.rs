@@ -6,8 +6,8 @@
 //! dropped foreign key is therefore a change of both tables' definitions, waits for the writers of
 //! both, and writers of either notice it.
 
-use crate::catalog::index::{ConstraintTiming, ForeignKeyDef, IndexDef, IndexId, IndexState};
-use crate::catalog::{Catalog, KeyDef, TableDef};
+use crate::catalog::index::{ForeignKeyDef, IndexDef, IndexId, IndexState};
+use crate::catalog::{Catalog, TableDef};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use strandline_base::{ColumnId, SqlType, TableId, Value};
@@ -79,9 +79,8 @@ impl TableDef {
     /// What makes exactly these columns, in any order, a key that foreign keys may reference:
     /// checked at the end of each statement, over all rows.
     pub fn unique_over(&self, columns: &[ColumnId]) -> Option<UniqueOver> {
-        let is_immediate = |key: &KeyDef| key.timing == ConstraintTiming::Immediate;
         let mut keys = self.keys.iter();
-        let key = keys.position(|key| is_immediate(key) && are_same(&key.columns, columns));
+        let key = keys.position(|key| !key.is_deferrable() && are_same(&key.columns, columns));
         let serves = |index: &&Arc<IndexDef>| {
             index.unique
                 && index.is_plain()

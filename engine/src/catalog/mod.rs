@@ -132,7 +132,7 @@ pub struct IdentityDef {
     pub increment: i64,
 }
 
-/// A PRIMARY KEY or UNIQUE constraint. NULLs are distinct.
+/// A PRIMARY KEY or UNIQUE constraint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KeyDef {
     /// constraint name, unique within the table
@@ -277,6 +277,11 @@ impl KeyDef {
             nulls_not_distinct: false,
             timing: ConstraintTiming::Immediate,
         }
+    }
+
+    /// Whether two rows may have the same key until the end of a transaction.
+    pub fn is_deferrable(&self) -> bool {
+        self.timing != ConstraintTiming::Immediate
     }
 }
 

@@ -15,7 +15,7 @@ use crate::session::transaction::aborted;
 use std::sync::Arc;
 use strandline_base::{ColumnId, Error, Result, SqlState, Value};
 use strandline_engine::access::Privileges;
-use strandline_engine::catalog::{Catalog, ColumnDef, TableDef};
+use strandline_engine::catalog::{Catalog, ColumnDef, KeyDef, TableDef};
 use strandline_engine::{Isolation, PointTable, Statement, Transaction as EngineTransaction};
 
 /// A table whose names are resolved; made by [`Connection::table`](crate::Connection::table).
@@ -52,7 +52,7 @@ impl TableHandle {
         if let Some(acting) = Acting::of(&session.template, &catalog) {
             acting.require_on(&table, Privileges::ALL_ON_ROWS)?;
         }
-        let primary = match table.keys.iter().position(|key| key.primary) {
+        let primary = match table.keys.iter().position(is_row_key) {
             Some(index) => Some(PrimaryKey {
                 index,
                 columns: key_positions(&table, index)?,
@@ -405,8 +405,23 @@ fn check_key(def: &TableDef, key: &[Value]) -> Result<usize> {
             format!("table \"{}\" has no primary key", def.name),
         )
     })?;
+    if !is_row_key(&def.keys[index]) {
+        return Err(Error::invalid(
+            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+            format!(
+                "the primary key of table \"{}\" is deferrable: several rows may have it",
+                def.name
+            ),
+        )
+        .with_hint("Use SQL."));
+    }
     check_key_values(def, &key_positions(def, index)?, key)?;
     Ok(index)
+}
+
+/// Whether a key names one row at any time.
+fn is_row_key(key: &KeyDef) -> bool {
+    key.primary && !key.is_deferrable()
 }
 
 /// The positions in the table of the columns of a key.

@@ -23,9 +23,10 @@ mod roles;
 mod spellings;
 pub mod system_time;
 mod tokens;
+mod unique_columns;
 
 use crate::parse::dml_spellings::rewrite_tokens;
-use datafusion::sql::sqlparser::ast::{Expr, ObjectName, Query, Statement};
+use datafusion::sql::sqlparser::ast::{ColumnOption, Expr, ObjectName, Query, Statement};
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -66,6 +67,12 @@ impl Dialect for OurDialect {
     }
     fn parse_statement(&self, parser: &mut Parser) -> Option<Result<Statement, ParserError>> {
         index_statements::parse(parser)
+    }
+    fn parse_column_option(
+        &self,
+        parser: &mut Parser,
+    ) -> Result<Option<Result<Option<ColumnOption>, ParserError>>, ParserError> {
+        Ok(unique_columns::parse(parser)?.map(|option| Ok(Some(option))))
     }
     delegate! {
         identifier_quote_style(identifier: &str) -> Option<char>;

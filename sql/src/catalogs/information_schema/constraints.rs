@@ -13,6 +13,12 @@ fn kind(key: &KeyDef) -> &'static str {
     if key.primary { "PRIMARY KEY" } else { "UNIQUE" }
 }
 
+/// Whether two NULLs are different keys; None: a key has no NULLs.
+fn nulls_distinct(key: &KeyDef) -> Option<String> {
+    let distinct = yes_no(!key.nulls_not_distinct);
+    distinct.filter(|_| !key.primary)
+}
+
 pub(super) fn table_constraints(catalog: &Catalog) -> Rows {
     let mut rows = Rows::new(&[
         "constraint_catalog",
@@ -25,21 +31,30 @@ pub(super) fn table_constraints(catalog: &Catalog) -> Rows {
         "is_deferrable",
         "initially_deferred",
         "enforced",
+        "nulls_distinct",
     ]);
     for table in catalog.tables.values() {
-        let keys = table
-            .keys
-            .iter()
-            .map(|key| (key.name.as_str(), kind(key), key.timing));
+        let keys = table.keys.iter().map(|key| {
+            (
+                key.name.as_str(),
+                kind(key),
+                key.timing,
+                nulls_distinct(key),
+            )
+        });
         let references = table
             .foreign_keys
             .iter()
-            .map(|key| (key.name.as_str(), "FOREIGN KEY", key.timing));
-        let checks = table
-            .checks
-            .iter()
-            .map(|check| (check.name.as_str(), "CHECK", ConstraintTiming::Immediate));
-        for (name, kind, timing) in keys.chain(references).chain(checks) {
+            .map(|key| (key.name.as_str(), "FOREIGN KEY", key.timing, None));
+        let checks = table.checks.iter().map(|check| {
+            (
+                check.name.as_str(),
+                "CHECK",
+                ConstraintTiming::Immediate,
+                None,
+            )
+        });
+        for (name, kind, timing, nulls_distinct) in keys.chain(references).chain(checks) {
             rows.push(vec![
                 text(names::DATABASE),
                 text(&table.schema),
@@ -51,6 +66,7 @@ pub(super) fn table_constraints(catalog: &Catalog) -> Rows {
                 yes_no(timing != ConstraintTiming::Immediate),
                 yes_no(timing == ConstraintTiming::Deferred),
                 yes_no(true),
+                nulls_distinct,
             ]);
         }
     }

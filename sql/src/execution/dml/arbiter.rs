@@ -1,7 +1,7 @@
 //! What decides whether a row of INSERT … ON CONFLICT conflicts: a constraint's key, or an index
 //! that CREATE UNIQUE INDEX made.
 
-use strandline_base::ColumnId;
+use strandline_base::{ColumnId, Error, Result, SqlState};
 use strandline_engine::catalog::TableDef;
 use strandline_engine::catalog::index::{IndexDef, IndexValue};
 
@@ -36,6 +36,17 @@ impl Arbiter {
         match self {
             Self::Key(at) => Some(table.keys[at].columns.clone()),
             Self::Index(at) => plain_columns(&table.indexes[at]),
+        }
+    }
+    /// The error if it does not decide at once.
+    pub fn require_immediate(self, table: &TableDef) -> Result<()> {
+        match self {
+            Self::Key(at) if table.keys[at].is_deferrable() => Err(Error::invalid(
+                SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "ON CONFLICT does not support deferrable unique constraints/exclusion constraints \
+                 as arbiters",
+            )),
+            _ => Ok(()),
         }
     }
     /// Whether two NULLs conflict.

@@ -76,6 +76,9 @@ impl Widening for Probe {
     fn extend(&self, proposed: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
         let mut found: Vec<Option<RowId>> = vec![None; proposed.num_rows()];
         for arbiter in &self.arbiters {
+            if found.contains(&None) {
+                arbiter.require_immediate(&self.table)?;
+            }
             let statement = self.owner.statement()?;
             let ids = match *arbiter {
                 Arbiter::Key(key) => {

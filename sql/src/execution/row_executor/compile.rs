@@ -316,7 +316,8 @@ impl Compiler<'_> {
         };
         let mut keys = table.keys.iter().enumerate();
         let (index, parts) = keys.find_map(|(index, key)| {
-            let is_whole = key.columns.len() == tests.len();
+            // A deferrable key may be there twice within a transaction.
+            let is_whole = key.columns.len() == tests.len() && !key.is_deferrable();
             let parts = key.columns.iter().filter(|_| is_whole).map(part_of);
             let parts = parts.collect::<Option<Vec<_>>>()?;
             is_whole.then_some((index, parts))

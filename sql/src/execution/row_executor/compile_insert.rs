@@ -130,6 +130,10 @@ impl Compiler<'_> {
             }
             Some(ast::ConflictTarget::OnConstraint(_)) => return None,
         };
+        let arbiter = &table.keys[index];
+        if arbiter.is_deferrable() || arbiter.nulls_not_distinct {
+            return None;
+        }
         let update = match &on.action {
             ast::OnConflictAction::DoNothing => None,
             ast::OnConflictAction::DoUpdate(_) if on.conflict_target.is_none() => return None,

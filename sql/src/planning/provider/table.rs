@@ -112,7 +112,9 @@ impl Table {
 }
 
 fn primary_key(def: &TableDef) -> Constraints {
-    let key = def.primary_key().and_then(|key| {
+    // A deferrable key may be there twice within a transaction.
+    let key = def.primary_key().filter(|key| !key.is_deferrable());
+    let key = key.and_then(|key| {
         key.columns
             .iter()
             .map(|id| def.position(*id))

@@ -240,7 +240,7 @@ async fn add_declared(
     })?;
     let def = definition(context, table)?;
     match declared {
-        Declared::Key { .. } => match def.keys.last() {
+        Declared::Key(_) => match def.keys.last() {
             Some(key) => verify::key(context, &def, key).await,
             None => Ok(()),
         },

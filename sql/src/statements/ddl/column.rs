@@ -1,6 +1,6 @@
 //! One column as declared: type, NULLs, default, identity; and the constraints written with it.
 
-use super::constraint::Declared;
+use super::constraint::{Declared, Key};
 use super::foreign_key;
 use super::refusals::{refuse_aggregates, refuse_subqueries};
 use super::types;
@@ -81,7 +81,6 @@ fn apply(
     option: &ColumnOption,
     constraint_name: Option<String>,
 ) -> Result<()> {
-    let own = || vec![column.def.name.clone()];
     match option {
         ColumnOption::Null => {
             if column.def.not_null {
@@ -99,23 +98,18 @@ fn apply(
             column.def.default =
                 default_text(context, expr, column.def.sql_type, &column.def.name)?;
         }
-        ColumnOption::PrimaryKey(_) => {
+        ColumnOption::PrimaryKey(written) => {
             column.def.not_null = true;
-            let key = Declared::Key {
-                name: constraint_name,
-                primary: true,
-                columns: own(),
-            };
-            column.constraints.push(key);
+            let key = Key::primary(written, Some(&column.def.name))?;
+            column
+                .constraints
+                .push(Declared::Key(key.named(constraint_name)));
         }
-        ColumnOption::Unique(unique) => {
-            super::constraint::check_unique(unique)?;
-            let key = Declared::Key {
-                name: constraint_name,
-                primary: false,
-                columns: own(),
-            };
-            column.constraints.push(key);
+        ColumnOption::Unique(written) => {
+            let key = Key::unique(written, Some(&column.def.name))?;
+            column
+                .constraints
+                .push(Declared::Key(key.named(constraint_name)));
         }
         ColumnOption::Check(check) => column.constraints.push(Declared::Check {
             name: constraint_name,

@@ -11,10 +11,10 @@ use crate::planning::provider::table_schema::condition_schema;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::logical_expr::ExprSchemable;
 use datafusion::sql::sqlparser::ast::{
-    ConstraintCharacteristics, Expr, IndexColumn, NullsDistinctOption, TableConstraint,
-    UniqueConstraint,
+    Expr, IndexColumn, NullsDistinctOption, PrimaryKeyConstraint, TableConstraint, UniqueConstraint,
 };
 use strandline_base::{Error, Result, SqlState};
+use strandline_engine::catalog::index::ConstraintTiming;
 use strandline_engine::catalog::{Catalog, CheckDef, KeyDef, TableDef};
 use strandline_semantics::error::convert;
 
@@ -26,14 +26,7 @@ use strandline_semantics::error::convert;
 )]
 pub enum Declared {
     /// PRIMARY KEY or UNIQUE
-    Key {
-        /// the name given
-        name: Option<String>,
-        /// PRIMARY KEY
-        primary: bool,
-        /// column names in order
-        columns: Vec<String>,
-    },
+    Key(Key),
     /// CHECK
     Check {
         /// the name given
@@ -47,27 +40,57 @@ pub enum Declared {
     ForeignKey(ForeignKey),
 }
 
+/// A PRIMARY KEY or UNIQUE constraint as declared.
+#[derive(Clone, Debug)]
+pub struct Key {
+    /// the name given
+    name: Option<String>,
+    /// PRIMARY KEY
+    primary: bool,
+    /// column names in order
+    columns: Vec<String>,
+    /// NULLS NOT DISTINCT
+    nulls_not_distinct: bool,
+    /// when it is checked
+    timing: ConstraintTiming,
+}
+
+impl Key {
+    /// Reads PRIMARY KEY; `column`: the one that it stands behind.
+    pub fn primary(written: &PrimaryKeyConstraint, column: Option<&str>) -> Result<Self> {
+        Ok(Self {
+            name: written.name.as_ref().map(names::fold),
+            primary: true,
+            columns: key_columns(&written.columns, column)?,
+            nulls_not_distinct: false,
+            timing: foreign_key::timing(written.characteristics.as_ref())?,
+        })
+    }
+
+    /// Reads UNIQUE; `column`: the one that it stands behind.
+    pub fn unique(written: &UniqueConstraint, column: Option<&str>) -> Result<Self> {
+        let nulls = &written.nulls_distinct;
+        Ok(Self {
+            name: written.name.as_ref().map(names::fold),
+            primary: false,
+            columns: key_columns(&written.columns, column)?,
+            nulls_not_distinct: matches!(nulls, NullsDistinctOption::NotDistinct),
+            timing: foreign_key::timing(written.characteristics.as_ref())?,
+        })
+    }
+
+    /// With the name that CONSTRAINT gives, if it does.
+    pub fn named(mut self, name: Option<String>) -> Self {
+        self.name = name.or(self.name);
+        self
+    }
+}
+
 /// Reads a table constraint.
 pub fn declare(constraint: &TableConstraint) -> Result<Declared> {
     match constraint {
-        TableConstraint::PrimaryKey(key) => {
-            check_characteristics(&key.characteristics)?;
-            let columns = key_columns(&key.columns)?;
-            Ok(Declared::Key {
-                name: key.name.as_ref().map(names::fold),
-                primary: true,
-                columns,
-            })
-        }
-        TableConstraint::Unique(key) => {
-            check_unique(key)?;
-            let columns = key_columns(&key.columns)?;
-            Ok(Declared::Key {
-                name: key.name.as_ref().map(names::fold),
-                primary: false,
-                columns,
-            })
-        }
+        TableConstraint::PrimaryKey(key) => Key::primary(key, None).map(Declared::Key),
+        TableConstraint::Unique(key) => Key::unique(key, None).map(Declared::Key),
         TableConstraint::Check(check) => Ok(Declared::Check {
             name: check.name.as_ref().map(names::fold),
             expression: (*check.expr).clone(),
@@ -80,29 +103,10 @@ pub fn declare(constraint: &TableConstraint) -> Result<Declared> {
     }
 }
 
-/// Refuses the options of UNIQUE that do not exist here.
-pub fn check_unique(unique: &UniqueConstraint) -> Result<()> {
-    check_characteristics(&unique.characteristics)?;
-    if matches!(unique.nulls_distinct, NullsDistinctOption::NotDistinct) {
-        return Err(Error::unsupported(
-            "UNIQUE NULLS NOT DISTINCT is not supported",
-        ));
+fn key_columns(columns: &[IndexColumn], column: Option<&str>) -> Result<Vec<String>> {
+    if let Some(column) = column {
+        return Ok(vec![column.to_string()]);
     }
-    Ok(())
-}
-
-/// Refuses the times of checking that do not exist here.
-pub fn check_characteristics(characteristics: &Option<ConstraintCharacteristics>) -> Result<()> {
-    match characteristics {
-        Some(c) if c.deferrable == Some(true) || c.initially.is_some() => Err(Error::unsupported(
-            "DEFERRABLE constraints are not supported",
-        )
-        .with_hint("Keys are checked at the end of each statement.")),
-        _ => Ok(()),
-    }
-}
-
-fn key_columns(columns: &[IndexColumn]) -> Result<Vec<String>> {
     columns
         .iter()
         .map(|column| match &column.column.expr {
@@ -124,11 +128,7 @@ pub fn add(
 ) -> Result<()> {
     match declared {
         Declared::ForeignKey(key) => foreign_key::add(context, catalog, table, key),
-        Declared::Key {
-            name,
-            primary,
-            columns,
-        } => add_key(catalog, table, name.clone(), *primary, columns),
+        Declared::Key(key) => add_key(catalog, table, key),
         Declared::Check {
             name,
             expression,
@@ -137,13 +137,8 @@ pub fn add(
     }
 }
 
-fn add_key(
-    catalog: &Catalog,
-    table: &mut TableDef,
-    name: Option<String>,
-    primary: bool,
-    columns: &[String],
-) -> Result<()> {
+fn add_key(catalog: &Catalog, table: &mut TableDef, declared: &Key) -> Result<()> {
+    let (primary, columns) = (declared.primary, declared.columns.as_slice());
     if primary && table.primary_key().is_some() {
         return Err(Error::invalid(
             SqlState::INVALID_TABLE_DEFINITION,
@@ -174,8 +169,12 @@ fn add_key(
             column.not_null |= ids.contains(&column.id);
         }
     }
-    let name = key_name(catalog, table, name, primary, columns)?;
-    table.keys.push(KeyDef::new(name, primary, ids));
+    let name = key_name(catalog, table, declared.name.clone(), primary, columns)?;
+    table.keys.push(KeyDef {
+        nulls_not_distinct: declared.nulls_not_distinct,
+        timing: declared.timing,
+        ..KeyDef::new(name, primary, ids)
+    });
     Ok(())
 }
 

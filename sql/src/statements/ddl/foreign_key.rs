@@ -260,7 +260,16 @@ fn primary_key(parent: &TableDef) -> Result<Vec<ColumnId>> {
             ),
         )
     })?;
-    Ok(key.columns.clone())
+    match key.is_deferrable() {
+        true => Err(Error::invalid(
+            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+            format!(
+                "cannot use a deferrable primary key for referenced table \"{}\"",
+                parent.name
+            ),
+        )),
+        false => Ok(key.columns.clone()),
+    }
 }
 
 /// An error unless a key of `parent` has exactly these columns.

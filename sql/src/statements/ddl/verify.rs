@@ -80,14 +80,19 @@ pub async fn key(context: &StatementContext, table: &TableDef, key: &KeyDef) -> 
         .map(|c| names::quote(c))
         .collect::<Vec<_>>()
         .join(", ");
-    let present: Vec<_> = columns
-        .iter()
-        .map(|c| format!("{} IS NOT NULL", names::quote(c)))
-        .collect();
+    let is_present = |c: &&str| format!("{} IS NOT NULL", names::quote(c));
+    let present = match key.nulls_not_distinct {
+        true => "true".to_string(),
+        false => columns
+            .iter()
+            .map(is_present)
+            .collect::<Vec<_>>()
+            .join(" AND "),
+    };
     let sql = format!(
         "SELECT {list} FROM {} WHERE {} GROUP BY {list} HAVING count(*) > 1 LIMIT 1",
         quoted(table),
-        present.join(" AND ")
+        present
     );
     let Some(row) = first_row(context, &sql, table).await? else {
         return Ok(());

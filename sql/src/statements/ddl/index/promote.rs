@@ -4,7 +4,7 @@
 use super::undefined;
 use crate::parse::names;
 use crate::planning::context::StatementContext;
-use crate::statements::ddl::{constraint, relation_names, verify};
+use crate::statements::ddl::{foreign_key, relation_names, verify};
 use datafusion::sql::sqlparser::ast::ConstraintUsingIndex;
 use strandline_base::{ColumnId, Error, Result, SqlState, TableId};
 use strandline_engine::catalog::index::{IndexDef, IndexState, IndexValue};
@@ -17,7 +17,7 @@ pub async fn promote(
     written: &ConstraintUsingIndex,
     primary: bool,
 ) -> Result<()> {
-    constraint::check_characteristics(&written.characteristics)?;
+    let timing = foreign_key::timing(written.characteristics.as_ref())?;
     let index = names::fold(&written.index_name);
     let name = written.name.as_ref().map_or(index.clone(), names::fold);
     names::check(&name)?;
@@ -28,7 +28,9 @@ pub async fn promote(
         .change_catalog(&mut |catalog| {
             let table = catalog.tables.get(&table).ok_or_else(super::gone)?;
             let mut table = TableDef::clone(table);
-            let key = key_of(catalog, &mut table, &index, &name, primary)?;
+            let mut key = key_of(catalog, &mut table, &index, &name, primary)?;
+            key.timing = timing;
+            table.keys.push(key.clone());
             made = Some((table.clone(), key));
             catalog.put_table(table);
             Ok(())
@@ -39,6 +41,7 @@ pub async fn promote(
     }
 }
 
+/// Takes the index out of `table`; the key that is to be there instead.
 fn key_of(
     catalog: &Catalog,
     table: &mut TableDef,
@@ -71,7 +74,6 @@ fn key_of(
     }
     let mut key = KeyDef::new(name, primary, columns);
     key.nulls_not_distinct = def.nulls_not_distinct;
-    table.keys.push(key.clone());
     Ok(key)
 }
 
