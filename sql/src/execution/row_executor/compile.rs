@@ -2,10 +2,11 @@
 //! path, also where it is wrong.
 
 use super::conditions::{Condition, Test};
-use super::search::{OrderColumn, Slice, order_of};
+use super::ends::is_ends;
+use super::search::{Slice, order_of};
 use super::{
-    Arithmetic, Ends, Find, Key, Operation, Projection, RowStatement, Scalar, Select, SetList,
-    Source, Update,
+    Arithmetic, Find, Key, Operation, Projection, RowStatement, Scalar, Select, SetList, Source,
+    Update,
 };
 use crate::execution::dml;
 use crate::parse::names;
@@ -13,7 +14,6 @@ use crate::planning::provider::registered::RegisteredTables;
 use crate::planning::provider::table_schema::arrow_field;
 use crate::values::value_row::ValueColumns;
 use datafusion::arrow::datatypes::Schema;
-use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, Expr, SelectItem, SetExpr, Statement as Parsed, TableFactor,
 };
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use strandline_base::{ColumnId, SqlType};
 use strandline_engine::catalog::index::ReferentialAction;
 use strandline_engine::catalog::{Catalog, TableDef};
-use strandline_engine::{Db, PartOrder, PointTable};
+use strandline_engine::{Db, PointTable};
 
 /// The proposed row's name.
 pub(super) const EXCLUDED: &str = "excluded";
@@ -189,43 +189,7 @@ impl Compiler<'_> {
         let order = order_of(scope, &output, query.order_by.as_ref())?;
         let slice = self.slice(query.limit_clause.as_ref())?;
         let search = self.search(scope, tests, order, slice, &columns.ids)?;
-        Some(Operation::Search(search, columns))
-    }
-
-    /// A query of nothing but MIN and MAX.
-    fn ends(&self, scope: &Scope<'_>, tests: &[Test], items: &[SelectItem]) -> Option<Ends> {
-        let mut searches = Vec::with_capacity(items.len());
-        let (mut types, mut fields) = (Vec::new(), Vec::new());
-        for item in items {
-            let (function, name) = function_of(item)?;
-            let (position, greatest) = end_of(scope, function)?;
-            let column = &scope.table.columns[position];
-            if !has_ends(column.sql_type) {
-                return None;
-            }
-            let order = OrderColumn {
-                column: column.id,
-                order: PartOrder {
-                    descending: greatest,
-                    nulls_first: false,
-                },
-                skips_null: true,
-            };
-            let slice = Slice {
-                limit: Some(Source::Literal(ScalarValue::Int32(Some(1)))),
-                offset: None,
-            };
-            let search = self.search(scope, tests.to_vec(), vec![order], slice, &[column.id])?;
-            searches.push(search);
-            let name = name.unwrap_or_else(|| if greatest { "max" } else { "min" }.to_string());
-            fields.push(arrow_field(&name, column.sql_type, true));
-            types.push(column.sql_type);
-        }
-        let schema = Arc::new(Schema::new(fields));
-        Some(Ends {
-            searches,
-            result: Arc::new(ValueColumns { types, schema }),
-        })
+        Some(Operation::Search(Box::new(search), columns))
     }
 
     fn update(&self, update: &ast::Update) -> Option<RowStatement> {
@@ -301,7 +265,7 @@ impl Compiler<'_> {
             return Some(Find::Key(key));
         }
         let search = self.search(scope, tests, Vec::new(), Slice::default(), reads)?;
-        Some(Find::Search(search))
+        Some(Find::Search(Box::new(search)))
     }
 
     /// The key whose columns are tested for equality, as nothing else is.
@@ -502,65 +466,4 @@ fn suits(scalar: &Scalar, t: SqlType) -> bool {
                 | SqlType::Numeric { .. }
         ),
     }
-}
-
-/// Whether a select list begins with an aggregate that an index may have the value of.
-fn is_ends(items: &[SelectItem]) -> bool {
-    items
-        .first()
-        .is_some_and(|item| function_of(item).is_some())
-}
-
-/// The call that an item is, and its alias.
-fn function_of(item: &SelectItem) -> Option<(&ast::Function, Option<String>)> {
-    match item {
-        SelectItem::UnnamedExpr(Expr::Function(function)) => Some((function, None)),
-        SelectItem::ExprWithAlias {
-            expr: Expr::Function(function),
-            alias,
-        } => Some((function, Some(names::fold(alias)))),
-        _ => None,
-    }
-}
-
-/// The column of `min(c)` or `max(c)`, and whether it is `max`.
-fn end_of(scope: &Scope<'_>, function: &ast::Function) -> Option<(usize, bool)> {
-    let [ast::ObjectNamePart::Identifier(name)] = function.name.0.as_slice() else {
-        return None;
-    };
-    let greatest = match names::fold(name).as_str() {
-        "min" => false,
-        "max" => true,
-        _ => return None,
-    };
-    let is_plain = function.over.is_none()
-        && function.filter.is_none()
-        && function.null_treatment.is_none()
-        && function.within_group.is_empty()
-        && function.parameters == ast::FunctionArguments::None
-        && !function.uses_odbc_syntax;
-    let ast::FunctionArguments::List(list) = &function.args else {
-        return None;
-    };
-    let [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(argument))] = list.args.as_slice()
-    else {
-        return None;
-    };
-    let is_plain = is_plain && list.clauses.is_empty() && list.duplicate_treatment.is_none();
-    is_plain.then_some((scope.column(argument)?, greatest))
-}
-
-/// Whether MIN and MAX of a column of this type are of the type, and by the order of its index.
-fn has_ends(t: SqlType) -> bool {
-    matches!(
-        t,
-        SqlType::SmallInt
-            | SqlType::Integer
-            | SqlType::BigInt
-            | SqlType::Numeric { .. }
-            | SqlType::Text
-            | SqlType::Date
-            | SqlType::Timestamp
-            | SqlType::TimestampTz
-    )
 }

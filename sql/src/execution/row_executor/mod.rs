@@ -22,7 +22,10 @@ mod compile;
 mod compile_insert;
 mod conditions;
 mod constant;
+mod ends;
 mod find;
+mod insert;
+mod modify;
 mod run;
 mod search;
 mod value;
@@ -118,7 +121,7 @@ impl RowStatement {
 enum Operation {
     Select(Select),
     /// a query of the rows that a search finds
-    Search(Search, Projection),
+    Search(Box<Search>, Projection),
     Ends(Ends),
     Update(Update),
     Delete(Find),
@@ -152,7 +155,7 @@ struct Ends {
 #[derive(Debug)]
 enum Find {
     Key(Key),
-    Search(Search),
+    Search(Box<Search>),
 }
 
 /// The columns of a result, which are some of the table's.

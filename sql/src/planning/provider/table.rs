@@ -94,7 +94,8 @@ impl Table {
         filters: &[Expr],
         statistics: &Statistics,
     ) -> Result<Option<Arc<Access>>, DataFusionError> {
-        if self.def.indexes.is_empty() && self.as_of.is_none() {
+        let has_any = !self.def.indexes.is_empty() || !self.def.keys.is_empty();
+        if !has_any && self.as_of.is_none() {
             return Ok(None);
         }
         let Some(state) = state.as_any().downcast_ref::<SessionState>() else {

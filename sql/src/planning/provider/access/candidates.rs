@@ -2,7 +2,8 @@
 
 use super::Access;
 use super::condition::Conjunction;
-use super::ranges::{IndexRanges, column_of, parts_restricted};
+use super::intervals::Interval;
+use super::ranges::{IndexRanges, column_of, parts_restricted, text_of, with};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use strandline_base::{Result, RowId};
@@ -11,6 +12,8 @@ use strandline_engine::catalog::index::IndexDef;
 
 /// Entries that are read of an index at a time.
 const CHUNK: usize = 1024;
+/// A scan looks up so many values of a key at most.
+const KEYS_MAX: usize = 4096;
 /// So few candidates are fetched rather than looked for in a second index.
 const FEW: usize = 256;
 /// An estimate may be off by this factor: a range of which more seems to be there than this many
@@ -48,6 +51,14 @@ impl Access {
         };
         let mut done = false;
         let mut used = BTreeSet::new();
+        for key in &self.keys {
+            if done {
+                break;
+            }
+            if let Some(candidates) = self.of_key(*key, condition, limit)? {
+                done = keep(candidates, &mut limit);
+            }
+        }
         for (parts, index) in self.by_parts_restricted(condition) {
             let columns = index.parts.iter().take(parts);
             let columns: BTreeSet<_> = columns.filter_map(column_of).collect();
@@ -115,11 +126,51 @@ impl Access {
         let entries = rows.len();
         rows.sort_unstable();
         rows.dedup();
-        let text = ranges.text(&self.table, &condition.columns);
+        let text = text_of(&ranges.columns, &self.table, &condition.columns);
         Ok(Some(Candidates {
             rows,
             entries,
             text: format!("{} ({text})", index.name),
+        }))
+    }
+
+    /// The candidates by the hash index of a key, if all its columns have known values.
+    fn of_key(
+        &self,
+        key: usize,
+        condition: &Conjunction,
+        limit: usize,
+    ) -> Result<Option<Candidates>> {
+        let Some(def) = self.indexed.keys.get(key) else {
+            return Ok(None);
+        };
+        let most = limit.min(KEYS_MAX);
+        let mut keys = vec![Vec::with_capacity(def.columns.len())];
+        for id in &def.columns {
+            let known = condition.columns.get(id).filter(|known| !known.null);
+            let points = known.map(|known| known.values.iter().map(Interval::point));
+            let points = points.and_then(Iterator::collect::<Option<Vec<_>>>);
+            let Some(points) = points.filter(|p| keys.len().saturating_mul(p.len()) <= most) else {
+                return Ok(None);
+            };
+            let longer = keys
+                .iter()
+                .flat_map(|key| points.iter().map(|point| with(key, point)));
+            keys = longer.collect();
+        }
+        let mut rows = Vec::with_capacity(keys.len());
+        for values in &keys {
+            self.statement
+                .rows_of_key(&self.indexed, key, values, &mut rows)?;
+        }
+        let entries = rows.len();
+        rows.sort_unstable();
+        rows.dedup();
+        let text = text_of(&def.columns, &self.table, &condition.columns);
+        Ok((entries <= limit).then(|| Candidates {
+            rows,
+            entries,
+            text: format!("{} ({text})", def.name),
         }))
     }
 

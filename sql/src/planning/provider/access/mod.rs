@@ -17,7 +17,8 @@
 //! A partial index is used if the conditions that are known while the statement is planned imply
 //! its predicate ([`predicates`]).
 //!
-//! A scan of a moment before the index has been complete does not use it.
+//! The hash index of a key gives the rows of whole keys. A scan of a moment before an index has been
+//! complete does not use it, and none of the past uses a key's.
 
 mod candidates;
 mod condition;
@@ -36,7 +37,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use predicates::is_implied;
 use std::fmt;
 use std::sync::Arc;
-use strandline_base::{CommitTs, Result};
+use strandline_base::{ColumnId, CommitTs, Result, SqlType};
 use strandline_engine::Statement;
 use strandline_engine::catalog::TableDef;
 use strandline_engine::catalog::index::{IndexDef, IndexId, IndexMethod, IndexState};
@@ -72,6 +73,8 @@ pub struct Access {
     indexed: Arc<TableDef>,
     statement: Arc<Statement>,
     indexes: Vec<IndexId>,
+    /// keys whose hash index serves: of the table as it is now
+    keys: Vec<usize>,
     condition: Conjunction,
     /// so many candidates are at most worth fetching
     limit: usize,
@@ -104,8 +107,13 @@ impl Access {
                 indexes.push(index.id);
             }
         }
+        let keys = match as_of {
+            None => keys_served(&indexed),
+            Some(_) => Vec::new(),
+        };
         let mut access = Self {
             indexes,
+            keys,
             indexed,
             table: table.clone(),
             statement: statement.clone(),
@@ -116,13 +124,18 @@ impl Access {
             },
             planned: None,
         };
-        if access.indexes.is_empty() {
+        if access.indexes.is_empty() && access.keys.is_empty() {
             return Ok(None);
         }
         access.planned = access
             .gather(&access.condition, access.limit)?
             .map(Arc::new);
         Ok(Some(Arc::new(access)))
+    }
+
+    /// Whether any index has an order.
+    pub fn is_ordered(&self) -> bool {
+        !self.indexes.is_empty()
     }
 
     /// The candidates that were found while the statement was planned.
@@ -161,8 +174,8 @@ impl fmt::Debug for Access {
     }
 }
 
-/// The definition of `table` with the indexes that there are now; None: it has none, or its rows
-/// are others now.
+/// The definition of `table` with the keys and indexes that there are now; None: it has none, or its
+/// rows are others now.
 fn indexed(
     table: &Arc<TableDef>,
     statement: &Statement,
@@ -177,7 +190,22 @@ fn indexed(
             .get(&table.id)?
             .clone(),
     };
-    (now.storage == table.storage && !now.indexes.is_empty()).then_some(now)
+    let has_any = !now.indexes.is_empty() || !now.keys.is_empty();
+    (now.storage == table.storage && has_any).then_some(now)
+}
+
+/// The keys whose values are equal by their hashes' rules where they are by SQL's.
+fn keys_served(table: &TableDef) -> Vec<usize> {
+    let is_hashed_by_value = |id: &ColumnId| {
+        let column = table.column_by_id(*id);
+        column.is_some_and(|column| {
+            use SqlType::{Char, Double, Interval, Json, Real};
+            !matches!(column.sql_type, Char(_) | Json | Real | Double | Interval)
+        })
+    };
+    let keys = table.keys.iter().enumerate();
+    let served = keys.filter(|(_, key)| key.columns.iter().all(is_hashed_by_value));
+    served.map(|(at, _)| at).collect()
 }
 
 /// Whether an index has an entry for each row that `table` has at `moment`.

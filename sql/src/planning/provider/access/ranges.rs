@@ -60,18 +60,23 @@ impl IndexRanges {
         let ranges = prefixes.iter().map(|prefix| keys.prefix(prefix)).collect();
         (!columns.is_empty()).then_some(Self { ranges, columns })
     }
-
-    /// What the ranges are restricted by, as EXPLAIN shows it.
-    pub fn text(&self, table: &TableDef, values: &BTreeMap<ColumnId, Intervals>) -> String {
-        let columns = self.columns.iter().filter_map(|id| {
-            let column = table.column_by_id(*id)?;
-            Some(values.get(id)?.text(&column.name, column.sql_type))
-        });
-        columns.collect::<Vec<_>>().join(" AND ")
-    }
 }
 
-fn with(prefix: &[Value], value: &Value) -> Vec<Value> {
+/// What is known of `columns`, as EXPLAIN shows it.
+pub fn text_of(
+    columns: &[ColumnId],
+    table: &TableDef,
+    values: &BTreeMap<ColumnId, Intervals>,
+) -> String {
+    let columns = columns.iter().filter_map(|id| {
+        let column = table.column_by_id(*id)?;
+        Some(values.get(id)?.text(&column.name, column.sql_type))
+    });
+    columns.collect::<Vec<_>>().join(" AND ")
+}
+
+/// `prefix` and one value more.
+pub fn with(prefix: &[Value], value: &Value) -> Vec<Value> {
     let mut longer = Vec::with_capacity(prefix.len() + 1);
     longer.extend_from_slice(prefix);
     longer.push(value.clone());

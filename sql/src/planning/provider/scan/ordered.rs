@@ -70,7 +70,8 @@ pub struct IndexWalkExec {
 impl ScanExec {
     /// Whether indexes may find its rows.
     pub fn has_indexes(&self) -> bool {
-        self.source.access.is_some()
+        let access = self.source.access.as_ref();
+        access.is_some_and(|access| access.is_ordered())
     }
 
     /// The scan's first `rows` rows, or a few more, ordered by columns of its output; None: no
