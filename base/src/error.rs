@@ -164,6 +164,20 @@ sqlstates! {
     INTERNAL_ERROR = "XX000";
 }
 
+/// The table that an error is about, with its column or constraint: what PostgreSQL's
+/// ErrorResponse has in the fields `s`, `t`, `c` and `n`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorSubject {
+    /// schema of the table
+    pub schema: String,
+    /// name of the table
+    pub table: String,
+    /// name of the column
+    pub column: Option<String>,
+    /// name of the constraint, or of the unique index
+    pub constraint: Option<String>,
+}
+
 /// An error with everything a user or a program needs to act on it. One pointer wide.
 #[derive(Clone)]
 pub struct Error(Box<Inner>);
@@ -176,6 +190,7 @@ struct Inner {
     detail: Option<String>,
     hint: Option<String>,
     position: Option<u32>,
+    subject: Option<ErrorSubject>,
 }
 
 impl Error {
@@ -189,6 +204,7 @@ impl Error {
             detail: None,
             hint: None,
             position: None,
+            subject: None,
         }))
     }
     /// The request is wrong.
@@ -257,6 +273,12 @@ impl Error {
         self.0.position = u32::try_from(position).ok();
         self
     }
+    /// Adds the table, column or constraint that the error is about.
+    #[must_use]
+    pub fn with_subject(mut self, subject: ErrorSubject) -> Self {
+        self.0.subject = Some(subject);
+        self
+    }
     /// The error of a text that is not the statement's own.
     #[must_use]
     pub fn without_position(mut self) -> Self {
@@ -292,6 +314,10 @@ impl Error {
     /// The place in the statement's text, in characters from 1.
     pub fn position(&self) -> Option<usize> {
         self.0.position.map(|position| position as usize)
+    }
+    /// The table, column or constraint that the error is about.
+    pub fn subject(&self) -> Option<&ErrorSubject> {
+        self.0.subject.as_ref()
     }
 }
 

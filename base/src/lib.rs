@@ -29,7 +29,7 @@ pub mod value_words;
 pub use append_list::AppendList;
 pub use checksum::{Checksum, checksum};
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use error::{Error, ErrorKind, Result, SqlState};
+pub use error::{Error, ErrorKind, ErrorSubject, Result, SqlState};
 pub use ids::{
     BLOCK_ROWS, ColumnId, CommitTs, RANGE_ROWS, RangeNo, RowId, StorageId, TableId, UPDATE_RANGES,
     UPDATE_ROWS,

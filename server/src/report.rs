@@ -1,4 +1,5 @@
-//! Errors and notices as messages: severity, SQLSTATE, text, detail, hint, position.
+//! Errors and notices as messages: severity, SQLSTATE, text, detail, hint, position, and the table,
+//! column or constraint concerned.
 
 use crate::reply;
 use strandline::{Error, SqlState};
@@ -33,6 +34,12 @@ pub(crate) fn error(out: &mut Vec<u8>, severity: Severity, error: &Error) {
     fields.extend(error.detail().map(|d| (b'D', d)));
     fields.extend(error.hint().map(|h| (b'H', h)));
     fields.extend(position.as_deref().map(|p| (b'P', p)));
+    if let Some(subject) = error.subject() {
+        fields.push((b's', &subject.schema));
+        fields.push((b't', &subject.table));
+        fields.extend(subject.column.as_deref().map(|c| (b'c', c)));
+        fields.extend(subject.constraint.as_deref().map(|n| (b'n', n)));
+    }
     reply::report(out, b'E', &fields);
 }
 

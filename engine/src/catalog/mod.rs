@@ -19,7 +19,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use strandline_base::{
-    ColumnId, Error, ErrorKind, Result, SqlState, SqlType, StorageId, TableId, Value,
+    ColumnId, Error, ErrorKind, ErrorSubject, Result, SqlState, SqlType, StorageId, TableId, Value,
 };
 
 /// Columns that a table may define in its life: a row's insertion takes time for each of them, also
@@ -324,6 +324,26 @@ impl TableDef {
     #[inline]
     pub fn has_references(&self) -> bool {
         !self.foreign_keys.is_empty() || !self.referenced_by.is_empty()
+    }
+    /// What an error about its constraint or unique index `name` is about.
+    #[cold]
+    pub fn constraint_subject(&self, name: &str) -> ErrorSubject {
+        ErrorSubject {
+            schema: self.schema.clone(),
+            table: self.name.clone(),
+            column: None,
+            constraint: Some(name.to_string()),
+        }
+    }
+    /// What an error about its column `name` is about.
+    #[cold]
+    pub fn column_subject(&self, name: &str) -> ErrorSubject {
+        ErrorSubject {
+            schema: self.schema.clone(),
+            table: self.name.clone(),
+            column: Some(name.to_string()),
+            constraint: None,
+        }
     }
     /// The PRIMARY KEY.
     pub fn primary_key(&self) -> Option<&KeyDef> {

@@ -402,5 +402,6 @@ pub(crate) fn unique_violation(
             table.name
         ),
     )
+    .with_subject(table.constraint_subject(name))
     .with_detail(format!("Key {} already exists.", key_text(&parts, key))))
 }

@@ -199,4 +199,5 @@ pub(crate) fn not_null_violation(table: &TableDef, column: &str) -> Error {
             table.name
         ),
     )
+    .with_subject(table.column_subject(column))
 }

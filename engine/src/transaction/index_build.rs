@@ -347,5 +347,6 @@ fn duplicated(table: &TableDef, def: &IndexDef, key: &[Value]) -> Result<Error> 
         SqlState::UNIQUE_VIOLATION,
         format!("could not create unique index \"{}\"", def.name),
     )
+    .with_subject(table.constraint_subject(&def.name))
     .with_detail(format!("Key {} is duplicated.", key_text(&parts, key))))
 }

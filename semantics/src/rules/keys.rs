@@ -4,9 +4,12 @@
 //! DataFusion takes it for a key of every GROUP BY that has it among its columns. But groups of one
 //! row differ if it was joined with different rows and their columns are grouped by, too: the key
 //! comes up several times then. By such a false key DataFusion drops columns of a GROUP BY above
-//! the groups, or adds some, drops a DISTINCT, and makes semi joins of joins.
+//! the groups, or adds some, drops a DISTINCT, and makes semi joins of joins. In the same way it
+//! takes a row's key for a key of the rows that unnesting makes of the row, and drops what ORDER BY
+//! has behind it.
 //!
-//! So a [`Keyless`] node stands above groups with a false key, which tells nothing of keys.
+//! So a [`Keyless`] node stands above groups and unnested rows with a false key, which tells nothing
+//! of keys.
 //! [`KeylessRelations`] puts it above subqueries, WITH queries and views in FROM, because GROUP BY
 //! is planned by the keys of FROM; [`HideFalseKeys`] and [`DistinctRows`] put it wherever optimizer
 //! rules have made such groups, and [`RemoveKeyless`], the last rule, takes it away.
@@ -87,6 +90,11 @@ impl UserDefinedLogicalNodeCore for Keyless {
     fn supports_limit_pushdown(&self) -> bool {
         true
     }
+}
+
+/// `plan`, as rows without keys.
+pub(super) fn without_keys(plan: LogicalPlan) -> Result<LogicalPlan> {
+    Keyless::plan(plan)
 }
 
 /// The input of a [`Keyless`].
@@ -271,13 +279,20 @@ fn shows_false_key(plan: &LogicalPlan) -> bool {
     has_false_key(plan) || plan.inputs().into_iter().any(shows_false_key)
 }
 
-/// Whether a plan groups by a key of a row that may be in several of the groups.
+/// Whether a plan groups by a key of a row that may be in several of the groups, or repeats the row
+/// with its key.
 fn has_false_key(plan: &LogicalPlan) -> bool {
-    let LogicalPlan::Aggregate(aggregate) = plan else {
-        return false;
-    };
-    let keys = aggregate.input.schema().functional_dependencies();
-    !keys.is_empty() && takes_false_key(aggregate)
+    match plan {
+        LogicalPlan::Aggregate(aggregate) => {
+            let keys = aggregate.input.schema().functional_dependencies();
+            !keys.is_empty() && takes_false_key(aggregate)
+        }
+        LogicalPlan::Unnest(unnest) => {
+            !unnest.list_type_columns.is_empty()
+                && !unnest.schema.functional_dependencies().is_empty()
+        }
+        _ => false,
+    }
 }
 
 /// Whether a key of joined rows is among the groups, and does not determine all of them.

@@ -1,10 +1,12 @@
-//! DataFusion's `decorrelate_lateral_join`, where it keeps the rows of DISTINCT.
+//! DataFusion's `decorrelate_lateral_join`, where it keeps the rows of DISTINCT, and for
+//! subqueries that read no table ([`super::lateral_rows`]).
 //!
 //! A LATERAL subquery becomes a join on its conditions over outer columns. DataFusion takes those
 //! from below a DISTINCT, which must then keep the columns that they compare; under any condition
 //! but an equality, an outer row meets several of its rows and comes out several times. Such
 //! subqueries stay as they are, and are refused (0A000) as all that DataFusion cannot join.
 
+use super::lateral_rows;
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator};
@@ -29,6 +31,11 @@ impl OptimizerRule for LateralJoins {
         plan: LogicalPlan,
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
+        if let LogicalPlan::Join(join) = &plan
+            && let Some(plan) = lateral_rows::over_left_side(join)?
+        {
+            return Ok(Transformed::yes(plan));
+        }
         if let LogicalPlan::Join(join) = &plan
             && let Some(subquery) = lateral(&join.right)
             && subquery.exists(|node| Ok(is_distinct(node)))?

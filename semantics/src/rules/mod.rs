@@ -17,6 +17,7 @@ mod guards;
 mod in_lists;
 mod keys;
 mod lateral;
+mod lateral_rows;
 mod literals;
 mod midnight;
 mod multisets;

@@ -12,6 +12,7 @@
 //! * `INTERVAL '…' unit`, `AT TIME ZONE`, `SIMILAR TO` become casts and calls of our functions;
 //!   window functions that number rows give bigint.
 //! * `generate_series` in a SELECT list makes rows ([`series`]).
+//! * `unnest` in FROM takes arguments from the tables to its left, and WITH ORDINALITY ([`unnest`]).
 //! * What clients write to ask system tables is put in plain words ([`catalog_names`]).
 //! * A table function without column names gets them as PostgreSQL names them.
 //! * FOR UPDATE, FOR SHARE and TABLESAMPLE, which DataFusion ignores, are refused (0A000).
@@ -30,6 +31,7 @@ mod patterns;
 mod rows;
 mod series;
 mod subqueries;
+mod unnest;
 pub mod walk;
 
 pub use crate::output_names::output_name;
@@ -102,6 +104,7 @@ impl VisitorMut for Normalizer {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
         check(series::expand(select))?;
+        unnest::expand(select);
         names::name_columns(select);
         for item in &mut select.projection {
             if let ast::SelectItem::UnnamedExpr(expr)

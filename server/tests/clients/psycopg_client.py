@@ -160,9 +160,41 @@ async def asynchronous():
             await client.close()
 
 
+def constraints(connection):
+    """What a violated constraint says of itself besides its text."""
+    connection.execute("CREATE SCHEMA shop")
+    connection.execute("CREATE TABLE shop.parent (id int PRIMARY KEY, amount int, CONSTRAINT few CHECK (amount < 9))")
+    connection.execute(
+        "CREATE TABLE shop.child (id int UNIQUE, parent int NOT NULL REFERENCES shop.parent)"
+    )
+    connection.execute("CREATE UNIQUE INDEX amounts ON shop.parent (amount)")
+    connection.execute("INSERT INTO shop.parent VALUES (1, 1)")
+    connection.execute("INSERT INTO shop.child VALUES (1, 1)")
+    connection.commit()
+    for sql, state, table, column, constraint in [
+        ("INSERT INTO shop.parent VALUES (1, 2)", "23505", "parent", None, "parent_pkey"),
+        ("INSERT INTO shop.parent VALUES (2, 1)", "23505", "parent", None, "amounts"),
+        ("INSERT INTO shop.parent VALUES (2, 10)", "23514", "parent", None, "few"),
+        ("UPDATE shop.parent SET amount = amount + 10", "23514", "parent", None, "few"),
+        ("INSERT INTO shop.child VALUES (2, NULL)", "23502", "child", "parent", None),
+        ("INSERT INTO shop.child SELECT 2, NULL FROM shop.parent", "23502", "child", "parent", None),
+        ("INSERT INTO shop.child VALUES (2, 2)", "23503", "child", None, "child_parent_fkey"),
+        ("DELETE FROM shop.parent", "23503", "child", None, "child_parent_fkey"),
+        ("ALTER TABLE shop.parent ADD CONSTRAINT none CHECK (amount < 0)", "23514", "parent", None, "none"),
+    ]:
+        try:
+            connection.execute(sql)
+            raise AssertionError(f"accepted: {sql}")
+        except errors.IntegrityError as error:
+            said = error.diag
+            got = (error.sqlstate, said.schema_name, said.table_name, said.column_name, said.constraint_name)
+            assert got == (state, "shop", table, column, constraint), (sql, got)
+        connection.rollback()
+
+
 def main():
     with psycopg.connect() as connection:
-        for check in [types, statements, copies, pipelines, cancellation, notices]:
+        for check in [types, statements, constraints, copies, pipelines, cancellation, notices]:
             check(connection)
     asyncio.run(asynchronous())
 

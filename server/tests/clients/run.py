@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Real clients against `strandline serve`: psql, pgbench, psycopg 3, SQLAlchemy, JDBC, node-postgres.
+"""Real clients against `strandline serve`: psql, pgbench, psycopg 3, SQLAlchemy, TPC-C,
+JDBC, node-postgres.
 
 Usage: run.py BINARY [CLIENT ...]. BINARY is the `strandline` program; without clients all run. Each
 gets a server and a database of its own. `install.sh` provides what is not there yet.
@@ -100,8 +101,29 @@ def psql(server):
 
 
 def pgbench(server):
+    """With and without foreign keys."""
+    tpcb(server)
+    tpcb(server, "--foreign-keys")
+    keys = require(
+        server,
+        "psql",
+        "-XAtc",
+        "SELECT conrelid::regclass, confrelid::regclass FROM pg_constraint WHERE contype = 'f' ORDER BY 1, 2",
+    )
+    expected = [
+        "pgbench_accounts|pgbench_branches",
+        "pgbench_history|pgbench_accounts",
+        "pgbench_history|pgbench_branches",
+        "pgbench_history|pgbench_tellers",
+        "pgbench_tellers|pgbench_branches",
+    ]
+    if sorted(keys.split()) != expected:
+        raise Failure(f"foreign keys: {keys}")
+
+
+def tpcb(server, *options):
     """Initialisation, every protocol, TPC-B under contention: the sums must agree."""
-    require(server, "pgbench", "-i", "-q", "-s", "1")
+    require(server, "pgbench", "-i", "-q", "-s", "1", *options)
     for mode in ["simple", "extended", "prepared"]:
         require(server, "pgbench", "-n", "-S", "-M", mode, "-c", "2", "-t", "50")
     for mode in ["simple", "prepared"]:
@@ -133,6 +155,10 @@ def sqlalchemy(server):
     require(server, PYTHON, HERE / "sqlalchemy_client.py")
 
 
+def tpcc(server):
+    require(server, PYTHON, HERE / "tpcc_client.py")
+
+
 def jdbc(server):
     require(server, "java", "-cp", JDBC, HERE / "Jdbc.java")
 
@@ -141,7 +167,7 @@ def node(server):
     require(server, "node", HERE / "node_client.js")
 
 
-CLIENTS = {c.__name__: c for c in [psql, pgbench, psycopg, sqlalchemy, jdbc, node]}
+CLIENTS = {c.__name__: c for c in [psql, pgbench, psycopg, sqlalchemy, tpcc, jdbc, node]}
 
 
 def main():

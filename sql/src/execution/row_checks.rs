@@ -116,7 +116,8 @@ impl CheckSet {
                         "new row for relation \"{}\" violates check constraint \"{name}\"",
                         table.name
                     ),
-                ));
+                )
+                .with_subject(table.constraint_subject(name)));
             }
         }
         Ok(())

@@ -95,6 +95,7 @@ pub(crate) fn not_null(def: &TableDef, column: &ColumnDef) -> Error {
             column.name, def.name
         ),
     )
+    .with_subject(def.column_subject(&column.name))
 }
 
 /// The next value of an identity column in the column's type.

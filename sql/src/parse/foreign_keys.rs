@@ -2,7 +2,7 @@
 //!
 //! | written | parsed as |
 //! |---|---|
-//! | `FOREIGN KEY (…) … ON DELETE SET NULL (a)` | `FOREIGN KEY "delete sets a" (…) … SET NULL` |
+//! | `REFERENCES s.p … ON DELETE SET NULL (a)` | `REFERENCES "delete sets a".s.p … SET NULL` |
 //! | `ALTER CONSTRAINT c …` | `ADD FOREIGN KEY "alter constraint" (c) REFERENCES c …` |
 //! | `SET CONSTRAINTS a, s.b DEFERRED` | `CALL set_constraints('deferred', 'a, s.b')` |
 //!
@@ -10,7 +10,7 @@
 
 use super::names;
 use super::tokens::is;
-use datafusion::sql::sqlparser::ast::{ForeignKeyConstraint, Ident};
+use datafusion::sql::sqlparser::ast::{ForeignKeyConstraint, Ident, ObjectName};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 use strandline_base::{Error, Result, SqlState};
 
@@ -52,7 +52,7 @@ pub(super) fn rewrite(tokens: &mut Vec<TokenWithSpan>) {
     *tokens = out;
 }
 
-/// Moves the lists behind ON DELETE SET NULL and SET DEFAULT to their FOREIGN KEY.
+/// Moves the lists behind ON DELETE SET NULL and SET DEFAULT to their REFERENCES.
 fn delete_lists(tokens: &mut Vec<TokenWithSpan>, start: usize) {
     let mut at = start;
     while at + 4 < tokens.len() {
@@ -63,10 +63,9 @@ fn delete_lists(tokens: &mut Vec<TokenWithSpan>, start: usize) {
             && (is_at(3, "NULL") || is_at(3, "DEFAULT"))
             && tokens[at + 4].token == Token::LParen;
         let close = tokens[at..].iter().position(|t| t.token == Token::RParen);
-        let before = tokens[start..at].windows(2);
-        let mut keys = before.enumerate().rev();
-        let key = keys.find(|(_, pair)| is(&pair[0], "FOREIGN") && is(&pair[1], "KEY"));
-        if let (true, Some(length), Some((key, _))) = (is_list, close, key) {
+        let mut before = tokens[start..at].iter();
+        let key = before.rposition(|token| is(token, "REFERENCES"));
+        if let (true, Some(length), Some(key)) = (is_list, close, key) {
             let list: Vec<String> = tokens[at + 5..at + length]
                 .iter()
                 .map(|t| t.token.to_string())
@@ -74,8 +73,13 @@ fn delete_lists(tokens: &mut Vec<TokenWithSpan>, start: usize) {
             let span = tokens[at].span;
             tokens.drain(at + 4..=at + length);
             let name = format!("{DELETE_SETS}{}", list.join(" "));
-            tokens.insert(start + key + 2, quoted(&name, span));
-            at += 1;
+            let period = TokenWithSpan {
+                token: Token::Period,
+                span,
+            };
+            let behind = start + key + 1;
+            tokens.splice(behind..behind, [quoted(&name, span), period]);
+            at += 2;
         }
         at += 1;
     }
@@ -131,24 +135,29 @@ fn set_constraints(solid: &[&TokenWithSpan], out: &mut Vec<TokenWithSpan>) {
     out.extend(solid[end..].iter().map(|t| (*t).clone()));
 }
 
-/// The columns that ON DELETE SET NULL or SET DEFAULT names.
-pub fn delete_sets(written: &ForeignKeyConstraint) -> Result<Vec<String>> {
-    let Some(name) = &written.index_name else {
-        return Ok(Vec::new());
-    };
-    match name.value.strip_prefix(DELETE_SETS) {
-        Some(list) => {
-            let mut columns = Vec::new();
-            for part in list.split(',') {
-                columns.push(names::single(&super::object_name(part.trim())?)?);
-            }
-            Ok(columns)
-        }
-        None => Err(Error::invalid(
+/// The referenced table, and the columns that ON DELETE SET NULL or SET DEFAULT names.
+pub fn referenced(written: &ForeignKeyConstraint) -> Result<(ObjectName, Vec<String>)> {
+    if let Some(name) = &written.index_name {
+        return Err(Error::invalid(
             SqlState::SYNTAX_ERROR,
             format!("syntax error at or near \"{}\"", name.value),
-        )),
+        ));
     }
+    let table = &written.foreign_table;
+    let Some((first, rest)) = table.0.split_first() else {
+        return Err(Error::internal("a name without parts"));
+    };
+    let list = first
+        .as_ident()
+        .and_then(|i| i.value.strip_prefix(DELETE_SETS));
+    let Some(list) = list else {
+        return Ok((table.clone(), Vec::new()));
+    };
+    let mut columns = Vec::new();
+    for part in list.split(',') {
+        columns.push(names::single(&super::object_name(part.trim())?)?);
+    }
+    Ok((ObjectName(rest.to_vec()), columns))
 }
 
 /// The constraint's name if this is an ALTER CONSTRAINT.
@@ -178,8 +187,14 @@ mod tests {
             (
                 "create table c (a int, b int, foreign key (a, b) references p on delete set null \
                  (b), check (a > 0))",
-                "CREATE TABLE c (a INT, b INT, FOREIGN KEY \"delete sets b\" (a, b) REFERENCES p \
+                "CREATE TABLE c (a INT, b INT, FOREIGN KEY (a, b) REFERENCES \"delete sets b\".p \
                  ON DELETE SET NULL, CHECK (a > 0))",
+            ),
+            (
+                "create table c (a int references s.p (x) on delete set default (a) not null, b int \
+                 references q on delete set null)",
+                "CREATE TABLE c (a INT REFERENCES \"delete sets a\".s.p(x) ON DELETE SET DEFAULT \
+                 NOT NULL, b INT REFERENCES q ON DELETE SET NULL)",
             ),
             (
                 "alter table t alter constraint x deferrable",

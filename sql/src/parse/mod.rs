@@ -5,6 +5,7 @@
 
 mod chains;
 pub mod column_names;
+pub(crate) mod conflict_targets;
 mod copy_options;
 pub mod dml_spellings;
 pub mod foreign_keys;
@@ -64,6 +65,37 @@ impl Dialect for OurDialect {
     }
     fn supports_create_table_using(&self) -> bool {
         true
+    }
+    /// IS [NOT] DISTINCT FROM binds as IS does; the parser would take a whole expression behind it.
+    fn parse_infix(
+        &self,
+        parser: &mut Parser,
+        left: &Expr,
+        _precedence: u8,
+    ) -> Option<Result<Expr, ParserError>> {
+        if !parser.peek_keyword(Keyword::IS) {
+            return None;
+        }
+        let is_not = if parser.parse_keywords(&[Keyword::IS, Keyword::DISTINCT, Keyword::FROM]) {
+            false
+        } else if parser.parse_keywords(&[
+            Keyword::IS,
+            Keyword::NOT,
+            Keyword::DISTINCT,
+            Keyword::FROM,
+        ]) {
+            true
+        } else {
+            return None;
+        };
+        let right = parser.parse_subexpr(self.prec_value(Precedence::Is));
+        Some(right.map(|right| {
+            let operands = (Box::new(left.clone()), Box::new(right));
+            match is_not {
+                true => Expr::IsNotDistinctFrom(operands.0, operands.1),
+                false => Expr::IsDistinctFrom(operands.0, operands.1),
+            }
+        }))
     }
     fn parse_statement(&self, parser: &mut Parser) -> Option<Result<Statement, ParserError>> {
         index_statements::parse(parser)
@@ -277,6 +309,7 @@ fn with_parser<T>(
     copy_options::spell_booleans(&mut tokens);
     maintenance::leave_out_options(&mut tokens);
     foreign_keys::rewrite(&mut tokens);
+    conflict_targets::rewrite(&mut tokens, sql);
     let versions = mentions_system_time(&tokens);
     if versions {
         system_time::rewrite(&mut tokens);

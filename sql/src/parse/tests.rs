@@ -29,6 +29,40 @@ fn as_of_parses_with_alias_and_in_joins() {
     }
 }
 
+/// An expression with parentheses around every operation, and around nothing else.
+fn shape(expr: &Expr) -> String {
+    match expr {
+        Expr::Nested(inner) => shape(inner),
+        Expr::BinaryOp { left, op, right } => format!("({} {op} {})", shape(left), shape(right)),
+        Expr::UnaryOp { op, expr } => format!("({op} {})", shape(expr)),
+        Expr::IsDistinctFrom(left, right) => format!("({} is not {})", shape(left), shape(right)),
+        Expr::IsNotDistinctFrom(left, right) => format!("({} is {})", shape(left), shape(right)),
+        other => other.to_string(),
+    }
+}
+
+#[test]
+fn is_distinct_from_binds_as_is_does() {
+    for (written, meant) in [
+        (
+            "i IS NOT DISTINCT FROM 20 AND (b)",
+            "(i IS NOT DISTINCT FROM 20) AND (b)",
+        ),
+        (
+            "a OR i IS DISTINCT FROM 1 + 2 OR b",
+            "a OR (i IS DISTINCT FROM (1 + 2)) OR b",
+        ),
+        ("i IS DISTINCT FROM j = k", "i IS DISTINCT FROM (j = k)"),
+        (
+            "NOT i IS DISTINCT FROM NULL",
+            "NOT (i IS DISTINCT FROM NULL)",
+        ),
+    ] {
+        let shape = |text: &str| shape(&expression(text).expect(text));
+        assert_eq!(shape(written), shape(meant), "{written}");
+    }
+}
+
 #[test]
 fn words_of_the_versioned_dialect_stay_aliases() {
     for alias in ["at", "before", "changes"] {

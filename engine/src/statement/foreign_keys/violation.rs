@@ -5,12 +5,13 @@ use crate::catalog::{TableDef, column_of};
 use crate::display::value_text;
 use strandline_base::{ColumnId, Error, ErrorKind, Result, SqlState, Value};
 
-fn violation(message: String) -> Error {
+fn violation(child: &TableDef, key: &ForeignKeyDef, message: String) -> Error {
     Error::new(
         ErrorKind::Constraint,
         SqlState::FOREIGN_KEY_VIOLATION,
         message,
     )
+    .with_subject(child.constraint_subject(&key.name))
 }
 
 /// `Key (a, b)=(1, 2)`.
@@ -25,10 +26,11 @@ fn shown(table: &TableDef, columns: &[ColumnId], values: &[Value]) -> Result<Str
 }
 
 fn of_child(child: &TableDef, key: &ForeignKeyDef) -> Error {
-    violation(format!(
+    let message = format!(
         "insert or update on table \"{}\" violates foreign key constraint \"{}\"",
         child.name, key.name
-    ))
+    );
+    violation(child, key, message)
 }
 
 /// A referencing row has no referenced one.
@@ -56,12 +58,12 @@ pub(super) fn still_referenced(
     child: &TableDef,
     old: &[Value],
 ) -> Result<Error> {
-    let error = violation(format!(
+    let message = format!(
         "update or delete on table \"{}\" violates foreign key constraint \"{}\" on table \"{}\"",
         parent.name, key.name, child.name
-    ));
+    );
     let row = shown(parent, &key.parent_columns, old)?;
-    Ok(error.with_detail(format!(
+    Ok(violation(child, key, message).with_detail(format!(
         "{row} is still referenced from table \"{}\".",
         child.name
     )))

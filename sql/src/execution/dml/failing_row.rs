@@ -10,9 +10,10 @@ use strandline_semantics::text::write_value;
 
 /// 23514 or 23502.
 pub(super) fn violation(table: &TableDef, constraint: &Constraint) -> Error {
-    let (state, message) = match constraint {
+    let (state, subject, message) = match constraint {
         Constraint::Check(name) => (
             SqlState::CHECK_VIOLATION,
+            table.constraint_subject(name),
             format!(
                 "new row for relation \"{}\" violates check constraint \"{name}\"",
                 table.name
@@ -20,13 +21,14 @@ pub(super) fn violation(table: &TableDef, constraint: &Constraint) -> Error {
         ),
         Constraint::NotNull(column) => (
             SqlState::NOT_NULL_VIOLATION,
+            table.column_subject(column),
             format!(
                 "null value in column \"{column}\" of relation \"{}\" violates not-null constraint",
                 table.name
             ),
         ),
     };
-    Error::new(ErrorKind::Constraint, state, message)
+    Error::new(ErrorKind::Constraint, state, message).with_subject(subject)
 }
 
 /// `Failing row contains (1, null, abc).` Columns that the statement does not compute are read from

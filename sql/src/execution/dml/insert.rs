@@ -34,7 +34,7 @@ pub(super) async fn plan(
 ) -> Result<DmlPlan> {
     let target = target_of(context, insert)?;
     let overriding = overriding(insert)?;
-    let conflict = upsert::read(&target, insert.on.as_ref())?;
+    let conflict = upsert::read(context, &target, insert.on.as_ref())?;
     let qualifier = match &conflict {
         Some(_) => upsert::excluded(),
         None => target.qualifier(),

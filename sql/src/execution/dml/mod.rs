@@ -28,6 +28,7 @@ mod delete;
 mod direct;
 mod exec;
 mod failing_row;
+mod inference;
 mod insert;
 mod keys;
 mod merge;

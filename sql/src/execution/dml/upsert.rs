@@ -6,6 +6,7 @@
 
 use super::arbiter::Arbiter;
 use super::checks::{PlannedCheck, requalify};
+use super::inference;
 use super::operation::{Action, Constraint, Repeated};
 use super::pipeline::{ACTION, Pipeline, all_columns, project};
 use super::probe::Probe;
@@ -25,8 +26,6 @@ use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState};
 use strandline_semantics::error::convert;
 
-/// No unique constraint fits the columns named in ON CONFLICT.
-const INVALID_COLUMN_REFERENCE: SqlState = SqlState("42P10");
 /// The proposed row's name.
 const EXCLUDED: &str = "excluded";
 
@@ -52,7 +51,11 @@ pub(super) struct Conflict {
 }
 
 /// Reads ON CONFLICT; `None` without it, or if the table has no key that could conflict.
-pub(super) fn read(target: &Target, on: Option<&ast::OnInsert>) -> Result<Option<Conflict>> {
+pub(super) fn read(
+    context: &StatementContext,
+    target: &Target,
+    on: Option<&ast::OnInsert>,
+) -> Result<Option<Conflict>> {
     let conflict = match on {
         None => return Ok(None),
         Some(ast::OnInsert::OnConflict(conflict)) => conflict,
@@ -71,7 +74,7 @@ pub(super) fn read(target: &Target, on: Option<&ast::OnInsert>) -> Result<Option
         )
         .with_hint("Give the table an alias: INSERT INTO excluded AS t …."));
     }
-    let arbiters = arbiters(target, conflict.conflict_target.as_ref())?;
+    let arbiters = arbiters(context, target, conflict.conflict_target.as_ref())?;
     let update = match &conflict.action {
         ast::OnConflictAction::DoNothing => None,
         ast::OnConflictAction::DoUpdate(_) if conflict.conflict_target.is_none() => {
@@ -91,7 +94,11 @@ pub(super) fn read(target: &Target, on: Option<&ast::OnInsert>) -> Result<Option
 }
 
 /// The keys and indexes that ON CONFLICT names; without a target all.
-fn arbiters(target: &Target, named: Option<&ast::ConflictTarget>) -> Result<Vec<Arbiter>> {
+fn arbiters(
+    context: &StatementContext,
+    target: &Target,
+    named: Option<&ast::ConflictTarget>,
+) -> Result<Vec<Arbiter>> {
     let table = &target.table;
     match named {
         None => Ok(Arbiter::all(table)),
@@ -112,28 +119,7 @@ fn arbiters(target: &Target, named: Option<&ast::ConflictTarget>) -> Result<Vec<
                 })?;
             Ok(vec![Arbiter::Key(key)])
         }
-        Some(ast::ConflictTarget::Columns(columns)) => {
-            let mut wanted = columns
-                .iter()
-                .map(|c| Ok(table.require_column(&names::fold(c))?.id))
-                .collect::<Result<Vec<_>>>()?;
-            wanted.sort_unstable();
-            wanted.dedup();
-            let mut fitting = Arbiter::all(table);
-            fitting.retain(|arbiter| {
-                let mut columns = arbiter.columns(table).unwrap_or_default();
-                columns.sort_unstable();
-                columns == wanted
-            });
-            if fitting.is_empty() {
-                return Err(Error::invalid(
-                    INVALID_COLUMN_REFERENCE,
-                    "there is no unique or exclusion constraint matching the ON CONFLICT \
-                     specification",
-                ));
-            }
-            Ok(fitting)
-        }
+        Some(ast::ConflictTarget::Columns(columns)) => inference::infer(context, target, columns),
     }
 }
 

@@ -47,6 +47,7 @@ pub fn declare(
     if written.match_kind == Some(ConstraintReferenceMatchKind::Partial) {
         return Err(Error::unsupported("MATCH PARTIAL not yet implemented"));
     }
+    let (parent, delete_sets) = crate::parse::foreign_keys::referenced(written)?;
     let fold = |list: &[Ident]| list.iter().map(names::fold).collect::<Vec<_>>();
     Ok(ForeignKey {
         name: name.or_else(|| written.name.as_ref().map(names::fold)),
@@ -54,12 +55,12 @@ pub fn declare(
             Some(column) => vec![column.to_string()],
             None => fold(&written.columns),
         },
-        parent: written.foreign_table.clone(),
+        parent,
         parent_columns: fold(&written.referred_columns),
         match_full: written.match_kind == Some(ConstraintReferenceMatchKind::Full),
         on_delete: action(written.on_delete.as_ref()),
         on_update: action(written.on_update.as_ref()),
-        delete_sets: crate::parse::foreign_keys::delete_sets(written)?,
+        delete_sets,
         timing: timing(written.characteristics.as_ref())?,
         not_valid: false,
     })
@@ -149,7 +150,7 @@ pub fn add(
         not_valid: declared.not_valid,
     };
     if table.index_over(&key.columns).is_none() {
-        let index = index_for(catalog, table, &key, &declared.columns);
+        let index = index_for(catalog, table, &key);
         context.notice(format!(
             "FOREIGN KEY creates index \"{}\" on the referencing columns of table \"{}\"",
             index.name, table.name
@@ -162,13 +163,8 @@ pub fn add(
 }
 
 /// The index over the referencing columns, by which a change of a referenced row finds the rows
-/// that reference it.
-fn index_for(
-    catalog: &Catalog,
-    table: &TableDef,
-    key: &ForeignKeyDef,
-    columns: &[String],
-) -> IndexDef {
+/// that reference it. Its name leaves those free that CREATE INDEX gives.
+fn index_for(catalog: &Catalog, table: &TableDef, key: &ForeignKeyDef) -> IndexDef {
     let is_taken = |name: &str| {
         name == table.name
             || relation_names::has_index(table, name)
@@ -181,7 +177,7 @@ fn index_for(
     };
     IndexDef {
         id: IndexId(table.next_index),
-        name: relation_names::choose(&table.name, columns, "idx", &is_taken),
+        name: relation_names::choose(&key.name, &[], "idx", &is_taken),
         method: IndexMethod::Ordered,
         parts: key.columns.iter().map(part).collect(),
         include: Vec::new(),

@@ -34,7 +34,8 @@ pub async fn not_null(context: &StatementContext, table: &TableDef, column: &str
                 "column \"{column}\" of relation \"{}\" contains null values",
                 table.name
             ),
-        ));
+        )
+        .with_subject(table.column_subject(column)));
     }
     Ok(())
 }
@@ -57,7 +58,8 @@ pub async fn check(
                 "check constraint \"{name}\" of relation \"{}\" is violated by some row",
                 table.name
             ),
-        ));
+        )
+        .with_subject(table.constraint_subject(name)));
     }
     Ok(())
 }
@@ -107,6 +109,7 @@ pub async fn key(context: &StatementContext, table: &TableDef, key: &KeyDef) -> 
         SqlState::UNIQUE_VIOLATION,
         format!("could not create unique index \"{}\"", key.name),
     )
+    .with_subject(table.constraint_subject(&key.name))
     .with_detail(format!(
         "Key ({})=({}) is duplicated.",
         columns.join(", "),
@@ -138,7 +141,8 @@ pub async fn foreign_key(
             "insert or update on table \"{}\" violates foreign key constraint \"{}\"",
             table.name, key.name
         ),
-    );
+    )
+    .with_subject(table.constraint_subject(&key.name));
     let cells = row.columns().iter();
     let values: Vec<_> = cells
         .map(|array| crate::values::text::cell(array, 0))

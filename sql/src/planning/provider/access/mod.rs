@@ -35,6 +35,7 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::Expr;
 use datafusion::physical_expr::PhysicalExpr;
 use predicates::is_implied;
+pub use predicates::is_implied_by;
 use std::fmt;
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Result, SqlType};

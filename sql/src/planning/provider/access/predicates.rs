@@ -4,8 +4,10 @@ use super::condition::{Conjunction, exact};
 use crate::parse;
 use crate::planning::provider::table_schema::condition_schema;
 use datafusion::execution::session_state::SessionState;
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::simplifier::PhysicalExprSimplifier;
-use datafusion::sql::sqlparser::ast::ExprWithAlias;
+use datafusion::sql::sqlparser::ast::{self, ExprWithAlias};
+use std::sync::Arc;
 use strandline_base::Result;
 use strandline_engine::catalog::TableDef;
 use strandline_engine::catalog::index::IndexDef;
@@ -29,7 +31,33 @@ pub fn is_implied(
     if !read.all(|id| condition.columns.contains_key(id)) {
         return Ok(false);
     }
-    let mut parsed = parse::expression(&predicate.sql)?;
+    let wanted = physical(parse::expression(&predicate.sql)?, table, state)?;
+    let wanted = exact(&wanted, table);
+    Ok(wanted.is_some_and(|wanted| {
+        wanted.iter().all(|(column, values)| {
+            let known = condition.columns.get(column);
+            known.is_some_and(|known| known.is_within(values))
+        })
+    }))
+}
+
+/// Whether every row for which `condition`, as it is written, is true has an entry in `index`.
+pub fn is_implied_by(
+    index: &IndexDef,
+    table: &TableDef,
+    condition: &ast::Expr,
+    state: &SessionState,
+) -> Result<bool> {
+    let mut known = Conjunction::default();
+    known.add_physical(&physical(condition.clone(), table, state)?, table);
+    is_implied(index, table, &known, state)
+}
+
+fn physical(
+    mut parsed: ast::Expr,
+    table: &TableDef,
+    state: &SessionState,
+) -> Result<Arc<dyn PhysicalExpr>> {
     semantics::sql::normalize(&mut parsed)?;
     let parsed = ExprWithAlias {
         expr: parsed,
@@ -41,11 +69,5 @@ pub fn is_implied(
     // Constants are cast to the columns' types.
     let simplifier = PhysicalExprSimplifier::new(schema.as_arrow());
     let simple = physical.and_then(|physical| simplifier.simplify(physical));
-    let wanted = exact(&simple.map_err(convert)?, table);
-    Ok(wanted.is_some_and(|wanted| {
-        wanted.iter().all(|(column, values)| {
-            let known = condition.columns.get(column);
-            known.is_some_and(|known| known.is_within(values))
-        })
-    }))
+    simple.map_err(convert)
 }

@@ -1,0 +1,181 @@
+//! The target of ON CONFLICT, of which the parser knows the names of columns only:
+//!
+//! | written | parsed as |
+//! |---|---|
+//! | `ON CONFLICT (lower(a), b) WHERE c DO …` | `ON CONFLICT ("conflict target (lower(a), b) WHERE c") DO …` |
+
+use super::tokens::is;
+use super::{byte_offset, line_starts, with_parser};
+use datafusion::sql::sqlparser::ast::{Expr, Ident};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use strandline_base::{Error, Result};
+
+const MARK: &str = "conflict target ";
+
+/// What ON CONFLICT infers its unique index from.
+#[derive(Debug)]
+pub(crate) struct InferenceTarget {
+    /// columns and expressions, in the order in which they are written
+    pub parts: Vec<Expr>,
+    /// the condition of a partial index
+    pub predicate: Option<Expr>,
+}
+
+/// Rewrites the tokens of one or more statements; `sql` is their text.
+pub(super) fn rewrite(tokens: &mut Vec<TokenWithSpan>, sql: &str) {
+    if !tokens.iter().any(|t| is(t, "CONFLICT")) {
+        return;
+    }
+    let lines = line_starts(sql);
+    let mut from = 0;
+    while let Some(target) = next_target(tokens, from) {
+        from = target.open + 1;
+        if target.is_plain {
+            continue;
+        }
+        let (Some(first), Some(last)) = (tokens.get(target.open), tokens.get(target.end - 1))
+        else {
+            return;
+        };
+        let start = byte_offset(sql, &lines, first.span.start);
+        let end = byte_offset(sql, &lines, last.span.end);
+        let span = first.span;
+        let made = [
+            Token::LParen,
+            Token::make_word(&format!("{MARK}{}", &sql[start..end]), Some('"')),
+            Token::RParen,
+        ];
+        let made = made.map(|token| TokenWithSpan { token, span });
+        tokens.splice(target.open..target.end, made);
+    }
+}
+
+/// The tokens of a target.
+struct Place {
+    /// the parenthesis that opens it
+    open: usize,
+    /// behind its last solid token
+    end: usize,
+    /// it is a list of names
+    is_plain: bool,
+}
+
+/// The first target at or behind `from`.
+fn next_target(tokens: &[TokenWithSpan], from: usize) -> Option<Place> {
+    let solid: Vec<usize> = (from..tokens.len())
+        .filter(|at| !matches!(tokens[*at].token, Token::Whitespace(_)))
+        .collect();
+    let begins = solid.windows(3).position(|w| {
+        is(&tokens[w[0]], "ON")
+            && is(&tokens[w[1]], "CONFLICT")
+            && tokens[w[2]].token == Token::LParen
+    })?;
+    let target = &solid[begins + 2..];
+    let mut depth = 0usize;
+    let mut is_plain = true;
+    let mut end = None;
+    for at in target {
+        let token = &tokens[*at];
+        match &token.token {
+            Token::LParen => depth += 1,
+            Token::RParen => depth = depth.checked_sub(1)?,
+            Token::Word(_) if depth == 0 && is(token, "DO") => {
+                return Some(Place {
+                    open: target[0],
+                    end: end?,
+                    is_plain,
+                });
+            }
+            Token::Word(_) | Token::Comma => {}
+            Token::SemiColon | Token::EOF => return None,
+            _ => is_plain = false,
+        }
+        let is_name = end.is_none() || depth > 0 || token.token == Token::RParen;
+        is_plain &= is_name && depth <= 1;
+        end = Some(at + 1);
+    }
+    None
+}
+
+/// What the columns of a syntax tree's target stand for.
+pub(crate) fn read(columns: &[Ident]) -> Result<InferenceTarget> {
+    if let [only] = columns
+        && let Some(text) = only.value.strip_prefix(MARK)
+    {
+        return with_parser(text, |parser| {
+            parser.expect_token(&Token::LParen)?;
+            let parts = parser.parse_comma_separated(Parser::parse_create_index_expr)?;
+            parser.expect_token(&Token::RParen)?;
+            let predicate = match parser.parse_keyword(Keyword::WHERE) {
+                true => Some(parser.parse_expr()?),
+                false => None,
+            };
+            parser.expect_token(&Token::EOF)?;
+            Ok(InferenceTarget {
+                parts: parts.into_iter().map(|part| part.column.expr).collect(),
+                predicate,
+            })
+        })
+        .map_err(Error::without_position);
+    }
+    Ok(InferenceTarget {
+        parts: columns.iter().cloned().map(Expr::Identifier).collect(),
+        predicate: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{InferenceTarget, read};
+    use crate::parse::statement;
+    use datafusion::sql::sqlparser::ast::{ConflictTarget, OnInsert, Statement};
+
+    fn target(sql: &str) -> InferenceTarget {
+        let Ok(Statement::Insert(insert)) = statement(sql) else {
+            panic!("{sql}")
+        };
+        match insert.on {
+            Some(OnInsert::OnConflict(conflict)) => match conflict.conflict_target {
+                Some(ConflictTarget::Columns(columns)) => read(&columns).expect(sql),
+                other => panic!("{sql}: {other:?}"),
+            },
+            other => panic!("{sql}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn of_columns_expressions_and_a_predicate() {
+        let cases = [
+            ("(a, \"B\") DO NOTHING", "a, \"B\"", None),
+            (
+                "(a) WHERE b > 1 AND c = 'it''s' DO NOTHING",
+                "a",
+                Some("b > 1 AND c = 'it''s'"),
+            ),
+            (
+                "( lower(a), b ) DO UPDATE SET b = 1 WHERE t.a > 'x'",
+                "lower(a), b",
+                None,
+            ),
+            ("((a || b)) where (c) do nothing", "(a || b)", Some("(c)")),
+            (
+                "(a COLLATE \"C\" text_ops) DO NOTHING",
+                "a COLLATE \"C\"",
+                None,
+            ),
+        ];
+        for (written, parts, predicate) in cases {
+            let sql = format!("INSERT INTO t VALUES (1) ON CONFLICT {written}");
+            let found = target(&sql);
+            let shown: Vec<String> = found.parts.iter().map(ToString::to_string).collect();
+            assert_eq!(shown.join(", "), parts, "{sql}");
+            assert_eq!(
+                found.predicate.map(|p| p.to_string()).as_deref(),
+                predicate,
+                "{sql}"
+            );
+        }
+    }
+}
