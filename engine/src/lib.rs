@@ -63,5 +63,5 @@ pub use strandline_base::{
 };
 pub use strandline_device::Device;
 pub use strandline_index::{Direction, KeyBytes, KeyRange, OrderedKeys, PartOrder};
-pub use strandline_table::lineage::write::RowLock;
+pub use strandline_tail::change::RowLock;
 pub use strandline_txn::Isolation;

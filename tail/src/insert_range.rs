@@ -12,11 +12,14 @@
 //! for each group of concurrent inserters. All claim slots of it with one compare-and-swap; each
 //! writes values into its own slots only. So rows lie in the order of the claims.
 
-use crate::record_page::{PageBytes, RecordPage};
+use crate::change::{Writer, Written};
+use crate::claimed::Claimed;
+use crate::page_memory::PageBytes;
+use crate::record_page::RecordPage;
 use crate::schema::StorageSchema;
 use std::sync::Arc;
 use strandline_base::sync::{AtomicU32, AtomicU64, OnceLock, Ordering};
-use strandline_base::{RANGE_ROWS, UPDATE_ROWS};
+use strandline_base::{ColumnId, CommitTs, Error, RANGE_ROWS, Result, UPDATE_ROWS, Value};
 use strandline_txn::StartWord;
 
 const FIRST_PAGE: usize = 64;
@@ -90,6 +93,55 @@ impl InsertRange {
             }
         }
     }
+    /// Inserts one row, `values` by column id; its slot, or None if the range is full or closed.
+    /// Appends what must be stamped to `written`.
+    pub fn insert(
+        &self,
+        values: &[Value],
+        writer: &Writer,
+        written: &mut Vec<Written>,
+    ) -> Result<Option<u16>> {
+        let Some(slots) = self.claim(1) else {
+            return Ok(None);
+        };
+        let (page, i) = self.page(slots.start as usize);
+        let claimed = Claimed::new(page, i);
+        self.schema.iter().try_for_each(|(column, spec)| {
+            let value = values.get(column.0 as usize).unwrap_or(&Value::Null);
+            page.put(i, column, spec, value)
+        })?;
+        page.set_statement(i, writer.statement);
+        claimed.publish(writer.word);
+        written.push(Written::Records(page.clone(), i, i + 1));
+        Ok(Some(slots.start as u16))
+    }
+
+    /// Recovery: puts a row committed at `ts` back into `slot`, unless it is there already: a run
+    /// and the log may both have it.
+    ///
+    /// # Errors
+    /// Internal if a value is of a column that the range does not have.
+    pub fn restore(&self, slot: u16, values: &[(ColumnId, Value)], ts: CommitTs) -> Result<()> {
+        self.claim_through(u32::from(slot));
+        let (page, i) = self.page(usize::from(slot));
+        if page.start(i) != StartWord::UNPUBLISHED {
+            return Ok(());
+        }
+        let len = self.schema.len();
+        if let Some((column, _)) = values.iter().find(|(c, _)| c.0 as usize >= len) {
+            return Err(Error::internal(format!(
+                "row {slot} of a range has a value of column {column}, the range has {len} columns"
+            )));
+        }
+        // Other rows of the page may have columns that this row is older than.
+        for (column, spec) in self.schema.iter() {
+            let value = values.iter().find(|(c, _)| *c == column);
+            page.put(i, column, spec, value.map_or(&spec.missing, |(_, v)| v))?;
+        }
+        page.set_start(i, StartWord::committed(ts));
+        Ok(())
+    }
+
     /// Recovery: makes sure that `slot` counts as claimed.
     pub fn claim_through(&self, slot: u32) {
         self.next.fetch_max(slot + 1, Ordering::AcqRel);

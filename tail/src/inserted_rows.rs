@@ -1,7 +1,8 @@
 //! What a page of inserted rows holds: a column is an array over the rows, for scans and the first
 //! merge. Arrays come with the first value.
 
-use crate::page_memory::{PageMemory, zeros};
+use crate::page_memory::PageMemory;
+use crate::record_words::zeros;
 use strandline_base::cell::Cell;
 use strandline_base::cell::StorageColumn;
 use strandline_base::sync::{AtomicU32, AtomicU64, OnceLock, Ordering};

@@ -31,15 +31,15 @@
 //! no look at its records. Marks are written once per overlay and tail, so appenders to different
 //! tails share them for reading.
 //!
-//! Lock order: publishing takes the range's `publish`, with nothing else held.
+//! Making and publishing overlays is in [`crate::consolidation`].
 //!
 //! Differences from the paper: an overlay replaces nothing: records stay for older snapshots and
 //! the merge. Only ranges that are read get one: readers add up what records behind it cost them.
 
+use crate::page_memory::PageBytes;
 use crate::patches::{PatchList, Patches};
-use crate::range::{Range, RangeVersion};
-use crate::record_page::{PageBytes, RecordKind};
-use crate::tail_pages::{Tail, TailPages};
+use crate::record_kind::RecordKind;
+use crate::tail_pages::TailPages;
 use crate::visibility::{RecordState, record_state};
 use std::collections::BTreeMap;
 use std::ops;
@@ -48,25 +48,13 @@ use strandline_base::sync::{AtomicU32, AtomicU64, Ordering};
 use strandline_base::{ColumnId, CommitTs, UPDATE_RANGES, UPDATE_ROWS};
 use strandline_txn::{StartWord, TxnManager};
 
-/// Least cost of visits that is worth an overlay. Models and tests should meet overlays soon.
-const COST_MIN: u32 = if cfg!(any(shuttle, debug_assertions)) {
-    1
-} else {
-    64
-};
-/// Values of an overlay whose copying costs as much as the visit of one record: copies run through
-/// memory in order and on another thread.
-const COPIED_PER_VISITED: u32 = 16;
-/// Records whose visits cost as much as the look at a tail, whose parts are in no cache.
-const TAIL_COST: usize = 32;
-
 /// What appenders tell readers of overlays, per range.
 #[derive(Debug)]
 pub struct OverlayMarks {
     /// the last number drawn for an overlay
     drawn: AtomicU64,
     /// what readers have paid for records behind the overlay
-    paid: AtomicU32,
+    pub(crate) paid: AtomicU32,
     /// per tail the number of the last overlay that may lack records of it
     moved: [AtomicU64; UPDATE_RANGES],
 }
@@ -90,11 +78,11 @@ impl OverlayMarks {
         }
     }
 
-    fn mark(&self, at: usize, number: u64) {
+    pub(crate) fn mark(&self, at: usize, number: u64) {
         self.moved[at].fetch_max(number, Ordering::SeqCst);
     }
 
-    fn draw(&self) -> u64 {
+    pub(crate) fn draw(&self) -> u64 {
         self.drawn.fetch_add(1, Ordering::SeqCst) + 1
     }
 
@@ -145,6 +133,10 @@ impl Overlay {
     pub(crate) fn through(&self, at: usize) -> u64 {
         self.through[at]
     }
+    /// As [`Overlay::through`], of all tails.
+    pub(crate) fn ends(&self) -> [u64; UPDATE_RANGES] {
+        self.through
+    }
 
     /// The patches of `column` in some update ranges.
     pub(crate) fn patches(&self, column: ColumnId, tails: ops::Range<usize>) -> PatchList<'_> {
@@ -164,7 +156,7 @@ impl Overlay {
         &self.deleted[before(tails.start)..before(tails.end)]
     }
 
-    fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         let patches: usize = self.columns.iter().map(|c| c.patches.len()).sum();
         patches + self.deleted.len()
     }
@@ -177,21 +169,27 @@ impl Drop for Overlay {
 }
 
 /// The new settled records of a tail.
-struct Settled {
+pub(crate) struct Settled {
     /// the position of the tail in the range
     at: usize,
     pages: Arc<TailPages>,
     /// sequence numbers of records that are committed at or before `newest`, or aborted
-    records: ops::Range<u64>,
+    pub(crate) records: ops::Range<u64>,
     newest: CommitTs,
     /// no record is behind them
-    is_all: bool,
+    pub(crate) is_all: bool,
 }
 
 impl Settled {
     /// Looks from `from` on for the first record that is not committed at or before `ts` and not
     /// aborted.
-    fn find(at: usize, pages: Arc<TailPages>, from: u64, ts: CommitTs, txns: &TxnManager) -> Self {
+    pub(crate) fn find(
+        at: usize,
+        pages: Arc<TailPages>,
+        from: u64,
+        ts: CommitTs,
+        txns: &TxnManager,
+    ) -> Self {
         let mut settled = Self {
             at,
             records: from..from,
@@ -269,77 +267,8 @@ pub(crate) fn slot_in_range(at: usize, slot: u16) -> u16 {
     (at * UPDATE_ROWS) as u16 + slot
 }
 
-impl<B> Range<B> {
-    /// Notes that a reader at `ts` has paid for visiting `records` records of `tails` tails;
-    /// whether it is time for [`Range::consolidate`].
-    pub fn note_visit(&self, overlay: Option<&Overlay>, tails: usize, records: usize) -> bool {
-        let size = overlay.map_or(0, Overlay::size) as u32;
-        let cost = (tails * TAIL_COST + records) as u32;
-        let paid = &self.marks().paid;
-        let now = paid.fetch_add(cost, Ordering::Relaxed).saturating_add(cost);
-        let pays = now >= COST_MIN + size / COPIED_PER_VISITED;
-        if pays {
-            paid.store(0, Ordering::Relaxed);
-        }
-        pays
-    }
-
-    /// Puts what is settled at `ts` into a new overlay and publishes it.
-    pub fn consolidate(&self, ts: CommitTs, txns: &TxnManager, bytes: &PageBytes) {
-        let marks = self.marks();
-        let number = marks.draw();
-        let version = self.load_full();
-        let before = version.overlay.as_deref();
-        if before.is_some_and(|overlay| overlay.newest > ts) {
-            return;
-        }
-        let mut through = before.map_or([0; UPDATE_RANGES], |overlay| overlay.through);
-        let (mut settled, mut kept) = (Vec::new(), [false; UPDATE_RANGES]);
-        for (at, tail) in version.tails.iter().enumerate() {
-            let Some(tail) = tail else { continue };
-            if before.is_some_and(|overlay| marks.is_complete(at, overlay.number)) {
-                kept[at] = true;
-                continue;
-            }
-            let pages = claimed_pages(tail);
-            let first = pages.first_seq();
-            kept[at] = before.is_some_and(|overlay| overlay.through[at] >= first);
-            let from = if kept[at] { through[at] } else { first };
-            let found = Settled::find(at, pages, from, ts, txns);
-            if !found.is_all {
-                marks.mark(at, number);
-            }
-            through[at] = found.records.end;
-            settled.push(found);
-        }
-        let changed = |found: &Settled| !found.records.is_empty();
-        if settled.iter().any(changed) {
-            let overlay = build(number, before, &kept, &settled, through, bytes);
-            self.publish_overlay(&version, overlay);
-        }
-    }
-
-    /// Puts `overlay` in the place of that of `version` which it was made from.
-    fn publish_overlay(&self, version: &RangeVersion<B>, overlay: Overlay) {
-        let right = self.lock();
-        let present = self.load_full();
-        let as_ptr = |version: &RangeVersion<B>| version.overlay.as_ref().map(Arc::as_ptr);
-        if Arc::ptr_eq(&present.base, &version.base) && as_ptr(&present) == as_ptr(version) {
-            let mut next = RangeVersion::clone(&present);
-            next.overlay = Some(Arc::new(overlay));
-            self.publish(&right, next);
-        }
-    }
-}
-
-/// The pages of a tail with all the records that were claimed before: in this order.
-fn claimed_pages(tail: &Tail) -> Arc<TailPages> {
-    tail.claims();
-    Arc::clone(&tail.pages())
-}
-
 /// `before`, where `kept`, and on top of it what is settled since.
-fn build(
+pub(crate) fn build(
     number: u64,
     before: Option<&Overlay>,
     kept: &[bool; UPDATE_RANGES],

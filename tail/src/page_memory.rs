@@ -1,5 +1,6 @@
 //! The memory that record pages and row maps hold.
 
+use crate::record_words::zeros;
 use crate::spare_lines::SpareLines;
 use strandline_base::sync::{Arc, AtomicU64, AtomicUsize, Ordering};
 
@@ -92,9 +93,4 @@ impl Drop for PageMemory {
     fn drop(&mut self) {
         self.all.subtract(*self.own.get_mut());
     }
-}
-
-/// `n` words.
-pub(crate) fn zeros(n: usize) -> Box<[AtomicU64]> {
-    (0..n).map(|_| AtomicU64::new(0)).collect()
 }

@@ -146,34 +146,84 @@ impl<B> Range<B> {
         self.publish(&right, next);
         tail
     }
-    /// Runs `append` as an appender to the tail of update range `at`, with the version to go by.
-    /// None if a merge keeps the tail sealed for long.
-    pub fn append_to<R>(
+    /// Enters the tail of update range `at` as an appender, with the version to go by. None if a
+    /// merge keeps the tail sealed for long.
+    #[inline]
+    pub fn enter(&self, at: usize, bytes: &PageBytes) -> Option<Entered<'_, B>> {
+        match self.try_enter(at) {
+            Ok(entered) => Some(entered),
+            Err(has_tail) => self.enter_later(at, bytes, has_tail),
+        }
+    }
+
+    /// Enters a tail that is there and not sealed; whether it is there.
+    #[inline]
+    fn try_enter(&self, at: usize) -> Result<Entered<'_, B>, bool> {
+        // A guard, not a counted reference: writers of a range would share the counter.
+        let version = self.load();
+        match &version.tails[at] {
+            Some(tail) if tail.try_enter() => {
+                let range = self;
+                Ok(Entered { range, version, at })
+            }
+            tail => Err(tail.is_some()),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn enter_later(
         &self,
         at: usize,
         bytes: &PageBytes,
-        append: impl FnOnce(&RangeVersion<B>, &Tail) -> R,
-    ) -> Option<R> {
+        mut has_tail: bool,
+    ) -> Option<Entered<'_, B>> {
         for look in 1..=ENTRY_LOOKS {
-            // A guard, not a counted reference: writers of a range would share the counter.
-            let version = self.load();
-            let Some(tail) = &version.tails[at] else {
-                self.ensure_tail(at, bytes);
-                continue;
-            };
-            let Some(_entered) = tail.enter() else {
+            match has_tail {
                 // Being retired: the range shows the next tail soon.
-                match look.is_multiple_of(64) {
-                    true => yield_now(),
-                    false => spin_loop(),
+                true if look.is_multiple_of(64) => yield_now(),
+                true => spin_loop(),
+                false => {
+                    self.ensure_tail(at, bytes);
                 }
-                continue;
-            };
-            let appended = append(&version, tail);
-            self.marks.note_claim(at);
-            return Some(appended);
+            }
+            match self.try_enter(at) {
+                Ok(entered) => return Some(entered),
+                Err(now) => has_tail = now,
+            }
         }
         None
+    }
+}
+
+/// An appender inside a tail, which cannot be sealed meanwhile. When it leaves, readers of overlays
+/// are told that it was there.
+pub struct Entered<'a, B> {
+    range: &'a Range<B>,
+    version: Guard<Arc<RangeVersion<B>>>,
+    /// of the update range
+    at: usize,
+}
+
+impl<B> Entered<'_, B> {
+    /// The version to go by.
+    #[inline]
+    pub fn version(&self) -> &RangeVersion<B> {
+        &self.version
+    }
+    /// The tail.
+    #[inline]
+    pub fn tail(&self) -> &Tail {
+        let tail = self.version.tails[self.at].as_deref();
+        tail.expect("it was entered, and the version is held")
+    }
+}
+
+impl<B> Drop for Entered<'_, B> {
+    #[inline]
+    fn drop(&mut self) {
+        self.range.marks.note_claim(self.at);
+        self.tail().leave();
     }
 }
 

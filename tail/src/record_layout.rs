@@ -1,12 +1,15 @@
-//! Where a tail page's records have what. All records of a page have one layout, which many pages
-//! share.
+//! Byte layout of a record within a tail page. All records of a page have one layout, which many
+//! pages share.
 
 use crate::column_set::ColumnSet;
 use crate::record_words::LINE_WORDS;
-use crate::schema::StorageSchema;
 use std::sync::Arc;
-use strandline_base::SqlType;
+use strandline_base::cell::StorageColumn;
 use strandline_base::value_words::Physical;
+use strandline_base::{ColumnId, SqlType};
+
+/// The columns of a storage, by id.
+pub(crate) type StorageColumns = Arc<[StorageColumn]>;
 
 /// Words that a record begins with, before its updated-column bits.
 pub(crate) const HEADER_WORDS: usize = 3;
@@ -14,8 +17,8 @@ pub(crate) const HEADER_WORDS: usize = 3;
 /// Where the parts of a page's records are.
 #[derive(Debug)]
 pub(crate) struct RecordLayout {
-    /// the columns of the storage
-    pub schema: Arc<StorageSchema>,
+    /// all columns of the storage
+    pub storage: StorageColumns,
     /// those it has places for
     pub columns: ColumnSet,
     /// by column id
@@ -50,23 +53,23 @@ pub(crate) enum PlaceKind {
 impl RecordLayout {
     /// The columns that a layout for records with values of `columns` or of fewer has: all if the
     /// table is so small that they fit a cache line anyway.
-    pub fn covered(schema: &StorageSchema, columns: ColumnSet) -> ColumnSet {
+    pub fn covered(storage: &[StorageColumn], columns: ColumnSet) -> ColumnSet {
         let words = |physical| match physical {
             Physical::Word | Physical::Bytes => 1,
             Physical::Wide => 2,
         };
-        let all: usize = schema.iter().map(|(_, spec)| words(spec.physical)).sum();
+        let all: usize = storage.iter().map(|spec| words(spec.physical)).sum();
         match all < LINE_WORDS - HEADER_WORDS {
-            true => schema.iter().map(|(id, _)| id).collect(),
+            true => (0..storage.len() as u32).map(ColumnId).collect(),
             false => columns,
         }
     }
     /// A layout for records with values of `columns`.
-    pub fn new(schema: &Arc<StorageSchema>, columns: ColumnSet) -> Arc<Self> {
-        let bit_words = schema.len().div_ceil(64).max(1);
+    pub fn new(storage: &StorageColumns, columns: ColumnSet) -> Arc<Self> {
+        let bit_words = storage.len().div_ceil(64).max(1);
         let (mut stride, mut byte_columns) = (HEADER_WORDS + bit_words, 0);
-        let places = schema.iter().map(|(id, column)| {
-            let has = columns.contains(id);
+        let places = storage.iter().enumerate().map(|(id, column)| {
+            let has = columns.contains(ColumnId(id as u32));
             let at = match column.physical {
                 Physical::Bytes => byte_columns,
                 Physical::Word | Physical::Wide => stride,
@@ -95,7 +98,7 @@ impl RecordLayout {
         };
         Arc::new(Self {
             is_simple: bit_words == 1 && places.iter().all(is_word),
-            schema: schema.clone(),
+            storage: storage.clone(),
             columns,
             places,
             bit_words,

@@ -21,7 +21,7 @@
 use crate::column_set::{ColumnSet, columns_of_word};
 use crate::inserted_rows::InsertedRows;
 use crate::page_memory::PageMemory;
-use crate::record_layout::RecordLayout;
+use crate::record_layout::{RecordLayout, StorageColumns};
 use crate::schema::StorageSchema;
 use crate::tail_records::TailRecords;
 use std::sync::Arc;
@@ -33,39 +33,8 @@ use strandline_base::{ColumnId, Error, Result, Value};
 use strandline_txn::StartWord;
 
 pub use crate::page_memory::PageBytes;
+pub use crate::record_kind::RecordKind;
 pub use crate::tail_records::TailRecord;
-
-/// What a tail record says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RecordKind {
-    /// new values of the columns in its bits
-    Update,
-    /// the values before the first update; says nothing about existence
-    OldValue,
-    /// the row ends here
-    Delete,
-    /// nobody else may write or lock the row until the transaction ends; no values, never committed
-    Lock,
-    /// nobody else may write the row or lock it for itself; likewise
-    ShareLock,
-}
-
-impl RecordKind {
-    /// Whether it only keeps others away.
-    pub fn is_lock(self) -> bool {
-        matches!(self, Self::Lock | Self::ShareLock)
-    }
-    #[inline]
-    pub(crate) fn of(number: u8) -> Self {
-        match number {
-            0 => Self::Update,
-            1 => Self::OldValue,
-            2 => Self::Delete,
-            3 => Self::Lock,
-            _ => Self::ShareLock,
-        }
-    }
-}
 
 /// No record is claimed any more.
 const CLOSED: u32 = 1 << 31;
@@ -80,7 +49,7 @@ pub struct RecordPage {
     /// how many records have been, and [`CLOSED`]
     claimed: AtomicU32,
     records: Records,
-    schema: Arc<StorageSchema>,
+    storage: StorageColumns,
     has_deletes: AtomicBool,
     memory: PageMemory,
 }
@@ -99,10 +68,11 @@ impl RecordPage {
         schema: &Arc<StorageSchema>,
         bytes: &PageBytes,
     ) -> Self {
-        let (rows, columns) = (capacity as usize, schema.len());
-        let own = InsertedRows::bytes(rows, columns);
-        let records = Records::Inserts(InsertedRows::new(rows, columns));
-        Self::new((u64::from(first), capacity), schema, records, own, bytes)
+        let (rows, width) = (capacity as usize, schema.len());
+        let own = InsertedRows::bytes(rows, width);
+        let records = Records::Inserts(InsertedRows::new(rows, width));
+        let columns = schema.columns();
+        Self::new((u64::from(first), capacity), columns, records, own, bytes)
     }
 
     /// A page for tail records with sequence numbers `first..first + capacity`; fewer if it is
@@ -119,12 +89,12 @@ impl RecordPage {
             layout,
             bytes.spare_lines(),
         ));
-        Self::new((first, capacity), &layout.schema, records, own, bytes)
+        Self::new((first, capacity), &layout.storage, records, own, bytes)
     }
 
     fn new(
         (first, capacity): (u64, u32),
-        schema: &Arc<StorageSchema>,
+        storage: &StorageColumns,
         records: Records,
         own: usize,
         bytes: &PageBytes,
@@ -134,7 +104,7 @@ impl RecordPage {
             capacity,
             claimed: AtomicU32::new(0),
             records,
-            schema: schema.clone(),
+            storage: storage.clone(),
             has_deletes: AtomicBool::new(false),
             memory: PageMemory::new(bytes, size_of::<Self>() + own),
         }
@@ -182,12 +152,14 @@ impl RecordPage {
     }
     /// Whether the page was made for exactly this schema: a rolled-back change of the table may
     /// leave pages whose columns have other types than later columns with the same ids.
-    pub fn is_for(&self, schema: &Arc<StorageSchema>) -> bool {
-        Arc::ptr_eq(&self.schema, schema)
+    pub fn is_for(&self, schema: &StorageSchema) -> bool {
+        Arc::ptr_eq(&self.storage, schema.columns())
     }
     /// How the page holds values of `column`, if it knows the column.
     pub fn physical(&self, column: ColumnId) -> Option<Physical> {
-        self.schema.get(column).map(|spec| spec.physical)
+        self.storage
+            .get(column.0 as usize)
+            .map(|spec| spec.physical)
     }
     /// Where a tail page has what of its records.
     pub(crate) fn layout(&self) -> Option<&Arc<RecordLayout>> {

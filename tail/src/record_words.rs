@@ -1,6 +1,6 @@
-//! The words of a tail page's records, from the beginning of a cache line on.
+//! Arrays of words that threads share, and the words of a tail page's records, from the beginning
+//! of a cache line on.
 
-use crate::page_memory::zeros;
 use strandline_base::sync::AtomicU64;
 #[cfg(test)]
 use strandline_base::sync::Ordering;
@@ -10,7 +10,12 @@ pub(crate) const LINE_WORDS: usize = 8;
 
 const LINE_BYTES: usize = LINE_WORDS * size_of::<u64>();
 
-/// See the module's documentation.
+/// `n` words.
+pub(crate) fn zeros(n: usize) -> Box<[AtomicU64]> {
+    (0..n).map(|_| AtomicU64::new(0)).collect()
+}
+
+/// The words of a page's records.
 #[derive(Debug, Default)]
 pub(crate) struct RecordWords {
     /// a line less a word more than there are records' words

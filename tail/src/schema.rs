@@ -1,6 +1,8 @@
 //! The columns of a storage, by [`ColumnId`]: a column's id is its position here for ever.
 //! Dropped columns keep their place, added ones come at the end.
 
+use crate::column_set::ColumnSet;
+use crate::record_layout::{RecordLayout, StorageColumns};
 use crate::shared_layouts::SharedLayouts;
 use std::sync::Arc;
 use strandline_base::cell::StorageColumn;
@@ -9,7 +11,7 @@ use strandline_base::{ColumnId, SqlType, Value};
 /// All columns a storage ever had.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StorageSchema {
-    columns: Vec<StorageColumn>,
+    columns: StorageColumns,
     layouts: SharedLayouts,
 }
 
@@ -24,9 +26,14 @@ impl StorageSchema {
             layouts: SharedLayouts::default(),
         })
     }
-    /// Those of tail pages.
-    pub(crate) fn layouts(&self) -> &SharedLayouts {
-        &self.layouts
+    /// The columns, which pages are made for.
+    #[inline]
+    pub(crate) fn columns(&self) -> &StorageColumns {
+        &self.columns
+    }
+    /// A layout of tail pages for records with values of `columns`.
+    pub(crate) fn layout_covering(&self, columns: ColumnSet) -> Arc<RecordLayout> {
+        self.layouts.covering(&self.columns, columns)
     }
     /// How many columns there are, dropped ones included.
     pub fn len(&self) -> usize {
@@ -50,5 +57,38 @@ impl StorageSchema {
             .iter()
             .enumerate()
             .map(|(i, c)| (ColumnId(i as u32), c))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_with_the_same_columns_share_a_layout() {
+        let schema = StorageSchema::new([const { (SqlType::BigInt, Value::Null) }; 40]);
+        let layout = |columns: &[u32]| {
+            let columns = columns.iter().map(|&column| ColumnId(column)).collect();
+            schema.layout_covering(columns)
+        };
+        let (one, two) = (layout(&[1, 2]), layout(&[2]));
+        assert!(Arc::ptr_eq(&one, &layout(&[2, 1])));
+        assert!(!Arc::ptr_eq(&one, &two));
+        let all: Vec<_> = (0..40).map(|column| layout(&[column])).collect();
+        assert!(Arc::ptr_eq(&all[0], &layout(&[0])), "one of the first");
+        assert!(!Arc::ptr_eq(&all[39], &layout(&[39])), "one too many");
+        assert_eq!(layout(&[39]).columns, all[39].columns);
+        drop((one, two, all));
+        let again = layout(&[39]);
+        assert!(Arc::ptr_eq(&again, &layout(&[39])), "the others are gone");
+    }
+
+    #[test]
+    fn a_schema_goes_with_its_layouts() {
+        let schema = StorageSchema::new([(SqlType::BigInt, Value::Null)]);
+        let weak = Arc::downgrade(&schema);
+        drop(schema.layout_covering(ColumnSet::default()));
+        drop(schema);
+        assert!(weak.upgrade().is_none());
     }
 }

@@ -37,11 +37,13 @@
 //!
 //! Lock order: `swept` → row latch → `grow`. Nothing is awaited under a row latch.
 
+use crate::claimed::Claimed;
 use crate::column_set::ColumnSet;
 use crate::hops;
-use crate::page_memory::PageMemory;
+use crate::page_memory::{PageBytes, PageMemory};
+use crate::record_kind::RecordKind;
 use crate::record_layout::RecordLayout;
-use crate::record_page::{PageBytes, RecordKind, RecordPage};
+use crate::record_page::RecordPage;
 use crate::row_map::{ENTRIES, Entry, RowMap};
 use crate::schema::StorageSchema;
 use crate::tail_records::BACK_BITS;
@@ -202,7 +204,7 @@ pub struct AppendGuard<'a>(&'a Tail);
 
 impl Drop for AppendGuard<'_> {
     fn drop(&mut self) {
-        self.0.appenders.fetch_sub(1, Ordering::Release);
+        self.0.leave();
     }
 }
 
@@ -264,12 +266,24 @@ impl Tail {
 
     /// Enters as an appender; None if the tail is sealed: load the range again.
     pub fn enter(&self) -> Option<AppendGuard<'_>> {
+        self.try_enter().then(|| AppendGuard(self))
+    }
+
+    /// As [`Tail::enter`]; whether it did. Who has entered [leaves](Tail::leave).
+    #[inline]
+    pub(crate) fn try_enter(&self) -> bool {
         let before = self.appenders.fetch_add(1, Ordering::Acquire);
-        let guard = AppendGuard(self);
-        if before & SEALED != 0 {
-            return None;
+        let is_open = before & SEALED == 0;
+        if !is_open {
+            self.leave();
         }
-        Some(guard)
+        is_open
+    }
+
+    /// An appender leaves.
+    #[inline]
+    pub(crate) fn leave(&self) {
+        self.appenders.fetch_sub(1, Ordering::Release);
     }
 
     /// Seals the tail if no appender is inside.
@@ -296,9 +310,19 @@ impl Tail {
         (pages, schema): (&TailPages, &Arc<StorageSchema>),
         columns: &ColumnSet,
     ) -> Result<(Arc<RecordPage>, u32)> {
-        if let Some(claimed) = self.claim_in(pages, schema, columns) {
-            return Ok(claimed);
+        match self.claim_in(pages, schema, columns) {
+            Some(claimed) => Ok(claimed),
+            None => self.claim_in_new_page(schema, columns),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn claim_in_new_page(
+        &self,
+        schema: &Arc<StorageSchema>,
+        columns: &ColumnSet,
+    ) -> Result<(Arc<RecordPage>, u32)> {
         loop {
             self.grow(schema, columns)?;
             if let Some(claimed) = self.claim_in(&self.pages(), schema, columns) {
@@ -323,6 +347,7 @@ impl Tail {
     /// Appends a record with values of `columns`: [claims](Tail::claim) it, lets `fill` put its
     /// cells, publishes it. A record that does not take its cells becomes a tombstone. The caller
     /// holds the row's latch.
+    #[inline]
     pub fn append(
         &self,
         (pages, schema): (&TailPages, &Arc<StorageSchema>),
@@ -382,7 +407,7 @@ impl Tail {
                 if let Some(before) = layout {
                     columns.insert_all(&before.columns);
                 }
-                schema.layouts().covering(schema, columns)
+                schema.layout_covering(columns)
             }
         };
         let page = RecordPage::tail(first, capacity, &layout, &self.bytes);
@@ -445,31 +470,6 @@ impl Tail {
             }
             true
         })
-    }
-}
-
-/// A record that is published as a tombstone unless its writer gets as far as publishing it.
-pub struct Claimed<'a> {
-    page: &'a RecordPage,
-    i: u32,
-    word: StartWord,
-}
-
-impl<'a> Claimed<'a> {
-    /// Record `i` of `page`, which the caller has claimed.
-    pub fn new(page: &'a RecordPage, i: u32) -> Self {
-        let word = StartWord::ABORTED;
-        Self { page, i, word }
-    }
-    /// Publishes it.
-    pub fn publish(mut self, word: StartWord) {
-        self.word = word;
-    }
-}
-
-impl Drop for Claimed<'_> {
-    fn drop(&mut self) {
-        self.page.set_start(self.i, self.word);
     }
 }
 

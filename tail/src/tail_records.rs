@@ -22,8 +22,8 @@
 
 use crate::column_set::{ColumnSet, columns_of_word, place};
 use crate::page_memory::PageMemory;
+use crate::record_kind::RecordKind;
 use crate::record_layout::{HEADER_WORDS, PlaceKind, RecordLayout};
-use crate::record_page::RecordKind;
 use crate::record_words::{LINE_WORDS, RecordWords};
 use crate::spare_lines::SpareLines;
 use std::sync::Arc;
@@ -326,7 +326,7 @@ impl<'p> TailRecord<'p> {
             if place.kind == PlaceKind::Held(Physical::Word) && !has_nulls {
                 set_word(out, place.sql_type, self.load(place.at as usize));
             } else {
-                let spec = layout.schema.column(*column);
+                let spec = &layout.storage[column.0 as usize];
                 *out = self.cell(*column).value(spec)?;
             }
             now |= 1 << at;
@@ -346,7 +346,7 @@ impl<'p> TailRecord<'p> {
             {
                 self.store(place.at as usize, word);
             } else {
-                let spec = layout.schema.column(*column);
+                let spec = &layout.storage[column.0 as usize];
                 self.put(*column, Cell::of(value, spec)?, memory)?;
             }
         }
@@ -405,14 +405,14 @@ mod tests {
     }
 
     fn fill(records: &TailRecords, n: u64, columns: &ColumnSet, memory: &PageMemory) {
-        let schema = &records.layout().schema;
+        let storage = &records.layout().storage;
         let record = records.record(n as usize);
         record.set_columns(columns);
         // One half cell by cell, the other at once.
         let values = columns.iter().map(|column| (column, value(column.0, n)));
         let (single, many): (Vec<_>, Vec<_>) = values.partition(|(column, _)| column.0 < 50);
         for (column, value) in single {
-            let cell = Cell::of(&value, schema.column(column)).expect("fits");
+            let cell = Cell::of(&value, &storage[column.0 as usize]).expect("fits");
             record.put(column, cell, memory).expect("put");
         }
         record.put_all(&many, memory).expect("put");
@@ -428,7 +428,7 @@ mod tests {
     #[test]
     fn records_hold_their_columns_and_nothing_of_their_neighbours() {
         let memory = PageMemory::new(&PageBytes::default(), 0);
-        let layout = RecordLayout::new(&schema(), set((0..99).filter(|c| c % 7 != 6)));
+        let layout = RecordLayout::new(schema().columns(), set((0..99).filter(|c| c % 7 != 6)));
         let records = TailRecords::new(20, &layout, &SpareLines::default());
         let columns_of =
             |n: u64| set((0..99).filter(|c| c % 7 != 6 && (n + u64::from(*c)) % 3 < 2));
@@ -441,7 +441,7 @@ mod tests {
             for column in (0..99).map(ColumnId) {
                 assert_eq!(records.record(i).has(column), columns.contains(column));
                 if columns.contains(column) {
-                    let spec = layout.schema.column(column);
+                    let spec = &layout.storage[column.0 as usize];
                     let cell = records.record(i).cell(column).value(spec).expect("a value");
                     assert_eq!(cell, value(column.0, n), "column {column} of record {n}");
                 }
@@ -466,10 +466,10 @@ mod tests {
         let memory = PageMemory::new(&PageBytes::default(), 0);
         let (narrow, wide) = (set([0, 1, 2, 66, 67, 68]), set(0..99));
         for to in [&narrow, &wide] {
-            let from = RecordLayout::new(&schema(), narrow.clone());
+            let from = RecordLayout::new(schema().columns(), narrow.clone());
             let to = match to == &narrow {
                 true => from.clone(),
-                false => RecordLayout::new(&schema(), to.clone()),
+                false => RecordLayout::new(schema().columns(), to.clone()),
             };
             let [from, to] =
                 [from, to].map(|layout| TailRecords::new(8, &layout, &SpareLines::default()));
@@ -481,7 +481,7 @@ mod tests {
                 copy.copy(&narrow, &from.record(n as usize), &memory)
                     .expect("copies");
                 for column in narrow.iter() {
-                    let spec = from.layout().schema.column(column);
+                    let spec = &from.layout().storage[column.0 as usize];
                     let copied = copy.cell(column).value(spec);
                     assert_eq!(copied.expect("a value"), value(column.0, n));
                 }
@@ -493,7 +493,7 @@ mod tests {
     fn headers_keep_their_parts_apart() {
         let records = TailRecords::new(
             2,
-            &RecordLayout::new(&schema(), set([])),
+            &RecordLayout::new(schema().columns(), set([])),
             &SpareLines::default(),
         );
         let [first, second] = [0, 1].map(|i| records.record(i));
@@ -514,7 +514,7 @@ mod tests {
         let memory = PageMemory::new(&PageBytes::default(), 0);
         let records = TailRecords::new(
             1,
-            &RecordLayout::new(&schema(), set([0, 2])),
+            &RecordLayout::new(schema().columns(), set([0, 2])),
             &SpareLines::default(),
         );
         let record = records.record(0);

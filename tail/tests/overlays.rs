@@ -136,10 +136,13 @@ impl Model {
             values.iter().try_for_each(put)
         };
         let columns = values.iter().map(|(column, _)| *column).collect();
-        let appended = self.range.append_to(tail, &self.bytes, |_, tail| {
-            tail.append((&tail.pages(), schema), &header, &columns, fill)
-        });
-        let (page, i) = appended.expect("open").expect("fits");
+        let entered = self.range.enter(tail, &self.bytes).expect("open");
+        let pages = entered.tail().pages();
+        let appended = entered
+            .tail()
+            .append((&pages, schema), &header, &columns, fill);
+        let (page, i) = appended.expect("fits");
+        drop((pages, entered));
         self.open.push(self.records.len());
         self.records.push(Known {
             tail,

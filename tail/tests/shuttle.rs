@@ -6,6 +6,7 @@
 //! Pages have one or two records here, so that they fill, grow and go within a few updates.
 #![cfg(shuttle)]
 
+use arc_swap::Guard;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::thread;
 use shuttle::{Config, Runner};
@@ -13,8 +14,9 @@ use std::cell::Cell;
 use std::sync::Arc;
 use strandline_base::sync::{AtomicBool, Mutex, Ordering};
 use strandline_base::{
-    ColumnId, CommitTs, ManualClock, RangeNo, SqlType, UPDATE_RANGES, UPDATE_ROWS, Value,
+    ColumnId, CommitTs, ManualClock, RangeNo, RowId, SqlType, UPDATE_RANGES, UPDATE_ROWS, Value,
 };
+use strandline_tail::change::{self, Change, WriteOutcome, Writer};
 use strandline_tail::column_set::ColumnSet;
 use strandline_tail::insert_range::InsertRange;
 use strandline_tail::merged_through::MergedThrough;
@@ -29,6 +31,7 @@ use strandline_tail::succession::{Succeeded, Successor};
 use strandline_tail::tail_pages::{RecordHeader, Tail, locate};
 use strandline_tail::tails_reader::TailsReader;
 use strandline_tail::visibility::{RecordState, record_state, sees, sees_record};
+use strandline_tail::write::{RowStorage, write};
 use strandline_txn::{Durability, StartWord, TxnManager, TxnSlot, Visibility};
 
 const VALUE: ColumnId = ColumnId(0);
@@ -620,6 +623,57 @@ struct Table {
     history: Log,
 }
 
+/// A row of the model by its slot in the range.
+fn row_of(slot: usize) -> usize {
+    slot / UPDATE_ROWS * PER_TAIL + slot % UPDATE_ROWS
+}
+
+impl RowStorage for Table {
+    type Base = Base;
+
+    fn page_bytes(&self) -> &PageBytes {
+        &self.bytes
+    }
+    fn txns(&self) -> &TxnManager {
+        &self.manager
+    }
+    fn current_schema(&self) -> Guard<Arc<StorageSchema>> {
+        Guard::from_inner(self.schema.clone())
+    }
+    fn base_state(
+        &self,
+        base: &Base,
+        slot: usize,
+        _: &Writer,
+    ) -> strandline_base::Result<RecordState> {
+        Ok(RecordState::Committed(base.updated[row_of(slot)]))
+    }
+    fn base_start(&self, _: &Base, _: usize) -> strandline_base::Result<(StartWord, u32)> {
+        Ok((committed(1), 7))
+    }
+    fn merged_through(&self, base: &Base) -> CommitTs {
+        base.merged_through
+    }
+    fn remove_updated(
+        &self,
+        base: &Base,
+        slot: usize,
+        columns: &mut ColumnSet,
+    ) -> strandline_base::Result<()> {
+        columns.retain(|_| base.updated[row_of(slot)] == CommitTs::ZERO);
+        Ok(())
+    }
+    fn base_values(
+        &self,
+        base: &Base,
+        slot: usize,
+        _: &ColumnSet,
+        _: &StorageSchema,
+    ) -> strandline_base::Result<Vec<(ColumnId, Value)>> {
+        Ok(vec![(VALUE, Value::BigInt(base.values[row_of(slot)]))])
+    }
+}
+
 /// A scan that has let go of the version.
 struct Stay {
     values: [i64; ROWS],
@@ -650,21 +704,7 @@ impl Table {
     fn increment(&self, row: usize) {
         let slot = self.manager.begin().expect("a slot");
         let mut written = Vec::new();
-        let value = loop {
-            let appended = self
-                .range
-                .append_to(row / PER_TAIL, &self.bytes, |version, tail| {
-                    self.append(version, tail, row, slot.word(), &mut written)
-                });
-            match appended {
-                None => {} // sealed for long
-                Some(Ok(value)) => break value,
-                Some(Err(holder)) => self
-                    .manager
-                    .wait_for(slot.word(), holder, None, &|| false)
-                    .expect("no cycle"),
-            }
-        };
+        let value = self.add(row, slot.word(), &mut written);
         self.log
             .commit(&self.manager, slot, &[(row, value)], &written);
     }
@@ -674,19 +714,7 @@ impl Table {
         let slot = self.manager.begin().expect("a slot");
         let mut written = Vec::new();
         for &row in rows {
-            loop {
-                let append = |version: &RangeVersion<Base>, tail: &Tail| {
-                    self.append(version, tail, row, slot.word(), &mut written)
-                };
-                match self.range.append_to(row / PER_TAIL, &self.bytes, append) {
-                    None => {} // sealed for long
-                    Some(Ok(_)) => break,
-                    Some(Err(holder)) => self
-                        .manager
-                        .wait_for(slot.word(), holder, None, &|| false)
-                        .expect("no cycle"),
-                }
-            }
+            self.add(row, slot.word(), &mut written);
         }
         slot.abort();
         for (page, i) in &written {
@@ -697,64 +725,41 @@ impl Table {
         self.range.release_aborted(TailMask::MAX);
     }
 
-    /// The new value, or whom to wait for.
-    fn append(
-        &self,
-        version: &RangeVersion<Base>,
-        tail: &Tail,
-        row: usize,
-        word: StartWord,
-        written: &mut Vec<Written>,
-    ) -> Result<i64, StartWord> {
-        let slot = row % PER_TAIL;
-        let latch = latch(tail, slot);
-        let pages = Arc::clone(&tail.pages());
-        let find = |next: u64| next.checked_sub(1).and_then(|seq| locate(&pages, seq));
-        let mut head = pages.head(latch.entry());
-        while let Some((page, i)) = find(head)
-            && page.start(i) == StartWord::ABORTED
-        {
-            head = page.back(i);
-        }
-        let (mut next, mut newest, mut has_old_value) = (head, None, false);
-        while let Some((page, i)) = find(next) {
-            next = page.back(i);
-            if page.start(i) == StartWord::ABORTED {
-                continue;
-            }
-            has_old_value |= page.slot_kind(i).1 == RecordKind::OldValue;
-            if newest.is_none() && page.slot_kind(i).1 == RecordKind::Update {
-                newest = match record_state(page, i, word, &self.manager) {
-                    RecordState::Committed(_) => Some(value(page, i)),
-                    RecordState::InProgress(holder) | RecordState::PreCommitted(holder, _) => {
-                        return Err(holder);
-                    }
-                    RecordState::Own | RecordState::Nothing => None,
-                };
-            }
-        }
-        let base = &version.base;
-        let mut back = head;
-        if !has_old_value && base.updated[row] == CommitTs::ZERO {
-            let old = Record {
-                slot: slot as u16,
-                kind: RecordKind::OldValue,
-                value: base.values[row],
-                word: committed(1),
+    /// Writes the value after that of the newest committed version of `row`, and returns it.
+    fn add(&self, row: usize, word: StartWord, written: &mut Vec<Written>) -> i64 {
+        let slot = row / PER_TAIL * UPDATE_ROWS + row % PER_TAIL;
+        let id = RowId::new(RangeNo(0), slot as u16);
+        loop {
+            let snapshot = self.manager.stable();
+            let value = self.read(&self.range.load_full(), row, snapshot) + 1;
+            let set = [(VALUE, Value::BigInt(value))];
+            let writer = Writer {
+                word,
+                statement: 7,
+                snapshot,
+                speculative: false,
             };
-            let (page, i) = old.append(tail, &self.schema, back);
-            back = page.first() + u64::from(i) + 1;
+            let mut records = Vec::new();
+            let change = Change::Update(&set);
+            let outcome = write(self, &self.range, id, change, &writer, &mut records);
+            match outcome.expect("a record number") {
+                WriteOutcome::Done(_) => {
+                    let records = records.into_iter().map(|record| match record {
+                        change::Written::Records(page, i, _) => (page, i),
+                        other => panic!("{other:?} for an update"),
+                    });
+                    written.extend(records);
+                    return value;
+                }
+                WriteOutcome::Wait(holder) => self
+                    .manager
+                    .wait_for(word, holder, None, &|| false)
+                    .expect("no cycle"),
+                // Sealed or latched for long, or committed and not stable yet.
+                WriteOutcome::Busy | WriteOutcome::Conflict(_) => thread::yield_now(),
+                WriteOutcome::Gone => panic!("row {row} is gone"),
+            }
         }
-        let record = Record {
-            slot: slot as u16,
-            kind: RecordKind::Update,
-            value: newest.unwrap_or(base.values[row]) + 1,
-            word,
-        };
-        let (page, i) = record.append(tail, &self.schema, back);
-        latch.publish(page.first() + u64::from(i));
-        written.push((page, i));
-        Ok(record.value)
     }
 
     /// Folds what is committed into a new base, writes it to the runs and publishes.
@@ -938,11 +943,7 @@ fn pages_go_with_the_last_old_version() {
         table.increment(0);
         let blocker = table.manager.begin().expect("a slot");
         let mut written = Vec::new();
-        let append = |version: &RangeVersion<Base>, tail: &Tail| {
-            table.append(version, tail, 1, blocker.word(), &mut written)
-        };
-        let value = table.range.append_to(0, &table.bytes, append);
-        assert_eq!(value, Some(Ok(1)));
+        assert_eq!(table.add(1, blocker.word(), &mut written), 1);
         table.merge();
         let second = table.range.load_full();
         let tail = second.tails[0].clone().expect("not all is merged");
@@ -982,11 +983,7 @@ fn released_tombstones_leave_what_others_see() {
         table.increment(0);
         let blocker = table.manager.begin().expect("a slot");
         let mut written = Vec::new();
-        let append = |version: &RangeVersion<Base>, tail: &Tail| {
-            table.append(version, tail, 1, blocker.word(), &mut written)
-        };
-        let value = table.range.append_to(0, &table.bytes, append);
-        assert_eq!(value, Some(Ok(1)));
+        assert_eq!(table.add(1, blocker.word(), &mut written), 1);
         let jobs: &[fn(&Table)] = &[
             |table| table.roll_back(&[0, 0, 0, 2]),
             |table| [0, 2].into_iter().for_each(|row| table.increment(row)),
@@ -1033,22 +1030,15 @@ fn releases_free_what_nobody_needs() {
         table.roll_back(&[0, 1, 0]);
         assert!(table.range.load().has_no_tail());
         let blocker = table.manager.begin().expect("a slot");
-        let open = |row: usize, written: &mut Vec<Written>| {
-            let append = |version: &RangeVersion<Base>, tail: &Tail| {
-                table.append(version, tail, row, blocker.word(), written)
-            };
-            let appended = table.range.append_to(0, &table.bytes, append);
-            assert!(matches!(appended, Some(Ok(_))));
-        };
         let mut written = Vec::new();
-        open(1, &mut written);
+        table.add(1, blocker.word(), &mut written);
         let reader = table.clone();
         let reader = thread::spawn(move || {
             let snapshot = reader.manager.snapshot(None).expect("now");
             (0..2).for_each(|_| reader.check(&reader.range.load(), snapshot.ts()));
         });
         table.roll_back(&[0, 0, 0, 0, 0]);
-        open(1, &mut written);
+        table.add(1, blocker.word(), &mut written);
         reader.join().expect("the reader does not panic");
         let version = table.range.load_full();
         let tail = version.tails[0].as_ref().expect("a record is open");

@@ -69,10 +69,24 @@
 //! * The committer stamps its records itself, at once, instead of leaving it to future readers, so
 //!   slots can be reused soon and the table stays small: an array instead of a hash table.
 //! * A writer that meets a competing uncommitted record waits instead of aborting.
+//!
+//! # Structure
+//!
+//! Rooms, lowest first; a room imports only from rooms above it in this table:
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | `clock`, `snapshots`, `start_word` | timestamps; registered snapshots; words of records |
+//! | `transaction_table` | the states of transactions |
+//! | `waits` | waiting writers |
+//! | `commit_queue` | commits in the log's order |
+//! | `manager` | [`TxnManager`], which joins them |
+//! | `snapshot_guard` | snapshots as their owners have them |
 
 mod clock;
 mod commit_queue;
 mod manager;
+mod snapshot_guard;
 mod snapshots;
 mod start_word;
 mod transaction_table;
@@ -80,6 +94,6 @@ mod waits;
 
 pub use commit_queue::Durability;
 pub use manager::{TxnManager, TxnSlot};
-pub use snapshots::{HistoryHold, SnapshotGuard};
+pub use snapshot_guard::{HistoryHold, SnapshotGuard};
 pub use start_word::{Isolation, StartWord, TxnStatus, Visibility};
 pub use waits::{Looks, WaitLimits, lock_timeout, query_cancelled};

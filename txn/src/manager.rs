@@ -1,8 +1,9 @@
 //! [`TxnManager`] joins the transaction table, the commit queue, the snapshots and the waiting
-//! writers; [`TxnSlot`] is a running transaction's claim on its slot.
+//! writers; [`TxnSlot`] is a running transaction's claim on its slot. Snapshots are taken in
+//! `snapshot_guard`.
 
 use crate::commit_queue::{CommitQueue, Durability};
-use crate::snapshots::{HistoryHold, SnapshotGuard, Snapshots};
+use crate::snapshots::Snapshots;
 use crate::start_word::{StartWord, TxnStatus};
 use crate::transaction_table::{Finish, SLOTS, TransactionTable};
 use crate::waits::{Looks, WaitLimits, Waits};
@@ -71,49 +72,6 @@ impl TxnManager {
     pub fn status(&self, word: StartWord) -> TxnStatus {
         debug_assert!(word.is_txn(), "{word} needs no resolving");
         self.table.status(word)
-    }
-
-    /// Registers a snapshot at the stable timestamp (or at `at`) so that nothing it can see is
-    /// dropped; unregistered on drop. An `at` later than stable waits until the commits up to it
-    /// are finished, and no later commit gets a timestamp at or below it; one in the future of the
-    /// clock is an error (22023). For an `at` older than stable check the retention after this
-    /// call: only from here on is anything kept for it.
-    pub fn snapshot(self: &Arc<Self>, at: Option<CommitTs>) -> Result<SnapshotGuard> {
-        match at {
-            Some(at) => self.snapshot_at(at, &|| false),
-            None => {
-                let entered = self.snapshots.enter(|| self.stable());
-                Ok(SnapshotGuard::entered(self.clone(), entered))
-            }
-        }
-    }
-
-    /// As [`TxnManager::snapshot`] at a given moment; 57014 if `cancelled` turns true while it
-    /// waits (looked at every 50 ms, with the commit queue locked: it must only read a flag).
-    pub fn snapshot_at(
-        self: &Arc<Self>,
-        at: CommitTs,
-        cancelled: &dyn Fn() -> bool,
-    ) -> Result<SnapshotGuard> {
-        let entered = self.snapshots.enter(|| at);
-        let guard = SnapshotGuard::entered(self.clone(), entered);
-        self.commits.complete_through(at, cancelled)?;
-        Ok(guard)
-    }
-
-    /// Registers a snapshot that sees commits which are in the log and may not be durable yet. Who
-    /// reads by it depends on them: it must not acknowledge anything before stable has reached the
-    /// snapshot's timestamp, and fail if the log does \[L-Store §5.1.1: speculative reads\].
-    pub fn speculative_snapshot(self: &Arc<Self>) -> SnapshotGuard {
-        let entered = self.snapshots.enter(|| self.queued());
-        SnapshotGuard::entered(self.clone(), entered)
-    }
-
-    /// From now on all versions that are valid at some moment from `from` to `through`, both
-    /// inclusive, are kept, until this is dropped. As with a snapshot at an old moment: check the
-    /// retention *after* this call.
-    pub fn hold_history(self: &Arc<Self>, from: CommitTs, through: CommitTs) -> HistoryHold {
-        HistoryHold::new(self.clone(), (from, through))
     }
 
     /// The intervals, bounds inclusive, of which all versions are held.
@@ -236,8 +194,12 @@ impl TxnManager {
         }
     }
 
+    #[inline]
     pub(crate) fn snapshots(&self) -> &Snapshots {
         &self.snapshots
+    }
+    pub(crate) fn commits(&self) -> &CommitQueue {
+        &self.commits
     }
 }
 

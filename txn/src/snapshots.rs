@@ -14,8 +14,6 @@
 //! versions that only `at` could see may be gone already: whoever reads as of an old moment
 //! checks it against the retention *after* registering.
 
-use crate::manager::TxnManager;
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize as Counter; // numbers threads; no part of the protocol
 use strandline_base::CommitTs;
 use strandline_base::sync::{Mutex, Ordering};
@@ -79,11 +77,23 @@ impl Snapshots {
     }
 
     /// As [`Snapshots::enter`], in a given stripe.
-    fn enter_in(&self, stripe: usize, choose: impl FnOnce() -> CommitTs) -> (CommitTs, usize) {
+    pub fn enter_in(&self, stripe: usize, choose: impl FnOnce() -> CommitTs) -> (CommitTs, usize) {
         let mut live = self.stripes[stripe].0.lock();
         let ts = choose();
         live.enter(ts);
         (ts, stripe)
+    }
+
+    /// Holds every version of an interval, bounds inclusive.
+    pub fn hold(&self, interval: (CommitTs, CommitTs)) {
+        self.holds.lock().push(interval);
+    }
+
+    /// Ends a [`Snapshots::hold`].
+    pub fn end_hold(&self, interval: (CommitTs, CommitTs)) {
+        let mut holds = self.holds.lock();
+        let at = holds.iter().position(|held| *held == interval);
+        holds.swap_remove(at.expect("a hold ends once"));
     }
 
     /// The intervals of which every version is held, bounds inclusive.
@@ -91,7 +101,8 @@ impl Snapshots {
         self.holds.lock().clone()
     }
 
-    fn leave(&self, ts: CommitTs, stripe: usize) {
+    /// Ends a snapshot in the stripe that it was entered in.
+    pub fn leave(&self, ts: CommitTs, stripe: usize) {
         self.stripes[stripe].0.lock().leave(ts);
     }
 
@@ -120,74 +131,10 @@ impl Snapshots {
     }
 }
 
-/// Keeps all versions that are valid within an interval of time, for readers of it. Ends when
-/// dropped.
-pub struct HistoryHold {
-    manager: Arc<TxnManager>,
-    interval: (CommitTs, CommitTs),
-}
-
-impl HistoryHold {
-    pub(crate) fn new(manager: Arc<TxnManager>, interval: (CommitTs, CommitTs)) -> Self {
-        manager.snapshots().holds.lock().push(interval);
-        Self { manager, interval }
-    }
-}
-
-impl Drop for HistoryHold {
-    fn drop(&mut self) {
-        let mut holds = self.manager.snapshots().holds.lock();
-        let at = holds.iter().position(|held| *held == self.interval);
-        holds.swap_remove(at.expect("a hold ends once"));
-    }
-}
-
 fn thread_stripe() -> usize {
     static NEXT: Counter = Counter::new(0);
     thread_local! {
         static STRIPE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES;
     }
     STRIPE.with(|stripe| *stripe)
-}
-
-/// A registered snapshot: what it can see is kept. Clone to share; the registration ends with the
-/// last clone.
-pub struct SnapshotGuard {
-    manager: Arc<TxnManager>,
-    ts: CommitTs,
-    stripe: usize,
-}
-
-impl SnapshotGuard {
-    pub(crate) fn entered(manager: Arc<TxnManager>, (ts, stripe): (CommitTs, usize)) -> Self {
-        Self {
-            manager,
-            ts,
-            stripe,
-        }
-    }
-    /// Commits up to here are visible.
-    pub fn ts(&self) -> CommitTs {
-        self.ts
-    }
-}
-
-impl Clone for SnapshotGuard {
-    fn clone(&self) -> Self {
-        // In the same stripe: elsewhere a visitor of all stripes could miss both.
-        let entered = self.manager.snapshots().enter_in(self.stripe, || self.ts);
-        Self::entered(self.manager.clone(), entered)
-    }
-}
-
-impl Drop for SnapshotGuard {
-    fn drop(&mut self) {
-        self.manager.snapshots().leave(self.ts, self.stripe);
-    }
-}
-
-impl std::fmt::Debug for SnapshotGuard {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "SnapshotGuard({})", self.ts)
-    }
 }

@@ -5,7 +5,7 @@ use super::{Operation, RedoKind};
 use crate::store::{RestoredFrom, RowChange, Store};
 use strandline_base::bytes::{ByteReader, PutBytes};
 use strandline_base::{ColumnId, CommitTs, Result, RowId, StorageId, Value};
-use strandline_table::lineage::write::Change;
+use strandline_tail::change::Change;
 
 pub(super) const INSERT: RedoKind = RedoKind {
     tag: 1,

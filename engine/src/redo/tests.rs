@@ -5,7 +5,7 @@ use super::*;
 use crate::store::RowChange;
 use strandline_base::rng::Rng;
 use strandline_base::{ColumnId, Interval, TableId, Value};
-use strandline_table::lineage::write::Change;
+use strandline_tail::change::Change;
 
 const STORAGE: StorageId = StorageId(3);
 const ROW: RowId = RowId(1 << 40);

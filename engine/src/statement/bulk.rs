@@ -27,7 +27,7 @@ use strandline_column::row_bytes::{batch_bytes, rows_within};
 use strandline_column::types::value_at;
 use strandline_storage::file::data_file::DataFile;
 use strandline_table::lineage::BasedRange;
-use strandline_table::lineage::write::{Writer, Written};
+use strandline_tail::change::{Writer, Written};
 use strandline_txn::StartWord;
 
 /// Below this many rows the rest of a load goes the way of ordinary inserts: a range of its own
@@ -223,7 +223,7 @@ impl BulkInsert {
                 return Err(error);
             }
             state.written.push(loaded.written);
-            state.loads.push(Load {
+            state.rare_work().loads.push(Load {
                 file: loaded.file,
                 store: self.store.clone(),
                 range: loaded.based.no,

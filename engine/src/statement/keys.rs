@@ -78,7 +78,8 @@ impl Statement {
         match (new, entry) {
             // Also if it has no key now: it may have left one.
             (NewKey::Updated, entry) => {
-                let moved = &mut self.txn.state.lock().moved;
+                let mut state = self.txn.state.lock();
+                let moved = &mut state.rare_work().moved;
                 moved.enter(&index, entry, row, &mut others)?;
             }
             (NewKey::Inserted, Some(entry)) => {

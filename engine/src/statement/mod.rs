@@ -31,7 +31,7 @@ use keys::KeyCheck;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use strandline_base::{CommitTs, Error, ErrorKind, Result, SqlState};
-use strandline_table::lineage::write::Writer;
+use strandline_tail::change::Writer;
 use strandline_txn::{SnapshotGuard, Visibility};
 
 /// What a duplicate key of a row that the statement does not see means.

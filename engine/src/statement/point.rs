@@ -13,7 +13,7 @@ use crate::store::{find_key, forget_expired, key_index};
 use std::sync::Arc;
 use strandline_base::{ColumnId, Result, RowId, SqlState, Value};
 use strandline_index::is_same_key;
-use strandline_table::lineage::write::Writer;
+use strandline_tail::change::Writer;
 use strandline_txn::{Isolation, Visibility};
 
 impl Statement {

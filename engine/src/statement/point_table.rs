@@ -35,7 +35,7 @@ use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Result, RowId, SqlType, Value};
 use strandline_index::{Found, KeySequence, integer_key};
 use strandline_table::lineage::read::NewestRow;
-use strandline_table::lineage::write::{Change, WriteOutcome, Writer};
+use strandline_tail::change::{Change, WriteOutcome, Writer};
 use strandline_txn::{Isolation, Looks, StartWord, Visibility};
 
 /// A table and one of its keys, prepared for point operations in one version of the catalog.
@@ -344,7 +344,20 @@ impl Transaction {
     }
 
     /// What an operation gives after this outcome, or that it looks again.
+    #[inline]
     fn after_point_write(
+        &self,
+        outcome: Option<WriteOutcome>,
+        waits: (&mut Looks, &mut Option<u64>),
+    ) -> Result<ControlFlow<Option<bool>>> {
+        match outcome {
+            Some(WriteOutcome::Done(_)) => Ok(Break(Some(true))),
+            outcome => self.after_refused_write(outcome, waits),
+        }
+    }
+
+    #[cold]
+    fn after_refused_write(
         &self,
         outcome: Option<WriteOutcome>,
         (looks, busy_since): (&mut Looks, &mut Option<u64>),

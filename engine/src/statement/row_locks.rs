@@ -8,7 +8,7 @@ use crate::catalog::TableDef;
 use crate::statement::{Statement, write_conflict};
 use std::sync::Arc;
 use strandline_base::{Error, ErrorKind, Result, RowId, SqlState};
-use strandline_table::lineage::write::{Change, RowLock, WriteOutcome};
+use strandline_tail::change::{Change, RowLock, WriteOutcome};
 use strandline_txn::Looks;
 
 /// What to do about a row that another transaction holds.

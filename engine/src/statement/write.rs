@@ -10,7 +10,7 @@ use arrow_array::RecordBatch;
 use std::sync::Arc;
 use strandline_base::{ColumnId, Result, RowId, Value};
 use strandline_column::types::value_at;
-use strandline_table::lineage::write::{Change, WriteOutcome, Writer, Written};
+use strandline_tail::change::{Change, WriteOutcome, Writer, Written};
 use strandline_txn::{Looks, Visibility};
 
 impl Statement {

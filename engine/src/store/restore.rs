@@ -4,7 +4,7 @@
 
 use super::Store;
 use strandline_base::{ColumnId, CommitTs, Error, Result, RowId, Value};
-use strandline_table::lineage::write::{Change, WriteOutcome, Writer};
+use strandline_tail::change::{Change, WriteOutcome, Writer};
 use strandline_txn::StartWord;
 
 /// A committed change of a row.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, RangeNo, Result, RowId, Value};
 use strandline_table::lineage::Lineage;
 use strandline_table::lineage::read::NewestRow;
-use strandline_table::lineage::write::{Change, WriteOutcome, Writer, Written};
+use strandline_tail::change::{Change, WriteOutcome, Writer, Written};
 use strandline_tail::release::TailMask;
 use strandline_tail::schema::StorageSchema;
 use strandline_txn::{StartWord, Visibility};

@@ -205,9 +205,18 @@ impl Transaction {
     }
 
     /// Pauses for what has been written since the last pause, if memory is short.
+    #[inline]
     pub(crate) fn pay_for_writes(&self, check: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        match self.db().has_room_for_writes() {
+            true => Ok(()),
+            false => self.pause_for_writes(check),
+        }
+    }
+
+    #[cold]
+    fn pause_for_writes(&self, check: &mut dyn FnMut() -> Result<()>) -> Result<()> {
         let db = self.db();
-        if db.has_room_for_writes() || !db.settings.background_maintenance {
+        if !db.settings.background_maintenance {
             return Ok(());
         }
         let written = self.unpaid.swap(0, Ordering::Relaxed);

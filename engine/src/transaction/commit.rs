@@ -14,7 +14,7 @@ use crate::db::Db;
 use crate::maintenance::reserve::{is_full_disk, only_frees};
 use crate::manifest_state::to_json;
 use crate::redo;
-use parking_lot::{Mutex, RwLockReadGuard};
+use parking_lot::{Mutex, MutexGuard, RwLockReadGuard};
 use strandline_base::{CommitTs, Error, Result};
 use strandline_storage::wal::{self, Lsn};
 use strandline_txn::{Durability, StartWord, TxnSlot};
@@ -59,26 +59,15 @@ impl Transaction {
     pub fn commit(&self) -> Result<CommitTs> {
         let mut state = self.state.lock();
         state.check_open()?;
-        if state.deferred.len() > 0 {
+        if state.has_deferred() {
             drop(state);
-            self.run_deferred(&|_, _| true)
-                .inspect_err(|_| self.rollback())?;
+            self.run_all_deferred()?;
             state = self.state.lock();
             state.check_open()?;
         }
         let has_changes = state.redo.len() > redo::HEADER_BYTES || state.catalog_changed;
         let Some(slot) = state.slot.take_if(|_| has_changes) else {
-            // It has changed nothing, or has taken everything back.
-            let settled = self.settle_dependencies(&state);
-            let Some(slot) = state.slot.take() else {
-                self.end_unwritten(&mut state);
-                return settled.map(|()| self.db.stable());
-            };
-            // Row locks end.
-            let undone = self.abort(&mut state, Some(slot));
-            drop(state);
-            self.release(&undone);
-            return settled.map(|()| self.db.stable());
+            return self.end_unchanged(state);
         };
         let slot = CommittingSlot(&self.db, Some(slot));
         match self.append(&mut state, slot.get()) {
@@ -90,12 +79,36 @@ impl Transaction {
                 committed
             }
             Err(error) => {
-                let undone = self.abort(&mut state, Some(slot.into_slot()));
-                drop(state);
-                self.release(&undone);
+                self.give_up(state, slot.into_slot());
                 Err(error)
             }
         }
+    }
+
+    #[cold]
+    fn run_all_deferred(&self) -> Result<()> {
+        let outcome = self.run_deferred(&|_, _| true);
+        outcome.inspect_err(|_| self.rollback())
+    }
+
+    /// Ends a transaction that has changed nothing, or has taken everything back.
+    #[inline(never)]
+    fn end_unchanged(&self, mut state: MutexGuard<'_, TxnState>) -> Result<CommitTs> {
+        let settled = self.settle_dependencies(&state);
+        match state.slot.take() {
+            None => self.end_unwritten(&mut state),
+            // Row locks end.
+            Some(slot) => self.give_up(state, slot),
+        }
+        settled.map(|()| self.db.stable())
+    }
+
+    /// Undoes everything.
+    #[inline(never)]
+    fn give_up(&self, mut state: MutexGuard<'_, TxnState>, slot: TxnSlot) {
+        let undone = self.abort(&mut state, Some(slot));
+        drop(state);
+        self.release(&undone);
     }
 
     /// Waits until all that speculative snapshots of this transaction have seen is durable.
@@ -123,15 +136,43 @@ impl Transaction {
         stamp: &mut dyn FnMut(&mut [u8], Lsn) -> Result<()>,
     ) -> Result<wal::Appended> {
         self.db.check_space(record)?;
-        let appended = self.db.wal().append(record, stamp);
-        match appended {
-            Err(error)
-                if is_full_disk(&error) && only_frees(record) && self.db.give_up_reserve() =>
-            {
-                self.db.wal().append(record, stamp)
-            }
+        match self.db.wal().append(record, stamp) {
+            Err(error) => self.append_in_reserve(error, record, stamp),
             appended => appended,
         }
+    }
+
+    #[cold]
+    fn append_in_reserve(
+        &self,
+        error: Error,
+        record: &mut [u8],
+        stamp: &mut dyn FnMut(&mut [u8], Lsn) -> Result<()>,
+    ) -> Result<wal::Appended> {
+        match is_full_disk(&error) && only_frees(record) && self.db.give_up_reserve() {
+            true => self.db.wal().append(record, stamp),
+            false => Err(error),
+        }
+    }
+
+    /// Bulk loads become durable, changes of definitions come into the record.
+    #[cold]
+    fn prepare_loads_and_definitions(
+        &self,
+        state: &mut TxnState,
+    ) -> Result<Option<RwLockReadGuard<'_, ()>>> {
+        // A checkpoint that covers this commit must find its loaded ranges stamped.
+        let completing = state.has_loads().then(|| self.db.completing.read());
+        if state.catalog_changed {
+            // The one it was made of: nobody else changes the catalog until this commit ends.
+            let before = self.db.catalogs.at(CommitTs::MAX)?;
+            let edit = CatalogEdit::between(&before, &state.catalog);
+            redo::put_definition(&mut state.redo, &to_json(&edit)?);
+        }
+        if state.has_loads() {
+            self.db.device().sync_directory()?;
+        }
+        Ok(completing)
     }
 
     pub(super) fn append(&self, state: &mut TxnState, slot: &TxnSlot) -> Result<Appended<'_>> {
@@ -145,17 +186,10 @@ impl Transaction {
             )?),
             _ => None,
         };
-        // A checkpoint that covers this commit must find its loaded ranges stamped.
-        let completing = (!state.loads.is_empty()).then(|| self.db.completing.read());
-        if state.catalog_changed {
-            // The one it was made of: nobody else changes the catalog until this commit ends.
-            let before = self.db.catalogs.at(CommitTs::MAX)?;
-            let edit = CatalogEdit::between(&before, &state.catalog);
-            redo::put_definition(&mut state.redo, &to_json(&edit)?);
-        }
-        if !state.loads.is_empty() {
-            self.db.device().sync_directory()?;
-        }
+        let completing = match state.has_loads() || state.catalog_changed {
+            true => self.prepare_loads_and_definitions(state)?,
+            false => None,
+        };
         let txns = self.db.txns();
         // What depends on a commit that is not durable yet must not finish without it.
         let depends = state.depends_on > self.db.stable();
@@ -209,14 +243,7 @@ impl Transaction {
         }
         if txns.stable() < ts {
             if let Err(error) = self.db.wal().wait_durable(end) {
-                // The outcome is unknown until the next open; until then nobody sees it. The slot
-                // is never reused: the records keep its word.
-                if state.catalog_changed {
-                    self.db.catalogs.take_back(ts);
-                }
-                slot.get().abort();
-                // Those who wait for the locks go on, and are refused when they commit.
-                self.leave_undecided(state);
+                self.leave_unknown(state, slot.get(), ts);
                 return Err(error.context("the commit's outcome is unknown"));
             }
             txns.finish_through(end.0);
@@ -224,9 +251,23 @@ impl Transaction {
         for written in &state.written {
             written.stamp(StartWord::committed(ts));
         }
-        state.moved.note_committed(ts);
+        if let Some(rare) = &mut state.rare {
+            rare.moved.note_committed(ts);
+        }
         self.db.note_commit(end, state.redo.len());
         self.finish(state, Some(slot.into_slot()));
         Ok(ts)
+    }
+
+    /// The outcome of the commit is unknown until the next open; until then nobody sees it. The
+    /// slot is never reused: the records keep its word.
+    #[cold]
+    fn leave_unknown(&self, state: &mut TxnState, slot: &TxnSlot, ts: CommitTs) {
+        if state.catalog_changed {
+            self.db.catalogs.take_back(ts);
+        }
+        slot.abort();
+        // Those who wait for the locks go on, and are refused when they commit.
+        self.leave_undecided(state);
     }
 }

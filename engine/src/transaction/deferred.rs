@@ -43,7 +43,8 @@ struct Waiting {
 #[derive(Default)]
 pub(crate) struct DeferredChecks {
     waiting: Vec<Waiting>,
-    pub(super) modes: Arc<ConstraintModes>,
+    /// None: SET CONSTRAINTS was not used
+    pub(super) modes: Option<Arc<ConstraintModes>>,
 }
 
 impl DeferredChecks {
@@ -53,7 +54,7 @@ impl DeferredChecks {
     }
 
     /// Goes back to the first `len` checks and to `modes`.
-    pub(super) fn go_back(&mut self, len: usize, modes: Arc<ConstraintModes>) {
+    pub(super) fn go_back(&mut self, len: usize, modes: Option<Arc<ConstraintModes>>) {
         self.waiting.truncate(len);
         for waiting in &mut self.waiting {
             waiting.has_passed = false;
@@ -86,7 +87,9 @@ impl Transaction {
             ConstraintTiming::DeferrableImmediate => false,
             ConstraintTiming::Deferred => true,
         };
-        let modes = self.state.lock().deferred.modes.clone();
+        let Some(modes) = self.state.lock().constraint_modes() else {
+            return initially;
+        };
         let own = || modes.named.get(&(table, name.to_string())).copied();
         let is_named = !modes.named.is_empty();
         let named = is_named.then(own).flatten();
@@ -97,7 +100,7 @@ impl Transaction {
     pub(crate) fn defer(&self, check: Box<dyn DeferredCheck>) {
         let has_passed = false;
         let waiting = Waiting { check, has_passed };
-        self.state.lock().deferred.waiting.push(waiting);
+        self.state.lock().rare_work().deferred.waiting.push(waiting);
     }
 
     /// SET CONSTRAINTS: from now on the deferrable constraints of `names` (tables and constraint
@@ -107,8 +110,8 @@ impl Transaction {
         names: Option<&[(TableId, String)]>,
         is_deferred: bool,
     ) -> Result<()> {
-        let before = self.state.lock().deferred.modes.clone();
-        let mut modes = ConstraintModes::clone(&before);
+        let before = self.state.lock().constraint_modes();
+        let mut modes = before.map_or_else(ConstraintModes::default, |modes| (*modes).clone());
         match names {
             None => {
                 modes = ConstraintModes {
@@ -127,17 +130,17 @@ impl Transaction {
                 names.is_none_or(|names| names.iter().any(|(t, n)| *t == table && n == name))
             })?;
         }
-        self.state.lock().deferred.modes = Arc::new(modes);
+        self.state.lock().rare_work().deferred.modes = Some(Arc::new(modes));
         Ok(())
     }
 
     /// Runs the checks that have not passed yet, of the constraints that `wanted` names. The
     /// transaction's state is not locked meanwhile: checks wait for other transactions.
     pub(super) fn run_deferred(&self, wanted: &dyn Fn(TableId, &str) -> bool) -> Result<()> {
-        if self.state.lock().deferred.waiting.is_empty() {
-            return Ok(());
-        }
-        let mut checks = std::mem::take(&mut self.state.lock().deferred.waiting);
+        let mut checks = match &mut self.state.lock().rare {
+            Some(rare) => std::mem::take(&mut rare.deferred.waiting),
+            None => return Ok(()),
+        };
         let mut outcome = Ok(());
         for waiting in checks.iter_mut().filter(|waiting| !waiting.has_passed) {
             let (table, name) = waiting.check.constraint();
@@ -149,12 +152,14 @@ impl Transaction {
                 waiting.has_passed = true;
             }
         }
-        self.state.lock().deferred.waiting = checks;
+        self.state.lock().rare_work().deferred.waiting = checks;
         outcome
     }
 }
 
-/// The length of the list and what SET CONSTRAINTS has said, for a savepoint.
-pub(super) fn mark(state: &TxnState) -> (usize, Arc<ConstraintModes>) {
-    (state.deferred.len(), state.deferred.modes.clone())
+impl TxnState {
+    /// What SET CONSTRAINTS has said so far; None: nothing.
+    fn constraint_modes(&self) -> Option<Arc<ConstraintModes>> {
+        self.rare.as_ref()?.deferred.modes.clone()
+    }
 }

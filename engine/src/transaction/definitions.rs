@@ -123,7 +123,9 @@ impl Transaction {
         for (id, old) in &before.tables {
             let is_same = |new: &Arc<TableDef>| Arc::ptr_eq(new, old) || new == old;
             if !catalog.tables.get(id).is_some_and(is_same) {
-                self.state.lock().deferred.refuse_change(old)?;
+                if let Some(rare) = &self.state.lock().rare {
+                    rare.deferred.refuse_change(old)?;
+                }
                 let store = self.db.store(old.storage)?;
                 store.lock_exclusive(word, &waiting)?;
                 self.state.lock().hold(store, Hold::Alone);
@@ -136,11 +138,15 @@ impl Transaction {
             .adopt_storages(&before, &catalog, word, &mut adopted)
             .and_then(|()| self.build_indexes(&before, &mut catalog, word, &mut built));
         let mut state = self.state.lock();
-        state.built.extend(built);
+        if !built.is_empty() {
+            state.rare_work().built.extend(built);
+        }
         for created in adopted.created {
             state.hold(created, Hold::Alone);
         }
-        state.grown.extend(adopted.grown);
+        if !adopted.grown.is_empty() {
+            state.rare_work().grown.extend(adopted.grown);
+        }
         outcome?;
         state.catalog = Arc::new(catalog);
         state.catalog_changed = true;

@@ -22,7 +22,9 @@ impl TxnState {
         fn reserved<T>(list: &Vec<T>) -> usize {
             list.capacity() * size_of::<T>()
         }
-        let keys = reserved(&self.entries) + self.moved.memory_bytes();
+        let rare = self.rare.as_ref();
+        let moved = rare.map_or(0, |rare| rare.moved.memory_bytes());
+        let keys = reserved(&self.entries) + moved;
         reserved(&self.redo) + reserved(&self.written) + keys
     }
 }
@@ -43,7 +45,9 @@ pub(super) fn shrink_lists(state: &mut TxnState) {
     state.redo.shrink_to_fit();
     state.written.shrink_to_fit();
     state.entries.shrink_to_fit();
-    state.moved.shrink();
+    if let Some(rare) = &mut state.rare {
+        rare.moved.shrink();
+    }
     let bytes = state.list_bytes();
     if let Some(held) = &mut state.footprint.lists {
         held.set(bytes);
@@ -67,8 +71,10 @@ impl Transaction {
         if !state.entries.is_empty() {
             make_room(&mut state.entries, 0);
         }
-        if state.moved.len() > 0 {
-            state.moved.make_room(ROOM);
+        if let Some(rare) = &mut state.rare
+            && rare.moved.len() > 0
+        {
+            rare.moved.make_room(ROOM);
         }
         let bytes = state.list_bytes();
         let held = &mut state.footprint.lists;

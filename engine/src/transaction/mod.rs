@@ -15,24 +15,21 @@ use crate::catalog::Catalog;
 use crate::db::{Db, closed};
 use crate::redo;
 use crate::settings::{ConflictPolicy, TxnOptions};
-use crate::store::moved_keys::MovedKeys;
 use crate::store::{Hold, Store, StoredIndex, Waiting};
 use adjustable::Adjustable;
-use deferred::DeferredChecks;
 use footprint::Footprint;
 use glance::Glance;
 use parking_lot::Mutex;
+use rare_work::{RareMark, RareWork};
 use read_set::ReadSet;
 use release::Undone;
 use savepoint::{HeldStore, take_back_keys, undo};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use strandline_base::{CommitTs, Error, ErrorKind, RangeNo, Result, RowId, SqlState};
+use strandline_base::{CommitTs, Error, ErrorKind, Result, RowId, SqlState};
 use strandline_index::KeyBytes;
-use strandline_storage::file::data_file::DataFile;
-use strandline_table::lineage::write::Written;
-use strandline_tail::schema::StorageSchema;
+use strandline_tail::change::Written;
 use strandline_txn::{
     Isolation, Looks, SnapshotGuard, StartWord, TxnSlot, TxnStatus, Visibility, lock_timeout,
 };
@@ -46,11 +43,13 @@ mod footprint;
 mod glance;
 pub(crate) mod index_build;
 mod lists;
+mod rare_work;
 mod read_set;
 mod release;
 mod savepoint;
 mod validation;
 
+pub(crate) use rare_work::Load;
 pub use savepoint::Savepoint;
 
 /// Statements of one transaction: who reads what its own transaction has written so far compares
@@ -82,18 +81,10 @@ pub(crate) struct TxnState {
     pub(crate) footprint: Footprint,
     /// index entries of rows this transaction inserted, bulk-loaded ones excepted
     pub(crate) entries: Vec<(Arc<StoredIndex>, KeyBytes, RowId)>,
-    /// keys of rows that it updated
-    pub(crate) moved: MovedKeys,
-    /// checks of constraints that wait for its end
-    deferred: DeferredChecks,
     /// storages this transaction is registered with
     stores: Vec<HeldStore>,
-    /// storages that got columns, with their schemas before, for rollback
-    grown: Vec<(Arc<Store>, Arc<StorageSchema>)>,
-    /// secondary indexes that it has made, for rollback
-    built: Vec<(Arc<Store>, Arc<StoredIndex>)>,
-    /// bulk-loaded ranges
-    pub(crate) loads: Vec<Load>,
+    /// None: none of it, as in most transactions
+    rare: Option<Box<RareWork>>,
     catalog: Arc<Catalog>,
     catalog_changed: bool,
     /// may hold the right to change the catalog
@@ -149,14 +140,6 @@ impl TxnState {
     }
 }
 
-/// A bulk-loaded range. What a rollback has to undo is in the range: nothing is kept per row.
-pub(crate) struct Load {
-    /// removed on rollback
-    pub(crate) file: Arc<DataFile>,
-    pub(crate) store: Arc<Store>,
-    pub(crate) range: RangeNo,
-}
-
 impl Db {
     /// Starts a transaction.
     pub fn begin(self: &Arc<Self>, options: TxnOptions) -> Result<Arc<Transaction>> {
@@ -186,12 +169,8 @@ impl Transaction {
             written: Vec::new(),
             footprint: Footprint::default(),
             entries: Vec::new(),
-            moved: MovedKeys::default(),
-            deferred: DeferredChecks::default(),
             stores: Vec::new(),
-            grown: Vec::new(),
-            built: Vec::new(),
-            loads: Vec::new(),
+            rare: None,
             catalog,
             catalog_changed: false,
             locks_ddl: false,
@@ -390,7 +369,7 @@ impl Transaction {
     /// Ends a transaction that has no slot: it holds no lock and has nothing to undo.
     fn end_unwritten(&self, state: &mut TxnState) {
         debug_assert!(state.written.is_empty() && state.entries.is_empty());
-        debug_assert!(state.loads.is_empty() && state.grown.is_empty() && state.moved.len() == 0);
+        debug_assert!(state.rare.as_ref().is_none_or(|rare| rare.is_undone()));
         debug_assert!(state.stores.is_empty() && !state.locks_ddl && !state.catalog_changed);
         state.ended = true;
         self.glance.end();
@@ -401,11 +380,11 @@ impl Transaction {
     /// `state` is unlocked.
     fn abort(&self, state: &mut TxnState, slot: Option<TxnSlot>) -> Undone {
         let undone = Undone::of(state, 0, 0);
-        take_back_keys(state, 0, 0);
+        take_back_keys(state, 0, &RareMark::START);
         if let Some(slot) = &slot {
             slot.abort();
         }
-        undo(state, 0, 0, 0, 0);
+        undo(state, 0, &RareMark::START);
         self.finish(state, slot);
         undone
     }
@@ -447,11 +426,7 @@ impl Transaction {
         state.written = Vec::new();
         state.footprint = Footprint::default();
         state.entries = Vec::new();
-        state.moved = MovedKeys::default();
-        state.deferred = DeferredChecks::default();
-        state.loads = Vec::new();
-        state.grown = Vec::new();
-        state.built = Vec::new();
+        state.rare = None;
         // Also if its commit panicked with the slot in hand.
         self.release_locks(state, self.glance.own());
         if let Some(slot) = slot {

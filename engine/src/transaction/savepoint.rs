@@ -5,14 +5,12 @@
 //! transaction then looks again, while it goes on. The end of a transaction undoes in the same way
 //! what has not been committed.
 
-use super::deferred::{self, ConstraintModes};
 use super::lists::shrink_lists;
+use super::rare_work::RareMark;
 use super::release::Undone;
 use super::{Transaction, TxnState};
 use crate::catalog::Catalog;
 use crate::redo;
-use crate::store::TableStore;
-use crate::store::index_build::forget_loaded;
 use crate::store::{Hold, Store};
 use std::sync::Arc;
 use strandline_base::{CommitTs, Result};
@@ -33,13 +31,9 @@ pub struct Savepoint {
     /// bytes of memory that they take
     bytes: usize,
     entries: usize,
-    moved: usize,
-    loads: usize,
-    grown: usize,
-    built: usize,
+    rare: RareMark,
     stores: usize,
     locks_ddl: bool,
-    deferred: (usize, Arc<ConstraintModes>),
     catalog: Arc<Catalog>,
     catalog_changed: bool,
 }
@@ -53,13 +47,9 @@ impl Transaction {
             written: state.written.len(),
             bytes: state.footprint.bytes,
             entries: state.entries.len(),
-            moved: state.moved.len(),
-            loads: state.loads.len(),
-            grown: state.grown.len(),
-            built: state.built.len(),
+            rare: state.rare_mark(),
             stores: state.stores.len(),
             locks_ddl: state.locks_ddl,
-            deferred: deferred::mark(&state),
             catalog: state.catalog.clone(),
             catalog_changed: state.catalog_changed,
         }
@@ -79,17 +69,12 @@ impl Transaction {
         let undone = Undone::of(&mut state, savepoint.written, savepoint.bytes);
         let shown = &mut state.footprint.shown;
         self.db.backpressure.show(shown, savepoint.bytes);
-        take_back_keys(&mut state, savepoint.entries, savepoint.moved);
-        undo(
-            &mut state,
-            savepoint.written,
-            savepoint.loads,
-            savepoint.grown,
-            savepoint.built,
-        );
+        take_back_keys(&mut state, savepoint.entries, &savepoint.rare);
+        undo(&mut state, savepoint.written, &savepoint.rare);
         shrink_lists(&mut state);
-        let (checks, modes) = savepoint.deferred.clone();
-        state.deferred.go_back(checks, modes);
+        if let Some(rare) = &mut state.rare {
+            rare.go_back_in_checks(&savepoint.rare);
+        }
         state.catalog = savepoint.catalog.clone();
         state.catalog_changed = savepoint.catalog_changed;
         self.glance.set_plain(!state.catalog_changed);
@@ -123,7 +108,7 @@ impl Transaction {
 
     /// Ends all holds on storages and the catalog.
     pub(super) fn release_locks(&self, state: &mut TxnState, word: StartWord) {
-        for held in state.stores.drain(..) {
+        while let Some(held) = state.stores.pop() {
             held.store.release(word);
         }
         if std::mem::take(&mut state.locks_ddl) {
@@ -134,31 +119,25 @@ impl Transaction {
 
 /// Takes the keys from the given positions on out of the indexes. Before anybody can see that the
 /// writes are undone, so that nobody who writes the rows after that relies on an entry.
-pub(super) fn take_back_keys(state: &mut TxnState, entries: usize, moved: usize) {
+pub(super) fn take_back_keys(state: &mut TxnState, entries: usize, mark: &RareMark) {
     for (key, bytes, row) in state.entries.drain(entries..) {
         // An entry that stays leads to a row that nobody sees.
         let _ = key.index.retire(&bytes, row, CommitTs::ZERO);
     }
-    state.moved.take_back(moved);
+    if let Some(rare) = &mut state.rare {
+        rare.take_back_keys(mark);
+    }
 }
 
 /// Turns everything from the given positions on into nothing.
-pub(super) fn undo(state: &mut TxnState, written: usize, loads: usize, grown: usize, built: usize) {
-    for load in &state.loads[loads..] {
-        if let Some(range) = load.store.lineage().range(load.range) {
-            forget_loaded(&load.store, range);
-        }
+pub(super) fn undo(state: &mut TxnState, written: usize, mark: &RareMark) {
+    if let Some(rare) = &state.rare {
+        rare.forget_loads(mark);
     }
     for written in state.written.drain(written..) {
         written.stamp(StartWord::ABORTED);
     }
-    for load in state.loads.drain(loads..) {
-        load.file.doom();
-    }
-    for (store, schema) in state.grown.drain(grown..).rev() {
-        store.rows().take_back_schema(schema);
-    }
-    for (store, index) in state.built.drain(built..) {
-        store.remove_index(&index);
+    if let Some(rare) = &mut state.rare {
+        rare.undo(mark);
     }
 }

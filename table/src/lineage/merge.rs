@@ -29,7 +29,7 @@
 use crate::lineage::Lineage;
 use crate::lineage::base::row_block::RowBlocks;
 use crate::lineage::base::row_meta::{NEVER, RowMeta};
-use crate::lineage::base::{BaseBody, BaseState, ChunkBase, ChunkColumn, MetaBlob, UniformStart};
+use crate::lineage::base::{BaseBody, BaseState, ChunkBase, ChunkColumn, MetaBlob};
 use crate::lineage::horizon::Horizon;
 use crate::lineage::range::{Range, RangeVersion};
 use std::collections::BTreeMap;
@@ -37,6 +37,7 @@ use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Result, UPDATE_ROWS};
 use strandline_column::chunk::encode_chunk;
 use strandline_storage::file::data_file::{DataFile, DataFileWriter};
+use strandline_tail::change::UniformStart;
 use strandline_tail::insert_range::InsertRange;
 use strandline_tail::merged_through::MergedThrough;
 use strandline_tail::record_page::RecordKind;

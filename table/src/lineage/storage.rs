@@ -13,7 +13,7 @@
 //! the page directory is the range version.
 
 use crate::lineage::base::row_block::RowBlocks;
-use crate::lineage::base::{BaseBody, BaseState, ChunkBase, ChunkColumn, MetaBlob, UniformStart};
+use crate::lineage::base::{BaseBody, BaseState, ChunkBase, ChunkColumn, MetaBlob};
 use crate::lineage::consolidation::{Consolidation, OverlayMaker};
 use crate::lineage::range::{Range, RangeVersion};
 use crate::update_run::Run;
@@ -27,6 +27,7 @@ use strandline_base::{
 use strandline_storage::file::data_file::DataFile;
 use strandline_storage::file::{DataFiles, Extent};
 use strandline_storage::pool::Pool;
+use strandline_tail::change::UniformStart;
 use strandline_tail::insert_range::InsertRange;
 use strandline_tail::merged_through::MergedThrough;
 use strandline_tail::record_page::PageBytes;

@@ -1,6 +1,7 @@
 //! Histories against a naive model, waiting, deadlocks, slots, snapshots.
 
 use super::*;
+use crate::SnapshotGuard;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::thread::scope;

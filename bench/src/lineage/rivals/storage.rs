@@ -34,8 +34,8 @@ use strandline_table::lineage::horizon::Horizon;
 use strandline_table::lineage::merge::MergedRange;
 use strandline_table::lineage::read::NewestRow;
 use strandline_table::lineage::scan::ScanCounters;
-use strandline_table::lineage::write::{Change, WriteOutcome, Writer, Written};
 use strandline_table::lineage::{Lineage, Shared};
+use strandline_tail::change::{Change, WriteOutcome, Writer, Written};
 use strandline_tail::schema::StorageSchema;
 use strandline_txn::{StartWord, Visibility};
 

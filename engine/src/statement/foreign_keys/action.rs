@@ -13,7 +13,7 @@ use crate::statement::Statement;
 use crate::store::{Store, TableStore, newest};
 use std::sync::Arc;
 use strandline_base::{ColumnId, Error, Result, RowId, SqlState, Value};
-use strandline_table::lineage::write::Writer;
+use strandline_tail::change::Writer;
 
 /// What the engine does not know about a table's rows.
 pub trait RowRules {

@@ -25,17 +25,16 @@ pub use stored_chunk::{ColumnBounds, StoredChunk};
 use crate::lineage::base::row_block::{BlockRow, RowBlocks, RowChunks};
 use crate::lineage::horizon::Horizon;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use strandline_base::cell::StorageColumn;
 use strandline_base::{ColumnId, CommitTs, Result, Value};
 use strandline_storage::pool::Pool;
+use strandline_tail::change::UniformStart;
 use strandline_tail::insert_range::InsertRange;
 use strandline_tail::merged_through::MergedThrough;
 use strandline_tail::release::Renewed;
 use strandline_tail::retirement::DonePages;
 use strandline_tail::succession::{Succeeded, Successor};
 use strandline_tail::tail_pages::Tail;
-use strandline_txn::StartWord;
 
 /// A range's base and what may be dropped when it has no reader left.
 #[derive(Debug)]
@@ -110,32 +109,6 @@ impl Renewed for BaseState {
     }
     fn lineage(&self) -> MergedThrough {
         self.merged()
-    }
-}
-
-/// The start word shared by all rows of a bulk-loaded range.
-#[derive(Debug)]
-pub struct UniformStart {
-    word: AtomicU64,
-    /// the statement of the loading transaction
-    pub statement: u32,
-}
-
-impl UniformStart {
-    /// Starts with `word` (a transaction's or a commit timestamp).
-    pub fn new(word: StartWord, statement: u32) -> Arc<Self> {
-        Arc::new(Self {
-            word: AtomicU64::new(word.0),
-            statement,
-        })
-    }
-    /// The word now.
-    pub fn load(&self) -> StartWord {
-        StartWord(self.word.load(Ordering::Acquire))
-    }
-    /// Stamps it.
-    pub fn store(&self, word: StartWord) {
-        self.word.store(word.0, Ordering::Release);
     }
 }
 

@@ -1,16 +1,17 @@
 use super::*;
 use crate::lineage::Shared;
 use crate::lineage::horizon::Horizon;
-use crate::lineage::write::{Change, WriteOutcome, Writer};
 use std::sync::atomic::AtomicU64;
 use strandline_base::{ManualClock, SqlState, SqlType, StorageId};
 use strandline_device::MemoryDevice;
 use strandline_storage::file::{Access, DataFiles};
 use strandline_storage::pool::Pool;
+use strandline_tail::change::{Change, WriteOutcome, Writer};
 use strandline_tail::page_memory::PageAccount;
 use strandline_tail::record_page::PageBytes;
 use strandline_tail::schema::StorageSchema;
 use strandline_tail::tail_pages::RECORDS_MAX;
+use strandline_tail::write::write_entered;
 use strandline_txn::{StartWord, TxnManager};
 
 /// The row behind the first one.
@@ -135,7 +136,8 @@ fn old_values_are_not_written_for_what_a_later_merge_has_taken() {
     let tail = range.load().tails[0].clone().expect("a tail");
     let value = [(ColumnId(2), Value::BigInt(30))];
     let (change, written) = (Change::Update(&value), &mut Vec::new());
-    let outcome = lineage.write_latched((range, &before, &tail), row, change, &writer(30), written);
+    let place = (&**range, &*before, &*tail);
+    let outcome = write_entered(&*lineage, place, row, change, &writer(30), written);
     assert!(matches!(outcome, Ok(WriteOutcome::Done(_))));
     let records: u32 = tail.pages().iter().map(|page| page.claimed()).sum();
     // Of columns 1 and 2 each an old value and an update; column 2's second update alone; the

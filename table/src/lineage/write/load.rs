@@ -1,14 +1,14 @@
 //! Loading a range in bulk: encode, write, publish under the loader's start word.
 
 use crate::lineage::base::row_block::RowBlocks;
-use crate::lineage::base::{BaseBody, BaseState, ChunkBase, ChunkColumn, UniformStart};
-use crate::lineage::write::{Writer, Written};
+use crate::lineage::base::{BaseBody, BaseState, ChunkBase, ChunkColumn};
 use crate::lineage::{BasedRange, Lineage};
 use arrow_array::ArrayRef;
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Error, Result};
 use strandline_column::chunk::encode_chunk;
 use strandline_storage::file::data_file::{DataFile, DataFileWriter};
+use strandline_tail::change::{UniformStart, Writer, Written};
 use strandline_tail::merged_through::MergedThrough;
 
 impl Lineage {

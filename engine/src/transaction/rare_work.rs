@@ -1,0 +1,145 @@
+//! What few transactions do: bulk loads, changes of definitions, updates of keys, deferred checks.
+//!
+//! It stands behind one pointer of the transaction's state, so that a transaction which does none
+//! of it makes and drops no list for it. The way of a short transaction is bounded by the bytes of
+//! code on it.
+
+use super::TxnState;
+use super::deferred::{ConstraintModes, DeferredChecks};
+use crate::store::index_build::forget_loaded;
+use crate::store::moved_keys::MovedKeys;
+use crate::store::{Store, StoredIndex, TableStore};
+use std::sync::Arc;
+use strandline_base::RangeNo;
+use strandline_storage::file::data_file::DataFile;
+use strandline_tail::schema::StorageSchema;
+
+/// See the module's documentation.
+#[derive(Default)]
+pub(crate) struct RareWork {
+    /// keys of rows that the transaction updated
+    pub(crate) moved: MovedKeys,
+    /// checks of constraints that wait for its end
+    pub(super) deferred: DeferredChecks,
+    /// storages that got columns, with their schemas before, for rollback
+    pub(super) grown: Vec<(Arc<Store>, Arc<StorageSchema>)>,
+    /// secondary indexes that it has made, for rollback
+    pub(super) built: Vec<(Arc<Store>, Arc<StoredIndex>)>,
+    /// bulk-loaded ranges
+    pub(crate) loads: Vec<Load>,
+}
+
+/// A bulk-loaded range. What a rollback has to undo is in the range: nothing is kept per row.
+pub(crate) struct Load {
+    /// removed on rollback
+    pub(crate) file: Arc<DataFile>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) range: RangeNo,
+}
+
+/// How much of it there is at a savepoint.
+#[derive(Clone, Default)]
+pub(super) struct RareMark {
+    moved: usize,
+    loads: usize,
+    grown: usize,
+    built: usize,
+    deferred: usize,
+    modes: Option<Arc<ConstraintModes>>,
+}
+
+impl RareMark {
+    /// Before anything was done.
+    pub const START: Self = Self {
+        moved: 0,
+        loads: 0,
+        grown: 0,
+        built: 0,
+        deferred: 0,
+        modes: None,
+    };
+}
+
+impl RareWork {
+    /// Whether nothing is left of it that a rollback would undo.
+    pub(super) fn is_undone(&self) -> bool {
+        let is_empty = self.loads.is_empty() && self.grown.is_empty() && self.built.is_empty();
+        is_empty && self.moved.len() == 0
+    }
+
+    fn mark(&self) -> RareMark {
+        RareMark {
+            moved: self.moved.len(),
+            loads: self.loads.len(),
+            grown: self.grown.len(),
+            built: self.built.len(),
+            deferred: self.deferred.len(),
+            modes: self.deferred.modes.clone(),
+        }
+    }
+
+    /// Takes the keys entered since `mark` out of the indexes.
+    #[cold]
+    pub(super) fn take_back_keys(&mut self, mark: &RareMark) {
+        self.moved.take_back(mark.moved);
+    }
+
+    /// Nobody finds the ranges loaded since `mark` by their keys any more.
+    #[cold]
+    pub(super) fn forget_loads(&self, mark: &RareMark) {
+        for load in &self.loads[mark.loads..] {
+            if let Some(range) = load.store.lineage().range(load.range) {
+                forget_loaded(&load.store, range);
+            }
+        }
+    }
+
+    /// Undoes the loads and the changes of definitions since `mark`; the rows are undone.
+    #[cold]
+    pub(super) fn undo(&mut self, mark: &RareMark) {
+        for load in self.loads.drain(mark.loads..) {
+            load.file.doom();
+        }
+        for (store, schema) in self.grown.drain(mark.grown..).rev() {
+            store.rows().take_back_schema(schema);
+        }
+        for (store, index) in self.built.drain(mark.built..) {
+            store.remove_index(&index);
+        }
+    }
+
+    /// Goes back to the checks and the modes of constraints at `mark`.
+    #[cold]
+    pub(super) fn go_back_in_checks(&mut self, mark: &RareMark) {
+        self.deferred.go_back(mark.deferred, mark.modes.clone());
+    }
+}
+
+impl TxnState {
+    /// The rare work, to be added to.
+    pub(crate) fn rare_work(&mut self) -> &mut RareWork {
+        self.rare.get_or_insert_default()
+    }
+
+    /// How much rare work there is.
+    pub(super) fn rare_mark(&self) -> RareMark {
+        self.rare
+            .as_ref()
+            .map_or(RareMark::START, |rare| rare.mark())
+    }
+
+    /// Whether it has loaded ranges in bulk.
+    #[inline]
+    pub(super) fn has_loads(&self) -> bool {
+        self.rare
+            .as_ref()
+            .is_some_and(|rare| !rare.loads.is_empty())
+    }
+
+    /// Whether checks of constraints wait for its end, passed ones included.
+    #[inline]
+    pub(super) fn has_deferred(&self) -> bool {
+        let rare = self.rare.as_ref();
+        rare.is_some_and(|rare| rare.deferred.len() > 0)
+    }
+}
