@@ -8,7 +8,7 @@ use crate::parse::conflict_targets::{self, InferenceTarget};
 use crate::parse::{self, names};
 use crate::planning::context::StatementContext;
 use crate::planning::provider::access::is_implied_by;
-use crate::planning::provider::table::condition_schema;
+use crate::planning::provider::table_schema::condition_schema;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, Expr, Ident, ObjectNamePart, VisitorMut,
 };
