@@ -8,8 +8,8 @@
 //! takes a row's key for a key of the rows that unnesting makes of the row, and drops what ORDER BY
 //! has behind it.
 //!
-//! So a [`Keyless`] node stands above groups and unnested rows with a false key, which tells nothing
-//! of keys.
+//! So a [`Keyless`] node stands above groups and unnested rows with a false key, which tells
+//! nothing of keys.
 //! [`KeylessRelations`] puts it above subqueries, WITH queries and views in FROM, because GROUP BY
 //! is planned by the keys of FROM; [`HideFalseKeys`] and [`DistinctRows`] put it wherever optimizer
 //! rules have made such groups, and [`RemoveKeyless`], the last rule, takes it away.

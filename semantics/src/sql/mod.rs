@@ -12,7 +12,7 @@
 //! * `INTERVAL '…' unit`, `AT TIME ZONE`, `SIMILAR TO` become casts and calls of our functions;
 //!   window functions that number rows give bigint.
 //! * `generate_series` in a SELECT list makes rows ([`series`]).
-//! * `unnest` in FROM takes arguments from the tables to its left, and WITH ORDINALITY ([`unnest`]).
+//! * `unnest` in FROM takes arguments from tables to its left, and WITH ORDINALITY ([`unnest`]).
 //! * What clients write to ask system tables is put in plain words ([`catalog_names`]).
 //! * A table function without column names gets them as PostgreSQL names them.
 //! * FOR UPDATE, FOR SHARE and TABLESAMPLE, which DataFusion ignores, are refused (0A000).

@@ -2,7 +2,7 @@
 //!
 //! | written | parsed as |
 //! |---|---|
-//! | `ON CONFLICT (lower(a), b) WHERE c DO …` | `ON CONFLICT ("conflict target (lower(a), b) WHERE c") DO …` |
+//! | `ON CONFLICT (lower(a)) WHERE c` | `ON CONFLICT ("conflict target (lower(a)) WHERE c")` |
 
 use super::tokens::is;
 use super::{byte_offset, line_starts, with_parser};

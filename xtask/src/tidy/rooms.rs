@@ -16,11 +16,6 @@ const STANDING_CYCLES: &[(&str, &str)] = &[
     ("engine/src/maintenance", "checkpoint"),
     ("engine/src/maintenance/checkpoint", "merge"),
     ("sql/src/execution/row_executor", "compile"),
-    ("tail/src", "overlay"),
-    ("tail/src", "page_memory"),
-    ("tail/src", "record_layout"),
-    ("tail/src", "record_page"),
-    ("txn/src", "manager"),
 ];
 const TITLE: &str = "Rooms, lowest first";
 

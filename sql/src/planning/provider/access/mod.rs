@@ -17,8 +17,8 @@
 //! A partial index is used if the conditions that are known while the statement is planned imply
 //! its predicate ([`predicates`]).
 //!
-//! The hash index of a key gives the rows of whole keys. A scan of a moment before an index has been
-//! complete does not use it, and none of the past uses a key's.
+//! The hash index of a key gives the rows of whole keys. A scan of a moment before an index has
+//! been complete does not use it, and none of the past uses a key's.
 
 mod candidates;
 mod condition;
@@ -175,8 +175,8 @@ impl fmt::Debug for Access {
     }
 }
 
-/// The definition of `table` with the keys and indexes that there are now; None: it has none, or its
-/// rows are others now.
+/// The definition of `table` with the keys and indexes that there are now; None: it has none, or
+/// its rows are others now.
 fn indexed(
     table: &Arc<TableDef>,
     statement: &Statement,
