@@ -74,7 +74,7 @@ fn next_target(tokens: &[TokenWithSpan], from: usize) -> Option<Place> {
     })?;
     let target = &solid[begins + 2..];
     let mut depth = 0usize;
-    let mut is_plain = true;
+    let (mut is_plain, mut behind_word) = (true, false);
     let mut end = None;
     for at in target {
         let token = &tokens[*at];
@@ -88,12 +88,14 @@ fn next_target(tokens: &[TokenWithSpan], from: usize) -> Option<Place> {
                     is_plain,
                 });
             }
-            Token::Word(_) | Token::Comma => {}
+            Token::Word(_) => is_plain &= !behind_word,
+            Token::Comma => {}
             Token::SemiColon | Token::EOF => return None,
             _ => is_plain = false,
         }
         let is_name = end.is_none() || depth > 0 || token.token == Token::RParen;
         is_plain &= is_name && depth <= 1;
+        behind_word = matches!(token.token, Token::Word(_));
         end = Some(at + 1);
     }
     None

@@ -193,7 +193,7 @@ mod tests {
             (
                 "create table c (a int references s.p (x) on delete set default (a) not null, b int \
                  references q on delete set null)",
-                "CREATE TABLE c (a INT REFERENCES \"delete sets a\".s.p(x) ON DELETE SET DEFAULT \
+                "CREATE TABLE c (a INT REFERENCES \"delete sets a\".s.p (x) ON DELETE SET DEFAULT \
                  NOT NULL, b INT REFERENCES q ON DELETE SET NULL)",
             ),
             (
