@@ -228,6 +228,12 @@ const EXPORTED: &[Exported] = &[
         "The most memory that bulk loads have held at a time",
     ),
     exported(
+        "transaction_bytes_max",
+        "transaction_memory_max",
+        Form::LevelBytes,
+        "The most memory that open transactions have held at a time",
+    ),
+    exported(
         "key_entries",
         "key_index_entries",
         Form::Level,
