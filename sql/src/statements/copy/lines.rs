@@ -7,6 +7,7 @@
 use super::input::Input;
 use std::path::PathBuf;
 use strandline_base::{Error, Result, SqlState};
+use strandline_semantics::text::invalid_sequence;
 
 /// Bytes read at a time.
 const BLOCK_BYTES: usize = 1 << 20;
@@ -135,17 +136,12 @@ impl Blocks {
         let bytes = error.as_bytes();
         let at = error.utf8_error().valid_up_to();
         let line = first_line + count(&bytes[..at], b'\n');
-        let shown: Vec<String> = bytes[at..]
-            .iter()
-            .take(4)
-            .map(|b| format!("0x{b:02x}"))
-            .collect();
         Error::invalid(
             SqlState::CHARACTER_NOT_IN_REPERTOIRE,
             format!(
-                "{}, line {line}: invalid byte sequence for encoding \"UTF8\": {}",
+                "{}, line {line}: {}",
                 self.path.display(),
-                shown.join(" ")
+                invalid_sequence(bytes, at)
             ),
         )
         .with_hint("Convert the file to UTF-8.")
