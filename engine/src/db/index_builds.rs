@@ -11,8 +11,6 @@ use strandline_base::{Error, ErrorKind, Result, SqlState, TableId};
 /// What a build is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BuildPhase {
-    /// it waits for the writers of the table
-    Waiting,
     /// rows are read and entered
     Filling,
     /// uniqueness is checked
@@ -49,25 +47,15 @@ impl Build {
     pub fn set_phase(&self, phase: BuildPhase) {
         self.phase.store(phase as u8, Ordering::Relaxed);
     }
-    /// Rows are read and entered from now on.
-    pub fn begin_filling(&self, rows: u64) {
-        self.rows_total.store(rows, Ordering::Relaxed);
-        self.set_phase(BuildPhase::Filling);
-    }
     fn progress(&self) -> BuildProgress {
-        let phases = [
-            BuildPhase::Waiting,
-            BuildPhase::Filling,
-            BuildPhase::Checking,
-        ];
-        let mut phases = phases.into_iter();
-        let phase = self.phase.load(Ordering::Relaxed);
+        let is_filling = self.phase.load(Ordering::Relaxed) == BuildPhase::Filling as u8;
         BuildProgress {
             table: self.table,
             index: self.index,
-            phase: phases
-                .find(|p| *p as u8 == phase)
-                .unwrap_or(BuildPhase::Waiting),
+            phase: match is_filling {
+                true => BuildPhase::Filling,
+                false => BuildPhase::Checking,
+            },
             rows_total: self.rows_total.load(Ordering::Relaxed),
             rows_done: self.rows_done.load(Ordering::Relaxed),
         }
@@ -108,17 +96,18 @@ impl Db {
         builds.iter().map(|build| build.progress()).collect()
     }
 
-    /// A build begins; `cancel` ends it.
+    /// A build that goes through `rows` begins; `cancel` ends it.
     pub(crate) fn list_build(
         &self,
         (table, index): (TableId, IndexId),
+        rows: u64,
         cancel: &Arc<AtomicBool>,
     ) -> ListedBuild<'_> {
         let build = Arc::new(Build {
             table,
             index,
-            phase: AtomicU8::new(BuildPhase::Waiting as u8),
-            rows_total: AtomicU64::new(0),
+            phase: AtomicU8::new(BuildPhase::Filling as u8),
+            rows_total: AtomicU64::new(rows),
             rows_done: AtomicU64::new(0),
             cancel: cancel.clone(),
         });

@@ -38,13 +38,15 @@
 //! [`RowKeys`]: strandline_index::RowKeys
 
 use super::horizons::table_of;
+use crate::catalog::{KeyDef, TableDef};
 use crate::db::Db;
 use crate::store::TableStore;
 use crate::store::key_sweep::{EMPTIED, Swept};
 use crate::store::newest;
 use crate::store::{Store, StoredIndex};
+use std::collections::HashMap;
 use std::sync::Arc;
-use strandline_base::{CommitTs, RANGE_ROWS, Result, RowId};
+use strandline_base::{CommitTs, RANGE_ROWS, Result, RowId, StorageId};
 use strandline_index::KeyBytes;
 use strandline_table::lineage::base::BaseBody;
 use strandline_table::lineage::base::row_meta::RowBits;
@@ -96,8 +98,13 @@ impl Db {
     pub(crate) fn sweep_keys(&self, all: bool) -> bool {
         let stores: Vec<Arc<Store>> = self.stores.read().values().cloned().collect();
         let mut any = false;
+        let catalog = self.catalog();
+        let tables = catalog.tables.values().map(|table| (table.storage, table));
+        let tables: HashMap<StorageId, &Arc<TableDef>> = tables.collect();
         for store in &stores {
-            self.remove_dropped(store);
+            if !is_each_defined(store, tables.get(&store.id()).copied()) {
+                self.remove_dropped(store);
+            }
             let (ranges, indexes) = (store.lineage().ranges(), store.indexes());
             for key in &indexes {
                 // One sweep at a time: the other one is about the same entries.
@@ -109,13 +116,13 @@ impl Db {
         any
     }
 
-    /// Takes out secondary indexes that have been dropped, once no statement goes by a definition
-    /// that has them.
+    /// Takes out indexes whose definition or constraint has been dropped, once no statement goes by
+    /// a definition that has them.
     fn remove_dropped(&self, store: &Store) {
-        let known = store.secondary();
+        let known = store.indexes();
         // In this order: a transaction that makes an index holds the table until its definition is
         // in the catalog, or the index has gone again.
-        if known.is_empty() || store.is_held_alone() {
+        if store.is_held_alone() {
             return;
         }
         let since = self.catalogs.newest();
@@ -127,8 +134,7 @@ impl Db {
             .values()
             .find(|table| table.storage == store.id());
         for index in known.iter() {
-            let is_defined = |id| table.is_some_and(|table| table.index(id).is_some());
-            if !index.id().is_some_and(is_defined)
+            if !is_defined(index, table)
                 && index.sweep.dropped_before(since) <= self.txns().oldest_snapshot()
             {
                 store.remove_index(index);
@@ -199,6 +205,23 @@ impl Db {
         });
         key.sweep.note_all_left(left.into_iter().chain(later));
     }
+}
+
+/// Whether the table's definition has an index.
+fn is_defined(index: &StoredIndex, table: Option<&Arc<TableDef>>) -> bool {
+    let is_key = |key: &KeyDef| key.columns == index.columns;
+    table.is_some_and(|table| match index.id() {
+        Some(id) => table.index(id).is_some(),
+        None => table.keys.iter().any(is_key),
+    })
+}
+
+fn is_each_defined(store: &Store, table: Option<&Arc<TableDef>>) -> bool {
+    let are_defined = |indexes: &[Arc<StoredIndex>]| {
+        let mut indexes = indexes.iter();
+        indexes.all(|index| is_defined(index, table))
+    };
+    are_defined(&store.keys()) && are_defined(&store.secondary())
 }
 
 /// The rows of all ranges that are gone and were not so at the last sweep, and in ranges without

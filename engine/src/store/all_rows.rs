@@ -1,11 +1,12 @@
 //! The rows of a storage one after the other, for what no index answers.
 
 use crate::store::Store;
+use arrow_array::{ArrayRef, BooleanArray};
 use std::sync::Arc;
-use strandline_base::{ColumnId, RangeNo, Result, RowId, Value};
+use strandline_base::{ColumnId, RangeNo, Result, RowId, SqlType, Value};
 use strandline_column::types::value_at;
 use strandline_table::lineage::base::BaseBody;
-use strandline_table::lineage::range::Range;
+use strandline_table::lineage::range::{Range, RangeVersion};
 use strandline_txn::Visibility;
 
 /// Slots of a range that may hold a row.
@@ -35,25 +36,56 @@ pub(crate) fn visit_range(
     visibility: &Visibility,
     visit: &mut dyn FnMut(RowId, &[Value]),
 ) -> Result<()> {
-    let lineage = &store.lineage;
-    let Some(range) = lineage.range(range) else {
+    let Some(range) = store.lineage.range(range) else {
         return Ok(());
     };
-    let version = range.load_full();
-    let schema = lineage.schema();
-    let (counters, ids) = (Arc::default(), Arc::from(columns));
-    let snapshot = lineage.range_snapshot_of(range, &version, visibility, &ids, &counters)?;
-    let part = snapshot.part(0..snapshot.rows());
-    let mut arrays = Vec::with_capacity(columns.len());
-    for (at, id) in columns.iter().enumerate() {
-        arrays.push((schema.column(*id).sql_type, part.column(at)?));
-    }
+    let slots = RangeSlots::read(store, (range, &range.load_full()), columns, visibility)?;
     let mut values = vec![Value::Null; columns.len()];
-    for slot in 0..snapshot.rows() {
-        for (value, (sql_type, array)) in values.iter_mut().zip(&arrays) {
-            *value = value_at(*sql_type, array, slot);
-        }
+    for slot in 0..slots.len {
+        values_at(&slots.columns, slot, &mut values);
         visit(RowId::new(range.no(), slot as u16), &values);
     }
     Ok(())
+}
+
+/// Columns of every slot of a range, as somebody sees them.
+pub(crate) struct RangeSlots {
+    pub columns: Vec<(SqlType, ArrayRef)>,
+    /// slots with a visible row; None: all
+    pub visible: Option<BooleanArray>,
+    /// how many slots
+    pub len: usize,
+}
+
+impl RangeSlots {
+    /// Reads `columns` as `visibility` sees them.
+    pub fn read(
+        store: &Store,
+        (range, version): (&Arc<Range>, &Arc<RangeVersion>),
+        columns: &[ColumnId],
+        visibility: &Visibility,
+    ) -> Result<Self> {
+        let lineage = &store.lineage;
+        let schema = lineage.schema();
+        let (counters, ids) = (Arc::default(), Arc::from(columns));
+        let snapshot = lineage.range_snapshot_of(range, version, visibility, &ids, &counters)?;
+        let part = snapshot.part(0..snapshot.rows());
+        let mut arrays = Vec::with_capacity(columns.len());
+        for (at, id) in columns.iter().enumerate() {
+            arrays.push((schema.column(*id).sql_type, part.column(at)?));
+        }
+        Ok(Self {
+            visible: part.visible(),
+            columns: arrays,
+            len: snapshot.rows(),
+        })
+    }
+}
+
+/// Puts the values of one slot into `values`.
+#[inline]
+pub(crate) fn values_at(columns: &[(SqlType, ArrayRef)], slot: usize, values: &mut [Value]) {
+    for (value, (sql_type, array)) in values.iter_mut().zip(columns) {
+        *value = value_at(*sql_type, array, slot);
+    }
 }

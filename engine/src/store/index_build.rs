@@ -7,13 +7,12 @@
 //! Threads take ranges one by one. No sweep runs meanwhile: it would remove an entry just before a
 //! thread, which has read an older version of the row, adds it again.
 
+use crate::store::all_rows::{self, RangeSlots, values_at};
+use crate::store::newest;
 use crate::store::{Store, StoredIndex, TableStore};
-use crate::store::{all_rows, newest};
-use arrow_array::{ArrayRef, BooleanArray};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use strandline_base::{CommitTs, Error, RangeNo, Result, RowId, SqlType, Value};
-use strandline_column::types::value_at;
+use strandline_base::{CommitTs, Error, RangeNo, Result, RowId, Value};
 use strandline_index::BulkLoad;
 use strandline_table::lineage::base::BaseBody;
 use strandline_table::lineage::range::{Range, RangeVersion};
@@ -139,77 +138,65 @@ fn visit_keys(
     visibility: &Visibility,
     visit: &mut dyn FnMut(&[Value], RowId) -> Result<()>,
 ) -> Result<usize> {
-    let lineage = &store.lineage;
-    let schema = lineage.schema();
-    let (counters, columns) = (Arc::default(), Arc::from(index.columns.as_slice()));
-    let snapshot = lineage.range_snapshot_of(range, version, visibility, &columns, &counters)?;
-    let part = snapshot.part(0..snapshot.rows());
-    let visible = part.visible();
-    let mut arrays: Vec<(SqlType, ArrayRef)> = Vec::with_capacity(index.columns.len());
-    for (at, column) in index.columns.iter().enumerate() {
-        arrays.push((schema.column(*column).sql_type, part.column(at)?));
-    }
-    let computed = match index.computed().map(|computed| computed.of_rows(&arrays)) {
+    let slots = RangeSlots::read(store, (range, version), &index.columns, visibility)?;
+    let computed = index.computed();
+    let computed = match computed.map(|computed| computed.of_rows(&slots.columns)) {
         Some(Ok(keys)) => Some(keys),
         // Of a row that nobody sees that matters not.
-        Some(Err(_)) => {
-            let visible = visible.as_ref();
-            return visit_each(
-                index,
-                range.no(),
-                (&arrays, visible, snapshot.rows()),
-                visit,
-            );
-        }
+        Some(Err(_)) => return visit_each(index, range.no(), &slots, visit),
         None => None,
     };
-    let parts = computed.as_ref().map_or(&arrays, |keys| &keys.parts);
+    let parts = computed.as_ref().map_or(&slots.columns, |keys| &keys.parts);
     let is_insert = matches!(version.base.body, BaseBody::Insert(_));
     let mut values = vec![Value::Null; parts.len()];
-    for slot in 0..snapshot.rows() {
+    for slot in 0..slots.len {
         if computed
             .as_ref()
             .is_some_and(|keys| !keys.is_selected(slot))
         {
             continue;
         }
-        for (value, (sql_type, array)) in values.iter_mut().zip(parts) {
-            *value = value_at(*sql_type, array, slot);
-        }
+        values_at(parts, slot, &mut values);
         let row = RowId::new(range.no(), slot as u16);
         if !index.has_entry(&values) {
             continue;
         }
         // A slot that nobody has written, or nobody sees any more, is NULL as well.
         if (is_insert || values.iter().any(Value::is_null))
-            && visible.as_ref().is_some_and(|visible| !visible.value(slot))
+            && slots
+                .visible
+                .as_ref()
+                .is_some_and(|visible| !visible.value(slot))
             && !has_versions(store, row)?
         {
             continue;
         }
         visit(&values, row)?;
     }
-    Ok(snapshot.rows())
+    Ok(slots.len)
 }
 
 /// As [`visit_keys`], row by row: an expression fails for some row.
 fn visit_each(
     index: &StoredIndex,
     range: RangeNo,
-    (columns, visible, slots): (&[(SqlType, ArrayRef)], Option<&BooleanArray>, usize),
+    slots: &RangeSlots,
     visit: &mut dyn FnMut(&[Value], RowId) -> Result<()>,
 ) -> Result<usize> {
-    for slot in 0..slots {
-        let value = |(sql_type, array): &(SqlType, ArrayRef)| value_at(*sql_type, array, slot);
-        let values: Vec<Value> = columns.iter().map(value).collect();
-        let is_visible = visible.is_none_or(|visible| visible.value(slot));
+    let mut values = vec![Value::Null; slots.columns.len()];
+    for slot in 0..slots.len {
+        values_at(&slots.columns, slot, &mut values);
+        let is_visible = slots
+            .visible
+            .as_ref()
+            .is_none_or(|visible| visible.value(slot));
         match index.key_of(&values) {
             Ok(Some(key)) => visit(&key, RowId::new(range, slot as u16))?,
             Err(error) if is_visible => return Err(error),
             Ok(None) | Err(_) => {}
         }
     }
-    Ok(slots)
+    Ok(slots.len)
 }
 
 /// Whether some committed version of `row` may be asked for.

@@ -1,10 +1,11 @@
 //! The state of a key index's sweeps: the rows whose entries may go, and the outcome of the last
 //! sweep. `maintenance::key_sweep` does the work.
 
+use super::left_rows::LeftRows;
 use parking_lot::Mutex;
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use strandline_base::{CommitTs, RANGE_ROWS, RowId};
 use strandline_index::RowKeys;
 use strandline_table::lineage::base::BaseBody;
@@ -16,12 +17,11 @@ const DUE_PART: u64 = 8;
 pub(crate) const EMPTIED: u32 = u32::MAX;
 
 /// What a key's index knows of rows whose entries may go.
-#[derive(Default)]
 pub(crate) struct KeySweep {
     /// keeps the entering of updated rows' keys and the removal of their entries apart
     pub row_keys: RowKeys,
-    /// rows that have left a key, and when, in that order
-    left: Mutex<VecDeque<(CommitTs, RowId)>>,
+    /// rows that have left a key
+    left: Mutex<LeftRows>,
     pub done: Mutex<Swept>,
     /// when the index was first found to have been dropped; 0: not yet
     dropped: AtomicU64,
@@ -41,6 +41,16 @@ pub(crate) struct Swept {
 }
 
 impl KeySweep {
+    /// Of an empty index, whose memory counts in `memory`.
+    pub fn counted(memory: Arc<AtomicUsize>) -> Self {
+        Self {
+            row_keys: RowKeys::default(),
+            left: Mutex::new(LeftRows::counted(memory)),
+            done: Mutex::default(),
+            dropped: AtomicU64::new(0),
+        }
+    }
+
     /// The index is found to have been dropped, in the catalog since `newest`: the first such
     /// moment.
     pub fn dropped_before(&self, newest: CommitTs) -> CommitTs {
@@ -52,39 +62,27 @@ impl KeySweep {
 
     /// `row` has left a key by a commit at `ts`.
     pub fn note_left(&self, row: RowId, ts: CommitTs) {
-        let mut left = self.left.lock();
-        // Commits come nearly in order.
-        let at = left.iter().rev().take_while(|(at, _)| *at > ts).count();
-        let at = left.len() - at;
-        left.insert(at, (ts, row));
+        self.left.lock().note(row, ts);
     }
 
     /// The same for many, in any order.
     pub fn note_all_left(&self, rows: impl IntoIterator<Item = (CommitTs, RowId)>) {
-        let mut left = self.left.lock();
-        left.extend(rows);
-        left.make_contiguous().sort_unstable();
+        self.left.lock().note_all(rows);
     }
 
-    /// How many left a key at or before `ts`.
+    /// How often a row left a key at or before `ts`.
     pub fn left_by(&self, ts: CommitTs) -> u64 {
-        self.left.lock().partition_point(|(at, _)| *at <= ts) as u64
+        self.left.lock().updates_by(ts)
     }
 
     /// The rows that have left a key and that no sweep has looked at since.
     pub fn left_rows(&self) -> HashSet<RowId> {
-        self.left.lock().iter().map(|(_, row)| *row).collect()
+        self.left.lock().rows()
     }
 
-    /// Takes them.
+    /// Takes those that did so at or before `ts`.
     pub fn take_left_by(&self, ts: CommitTs) -> Vec<(CommitTs, RowId)> {
-        let mut left = self.left.lock();
-        let end = left.partition_point(|(at, _)| *at <= ts);
-        let taken = left.drain(..end).collect();
-        if left.capacity() / 4 > left.len() {
-            left.shrink_to_fit();
-        }
-        taken
+        self.left.lock().take_by(ts)
     }
 }
 

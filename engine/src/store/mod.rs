@@ -6,6 +6,7 @@ mod holders;
 pub(crate) mod index_build;
 mod key_of_row;
 pub(crate) mod key_sweep;
+mod left_rows;
 pub(crate) mod merged_bases;
 pub(crate) mod moved_keys;
 mod restore;

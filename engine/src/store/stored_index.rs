@@ -70,12 +70,12 @@ impl StoredIndex {
         let memory = store.lineage.pool().taken_bytes().clone();
         Arc::new(Self {
             columns: columns.to_vec(),
-            index: Arc::new(MemoryIndex::counted(memory)),
+            index: Arc::new(MemoryIndex::counted(memory.clone())),
             kind: Kind::Constraint,
             is_unique: true,
             nulls_are_equal: Self::has_equal_nulls(&table.keys, columns),
             moved: AtomicBool::new(false),
-            sweep: KeySweep::default(),
+            sweep: KeySweep::counted(memory),
         })
     }
 
@@ -102,7 +102,7 @@ impl StoredIndex {
         };
         let orders: Vec<PartOrder> = def.parts.iter().map(order).collect();
         let keys = OrderedKeys::new(orders.clone());
-        let index = OrderedIndex::counted(orders, memory);
+        let index = OrderedIndex::counted(orders, memory.clone());
         let secondary = Secondary {
             id: def.id,
             keys,
@@ -115,7 +115,7 @@ impl StoredIndex {
             is_unique: def.unique,
             nulls_are_equal: def.nulls_not_distinct,
             moved: AtomicBool::new(false),
-            sweep: KeySweep::default(),
+            sweep: KeySweep::counted(memory),
         }))
     }
 
@@ -303,9 +303,15 @@ impl Store {
         });
     }
 
-    /// Takes a secondary index out; whoever reads it keeps it as long.
+    /// Takes an index out; whoever reads it keeps it as long.
     pub fn remove_index(&self, index: &Arc<StoredIndex>) {
-        self.secondary.rcu(|known| {
+        let place = match index.id() {
+            None => &self.keys,
+            Some(_) => &self.secondary,
+        };
+        // As in `put_index`.
+        index.note_moved();
+        place.rcu(|known| {
             let mut indexes = Vec::clone(known);
             indexes.retain(|known| !Arc::ptr_eq(known, index));
             indexes

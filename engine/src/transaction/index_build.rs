@@ -195,8 +195,8 @@ impl Transaction {
         index: &StoredIndex,
         own: StartWord,
     ) -> Result<()> {
-        let listed = self.db.list_build((table.id, def.id), &self.options.cancel);
-        listed.build.begin_filling(slots(store));
+        let (place, cancel) = ((table.id, def.id), &self.options.cancel);
+        let listed = self.db.list_build(place, slots(store), cancel);
         let threads = self.db.settings.recovery_threads;
         fill(store, index, own, threads, &listed)?;
         if def.unique {

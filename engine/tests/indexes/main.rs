@@ -9,4 +9,5 @@ mod expressions;
 mod maintenance;
 mod model;
 mod reading;
+mod references;
 mod support;

@@ -3,7 +3,7 @@
 use crate::common::*;
 use crate::support::*;
 use strandline_device::MemoryDevice;
-use strandline_engine::catalog::HistoryPolicy;
+use strandline_engine::catalog::{HistoryPolicy, KeyDef, TableDef};
 use strandline_engine::*;
 
 const SECOND: u64 = 1_000_000;
@@ -100,6 +100,80 @@ fn a_dropped_index_goes_when_nobody_goes_by_it() {
     drop((old, view));
     idle(&world);
     assert_eq!(counter(&world.db, "index_entries"), 0);
+}
+
+#[test]
+fn the_index_of_a_dropped_constraint_goes_when_nobody_goes_by_it() {
+    let world = world(HistoryPolicy::None);
+    let key = KeyDef::new("t_a_key", false, vec![ColumnId(1)]);
+    alter(&world.db, |table| table.keys.push(key.clone()));
+    insert(&world.db, &row(1, 1, "x"));
+    let options = TxnOptions {
+        isolation: Isolation::Snapshot,
+        ..TxnOptions::default()
+    };
+    let old = world.db.begin(options).expect("begin").begin_statement();
+    let old = old.expect("statement");
+    let then = table(&world.db);
+    let drop_key = |table: &mut TableDef| table.keys.retain(|key| key.primary);
+    alter(&world.db, drop_key);
+    insert(&world.db, &row(2, 1, "x"));
+    idle(&world);
+    let (mut values, one) = (Vec::new(), [Value::BigInt(1)]);
+    let found = old.point_get(&then, 1, &one, &[ColumnId(0)], &mut values);
+    assert!(found.expect("an old snapshot") && values == one);
+    assert_eq!(counter(&world.db, "key_entries"), 3);
+    drop(old);
+    idle(&world);
+    assert_eq!(counter(&world.db, "key_entries"), 2);
+    // A constraint that is rolled back with its transaction leaves none either, and one that is
+    // there again has an index of its own.
+    let txn = world.db.begin(TxnOptions::default()).expect("begin");
+    let b = KeyDef::new("t_b_key", false, vec![ColumnId(0), ColumnId(2)]);
+    alter_in(&txn, |table| table.keys.push(b.clone()));
+    txn.rollback();
+    idle(&world);
+    assert_eq!(counter(&world.db, "key_entries"), 2);
+    let over_both = KeyDef::new("t_a_key", false, vec![ColumnId(1), ColumnId(0)]);
+    alter(&world.db, |table| table.keys.push(over_both.clone()));
+    idle(&world);
+    assert_eq!(counter(&world.db, "key_entries"), 4);
+    assert_eq!(world.db.check().expect("check"), Vec::<String>::new());
+}
+
+/// Rows updated by far more statements than are listed one by one: their old entries go, and the
+/// memory that remembers them is counted.
+#[test]
+fn entries_go_after_more_updates_than_are_listed() {
+    let world = world(HistoryPolicy::None);
+    create_alone(&world.db, &index("t_a", vec![part(1)])).expect("create");
+    for k in 0..10 {
+        insert(&world.db, &row(k, k, "x"));
+    }
+    // An old snapshot keeps every version.
+    let options = TxnOptions {
+        isolation: Isolation::Snapshot,
+        ..TxnOptions::default()
+    };
+    let old = world.db.begin(options).expect("begin").begin_statement();
+    let old = old.expect("statement");
+    let t = table(&world.db);
+    for _ in 0..70 {
+        let updated = run(&world.db, |s| {
+            for n in 0..1_000 {
+                let set = [(ColumnId(1), Value::BigInt(1 + n / 10 % 2))];
+                s.point_update(&t, 0, &[Value::BigInt(n % 10)], &set)?;
+            }
+            Ok(())
+        });
+        updated.expect("update");
+    }
+    assert!(entries(&world.db, "t_a") > 10);
+    assert_eq!(world.db.check().expect("check"), Vec::<String>::new());
+    drop(old);
+    idle(&world);
+    assert_eq!(entries(&world.db, "t_a"), 10);
+    assert_eq!(world.db.check().expect("check"), Vec::<String>::new());
 }
 
 #[test]

@@ -106,7 +106,6 @@ pub fn statistics(system: &System, rows: &mut Rows, counters: [&str; 2]) {
 pub fn progress(system: &System, rows: &mut Rows) {
     for build in system.statement.transaction().db().index_builds() {
         let phase = match build.phase {
-            BuildPhase::Waiting => "waiting for writers before build",
             BuildPhase::Filling => "building index: loading tuples in tree",
             BuildPhase::Checking => "building index: checking uniqueness",
         };
