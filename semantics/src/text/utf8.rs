@@ -14,8 +14,12 @@ pub fn invalid_sequence(bytes: &[u8], at: usize) -> String {
 
 /// UTF-8 without NUL.
 pub fn utf8(bytes: &[u8]) -> Result<&str> {
-    let bad =
-        |at| Error::invalid(SqlState::CHARACTER_NOT_IN_REPERTOIRE, invalid_sequence(bytes, at));
+    let bad = |at| {
+        Error::invalid(
+            SqlState::CHARACTER_NOT_IN_REPERTOIRE,
+            invalid_sequence(bytes, at),
+        )
+    };
     let text = std::str::from_utf8(bytes).map_err(|e| bad(e.valid_up_to()))?;
     match memchr::memchr(0, bytes) {
         None => Ok(text),
