@@ -162,6 +162,13 @@ fn values(case: &Case, key: i64) -> Vec<ScalarValue> {
     values
 }
 
+/// The statement with its values in its text, as an application's template writes it.
+fn with_literals(case: &Case, key: i64) -> String {
+    let last = format!("${}", case.parameters);
+    let text = case.sql.replace(&last, &key.to_string());
+    text.replace("$1", "1")
+}
+
 /// Statements on one row.
 fn point(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let mut connection = bench.connect()?;
@@ -185,6 +192,11 @@ fn point(bench: &mut Bench, report: &mut Report) -> Result<()> {
             Ok(())
         };
         let prepared_us = bench.time(&mut by_plan)?;
+        let mut by_literals = |row| {
+            std::hint::black_box(connection.query(&with_literals(case, key(row)), ())?);
+            Ok(())
+        };
+        let literals_us = bench.time(&mut by_literals)?;
         connection.use_row_executor(false);
         let mut full = |row| {
             std::hint::black_box(connection.query(case.sql, values(case, key(row)))?);
@@ -207,6 +219,12 @@ fn point(bench: &mut Bench, report: &mut Report) -> Result<()> {
             report,
             case.name,
             ours,
+            ("strandline, full path", Some(full_us), None),
+        )?;
+        add(
+            report,
+            &format!("{}, values in the text", case.name),
+            literals_us,
             ("strandline, full path", Some(full_us), None),
         )?;
     }

@@ -159,7 +159,7 @@ impl Session {
                 self.connection.begin_request()?;
             }
             let values = std::mem::take(&mut portal.values);
-            let started = self.start(wire, prepared, &values)?;
+            let started = self.start(wire, |connection| connection.start(prepared, &values))?;
             let formats = portal.formats.clone();
             portal.state = match started {
                 Started::Rows(query) => {

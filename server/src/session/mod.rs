@@ -32,10 +32,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
-use strandline::wire_format::Scalar;
-use strandline::{
-    CancelScope, Connection, Error, Prepared, Result, SqlState, Started, TransactionStatus,
-};
+use strandline::{CancelScope, Connection, Error, Result, SqlState, TransactionStatus};
 
 /// Why a message could not be answered as it should be.
 #[derive(Debug)]
@@ -220,14 +217,13 @@ impl Session {
     }
 
     /// Starts a statement, which has the wire if it is a COPY.
-    fn start(
+    fn start<T>(
         &mut self,
         wire: &mut Held<'_>,
-        prepared: &Prepared,
-        values: &[Scalar],
-    ) -> Result<Started> {
+        start: impl FnOnce(&mut Connection) -> Result<T>,
+    ) -> Result<T> {
         MutexGuard::unlocked(wire, || {
-            let started = self.connection.start(prepared, values);
+            let started = start(&mut self.connection);
             self.has_ended.store(true, Ordering::SeqCst);
             started
         })

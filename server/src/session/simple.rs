@@ -7,6 +7,7 @@ use super::rows::{Portion, RowSource};
 use super::statement::Formats;
 use super::{Answer, Fault, Held, Session, only_text};
 use crate::reply;
+use std::time::Instant;
 use strandline::{Prepared, Started};
 
 impl Session {
@@ -27,6 +28,13 @@ impl Session {
             reply::complete(&mut wire.output, tag);
             return Ok(());
         }
+        let began = self.begin_measuring();
+        let known = self.start(wire, |connection| connection.start_known(sql));
+        if let Some(known) = known.transpose() {
+            let answered = known.map_err(Fault::from);
+            let answered = answered.and_then(|started| self.answer(wire, started, true));
+            return self.finish(wire, began, sql, answered);
+        }
         let statements = match self.connection.prepare_script(sql) {
             Ok(statements) => statements,
             Err(error) => return self.fail(wire, &error),
@@ -39,14 +47,31 @@ impl Session {
         for (i, statement) in statements.iter().enumerate() {
             let is_last = i + 1 == statements.len();
             let began = self.begin_measuring();
-            match self.run_one(wire, statement, is_alone, is_last) {
-                Ok(tag) => self.measure(began, &tag, None),
-                Err(Fault::Statement(error)) => {
-                    self.measure(began, sql, Some(error.sqlstate()));
-                    return self.fail(wire, &error);
-                }
-                Err(other) => return Err(other),
+            let answered = self.run_one(wire, statement, is_alone, is_last);
+            let is_answered = answered.is_ok();
+            self.finish(wire, began, sql, answered)?;
+            if !is_answered {
+                break;
             }
+        }
+        Ok(())
+    }
+
+    /// Counts a statement that has ended, and reports its error.
+    fn finish(
+        &mut self,
+        wire: &mut Held<'_>,
+        began: Option<Instant>,
+        sql: &str,
+        answered: Answer<String>,
+    ) -> Answer {
+        match answered {
+            Ok(tag) => self.measure(began, &tag, None),
+            Err(Fault::Statement(error)) => {
+                self.measure(began, sql, Some(error.sqlstate()));
+                self.fail(wire, &error)?;
+            }
+            Err(other) => return Err(other),
         }
         Ok(())
     }
@@ -61,7 +86,12 @@ impl Session {
         if !is_alone {
             self.connection.begin_request()?;
         }
-        let started = self.start(wire, statement, &[])?;
+        let started = self.start(wire, |connection| connection.start(statement, &[]))?;
+        self.answer(wire, started, is_last)
+    }
+
+    /// Sends what a statement gives; its tag.
+    fn answer(&mut self, wire: &mut Held<'_>, started: Started, is_last: bool) -> Answer<String> {
         let tag = match started {
             Started::Rows(query) => {
                 let mut rows = RowSource::of_query(query, Formats::default());

@@ -20,6 +20,7 @@ use crate::session::prepared::PreparedStatement;
 use crate::session::settings::ShownParameter;
 use crate::session::settings::origin::Origin;
 use crate::session::shared::Shared;
+use crate::session::slow_log::WatchedStatement;
 use crate::values::result::QueryResult;
 use crate::values::summary::Summary;
 use datafusion::arrow::array::RecordBatch;
@@ -274,12 +275,22 @@ impl Connection {
     pub fn start(&mut self, prepared: &Prepared, values: &[ScalarValue]) -> Result<Started> {
         let watched = self.session.watch_parsed(&prepared.0.statement, values);
         let output = self.run_statement(prepared, values)?;
-        Ok(match output {
-            Output::Done(summary) => Started::Done(summary),
-            Output::Row(row) => Started::Rows(Portal::of_row(row)),
-            Output::Batch(result) => Started::Rows(Portal::of_result(result)),
-            Output::Rows(query) => Started::Rows(Portal::new(query, watched)),
-        })
+        Ok(started(output, watched))
+    }
+
+    /// Starts the statement that a text is, if it is compiled already but for its literals; None:
+    /// the text is to be prepared ([`Connection::prepare_script`]).
+    pub fn start_known(&mut self, sql: &str) -> Result<Option<Started>> {
+        let watched = self.session.watch(sql, &[]);
+        match self.session.run_text_at_once(sql, &[])? {
+            Some(output) => Ok(Some(started(output, watched))),
+            None => {
+                if let Some(watched) = watched {
+                    watched.dismiss();
+                }
+                Ok(None)
+            }
+        }
     }
 
     /// The next rows of a started query; None at its end. `statement_timeout` bounds each call.
@@ -536,6 +547,15 @@ impl Connection {
         let violated = shared.block_on(crate::statements::ddl::verify::all(&context));
         transaction.rollback();
         violated
+    }
+}
+
+fn started(output: Output, watched: Option<WatchedStatement>) -> Started {
+    match output {
+        Output::Done(summary) => Started::Done(summary),
+        Output::Row(row) => Started::Rows(Portal::of_row(row)),
+        Output::Batch(result) => Started::Rows(Portal::of_result(result)),
+        Output::Rows(query) => Started::Rows(Portal::new(query, watched)),
     }
 }
 

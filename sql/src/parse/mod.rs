@@ -12,6 +12,7 @@ pub mod foreign_keys;
 mod identity_options;
 pub(crate) mod index_names;
 pub(crate) mod index_statements;
+pub(crate) mod lifted_literals;
 mod literals;
 pub mod locking_clauses;
 pub(crate) mod long_values;

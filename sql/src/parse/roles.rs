@@ -97,10 +97,11 @@ fn membership(statement: &[TokenWithSpan], out: &mut Vec<TokenWithSpan>) {
 
 /// `sql` with stars in the place of passwords. Borrowed if there is none.
 pub fn redacted(sql: &str) -> Cow<'_, str> {
-    let mentions = sql
-        .as_bytes()
-        .windows(8)
-        .any(|w| w.eq_ignore_ascii_case(b"password"));
+    let bytes = sql.as_bytes();
+    let mentions = memchr::memchr2_iter(b'p', b'P', bytes).any(|at| {
+        let word = bytes.get(at..at + 8);
+        word.is_some_and(|word| word.eq_ignore_ascii_case(b"password"))
+    });
     if !mentions {
         return Cow::Borrowed(sql);
     }

@@ -25,16 +25,35 @@ use strandline_engine::{ConflictPolicy, Isolation, Transaction};
 type Begun = (Arc<Transaction>, Option<u64>);
 
 impl Session {
-    /// Runs a text whose statement is compiled already; None: it takes the longer way.
+    /// Runs a text whose statement is compiled already, up to its literals; None: it takes the
+    /// longer way.
     pub(crate) fn run_text_at_once(
         &mut self,
         sql: &str,
         values: &[ScalarValue],
     ) -> Result<Option<Output>> {
-        match self.statements.known(sql) {
-            Some(prepared) => self.run_at_once(&prepared, values),
-            None => Ok(None),
+        if let Some(prepared) = self.statements.known(sql) {
+            return self.run_at_once(&prepared, values);
         }
+        if !values.is_empty() || !self.row_executor {
+            return Ok(None);
+        }
+        let statistics = &self.shared.statistics;
+        let Some(prepared) = self.statements.without_literals(sql, statistics) else {
+            return Ok(None);
+        };
+        if prepared.is_of_transaction() {
+            return self.run_of_transaction(&prepared).map(Some);
+        }
+        if self.compiled(&prepared).is_none() {
+            // Literals have no declared types, nor have these parameters.
+            self.compile(&prepared, &[]);
+        }
+        let literals = self.statements.literals();
+        let text = || Arc::from(crate::parse::redacted(sql));
+        let ran = self.run_known(&prepared, &literals, text);
+        self.statements.give_back(literals);
+        ran
     }
 
     /// Runs a statement that is compiled already; None: it takes the longer way.
@@ -46,15 +65,28 @@ impl Session {
         if prepared.is_of_transaction() && values.is_empty() {
             return self.run_of_transaction(prepared).map(Some);
         }
+        self.run_known(prepared, values, || prepared.text.clone())
+    }
+
+    /// `text` is what others see to run.
+    fn run_known(
+        &mut self,
+        prepared: &PreparedStatement,
+        values: &[ScalarValue],
+        text: impl FnOnce() -> Arc<str>,
+    ) -> Result<Option<Output>> {
         if self.has_failed() || !self.row_executor || values.len() != prepared.parameter_count() {
             return Ok(None);
         }
         let Some(compiled) = self.compiled(prepared) else {
             return Ok(None);
         };
+        if compiled.statement.is_none() {
+            return Ok(None);
+        }
         self.cancel.refuse_if_terminated()?;
         let backend = self.registered.backend();
-        let running = backend.start(Some(prepared.text.clone()), self.shared.db.now_us());
+        let running = backend.start(Some(text()), self.shared.db.now_us());
         let ran = self.run_compiled(&compiled, values);
         drop(running);
         match &ran {

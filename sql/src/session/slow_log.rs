@@ -66,6 +66,13 @@ fn shown(parameters: &[ScalarValue], max_bytes: i64) -> String {
     out
 }
 
+impl WatchedStatement {
+    /// Stops to watch: the statement is to begin anew.
+    pub(crate) fn dismiss(mut self) {
+        self.threshold = Duration::MAX;
+    }
+}
+
 impl Drop for WatchedStatement {
     fn drop(&mut self) {
         let micros = self.db.elapsed_us().saturating_sub(self.began_us);

@@ -1,11 +1,15 @@
 //! The statements that a session has parsed lately, by their texts.
 //!
-//! A text is kept once per declaration of its parameters' types. When the cache is full, by number
-//! or by the bytes of its texts, it starts over: texts that are used often come back at once.
+//! A text is kept once per declaration of its parameters' types. Texts that differ in their
+//! literals only are one text with parameters, from the second of them on. When the cache is full,
+//! by number or by the bytes of its texts, it starts over: texts that are used often come back at
+//! once.
 
 use super::arrays::ParameterType;
 use super::prepared::PreparedStatement;
 use crate::catalogs::statistics::StatementStatistics;
+use crate::parse::lifted_literals::LiftedText;
+use datafusion::scalar::ScalarValue;
 use std::collections::HashMap;
 use std::sync::Arc;
 use strandline_base::Result;
@@ -23,14 +27,75 @@ const TEXT_BYTES: usize = 512 << 10;
 pub(super) struct StatementCache {
     plain: HashMap<String, Arc<PreparedStatement>>,
     typed: HashMap<(String, Vec<Option<ParameterType>>), Arc<PreparedStatement>>,
-    /// of the texts of both
+    /// by texts without their literals
+    lifted: HashMap<String, Lifted>,
+    /// of all these texts
     text_bytes: usize,
+    /// the text that was lifted last
+    last: LiftedText,
+}
+
+/// What is known of a text without its literals.
+enum Lifted {
+    /// it came once: many never come again, and parsing is dear
+    Seen,
+    /// it is no statement that could be compiled
+    Unsuited,
+    Statement(Arc<PreparedStatement>),
 }
 
 impl StatementCache {
     /// The statement of a text without declared types, if it is known.
     pub fn known(&self, sql: &str) -> Option<Arc<PreparedStatement>> {
         self.plain.get(sql).cloned()
+    }
+
+    /// The statement that `sql` is without its literals, which [`StatementCache::literals`] has
+    /// then; None: `sql` is to be run as it is.
+    pub fn without_literals(
+        &mut self,
+        sql: &str,
+        statistics: &StatementStatistics,
+    ) -> Option<Arc<PreparedStatement>> {
+        if !self.last.lift(sql) {
+            return None;
+        }
+        match self.lifted.get(&self.last.text) {
+            Some(Lifted::Statement(known)) => return Some(known.clone()),
+            Some(Lifted::Unsuited) => return None,
+            Some(Lifted::Seen) => {}
+            None => {
+                let text = self.last.text.clone();
+                self.make_room(&text);
+                self.lifted.insert(text, Lifted::Seen);
+                return None;
+            }
+        }
+        statistics.parsed();
+        let text = &self.last.text;
+        let parsed = crate::parse::statement(text);
+        let statement = parsed.and_then(|parsed| PreparedStatement::plain(text, parsed));
+        let statement = statement.ok().map(Arc::new).filter(|statement| {
+            statement.parameter_count() == self.last.values.len()
+                && (statement.may_be_row_statement() || statement.is_of_transaction())
+        });
+        let known = match &statement {
+            Some(statement) => Lifted::Statement(statement.clone()),
+            None => Lifted::Unsuited,
+        };
+        self.lifted.insert(text.clone(), known);
+        statement
+    }
+
+    /// The literals of the text that [`StatementCache::without_literals`] was asked for last. They
+    /// come back by [`StatementCache::give_back`], so that their memory is used again.
+    pub fn literals(&mut self) -> Vec<ScalarValue> {
+        std::mem::take(&mut self.last.values)
+    }
+
+    /// Takes literals back.
+    pub fn give_back(&mut self, literals: Vec<ScalarValue>) {
+        self.last.values = literals;
     }
 
     /// The one statement that `sql` is; values give its parameters their types.
@@ -78,6 +143,7 @@ impl StatementCache {
     /// Counts a text that is to be kept; starts over if there is no room for it.
     fn make_room(&mut self, sql: &str) {
         let texts = self.plain.len().max(self.typed.len());
+        let texts = texts.max(self.lifted.len());
         if texts >= STATEMENTS || self.text_bytes + sql.len() > TEXT_BYTES {
             self.clear();
         }
@@ -88,6 +154,7 @@ impl StatementCache {
     pub fn clear(&mut self) {
         self.plain.clear();
         self.typed.clear();
+        self.lifted.clear();
         self.text_bytes = 0;
     }
 }

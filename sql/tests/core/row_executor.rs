@@ -6,10 +6,12 @@ use strandline::{Connection, Database, Error, ErrorKind, Outcome, SqlState, SqlT
 use strandline_base::rng::Rng;
 
 fn point_runs(database: &Database) -> u64 {
+    counter(database, "statements_point")
+}
+
+fn counter(database: &Database, name: &str) -> u64 {
     let counters = database.counters();
-    let found = counters
-        .iter()
-        .find(|(name, _)| *name == "statements_point");
+    let found = counters.iter().find(|(known, _)| *known == name);
     found.expect("a counter").1
 }
 
@@ -162,14 +164,14 @@ fn value(rng: &mut Rng) -> (ScalarValue, String) {
     }
 }
 
-/// A statement with its values as parameters or in its text.
-fn statement(rng: &mut Rng) -> (String, Vec<ScalarValue>) {
+/// A statement with its values as parameters or in its text, all of them if `as_text`.
+fn statement(rng: &mut Rng, as_text: bool) -> (String, Vec<ScalarValue>) {
     let template = pick(rng, TEMPLATES);
     let (mut sql, mut values) = (String::new(), Vec::new());
     for (i, part) in template.split('?').enumerate() {
         if i > 0 {
             let (scalar, text) = value(rng);
-            if rng.below(3) == 0 {
+            if as_text || rng.below(3) == 0 {
                 sql += &text;
             } else {
                 values.push(scalar);
@@ -200,12 +202,22 @@ const STEPS: u64 = 1_200;
 
 #[test]
 fn both_paths_agree() {
+    agree(4, false);
+}
+
+/// Texts whose literals differ share a compiled statement.
+#[test]
+fn both_paths_agree_on_literals() {
+    agree(5, true);
+}
+
+fn agree(seed: u64, as_text: bool) {
     let (fast, full) = (database(), database());
     let (mut a, mut b) = (fast.connect(), full.connect());
     b.use_row_executor(false);
     run(&mut a, TABLES);
     run(&mut b, TABLES);
-    let mut rng = Rng::new(4);
+    let mut rng = Rng::new(seed);
     for step in 0..STEPS {
         let control = |rng: &mut Rng, from: &[&str]| ((*pick(rng, from)).to_string(), vec![]);
         let failed = a.transaction_status() == strandline::TransactionStatus::Failed;
@@ -214,9 +226,9 @@ fn both_paths_agree() {
             1 | 2 => control(&mut rng, &["COMMIT", "ROLLBACK"]),
             3 => control(&mut rng, &["SAVEPOINT s"]),
             4..=14 if failed => control(&mut rng, &["ROLLBACK TO s", "ROLLBACK"]),
-            _ => statement(&mut rng),
+            _ => statement(&mut rng, as_text),
         };
-        let typed = rng.below(4) == 0;
+        let typed = !as_text && rng.below(4) == 0;
         let once = |c: &mut Connection| match typed {
             false => seen(c.run(&sql, values.as_slice())),
             true => match c.prepare_typed(&sql, &[]) {
@@ -241,6 +253,41 @@ fn both_paths_agree() {
     }
     assert_eq!(point_runs(&full), 0);
     assert!(point_runs(&fast) > STEPS / 5, "{}", point_runs(&fast));
+}
+
+#[test]
+fn texts_that_differ_in_literals_are_parsed_once() {
+    let database = database();
+    let mut c = database.connect();
+    run(&mut c, TABLES);
+    let mut before = (0, 0);
+    for id in 0..20 {
+        if id == 3 {
+            before = (
+                counter(&database, "statements_parsed"),
+                point_runs(&database),
+            );
+        }
+        let add = format!("INSERT INTO p VALUES ({id}, 'it''s {id}', {})", id * 1_000);
+        assert_eq!(c.execute(&add, ()).expect("inserts"), 1);
+        let get = format!("SELECT v FROM p WHERE y = 'it''s {id}' AND x = {id};");
+        assert_eq!(rows(&mut c, &get), [(id * 1_000).to_string()]);
+    }
+    assert_eq!(counter(&database, "statements_parsed"), before.0);
+    assert_eq!(point_runs(&database) - before.1, 2 * 17);
+    // A text is what it is by the definitions of now.
+    let wide = |id: i32| format!("SELECT * FROM p WHERE x = {id} AND y = 'it''s {id}'");
+    let columns =
+        |c: &mut Connection, id| c.query(&wide(id), ()).map(|r| r.schema().fields().len());
+    for id in 0..4 {
+        assert_eq!(columns(&mut c, id).expect("a row"), 4);
+    }
+    run(&mut c, &["ALTER TABLE p ADD COLUMN more int"]);
+    assert_eq!(columns(&mut c, 5).expect("a row"), 5);
+    run(&mut c, &["DROP TABLE p"]);
+    let error = columns(&mut c, 6).expect_err("no table");
+    assert_eq!(error.sqlstate(), SqlState::UNDEFINED_TABLE);
+    assert_eq!(error.position(), Some(15));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::Source;
 use super::compile::Compiler;
 use super::value::integer;
+use crate::parse::lifted_literals::number_value;
 use crate::parse::names;
 use crate::parse::params;
 use datafusion::scalar::ScalarValue;
@@ -111,24 +112,9 @@ fn literal(value: &Literal) -> Option<ScalarValue> {
         Literal::Null => Some(ScalarValue::Null),
         Literal::Boolean(v) => Some(ScalarValue::Boolean(Some(*v))),
         Literal::SingleQuotedString(text) => Some(ScalarValue::Utf8(Some(text.clone()))),
-        Literal::Number(digits, false) => number(digits),
+        Literal::Number(digits, false) => number_value(digits),
         _ => None,
     }
-}
-
-/// A number literal: digits, perhaps with a point.
-fn number(digits: &str) -> Option<ScalarValue> {
-    if digits.bytes().all(|b| b.is_ascii_digit()) {
-        if let Ok(v) = digits.parse::<i32>() {
-            return Some(ScalarValue::Int32(Some(v)));
-        }
-        return digits.parse().ok().map(|v| ScalarValue::Int64(Some(v)));
-    }
-    let (whole, fraction) = digits.split_once('.')?;
-    let figures = format!("{whole}{fraction}");
-    let is_plain = figures.bytes().all(|b| b.is_ascii_digit()) && (1..=37).contains(&figures.len());
-    let scale = i8::try_from(fraction.len()).ok().filter(|_| is_plain)?;
-    Some(ScalarValue::Decimal128(figures.parse().ok(), 38, scale))
 }
 
 fn negated(value: &ScalarValue) -> Option<ScalarValue> {
