@@ -20,7 +20,7 @@
 //! 1. no byte of a block is interpreted before its checksum matched, and the checksum covers the
 //!    chunk's identity and the block's number;
 //! 2. whatever the bytes are, decoding ends in an array or a corruption error, never in a panic;
-//! 3. what [`encode_chunk`] returns was decoded again and compared bit for bit.
+//! 3. what [`encode_chunk`] and [`ChunkStream`] return was decoded again and compared bit for bit.
 //!
 //! The byte layout is in docs/format.md, section "Chunks".
 
@@ -32,6 +32,7 @@ mod integers;
 mod nulls;
 mod numbers;
 mod raw;
+mod stream;
 mod strings;
 #[cfg(test)]
 mod tests;
@@ -50,6 +51,7 @@ use strandline_base::{BLOCK_ROWS, Error, RANGE_ROWS, Result, SqlType, Value, che
 pub use bounds::MAX_BOUND_BYTES;
 use footer::NewBlock;
 pub use footer::{BlockBounds, BlockEntry, ChunkFooter, TRAILER_BYTES};
+pub use stream::ChunkStream;
 
 /// A column of more bytes is read back block by block when it has been encoded.
 const READ_BACK_BYTES: usize = 4 << 20;
@@ -166,7 +168,9 @@ fn encode_with(
     for first in (0..rows).step_by(BLOCK_ROWS) {
         let range = first..rows.min(first + BLOCK_ROWS);
         let values = array.slice(range.start, range.len());
-        let block = encode_block(t, &values, range, encoder.as_mut(), identity, out)?;
+        let (place, omits) = ((identity, first / BLOCK_ROWS), encoder.omits_constants());
+        let encode = |out: &mut Vec<u8>| encoder.encode(range, out);
+        let block = encode_block(&values, t, place, omits, encode, out)?;
         footer.push(block);
     }
     out.extend_from_slice(footer.share(encoder.shared(), identity)?);
@@ -210,25 +214,26 @@ fn same(decoded: &ArrayRef, array: &ArrayRef) -> bool {
     decoded.data_type() == array.data_type() && decoded.as_ref() == array.as_ref()
 }
 
+/// Appends one block, the `number`-th of the chunk with `identity`; `encode` appends its values.
 fn encode_block(
-    t: SqlType,
     values: &ArrayRef,
-    range: Range<usize>,
-    encoder: &mut dyn BlockEncoder,
-    identity: u64,
+    t: SqlType,
+    (identity, number): (u64, usize),
+    omits_constants: bool,
+    encode: impl FnOnce(&mut Vec<u8>) -> Result<()>,
     out: &mut Vec<u8>,
 ) -> Result<NewBlock> {
-    let (start, number) = (out.len(), (range.start / BLOCK_ROWS) as u64);
+    let start = out.len();
     let mut bounds = bounds::bounds_of(t, values);
-    bounds.constant &= encoder.omits_constants();
+    bounds.constant &= omits_constants;
     if let Some(nulls) = values.nulls() {
         nulls::encode(nulls, out);
     }
     if !bounds.constant && values.null_count() < values.len() {
-        encoder.encode(range, out)?;
+        encode(out)?;
     }
     let len = (out.len() - start) as u64;
-    let crc = checksum(&[identity, number], &out[start..]);
+    let crc = checksum(&[identity, number as u64], &out[start..]);
     let nulls = values.null_count() as u16;
     Ok(NewBlock {
         len,

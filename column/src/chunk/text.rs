@@ -51,14 +51,8 @@ impl ChunkCodec for Text {
         if physical(column.t) != Physical::Bytes {
             return Ok(None);
         }
-        let parser = train(column)?;
-        let shared = parser.as_ref().map_or_else(Vec::new, table_bytes);
-        Ok(Some(Box::new(TextEncoder {
-            column,
-            parser,
-            shared,
-            codes: Vec::new(),
-        })))
+        let blocks = TextBlocks::train(column)?;
+        Ok(Some(Box::new(TextEncoder { column, blocks })))
     }
 
     fn decoder(&self, t: SqlType, shared: &[u8], rows: usize) -> Result<Box<dyn BlockDecoder>> {
@@ -125,16 +119,38 @@ fn table_bytes(parser: &Parser) -> Vec<u8> {
     out
 }
 
-struct TextEncoder<'a> {
-    column: Column<'a>,
+/// Encodes blocks with one token table, whichever arrays their strings are in.
+pub(super) struct TextBlocks {
     parser: Option<Parser>,
     shared: Vec<u8>,
     codes: Vec<u16>,
 }
 
-impl BlockEncoder for TextEncoder<'_> {
-    fn encode(&mut self, rows: Range<usize>, out: &mut Vec<u8>) -> Result<()> {
-        let bytes = |row| bytes_at(self.column.t, self.column.array, row).unwrap_or_default();
+impl TextBlocks {
+    /// With a token table for the strings of `column`.
+    pub fn train(column: Column<'_>) -> Result<Self> {
+        let parser = train(column)?;
+        let shared = parser.as_ref().map_or_else(Vec::new, table_bytes);
+        Ok(Self {
+            parser,
+            shared,
+            codes: Vec::new(),
+        })
+    }
+
+    /// The token table for the footer.
+    pub fn shared(&self) -> &[u8] {
+        &self.shared
+    }
+
+    /// Appends the values of `rows` of `column`, one block.
+    pub fn encode(
+        &mut self,
+        column: Column<'_>,
+        rows: Range<usize>,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let bytes = |row| bytes_at(column.t, column.array, row).unwrap_or_default();
         let strings: Vec<&[u8]> = rows.map(bytes).collect();
         let lengths: Vec<i64> = strings.iter().map(|s| s.len() as i64).collect();
         let total: usize = strings.iter().map(|s| s.len()).sum();
@@ -153,9 +169,20 @@ impl BlockEncoder for TextEncoder<'_> {
         strings.iter().for_each(|s| out.extend_from_slice(s));
         Ok(())
     }
+}
+
+struct TextEncoder<'a> {
+    column: Column<'a>,
+    blocks: TextBlocks,
+}
+
+impl BlockEncoder for TextEncoder<'_> {
+    fn encode(&mut self, rows: Range<usize>, out: &mut Vec<u8>) -> Result<()> {
+        self.blocks.encode(self.column, rows, out)
+    }
 
     fn shared(&self) -> &[u8] {
-        &self.shared
+        self.blocks.shared()
     }
 }
 

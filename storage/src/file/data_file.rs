@@ -162,18 +162,31 @@ impl DataFileWriter {
         &mut self,
         encode: impl FnOnce(u64, &mut Vec<u8>) -> Result<R>,
     ) -> Result<(Extent, R)> {
-        // The written pieces end at a multiple of 8 as well.
-        let start = self.bytes.len().next_multiple_of(8);
-        self.bytes.resize(start, 0);
-        let offset = self.written + start as u64;
-        let out = encode(self.file.identity(offset), &mut self.bytes)?;
-        let len = (self.bytes.len() - start) as u64;
-        if self.bytes.len() >= PIECE_BYTES {
-            let end = self.bytes.len().next_multiple_of(8);
-            self.bytes.resize(end, 0);
-            self.write_piece()?;
-        }
+        self.blob_in_pieces(|identity, pieces| encode(identity, pieces.buffer()))
+    }
+
+    /// As [`DataFileWriter::blob`], of a blob that is not to be in memory as a whole: `encode`
+    /// has it written whenever it has appended a piece.
+    pub fn blob_in_pieces<R>(
+        &mut self,
+        encode: impl FnOnce(u64, &mut BlobPieces<'_>) -> Result<R>,
+    ) -> Result<(Extent, R)> {
+        let end = self.written + self.bytes.len() as u64;
+        let offset = end.next_multiple_of(8);
+        self.bytes.resize((offset - self.written) as usize, 0);
+        let identity = self.file.identity(offset);
+        let mut pieces = BlobPieces { writer: self };
+        let out = encode(identity, &mut pieces)?;
+        let len = self.written + self.bytes.len() as u64 - offset;
+        self.write_full_piece()?;
         Ok((Extent { offset, len }, out))
+    }
+
+    fn write_full_piece(&mut self) -> Result<()> {
+        match self.bytes.len() >= PIECE_BYTES {
+            true => self.write_piece(),
+            false => Ok(()),
+        }
     }
 
     /// Writes what is in memory; its space is allocated first, so that a full disk is told apart.
@@ -208,6 +221,24 @@ impl DataFileWriter {
             self.file.0.put(handle);
         }
         Ok((self.file.clone(), self.written))
+    }
+}
+
+/// A blob in the making, see [`DataFileWriter::blob_in_pieces`].
+#[derive(Debug)]
+pub struct BlobPieces<'a> {
+    writer: &'a mut DataFileWriter,
+}
+
+impl BlobPieces<'_> {
+    /// The blob's next bytes are appended to it.
+    pub fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.writer.bytes
+    }
+
+    /// Writes what has been appended once it has [`PIECE_BYTES`].
+    pub fn written(&mut self) -> Result<()> {
+        self.writer.write_full_piece()
     }
 }
 

@@ -11,6 +11,8 @@
 //! 1. Inputs are stable: chunks are immutable, commits at or before `through` are finished.
 //! 2. Neither readers nor writers wait: the merge takes no latch, and `publish` only to swap.
 //! 3. What a merge takes in is in a run before it is published.
+//! 4. Memory is that of one column of narrow values, or of one block of wide ones
+//!    (`merge/wide_column`).
 //!
 //! Columns are merged independently of each other: a column is due when it has a good part of the
 //! updates of the most updated one, or is behind already. The rows' metadata is filled for all
@@ -26,16 +28,18 @@
 //!
 //! Lock order: `publish` while swapping (see there).
 
+mod wide_column;
+
 use crate::lineage::Lineage;
 use crate::lineage::base::row_block::RowBlocks;
 use crate::lineage::base::row_meta::{NEVER, RowMeta};
 use crate::lineage::base::{BaseBody, BaseState, ChunkBase, ChunkColumn, MetaBlob};
 use crate::lineage::horizon::Horizon;
+use crate::lineage::merge::wide_column::MergedColumn;
 use crate::lineage::range::{Range, RangeVersion};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Result, UPDATE_ROWS};
-use strandline_column::chunk::encode_chunk;
 use strandline_storage::file::data_file::{DataFile, DataFileWriter};
 use strandline_tail::change::UniformStart;
 use strandline_tail::insert_range::InsertRange;
@@ -269,7 +273,6 @@ impl Lineage {
         };
         let (counters, wanted) = (Arc::default(), Arc::from(columns.as_slice()));
         let snapshot = self.range_snapshot_of(range, version, &at_through, &wanted, &counters)?;
-        let part = snapshot.part(0..rows);
         let mut chunks: Vec<Option<Arc<ChunkColumn>>> = match &version.base.body {
             BaseBody::Chunks(base) => base.columns.clone(),
             BaseBody::Insert(_) => Vec::new(),
@@ -279,10 +282,13 @@ impl Lineage {
         let mut writer = DataFileWriter::new(&self.shared.files, self.shared.new_file_id());
         for (at, &column) in columns.iter().enumerate() {
             let spec = schema.column(column);
-            let array = part.column(at)?;
-            let array = scrub(spec, array, &meta)?;
-            let (extent, _) =
-                writer.blob(|identity, out| encode_chunk(spec.sql_type, &array, identity, out))?;
+            let column_rows = MergedColumn {
+                snapshot: &snapshot,
+                at,
+                spec,
+                meta: &meta,
+            };
+            let extent = column_rows.write(&mut writer)?;
             let file = writer.file().clone();
             chunks[column.0 as usize] = Some(ChunkColumn::new(
                 file,
@@ -386,19 +392,22 @@ fn expire_rows(meta: &mut RowMeta, horizon: &Horizon) -> bool {
     !expired.is_empty()
 }
 
-/// NULL for slots without a row, so that expired values are really gone.
+/// NULL for slots without a row, so that expired values are really gone. `array` begins at row
+/// `first`.
 fn scrub(
     spec: &strandline_base::cell::StorageColumn,
     array: arrow_array::ArrayRef,
     meta: &RowMeta,
+    first: usize,
 ) -> Result<arrow_array::ArrayRef> {
+    let rows = first..first + array.len();
     let gone: Vec<usize> = meta
         .deleted
         .iter()
-        .filter(|&r| meta.starts[r] == NEVER)
+        .filter(|r| rows.contains(r) && meta.starts[*r] == NEVER)
         .collect();
     let cells = gone
         .into_iter()
-        .map(|row| (row, strandline_base::cell::Cell::Null));
+        .map(|row| (row - first, strandline_base::cell::Cell::Null));
     strandline_column::buffer::patch(spec, array, cells)
 }

@@ -192,11 +192,12 @@ impl ChunkColumn {
         Ok(value_at(&array, at))
     }
 
-    /// The values of one block; only that is read if the column is not in memory.
-    pub(crate) fn one_block(&self, block: usize) -> Result<ArrayRef> {
+    /// The values of one block; only that is read if the column is not in memory. It takes no
+    /// place in the pool.
+    pub(crate) fn one_block(&self, block: usize, access: Access) -> Result<ArrayRef> {
         if self.is_resident() {
             return Ok(self.blocks(block..block + 1, None)?.array);
         }
-        self.stored.block(block, Access::Random)
+        self.stored.block(block, access)
     }
 }

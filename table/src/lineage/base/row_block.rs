@@ -18,6 +18,7 @@ use std::sync::{Arc, OnceLock};
 use strandline_base::value_words::{Physical, physical, set_word};
 use strandline_base::{BLOCK_ROWS, ColumnId, RANGE_ROWS, Result, SqlType, Value};
 use strandline_column::types::each_word;
+use strandline_storage::file::Access;
 use strandline_storage::pool::{FrameHandle, Pool};
 
 /// Most columns of a row: NULLs are the bits of one word.
@@ -157,7 +158,11 @@ impl Blocks {
         let mut columns = Vec::with_capacity(self.width);
         for (chunk, place) in chunks.columns.iter().zip(&self.places) {
             if let (Some(chunk), Place::Here(place, sql_type)) = (chunk, place) {
-                columns.push((usize::from(*place), *sql_type, chunk.one_block(block)?));
+                columns.push((
+                    usize::from(*place),
+                    *sql_type,
+                    chunk.one_block(block, Access::Random)?,
+                ));
             }
         }
         let has_nulls = columns

@@ -27,6 +27,7 @@ use strandline_base::{BLOCK_ROWS, ColumnId, Result, SqlType, UPDATE_RANGES, UPDA
 use strandline_column::buffer::{gather, patch, patch_words};
 use strandline_column::chunk::BlockBounds;
 use strandline_column::word_patches::WordPatches;
+use strandline_storage::file::Access;
 use strandline_tail::insert_range::InsertRange;
 use strandline_tail::patches::PatchList;
 use strandline_tail::tails_reader::{TailsReader, TailsView};
@@ -274,6 +275,7 @@ impl RangeSnapshot {
             span,
             visible,
             tails,
+            is_past_pool: false,
         }
     }
 
@@ -316,9 +318,56 @@ pub struct RangePart<'a> {
     visible: Option<RowBits>,
     /// what the tails say, unless that is folded in
     tails: Option<TailsView<'a>>,
+    /// whether base's values are read without a place in the pool
+    is_past_pool: bool,
 }
 
 impl RangePart<'_> {
+    /// The same rows; text and bytea of base that the pool does not have are read by blocks and
+    /// get no place in it.
+    pub fn past_the_pool(mut self) -> Self {
+        self.is_past_pool = true;
+        self
+    }
+
+    /// Bytes of the `at`-th column, of text or bytea: base's as they are encoded, and the values
+    /// that are put in the place of base's. Nothing is read or decoded.
+    pub fn stored_bytes(&self, at: usize) -> u64 {
+        let snapshot = self.snapshot;
+        let column = snapshot.columns[at];
+        let len = |cell: Cell<'_>| match cell {
+            Cell::Bytes(bytes) => bytes.len() as u64,
+            _ => 0,
+        };
+        let base: u64 = match &snapshot.base {
+            BaseBody::Insert(inserted) => {
+                let pages = self
+                    .span
+                    .clone()
+                    .filter_map(|row| inserted.existing_page(row));
+                pages.map(|(page, i)| len(page.cell(i, column))).sum()
+            }
+            BaseBody::Chunks(_) => snapshot.chunk(column).map_or(0, |c| c.stored.extent.len),
+        };
+        let patches: u64 = match &snapshot.body {
+            Body::Folded(fold) => {
+                let schema = snapshot.lineage.schema();
+                let spec = schema.column(column);
+                fold.patches(at, spec, self.span.clone())
+                    .map(|(_, cell)| len(cell))
+                    .sum()
+            }
+            _ => {
+                let lists = self.tails.iter().flat_map(|view| view.patches(at, column));
+                lists
+                    .flat_map(|list| list.iter(column))
+                    .map(|(_, cell)| len(cell))
+                    .sum()
+            }
+        };
+        base + patches
+    }
+
     /// The rows, visible or not.
     pub fn span(&self) -> Span<usize> {
         self.span.clone()
@@ -395,6 +444,10 @@ impl RangePart<'_> {
             BaseBody::Chunks(chunks) => match chunks.column(column) {
                 Some(chunk) => {
                     let blocks = span.start / BLOCK_ROWS..span.end.div_ceil(BLOCK_ROWS);
+                    if self.is_past_pool && blocks.len() == 1 && spec.physical == Physical::Bytes {
+                        let array = chunk.one_block(blocks.start, Access::Sequential)?;
+                        return Ok((array, false));
+                    }
                     let values = chunk.blocks(blocks, patches)?;
                     if values.was_decoded && !snapshot.decoded[at].swap(true, Ordering::Relaxed) {
                         let count = &snapshot.counters.chunks_decoded;
