@@ -47,14 +47,14 @@ pub use db::{BuildPhase, BuildProgress, Db, RecoveryReport};
 pub use maintenance::CheckpointReport;
 pub use request::{ColumnPredicate, CompareOp, RowFilter, ScanRequest};
 pub use scan::{
-    ColumnStatistics, Relaxed, ScanMetrics, TableScan, TableStatistics, UnitReader, VersionColumn,
-    VersionReader, VersionScan,
+    Relaxed, ScanMetrics, TableScan, UnitReader, VersionColumn, VersionReader, VersionScan,
 };
 pub use settings::{ConflictPolicy, DbOptions, Settings, TxnOptions};
 pub use statement::{
     BulkInsert, Effect, IndexRows, LockWait, Modify, OnInvisibleDuplicate, PointTable, RowRules,
     RowView, Statement,
 };
+pub use store::{ColumnStatistics, TableStatistics};
 pub use transaction::{Savepoint, Transaction};
 
 pub use strandline_base::{

@@ -9,6 +9,7 @@
 use crate::catalog::Catalog;
 use crate::catalog::edit::{VersionsEdit, stored_versions};
 use crate::catalog::retention::TimeMap;
+use crate::store::BasedRange;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,8 +17,7 @@ use strandline_base::{
     ColumnId, CommitTs, Error, RangeNo, Result, SqlType, StorageId, TableId, Value,
 };
 use strandline_storage::file::Extent;
-use strandline_table::lineage::BasedRange;
-use strandline_tail::merged_through::MergedThrough;
+use strandline_tail::merge_watermarks::MergeWatermarks;
 
 /// The state of a database at its last checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -166,7 +166,7 @@ impl RangeEntry {
         BasedRange {
             no,
             rows: self.rows,
-            merged: MergedThrough::with_lagging(
+            merged: MergeWatermarks::with_lagging(
                 CommitTs(self.rows_merged_through.unwrap_or(self.merged_through)),
                 lagging,
             ),

@@ -72,7 +72,7 @@ impl KeyBytes {
 
 /// The rows under a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum Lookup {
     /// nothing
     None,
     /// one row
@@ -192,7 +192,7 @@ pub trait AccessMethod: Send + Sync {
     /// The row under this key, if it is the only one or can be computed from the key; in the second
     /// case other rows may have the key when this row is gone. The caller checks that the row has
     /// it.
-    fn find(&self, key: &[Value]) -> Result<Found>;
+    fn find(&self, key: &[Value]) -> Result<Lookup>;
 
     /// Appends all rows under these bytes.
     fn lookup(&self, key: &KeyBytes, rows: &mut Vec<RowId>) -> Result<()>;

@@ -10,7 +10,7 @@
 //! Lock order: one table at a time; while its lock is held nothing is called but what
 //! [`HashIndex::retain`] is given.
 
-use crate::Found;
+use crate::Lookup;
 use hashbrown::HashTable;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize as Counter, Ordering}; // counts bytes; no part of the protocol
@@ -140,13 +140,13 @@ impl HashIndex {
 
     /// The row under this hash, if it is the only one.
     #[inline]
-    pub fn find(&self, hash: u64) -> Found {
+    pub fn find(&self, hash: u64) -> Lookup {
         let table = self.shard(hash).read();
         let mut found = table.iter_hash(hash).filter(|found| found.hash == hash);
         match (found.next(), found.next()) {
-            (None, _) => Found::None,
-            (Some(one), None) => Found::One(one.row),
-            (Some(_), Some(_)) => Found::Several,
+            (None, _) => Lookup::None,
+            (Some(one), None) => Lookup::One(one.row),
+            (Some(_), Some(_)) => Lookup::Several,
         }
     }
 

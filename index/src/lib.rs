@@ -23,7 +23,7 @@ mod row_keys;
 mod sequences;
 
 pub use access_method::{
-    AccessMethod, BulkLoad, Capabilities, Collision, Cursor, Direction, Found, KeyBytes, KeyRange,
+    AccessMethod, BulkLoad, Capabilities, Collision, Cursor, Direction, KeyBytes, KeyRange, Lookup,
 };
 pub use hash_index::HashIndex;
 pub use key_hash::{hash_integer, hash_key, is_same_key};

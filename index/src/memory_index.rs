@@ -1,7 +1,7 @@
 //! The access method in memory: a hash index of all entries, and sequences as a short cut for keys
 //! that are serial numbers. Unordered; built from the rows when a database is opened.
 
-use crate::access_method::{AccessMethod, BulkLoad, Capabilities, Found, KeyBytes};
+use crate::access_method::{AccessMethod, BulkLoad, Capabilities, KeyBytes, Lookup};
 use crate::hash_index::HashIndex;
 use crate::key_hash::{hash_integer, hash_key};
 use crate::sequences::{KeySequence, KeySequences, SequenceBuilder, integer_key};
@@ -64,10 +64,10 @@ impl AccessMethod for MemoryIndex {
         Ok(self.entries.insert(key.hash()?, row, others))
     }
 
-    fn find(&self, key: &[Value]) -> Result<Found> {
+    fn find(&self, key: &[Value]) -> Result<Lookup> {
         let by_sequence = integer_key(key).and_then(|number| self.sequences.find(number));
         Ok(match by_sequence {
-            Some(row) => Found::One(row),
+            Some(row) => Lookup::One(row),
             None => self.entries.find(hash_key(key)),
         })
     }

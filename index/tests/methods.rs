@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use strandline_base::rng::Rng;
 use strandline_base::{CommitTs, ErrorKind, Result, RowId, Value};
 use strandline_index::{
-    AccessMethod, BulkLoad, Capabilities, Cursor, Direction, Found, KeyBytes, KeyRange,
+    AccessMethod, BulkLoad, Capabilities, Cursor, Direction, KeyBytes, KeyRange, Lookup,
     MemoryIndex, OrderedIndex, PartOrder,
 };
 
@@ -63,11 +63,11 @@ impl AccessMethod for SortedList {
         let mut entries = self.0.lock().expect("not poisoned");
         Ok(entries.insert((key.clone(), row)))
     }
-    fn find(&self, key: &[Value]) -> Result<Found> {
+    fn find(&self, key: &[Value]) -> Result<Lookup> {
         Ok(match self.rows(&self.encode(key)).as_slice() {
-            [] => Found::None,
-            [row] => Found::One(*row),
-            _ => Found::Several,
+            [] => Lookup::None,
+            [row] => Lookup::One(*row),
+            _ => Lookup::Several,
         })
     }
     fn lookup(&self, key: &KeyBytes, rows: &mut Vec<RowId>) -> Result<()> {
@@ -201,10 +201,10 @@ fn methods_agree_with_a_map() {
                 method.lookup(&bytes, &mut rows).expect("looked up");
                 assert_eq!(sorted(rows), expected, "{number}");
                 match method.find(&key(number)).expect("found") {
-                    Found::None => assert!(expected.is_empty(), "{number}"),
+                    Lookup::None => assert!(expected.is_empty(), "{number}"),
                     // The loaded one of several, or one that a sweep has not come to.
-                    Found::One(row) => assert!(row.0 >= 1000 || expected == [row], "{number}"),
-                    Found::Several => assert!(expected.len() > 1, "{number}"),
+                    Lookup::One(row) => assert!(row.0 >= 1000 || expected == [row], "{number}"),
+                    Lookup::Several => assert!(expected.len() > 1, "{number}"),
                 }
             }
             assert_eq!(method.len(), model.len());
@@ -227,17 +227,17 @@ fn a_swept_sequence_leads_nowhere() {
     load.finish().expect("finished");
     assert!(method.sequence().is_some());
     let find = |number| method.find(&key(number)).expect("found");
-    assert_eq!(find(3), Found::One(RowId(3)));
+    assert_eq!(find(3), Lookup::One(RowId(3)));
     method
         .retain(&mut |_, row| row == RowId(4))
         .expect("retained");
     assert_eq!(
         find(3),
-        Found::One(RowId(3)),
+        Lookup::One(RowId(3)),
         "whether it is gone the caller sees"
     );
     method.retain(&mut |_, _| false).expect("retained");
-    assert_eq!((find(3), find(4)), (Found::None, Found::None));
+    assert_eq!((find(3), find(4)), (Lookup::None, Lookup::None));
     assert!(method.sequence().is_none() && method.is_empty());
 }
 

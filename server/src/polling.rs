@@ -1,17 +1,17 @@
-//! Waiting for a client's next message awake.
+//! Busy-polls the socket before blocking, for up to `client_poll_time`.
 //!
 //! A client that works with short statements sends the next one some microseconds after it has got
-//! its answer. To put the session's thread to sleep for that time and to wake it costs more than
-//! the statement: a virtual machine gives a processor that has nothing to do back to the host, and
-//! 0.1 ms pass until it has it again. So a session whose client has been quick looks at its socket
-//! for a while before it sleeps, and lets other threads run between two looks.
+//! its answer. Blocking the session's thread for that time and waking it costs more than the
+//! statement: a virtual machine gives an idle processor back to the host, and 0.1 ms pass until it
+//! has it again. So a session whose client has been quick polls its socket before it blocks, and
+//! yields to other threads between two polls.
 //!
 //! Invariants:
-//! 1. At most all processors but one poll at a time; on a single one nobody does.
-//! 2. After an answer a session polls for the `client_poll_time` at most, and one whose client is
-//!    slow only once in [`PROBE_WAITS`] waits.
-//! 3. Polling decides nothing but when a read begins: timeouts, ends of sessions and errors are the
-//!    read's.
+//! 1. At most all processors but one poll at a time; a machine with one processor never polls.
+//! 2. After an answer a session polls for `client_poll_time` at most. A session whose client is
+//!    slow polls once in [`PROBE_WAITS`] waits.
+//! 3. Polling decides only when a read begins: timeouts, ends of sessions and errors come from the
+//!    read.
 
 use crate::transport::Transport;
 use std::sync::Arc;
@@ -25,16 +25,16 @@ const GAIN: u8 = 1;
 const LOSS: u8 = 4;
 const SCORE_MAX: u8 = 16;
 
-/// Those sessions of a server that poll.
+/// Limits how many sessions of a server poll at a time, and for how long.
 #[derive(Debug)]
-pub(crate) struct Polls {
+pub(crate) struct PollBudget {
     running: AtomicUsize,
     most: usize,
     /// how long each does
     time: Duration,
 }
 
-impl Polls {
+impl PollBudget {
     /// Those of this machine's processors, for `time` each; none for no time.
     pub fn new(time: Duration) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -50,19 +50,19 @@ impl Polls {
             time,
         }
     }
-    fn enter(&self) -> Option<Place<'_>> {
-        let place = Place(self);
+    fn enter(&self) -> Option<PollPermit<'_>> {
+        let permit = PollPermit(self);
         match self.running.fetch_add(1, Ordering::Relaxed) < self.most {
-            true => Some(place),
+            true => Some(permit),
             false => None,
         }
     }
 }
 
-/// A place among those that poll.
-struct Place<'a>(&'a Polls);
+/// The right of one session to poll; given back when dropped.
+struct PollPermit<'a>(&'a PollBudget);
 
-impl Drop for Place<'_> {
+impl Drop for PollPermit<'_> {
     fn drop(&mut self) {
         self.0.running.fetch_sub(1, Ordering::Relaxed);
     }
@@ -71,7 +71,7 @@ impl Drop for Place<'_> {
 /// What a session knows of its client's pace.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    polls: Arc<Polls>,
+    poll_budget: Arc<PollBudget>,
     /// above 0: polling pays
     score: u8,
     /// waits since the last poll
@@ -80,9 +80,9 @@ pub(crate) struct Pace {
 
 impl Pace {
     /// Of a client that nothing is known of.
-    pub fn new(polls: Arc<Polls>) -> Self {
+    pub fn new(poll_budget: Arc<PollBudget>) -> Self {
         Self {
-            polls,
+            poll_budget,
             score: LOSS,
             waits: 0,
         }
@@ -94,7 +94,7 @@ impl Pace {
         if self.score == 0 && self.waits < PROBE_WAITS {
             return;
         }
-        let Some(_place) = self.polls.enter() else {
+        let Some(_permit) = self.poll_budget.enter() else {
             return;
         };
         self.waits = 0;
@@ -104,7 +104,7 @@ impl Pace {
                 self.score = (self.score + GAIN).min(SCORE_MAX);
                 return;
             }
-            if begin.elapsed() >= self.polls.time {
+            if begin.elapsed() >= self.poll_budget.time {
                 self.score = self.score.saturating_sub(LOSS);
                 return;
             }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     fn pace(processors: usize) -> Pace {
-        Pace::new(Arc::new(Polls::of_processors(processors, TIME)))
+        Pace::new(Arc::new(PollBudget::of_processors(processors, TIME)))
     }
 
     /// Whether `pace` looks at a client that does not answer.
@@ -171,8 +171,8 @@ mod tests {
     #[test]
     fn input_ends_a_poll() {
         let quick = script(3);
-        let polls = Polls::of_processors(2, Duration::from_secs(3600));
-        Pace::new(Arc::new(polls)).poll(&quick);
+        let poll_budget = PollBudget::of_processors(2, Duration::from_secs(3600));
+        Pace::new(Arc::new(poll_budget)).poll(&quick);
         assert_eq!(quick.looks.get(), 3);
     }
 
@@ -208,9 +208,9 @@ mod tests {
     #[test]
     fn one_processor_is_left_to_others() {
         assert!(!polls(&mut pace(1)));
-        let never = Arc::new(Polls::new(Duration::ZERO));
+        let never = Arc::new(PollBudget::new(Duration::ZERO));
         assert!(!polls(&mut Pace::new(never)));
-        let polls_of_three = Polls::of_processors(3, TIME);
+        let polls_of_three = PollBudget::of_processors(3, TIME);
         let (first, second) = (polls_of_three.enter(), polls_of_three.enter());
         assert!(first.is_some() && second.is_some() && polls_of_three.enter().is_none());
         drop(first);

@@ -4,7 +4,7 @@ use crate::auth::Authenticator;
 use crate::backends::Backends;
 use crate::metrics::Metrics;
 use crate::options::ServerOptions;
-use crate::polling::Polls;
+use crate::polling::PollBudget;
 use crate::tls::Tls;
 use std::sync::Arc;
 use strandline::{Database, Error, Result, SqlState};
@@ -17,7 +17,7 @@ pub(crate) struct Shared {
     pub authenticator: Authenticator,
     pub tls: Option<Tls>,
     pub backends: Arc<Backends>,
-    pub polls: Arc<Polls>,
+    pub poll_budget: Arc<PollBudget>,
 }
 
 impl Shared {
@@ -36,7 +36,7 @@ impl Shared {
             .with_hint("Name a certificate and its key."));
         }
         let authenticator = Authenticator::new(tls.as_ref().map(|t| &t.certificate_pem[..]))?;
-        let polls = Arc::new(Polls::new(options.client_poll_time));
+        let poll_budget = Arc::new(PollBudget::new(options.client_poll_time));
         Ok(Arc::new(Self {
             database,
             options,
@@ -44,7 +44,7 @@ impl Shared {
             authenticator,
             tls,
             backends: Arc::new(Backends::new()),
-            polls,
+            poll_budget,
         }))
     }
 }

@@ -57,7 +57,7 @@ pub enum WriteOutcome {
 
 /// A record whose start word its transaction will stamp.
 #[derive(Clone, Debug)]
-pub enum Written {
+pub enum PendingStamp {
     /// record(s) `from..to` of a page
     Records(Arc<RecordPage>, u32, u32),
     /// a row lock, which ends as a tombstone whatever becomes of the transaction
@@ -66,7 +66,7 @@ pub enum Written {
     Range(Arc<UniformStart>),
 }
 
-impl Written {
+impl PendingStamp {
     /// Stamps the records with their final start word.
     pub fn stamp(&self, word: StartWord) {
         match self {

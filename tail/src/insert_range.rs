@@ -12,7 +12,7 @@
 //! for each group of concurrent inserters. All claim slots of it with one compare-and-swap; each
 //! writes values into its own slots only. So rows lie in the order of the claims.
 
-use crate::change::{Writer, Written};
+use crate::change::{PendingStamp, Writer};
 use crate::claimed::Claimed;
 use crate::page_memory::PageBytes;
 use crate::record_page::RecordPage;
@@ -99,7 +99,7 @@ impl InsertRange {
         &self,
         values: &[Value],
         writer: &Writer,
-        written: &mut Vec<Written>,
+        written: &mut Vec<PendingStamp>,
     ) -> Result<Option<u16>> {
         let Some(slots) = self.claim(1) else {
             return Ok(None);
@@ -112,7 +112,7 @@ impl InsertRange {
         })?;
         page.set_statement(i, writer.statement);
         claimed.publish(writer.word);
-        written.push(Written::Records(page.clone(), i, i + 1));
+        written.push(PendingStamp::Records(page.clone(), i, i + 1));
         Ok(Some(slots.start as u16))
     }
 

@@ -26,7 +26,7 @@ mod consolidation;
 pub mod hops;
 pub mod insert_range;
 mod inserted_rows;
-pub mod merged_through;
+pub mod merge_watermarks;
 pub mod overlay;
 pub mod page_memory;
 pub mod patches;

@@ -37,7 +37,7 @@
 //! Lock order: `publish` is taken before any row latch, never under one; under it, a tail's lock
 //! for growing.
 
-use crate::merged_through::MergedThrough;
+use crate::merge_watermarks::MergeWatermarks;
 use crate::overlay::{Overlay, OverlayMarks};
 use crate::record_page::PageBytes;
 use crate::retirement::{DonePages, Retired, SealGuard};
@@ -230,7 +230,7 @@ impl<B> Drop for Entered<'_, B> {
 impl<B: Succeeded<Release = (Arc<Tail>, DonePages)>> Range<B> {
     /// Publishes `base`, which is merged as far as `through` says: steps 4 and 5 of the merge.
     /// Tails without anything else go, the others' merged pages when no reader needs them.
-    pub fn publish_merge(&self, base: Arc<B>, through: &MergedThrough) {
+    pub fn publish_merge(&self, base: Arc<B>, through: &MergeWatermarks) {
         let right = self.lock();
         let old = self.load_full();
         let mut next = RangeVersion {

@@ -22,7 +22,7 @@ pub(crate) struct RecordLayout {
     /// those it has places for
     pub columns: ColumnSet,
     /// by column id
-    pub places: Box<[Place]>,
+    pub places: Box<[CellPosition]>,
     /// words of updated-column bits, and of NULL bits
     pub bit_words: usize,
     /// words of a record
@@ -36,15 +36,15 @@ pub(crate) struct RecordLayout {
 
 /// Where a column's cell is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct CellPosition {
     pub sql_type: SqlType,
-    pub kind: PlaceKind,
+    pub kind: CellForm,
     /// the word in the record, or the position among the text and bytes columns
     pub at: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PlaceKind {
+pub(crate) enum CellForm {
     /// the page does not have the column
     Absent,
     Held(Physical),
@@ -80,20 +80,20 @@ impl RecordLayout {
                 Physical::Wide => stride += 2,
                 Physical::Bytes => byte_columns += 1,
             }
-            Place {
+            CellPosition {
                 sql_type: column.sql_type,
                 kind: match has {
-                    true => PlaceKind::Held(column.physical),
-                    false => PlaceKind::Absent,
+                    true => CellForm::Held(column.physical),
+                    false => CellForm::Absent,
                 },
                 at: at as u32,
             }
         });
-        let places: Box<[Place]> = places.collect();
-        let is_word = |place: &Place| {
+        let places: Box<[CellPosition]> = places.collect();
+        let is_word = |place: &CellPosition| {
             matches!(
                 place.kind,
-                PlaceKind::Absent | PlaceKind::Held(Physical::Word)
+                CellForm::Absent | CellForm::Held(Physical::Word)
             )
         };
         Arc::new(Self {

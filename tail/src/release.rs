@@ -30,7 +30,7 @@
 //!
 //! Differences from the paper: it leaves tombstones to the merge \[L-Store §5.1.3\].
 
-use crate::merged_through::MergedThrough;
+use crate::merge_watermarks::MergeWatermarks;
 use crate::range::{Range, RangeVersion};
 use crate::retirement::{DonePages, Retired, SealGuard};
 use crate::succession::Succeeded;
@@ -48,7 +48,7 @@ pub trait Renewed: Succeeded {
     /// The same rows in a state of its own.
     fn renewed(&self) -> Arc<Self>;
     /// Which commits it has.
-    fn lineage(&self) -> MergedThrough;
+    fn lineage(&self) -> MergeWatermarks;
 }
 
 impl<B: Renewed<Release = (Arc<Tail>, DonePages)>> Range<B> {

@@ -14,7 +14,7 @@
 //!    that finds them relies on them, and one that comes later writes its own.
 //! 5. `pending` never falls below the number of unmerged records.
 
-use crate::merged_through::MergedThrough;
+use crate::merge_watermarks::MergeWatermarks;
 use crate::record_page::RecordKind;
 use crate::tail_pages::{Tail, locate};
 use std::collections::{HashMap, HashSet};
@@ -83,7 +83,7 @@ impl Drop for SealGuard {
 impl Tail {
     /// A base that is merged as far as `through` is about to be published: seals the tail if
     /// nothing else is in it.
-    pub fn retire_merged(self: &Arc<Self>, through: &MergedThrough) -> Retired {
+    pub fn retire_merged(self: &Arc<Self>, through: &MergeWatermarks) -> Retired {
         let before = self.pending();
         let mut unmerged = self.unmerged(through);
         if !unmerged.abandoned.is_empty() {
@@ -110,7 +110,7 @@ impl Tail {
 
     /// Turns a row's old values into tombstones if all updates they were written for have been
     /// aborted. Its latch keeps out the writer that would rely on them.
-    fn abandon_old_values(&self, slot: u16, through: &MergedThrough) {
+    fn abandon_old_values(&self, slot: u16, through: &MergeWatermarks) {
         // A later merge does it, if somebody holds the latch for long.
         let Some(latch) = self.row_map().latch(usize::from(slot)) else {
             return;
@@ -139,7 +139,7 @@ impl Tail {
         }
     }
 
-    fn unmerged(&self, through: &MergedThrough) -> Unmerged {
+    fn unmerged(&self, through: &MergeWatermarks) -> Unmerged {
         let mut open_old_values: HashMap<u16, u64> = HashMap::new();
         let mut with_others = HashSet::new();
         let (mut first, mut end, mut records) = (None, 0, 0);

@@ -23,7 +23,7 @@
 use crate::column_set::{ColumnSet, columns_of_word, place};
 use crate::page_memory::PageMemory;
 use crate::record_kind::RecordKind;
-use crate::record_layout::{HEADER_WORDS, PlaceKind, RecordLayout};
+use crate::record_layout::{CellForm, HEADER_WORDS, RecordLayout};
 use crate::record_words::{LINE_WORDS, RecordWords};
 use crate::spare_lines::SpareLines;
 use std::sync::Arc;
@@ -247,18 +247,18 @@ impl<'p> TailRecord<'p> {
         let place = &self.records.layout.places[column.0 as usize];
         let at = place.at as usize;
         match (place.kind, cell) {
-            (PlaceKind::Held(Physical::Word), Cell::Word(word)) => {
+            (CellForm::Held(Physical::Word), Cell::Word(word)) => {
                 self.store(at, word);
             }
-            (PlaceKind::Held(Physical::Wide), Cell::Wide([low, high])) => {
+            (CellForm::Held(Physical::Wide), Cell::Wide([low, high])) => {
                 self.store(at, low);
                 self.store(at + 1, high);
             }
-            (PlaceKind::Held(Physical::Bytes), Cell::Null) => {}
-            (PlaceKind::Held(Physical::Bytes), Cell::Bytes(bytes)) => {
+            (CellForm::Held(Physical::Bytes), Cell::Null) => {}
+            (CellForm::Held(Physical::Bytes), Cell::Bytes(bytes)) => {
                 self.records.set_bytes(self.i, at, bytes, memory)?;
             }
-            (PlaceKind::Held(Physical::Word | Physical::Wide), Cell::Null) => {
+            (CellForm::Held(Physical::Word | Physical::Wide), Cell::Null) => {
                 self.records.set_null(self.i, column, memory);
             }
             (_, cell) => {
@@ -279,15 +279,15 @@ impl<'p> TailRecord<'p> {
         };
         let at = place.at as usize;
         match place.kind {
-            PlaceKind::Absent => Cell::Absent,
-            PlaceKind::Held(Physical::Bytes) => {
+            CellForm::Absent => Cell::Absent,
+            CellForm::Held(Physical::Bytes) => {
                 let cell = self.records.bytes.get();
                 let cell = cell.and_then(|all| all[self.i * layout.byte_columns + at].get());
                 cell.map_or(Cell::Null, |bytes| Cell::Bytes(bytes))
             }
-            PlaceKind::Held(_) if self.is_null(column) => Cell::Null,
-            PlaceKind::Held(Physical::Word) => Cell::Word(self.load(at)),
-            PlaceKind::Held(Physical::Wide) => Cell::Wide([self.load(at), self.load(at + 1)]),
+            CellForm::Held(_) if self.is_null(column) => Cell::Null,
+            CellForm::Held(Physical::Word) => Cell::Word(self.load(at)),
+            CellForm::Held(Physical::Wide) => Cell::Wide([self.load(at), self.load(at + 1)]),
         }
     }
 
@@ -323,7 +323,7 @@ impl<'p> TailRecord<'p> {
                 continue;
             }
             let place = &layout.places[column.0 as usize];
-            if place.kind == PlaceKind::Held(Physical::Word) && !has_nulls {
+            if place.kind == CellForm::Held(Physical::Word) && !has_nulls {
                 set_word(out, place.sql_type, self.load(place.at as usize));
             } else {
                 let spec = &layout.storage[column.0 as usize];
@@ -341,7 +341,7 @@ impl<'p> TailRecord<'p> {
         let layout = &*self.records.layout;
         for (column, value) in values {
             let place = &layout.places[column.0 as usize];
-            if place.kind == PlaceKind::Held(Physical::Word)
+            if place.kind == CellForm::Held(Physical::Word)
                 && let Some(word) = word_of(value)
             {
                 self.store(place.at as usize, word);
@@ -366,7 +366,7 @@ impl<'p> TailRecord<'p> {
         for word in 0..columns.words() {
             for column in columns_of_word(word, columns.word(word)) {
                 let place = &self.records.layout.places[column.0 as usize];
-                if is_same && place.kind == PlaceKind::Held(Physical::Word) {
+                if is_same && place.kind == CellForm::Held(Physical::Word) {
                     let at = place.at as usize;
                     self.store(at, from.load(at));
                 } else {

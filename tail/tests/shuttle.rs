@@ -19,7 +19,7 @@ use strandline_base::{
 use strandline_tail::change::{self, Change, WriteOutcome, Writer};
 use strandline_tail::column_set::ColumnSet;
 use strandline_tail::insert_range::InsertRange;
-use strandline_tail::merged_through::MergedThrough;
+use strandline_tail::merge_watermarks::MergeWatermarks;
 use strandline_tail::page_memory::PageAccount;
 use strandline_tail::range::{Range, RangeVersion};
 use strandline_tail::record_page::{PageBytes, RecordKind, RecordPage};
@@ -103,7 +103,7 @@ struct Record {
     word: StartWord,
 }
 
-type Written = (Arc<RecordPage>, u32);
+type RecordAt = (Arc<RecordPage>, u32);
 
 impl Record {
     /// An update of row `slot` to `value`, committed at `value`.
@@ -116,7 +116,7 @@ impl Record {
         }
     }
 
-    fn append(self, tail: &Tail, schema: &Arc<StorageSchema>, back: u64) -> Written {
+    fn append(self, tail: &Tail, schema: &Arc<StorageSchema>, back: u64) -> RecordAt {
         let header = RecordHeader {
             slot: self.slot,
             kind: self.kind,
@@ -132,7 +132,7 @@ impl Record {
     }
 
     /// Appends it as its row's newest.
-    fn publish(self, tail: &Tail, schema: &Arc<StorageSchema>) -> Written {
+    fn publish(self, tail: &Tail, schema: &Arc<StorageSchema>) -> RecordAt {
         let latch = latch(tail, usize::from(self.slot));
         let head = tail.pages().head(latch.entry());
         let (page, i) = self.append(tail, schema, head);
@@ -343,7 +343,7 @@ fn a_tail_with_unmerged_records_is_not_given_up() {
                 }
             })
         });
-        let keep_from = match tail.retire_merged(&MergedThrough::at(CommitTs(10))) {
+        let keep_from = match tail.retire_merged(&MergeWatermarks::at(CommitTs(10))) {
             Retired::Upto(keep_from) => Some(keep_from),
             Retired::Whole(sealed) => {
                 sealed.keep();
@@ -386,7 +386,7 @@ impl Log {
         manager: &TxnManager,
         slot: TxnSlot,
         rows: &[(usize, i64)],
-        written: &[Written],
+        written: &[RecordAt],
     ) {
         let mut commits = self.0.lock();
         let ts = manager.tick();
@@ -607,8 +607,8 @@ impl Renewed for Base {
             successor: Successor::default(),
         })
     }
-    fn lineage(&self) -> MergedThrough {
-        MergedThrough::at(self.merged_through)
+    fn lineage(&self) -> MergeWatermarks {
+        MergeWatermarks::at(self.merged_through)
     }
 }
 
@@ -726,7 +726,7 @@ impl Table {
     }
 
     /// Writes the value after that of the newest committed version of `row`, and returns it.
-    fn add(&self, row: usize, word: StartWord, written: &mut Vec<Written>) -> i64 {
+    fn add(&self, row: usize, word: StartWord, written: &mut Vec<RecordAt>) -> i64 {
         let slot = row / PER_TAIL * UPDATE_ROWS + row % PER_TAIL;
         let id = RowId::new(RangeNo(0), slot as u16);
         loop {
@@ -745,7 +745,7 @@ impl Table {
             match outcome.expect("a record number") {
                 WriteOutcome::Done(_) => {
                     let records = records.into_iter().map(|record| match record {
-                        change::Written::Records(page, i, _) => (page, i),
+                        change::PendingStamp::Records(page, i, _) => (page, i),
                         other => panic!("{other:?} for an update"),
                     });
                     written.extend(records);
@@ -799,7 +799,7 @@ impl Table {
             merged_through: through,
             successor: Successor::default(),
         };
-        let merged = MergedThrough::at(through);
+        let merged = MergeWatermarks::at(through);
         self.range.publish_merge(Arc::new(base), &merged);
     }
 

@@ -50,15 +50,15 @@ pub struct ChunkFooter {
     sql_type: SqlType,
     rows: u32,
     codec: u8,
-    blocks: Vec<Place>,
+    blocks: Vec<BlockPosition>,
     blocks_end: u64,
     bounds: Vec<u8>,
-    shared: Shared,
+    shared: SharedBytes,
 }
 
 /// What all blocks share.
 #[derive(Clone, Debug, PartialEq)]
-enum Shared {
+enum SharedBytes {
     Inline(Vec<u8>),
     /// Behind the last block.
     Separate {
@@ -69,7 +69,7 @@ enum Shared {
 
 /// Where a block is, and where its bounds are in the footer.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Place {
+struct BlockPosition {
     /// it ends where the next one begins, the last one at the footer's `blocks_end`
     offset: u64,
     crc: u32,
@@ -114,7 +114,7 @@ pub(super) struct NewBlock {
 
 impl ChunkFooter {
     pub(super) fn new(sql_type: SqlType, rows: u32, codec: u8) -> Self {
-        let (blocks, bounds, shared) = (Vec::new(), Vec::new(), Shared::Inline(Vec::new()));
+        let (blocks, bounds, shared) = (Vec::new(), Vec::new(), SharedBytes::Inline(Vec::new()));
         Self {
             sql_type,
             rows,
@@ -129,13 +129,13 @@ impl ChunkFooter {
     /// Says what all blocks share; returns what of it is to be written behind the last block.
     pub(super) fn share<'a>(&mut self, shared: &'a [u8], identity: u64) -> Result<&'a [u8]> {
         if shared.len() <= MAX_INLINE_BYTES {
-            self.shared = Shared::Inline(shared.to_vec());
+            self.shared = SharedBytes::Inline(shared.to_vec());
             return Ok(&[]);
         }
         let len = u32::try_from(shared.len())
             .map_err(|_| Error::internal("the blocks of a chunk share more than 4 GiB"))?;
         let crc = checksum(&[identity, SHARED_IDENTITY], shared);
-        self.shared = Shared::Separate { len, crc };
+        self.shared = SharedBytes::Separate { len, crc };
         Ok(shared)
     }
 
@@ -153,7 +153,7 @@ impl ChunkFooter {
             block.bounds.max.as_ref().unwrap_or(&Value::Null),
         );
         let (crc, nulls) = (block.crc, block.nulls);
-        self.blocks.push(Place {
+        self.blocks.push(BlockPosition {
             offset,
             crc,
             bounds_at,
@@ -182,8 +182,8 @@ impl ChunkFooter {
     /// what all blocks share, unless the footer has it.
     pub fn shared_range(&self) -> Option<std::ops::Range<u64>> {
         match self.shared {
-            Shared::Inline(_) => None,
-            Shared::Separate { .. } => Some(self.blocks_end..self.footer_offset()),
+            SharedBytes::Inline(_) => None,
+            SharedBytes::Separate { .. } => Some(self.blocks_end..self.footer_offset()),
         }
     }
 
@@ -194,8 +194,8 @@ impl ChunkFooter {
         identity: u64,
     ) -> Result<&'a [u8]> {
         let (len, crc) = match &self.shared {
-            Shared::Inline(shared) => return Ok(shared),
-            Shared::Separate { len, crc } => (*len, *crc),
+            SharedBytes::Inline(shared) => return Ok(shared),
+            SharedBytes::Separate { len, crc } => (*len, *crc),
         };
         let bytes = bytes.filter(|b| b.len() == len as usize);
         let bytes = bytes.ok_or_else(|| {
@@ -318,8 +318,8 @@ impl ChunkFooter {
     /// Where the footer begins: the bytes of all blocks and of what they share.
     pub fn footer_offset(&self) -> u64 {
         let shared = match self.shared {
-            Shared::Inline(_) => 0,
-            Shared::Separate { len, .. } => u64::from(len),
+            SharedBytes::Inline(_) => 0,
+            SharedBytes::Separate { len, .. } => u64::from(len),
         };
         self.blocks_end + shared
     }
@@ -327,7 +327,7 @@ impl ChunkFooter {
     /// Bytes this footer takes in memory.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>()
-            + self.blocks.capacity() * size_of::<Place>()
+            + self.blocks.capacity() * size_of::<BlockPosition>()
             + self.bounds.capacity()
             + self.shared.memory_bytes()
     }
@@ -352,11 +352,11 @@ impl ChunkFooter {
             out.extend_from_slice(&self.bounds[place.bounds_at as usize..end]);
         }
         match &self.shared {
-            Shared::Inline(shared) => {
+            SharedBytes::Inline(shared) => {
                 out.put_u8(INLINE);
                 out.put_bytes(shared);
             }
-            Shared::Separate { len, crc } => {
+            SharedBytes::Separate { len, crc } => {
                 out.put_u8(SEPARATE);
                 out.put_varint(u64::from(*len));
                 out.put_u32(*crc);
@@ -447,7 +447,7 @@ impl ChunkFooter {
             footer.bounds.extend_from_slice(bounds.take(bounds_len)?);
             let offset = footer.blocks_end;
             footer.blocks_end = offset.checked_add(len)?;
-            footer.blocks.push(Place {
+            footer.blocks.push(BlockPosition {
                 offset,
                 crc,
                 bounds_at,
@@ -455,14 +455,14 @@ impl ChunkFooter {
                 flags,
             });
         }
-        footer.shared = Shared::read(reader)?;
+        footer.shared = SharedBytes::read(reader)?;
         footer.blocks.shrink_to_fit();
         footer.bounds.shrink_to_fit();
         Some(Ok(footer))
     }
 }
 
-impl Shared {
+impl SharedBytes {
     fn read(reader: &mut ByteReader<'_>) -> Option<Self> {
         match reader.u8()? {
             INLINE => Some(Self::Inline(reader.bytes()?.to_vec())),
@@ -545,7 +545,7 @@ impl ChunkFooter {
     /// A footer with another shared part, which is inline.
     pub(super) fn with_shared(&self, shared: Vec<u8>) -> Self {
         Self {
-            shared: Shared::Inline(shared),
+            shared: SharedBytes::Inline(shared),
             ..self.clone()
         }
     }

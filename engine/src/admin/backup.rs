@@ -14,24 +14,18 @@
 //!
 //! Lock order: `checkpoint` → tables (only to look); no lock is held while files are copied.
 
-use crate::admin::check::check_chunks;
 use crate::db::Db;
 use crate::manifest_state::{ManifestState, StorageState, to_json};
 use crate::recovery::database_id;
-use std::collections::BTreeMap;
+use crate::store::{HeldFiles, Shared, damage_of};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use strandline_base::{CommitTs, Error, ErrorKind, Result, SqlState, StorageId};
 use strandline_device::Device;
 use strandline_storage::file::DataFiles;
-use strandline_storage::file::data_file::DataFile;
 use strandline_storage::manifest::Manifest;
 use strandline_storage::pool::Pool;
-use strandline_storage::run::run_file_name;
 use strandline_storage::wal::{Wal, WalSettings};
-use strandline_table::lineage::base::BaseBody;
-use strandline_table::lineage::{Lineage, Shared};
-use strandline_table::update_run::{Run, UpdateCodec};
 use strandline_tail::schema::StorageSchema;
 use strandline_txn::TxnManager;
 
@@ -61,19 +55,10 @@ pub struct BackupReport {
     pub bytes: u64,
 }
 
-/// The files of one moment; they stay on the device as long as this lives.
+/// A checkpoint's state and its files, which stay on the device as long as this lives.
 struct Held {
     state: ManifestState,
-    data: BTreeMap<u64, Arc<DataFile>>,
-    runs: Vec<Arc<Run>>,
-}
-
-impl Held {
-    fn names(&self) -> Vec<String> {
-        let data = self.data.values().map(|file| file.name().to_owned());
-        let runs = self.runs.iter().map(|run| run.file_name().to_owned());
-        data.chain(runs).collect()
-    }
+    files: HeldFiles,
 }
 
 impl Db {
@@ -98,7 +83,7 @@ impl Db {
         };
         let id = database_id(CommitTs(self.now_us()), &**target);
         let (_, bytes) = Manifest::create(target.clone(), id, &to_json(&state)?, || {
-            let names = held.names();
+            let names = held.files.names();
             let bytes = copy_files(&*self.device, &**target, &names, observer)?;
             target.sync_directory()?;
             self.verify_copy(&held, target)?;
@@ -111,7 +96,7 @@ impl Db {
         })?;
         Ok(BackupReport {
             as_of: state.checkpoint_ts,
-            files: (held.data.len() + held.runs.len()) as u64,
+            files: held.files.len() as u64,
             bytes,
         })
     }
@@ -127,32 +112,15 @@ impl Db {
             )
             .with_hint("SELECT * FROM strandline_stats() names the table and the cause."));
         }
-        let mut held = Held {
-            state: state.clone(),
-            data: BTreeMap::new(),
-            runs: Vec::new(),
-        };
+        let mut files = HeldFiles::default();
         for (id, storage) in &state.storages {
-            let lineage = self.store(*id)?.lineage().clone();
-            for no in storage.ranges.keys() {
-                let range = lineage.range(*no);
-                let version = range.map(|range| range.load_full());
-                let version = version.ok_or_else(|| Error::internal("a listed range is gone"))?;
-                let BaseBody::Chunks(chunks) = &version.base.body else {
-                    return Err(Error::internal("a listed range has no chunks"));
-                };
-                let columns = chunks
-                    .columns
-                    .iter()
-                    .flatten()
-                    .map(|column| &column.stored.file);
-                for file in columns.chain(chunks.meta.iter().map(|meta| &meta.file)) {
-                    held.data.insert(file.id(), file.clone());
-                }
-            }
-            held.runs.extend(lineage.runs().iter().cloned());
+            let listed = storage.ranges.keys();
+            self.store(*id)?.hold_files(listed, &mut files)?;
         }
-        Ok(held)
+        Ok(Held {
+            state: state.clone(),
+            files,
+        })
     }
 
     /// Reads every chunk and run of the copy back.
@@ -200,28 +168,8 @@ fn refused(damage: &str, places: usize) -> Error {
 /// What is wrong with the files of one storage.
 fn damage_in(id: StorageId, storage: &StorageState, shared: &Shared) -> Result<Vec<String>> {
     let schema = StorageSchema::new(storage.columns.clone());
-    let lineage = Lineage::new(id, schema.clone(), shared.clone());
-    let mut files: BTreeMap<u64, Arc<DataFile>> = BTreeMap::new();
-    let mut damage = Vec::new();
-    for (no, entry) in &storage.ranges {
-        lineage.restore_base(&entry.based(*no), &mut |file| {
-            let existing = || DataFile::existing(&shared.files, file);
-            files.entry(file).or_insert_with(existing).clone()
-        })?;
-        check_chunks(&lineage.ensure_range(*no), &mut damage);
-    }
-    let types: Vec<_> = schema.iter().map(|(id, c)| (id, c.sql_type)).collect();
-    for run in &storage.runs {
-        let name = run_file_name(*run);
-        let run = Run::open(&shared.files, &name, *run, UpdateCodec::new(&types));
-        if let Err(error) = run.and_then(|run| run.verify()) {
-            damage.push(format!(
-                "file {}/{name}: {error}",
-                shared.files.device().location()
-            ));
-        }
-    }
-    Ok(damage)
+    let ranges = storage.ranges.iter().map(|(no, entry)| entry.based(*no));
+    damage_of(id, schema, ranges, &storage.runs, shared)
 }
 
 /// 58P02 unless `target` is empty, or holds no more than an unfinished copy.

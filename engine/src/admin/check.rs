@@ -9,11 +9,8 @@ use crate::store::TableStore;
 use crate::store::{Store, StoredIndex, newest};
 use std::collections::HashMap;
 use std::sync::Arc;
-use strandline_base::{Result, RowId, UPDATE_ROWS, Value};
+use strandline_base::{Result, RowId, Value};
 use strandline_index::KeyBytes;
-use strandline_table::lineage::base::BaseBody;
-use strandline_table::lineage::range::Range;
-use strandline_tail::tail_pages::locate;
 use strandline_txn::StartWord;
 
 impl Db {
@@ -27,15 +24,13 @@ impl Db {
         // Those of dropped tables as well: moments of the past are read from their files.
         for store in &stores {
             let before = damage.len();
-            check_files(store, &mut damage);
+            store.check_files(&mut damage);
             for index in store.indexes() {
                 index.index.check(&mut damage)?;
             }
             let tables = catalog.tables.values();
             for table in tables.filter(|t| t.storage == store.id()) {
-                for range in store.lineage().ranges().iter() {
-                    check_row_maps(table, range, &mut damage);
-                }
+                store.check_row_maps(table, &mut damage);
                 if damage.len() == before {
                     check_rows(table, store, &mut damage)?;
                     check_indexes(table, store, &mut damage)?;
@@ -46,89 +41,13 @@ impl Db {
     }
 }
 
-/// Every checksum of runs and chunks.
-fn check_files(store: &Store, damage: &mut Vec<String>) {
-    for run in store.lineage().runs().iter() {
-        if let Err(e) = run.verify() {
-            damage.push(e.to_string());
-        }
-    }
-    for range in store.lineage().ranges().iter() {
-        check_chunks(range, damage);
-    }
-}
-
-/// Every checksum of a range's chunks and row metadata.
-pub(crate) fn check_chunks(range: &Range, damage: &mut Vec<String>) {
-    let version = range.load_full();
-    let BaseBody::Chunks(chunks) = &version.base.body else {
-        return;
-    };
-    for chunk in chunks.columns.iter().flatten() {
-        match chunk.stored.whole() {
-            Ok(array) if array.len() == chunks.rows as usize => {}
-            Ok(array) => damage.push(format!(
-                "{}: a chunk has {} rows, its range has {}",
-                chunk.stored.place(),
-                array.len(),
-                chunks.rows
-            )),
-            Err(e) => damage.push(e.to_string()),
-        }
-    }
-    if let Some(meta) = &chunks.meta
-        && let Err(e) = meta.verify()
-    {
-        damage.push(e.to_string());
-    }
-}
-
-/// Every row map entry leads to a record of its own row, and chains run to older records.
-fn check_row_maps(table: &TableDef, range: &Range, damage: &mut Vec<String>) {
-    let version = range.load_full();
-    for (at, tail) in version.tails.iter().enumerate() {
-        let Some(tail) = tail else { continue };
-        for slot in 0..UPDATE_ROWS {
-            let entry = tail.row_map().entry(slot);
-            let pages = tail.pages();
-            let mut next = pages.head(entry);
-            while next != 0 {
-                let Some((page, i)) = locate(&pages, next - 1) else {
-                    break;
-                };
-                let (of, _) = page.slot_kind(i);
-                let back = page.back(i);
-                if usize::from(of) != slot || back >= next {
-                    damage.push(format!(
-                        "table \"{}\", range {}, row {}: tail record {} belongs to row {} and \
-                         points back to {}",
-                        table.name,
-                        range.no(),
-                        at * UPDATE_ROWS + slot,
-                        next - 1,
-                        at * UPDATE_ROWS + usize::from(of),
-                        back
-                    ));
-                    break;
-                }
-                next = back;
-            }
-        }
-    }
-}
-
 /// NOT NULL, uniqueness, and that every visible row is found through every index.
 fn check_rows(table: &TableDef, store: &Store, damage: &mut Vec<String>) -> Result<()> {
     let everything = newest(StartWord(0));
     let columns: Vec<_> = table.columns.iter().map(|c| c.id).collect();
     let mut seen: Vec<HashMap<KeyBytes, Vec<RowId>>> = vec![HashMap::new(); table.keys.len()];
-    for range in store.lineage().ranges().iter() {
-        let version = range.load_full();
-        let slots = match &version.base.body {
-            BaseBody::Insert(rows) => rows.rows(),
-            BaseBody::Chunks(chunks) => chunks.rows,
-        };
-        for slot in 0..slots {
+    for range in store.ranges() {
+        for slot in 0..range.slots() {
             let row = RowId::new(range.no(), slot as u16);
             let mut values = vec![Value::Null; columns.len()];
             if !store.rows().read(row, &everything, &columns, &mut values)? {

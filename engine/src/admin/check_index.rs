@@ -10,7 +10,6 @@ use crate::transaction::index_build::{index_parts, key_text};
 use std::collections::HashSet;
 use strandline_base::{RANGE_ROWS, Result, RowId, Value};
 use strandline_index::{Direction, KeyBytes, KeyRange};
-use strandline_table::lineage::base::BaseBody;
 use strandline_txn::{StartWord, Visibility};
 
 /// An index under check.
@@ -58,12 +57,8 @@ impl Check<'_> {
     /// The entries of all visible rows, in order.
     fn expected(&self) -> Result<Vec<(KeyBytes, RowId)>> {
         let mut expected = Vec::new();
-        for range in self.store.lineage().ranges().iter() {
-            let slots = match &range.load_full().base.body {
-                BaseBody::Insert(rows) => rows.rows(),
-                BaseBody::Chunks(chunks) => chunks.rows,
-            };
-            for slot in 0..(slots as usize).min(RANGE_ROWS) {
+        for range in self.store.ranges() {
+            for slot in 0..(range.slots() as usize).min(RANGE_ROWS) {
                 let row = RowId::new(range.no(), slot as u16);
                 if let Some((_, bytes)) = self.newest_key(row)? {
                     expected.push((bytes, row));

@@ -5,11 +5,9 @@ use crate::catalog::index::IndexState;
 use crate::db::Db;
 use crate::db::RecoveryReport;
 use crate::display::timestamp_text;
+use crate::store::{RangeForm, RangeImage, RunRecord};
 use std::sync::Arc;
-use strandline_base::{CommitTs, Result, RowId};
-use strandline_table::lineage::base::BaseBody;
-use strandline_table::lineage::image::RangeImage;
-use strandline_table::update_run::RunRecord;
+use strandline_base::Result;
 
 /// Sections of tables of text.
 #[derive(Clone, Debug, Default)]
@@ -57,17 +55,12 @@ impl Db {
 
     /// The ranges of a table laid open: what base, row map and tails hold. Reads all of it.
     pub fn lineage_of(&self, table: &TableDef) -> Result<Vec<RangeImage>> {
-        let store = self.store(table.storage)?;
-        let lineage = store.lineage();
-        let ranges = lineage.ranges();
-        ranges.iter().map(|range| lineage.image(range)).collect()
+        self.store(table.storage)?.images()
     }
 
     /// All records of a table's update runs: by row, newest first, old values last.
     pub fn run_records_of(&self, table: &TableDef) -> Result<Vec<RunRecord>> {
-        let store = self.store(table.storage)?;
-        let lineage = store.lineage();
-        lineage.history_records(RowId(0), RowId(u64::MAX), CommitTs::MAX)
+        self.store(table.storage)?.run_records()
     }
 
     fn inspect_database(&self) -> InspectionSection {
@@ -121,24 +114,19 @@ impl Db {
         let mut section = InspectionSection::new("Tables", &columns);
         for table in tables {
             let store = self.store(table.storage)?;
-            let lineage = store.lineage();
             let statistics = self.statistics(table);
-            let ranges = lineage.ranges();
-            let pending: u64 = ranges
-                .iter()
-                .flat_map(|r| r.load_full().tails.clone())
-                .flatten()
-                .map(|t| u64::from(t.pending()))
-                .sum();
-            let runs = lineage.runs();
+            let ranges = store.ranges();
+            let pending = ranges.iter().map(|range| range.summary().pending);
+            let pending: u64 = pending.map(u64::from).sum();
+            let (runs, run_bytes) = store.run_size();
             section.rows.push(vec![
                 format!("{}.{}", table.schema, table.name),
                 statistics.rows.to_string(),
                 ranges.len().to_string(),
                 statistics.bytes.to_string(),
                 pending.to_string(),
-                runs.len().to_string(),
-                runs.iter().map(|r| r.bytes()).sum::<u64>().to_string(),
+                runs.to_string(),
+                run_bytes.to_string(),
             ]);
         }
         Ok(section)
@@ -157,23 +145,22 @@ impl Db {
             format!("Ranges of {}.{}", table.schema, table.name),
             &columns,
         );
-        for range in self.store(table.storage)?.lineage().ranges().iter() {
-            let version = range.load_full();
-            let pending: u32 = version.tails.iter().flatten().map(|t| t.pending()).sum();
-            let (form, rows, deleted) = match &version.base.body {
-                BaseBody::Insert(rows) => ("insert", rows.rows(), 0),
-                BaseBody::Chunks(chunks) => ("chunks", chunks.rows, chunks.deleted),
+        for range in self.store(table.storage)?.ranges() {
+            let summary = range.summary();
+            let form = match summary.form {
+                RangeForm::Insert { .. } => "insert",
+                RangeForm::Chunks => "chunks",
             };
-            let merged = match version.base.merged_through().0 {
+            let merged = match summary.merged_through.0 {
                 0 => "-".to_string(),
                 ts => timestamp_text(ts as i64),
             };
             section.rows.push(vec![
                 range.no().to_string(),
                 form.to_string(),
-                rows.to_string(),
-                deleted.to_string(),
-                pending.to_string(),
+                summary.rows.to_string(),
+                summary.deleted.to_string(),
+                summary.pending.to_string(),
                 merged,
             ]);
         }
@@ -226,35 +213,20 @@ impl Db {
         ];
         let title = format!("Chunks of {}.{}", table.schema, table.name);
         let mut section = InspectionSection::new(title, &columns);
-        let ranges = self.store(table.storage)?.lineage().ranges();
+        let store = self.store(table.storage)?;
         for column in &table.columns {
-            let (mut chunks, mut bytes, mut rows) = (0u64, 0u64, 0u64);
-            let mut codecs = std::collections::BTreeSet::new();
-            for range in ranges.iter() {
-                let version = range.load_full();
-                let BaseBody::Chunks(base) = &version.base.body else {
-                    continue;
-                };
-                let Some(chunk) = base.column(column.id) else {
-                    continue;
-                };
-                chunks += 1;
-                bytes += chunk.stored.extent.len;
-                rows += u64::from(base.rows);
-                codecs.insert(chunk.stored.footer()?.codec().to_string());
-            }
-            let per_row = if rows == 0 {
-                0.0
-            } else {
-                bytes as f64 / rows as f64
+            let stored = store.column_chunks(column.id)?;
+            let per_row = match stored.rows {
+                0 => 0.0,
+                rows => stored.bytes as f64 / rows as f64,
             };
             section.rows.push(vec![
                 column.name.clone(),
                 column.sql_type.to_string(),
-                chunks.to_string(),
-                bytes.to_string(),
+                stored.chunks.to_string(),
+                stored.bytes.to_string(),
                 format!("{per_row:.2}"),
-                codecs.into_iter().collect::<Vec<_>>().join(", "),
+                stored.codecs.into_iter().collect::<Vec<_>>().join(", "),
             ]);
         }
         Ok(section)

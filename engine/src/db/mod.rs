@@ -22,7 +22,7 @@ use crate::catalog::versions::{CatalogVersions, too_old};
 use crate::catalog::{Catalog, HistoryPolicy, TableDef};
 use crate::manifest_state::ManifestState;
 use crate::settings::Settings;
-use crate::store::Store;
+use crate::store::{Shared, Store};
 use backpressure::Backpressure;
 use commit_watch::CommitWatches;
 use index_builds::IndexBuilds;
@@ -44,7 +44,6 @@ use strandline_base::{Clock, ColumnId, CommitTs, Error, ErrorKind, Result, SqlSt
 use strandline_device::{Device, FailStopDevice};
 use strandline_storage::manifest::Manifest;
 use strandline_storage::wal::{Lsn, Wal};
-use strandline_table::lineage::Shared;
 use strandline_txn::{StartWord, TxnManager};
 
 /// A database.
@@ -171,14 +170,14 @@ impl Db {
     /// The newest committed catalog.
     pub fn catalog(&self) -> Arc<Catalog> {
         loop {
-            // What is valid now is pruned only when stable has gone on.
+            // A version is pruned only after the stable timestamp has advanced.
             if let Ok(catalog) = self.catalogs.at(self.stable()) {
                 return catalog;
             }
         }
     }
     /// Whether `catalog` is the newest one, committed or about to be.
-    pub fn goes_by(&self, catalog: &Arc<Catalog>) -> bool {
+    pub fn uses_catalog(&self, catalog: &Arc<Catalog>) -> bool {
         self.catalogs.is_last(catalog)
     }
     /// The catalog as of `ts`.

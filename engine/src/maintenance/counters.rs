@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use strandline_base::Error;
 use strandline_storage::file::Access;
-use strandline_table::lineage::range::Range;
 
 impl Db {
     /// Entries of all key indexes.
@@ -98,20 +97,14 @@ impl Db {
     /// Records of all tails that no merge has folded into base yet.
     fn pending_records(&self) -> u64 {
         let stores: Vec<Arc<Store>> = self.stores.read().values().cloned().collect();
-        let ranges = stores.iter().flat_map(|s| s.lineage().ranges());
-        let pending = |range: Arc<Range>| -> u64 {
-            let version = range.load_full();
-            let tails = version.tails.iter().flatten();
-            tails.map(|tail| u64::from(tail.pending())).sum()
-        };
-        ranges.map(pending).sum()
+        let ranges = stores.iter().flat_map(|store| store.ranges());
+        ranges.map(|range| u64::from(range.summary().pending)).sum()
     }
 
     /// Bytes of update runs: pending records that a checkpoint has written, and history.
     fn run_bytes(&self) -> u64 {
         let stores = self.stores.read();
-        let runs = stores.values().flat_map(|s| s.lineage().runs().to_vec());
-        runs.map(|run| run.bytes()).sum()
+        stores.values().map(|store| store.run_size().1).sum()
     }
 
     /// Counters of background work that fails or pauses, each with what it is about, a line each.

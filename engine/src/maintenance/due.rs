@@ -12,12 +12,9 @@
 
 use crate::db::Db;
 use crate::maintenance::checkpoint::Effort;
-use crate::store::Store;
+use crate::store::{RangeForm, RangeSummary, Store};
 use std::sync::Arc;
-use strandline_base::{RANGE_ROWS, RangeNo, StorageId};
-use strandline_table::lineage::base::BaseBody;
-use strandline_table::lineage::range::RangeVersion;
-use strandline_tail::insert_range::InsertRange;
+use strandline_base::{RangeNo, StorageId};
 
 /// Whether a range is to be merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,28 +33,23 @@ impl Db {
         &self,
         store: &Store,
         range: RangeNo,
-        version: &RangeVersion,
+        summary: &RangeSummary,
         merge_all: bool,
     ) -> Due {
-        let pending = pending(version);
+        let RangeSummary { rows, pending, .. } = *summary;
         let retry = self.merge_retry(store, range);
         if retry == Some(false) && !merge_all {
             return Due::No;
         }
-        let is_due = match &version.base.body {
-            BaseBody::Insert(rows) => {
-                let full = rows.is_closed() || rows.rows() as usize >= RANGE_ROWS;
-                full && rows.rows() > 0
-            }
-            BaseBody::Chunks(_) => pending >= self.settings.merge_pending_records,
+        let is_due = match summary.form {
+            RangeForm::Insert { is_full } => is_full && rows > 0,
+            RangeForm::Chunks => pending >= self.settings.merge_pending_records,
         };
         let all = merge_all || retry.is_some() || self.is_short_of_memory();
-        match &version.base.body {
-            BaseBody::Insert(rows) if all && rows.rows() > 0 => Due::All,
-            BaseBody::Chunks(chunks) if merge_all && chunks.deleted > 0 => Due::All,
-            BaseBody::Chunks(_) if pending > 0 && (all || self.is_old(store.id(), range)) => {
-                Due::All
-            }
+        match summary.form {
+            RangeForm::Insert { .. } if all && rows > 0 => Due::All,
+            RangeForm::Chunks if merge_all && summary.deleted > 0 => Due::All,
+            RangeForm::Chunks if pending > 0 && (all || self.is_old(store.id(), range)) => Due::All,
             _ if is_due => Due::Columns,
             _ => Due::No,
         }
@@ -114,31 +106,17 @@ impl Db {
         let stores: Vec<Arc<Store>> = self.stores.read().values().cloned().collect();
         let (mut with_pending, mut has_due) = (Vec::new(), false);
         for store in stores {
-            for range in store.lineage().ranges().iter() {
-                let version = range.load();
-                if matches!(version.base.body, BaseBody::Chunks(_)) && pending(&version) > 0 {
+            for range in store.ranges() {
+                let summary = range.summary();
+                if summary.form == RangeForm::Chunks && summary.pending > 0 {
                     with_pending.push((store.id(), range.no()));
                 }
                 has_due = has_due
-                    || self.due(&store, range.no(), &version, false) != Due::No
-                        && match &version.base.body {
-                            BaseBody::Insert(rows) => self.is_finished(&store, rows),
-                            BaseBody::Chunks(_) => true,
-                        };
+                    || self.due(&store, range.no(), &summary, false) != Due::No
+                        && store.is_decided(&range, self.stable());
             }
         }
         self.merge_schedule.note_pending(with_pending, now);
         has_due
     }
-
-    fn is_finished(&self, store: &Store, rows: &Arc<InsertRange>) -> bool {
-        rows.rows() > 0
-            && store
-                .lineage()
-                .insert_range_is_finished(rows, self.stable())
-    }
-}
-
-fn pending(version: &RangeVersion) -> u32 {
-    version.tails.iter().flatten().map(|t| t.pending()).sum()
 }

@@ -3,10 +3,9 @@
 use crate::catalog::versions::Version;
 use crate::catalog::{Catalog, TableDef};
 use crate::db::Db;
-use crate::store::Store;
+use crate::store::{Horizon, Store};
 use std::sync::Arc;
 use strandline_base::{CommitTs, StorageId};
-use strandline_table::lineage::horizon::Horizon;
 
 impl Db {
     /// Which versions of a storage may still be asked for.

@@ -40,57 +40,14 @@
 use super::horizons::table_of;
 use crate::catalog::{KeyDef, TableDef};
 use crate::db::Db;
-use crate::store::TableStore;
-use crate::store::key_sweep::{EMPTIED, Swept};
-use crate::store::newest;
-use crate::store::{Store, StoredIndex};
+use crate::store::gone_rows::{RowsByRange, gone_rows};
+use crate::store::key_sweep::Swept;
+use crate::store::{Horizon, Store, StoredIndex, StoredRange, TableStore, newest};
 use std::collections::HashMap;
 use std::sync::Arc;
-use strandline_base::{CommitTs, RANGE_ROWS, Result, RowId, StorageId};
+use strandline_base::{CommitTs, Result, RowId, StorageId};
 use strandline_index::KeyBytes;
-use strandline_table::lineage::base::BaseBody;
-use strandline_table::lineage::base::row_meta::RowBits;
-use strandline_table::lineage::horizon::Horizon;
-use strandline_table::lineage::range::Range;
 use strandline_txn::{StartWord, Visibility};
-
-/// Rows by range.
-struct Rows(Vec<RowsOfRange>);
-
-#[derive(Clone)]
-enum RowsOfRange {
-    None,
-    All,
-    Some(RowBits),
-}
-
-impl Rows {
-    fn of_none(ranges: usize) -> Self {
-        Self(vec![RowsOfRange::None; ranges])
-    }
-    fn knows(&self, row: RowId) -> bool {
-        (row.range().0 as usize) < self.0.len()
-    }
-    #[inline]
-    fn has(&self, row: RowId) -> bool {
-        match self.0.get(row.range().0 as usize) {
-            None | Some(RowsOfRange::None) => false,
-            Some(RowsOfRange::All) => true,
-            Some(RowsOfRange::Some(bits)) => bits.get(row.slot()),
-        }
-    }
-    fn add(&mut self, row: RowId) {
-        let Some(rows) = self.0.get_mut(row.range().0 as usize) else {
-            return;
-        };
-        if let RowsOfRange::None = rows {
-            *rows = RowsOfRange::Some(RowBits::new(RANGE_ROWS));
-        }
-        if let RowsOfRange::Some(bits) = rows {
-            bits.set(row.slot());
-        }
-    }
-}
 
 impl Db {
     /// Sweeps the indexes of which enough may go; `all`: those of which anything may go. Whether
@@ -105,7 +62,7 @@ impl Db {
             if !is_each_defined(store, tables.get(&store.id()).copied()) {
                 self.remove_dropped(store);
             }
-            let (ranges, indexes) = (store.lineage().ranges(), store.indexes());
+            let (ranges, indexes) = (store.ranges(), store.indexes());
             for key in &indexes {
                 // One sweep at a time: the other one is about the same entries.
                 if let Some(mut done) = key.sweep.done.try_lock() {
@@ -146,7 +103,7 @@ impl Db {
         &self,
         store: &Store,
         key: &StoredIndex,
-        ranges: &[Arc<Range>],
+        ranges: &[StoredRange],
         done: &mut Swept,
         all: bool,
     ) -> bool {
@@ -170,11 +127,11 @@ impl Db {
     }
 
     /// Removes the entries of rows that are `gone`, and those of keys that rows have left.
-    fn sweep_rows(&self, store: &Store, key: &StoredIndex, gone: &Rows, horizon: &Horizon) {
+    fn sweep_rows(&self, store: &Store, key: &StoredIndex, gone: &RowsByRange, horizon: &Horizon) {
         let mut left = key.sweep.take_left_by(horizon.kept_from());
         // A range that came after `gone` was made is for the next sweep.
         let later: Vec<_> = left.extract_if(.., |(_, row)| !gone.knows(*row)).collect();
-        let mut moved = Rows::of_none(gone.0.len());
+        let mut moved = gone.none_of_the_same();
         left.iter().for_each(|(_, row)| moved.add(*row));
         let mut entries: Vec<(RowId, KeyBytes)> = Vec::new();
         let retained = key.index.retain(&mut |bytes, row| {
@@ -222,46 +179,6 @@ fn is_each_defined(store: &Store, table: Option<&Arc<TableDef>>) -> bool {
         indexes.all(|index| is_defined(index, table))
     };
     are_defined(&store.keys()) && are_defined(&store.secondary())
-}
-
-/// The rows of all ranges that are gone and were not so at the last sweep, and in ranges without
-/// any other row all rows.
-fn gone_rows(ranges: &[Arc<Range>], done: &mut Swept, horizon: &Horizon) -> Rows {
-    let mut gone = Rows::of_none(ranges.len());
-    done.ranges.resize(ranges.len(), 0);
-    for (no, range) in ranges.iter().enumerate() {
-        let version = range.load_full();
-        let BaseBody::Chunks(chunks) = &version.base.body else {
-            continue;
-        };
-        if chunks.rows == 0 || done.ranges[no] == chunks.rows {
-            if chunks.rows == 0 {
-                done.ranges[no] = EMPTIED;
-            }
-            gone.0[no] = RowsOfRange::All;
-            continue;
-        }
-        if done.unswept(&version, no) == 0 {
-            continue;
-        }
-        let Some(Ok(meta)) = chunks.meta.as_ref().map(|meta| meta.load()) else {
-            continue;
-        };
-        let mut rows = RowBits::new(meta.starts.len());
-        let unseen = meta
-            .deleted
-            .iter()
-            .filter(|row| !meta.is_seen(*row, horizon));
-        unseen.for_each(|row| {
-            rows.set(row);
-        });
-        done.ranges[no] = rows.count() as u32;
-        gone.0[no] = match rows.count() == chunks.rows as usize {
-            true => RowsOfRange::All,
-            false => RowsOfRange::Some(rows),
-        };
-    }
-    gone
 }
 
 /// Retires those of a row's entries, under the keys `own`, that nobody needs, while no key is

@@ -6,7 +6,6 @@
 //! ([`crate::db::pacing`]).
 
 pub(crate) mod checkpoint;
-mod compaction;
 mod counters;
 mod due;
 mod health;

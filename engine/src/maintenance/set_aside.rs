@@ -23,8 +23,6 @@ use crate::db::set_aside::{Entry, Work};
 use crate::store::Store;
 use std::sync::Arc;
 use strandline_base::{Error, ErrorKind, RangeNo, Result, StorageId};
-use strandline_table::lineage::base::BaseBody;
-use strandline_table::lineage::range::RangeVersion;
 use tracing::{error, info};
 
 /// Work that is set aside, for reports.
@@ -104,9 +102,9 @@ impl Db {
         let mut bytes = 0;
         for ((storage, work), _) in self.set_aside.all() {
             if let (Work::Merge(no), Ok(store)) = (work, self.store(storage))
-                && let Some(range) = store.lineage().range(no)
+                && let Some(range) = store.range(no)
             {
-                bytes += memory_of(&range.load_full());
+                bytes += range.memory_bytes();
             }
         }
         self.set_aside.note_held(bytes);
@@ -150,16 +148,6 @@ impl Db {
             "Copy what can be read into another table and drop this one, or restore a backup.",
         ))
     }
-}
-
-/// The memory of a range's record pages.
-fn memory_of(version: &RangeVersion) -> usize {
-    let tails = version.tails.iter().flatten();
-    let inserted = match &version.base.body {
-        BaseBody::Insert(rows) => rows.memory_bytes(),
-        BaseBody::Chunks(_) => 0,
-    };
-    inserted + tails.map(|tail| tail.memory_bytes()).sum::<usize>()
 }
 
 /// Runs work on one table; a panic of it is an error.

@@ -9,9 +9,9 @@
 //!
 //! Every step is idempotent: a crash during recovery changes nothing.
 
+mod parallel;
 mod progress;
 mod restore;
-mod runs;
 
 use crate::catalog::Catalog;
 use crate::catalog::identity::Identities;
@@ -27,7 +27,7 @@ use crate::db::{Counters, Db, Maintenance, RecoveryReport};
 use crate::manifest_state::{ManifestState, to_json};
 use crate::redo::KINDS;
 use crate::settings::DbOptions;
-use crate::store::Store;
+use crate::store::{Shared, Store};
 use parking_lot::{Mutex, RwLock};
 use progress::RecoveryProgress;
 use restore::Recovery;
@@ -42,7 +42,6 @@ use strandline_storage::manifest::Manifest;
 use strandline_storage::pool::Pool;
 use strandline_storage::run::run_file_id;
 use strandline_storage::wal::{Lsn, Wal, WalSettings};
-use strandline_table::lineage::Shared;
 use strandline_tail::page_memory::PageAccount;
 use strandline_txn::TxnManager;
 

@@ -1,25 +1,21 @@
 //! Restoring a database's state from the manifest, the runs and the log.
 
+use super::parallel::in_parallel;
 use super::progress::RecoveryProgress;
-use super::runs::{in_parallel, restore_range};
 use crate::catalog::index::IndexState;
 use crate::db::{RecoveryReport, Restored};
 use crate::expressions::RowExpressions;
 use crate::manifest_state::ManifestState;
 use crate::redo::{self, Commit, KINDS, Operation, Redo, Restoration, RowOperation, Scope};
 use crate::store::index_build::{Unobserved, fill, slots};
-use crate::store::{Store, StoredIndex};
+use crate::store::{Shared, Store, StoredIndex, StoredRange};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use strandline_base::{CommitTs, Result, StorageId};
 use strandline_device::Device;
 use strandline_storage::file::data_file::data_file_id;
-use strandline_storage::run::{run_file_id, run_file_name};
+use strandline_storage::run::run_file_id;
 use strandline_storage::wal::Lsn;
-use strandline_table::lineage::Shared;
-use strandline_table::lineage::range::Range;
-use strandline_table::update_run::{Run, UpdateCodec};
 use strandline_txn::StartWord;
 
 /// Row operations collected before they are applied in parallel.
@@ -76,7 +72,8 @@ impl Recovery {
                 recovery.database.restore_base(&store, *no, entry)?;
             }
             recovery.report.ranges += storage.ranges.len() as u64;
-            recovery.open_runs(&store, &storage.runs)?;
+            store.restore_runs(&recovery.database.shared.files, &storage.runs)?;
+            recovery.runs.extend(&storage.runs);
             store.raise_kept_from(storage.kept_from);
         }
         recovery.restore_runs()?;
@@ -84,45 +81,18 @@ impl Recovery {
         Ok(recovery)
     }
 
-    /// Opens the runs, and makes the ranges that have rows in them but no chunks yet.
-    fn open_runs(&mut self, store: &Store, ids: &[u64]) -> Result<()> {
-        let lineage = store.lineage();
-        let types: Vec<_> = lineage
-            .schema()
-            .iter()
-            .map(|(id, c)| (id, c.sql_type))
-            .collect();
-        let mut runs = Vec::with_capacity(ids.len());
-        for &id in ids {
-            let run = Run::open(
-                &self.database.shared.files,
-                &run_file_name(id),
-                id,
-                UpdateCodec::new(&types),
-            )?;
-            runs.push(Arc::new(run));
-            self.runs.insert(id);
-        }
-        if let Some(last) = runs.iter().map(|run| run.max_row().range()).max() {
-            lineage.ensure_range(last);
-        }
-        lineage.set_runs(runs);
-        Ok(())
-    }
-
     /// Puts the pending records of all runs back into tails, range by range.
     fn restore_runs(&mut self) -> Result<()> {
-        let mut ranges: Vec<(&Store, Arc<Range>)> = Vec::new();
+        let mut ranges: Vec<(&Store, StoredRange)> = Vec::new();
         for store in self.database.stores.values() {
-            let all = store.lineage().ranges();
-            ranges.extend(all.iter().map(|range| (&**store, range.clone())));
+            let all = store.ranges().into_iter();
+            ranges.extend(all.map(|range| (&**store, range)));
         }
         let (next, restored) = (AtomicUsize::new(0), Restored::default());
         in_parallel(self.threads.min(ranges.len()), |_| {
             while let Some((store, range)) = ranges.get(next.fetch_add(1, Ordering::Relaxed)) {
-                restored.add(restore_range(store, range)?);
                 let covered = self.covered(Scope::Storage(store.id()));
-                store.lineage().note_persisted(&range.load_full(), covered);
+                restored.add(store.restore_pending(range, covered)?);
             }
             Ok(())
         })?;
@@ -186,7 +156,7 @@ impl Recovery {
         // Missing ranges are made first, in order: threads only fill them.
         for (_, operation) in &batch {
             if let Some(store) = stores.get(&operation.storage) {
-                store.lineage().ensure_range(operation.row.range());
+                store.restore_ranges(operation.row.range());
             }
         }
         self.report.row_operations += batch.len() as u64;
@@ -221,7 +191,7 @@ impl Recovery {
             }
         }
         for store in self.database.stores.values() {
-            store.lineage().finish_recovery();
+            store.finish_recovery();
             for key in store.keys().iter() {
                 fill(store, key, StartWord(0), self.threads, &Unobserved)?;
             }

@@ -4,12 +4,11 @@ use crate::catalog::TableDef;
 use crate::catalog::identity::Identities;
 use crate::catalog::versions::Version;
 use crate::manifest_state::{ManifestState, RangeEntry};
-use crate::store::{Store, StoredIndex, storage_schema};
+use crate::store::{Shared, Store, StoredIndex, TableStore, storage_schema};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use strandline_base::{RangeNo, Result, StorageId};
 use strandline_storage::file::data_file::DataFile;
-use strandline_table::lineage::Shared;
 use strandline_tail::schema::StorageSchema;
 
 /// See the module's documentation.
@@ -70,10 +69,10 @@ impl Restoration {
                     self.stores.insert(table.storage, store);
                 }
                 Some(store) => {
-                    let schema = store.lineage().schema();
+                    let schema = store.rows().schema();
                     if schema.len() < table.next_column as usize {
                         let grown = storage_schema(table, Some(&schema));
-                        store.lineage().set_schema(grown);
+                        store.rows().set_schema(grown);
                     }
                     for key in &table.keys {
                         // One with equal NULLs has entries that others lack: it is filled later.
@@ -91,7 +90,7 @@ impl Restoration {
     /// Makes a range of chunks, whose files are opened when they are read.
     pub fn restore_base(&mut self, store: &Store, no: RangeNo, entry: &RangeEntry) -> Result<()> {
         let (known, files) = (&mut self.files, &self.shared.files);
-        store.lineage().restore_base(&entry.based(no), &mut |id| {
+        store.restore_base(&entry.based(no), &mut |id| {
             let existing = || DataFile::existing(files, id);
             known.entry(id).or_insert_with(existing).clone()
         })

@@ -11,15 +11,14 @@ mod unit;
 mod versions;
 
 pub use relaxed::Relaxed;
-pub use statistics::{ColumnStatistics, TableStatistics};
 pub use unit::UnitReader;
 pub use versions::{VersionColumn, VersionReader, VersionScan};
 
 use crate::catalog::{TableDef, column_of};
 use crate::request::{RowFilter, ScanRequest};
 use crate::statement::Statement;
-use crate::store::Store;
 use crate::store::merged_bases::MergedBase;
+use crate::store::{RangePart, RangeSnapshot, ScanCounters, Store, StoredRange};
 use crate::transaction::Transaction;
 use arrow_array::builder::BooleanBufferBuilder;
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
@@ -28,9 +27,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use strandline_base::{BLOCK_ROWS, ColumnId, CommitTs, Error, Result, SqlState};
 use strandline_column::types::arrow_type;
-use strandline_table::lineage::base::BaseBody;
-use strandline_table::lineage::range::Range;
-use strandline_table::lineage::scan::{RangePart, RangeSnapshot, ScanCounters};
 use strandline_txn::{SnapshotGuard, StartWord, Visibility};
 
 /// What a scan did, for EXPLAIN ANALYZE.
@@ -51,7 +47,7 @@ pub struct ScanMetrics {
 }
 
 /// A range, and the base that is enough to read if the range still has it.
-type ScanRange = (Arc<Range>, Option<MergedBase>);
+type ScanRange = (StoredRange, Option<MergedBase>);
 
 /// A running scan: a list of work units (ranges) that any thread may take.
 pub struct TableScan {
@@ -130,11 +126,11 @@ impl Statement {
             }
         }
         let metrics = ScanMetrics::default();
-        let all = store.lineage().ranges();
+        let all = store.ranges();
         metrics
             .ranges_total
             .store(all.len() as u64, Ordering::Relaxed);
-        let ranges = ranges.unwrap_or_else(|| all.iter().map(|r| (r.clone(), None)).collect());
+        let ranges = ranges.unwrap_or_else(|| all.into_iter().map(|r| (r, None)).collect());
         Ok(Arc::new(TableScan {
             store,
             _snapshot: snapshot,
@@ -166,32 +162,24 @@ impl TableScan {
     }
     /// An estimate of the rows that will come, for the optimizer and progress bars.
     pub fn estimated_rows(&self) -> u64 {
-        self.ranges.iter().map(|(r, _)| slots_of(r)).sum()
+        let live_rows = |range: &StoredRange| u64::from(range.summary().live_rows());
+        self.ranges.iter().map(|(range, _)| live_rows(range)).sum()
     }
     /// Whether opening unit `unit` stays in memory: the bounds are there that it is pruned by, and
     /// the rows' metadata if that is needed.
     pub fn opens_in_memory(&self, unit: usize) -> bool {
-        let version = self.ranges[unit].0.load_full();
-        let BaseBody::Chunks(chunks) = &version.base.body else {
-            return true;
-        };
-        let has_meta = chunks.is_quiet_at(self.visibility.ts)
-            || chunks.meta.as_ref().is_none_or(|meta| meta.is_loaded());
+        let (range, _) = &self.ranges[unit];
         let pruning = self.request.prune.iter().map(|predicate| predicate.column);
-        let mut pruning = pruning.filter_map(|column| chunks.column(column));
-        has_meta && pruning.all(|chunk| chunk.stored.has_footer())
+        range.opens_in_memory(self.visibility.ts, pruning)
     }
 
     /// Prepares unit `unit` for reading at the scan's snapshot.
     fn prepare(&self, unit: usize) -> Result<RangeSnapshot> {
         let (range, merged) = &self.ranges[unit];
-        let (lineage, visibility) = (self.store.lineage(), &self.visibility);
         let (columns, counters) = (&self.columns, &self.metrics.columns);
-        let merged = merged.as_ref().and_then(|base| base.of(&range.load()));
-        match merged {
-            Some(base) => lineage.range_snapshot_of(range, &base, visibility, columns, counters),
-            None => lineage.range_snapshot(range, visibility, columns, counters),
-        }
+        let (merged, visibility) = (merged.as_ref(), &self.visibility);
+        self.store
+            .read_range(range, merged, visibility, columns, counters)
     }
 
     /// Reads unit `unit` (below `units()`), all its batches, in row-id order.
@@ -327,14 +315,6 @@ fn select(columns: &mut [ArrayRef], rows: usize, selection: Option<BooleanArray>
             .map_err(|e| Error::internal(format!("filtering a column: {e}")))?;
     }
     Ok(filter.count())
-}
-
-fn slots_of(range: &Range) -> u64 {
-    let version = range.load();
-    match &version.base.body {
-        BaseBody::Insert(rows) => u64::from(rows.rows()),
-        BaseBody::Chunks(chunks) => u64::from(chunks.rows.saturating_sub(chunks.deleted)),
-    }
 }
 
 fn narrow(selection: &mut Option<BooleanArray>, mask: BooleanArray) {

@@ -20,10 +20,9 @@
 
 use crate::catalog::TableDef;
 use crate::statement::Statement;
-use crate::store::merged_bases::{MergedBase, MergedRanges};
+use crate::store::merged_bases::BaseOnlyRanges;
 use std::sync::Arc;
 use strandline_base::{CommitTs, Result};
-use strandline_table::lineage::base::BaseBody;
 use strandline_txn::{StartWord, Visibility};
 
 /// What came of the search for a merged moment.
@@ -43,7 +42,7 @@ impl Statement {
     /// ranges of `tables` are merged. For transactions that have written nothing.
     pub fn relaxed(&self, tables: &[Arc<TableDef>], floor: CommitTs) -> Result<Relaxed> {
         let db = self.transaction().db();
-        let mut ranges = MergedRanges::new();
+        let mut ranges = BaseOnlyRanges::new();
         // A speculative snapshot is ahead of what has finished.
         let finished = db.stable().min(self.snapshot_ts());
         let (mut from, mut newest) = (floor, finished);
@@ -52,22 +51,10 @@ impl Statement {
                 continue;
             }
             let store = db.store(table.storage)?;
-            let lineage = store.lineage();
-            let mut found = Vec::new();
-            for range in lineage.ranges().iter() {
-                let version = range.load_full();
-                let moments = lineage.merged_moments(&version, from);
-                from = from.max(moments.from);
-                newest = newest.min(CommitTs(moments.before.0 - 1));
-                if newest < from {
-                    return Ok(Relaxed::Unmerged);
-                }
-                // All rows of an insert range are later than the moment.
-                if matches!(version.base.body, BaseBody::Chunks(_)) {
-                    found.push((range.clone(), MergedBase::new(&version)));
-                }
-            }
-            ranges.insert(table.storage, found);
+            let Some(bases) = store.merged_bases(&mut from, &mut newest) else {
+                return Ok(Relaxed::Unmerged);
+            };
+            ranges.insert(table.storage, bases);
         }
         if newest == finished {
             return Ok(Relaxed::Newest);
@@ -79,7 +66,7 @@ impl Statement {
         &self,
         tables: &[Arc<TableDef>],
         moment: CommitTs,
-        ranges: MergedRanges,
+        ranges: BaseOnlyRanges,
     ) -> Result<Relaxed> {
         let transaction = self.transaction();
         let db = transaction.db();

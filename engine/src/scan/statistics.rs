@@ -1,103 +1,24 @@
-//! What the optimizer may know about a table without reading it.
+//! Statistics and sizes of a table, and the size of the database.
 
 use crate::catalog::TableDef;
 use crate::db::Db;
-use std::cmp::Ordering;
-use strandline_base::{Result, Value};
-use strandline_table::lineage::base::{BaseBody, ColumnBounds};
-
-/// Row count and column bounds.
-#[derive(Clone, Debug, Default)]
-pub struct TableStatistics {
-    /// rows, an estimate while updates are pending
-    pub rows: u64,
-    /// encoded bytes
-    pub bytes: u64,
-    /// bytes in memory of the rows that are in no chunk yet
-    pub inserted_bytes: u64,
-    /// by position in `TableDef::columns`
-    pub columns: Vec<ColumnStatistics>,
-}
-
-/// Bounds of one column as its chunks know them; pending updates may lie outside.
-#[derive(Clone, Debug, Default)]
-pub struct ColumnStatistics {
-    /// no value in a chunk is smaller
-    pub min: Option<Value>,
-    /// no value in a chunk is larger
-    pub max: Option<Value>,
-    /// NULLs in chunks
-    pub nulls: Option<u64>,
-    /// encoded bytes
-    pub bytes: u64,
-}
+use crate::store::TableStatistics;
+use strandline_base::Result;
 
 impl Db {
-    /// Rows (an estimate) and, per column, min/max/null count as far as chunk footers that have
-    /// been read know them; a table whose footers have not all been read yet has no bounds.
+    /// Rows (an estimate) and bounds of the columns, as far as they are in memory; see
+    /// [`TableStatistics`].
     pub fn statistics(&self, table: &TableDef) -> TableStatistics {
-        let mut statistics = TableStatistics {
-            columns: vec![ColumnStatistics::default(); table.columns.len()],
-            ..TableStatistics::default()
-        };
-        let Ok(store) = self.store(table.storage) else {
-            return statistics;
-        };
-        let mut known = vec![true; table.columns.len()];
-        for range in store.lineage().ranges().iter() {
-            let version = range.load_full();
-            let chunks = match &version.base.body {
-                BaseBody::Insert(rows) => {
-                    statistics.rows += u64::from(rows.rows());
-                    statistics.inserted_bytes += rows.memory_bytes() as u64;
-                    if rows.rows() > 0 {
-                        known.fill(false);
-                    }
-                    continue;
-                }
-                BaseBody::Chunks(chunks) if chunks.rows == 0 => continue,
-                BaseBody::Chunks(chunks) => chunks,
-            };
-            statistics.rows += u64::from(chunks.rows.saturating_sub(chunks.deleted));
-            if !version.has_no_tail() {
-                known.fill(false);
-            }
-            for (at, column) in table.columns.iter().enumerate() {
-                let Some(chunk) = chunks.column(column.id) else {
-                    known[at] = false;
-                    continue;
-                };
-                let bytes = chunk.stored.extent.len;
-                statistics.bytes += bytes;
-                statistics.columns[at].bytes += bytes;
-                match chunk.stored.known_bounds() {
-                    Some(bounds) => {
-                        let bounded = bounds.min.is_some() && bounds.max.is_some();
-                        known[at] &= bounded || bounds.nulls == u64::from(chunks.rows);
-                        add_bounds(&mut statistics.columns[at], bounds);
-                    }
-                    None => known[at] = false,
-                }
-            }
+        match self.store(table.storage) {
+            Ok(store) => store.statistics(table),
+            Err(_) => TableStatistics::empty(table),
         }
-        for (column, known) in statistics.columns.iter_mut().zip(known) {
-            if !known {
-                *column = ColumnStatistics {
-                    bytes: column.bytes,
-                    ..Default::default()
-                };
-            }
-        }
-        statistics
     }
-}
 
-impl Db {
     /// The bytes of a table's chunks and runs on the device.
     pub fn table_bytes(&self, table: &TableDef) -> Result<u64> {
-        let runs = self.store(table.storage)?.lineage().runs();
-        let runs: u64 = runs.iter().map(|run| run.bytes()).sum();
-        Ok(self.statistics(table).bytes + runs)
+        let (_, run_bytes) = self.store(table.storage)?.run_size();
+        Ok(self.statistics(table).bytes + run_bytes)
     }
     /// The bytes of all files.
     pub fn device_bytes(&self) -> Result<u64> {
@@ -109,22 +30,5 @@ impl Db {
             }
         }
         Ok(bytes)
-    }
-}
-
-fn add_bounds(statistics: &mut ColumnStatistics, bounds: &ColumnBounds) {
-    *statistics.nulls.get_or_insert(0) += bounds.nulls;
-    keep(&mut statistics.min, bounds.min.as_ref(), Ordering::Less);
-    keep(&mut statistics.max, bounds.max.as_ref(), Ordering::Greater);
-}
-
-fn keep(bound: &mut Option<Value>, value: Option<&Value>, better: Ordering) {
-    let Some(value) = value else { return };
-    let replace = match bound {
-        None => true,
-        Some(bound) => value.compare(bound) == Some(better),
-    };
-    if replace {
-        *bound = Some(value.clone());
     }
 }

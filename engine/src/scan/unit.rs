@@ -3,12 +3,12 @@
 use super::{TableScan, batch_of, select};
 use crate::db::open_readers::Prepared;
 use crate::request::RowFilter;
+use crate::store::RangeSnapshot;
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, UInt64Array};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use strandline_base::{BLOCK_ROWS, Error, Result, RowId};
 use strandline_column::row_bytes::batch_bytes;
-use strandline_table::lineage::scan::RangeSnapshot;
 
 /// Blocks read together: what is decoded of them stays in the processor's cache until it is used.
 const PART_BLOCKS: usize = 4;

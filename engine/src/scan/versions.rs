@@ -13,15 +13,13 @@ use crate::db::open_readers::Prepared;
 use crate::request::ScanRequest;
 use crate::scan::batch_of;
 use crate::statement::Statement;
-use crate::store::Store;
+use crate::store::{RangeVersions, Store, StoredRange, VersionInterval, VersionRows};
 use crate::transaction::Transaction;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{Field, Schema, SchemaRef};
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Result, SqlType, Value};
 use strandline_column::types::{array_of, arrow_type};
-use strandline_table::lineage::range::Range;
-use strandline_table::lineage::scan::versions::{RangeVersions, VersionInterval, VersionRows};
 use strandline_txn::{HistoryHold, SnapshotGuard};
 
 /// A column of a scan of versions.
@@ -42,7 +40,7 @@ impl VersionColumn {
 }
 
 /// Where the values of a stored column come from.
-enum Place {
+enum ColumnSource {
     /// so many columns into what is read of the ranges
     Read(usize),
     /// the storage never had the column
@@ -57,7 +55,7 @@ struct Segment {
     /// when another storage took its place
     end: Option<CommitTs>,
     columns: Arc<[ColumnId]>,
-    places: Vec<Place>,
+    places: Vec<ColumnSource>,
 }
 
 /// A running scan of versions: a list of work units (ranges) that any thread may take.
@@ -67,7 +65,7 @@ pub struct VersionScan {
     _hold: HistoryHold,
     segments: Vec<Segment>,
     /// segment and range
-    units: Vec<(usize, Arc<Range>)>,
+    units: Vec<(usize, StoredRange)>,
     schema: SchemaRef,
 }
 
@@ -118,8 +116,8 @@ impl Statement {
         }
         let mut units = Vec::new();
         for (at, segment) in segments.iter().enumerate() {
-            let ranges = segment.store.lineage().ranges();
-            units.extend(ranges.iter().map(|range| (at, range.clone())));
+            let ranges = segment.store.ranges().into_iter();
+            units.extend(ranges.map(|range| (at, range)));
         }
         Ok(Arc::new(VersionScan {
             transaction: self.transaction().clone(),
@@ -196,7 +194,7 @@ impl Segment {
         let (mut columns, mut places) = (Vec::new(), Vec::with_capacity(wanted.len()));
         for column in wanted {
             let VersionColumn::Stored(id) = column else {
-                places.push(Place::Time(*column));
+                places.push(ColumnSource::Time(*column));
                 continue;
             };
             let present = column_of(table, *id)?;
@@ -207,9 +205,9 @@ impl Segment {
             places.push(match stored {
                 Some(id) => {
                     columns.push(id);
-                    Place::Read(columns.len() - 1)
+                    ColumnSource::Read(columns.len() - 1)
                 }
-                None => Place::Missing(present.sql_type, present.missing.clone()),
+                None => ColumnSource::Missing(present.sql_type, present.missing.clone()),
             });
         }
         Ok(Self {
@@ -226,12 +224,12 @@ impl Segment {
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.places.len());
         for place in &self.places {
             columns.push(match place {
-                Place::Read(at) => rows.columns[*at].clone(),
-                Place::Missing(t, value) => array_of(*t, &vec![value.clone(); count])?,
-                Place::Time(VersionColumn::ValidTo) => {
+                ColumnSource::Read(at) => rows.columns[*at].clone(),
+                ColumnSource::Missing(t, value) => array_of(*t, &vec![value.clone(); count])?,
+                ColumnSource::Time(VersionColumn::ValidTo) => {
                     times(rows.to.iter().map(|to| to.or(self.end)))?
                 }
-                Place::Time(_) => times(rows.from.iter().map(|from| Some(*from)))?,
+                ColumnSource::Time(_) => times(rows.from.iter().map(|from| Some(*from)))?,
             });
         }
         batch_of(schema.clone(), columns, count)
@@ -273,8 +271,8 @@ impl VersionScan {
         let (segment, range) = &self.units[unit];
         let segment = &self.segments[*segment];
         let (interval, columns) = (segment.interval, &segment.columns);
-        let lineage = segment.store.lineage();
-        lineage.range_versions(range, interval, columns, next_row)
+        let store = &segment.store;
+        store.read_versions(range, interval, columns, next_row)
     }
 }
 

@@ -17,7 +17,7 @@ use crate::manifest_state::{RangeEntry, to_json};
 use crate::redo;
 use crate::statement::keys::{KeyCheck, Uniqueness};
 use crate::statement::{OnInvisibleDuplicate, Statement, not_null_violation};
-use crate::store::{Store, StoredIndex, key_index, secondary_index};
+use crate::store::{BasedRange, Store, StoredIndex, key_index, secondary_index};
 use crate::transaction::Load;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use std::collections::VecDeque;
@@ -26,8 +26,7 @@ use strandline_base::{ColumnId, Error, RANGE_ROWS, Result, RowId, Value};
 use strandline_column::row_bytes::{batch_bytes, rows_within};
 use strandline_column::types::value_at;
 use strandline_storage::file::data_file::DataFile;
-use strandline_table::lineage::BasedRange;
-use strandline_tail::change::{Writer, Written};
+use strandline_tail::change::{PendingStamp, Writer};
 use strandline_txn::StartWord;
 
 /// Below this many rows the rest of a load goes the way of ordinary inserts: a range of its own
@@ -61,7 +60,7 @@ struct Encoding {
 struct Loaded {
     based: BasedRange,
     file: Arc<DataFile>,
-    written: Written,
+    written: PendingStamp,
 }
 
 impl Statement {
@@ -107,7 +106,7 @@ impl BulkInsert {
                 continue;
             }
             if take == 1 {
-                self.store.lineage().check_row_bytes(bytes)?;
+                self.store.check_row_bytes(bytes)?;
             }
             self.buffered.push(taken);
             self.buffered_rows += take;
@@ -155,13 +154,13 @@ impl BulkInsert {
         }
         let arrays = concat_columns(&batches, self.table.columns.len())?;
         let ids: Vec<ColumnId> = self.table.columns.iter().map(|c| c.id).collect();
-        let lineage = self.store.lineage().clone();
+        let store = self.store.clone();
         let writer = self.writer;
         let columns = self.key_columns(&arrays);
         let thread = std::thread::Builder::new()
             .name("strandline-load".into())
             .spawn(move || {
-                let load = lineage.load_range(&ids, &arrays, rows, &writer)?;
+                let load = store.load_range(&ids, &arrays, rows, &writer)?;
                 Ok(Loaded {
                     based: load.0,
                     file: load.1,
@@ -331,7 +330,7 @@ impl Drop for BulkInsert {
 /// The range becomes invisible for good; a checkpoint empties it.
 fn give_up(loaded: &Loaded) {
     loaded.written.stamp(StartWord::ABORTED);
-    loaded.file.doom();
+    loaded.file.remove_when_unused();
 }
 
 fn concat_columns(batches: &[RecordBatch], columns: usize) -> Result<Vec<ArrayRef>> {

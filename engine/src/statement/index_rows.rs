@@ -14,7 +14,7 @@ use super::{Statement, record_batch};
 use crate::catalog::index::IndexId;
 use crate::catalog::{TableDef, column_of};
 use crate::request::ScanRequest;
-use crate::store::{Store, StoredIndex, TableStore, secondary_index};
+use crate::store::{RangeSnapshot, Store, StoredIndex, TableStore, secondary_index};
 use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow_schema::{Field, Schema, SchemaRef};
 use std::sync::Arc;
@@ -23,7 +23,6 @@ use strandline_base::{
 };
 use strandline_column::types::{array_of, arrow_type};
 use strandline_index::{Direction, KeyBytes, KeyRange, OrderedKeys, PartOrder};
-use strandline_table::lineage::scan::RangeSnapshot;
 use strandline_txn::{SnapshotGuard, StartWord, Visibility};
 
 /// So many rows of one block pay for reading the block; fewer are read one by one.
@@ -239,13 +238,14 @@ impl Fetch<'_> {
     }
 
     fn snapshot(&self, no: RangeNo) -> Result<Option<RangeSnapshot>> {
-        let lineage = self.view.store.lineage();
-        let Some(range) = lineage.range(no) else {
+        let store = &self.view.store;
+        let Some(range) = store.range(no) else {
             return Ok(None);
         };
         let visibility = &self.view.visibility;
         let counters = Arc::default();
-        let snapshot = lineage.range_snapshot(range, visibility, &self.columns, &counters)?;
+        let columns = &self.columns;
+        let snapshot = store.read_range(&range, None, visibility, columns, &counters)?;
         Ok(Some(snapshot))
     }
 

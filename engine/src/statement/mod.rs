@@ -22,7 +22,7 @@ pub use row_locks::LockWait;
 
 use crate::catalog::TableDef;
 use crate::store::Store;
-use crate::store::merged_bases::MergedRanges;
+use crate::store::merged_bases::BaseOnlyRanges;
 use crate::transaction::Transaction;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::SchemaRef;
@@ -52,7 +52,7 @@ pub struct Statement {
     /// changes that foreign keys have to look at
     row_events: Mutex<Vec<RowEvent>>,
     /// what scans read instead of the ranges, see `relaxed`
-    merged: MergedRanges,
+    merged: BaseOnlyRanges,
 }
 
 impl Transaction {
@@ -75,15 +75,15 @@ impl Statement {
             visibility,
             checks: Mutex::default(),
             row_events: Mutex::default(),
-            merged: MergedRanges::new(),
+            merged: BaseOnlyRanges::new(),
         }
     }
 
     /// The same reading `ranges`, which its snapshot sees as they are.
-    pub(crate) fn over_merged(self, merged: MergedRanges) -> Self {
+    pub(crate) fn over_merged(self, merged: BaseOnlyRanges) -> Self {
         Self { merged, ..self }
     }
-    pub(crate) fn merged(&self) -> &MergedRanges {
+    pub(crate) fn merged(&self) -> &BaseOnlyRanges {
         &self.merged
     }
 

@@ -26,15 +26,12 @@ use crate::catalog::{Catalog, TableDef};
 use crate::db::Db;
 use crate::redo;
 use crate::settings::ConflictPolicy;
-use crate::store::TableStore;
-use crate::store::key_index;
-use crate::store::{Store, StoredIndex};
+use crate::store::{NewestRow, Store, StoredIndex, TableStore, key_index};
 use crate::transaction::Transaction;
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Result, RowId, SqlType, Value};
-use strandline_index::{Found, KeySequence, integer_key};
-use strandline_table::lineage::read::NewestRow;
+use strandline_index::{KeySequence, Lookup, integer_key};
 use strandline_tail::change::{Change, WriteOutcome, Writer};
 use strandline_txn::{Isolation, Looks, StartWord, Visibility};
 
@@ -148,13 +145,13 @@ impl PointTable {
             return Ok(None);
         };
         let found = match self.sequence.and_then(|sequence| sequence.row(number)) {
-            Some(row) => Found::One(row),
+            Some(row) => Lookup::One(row),
             None => self.index.index.find(key)?,
         };
         Ok(match found {
             // Asked last: an entry that a change of a key has made comes after the flag.
-            Found::One(row) => (!self.index.rows_may_have_moved()).then_some(row),
-            Found::None | Found::Several => None,
+            Lookup::One(row) => (!self.index.rows_may_have_moved()).then_some(row),
+            Lookup::None | Lookup::Several => None,
         })
     }
 }
@@ -239,9 +236,9 @@ impl Transaction {
     fn newest_for(&self, point: &PointTable) -> Option<Visibility> {
         // Before the catalog is looked at: what is the last one then is the one at this moment.
         let ts = self.db().stable();
-        self.goes_by_point(point).then(|| Visibility {
+        self.is_current(point).then(|| Visibility {
             ts,
-            own: self.glance.own(),
+            own: self.hints.own(),
             statement: u32::MAX,
         })
     }
@@ -249,8 +246,8 @@ impl Transaction {
     /// Whether operations go by the definition that `point` was prepared for: of a key that the
     /// newest catalog does not have nobody says when a row changes it.
     #[inline]
-    fn goes_by_point(&self, point: &PointTable) -> bool {
-        self.glance.is_plain() && self.db().catalogs.is_last(&point.catalog)
+    fn is_current(&self, point: &PointTable) -> bool {
+        self.hints.is_plain() && self.db().catalogs.is_last(&point.catalog)
     }
 
     /// Changes the row with this key; whether there is one. None as in
@@ -335,7 +332,7 @@ impl Transaction {
             return Ok(None);
         }
         let word = self.lock_store(&point.store)?;
-        if !self.goes_by_point(point) {
+        if !self.is_current(point) {
             return Ok(None);
         }
         self.db().check_mergeable(&point.store)?;

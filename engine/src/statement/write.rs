@@ -10,7 +10,7 @@ use arrow_array::RecordBatch;
 use std::sync::Arc;
 use strandline_base::{ColumnId, Result, RowId, Value};
 use strandline_column::types::value_at;
-use strandline_tail::change::{Change, WriteOutcome, Writer, Written};
+use strandline_tail::change::{Change, PendingStamp, WriteOutcome, Writer};
 use strandline_txn::{Looks, Visibility};
 
 impl Statement {
@@ -52,7 +52,7 @@ impl Statement {
         let mut state = self.txn.state.lock();
         state.check_open()?;
         let row = store.rows().insert(values, writer, &mut state.written)?;
-        let bytes = state.written.last().map_or(0, Written::memory_bytes);
+        let bytes = state.written.last().map_or(0, PendingStamp::memory_bytes);
         self.txn.note_write(&mut state, (table.storage, row), bytes);
         let columns = table
             .columns

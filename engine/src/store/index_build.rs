@@ -109,7 +109,10 @@ fn index_range(
 /// Takes the entries of the rows of a bulk-loaded range out of all indexes: the load is about to be
 /// rolled back, and its rows still carry the transaction's word. A range that cannot be read keeps
 /// its entries, which lead to rows that nobody sees.
-pub(crate) fn forget_loaded(store: &Store, range: &Arc<Range>) {
+pub(crate) fn forget_loaded(store: &Store, no: RangeNo) {
+    let Some(range) = store.lineage.range(no) else {
+        return;
+    };
     let version = range.load_full();
     let BaseBody::Chunks(chunks) = &version.base.body else {
         return;

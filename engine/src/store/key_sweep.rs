@@ -1,6 +1,7 @@
 //! The state of a key index's sweeps: the rows whose entries may go, and the outcome of the last
 //! sweep. `maintenance::key_sweep` does the work.
 
+use super::StoredRange;
 use super::left_rows::LeftRows;
 use parking_lot::Mutex;
 use std::collections::HashSet;
@@ -9,12 +10,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use strandline_base::{CommitTs, RANGE_ROWS, RowId};
 use strandline_index::RowKeys;
 use strandline_table::lineage::base::BaseBody;
-use strandline_table::lineage::range::{Range, RangeVersion};
+use strandline_table::lineage::range::RangeVersion;
 
 /// A sweep is due when one entry in so many may go.
 const DUE_PART: u64 = 8;
 /// In [`Swept::ranges`]: nothing is left of the range but its number.
-pub(crate) const EMPTIED: u32 = u32::MAX;
+pub(super) const EMPTIED: u32 = u32::MAX;
 
 /// What a key's index knows of rows whose entries may go.
 pub(crate) struct KeySweep {
@@ -31,7 +32,7 @@ pub(crate) struct KeySweep {
 #[derive(Default)]
 pub(crate) struct Swept {
     /// by range how many of its rows were gone, or [`EMPTIED`]
-    pub ranges: Vec<u32>,
+    pub(super) ranges: Vec<u32>,
     /// rows that it had to leave
     pub kept: u64,
     /// everything deleted or left by then was looked at
@@ -88,7 +89,7 @@ impl KeySweep {
 
 impl Swept {
     /// Rows deleted in the base of `version` that the last sweep has not found gone.
-    pub fn unswept(&self, version: &RangeVersion, no: usize) -> u64 {
+    pub(super) fn unswept(&self, version: &RangeVersion, no: usize) -> u64 {
         let swept = self.ranges.get(no).copied().unwrap_or(0);
         match &version.base.body {
             BaseBody::Chunks(_) if swept == EMPTIED => 0,
@@ -100,9 +101,10 @@ impl Swept {
         }
     }
 
-    pub fn unswept_of_all(&self, ranges: &[Arc<Range>]) -> u64 {
+    /// The same of all ranges.
+    pub fn unswept_of_all(&self, ranges: &[StoredRange]) -> u64 {
         let each = ranges.iter().enumerate();
-        each.map(|(no, range)| self.unswept(&range.load(), no))
+        each.map(|(no, range)| self.unswept(&range.range().load(), no))
             .sum()
     }
 

@@ -1,30 +1,57 @@
-//! Bases of ranges that alone are right at one moment: what a query that may be a little out of
-//! date reads instead of the ranges. They are remembered, not held: whoever holds a base holds
-//! every page that later merges retire.
+//! Bases of ranges that alone are right at one moment: a query that may be a little out of date
+//! reads them instead of the ranges. A base is remembered by a weak reference: a strong one would
+//! keep every page that later merges retire.
 
+use super::{Store, StoredRange};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
-use strandline_base::StorageId;
-use strandline_table::lineage::base::BaseState;
-use strandline_table::lineage::range::{Range, RangeVersion};
+use strandline_base::{CommitTs, StorageId};
+use strandline_table::lineage::base::{BaseBody, BaseState};
+use strandline_table::lineage::range::RangeVersion;
 
-/// By storage the ranges to read.
-pub(crate) type MergedRanges = BTreeMap<StorageId, Vec<(Arc<Range>, MergedBase)>>;
+/// The ranges to read, by storage.
+pub(crate) type BaseOnlyRanges = BTreeMap<StorageId, Vec<(StoredRange, MergedBase)>>;
 
 /// The base of a range that alone is right at the moment.
 #[derive(Clone)]
 pub(crate) struct MergedBase(Weak<BaseState>);
 
 impl MergedBase {
-    /// The base of `version`.
-    pub fn new(version: &RangeVersion) -> Self {
+    fn new(version: &RangeVersion) -> Self {
         Self(Arc::downgrade(&version.base))
     }
 
     /// The range without tails, if it still has this base.
-    pub fn of(&self, version: &RangeVersion) -> Option<Arc<RangeVersion>> {
+    pub(super) fn of(&self, version: &RangeVersion) -> Option<Arc<RangeVersion>> {
         // The weak reference keeps the address from being used again.
         let is_same = std::ptr::eq(self.0.as_ptr(), Arc::as_ptr(&version.base));
         is_same.then(|| Arc::new(RangeVersion::of(version.base.clone())))
+    }
+}
+
+impl Store {
+    /// The bases that alone are right at some moment from `from` to `newest`, both inclusive; both
+    /// are narrowed to the moments at which that holds for all ranges. None: there is no such
+    /// moment.
+    pub fn merged_bases(
+        &self,
+        from: &mut CommitTs,
+        newest: &mut CommitTs,
+    ) -> Option<Vec<(StoredRange, MergedBase)>> {
+        let mut bases = Vec::new();
+        for range in self.ranges() {
+            let version = range.range().load_full();
+            let moments = self.lineage.base_validity(&version, *from);
+            *from = (*from).max(moments.from);
+            *newest = (*newest).min(CommitTs(moments.before.0 - 1));
+            if *newest < *from {
+                return None;
+            }
+            // All rows of an insert range are later than the moment.
+            if matches!(version.base.body, BaseBody::Chunks(_)) {
+                bases.push((range, MergedBase::new(&version)));
+            }
+        }
+        Some(bases)
     }
 }

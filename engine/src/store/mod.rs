@@ -1,24 +1,50 @@
 //! A storage as the engine keeps it: the rows of one table, its indexes, and the lock that lets
 //! definition changes wait for writers.
+//!
+//! [`Store`] is the handle of a table of any kind. Rows are read and written through
+//! [`TableStore`]; ranges, files and statistics through the methods of [`Store`] and
+//! [`StoredRange`]. Only this room and `maintenance/checkpoint/lineage` know that the rows are in a
+//! lineage table (`cargo xtask tidy` checks it). A second kind of table makes the field `lineage`
+//! and [`StoredRange`] enums, and gets a room of its own beside `checkpoint/lineage`.
 
 pub(crate) mod all_rows;
+mod files;
+pub(crate) mod gone_rows;
 mod holders;
+mod images;
 pub(crate) mod index_build;
 mod key_of_row;
 pub(crate) mod key_sweep;
 mod left_rows;
 pub(crate) mod merged_bases;
 pub(crate) mod moved_keys;
+mod range;
+mod range_reads;
 mod restore;
+mod statistics;
 mod stored_index;
 mod table_store;
 
+pub(crate) use files::{HeldFiles, damage_of};
 pub(crate) use holders::{Hold, Waiting};
+pub(crate) use range::{RangeForm, RangeSummary, StoredRange};
 pub(crate) use restore::{RestoredFrom, RowChange};
+pub use statistics::{ColumnStatistics, TableStatistics};
 pub(crate) use stored_index::{
     EntryKey, StoredIndex, find_duplicate, find_key, forget_expired, key_index, secondary_index,
 };
 pub(crate) use table_store::TableStore;
+
+// Results of reads, and what all storages share: callers name them as this room's.
+pub(crate) use strandline_table::lineage::horizon::Horizon;
+pub(crate) use strandline_table::lineage::image::RangeImage;
+pub(crate) use strandline_table::lineage::read::NewestRow;
+pub(crate) use strandline_table::lineage::scan::versions::{
+    RangeVersions, VersionInterval, VersionRows,
+};
+pub(crate) use strandline_table::lineage::scan::{RangePart, RangeSnapshot, ScanCounters};
+pub(crate) use strandline_table::lineage::{BasedRange, Shared};
+pub(crate) use strandline_table::update_run::RunRecord;
 
 use crate::catalog::TableDef;
 use arc_swap::ArcSwap;
@@ -27,7 +53,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use strandline_base::{ColumnId, CommitTs, RangeNo, StorageId, Value};
-use strandline_table::lineage::{Lineage, Shared};
+use strandline_table::lineage::Lineage;
 use strandline_tail::schema::StorageSchema;
 use strandline_txn::{StartWord, Visibility};
 
@@ -94,7 +120,7 @@ impl Store {
         &*self.lineage
     }
 
-    /// The table as the kind that it is, for work range by range.
+    /// The table as the kind that it is: for a checkpoint's merges and runs.
     #[inline]
     pub fn lineage(&self) -> &Arc<Lineage> {
         &self.lineage

@@ -1,9 +1,36 @@
 //! The indexes of a storage: one for each PRIMARY KEY or UNIQUE constraint, and one for each
 //! secondary index. Both are entered, undone, swept, built and checked in the same way.
 //!
-//! An entry leads from a key to a row that has, or had, this key: readers look at the row. Rows
-//! have no entry in an index over a constraint's columns if a part of the key is NULL, and none in
-//! a partial index if its condition does not hold.
+//! An entry leads from a key to a row that has, or had, this key: readers look at the row. An index
+//! of a constraint has no entry for a key with a NULL, unless NULLs are equal; an index of CREATE
+//! INDEX has. A partial index has entries of the rows that fulfil its condition.
+//!
+//! Invariants:
+//! 1. A valid index has an entry for every version that is visible at its `complete_since` or later
+//!    and fulfils its condition. Reads of older moments scan.
+//! 2. An update touches the indexes that read a column which it sets, and no other. A delete and a
+//!    merge touch none.
+//! 3. Of two transactions that give one key to two rows of a unique index, the one that enters its
+//!    entry later sees the other's, waits for it if it is open, and looks again.
+//!
+//! Protocol of a write: write the record, then enter the key, within the transaction. A rollback,
+//! also to a savepoint, takes out the entries that were new before anybody can see that it has
+//! ended. A committed update notes the row: the sweep (`maintenance::key_sweep`) compares the row's
+//! entries with the versions that may still be asked for. It goes over an index when an eighth of
+//! the entries may go, so a hot column keeps its index within 9/8 of what is needed.
+//!
+//! Uniqueness is checked at the end of the statement, or before the commit is logged if the
+//! constraint is deferred. NULLs are different keys unless the definition says NULLS NOT DISTINCT.
+//!
+//! Failures: a build that fails or is cancelled removes the definition and the entries; a crash
+//! leaves a building definition, which the next open removes. A dropped index stays for the
+//! snapshots that use an older definition. An expression that fails for a row fails the write, or
+//! the build; a version of the past for which it fails has no entry. Expressions and conditions are
+//! SQL text in the catalog, evaluated by the `RowExpressions` that the database is opened with.
+//!
+//! Memory: all indexes take theirs from the cache's share. Above three quarters of that share
+//! secondary indexes get no further entries: writes to their tables and builds fail with 53200,
+//! reads and deletes go on.
 
 use super::key_of_row::KeyOfRow;
 use super::key_sweep::KeySweep;

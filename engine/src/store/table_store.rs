@@ -6,14 +6,14 @@
 //! indirection. A second kind of table implements the trait and is chosen there, behind one type:
 //! the callers stay as they are.
 //!
-//! Scans, checkpoints and recovery work range by range and are made for one kind of table: they
-//! take [`Store::lineage`](super::Store::lineage).
+//! Work range by range (scans, statistics, recovery, sweeps) goes through the methods of
+//! [`Store`](super::Store) and [`StoredRange`](super::StoredRange).
 
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, RangeNo, Result, RowId, Value};
 use strandline_table::lineage::Lineage;
 use strandline_table::lineage::read::NewestRow;
-use strandline_tail::change::{Change, WriteOutcome, Writer, Written};
+use strandline_tail::change::{Change, PendingStamp, WriteOutcome, Writer};
 use strandline_tail::release::TailMask;
 use strandline_tail::schema::StorageSchema;
 use strandline_txn::{StartWord, Visibility};
@@ -59,7 +59,7 @@ pub(crate) trait TableStore: Send + Sync {
         &self,
         values: &[Value],
         writer: &Writer,
-        written: &mut Vec<Written>,
+        written: &mut Vec<PendingStamp>,
     ) -> Result<RowId>;
 
     /// Updates, deletes or locks `row`. Appends what must be stamped to `written`.
@@ -68,7 +68,7 @@ pub(crate) trait TableStore: Send + Sync {
         row: RowId,
         change: Change<'_>,
         writer: &Writer,
-        written: &mut Vec<Written>,
+        written: &mut Vec<PendingStamp>,
     ) -> Result<WriteOutcome>;
 
     /// 54000 if what `change` sets is more than this database may hold in memory at a time.
@@ -142,7 +142,7 @@ impl TableStore for Lineage {
         &self,
         values: &[Value],
         writer: &Writer,
-        written: &mut Vec<Written>,
+        written: &mut Vec<PendingStamp>,
     ) -> Result<RowId> {
         Self::insert(self, values, writer, written)
     }
@@ -153,7 +153,7 @@ impl TableStore for Lineage {
         row: RowId,
         change: Change<'_>,
         writer: &Writer,
-        written: &mut Vec<Written>,
+        written: &mut Vec<PendingStamp>,
     ) -> Result<WriteOutcome> {
         Self::write(self, row, change, writer, written)
     }

@@ -150,7 +150,7 @@ impl Transaction {
         outcome?;
         state.catalog = Arc::new(catalog);
         state.catalog_changed = true;
-        self.glance.set_plain(false);
+        self.hints.set_plain(false);
         Ok(())
     }
 

@@ -18,7 +18,7 @@ use crate::settings::{ConflictPolicy, TxnOptions};
 use crate::store::{Hold, Store, StoredIndex, Waiting};
 use adjustable::Adjustable;
 use footprint::Footprint;
-use glance::Glance;
+use hints::TxnHints;
 use parking_lot::Mutex;
 use rare_work::{RareMark, RareWork};
 use read_set::ReadSet;
@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use strandline_base::{CommitTs, Error, ErrorKind, Result, RowId, SqlState};
 use strandline_index::KeyBytes;
-use strandline_tail::change::Written;
+use strandline_tail::change::PendingStamp;
 use strandline_txn::{
     Isolation, Looks, SnapshotGuard, StartWord, TxnSlot, TxnStatus, Visibility, lock_timeout,
 };
@@ -40,7 +40,7 @@ mod commit;
 pub(crate) mod deferred;
 mod definitions;
 mod footprint;
-mod glance;
+mod hints;
 pub(crate) mod index_build;
 mod lists;
 mod rare_work;
@@ -63,7 +63,7 @@ pub struct Transaction {
     options: TxnOptions,
     adjustable: Adjustable,
     pub(crate) state: Mutex<TxnState>,
-    pub(crate) glance: Glance,
+    pub(crate) hints: TxnHints,
     /// bytes written since its writer paid for them, see `backpressure`
     pub(crate) unpaid: AtomicUsize,
     /// what a serializable transaction has read
@@ -77,7 +77,7 @@ pub(crate) struct TxnState {
     pub(crate) statement: u32,
     /// the log record under construction
     pub(crate) redo: Vec<u8>,
-    pub(crate) written: Vec<Written>,
+    pub(crate) written: Vec<PendingStamp>,
     pub(crate) footprint: Footprint,
     /// index entries of rows this transaction inserted, bulk-loaded ones excepted
     pub(crate) entries: Vec<(Arc<StoredIndex>, KeyBytes, RowId)>,
@@ -184,7 +184,7 @@ impl Transaction {
             adjustable: Adjustable::of(&options),
             options,
             state: Mutex::new(state),
-            glance: Glance::new(),
+            hints: TxnHints::new(),
             unpaid: AtomicUsize::new(0),
             reads,
         }))
@@ -198,13 +198,13 @@ impl Transaction {
     pub fn options(&self) -> &TxnOptions {
         &self.options
     }
-    /// Whether the next statement goes by `catalog`, as far as is known now.
-    pub fn goes_by(&self, catalog: &Arc<Catalog>) -> bool {
+    /// Whether the next statement uses `catalog`, as far as is known now.
+    pub fn uses_catalog(&self, catalog: &Arc<Catalog>) -> bool {
         let state = self.state.lock();
         if state.snapshot.is_some() || state.catalog_changed {
             return Arc::ptr_eq(&state.catalog, catalog);
         }
-        self.db.goes_by(catalog)
+        self.db.uses_catalog(catalog)
     }
     /// The catalog that the next statement goes by, as far as is known now.
     pub fn next_catalog(&self) -> Arc<Catalog> {
@@ -318,13 +318,13 @@ impl Transaction {
         let word = slot.word();
         redo::begin(&mut state.redo);
         state.slot = Some(slot);
-        self.glance.set_own(word);
+        self.hints.set_own(word);
         Ok(word)
     }
 
     /// Registers as a writer of `store`, waiting for a definition change of its table to finish.
     pub(crate) fn lock_store(&self, store: &Arc<Store>) -> Result<StartWord> {
-        if let Some(word) = self.glance.registered(store) {
+        if let Some(word) = self.hints.registered(store) {
             return Ok(word);
         }
         let word = self.word()?;
@@ -336,7 +336,7 @@ impl Transaction {
                 hold: Hold::Writer,
             });
         }
-        self.glance.set_registered(store);
+        self.hints.set_registered(store);
         Ok(word)
     }
 
@@ -372,7 +372,7 @@ impl Transaction {
         debug_assert!(state.rare.as_ref().is_none_or(|rare| rare.is_undone()));
         debug_assert!(state.stores.is_empty() && !state.locks_ddl && !state.catalog_changed);
         state.ended = true;
-        self.glance.end();
+        self.hints.end();
         state.snapshot = None;
     }
 
@@ -415,20 +415,20 @@ impl Transaction {
     fn leave_undecided(&self, state: &mut TxnState) {
         state.ended = true;
         state.footprint = Footprint::default();
-        self.glance.end();
-        self.release_locks(state, self.glance.own());
+        self.hints.end();
+        self.release_locks(state, self.hints.own());
     }
 
     fn finish(&self, state: &mut TxnState, slot: Option<TxnSlot>) {
         state.ended = true;
-        self.glance.end();
+        self.hints.end();
         state.snapshot = None;
         state.written = Vec::new();
         state.footprint = Footprint::default();
         state.entries = Vec::new();
         state.rare = None;
         // Also if its commit panicked with the slot in hand.
-        self.release_locks(state, self.glance.own());
+        self.release_locks(state, self.hints.own());
         if let Some(slot) = slot {
             slot.stamped();
         }

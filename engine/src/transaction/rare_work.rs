@@ -88,9 +88,7 @@ impl RareWork {
     #[cold]
     pub(super) fn forget_loads(&self, mark: &RareMark) {
         for load in &self.loads[mark.loads..] {
-            if let Some(range) = load.store.lineage().range(load.range) {
-                forget_loaded(&load.store, range);
-            }
+            forget_loaded(&load.store, load.range);
         }
     }
 
@@ -98,7 +96,7 @@ impl RareWork {
     #[cold]
     pub(super) fn undo(&mut self, mark: &RareMark) {
         for load in self.loads.drain(mark.loads..) {
-            load.file.doom();
+            load.file.remove_when_unused();
         }
         for (store, schema) in self.grown.drain(mark.grown..).rev() {
             store.rows().take_back_schema(schema);

@@ -77,7 +77,7 @@ impl Transaction {
         }
         state.catalog = savepoint.catalog.clone();
         state.catalog_changed = savepoint.catalog_changed;
-        self.glance.set_plain(!state.catalog_changed);
+        self.hints.set_plain(!state.catalog_changed);
         let has_released = self.release_since(&mut state, savepoint);
         if let Some(slot) = state.slot.as_ref().filter(|_| had_written || has_released) {
             slot.let_go();
@@ -101,7 +101,7 @@ impl Transaction {
             held.store.release_hold(word, held.hold);
         }
         if !since.is_empty() {
-            self.glance.forget_registered();
+            self.hints.forget_registered();
         }
         locks_ddl || !since.is_empty()
     }

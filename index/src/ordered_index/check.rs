@@ -1,6 +1,6 @@
 //! Whether a tree is whole: its levels, its order, and as many entries as it has been given.
 
-use super::node::{Node, NodeId, Place, Probe};
+use super::node::{DescentStep, Node, NodeId, Probe};
 use super::tree::Tree;
 
 /// Descents before a place counts as lost: others may free what one of them comes to.
@@ -62,9 +62,9 @@ impl Tree {
                 Node::clone(&self.inner(id))
             };
             match node.place(level, probe) {
-                Place::Here => return Some(node),
-                Place::Right(right) => id = right,
-                Place::Lost => return None,
+                DescentStep::Here => return Some(node),
+                DescentStep::Right(right) => id = right,
+                DescentStep::Lost => return None,
             }
         }
     }

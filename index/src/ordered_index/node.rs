@@ -25,7 +25,7 @@ pub(super) enum Probe<'a> {
 
 /// What a node is to a descent that has come to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Place {
+pub(super) enum DescentStep {
     /// the node covers the probe
     Here,
     /// the probe is behind the node's high fence: on to the right neighbour
@@ -89,7 +89,7 @@ impl Node {
 
     /// What the node is to a descent to `level`.
     #[inline]
-    pub fn place(&self, level: u8, probe: Probe<'_>) -> Place {
+    pub fn place(&self, level: u8, probe: Probe<'_>) -> DescentStep {
         let high = self.high.as_deref();
         let (is_lost, is_right) = match probe {
             Probe::At(key) => (*self.low > *key, high.is_some_and(|high| *high <= *key)),
@@ -100,11 +100,11 @@ impl Node {
             }
         };
         if self.level != level || is_lost {
-            Place::Lost
+            DescentStep::Lost
         } else if is_right {
-            Place::Right(self.right)
+            DescentStep::Right(self.right)
         } else {
-            Place::Here
+            DescentStep::Here
         }
     }
 

@@ -175,8 +175,11 @@ fn find_tells_one_row_from_several() {
     index
         .retire(&last, RowId(198), CommitTs::ZERO)
         .expect("in memory");
-    assert_eq!((find(100), find(99)), (Found::None, Found::One(RowId(199))));
-    assert!((0..99).all(|v| find(v) == Found::Several));
+    assert_eq!(
+        (find(100), find(99)),
+        (Lookup::None, Lookup::One(RowId(199)))
+    );
+    assert!((0..99).all(|v| find(v) == Lookup::Several));
 }
 
 #[test]
@@ -473,7 +476,7 @@ fn threads_find_their_entries() {
                         }
                     }
                     let found = index.find(&number(v * 4 + thread)).expect("in memory");
-                    assert_eq!(found, Found::One(row));
+                    assert_eq!(found, Lookup::One(row));
                 }
             });
         }

@@ -42,8 +42,8 @@
 
 use super::entries::EntryBytes;
 use super::leaf_table::LeafTable;
-use super::node::{Node, NodeId, Place, Probe};
-use crate::access_method::{Found, KeyBytes};
+use super::node::{DescentStep, Node, NodeId, Probe};
+use crate::access_method::{KeyBytes, Lookup};
 use arc_swap::ArcSwap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize as Counter; // counts bytes and entries; no part of the protocol
@@ -197,12 +197,12 @@ impl Tree {
         while level > to {
             let node = self.inner(id);
             id = match node.place(level, probe) {
-                Place::Here => {
+                DescentStep::Here => {
                     level -= 1;
                     node.children[node.child_place(probe)]
                 }
-                Place::Right(right) => right,
-                Place::Lost => return None,
+                DescentStep::Right(right) => right,
+                DescentStep::Lost => return None,
             };
         }
         Some(id)
@@ -215,9 +215,9 @@ impl Tree {
         loop {
             let node = self.inner(id);
             id = match node.place(level, probe) {
-                Place::Here => return node,
-                Place::Right(right) => right,
-                Place::Lost => self.descend(level, probe),
+                DescentStep::Here => return node,
+                DescentStep::Right(right) => right,
+                DescentStep::Lost => self.descend(level, probe),
             };
         }
     }
@@ -229,9 +229,9 @@ impl Tree {
         loop {
             let leaf = self.leaves.get(id).read();
             id = match leaf.place(0, probe) {
-                Place::Here => return leaf,
-                Place::Right(right) => right,
-                Place::Lost => {
+                DescentStep::Here => return leaf,
+                DescentStep::Right(right) => right,
+                DescentStep::Lost => {
                     drop(leaf);
                     self.descend(0, probe)
                 }
@@ -247,9 +247,9 @@ impl Tree {
         loop {
             let leaf = self.leaves.get(id).write();
             id = match leaf.place(0, probe) {
-                Place::Here => return (id, leaf),
-                Place::Right(right) => right,
-                Place::Lost => {
+                DescentStep::Here => return (id, leaf),
+                DescentStep::Right(right) => right,
+                DescentStep::Lost => {
                     drop(leaf);
                     self.descend(0, probe)
                 }
@@ -266,9 +266,9 @@ impl Tree {
             let latch = slot.latch.lock();
             let node = slot.node.load_full();
             id = match node.place(level, probe) {
-                Place::Here => return (id, latch, node),
-                Place::Right(right) => right,
-                Place::Lost => {
+                DescentStep::Here => return (id, latch, node),
+                DescentStep::Right(right) => right,
+                DescentStep::Lost => {
                     drop(latch);
                     self.descend(level, probe)
                 }
@@ -428,14 +428,14 @@ impl Tree {
 
     /// The row under a key if there is one only.
     #[inline]
-    pub fn find(&self, key: &[u8]) -> Found {
-        let mut found = Found::None;
+    pub fn find(&self, key: &[u8]) -> Lookup {
+        let mut found = Lookup::None;
         self.visit_rows(key, |row| {
             found = match found {
-                Found::None => Found::One(row),
-                Found::One(_) | Found::Several => Found::Several,
+                Lookup::None => Lookup::One(row),
+                Lookup::One(_) | Lookup::Several => Lookup::Several,
             };
-            found != Found::Several
+            found != Lookup::Several
         });
         found
     }

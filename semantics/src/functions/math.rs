@@ -24,7 +24,7 @@ const BAD_POWER: SqlState = SqlState("2201F");
 /// invalid_argument_for_logarithm
 const BAD_LOGARITHM: SqlState = SqlState("2201E");
 
-type Body = fn(&Call) -> Result<ArrayRef>;
+type FunctionBody = fn(&Call) -> Result<ArrayRef>;
 
 /// The functions of this file.
 pub fn functions() -> Vec<Function> {
@@ -138,12 +138,12 @@ fn transcendental() -> Vec<Function> {
     ]
 }
 
-fn on_double(name: &'static str, body: Body) -> Function {
+fn on_double(name: &'static str, body: FunctionBody) -> Function {
     Function::new(name, vec![Overload::new(&[Double], SqlType::Double, body)])
 }
 
 /// `name(double)` and `name(numeric)`, the latter without fractional digits.
-fn whole(name: &'static str, on_double: Body, on_numeric: Body) -> Function {
+fn whole(name: &'static str, on_double: FunctionBody, on_numeric: FunctionBody) -> Function {
     Function::new(
         name,
         vec![
@@ -154,7 +154,12 @@ fn whole(name: &'static str, on_double: Body, on_numeric: Body) -> Function {
 }
 
 /// [`whole`] and `name(numeric, digits)`.
-fn rounding(name: &'static str, on_double: Body, on_numeric: Body, to_digits: Body) -> Function {
+fn rounding(
+    name: &'static str,
+    on_double: FunctionBody,
+    on_numeric: FunctionBody,
+    to_digits: FunctionBody,
+) -> Function {
     Function::new(
         name,
         vec![

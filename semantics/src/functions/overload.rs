@@ -226,7 +226,7 @@ impl Call<'_> {
     }
 }
 
-type Body = fn(&Call) -> Result<ArrayRef>;
+type FunctionBody = fn(&Call) -> Result<ArrayRef>;
 
 /// One form of a function.
 #[derive(Clone)]
@@ -234,12 +234,16 @@ pub struct Overload {
     parameters: &'static [Parameter],
     variadic: bool,
     returns: Returns,
-    body: Body,
+    body: FunctionBody,
 }
 
 impl Overload {
     /// Takes exactly `parameters`.
-    pub fn new(parameters: &'static [Parameter], returns: impl Into<Returns>, body: Body) -> Self {
+    pub fn new(
+        parameters: &'static [Parameter],
+        returns: impl Into<Returns>,
+        body: FunctionBody,
+    ) -> Self {
         Self {
             parameters,
             variadic: false,
@@ -251,7 +255,7 @@ impl Overload {
     pub fn variadic(
         parameters: &'static [Parameter],
         returns: impl Into<Returns>,
-        body: Body,
+        body: FunctionBody,
     ) -> Self {
         Self {
             parameters,

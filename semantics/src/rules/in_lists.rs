@@ -30,7 +30,7 @@ const KEPT: &str = "strandline.kept_apart";
 
 /// Where an expression stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ExprPosition {
     /// a part of a condition, where NULL counts as false
     Conjunct,
     /// the same, below an OR
@@ -53,9 +53,9 @@ impl OptimizerRule for Simplify {
     ) -> Result<Transformed<LogicalPlan>> {
         let place = match &plan {
             LogicalPlan::Filter(_) | LogicalPlan::Join(_) | LogicalPlan::TableScan(_) => {
-                Place::Conjunct
+                ExprPosition::Conjunct
             }
-            _ => Place::Value,
+            _ => ExprPosition::Value,
         };
         let apart = plan.map_expressions(|expr| match has_several(&expr)? {
             true => Ok(Transformed::yes(keep_apart(expr, place)?)),
@@ -91,16 +91,16 @@ fn has_several(expr: &Expr) -> Result<bool> {
     Ok(lists == 2)
 }
 
-fn keep_apart(expr: Expr, place: Place) -> Result<Expr> {
+fn keep_apart(expr: Expr, place: ExprPosition) -> Result<Expr> {
     Ok(match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right })
             if matches!(op, Operator::And | Operator::Or) =>
         {
             let below = match (op, place) {
-                (Operator::Or, Place::Conjunct) => Place::Disjunct,
+                (Operator::Or, ExprPosition::Conjunct) => ExprPosition::Disjunct,
                 _ => place,
             };
-            let alone = place == Place::Value && op == Operator::Or;
+            let alone = place == ExprPosition::Value && op == Operator::Or;
             let left = keep_apart(*left, below)?;
             let right = keep_apart(*right, below)?;
             let both = Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)));
@@ -114,7 +114,7 @@ fn keep_apart(expr: Expr, place: Place) -> Result<Expr> {
                 let list = InList::new(list.expr, list.list, !list.negated);
                 keep_apart(Expr::InList(list), place)?
             }
-            other => Expr::Not(Box::new(keep_apart(other, Place::Value)?)),
+            other => Expr::Not(Box::new(keep_apart(other, ExprPosition::Value)?)),
         },
         Expr::Alias(alias) if alias.metadata.is_none() => {
             let expr = Box::new(keep_apart(*alias.expr.clone(), place)?);
@@ -122,7 +122,7 @@ fn keep_apart(expr: Expr, place: Place) -> Result<Expr> {
         }
         other => {
             let expr = other
-                .map_children(|child| keep_apart(child, Place::Value).map(Transformed::yes))?
+                .map_children(|child| keep_apart(child, ExprPosition::Value).map(Transformed::yes))?
                 .data;
             match &expr {
                 Expr::InList(list) if !may_merge(list, place) => apart(expr),
@@ -134,15 +134,15 @@ fn keep_apart(expr: Expr, place: Place) -> Result<Expr> {
 
 /// Whether merging the list with another is right: its items are different values, and a constant
 /// instead of NULL makes no difference.
-fn may_merge(list: &InList, place: Place) -> bool {
+fn may_merge(list: &InList, place: ExprPosition) -> bool {
     let is_exact = |item: &Expr| match item {
         Expr::Literal(value, _) => !value.is_null() && !value.data_type().is_floating(),
         _ => false,
     };
     let counts = match place {
-        Place::Conjunct => true,
-        Place::Disjunct => !list.negated,
-        Place::Value => false,
+        ExprPosition::Conjunct => true,
+        ExprPosition::Disjunct => !list.negated,
+        ExprPosition::Value => false,
     };
     counts && list.list.iter().all(is_exact)
 }

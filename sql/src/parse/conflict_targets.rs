@@ -53,7 +53,7 @@ pub(super) fn rewrite(tokens: &mut Vec<TokenWithSpan>, sql: &str) {
 }
 
 /// The tokens of a target.
-struct Place {
+struct TargetTokens {
     /// the parenthesis that opens it
     open: usize,
     /// behind its last solid token
@@ -63,7 +63,7 @@ struct Place {
 }
 
 /// The first target at or behind `from`.
-fn next_target(tokens: &[TokenWithSpan], from: usize) -> Option<Place> {
+fn next_target(tokens: &[TokenWithSpan], from: usize) -> Option<TargetTokens> {
     let solid: Vec<usize> = (from..tokens.len())
         .filter(|at| !matches!(tokens[*at].token, Token::Whitespace(_)))
         .collect();
@@ -82,7 +82,7 @@ fn next_target(tokens: &[TokenWithSpan], from: usize) -> Option<Place> {
             Token::LParen => depth += 1,
             Token::RParen => depth = depth.checked_sub(1)?,
             Token::Word(_) if depth == 0 && is(token, "DO") => {
-                return Some(Place {
+                return Some(TargetTokens {
                     open: target[0],
                     end: end?,
                     is_plain,

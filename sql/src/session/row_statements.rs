@@ -223,8 +223,8 @@ impl Session {
     fn compiled(&self, prepared: &PreparedStatement) -> Option<Arc<Compiled>> {
         let known = prepared.compiled.lock().clone()?;
         let same_catalog = match &self.open {
-            Some(open) => open.transaction.goes_by(&known.catalog),
-            None => self.shared.db.goes_by(&known.catalog),
+            Some(open) => open.transaction.uses_catalog(&known.catalog),
+            None => self.shared.db.uses_catalog(&known.catalog),
         };
         (same_catalog && Arc::ptr_eq(&known.template, &self.template)).then_some(known)
     }

@@ -16,8 +16,8 @@
 //! 3. A plan for any values stands for parameters of known types whose literals have no shape of
 //!    their own ([`is_plain`]), and values of just these types; others are part of the key.
 //! 4. A plan that has been optimized too has neither parameters nor functions of the moment.
-//! 5. Only planning is repeated without the kept plan; what fails while it runs has failed. A
-//!    failure that is the moment's or the values' says nothing against the plan ([`Failure`]).
+//! 5. Only planning is repeated without the kept plan; a failure of the execution is final. A
+//!    failure that depends on time or parameters does not invalidate the kept plan ([`Failure`]).
 
 use crate::catalogs::pg_catalog::{self, display};
 use crate::catalogs::statistics::StatementStatistics;
@@ -54,10 +54,10 @@ use strandline_semantics::types::arrow_type;
 
 /// What a prepared statement has of its plan.
 #[derive(Debug, Default)]
-pub(crate) struct PlanSlot(Mutex<State>);
+pub(crate) struct PlanSlot(Mutex<SlotState>);
 
 #[derive(Debug, Default)]
-enum State {
+enum SlotState {
     /// it has not run yet
     #[default]
     New,
@@ -192,7 +192,7 @@ impl Execution<'_> {
 
     /// No plan of the statement can be kept.
     fn plans_anew(&self, context: &StatementContext) -> Option<Ran> {
-        *self.slot.0.lock() = State::Bound(self.key(context));
+        *self.slot.0.lock() = SlotState::Bound(self.key(context));
         None
     }
 
@@ -219,17 +219,17 @@ impl Execution<'_> {
     fn known(&self, context: &StatementContext) -> Known {
         let mut state = self.slot.0.lock();
         match &*state {
-            State::New => {
-                *state = State::Used;
+            SlotState::New => {
+                *state = SlotState::Used;
                 Known::No
             }
-            State::Kept(kept) if kept.key.is_for(self, context) => match &kept.key.values {
+            SlotState::Kept(kept) if kept.key.is_for(self, context) => match &kept.key.values {
                 Some(values) if values != self.values => Known::No,
                 None if !self.is_generic() => Known::No,
                 _ => Known::Kept(kept.clone()),
             },
-            State::Bound(key) if key.is_for(self, context) => Known::No,
-            State::Used | State::Kept(_) | State::Bound(_) => Known::NotYet,
+            SlotState::Bound(key) if key.is_for(self, context) => Known::No,
+            SlotState::Used | SlotState::Kept(_) | SlotState::Bound(_) => Known::NotYet,
         }
     }
 
@@ -299,7 +299,7 @@ impl Execution<'_> {
             output,
             is_optimized,
         });
-        *self.slot.0.lock() = State::Kept(kept.clone());
+        *self.slot.0.lock() = SlotState::Kept(kept.clone());
         Ok(Some(kept))
     }
 }
@@ -445,15 +445,15 @@ fn is_plain(t: SqlType) -> bool {
 }
 
 /// What was found in a plan.
-struct Found {
+struct PlanTraits {
     /// it has nothing of its statement but tables of the present
     is_free: bool,
     /// something in it is known only when it runs: a parameter, the time
     is_open: bool,
 }
 
-fn look(plan: &LogicalPlan) -> PlanResult<Found> {
-    let mut found = Found {
+fn look(plan: &LogicalPlan) -> PlanResult<PlanTraits> {
+    let mut found = PlanTraits {
         is_free: true,
         is_open: false,
     };

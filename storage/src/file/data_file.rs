@@ -66,8 +66,8 @@ impl DataFile {
     }
 
     /// Removes the file when the last reference goes.
-    pub fn doom(&self) {
-        self.0.doom();
+    pub fn remove_when_unused(&self) {
+        self.0.remove_when_unused();
     }
 
     /// The bytes of a blob or of a part of one, as [`StoredFile::read`].
@@ -245,7 +245,7 @@ impl BlobPieces<'_> {
 impl Drop for DataFileWriter {
     fn drop(&mut self) {
         if self.handle.is_some() {
-            self.file.doom();
+            self.file.remove_when_unused();
         }
     }
 }

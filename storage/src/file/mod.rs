@@ -1,9 +1,9 @@
 //! Files of blocks: what addresses a block, and the one way to read it.
 //!
-//! A file is written once, synced, and immutable from then on. It is removed when it has been
-//! doomed (the manifest no longer names it) and its last reference is dropped. Only this room opens
-//! and creates files of data; whoever reads calls [`StoredFile::read`], which knows the file, the
-//! extent, how the read was asked for ([`Access`]) and whose memory takes the bytes.
+//! A file is written once, synced, and immutable from then on. It is removed when the
+//! manifest no longer names it (`remove_when_unused`) and its last reference is dropped. Only this
+//! room opens and creates files of data. A reader calls [`StoredFile::read`], which knows the file,
+//! the extent, the kind of access ([`Access`]) and the owner of the memory for the bytes.
 //!
 //! Invariants:
 //! 1. The header of a file is checked whenever the file is opened, before a byte of it is returned.

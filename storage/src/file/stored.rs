@@ -27,7 +27,7 @@ pub struct StoredFile {
     name: String,
     files: Arc<DataFiles>,
     handle: Handle,
-    doomed: AtomicBool,
+    remove_on_drop: AtomicBool,
 }
 
 impl StoredFile {
@@ -39,7 +39,7 @@ impl StoredFile {
             name,
             files: files.clone(),
             handle: Handle::default(),
-            doomed: AtomicBool::new(false),
+            remove_on_drop: AtomicBool::new(false),
         }
     }
 
@@ -66,8 +66,8 @@ impl StoredFile {
     }
 
     /// Removes the file when the last reference goes.
-    pub fn doom(&self) {
-        self.doomed.store(true, Ordering::Release);
+    pub fn remove_when_unused(&self) {
+        self.remove_on_drop.store(true, Ordering::Release);
     }
 
     /// The file's length in bytes.
@@ -114,7 +114,7 @@ impl StoredFile {
 
 impl Drop for StoredFile {
     fn drop(&mut self) {
-        if *self.doomed.get_mut() {
+        if *self.remove_on_drop.get_mut() {
             // A file that cannot be removed now is an orphan, removed at the next open.
             let _ = self.files.device.remove(&self.name);
         }

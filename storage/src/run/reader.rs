@@ -153,8 +153,8 @@ impl<C: RunCodec> Run<C> {
     }
 
     /// Removes the file when the last reference to the run goes.
-    pub fn doom(&self) {
-        self.file.doom();
+    pub fn remove_when_unused(&self) {
+        self.file.remove_when_unused();
     }
 
     /// Visits the records of the rows `from..to_exclusive` in order. Reads only the blocks that

@@ -11,7 +11,7 @@ use crate::lineage::base::{BaseBody, BaseState, base_value};
 use crate::lineage::range::{Range, RangeVersion};
 use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, RangeNo, Result, RowId, UPDATE_ROWS, Value};
-use strandline_tail::merged_through::MergedThrough;
+use strandline_tail::merge_watermarks::MergeWatermarks;
 use strandline_tail::record_page::{RecordKind, RecordPage};
 use strandline_txn::StartWord;
 
@@ -23,7 +23,7 @@ pub struct RangeImage {
     /// whether its rows are still record pages (the paper's table-level tail pages)
     pub is_insert: bool,
     /// which commits are in the base, column by column (the paper's TPS)
-    pub merged: MergedThrough,
+    pub merged: MergeWatermarks,
     /// the base's rows in slot order
     pub rows: Vec<RowImage>,
     /// the records of its tails that are in memory, by update range and number

@@ -43,7 +43,7 @@ use strandline_base::{ColumnId, CommitTs, Result, UPDATE_ROWS};
 use strandline_storage::file::data_file::{DataFile, DataFileWriter};
 use strandline_tail::change::UniformStart;
 use strandline_tail::insert_range::InsertRange;
-use strandline_tail::merged_through::MergedThrough;
+use strandline_tail::merge_watermarks::MergeWatermarks;
 use strandline_tail::record_page::RecordKind;
 use strandline_tail::visibility::{RecordState, record_state};
 use strandline_txn::{StartWord, Visibility};
@@ -52,7 +52,7 @@ use strandline_txn::{StartWord, Visibility};
 const DUE_PART: usize = 4;
 
 /// A merged range, written and synced, not yet published.
-pub struct MergedRange {
+pub struct MergeOutput {
     /// the range
     pub range: Arc<Range>,
     /// its new base
@@ -63,7 +63,7 @@ pub struct MergedRange {
     pub bytes: u64,
 }
 
-impl MergedRange {
+impl MergeOutput {
     /// The new base in chunks.
     pub fn chunks(&self) -> &ChunkBase {
         match &self.base.body {
@@ -106,7 +106,7 @@ impl Lineage {
         horizon: &Horizon,
         columns_max: usize,
         all_columns: bool,
-    ) -> Result<Option<MergedRange>> {
+    ) -> Result<Option<MergeOutput>> {
         let version = range.load_full();
         let (mut meta, mut rewrite) = match &version.base.body {
             BaseBody::Insert(rows) => {
@@ -138,10 +138,10 @@ impl Lineage {
         }
         let behind = pending.keys().filter(|column| !columns.contains(column));
         let behind = behind.map(|&column| (column, merged.column(column)));
-        let merged = MergedThrough::with_lagging(through, behind);
+        let merged = MergeWatermarks::with_lagging(through, behind);
         let (file, bytes, base) = self.write_base(range, &version, meta, columns, merged)?;
         let base = BaseState::new(BaseBody::Chunks(Arc::new(base)));
-        Ok(Some(MergedRange {
+        Ok(Some(MergeOutput {
             range: range.clone(),
             base,
             file: Some(file),
@@ -262,7 +262,7 @@ impl Lineage {
         version: &Arc<RangeVersion>,
         meta: RowMeta,
         columns: Vec<ColumnId>,
-        merged: MergedThrough,
+        merged: MergeWatermarks,
     ) -> Result<(Arc<DataFile>, u64, ChunkBase)> {
         let schema = self.schema();
         let rows = meta.starts.len();
@@ -328,7 +328,7 @@ impl Lineage {
     }
 
     /// Steps 4 and 5: publishes a merge whose files are durable and in the manifest.
-    pub fn publish_merge(&self, merged: &MergedRange) {
+    pub fn publish_merge(&self, merged: &MergeOutput) {
         let range = &merged.range;
         range.publish_merge(merged.base.clone(), &merged.chunks().merged);
         self.forget_open(range.no());
@@ -338,7 +338,7 @@ impl Lineage {
 /// Of the columns with `pending` updates those to merge now.
 fn due_columns(
     pending: &BTreeMap<ColumnId, usize>,
-    merged: &MergedThrough,
+    merged: &MergeWatermarks,
     all: bool,
 ) -> Vec<ColumnId> {
     let most = pending.values().copied().max().unwrap_or(0);
@@ -356,7 +356,7 @@ fn is_empty(meta: &RowMeta) -> bool {
 
 /// A range of which no row is left: it keeps its number, so that no row id comes again, and
 /// `merged_through`, so that what runs still say of its rows is passed over.
-fn emptied(range: &Arc<Range>, through: CommitTs) -> MergedRange {
+fn emptied(range: &Arc<Range>, through: CommitTs) -> MergeOutput {
     let base = ChunkBase {
         row_blocks: RowBlocks::default(),
         rows: 0,
@@ -366,9 +366,9 @@ fn emptied(range: &Arc<Range>, through: CommitTs) -> MergedRange {
         start_max: 0,
         last_updated_max: 0,
         deleted: 0,
-        merged: MergedThrough::at(through),
+        merged: MergeWatermarks::at(through),
     };
-    MergedRange {
+    MergeOutput {
         range: range.clone(),
         base: BaseState::new(BaseBody::Chunks(Arc::new(base))),
         file: None,

@@ -29,7 +29,7 @@ use strandline_storage::file::{DataFiles, Extent};
 use strandline_storage::pool::Pool;
 use strandline_tail::change::UniformStart;
 use strandline_tail::insert_range::InsertRange;
-use strandline_tail::merged_through::MergedThrough;
+use strandline_tail::merge_watermarks::MergeWatermarks;
 use strandline_tail::record_page::PageBytes;
 use strandline_tail::schema::StorageSchema;
 use strandline_txn::{StartWord, TxnManager};
@@ -114,7 +114,7 @@ pub struct BasedRange {
     /// slots in use
     pub rows: u32,
     /// which commits are in the rows' metadata and in the chunks
-    pub merged: MergedThrough,
+    pub merged: MergeWatermarks,
     /// the start of all rows if there is no metadata blob
     pub start: CommitTs,
     /// bounds of the rows' times
@@ -196,7 +196,7 @@ impl Lineage {
     }
 
     /// The storage is dropped: removes all its files when their last readers are done.
-    pub fn doom_files(&self) {
+    pub fn remove_files(&self) {
         for range in self.ranges().iter() {
             let version = range.load_full();
             if let BaseBody::Chunks(chunks) = &version.base.body {
@@ -204,11 +204,11 @@ impl Lineage {
                     .columns
                     .iter()
                     .flatten()
-                    .for_each(|c| c.stored.file.doom());
-                chunks.meta.iter().for_each(|m| m.file.doom());
+                    .for_each(|c| c.stored.file.remove_when_unused());
+                chunks.meta.iter().for_each(|m| m.file.remove_when_unused());
             }
         }
-        self.runs().iter().for_each(|run| run.doom());
+        self.runs().iter().for_each(|run| run.remove_when_unused());
     }
 
     /// The insert range to claim slots of, with the current schema; opens a new one if `full` is

@@ -7,6 +7,7 @@ use strandline_base::bytes::ByteReader;
 use strandline_base::value_words::bytes_of;
 use strandline_base::{ColumnId, CommitTs, Error, Result, RowId, SqlType, Value};
 use strandline_storage::run::{RunCodec, RunItem};
+use strandline_tail::schema::StorageSchema;
 
 /// Encodes and decodes groups of update records.
 #[derive(Clone, Debug)]
@@ -22,6 +23,12 @@ impl UpdateCodec {
         types.sort_by_key(|(column, _)| *column);
         let types = types.into();
         Self { types }
+    }
+
+    /// Reads all columns of `schema`.
+    pub fn of(schema: &StorageSchema) -> Self {
+        let types: Vec<_> = schema.iter().map(|(id, c)| (id, c.sql_type)).collect();
+        Self::new(&types)
     }
 
     fn type_of(&self, column: ColumnId) -> Option<SqlType> {

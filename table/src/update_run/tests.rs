@@ -258,12 +258,12 @@ fn huge_values_and_dropped_columns() {
 }
 
 #[test]
-fn a_doomed_run_is_removed_with_its_last_reference() {
+fn a_replaced_run_is_removed_with_its_last_reference() {
     let files = files();
     let device = files.device();
     let run = Arc::new(write(&files, &records(&mut Rng::new(2), 10)));
     let reader = Arc::clone(&run);
-    run.doom();
+    run.remove_when_unused();
     drop(run);
     assert_eq!(device.list().unwrap(), ["run"]);
     reader.verify().unwrap();

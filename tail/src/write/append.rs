@@ -9,7 +9,7 @@
 //! Differences from the paper: a record whose cells cannot be written stays as a tombstone.
 
 use super::RowStorage;
-use crate::change::{Change, RowLock, Writer, Written};
+use crate::change::{Change, PendingStamp, RowLock, Writer};
 use crate::column_set::ColumnSet;
 use crate::record_kind::RecordKind;
 use crate::record_page::{RecordPage, TailRecord};
@@ -29,7 +29,7 @@ pub(super) struct Append<'a> {
     pub slot: u16,
     pub schema: &'a Arc<StorageSchema>,
     pub writer: &'a Writer,
-    pub written: &'a mut Vec<Written>,
+    pub written: &'a mut Vec<PendingStamp>,
     /// of the records so far
     pub bytes: usize,
 }
@@ -64,7 +64,7 @@ impl Append<'_> {
         let seq = page.first() + u64::from(i);
         self.bytes += page.record_bytes(i);
         if start == self.writer.word {
-            self.written.push(Written::Records(page, i, i + 1));
+            self.written.push(PendingStamp::Records(page, i, i + 1));
         }
         Ok(seq)
     }
@@ -121,8 +121,8 @@ impl Append<'_> {
         let seq = page.first() + u64::from(i);
         self.bytes += page.record_bytes(i);
         self.written.push(match change {
-            Change::Lock(_) => Written::Lock(page, i),
-            Change::Update(_) | Change::Delete => Written::Records(page, i, i + 1),
+            Change::Lock(_) => PendingStamp::Lock(page, i),
+            Change::Update(_) | Change::Delete => PendingStamp::Records(page, i, i + 1),
         });
         Ok(seq)
     }

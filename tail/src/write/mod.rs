@@ -26,7 +26,7 @@
 mod append;
 mod newest;
 
-use crate::change::{Change, RowLock, WriteOutcome, Writer, Written};
+use crate::change::{Change, PendingStamp, RowLock, WriteOutcome, Writer};
 use crate::column_set::ColumnSet;
 use crate::page_memory::PageBytes;
 use crate::range::{Range, RangeVersion};
@@ -92,7 +92,7 @@ pub fn write<S: RowStorage>(
     row: RowId,
     change: Change<'_>,
     writer: &Writer,
-    written: &mut Vec<Written>,
+    written: &mut Vec<PendingStamp>,
 ) -> Result<WriteOutcome> {
     let at = row.slot() / UPDATE_ROWS;
     match range.enter(at, storage.page_bytes()) {
@@ -111,7 +111,7 @@ pub fn write_entered<S: RowStorage>(
     row: RowId,
     change: Change<'_>,
     writer: &Writer,
-    written: &mut Vec<Written>,
+    written: &mut Vec<PendingStamp>,
 ) -> Result<WriteOutcome> {
     let slot = row.slot() % UPDATE_ROWS;
     let Some(latch) = tail.row_map().latch(slot) else {

@@ -85,6 +85,7 @@ const ABOVE_STORAGE: &[&str] = &["txn", "index", "tail", "table", "engine", "sql
 const DATA_FILES: &str = "go through `strandline_storage::file`";
 const FILES: &str = "go through the injected `Device`";
 const RANDOM: &str = "take a seeded `strandline_base::rng::Rng`";
+const KIND_OF_TABLE: &str = "use `TableStore` or the methods of `Store` and `StoredRange`";
 const THREADS: &str =
     "let the owner of threads run it, or add the place to EXCEPTIONS with a reason";
 
@@ -118,6 +119,8 @@ const BANS: &[Ban] = &[
     ban("device().create", ABOVE_STORAGE, false, DATA_FILES),
     ban("device.open", ABOVE_STORAGE, false, DATA_FILES),
     ban("device.create", ABOVE_STORAGE, false, DATA_FILES),
+    ban("strandline_table", &["engine"], false, KIND_OF_TABLE),
+    ban("lineage()", &["engine"], false, KIND_OF_TABLE),
     ban("rand::", ENGINE, true, RANDOM),
     ban("fastrand::", ENGINE, true, RANDOM),
     ban("getrandom", ENGINE, true, RANDOM),
@@ -134,6 +137,26 @@ pub struct Exception {
 
 /// The places, with their reasons.
 pub const EXCEPTIONS: &[Exception] = &[
+    Exception {
+        path: "strandline_table",
+        place: "engine/src/store/",
+        reason: "the room that knows the kind of table",
+    },
+    Exception {
+        path: "lineage()",
+        place: "engine/src/store/",
+        reason: "the room that knows the kind of table",
+    },
+    Exception {
+        path: "strandline_table",
+        place: "engine/src/maintenance/checkpoint/lineage/",
+        reason: "merges and runs are what a lineage table consists of",
+    },
+    Exception {
+        path: "lineage()",
+        place: "engine/src/maintenance/checkpoint/lineage/",
+        reason: "merges and runs are what a lineage table consists of",
+    },
     Exception {
         path: "SystemTime::now",
         place: "base/src/clock.rs",
@@ -176,7 +199,7 @@ pub const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         path: "thread::scope",
-        place: "engine/src/maintenance/checkpoint/merge.rs",
+        place: "engine/src/maintenance/checkpoint/lineage/merge.rs",
         reason: "ranges that one checkpoint prepares, joined in place",
     },
     Exception {
@@ -186,7 +209,7 @@ pub const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         path: "thread::scope",
-        place: "engine/src/recovery/runs.rs",
+        place: "engine/src/recovery/parallel.rs",
         reason: "parts of one recovery, joined in place",
     },
     Exception {

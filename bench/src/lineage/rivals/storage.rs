@@ -31,11 +31,11 @@ use strandline_storage::pool::Pool;
 use strandline_table::lineage::base::BaseBody;
 use strandline_table::lineage::consolidation::Consolidation;
 use strandline_table::lineage::horizon::Horizon;
-use strandline_table::lineage::merge::MergedRange;
+use strandline_table::lineage::merge::MergeOutput;
 use strandline_table::lineage::read::NewestRow;
 use strandline_table::lineage::scan::ScanCounters;
 use strandline_table::lineage::{Lineage, Shared};
-use strandline_tail::change::{Change, WriteOutcome, Writer, Written};
+use strandline_tail::change::{Change, PendingStamp, WriteOutcome, Writer};
 use strandline_tail::schema::StorageSchema;
 use strandline_txn::{StartWord, Visibility};
 
@@ -166,7 +166,7 @@ impl Drop for Storage {
 }
 
 /// Removes the files of chunks that the merge has replaced.
-fn remove_replaced(old: &BaseBody, merged: &MergedRange) {
+fn remove_replaced(old: &BaseBody, merged: &MergeOutput) {
     let BaseBody::Chunks(old) = old else { return };
     let kept: Vec<u64> = merged
         .chunks()
@@ -182,7 +182,7 @@ fn remove_replaced(old: &BaseBody, merged: &MergedRange) {
         .map(|column| &column.stored.file);
     for file in files.chain(old.meta.as_ref().map(|meta| &meta.file)) {
         if !kept.contains(&file.id()) {
-            DataFile::doom(file);
+            DataFile::remove_when_unused(file);
         }
     }
 }
@@ -254,7 +254,7 @@ struct StorageSession<'e> {
     transaction: Transaction<'e>,
     buffers: Buffers,
     /// records with this transaction's word
-    written: Vec<Written>,
+    written: Vec<PendingStamp>,
 }
 
 impl Session for StorageSession<'_> {
@@ -295,7 +295,7 @@ impl StorageSession<'_> {
 struct StorageTransaction<'e, 's> {
     engine: &'e Storage,
     transaction: &'s mut Transaction<'e>,
-    written: &'s mut Vec<Written>,
+    written: &'s mut Vec<PendingStamp>,
 }
 
 impl PointTransaction for StorageTransaction<'_, '_> {

@@ -8,7 +8,7 @@ use super::super::engine::{COLUMNS, NAMES, UPDATED};
 use strandline_base::{
     ColumnId, Error, ErrorKind, RANGE_ROWS, Result, RowId, SqlState, SqlType, Value,
 };
-use strandline_index::{Found, HashIndex, KeySequence, KeySequences, hash_key, integer_key};
+use strandline_index::{HashIndex, KeySequence, KeySequences, Lookup, hash_key, integer_key};
 
 /// The primary key's column.
 const KEY: ColumnId = ColumnId(COLUMNS as u32 - 1);
@@ -66,9 +66,9 @@ impl Table {
             return Ok(Some(row));
         }
         match self.index.find(hash_key(key)) {
-            Found::One(row) => Ok(Some(row)),
-            Found::None => Ok(None),
-            Found::Several => Err(Error::internal("two rows have one key")),
+            Lookup::One(row) => Ok(Some(row)),
+            Lookup::None => Ok(None),
+            Lookup::Several => Err(Error::internal("two rows have one key")),
         }
     }
 

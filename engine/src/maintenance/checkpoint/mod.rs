@@ -1,10 +1,10 @@
 //! Checkpoints: what is committed goes from tails and log into files.
 //!
 //! A checkpoint at T = stable takes these steps, a file each: (1) `moment`: T, and what may still
-//! be asked for; (2) `parts`, by storage: `merge` the ranges that are due, write one run with the
-//! committed records ≤ T that are in no run (`storage_part`), `unite` runs; (3) `manifest_edit`:
-//! sync, append one edit, the atomic step; (4) `publish` the merged ranges and the runs; (5)
-//! `log_cut`. A crash before (3) leaves orphaned files, a crash after it loses nothing: replay
+//! be asked for; (2) `parts`, by storage, in `lineage`: `merge` the ranges that are due, write one
+//! run with the committed records ≤ T that are in no run (`storage_part`), `unite` runs; (3)
+//! `manifest_edit`: sync, append one edit, the atomic step; (4) `publish` the merged ranges and the
+//! runs, then `drop_storages`; (5) `log_cut`. A crash before (3) leaves orphaned files, a crash after it loses nothing: replay
 //! skips what is at or below T.
 //!
 //! Invariants:
@@ -20,15 +20,13 @@
 //! Several threads may prepare ranges, each on its own; runs are written in row order all the same,
 //! so that the files do not depend on the threads' number but for their ids.
 
+mod drop_storages;
+mod lineage;
 mod log_cut;
 mod manifest_edit;
-mod merge;
 mod moment;
 mod new_files;
 mod parts;
-mod publish;
-mod storage_part;
-mod unite;
 
 use super::reserve::is_full_disk;
 use super::set_aside::contained;

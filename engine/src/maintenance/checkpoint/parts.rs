@@ -2,8 +2,8 @@
 //! table's part does not stop the others.
 
 use super::Effort;
+use super::lineage::StoragePart;
 use super::moment::Named;
-use super::storage_part::StoragePart;
 use crate::catalog::TableDef;
 use crate::db::Db;
 use crate::db::set_aside::Work;

@@ -1,6 +1,6 @@
 //! What relations there are: `pg_namespace`, `pg_class`, `pg_attribute`, and the views over them.
 
-use super::cell::Cell;
+use super::catalog_value::CatalogValue;
 use super::oid::{self, BOOTSTRAP_OID, Object, PG_CATALOG_OID};
 use super::relation::{self, Rows};
 use super::system::{System, ViewColumns};
@@ -32,8 +32,8 @@ pub fn pg_namespace(system: &System, rows: &mut Rows) {
     }
 }
 
-fn acl(system: &System, object: &access::Object) -> Cell {
-    text::acl(system, object).map_or(Cell::Null, Cell::Texts)
+fn acl(system: &System, object: &access::Object) -> CatalogValue {
+    text::acl(system, object).map_or(CatalogValue::Null, CatalogValue::Texts)
 }
 
 /// What the rows of `pg_class` differ in.
@@ -45,7 +45,7 @@ struct Class<'a> {
     owner: i32,
     method: i32,
     columns: usize,
-    acl: Cell,
+    acl: CatalogValue,
 }
 
 fn class(rows: &mut Rows, class: Class<'_>) {
@@ -61,7 +61,10 @@ fn class(rows: &mut Rows, class: Class<'_>) {
         ("relfilenode", if stored { class.oid } else { 0 }.into()),
         ("reltablespace", 0.into()),
         ("relpages", 0.into()),
-        ("reltuples", Cell::Float(if stored { 0.0 } else { -1.0 })),
+        (
+            "reltuples",
+            CatalogValue::Float(if stored { 0.0 } else { -1.0 }),
+        ),
         ("relallvisible", 0.into()),
         ("reltoastrelid", 0.into()),
         ("relhasindex", false.into()),
@@ -123,7 +126,7 @@ pub fn pg_class(system: &System, views: &ViewColumns, rows: &mut Rows) {
                 owner: BOOTSTRAP_OID,
                 method: if relation.kind == "r" { HEAP } else { 0 },
                 columns: relation.columns.len(),
-                acl: Cell::Null,
+                acl: CatalogValue::Null,
             },
         );
     }
@@ -151,7 +154,7 @@ fn table_classes(system: &System, table: &TableDef, rows: &mut Rows) {
     let statistics = system.statement.transaction().db().statistics(table);
     rows.set([
         ("relpages", (statistics.bytes.div_ceil(8192) as i64).into()),
-        ("reltuples", Cell::Float(statistics.rows as f64)),
+        ("reltuples", CatalogValue::Float(statistics.rows as f64)),
         (
             "relhasindex",
             table_index::of(table).next().is_some().into(),
@@ -169,13 +172,13 @@ fn table_classes(system: &System, table: &TableDef, rows: &mut Rows) {
                 owner,
                 method: index.method(),
                 columns: index.attributes(table).len(),
-                acl: Cell::Null,
+                acl: CatalogValue::Null,
             },
         );
-        rows.set([("reltuples", Cell::Float(statistics.rows as f64))]);
+        rows.set([("reltuples", CatalogValue::Float(statistics.rows as f64))]);
         let options = index.options();
         if !options.is_empty() {
-            rows.set([("reloptions", Cell::Texts(options))]);
+            rows.set([("reloptions", CatalogValue::Texts(options))]);
         }
     }
     for column in table.columns.iter().filter(|c| c.identity.is_some()) {
@@ -189,7 +192,7 @@ fn table_classes(system: &System, table: &TableDef, rows: &mut Rows) {
                 owner,
                 method: 0,
                 columns: 3,
-                acl: Cell::Null,
+                acl: CatalogValue::Null,
             },
         );
     }

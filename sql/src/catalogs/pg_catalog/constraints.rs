@@ -1,7 +1,7 @@
 //! What belongs to relations: `pg_constraint`, `pg_attrdef`, `pg_sequence`,
 //! `pg_description`, `pg_depend`.
 
-use super::cell::Cell;
+use super::catalog_value::CatalogValue;
 use super::oid::{self, Object};
 use super::relation::{RELATIONS, Rows};
 use super::system::System;
@@ -18,7 +18,7 @@ struct Constraint<'a> {
     index: i32,
     columns: Vec<i64>,
     timing: ConstraintTiming,
-    condition: Cell,
+    condition: CatalogValue,
     reference: Option<Reference>,
 }
 
@@ -43,7 +43,7 @@ pub fn pg_constraint(system: &System, rows: &mut Rows) {
                 index: system.oids().get(&index),
                 columns: table_index::positions(table, &key.columns),
                 timing: key.timing,
-                condition: Cell::Null,
+                condition: CatalogValue::Null,
                 reference: None,
             };
             add_constraint(system, table, rows, constraint);
@@ -90,7 +90,7 @@ fn foreign_key<'a>(
         kind: "f",
         index: index.map_or(0, |index| system.oids().get(&index)),
         columns: positions(table, &key.columns),
-        condition: Cell::Null,
+        condition: CatalogValue::Null,
         timing: key.timing,
         reference: Some(Reference {
             table: system.oids().table(parent),
@@ -136,16 +136,20 @@ fn add_constraint(system: &System, table: &TableDef, rows: &mut Rows, add: Const
         ("conislocal", true.into()),
         ("coninhcount", 0.into()),
         ("connoinherit", (add.kind != "c").into()),
-        ("conkey", Cell::Ints(add.columns)),
+        ("conkey", CatalogValue::Ints(add.columns)),
         (
             "confkey",
-            reference.map_or(Cell::Null, |r| Cell::Ints(r.columns.clone())),
+            reference.map_or(CatalogValue::Null, |r| {
+                CatalogValue::Ints(r.columns.clone())
+            }),
         ),
         (
             "confdelsetcols",
             reference
                 .filter(|r| !r.delete_sets.is_empty())
-                .map_or(Cell::Null, |r| Cell::Ints(r.delete_sets.clone())),
+                .map_or(CatalogValue::Null, |r| {
+                    CatalogValue::Ints(r.delete_sets.clone())
+                }),
         ),
         ("conbin", add.condition),
     ]);

@@ -1,6 +1,6 @@
 //! `pg_index`, `pg_indexes`, the views of statistics and of progress, and operator classes.
 
-use super::cell::Cell;
+use super::catalog_value::CatalogValue;
 use super::oid::{BOOTSTRAP_OID, DATABASE_OID, Object, PG_CATALOG_OID};
 use super::relation::Rows;
 use super::system::System;
@@ -49,12 +49,12 @@ fn index_row(system: &System, table: &TableDef, index: Index<'_>, rows: &mut Row
         ("indisready", true.into()),
         ("indislive", true.into()),
         ("indisreplident", false.into()),
-        ("indkey", Cell::Ints(keys.chain(included).collect())),
-        ("indcollation", Cell::Ints(collations.collect())),
-        ("indclass", Cell::Ints(classes.collect())),
+        ("indkey", CatalogValue::Ints(keys.chain(included).collect())),
+        ("indcollation", CatalogValue::Ints(collations.collect())),
+        ("indclass", CatalogValue::Ints(classes.collect())),
         (
             "indoption",
-            Cell::Ints(parts.iter().map(Part::option).collect()),
+            CatalogValue::Ints(parts.iter().map(Part::option).collect()),
         ),
     ]);
     if !expressions.is_empty() {

@@ -10,7 +10,7 @@
 //! * [`display`] shows columns of the types that PostgreSQL writes otherwise than it stores them
 //!   (`regclass`, `int2vector`).
 
-mod cell;
+mod catalog_value;
 mod classes;
 mod constraints;
 pub mod display;

@@ -2,7 +2,7 @@
 //! PostgreSQL 15 has are here, with its names, types and oids; those about which there is nothing
 //! to say are empty.
 
-use super::cell::{self, Cell};
+use super::catalog_value::{self, CatalogValue};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{DataType, Field, IntervalUnit, Schema, SchemaRef, TimeUnit};
 use datafusion::common::Result;
@@ -99,7 +99,7 @@ fn arrow_type(pg_type: &str) -> DataType {
 pub struct Rows {
     relation: &'static Relation,
     positions: HashMap<&'static str, usize>,
-    columns: Vec<Vec<Cell>>,
+    columns: Vec<Vec<CatalogValue>>,
     count: usize,
 }
 
@@ -116,16 +116,16 @@ impl Rows {
     }
 
     /// Adds a row; columns that are not named are NULL.
-    pub fn add<const N: usize>(&mut self, values: [(&str, Cell); N]) {
+    pub fn add<const N: usize>(&mut self, values: [(&str, CatalogValue); N]) {
         self.count += 1;
         self.set(values);
         for column in &mut self.columns {
-            column.resize(self.count, Cell::Null);
+            column.resize(self.count, CatalogValue::Null);
         }
     }
 
     /// Sets more columns of the row that was added last.
-    pub fn set<const N: usize>(&mut self, values: [(&str, Cell); N]) {
+    pub fn set<const N: usize>(&mut self, values: [(&str, CatalogValue); N]) {
         for (name, value) in values {
             debug_assert!(self.positions.contains_key(name), "{name}");
             if let Some(column) = self.positions.get(name).map(|i| &mut self.columns[*i]) {
@@ -140,7 +140,7 @@ impl Rows {
         let fields = self.relation.schema.fields().iter();
         let arrays = fields
             .zip(&self.columns)
-            .map(|(field, cells)| cell::array(cells, field.data_type()))
+            .map(|(field, cells)| catalog_value::array(cells, field.data_type()))
             .collect::<Result<Vec<ArrayRef>>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(self.count));
         let schema = self.relation.schema.clone();

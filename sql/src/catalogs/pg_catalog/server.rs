@@ -1,6 +1,6 @@
 //! The database and the server around the objects: roles, sessions, access methods, settings.
 
-use super::cell::Cell;
+use super::catalog_value::CatalogValue;
 use super::classes::HEAP;
 use super::oid::{self, BOOTSTRAP_OID, DATABASE_OID, PG_CATALOG_OID};
 use super::relation::Rows;
@@ -63,7 +63,7 @@ pub fn pg_am(rows: &mut Rows) {
 pub fn pg_collation(rows: &mut Rows) {
     for (oid, name, provider) in [(100, "default", "d"), (950, "C", "c"), (951, "POSIX", "c")] {
         let locale = match provider {
-            "d" => Cell::Null,
+            "d" => CatalogValue::Null,
             _ => name.into(),
         };
         rows.add([
@@ -117,12 +117,12 @@ fn roles(system: &System) -> Vec<RoleDef> {
     first.into_iter().chain(named).collect()
 }
 
-fn moment(us: Option<i64>) -> Cell {
+fn moment(us: Option<i64>) -> CatalogValue {
     let us = us.and_then(|us| u64::try_from(us).ok());
-    us.map_or(Cell::Null, Cell::Moment)
+    us.map_or(CatalogValue::Null, CatalogValue::Moment)
 }
 
-fn limit(role: &RoleDef) -> Cell {
+fn limit(role: &RoleDef) -> CatalogValue {
     role.connection_limit.map_or(-1, i64::from).into()
 }
 
@@ -171,7 +171,7 @@ pub fn pg_group(system: &System, rows: &mut Rows) {
         rows.add([
             ("groname", group.name.as_str().into()),
             ("grosysid", oid::of_role(group.id).into()),
-            ("grolist", Cell::Ints(members)),
+            ("grolist", CatalogValue::Ints(members)),
         ]);
     }
 }
@@ -207,18 +207,18 @@ pub fn pg_stat_activity(system: &System, rows: &mut Rows) {
         let state = backend.state();
         let role = system.role(&state.user);
         let (host, port) = match state.client.as_deref().map(|c| c.rsplit_once(':')) {
-            Some(Some((host, port))) => (Cell::text(host), port.parse().ok()),
-            Some(None) => (Cell::Null, Some(-1)),
-            None => (Cell::Null, None),
+            Some(Some((host, port))) => (CatalogValue::text(host), port.parse().ok()),
+            Some(None) => (CatalogValue::Null, Some(-1)),
+            None => (CatalogValue::Null, None),
         };
         rows.add([
             ("datid", DATABASE_OID.into()),
             ("datname", names::DATABASE.into()),
             ("pid", state.pid.into()),
-            ("usesysid", Cell::option(role.map(oid::of_role))),
+            ("usesysid", CatalogValue::option(role.map(oid::of_role))),
             ("usename", (&*state.user).into()),
             ("application_name", (&*state.application).into()),
-            ("backend_start", Cell::Moment(state.started_us)),
+            ("backend_start", CatalogValue::Moment(state.started_us)),
             ("backend_type", "client backend".into()),
         ]);
         if !may_see(system, &state.user) {
@@ -229,10 +229,16 @@ pub fn pg_stat_activity(system: &System, rows: &mut Rows) {
         let transaction = state.transaction_started_us;
         rows.set([
             ("client_addr", host),
-            ("client_port", Cell::option::<i32>(port)),
-            ("xact_start", transaction.map_or(Cell::Null, Cell::Moment)),
-            ("query_start", started.map_or(Cell::Null, Cell::Moment)),
-            ("state_change", Cell::Moment(state.changed_us)),
+            ("client_port", CatalogValue::option::<i32>(port)),
+            (
+                "xact_start",
+                transaction.map_or(CatalogValue::Null, CatalogValue::Moment),
+            ),
+            (
+                "query_start",
+                started.map_or(CatalogValue::Null, CatalogValue::Moment),
+            ),
+            ("state_change", CatalogValue::Moment(state.changed_us)),
             ("state", state.activity.name().into()),
             ("query", state.query.as_deref().unwrap_or_default().into()),
         ]);

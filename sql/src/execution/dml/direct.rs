@@ -9,7 +9,7 @@ use super::defaults;
 use super::insert::{columns_for, listed_columns, takes_value, target_of};
 use super::operation::{Action, Layout, Operation, Repeated};
 use super::target::Target;
-use super::values::{self, Cell, Values};
+use super::values::{self, Values, ValuesItem};
 use crate::parse::dml_spellings::{Overriding, overriding};
 use crate::parse::long_values;
 use crate::planning::context::StatementContext;
@@ -143,15 +143,15 @@ fn constant(
     rows: usize,
 ) -> Result<Option<ArrayRef>> {
     let cell = match default {
-        None => Cell::Null,
+        None => ValuesItem::Null,
         Some(expr) => values::literal(expr, column)?,
     };
     let mut builder = ColumnBuilder::new(column.sql_type);
     for _ in 0..rows {
         match &cell {
-            Cell::Null => builder.push_null(),
-            Cell::Text(text) => builder.push(text)?,
-            Cell::Default | Cell::Computed(_) => return Ok(None),
+            ValuesItem::Null => builder.push_null(),
+            ValuesItem::Text(text) => builder.push(text)?,
+            ValuesItem::Default | ValuesItem::Computed(_) => return Ok(None),
         }
     }
     Ok(Some(builder.finish()))

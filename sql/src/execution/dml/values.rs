@@ -38,7 +38,7 @@ const VALUES: &str = "values";
 const ROW: &str = "#row";
 
 /// One cell.
-pub(super) enum Cell {
+pub(super) enum ValuesItem {
     /// DEFAULT
     Default,
     /// NULL
@@ -112,23 +112,23 @@ impl Values {
     /// Adds a cell of the present row to the column at `i`.
     fn push(&mut self, i: usize, expr: &ast::Expr, column: &ColumnDef) -> Result<()> {
         let cell = match NewValue::of(expr) {
-            NewValue::Default => Cell::Default,
+            NewValue::Default => ValuesItem::Default,
             NewValue::Expr(_) => literal(expr, column)?,
         };
         let cells = &mut self.columns[i];
         match cell {
-            Cell::Null => cells.known.push_null(),
-            Cell::Text(text) => {
+            ValuesItem::Null => cells.known.push_null(),
+            ValuesItem::Text(text) => {
                 if let Err(error) = cells.known.push(&text) {
                     cells.known.push_null();
                     self.refused.get_or_insert(error);
                 }
             }
-            Cell::Default => {
+            ValuesItem::Default => {
                 cells.known.push_null();
                 cells.defaults.push(self.rows);
             }
-            Cell::Computed(expr) => {
+            ValuesItem::Computed(expr) => {
                 cells.known.push_null();
                 cells.computed.push((self.rows, expr));
             }
@@ -343,7 +343,7 @@ fn has_subquery(expr: &Expr) -> Result<bool> {
 }
 
 /// A cell that is a literal, or one that must be computed.
-pub(super) fn literal(expr: &ast::Expr, column: &ColumnDef) -> Result<Cell> {
+pub(super) fn literal(expr: &ast::Expr, column: &ColumnDef) -> Result<ValuesItem> {
     match expr {
         ast::Expr::Nested(inner) => literal(inner, column),
         ast::Expr::UnaryOp {
@@ -354,20 +354,20 @@ pub(super) fn literal(expr: &ast::Expr, column: &ColumnDef) -> Result<Cell> {
                 value: ast::Value::Number(text, _),
                 ..
             }) => of_number(format!("-{text}"), expr, column),
-            _ => Ok(Cell::Computed(Box::new(expr.clone()))),
+            _ => Ok(ValuesItem::Computed(Box::new(expr.clone()))),
         },
         ast::Expr::Value(value) => Ok(match &value.value {
-            ast::Value::Null => Cell::Null,
+            ast::Value::Null => ValuesItem::Null,
             ast::Value::Number(text, _) => return of_number(text.clone(), expr, column),
             ast::Value::SingleQuotedString(text)
             | ast::Value::EscapedStringLiteral(text)
-            | ast::Value::UnicodeStringLiteral(text) => Cell::Text(text.clone()),
-            ast::Value::DollarQuotedString(text) => Cell::Text(text.value.clone()),
+            | ast::Value::UnicodeStringLiteral(text) => ValuesItem::Text(text.clone()),
+            ast::Value::DollarQuotedString(text) => ValuesItem::Text(text.value.clone()),
             ast::Value::Boolean(value) => return of_boolean(*value, column),
             ast::Value::HexStringLiteral(digits) if column.sql_type == SqlType::Bytea => {
-                Cell::Text(format!("\\x{digits}"))
+                ValuesItem::Text(format!("\\x{digits}"))
             }
-            _ => Cell::Computed(Box::new(expr.clone())),
+            _ => ValuesItem::Computed(Box::new(expr.clone())),
         }),
         ast::Expr::Cast {
             expr: operand,
@@ -376,11 +376,13 @@ pub(super) fn literal(expr: &ast::Expr, column: &ColumnDef) -> Result<Cell> {
         } => {
             let same = types::from_ast(data_type)? == Some(column.sql_type);
             match literal(operand, column) {
-                Ok(Cell::Text(text)) if same && is_quoted(operand) => Ok(Cell::Text(text)),
-                _ => Ok(Cell::Computed(Box::new(expr.clone()))),
+                Ok(ValuesItem::Text(text)) if same && is_quoted(operand) => {
+                    Ok(ValuesItem::Text(text))
+                }
+                _ => Ok(ValuesItem::Computed(Box::new(expr.clone()))),
             }
         }
-        _ => Ok(Cell::Computed(Box::new(expr.clone()))),
+        _ => Ok(ValuesItem::Computed(Box::new(expr.clone()))),
     }
 }
 
@@ -395,32 +397,32 @@ fn is_quoted(expr: &ast::Expr) -> bool {
 }
 
 /// A number literal.
-fn of_number(text: String, expr: &ast::Expr, column: &ColumnDef) -> Result<Cell> {
+fn of_number(text: String, expr: &ast::Expr, column: &ColumnDef) -> Result<ValuesItem> {
     let is_whole = text.bytes().all(|b| b.is_ascii_digit() || b == b'-');
     Ok(match column.sql_type {
         SqlType::SmallInt | SqlType::Integer | SqlType::BigInt if !is_whole => {
             // An assignment rounds.
             let rounded = parse_numeric(&text, Shape::new(38, 0))?;
-            Cell::Text(rounded.to_string())
+            ValuesItem::Text(rounded.to_string())
         }
         SqlType::SmallInt
         | SqlType::Integer
         | SqlType::BigInt
         | SqlType::Real
         | SqlType::Double
-        | SqlType::Numeric { .. } => Cell::Text(text),
+        | SqlType::Numeric { .. } => ValuesItem::Text(text),
         SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => match text.parse::<i64>() {
-            Ok(number) => Cell::Text(number.to_string()),
-            Err(_) => Cell::Computed(Box::new(expr.clone())),
+            Ok(number) => ValuesItem::Text(number.to_string()),
+            Err(_) => ValuesItem::Computed(Box::new(expr.clone())),
         },
         _ if is_whole => return Err(mismatch(column, &DataType::Int32)),
         _ => return Err(mismatch(column, &DataType::Decimal64(18, 1))),
     })
 }
 
-fn of_boolean(value: bool, column: &ColumnDef) -> Result<Cell> {
+fn of_boolean(value: bool, column: &ColumnDef) -> Result<ValuesItem> {
     if !is_assignable(&DataType::Boolean, column.sql_type) {
         return Err(mismatch(column, &DataType::Boolean));
     }
-    Ok(Cell::Text(value.to_string()))
+    Ok(ValuesItem::Text(value.to_string()))
 }

@@ -43,10 +43,10 @@ struct Weaver<'a> {
     statement: &'a Arc<Statement>,
     /// of row id columns in the whole plan
     number: &'a mut usize,
-    targets: Vec<Found>,
+    targets: Vec<PlanTarget>,
 }
 
-struct Found {
+struct PlanTarget {
     table: Arc<TableDef>,
     lock: Lock,
 }
@@ -203,7 +203,7 @@ impl Weaver<'_> {
         let input = builder.build().map_err(convert)?;
         let plan = Projection::try_new(exprs.collect(), Arc::new(input)).map_err(convert)?;
         let target = self.targets.len();
-        self.targets.push(Found {
+        self.targets.push(PlanTarget {
             table: table.definition().clone(),
             lock,
         });

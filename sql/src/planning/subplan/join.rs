@@ -1,6 +1,6 @@
 //! Which subqueries DataFusion can turn into joins.
 
-use super::Place;
+use super::ExprPosition;
 use crate::planning::scalar_subqueries;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
@@ -10,18 +10,18 @@ use datafusion::optimizer::decorrelate::PullUpCorrelatedExpr;
 use strandline_semantics::rules::only_equalities;
 
 /// Whether DataFusion executes the subquery expression `expr` at `place`, over columns of `schema`.
-pub fn is_possible(expr: &Expr, place: Place, schema: &DFSchema) -> Result<bool> {
+pub fn is_possible(expr: &Expr, place: ExprPosition, schema: &DFSchema) -> Result<bool> {
     match expr {
         Expr::ScalarSubquery(subquery) => {
             let is_correlated = !subquery.subquery.all_out_ref_exprs().is_empty();
-            Ok(!is_correlated || place != Place::Other && scalar(subquery)?)
+            Ok(!is_correlated || place != ExprPosition::Other && scalar(subquery)?)
         }
         Expr::Exists(Exists { subquery, .. }) => {
             Ok(place.is_in_filter() && pulls_up(subquery, false)?)
         }
         Expr::InSubquery(membership) => Ok(place.is_in_filter()
             && is_known_by_join(membership, place, schema)?
-            && (place == Place::Condition || !is_ambiguous(&membership.subquery)?)
+            && (place == ExprPosition::Condition || !is_ambiguous(&membership.subquery)?)
             && pulls_up(&membership.subquery, false)?),
         _ => Ok(true),
     }
@@ -41,12 +41,16 @@ pub fn has_one_row(plan: &LogicalPlan) -> bool {
 /// Whether a join tells what IN is there. It does not tell NULL from false: a semi join and a mark
 /// join take both for false, and only the anti join of one key with no other condition, which must
 /// be a key of columns, lets NULLs make NOT IN unknown.
-fn is_known_by_join(membership: &InSubquery, place: Place, schema: &DFSchema) -> Result<bool> {
+fn is_known_by_join(
+    membership: &InSubquery,
+    place: ExprPosition,
+    schema: &DFSchema,
+) -> Result<bool> {
     let plan = &membership.subquery.subquery;
     let is_correlated = !plan.all_out_ref_exprs().is_empty();
     match (place, membership.negated) {
-        (Place::Condition | Place::Alternative, false) => Ok(true),
-        (Place::Condition, true) => Ok(!is_correlated && is_variable(&membership.expr)),
+        (ExprPosition::Condition | ExprPosition::Alternative, false) => Ok(true),
+        (ExprPosition::Condition, true) => Ok(!is_correlated && is_variable(&membership.expr)),
         _ => {
             let column_is_nullable = plan.schema().fields().iter().any(|f| f.is_nullable());
             Ok(!column_is_nullable && !membership.expr.nullable(schema)?)

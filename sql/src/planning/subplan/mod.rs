@@ -106,7 +106,7 @@ impl Extraction<'_> {
         let extracted = plan.transform_up(|node| {
             let names = NamePreserver::new(&node);
             let schema = Arc::new(merge_schema(&node.inputs()));
-            let place = Place::of(&node);
+            let place = ExprPosition::of(&node);
             let node = node.map_expressions(|expr| {
                 let name = names.save(&expr);
                 let expr = self.expression(expr, place, &schema, all)?;
@@ -123,7 +123,7 @@ impl Extraction<'_> {
     fn expression(
         &self,
         expr: Expr,
-        place: Place,
+        place: ExprPosition,
         schema: &DFSchemaRef,
         all: bool,
     ) -> Result<Transformed<Expr>> {
@@ -149,7 +149,7 @@ impl Extraction<'_> {
     fn condition(
         &self,
         expr: Expr,
-        place: Place,
+        place: ExprPosition,
         schema: &DFSchemaRef,
     ) -> Result<Transformed<Expr>> {
         match expr {
@@ -157,7 +157,7 @@ impl Extraction<'_> {
                 if matches!(op, Operator::And | Operator::Or) =>
             {
                 let place = match op {
-                    Operator::Or => Place::Alternative,
+                    Operator::Or => ExprPosition::Alternative,
                     _ => place,
                 };
                 let left = self.condition(*left, place, schema)?;
@@ -176,13 +176,18 @@ impl Extraction<'_> {
                     let flipped = InSubquery::new(expr, subquery, !negated);
                     self.condition(Expr::InSubquery(flipped), place, schema)
                 }
-                other => self.expression(Expr::Not(Box::new(other)), Place::Within, schema, false),
+                other => self.expression(
+                    Expr::Not(Box::new(other)),
+                    ExprPosition::Within,
+                    schema,
+                    false,
+                ),
             },
             expr @ Expr::InSubquery(_) => {
                 let taken = !join::is_possible(&expr, place, schema)?;
                 self.subquery(expr, schema, taken).map(Transformed::yes)
             }
-            other => self.expression(other, Place::Within, schema, false),
+            other => self.expression(other, ExprPosition::Within, schema, false),
         }
     }
 
@@ -222,7 +227,9 @@ impl Extraction<'_> {
                 negated,
             }) => {
                 let plan = inner(&subquery)?;
-                let expr = self.expression(*expr, Place::Other, schema, taken)?.data;
+                let expr = self
+                    .expression(*expr, ExprPosition::Other, schema, taken)?
+                    .data;
                 if !taken {
                     let subquery = left(plan, subquery);
                     let expr = Box::new(expr);
@@ -275,7 +282,7 @@ impl Extraction<'_> {
 
 /// Where in a plan an expression is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ExprPosition {
     /// a condition of a Filter, or a part of it that must hold
     Condition,
     /// the same, below an OR
@@ -286,7 +293,7 @@ enum Place {
     Other,
 }
 
-impl Place {
+impl ExprPosition {
     fn of(node: &LogicalPlan) -> Self {
         match node {
             LogicalPlan::Filter(_) => Self::Condition,

@@ -55,7 +55,7 @@ impl BinarySource {
             unread: Vec::new(),
             next: 0,
             row: 0,
-            state: State::Begin,
+            state: ReadState::Begin,
         };
         let reporter = self.reporter.clone();
         let batches = futures::stream::try_unfold(reader, move |mut reader| {
@@ -98,7 +98,7 @@ impl PartitionStream for BinarySource {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ReadState {
     Begin,
     Rows,
     End,
@@ -112,7 +112,7 @@ struct Reader {
     unread: Vec<u8>,
     next: usize,
     row: u64,
-    state: State,
+    state: ReadState,
 }
 
 fn fault(message: impl Into<String>) -> Error {
@@ -121,9 +121,9 @@ fn fault(message: impl Into<String>) -> Error {
 
 impl Reader {
     fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
-        if self.state == State::Begin {
+        if self.state == ReadState::Begin {
             self.read_header()?;
-            self.state = State::Rows;
+            self.state = ReadState::Rows;
         }
         let columns = self.columns.clone();
         let mut builders: Vec<_> = columns
@@ -131,11 +131,11 @@ impl Reader {
             .map(|c| ColumnBuilder::new(c.sql_type))
             .collect();
         let (mut rows, mut bytes) = (0, 0);
-        while rows < BATCH_ROWS && bytes < BATCH_BYTES && self.state == State::Rows {
+        while rows < BATCH_ROWS && bytes < BATCH_BYTES && self.state == ReadState::Rows {
             if self.read_row(&columns, &mut builders, &mut bytes)? {
                 rows += 1;
             } else {
-                self.state = State::End;
+                self.state = ReadState::End;
                 self.read_to_end()?;
             }
         }

@@ -53,7 +53,7 @@ pub(super) struct Options {
 
 /// What was written, each at most once.
 #[derive(Default)]
-struct Written {
+struct GivenOptions {
     format: Option<String>,
     header: Option<bool>,
     delimiter: Option<char>,
@@ -83,7 +83,7 @@ impl Options {
         options: &[CopyOption],
         legacy: &[CopyLegacyOption],
     ) -> Result<Self> {
-        let mut written = Written::default();
+        let mut written = GivenOptions::default();
         for option in options {
             written.add(option)?;
         }
@@ -94,7 +94,7 @@ impl Options {
     }
 }
 
-impl Written {
+impl GivenOptions {
     fn add(&mut self, option: &CopyOption) -> Result<()> {
         let fold = |names: &[_]| names.iter().map(names::fold).collect::<Vec<_>>();
         match option {

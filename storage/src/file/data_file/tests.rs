@@ -25,7 +25,7 @@ fn few_files_are_open_and_closed_ones_are_still_read() {
             assert!(files.open_files() <= OPEN_FILES_MAX);
         }
     }
-    written[3].0.doom();
+    written[3].0.remove_when_unused();
     drop(written);
     assert_eq!(files.open_files(), 0);
     let left = files.device().list().expect("list");

@@ -30,7 +30,7 @@ use strandline_base::{ColumnId, CommitTs, Result, Value};
 use strandline_storage::pool::Pool;
 use strandline_tail::change::UniformStart;
 use strandline_tail::insert_range::InsertRange;
-use strandline_tail::merged_through::MergedThrough;
+use strandline_tail::merge_watermarks::MergeWatermarks;
 use strandline_tail::release::Renewed;
 use strandline_tail::retirement::DonePages;
 use strandline_tail::succession::{Succeeded, Successor};
@@ -84,9 +84,9 @@ impl BaseState {
         }
     }
     /// Which commits are in the base, column by column.
-    pub fn merged(&self) -> MergedThrough {
+    pub fn merged(&self) -> MergeWatermarks {
         match &self.body {
-            BaseBody::Insert(_) => MergedThrough::default(),
+            BaseBody::Insert(_) => MergeWatermarks::default(),
             BaseBody::Chunks(chunks) => chunks.merged.clone(),
         }
     }
@@ -107,7 +107,7 @@ impl Renewed for BaseState {
     fn renewed(&self) -> Arc<Self> {
         Self::new(self.body.clone())
     }
-    fn lineage(&self) -> MergedThrough {
+    fn lineage(&self) -> MergeWatermarks {
         self.merged()
     }
 }
@@ -131,7 +131,7 @@ pub struct ChunkBase {
     /// rows marked deleted, slots without a row included
     pub deleted: u32,
     /// which commits are in the rows' metadata and in the chunks
-    pub merged: MergedThrough,
+    pub merged: MergeWatermarks,
     /// the rows side by side, for point reads
     pub row_blocks: RowBlocks,
 }

@@ -40,7 +40,7 @@ pub struct RowBlocks {
 #[derive(Debug)]
 struct Blocks {
     /// by column id
-    places: Vec<Place>,
+    places: Vec<BlockColumn>,
     /// values per row
     width: usize,
     blocks: [OnceLock<FrameHandle<RowBlock>>; RANGE_ROWS / BLOCK_ROWS],
@@ -48,7 +48,7 @@ struct Blocks {
 
 /// Where a column is.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum BlockColumn {
     /// the place in the row
     Here(u8, SqlType),
     /// perhaps in other blocks
@@ -75,7 +75,7 @@ pub struct RowChunks<'a> {
 
 /// One row of a block.
 pub struct BlockRow<'a> {
-    places: &'a [Place],
+    places: &'a [BlockColumn],
     nulls: u64,
     values: &'a [u64],
 }
@@ -84,7 +84,7 @@ impl BlockRow<'_> {
     /// Sets `out` to the value of a column; false if the block does not hold the column.
     #[inline]
     pub fn read(&self, column: ColumnId, out: &mut Value) -> bool {
-        let Some(Place::Here(place, sql_type)) = self.places.get(column.0 as usize) else {
+        let Some(BlockColumn::Here(place, sql_type)) = self.places.get(column.0 as usize) else {
             return false;
         };
         match self.nulls >> place & 1 {
@@ -107,12 +107,12 @@ impl Blocks {
         let place = |(id, column): (usize, &Option<Arc<ChunkColumn>>)| match column {
             Some(column) if is_word(column) => {
                 if width == COLUMNS_MAX || !is_wanted(ColumnId(id as u32)) {
-                    return Place::LeftOut;
+                    return BlockColumn::LeftOut;
                 }
                 width += 1;
-                Place::Here((width - 1) as u8, column.stored.sql_type())
+                BlockColumn::Here((width - 1) as u8, column.stored.sql_type())
             }
-            _ => Place::InNoBlock,
+            _ => BlockColumn::InNoBlock,
         };
         let places = chunks.columns.iter().enumerate().map(place).collect();
         Box::new(Self {
@@ -123,9 +123,9 @@ impl Blocks {
     }
 
     #[inline]
-    fn place(&self, column: ColumnId) -> Place {
+    fn place(&self, column: ColumnId) -> BlockColumn {
         let place = self.places.get(column.0 as usize);
-        *place.unwrap_or(&Place::InNoBlock)
+        *place.unwrap_or(&BlockColumn::InNoBlock)
     }
 
     #[inline]
@@ -143,12 +143,12 @@ impl Blocks {
     /// Whether it has what any block has of `columns`.
     #[inline]
     fn holds(&self, mut columns: impl Iterator<Item = ColumnId>) -> bool {
-        columns.all(|column| !matches!(self.place(column), Place::LeftOut))
+        columns.all(|column| !matches!(self.place(column), BlockColumn::LeftOut))
     }
 
     /// Whether to make a block for a read of `columns`.
     fn is_worth(&self, columns: impl Iterator<Item = ColumnId>) -> bool {
-        let held = columns.filter(|column| matches!(self.place(*column), Place::Here(..)));
+        let held = columns.filter(|column| matches!(self.place(*column), BlockColumn::Here(..)));
         let held = held.count();
         held >= 2 && held * WORTH >= self.width
     }
@@ -157,7 +157,7 @@ impl Blocks {
         let rows = BLOCK_ROWS.min(chunks.rows as usize - block * BLOCK_ROWS);
         let mut columns = Vec::with_capacity(self.width);
         for (chunk, place) in chunks.columns.iter().zip(&self.places) {
-            if let (Some(chunk), Place::Here(place, sql_type)) = (chunk, place) {
+            if let (Some(chunk), BlockColumn::Here(place, sql_type)) = (chunk, place) {
                 columns.push((
                     usize::from(*place),
                     *sql_type,

@@ -34,11 +34,11 @@ pub struct PendingRecords {
     merged_through: CommitTs,
     pages: Vec<Arc<RecordPage>>,
     /// by slot, then in run order
-    found: Vec<Found>,
+    found: Vec<PendingRecord>,
 }
 
 /// A record that was found.
-struct Found {
+struct PendingRecord {
     ts: CommitTs,
     /// among the pages
     page: u32,
@@ -49,7 +49,7 @@ struct Found {
     kind: RunRecordKind,
 }
 
-impl Found {
+impl PendingRecord {
     /// Within a row changes come first, newest first as they are found, and old values last.
     fn order(&self) -> (u16, u8) {
         let part = match self.kind {
@@ -91,7 +91,7 @@ impl Lineage {
             self.find_inserts(inserted, through, &mut pending);
             pending.inserted = Some(inserted.schema().clone());
         }
-        pending.found.sort_by_key(Found::order);
+        pending.found.sort_by_key(PendingRecord::order);
         pending
     }
 
@@ -125,7 +125,7 @@ impl Lineage {
                     | RecordKind::ShareLock => continue,
                 };
                 has_changes |= kind != RunRecordKind::OldValue;
-                pending.found.push(Found {
+                pending.found.push(PendingRecord {
                     ts,
                     page: number,
                     i,
@@ -156,7 +156,7 @@ impl Lineage {
                 && ts <= through
             {
                 let page = pending.number_of(page);
-                pending.found.push(Found {
+                pending.found.push(PendingRecord {
                     ts,
                     page,
                     i,
@@ -207,10 +207,10 @@ impl PendingRecords {
     }
 
     /// What there is to write of one row, of which `found` are all records.
-    fn read_row(&self, found: &[Found]) -> Result<Vec<RunRecord>> {
+    fn read_row(&self, found: &[PendingRecord]) -> Result<Vec<RunRecord>> {
         let has_changes = found.first().is_some_and(|newest| newest.order().1 == 0);
-        let is_wanted = |f: &&Found| f.kind != RunRecordKind::OldValue || has_changes;
-        let record = |f: &Found| {
+        let is_wanted = |f: &&PendingRecord| f.kind != RunRecordKind::OldValue || has_changes;
+        let record = |f: &PendingRecord| {
             Ok(RunRecord {
                 row: RowId::new(self.no, f.slot),
                 ts: f.ts,
@@ -221,7 +221,7 @@ impl PendingRecords {
         found.iter().filter(is_wanted).map(record).collect()
     }
 
-    fn values(&self, found: &Found) -> Result<Vec<(ColumnId, Value)>> {
+    fn values(&self, found: &PendingRecord) -> Result<Vec<(ColumnId, Value)>> {
         let page = &self.pages[found.page as usize];
         let value = |(column, spec)| Ok((column, page.value(found.i, column, spec)?));
         match &self.inserted {

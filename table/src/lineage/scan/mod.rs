@@ -6,8 +6,8 @@
 //! with history. Parts are small enough that what is decoded is used while it is in the
 //! processor's cache.
 
+mod base_validity;
 mod fold;
-mod merged_moments;
 pub mod versions;
 
 use crate::lineage::Lineage;
@@ -55,7 +55,7 @@ pub struct RangeSnapshot {
     visibility: Visibility,
     columns: Arc<[ColumnId]>,
     rows: usize,
-    body: Body,
+    body: VisibleRows,
     leaves_overlays: bool,
     counters: Arc<ScanCounters>,
     /// by position in the wanted columns
@@ -63,7 +63,7 @@ pub struct RangeSnapshot {
 }
 
 /// How the snapshot sees the range's rows.
-enum Body {
+enum VisibleRows {
     /// none
     Nothing,
     /// base's rows that are in `visible` (None: all), changed by the tails
@@ -101,17 +101,19 @@ impl Lineage {
             BaseBody::Insert(inserted) => {
                 let rows = inserted.rows() as usize;
                 let visible = self.inserted(inserted, rows, visibility);
-                (rows, Body::Settled { visible })
+                (rows, VisibleRows::Settled { visible })
             }
             BaseBody::Chunks(chunks) => {
                 let rows = chunks.rows as usize;
                 let body = match &chunks.meta {
-                    _ if chunks.is_quiet_at(visibility.ts) => Body::Settled { visible: None },
-                    Some(meta) if chunks.is_settled_at(visibility.ts) => Body::Settled {
+                    _ if chunks.is_quiet_at(visibility.ts) => {
+                        VisibleRows::Settled { visible: None }
+                    }
+                    Some(meta) if chunks.is_settled_at(visibility.ts) => VisibleRows::Settled {
                         visible: Some(meta.load()?.deleted.inverted(rows)),
                     },
-                    None if !self.sees_start(chunks, visibility) => Body::Nothing,
-                    None => Body::Settled { visible: None },
+                    None if !self.sees_start(chunks, visibility) => VisibleRows::Nothing,
+                    None => VisibleRows::Settled { visible: None },
                     Some(meta) => {
                         let (no, meta) = (range.no(), meta.load()?);
                         let fold = self.fold(no, version, rows, &meta, visibility, columns)?;
@@ -121,7 +123,7 @@ impl Lineage {
                         counters
                             .history_records_read
                             .fetch_add(fold.history, Ordering::Relaxed);
-                        Body::Folded(fold)
+                        VisibleRows::Folded(fold)
                     }
                 };
                 (rows, body)
@@ -134,7 +136,7 @@ impl Lineage {
             tails: range.tails_reader(version, visibility.ts),
             visibility: *visibility,
             columns: columns.clone(),
-            rows: if matches!(body, Body::Nothing) {
+            rows: if matches!(body, VisibleRows::Nothing) {
                 0
             } else {
                 rows
@@ -187,9 +189,9 @@ impl RangeSnapshot {
     pub fn bounds(&self, block: usize, at: usize) -> Result<Option<BlockBounds>> {
         let column = self.columns[at];
         let is_changed = match &self.body {
-            Body::Nothing => true,
-            Body::Folded(fold) => !fold.is_unpatched(at),
-            Body::Settled { .. } => self
+            VisibleRows::Nothing => true,
+            VisibleRows::Folded(fold) => !fold.is_unpatched(at),
+            VisibleRows::Settled { .. } => self
                 .tails
                 .has_cells(block * BLOCK_ROWS / UPDATE_ROWS, column),
         };
@@ -203,9 +205,9 @@ impl RangeSnapshot {
     pub fn range_bounds(&self, at: usize) -> Result<Option<&ColumnBounds>> {
         let column = self.columns[at];
         let is_changed = match &self.body {
-            Body::Nothing => true,
-            Body::Folded(fold) => !fold.is_unpatched(at),
-            Body::Settled { .. } => {
+            VisibleRows::Nothing => true,
+            VisibleRows::Folded(fold) => !fold.is_unpatched(at),
+            VisibleRows::Settled { .. } => {
                 (0..UPDATE_RANGES).any(|tail| self.tails.has_cells(tail, column))
             }
         };
@@ -253,12 +255,12 @@ impl RangeSnapshot {
     pub fn part(&self, span: Span<usize>) -> RangePart<'_> {
         debug_assert!(span.start.is_multiple_of(BLOCK_ROWS) && span.end <= self.rows);
         let mut visible = match &self.body {
-            Body::Nothing => Some(RowBits::new(span.len())),
-            Body::Settled { visible } => visible.as_ref().map(|v| v.slice(span.clone())),
-            Body::Folded(fold) => fold.visible.as_ref().map(|v| v.slice(span.clone())),
+            VisibleRows::Nothing => Some(RowBits::new(span.len())),
+            VisibleRows::Settled { visible } => visible.as_ref().map(|v| v.slice(span.clone())),
+            VisibleRows::Folded(fold) => fold.visible.as_ref().map(|v| v.slice(span.clone())),
         };
         let mut tails = None;
-        if let Body::Settled { .. } = self.body {
+        if let VisibleRows::Settled { .. } = self.body {
             let view = self.view_tails(&span);
             for slot in view.deleted() {
                 let row = usize::from(slot) - span.start;
@@ -389,7 +391,7 @@ impl RangePart<'_> {
         let schema = snapshot.lineage.schema();
         let spec = schema.column(column);
         let rows = self.span.len();
-        if let Body::Folded(fold) = &snapshot.body {
+        if let VisibleRows::Folded(fold) = &snapshot.body {
             let (array, _) = self.base_array(at, spec, None)?;
             let patches = fold.patches(at, spec, self.span.clone());
             return patch(spec, array, patches);

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Error, Result};
 use strandline_column::chunk::encode_chunk;
 use strandline_storage::file::data_file::{DataFile, DataFileWriter};
-use strandline_tail::change::{UniformStart, Writer, Written};
-use strandline_tail::merged_through::MergedThrough;
+use strandline_tail::change::{PendingStamp, UniformStart, Writer};
+use strandline_tail::merge_watermarks::MergeWatermarks;
 
 impl Lineage {
     /// Makes a range of `rows` rows whose columns `ids` are `arrays`. The file is written and
@@ -21,7 +21,7 @@ impl Lineage {
         arrays: &[ArrayRef],
         rows: usize,
         writer: &Writer,
-    ) -> Result<(BasedRange, Arc<DataFile>, Written)> {
+    ) -> Result<(BasedRange, Arc<DataFile>, PendingStamp)> {
         let schema = self.schema();
         let mut file = DataFileWriter::new(&self.shared.files, self.shared.new_file_id());
         let mut columns = vec![None; schema.len()];
@@ -44,7 +44,7 @@ impl Lineage {
             start_max: 0,
             last_updated_max: 0,
             deleted: 0,
-            merged: MergedThrough::default(),
+            merged: MergeWatermarks::default(),
         };
         let range = self.reserve_range()?;
         let mut based = base.describe(range.no());
@@ -53,6 +53,6 @@ impl Lineage {
         let mut version = (*range.load_full()).clone();
         version.base = BaseState::new(BaseBody::Chunks(Arc::new(base)));
         range.publish(&right, version);
-        Ok((based, data, Written::Range(start)))
+        Ok((based, data, PendingStamp::Range(start)))
     }
 }

@@ -12,7 +12,7 @@ use crate::lineage::Lineage;
 use crate::lineage::base::BaseBody;
 use strandline_base::{ColumnId, CommitTs, Result, RowId, Value};
 use strandline_column::row_bytes::{set_bytes, values_bytes};
-use strandline_tail::change::{Change, WriteOutcome, Writer, Written};
+use strandline_tail::change::{Change, PendingStamp, WriteOutcome, Writer};
 use strandline_tail::write;
 use strandline_txn::StartWord;
 
@@ -23,7 +23,7 @@ impl Lineage {
         row: RowId,
         change: Change<'_>,
         writer: &Writer,
-        written: &mut Vec<Written>,
+        written: &mut Vec<PendingStamp>,
     ) -> Result<WriteOutcome> {
         match self.range(row.range()) {
             Some(range) => write::write(self, range, row, change, writer, written),
@@ -60,7 +60,7 @@ impl Lineage {
         &self,
         values: &[Value],
         writer: &Writer,
-        written: &mut Vec<Written>,
+        written: &mut Vec<PendingStamp>,
     ) -> Result<RowId> {
         let bytes = values_bytes(values);
         self.check_row_bytes(bytes)?;

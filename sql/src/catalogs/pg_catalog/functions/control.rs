@@ -2,7 +2,7 @@
 
 use super::{Definition, argument, number, stable};
 use crate::backends::activity::{Backend, SettingRequest};
-use crate::catalogs::pg_catalog::cell::Cell;
+use crate::catalogs::pg_catalog::catalog_value::CatalogValue;
 use crate::catalogs::pg_catalog::system::System;
 use crate::runtime::blocking;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub(super) const FUNCTIONS: &[Definition] = &[
             .identity
             .as_ref()
             .map(|identity| identity.backend.pid());
-        Ok(Cell::option(pid))
+        Ok(CatalogValue::option(pid))
     }),
     stable("pg_sleep", "void", sleep).volatile(),
     stable("pg_cancel_backend", "bool", |system, args| {
@@ -46,7 +46,7 @@ pub(super) const FUNCTIONS: &[Definition] = &[
             .as_ref()
             .and_then(|i| i.backend.state().client);
         let host = client.as_deref().and_then(|c| c.rsplit_once(':'));
-        Ok(Cell::option(host.map(|(host, _)| host)))
+        Ok(CatalogValue::option(host.map(|(host, _)| host)))
     }),
     stable("inet_client_port", "int4", |system, _| {
         let client = system
@@ -54,21 +54,21 @@ pub(super) const FUNCTIONS: &[Definition] = &[
             .as_ref()
             .and_then(|i| i.backend.state().client);
         let port = client.as_deref().and_then(|c| c.rsplit_once(':'));
-        Ok(Cell::option(
+        Ok(CatalogValue::option(
             port.and_then(|(_, port)| port.parse::<i32>().ok()),
         ))
     }),
     stable("pg_blocking_pids", "int4[]", |_, _| {
-        Ok(Cell::Ints(Vec::new()))
+        Ok(CatalogValue::Ints(Vec::new()))
     }),
 ];
 
-fn nothing(_: &System, _: &[Cell]) -> Result<Cell> {
-    Ok(Cell::Null)
+fn nothing(_: &System, _: &[CatalogValue]) -> Result<CatalogValue> {
+    Ok(CatalogValue::Null)
 }
 
 /// The value of a setting; NULL for an unknown one if the second argument is true.
-fn current_setting(system: &System, args: &[Cell]) -> Result<Cell> {
+fn current_setting(system: &System, args: &[CatalogValue]) -> Result<CatalogValue> {
     let name = argument(args, 0).as_text().unwrap_or_default();
     let settings = system.settings();
     if let Some(found) = settings
@@ -78,7 +78,7 @@ fn current_setting(system: &System, args: &[Cell]) -> Result<Cell> {
         return Ok(found.value.as_str().into());
     }
     if argument(args, 1).is_true() {
-        return Ok(Cell::Null);
+        return Ok(CatalogValue::Null);
     }
     Err(Error::invalid(
         SqlState::UNDEFINED_OBJECT,
@@ -87,7 +87,7 @@ fn current_setting(system: &System, args: &[Cell]) -> Result<Cell> {
 }
 
 /// Asks for a change of a setting; it is made when the statement ends. What the setting is then.
-fn set_config(system: &System, args: &[Cell]) -> Result<Cell> {
+fn set_config(system: &System, args: &[CatalogValue]) -> Result<CatalogValue> {
     let Some(name) = argument(args, 0).as_text() else {
         return Err(Error::invalid(
             SqlState("22004"),
@@ -97,7 +97,7 @@ fn set_config(system: &System, args: &[Cell]) -> Result<Cell> {
     let name = name.to_lowercase();
     let value = argument(args, 1).as_text();
     let Some(identity) = &system.identity else {
-        return Ok(Cell::Null);
+        return Ok(CatalogValue::Null);
     };
     let shown = (identity.check_setting)(&name, value)?;
     identity.backend.request(SettingRequest {
@@ -109,14 +109,14 @@ fn set_config(system: &System, args: &[Cell]) -> Result<Cell> {
 }
 
 /// Waits that many seconds, or until the statement is cancelled.
-fn sleep(system: &System, args: &[Cell]) -> Result<Cell> {
+fn sleep(system: &System, args: &[CatalogValue]) -> Result<CatalogValue> {
     let seconds = match argument(args, 0) {
-        Cell::Float(seconds) => *seconds,
+        CatalogValue::Float(seconds) => *seconds,
         other => other.as_int().unwrap_or(0) as f64,
     };
     let duration = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
     let Some(identity) = &system.identity else {
-        return Ok(Cell::Null);
+        return Ok(CatalogValue::Null);
     };
     let cancel = identity.backend.cancel();
     blocking::wait(async {
@@ -128,7 +128,12 @@ fn sleep(system: &System, args: &[Cell]) -> Result<Cell> {
 }
 
 /// Does something to the session with the number in the first argument; false if there is none.
-fn signal(system: &System, args: &[Cell], what: &str, act: fn(&Backend)) -> Result<Cell> {
+fn signal(
+    system: &System,
+    args: &[CatalogValue],
+    what: &str,
+    act: fn(&Backend),
+) -> Result<CatalogValue> {
     let Some(identity) = &system.identity else {
         return Ok(false.into());
     };

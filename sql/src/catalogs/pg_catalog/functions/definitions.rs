@@ -1,7 +1,7 @@
 //! Definitions as text, and comments.
 
 use super::{Definition, argument, number, relation_at, stable};
-use crate::catalogs::pg_catalog::cell::Cell;
+use crate::catalogs::pg_catalog::catalog_value::CatalogValue;
 use crate::catalogs::pg_catalog::constraints::class_oid;
 use crate::catalogs::pg_catalog::oid::{self, Object};
 use crate::catalogs::pg_catalog::system::System;
@@ -24,7 +24,9 @@ pub(super) const FUNCTIONS: &[Definition] = &[
     stable("pg_get_indexdef", "text", index),
     stable("pg_get_viewdef", "text", |system, args| {
         let oid = relation_at(system, args, 0)?;
-        Ok(Cell::option(system.view(oid).map(|view| text::view(view))))
+        Ok(CatalogValue::option(
+            system.view(oid).map(|view| text::view(view)),
+        ))
     }),
     stable("pg_tablespace_location", "text", |_, _| Ok("".into())),
     stable("getdatabaseencoding", "name", |_, _| Ok("UTF8".into())),
@@ -50,13 +52,15 @@ pub(super) const FUNCTIONS: &[Definition] = &[
     }),
     stable("shobj_description", "text", |system, args| {
         if argument(args, 1).as_text() != Some("pg_authid") {
-            return Ok(Cell::Null);
+            return Ok(CatalogValue::Null);
         }
         let roles = &system.catalog.access.roles;
         let mut found = roles
             .values()
             .filter(|r| i64::from(oid::of_role(r.id)) == number(args, 0));
-        Ok(Cell::option(found.find_map(|role| role.comment.clone())))
+        Ok(CatalogValue::option(
+            found.find_map(|role| role.comment.clone()),
+        ))
     }),
     stable(
         "pg_relation_is_publishable",
@@ -93,37 +97,37 @@ pub(super) const FUNCTIONS: &[Definition] = &[
     }),
 ];
 
-fn nothing(_: &System, _: &[Cell]) -> Result<Cell> {
-    Ok(Cell::Null)
+fn nothing(_: &System, _: &[CatalogValue]) -> Result<CatalogValue> {
+    Ok(CatalogValue::Null)
 }
 
-fn constraint(system: &System, args: &[Cell]) -> Result<Cell> {
+fn constraint(system: &System, args: &[CatalogValue]) -> Result<CatalogValue> {
     let Some(Object::Constraint(table, name)) = system.oids().find(number(args, 0)) else {
-        return Ok(Cell::Null);
+        return Ok(CatalogValue::Null);
     };
     let Some(table) = system.catalog.tables.get(table) else {
-        return Ok(Cell::Null);
+        return Ok(CatalogValue::Null);
     };
     if let Some(key) = table.keys.iter().find(|key| key.name == *name) {
         return Ok(text::key(table, key).into());
     }
     if let Some(key) = table.foreign_keys.iter().find(|key| key.name == *name) {
         let parent = system.catalog.tables.get(&key.parent);
-        return Ok(Cell::option(
+        return Ok(CatalogValue::option(
             parent.map(|parent| text::foreign_key(table, key, parent)),
         ));
     }
     let check = table.checks.iter().find(|check| check.name == *name);
     let pretty = argument(args, 1).is_true();
-    Ok(Cell::option(
+    Ok(CatalogValue::option(
         check.map(|c| text::check(&c.expression, pretty)),
     ))
 }
 
 /// The whole definition, or the name of one column.
-fn index(system: &System, args: &[Cell]) -> Result<Cell> {
+fn index(system: &System, args: &[CatalogValue]) -> Result<CatalogValue> {
     let Some((table, index)) = system.index(number(args, 0)) else {
-        return Ok(Cell::Null);
+        return Ok(CatalogValue::Null);
     };
     let pretty = argument(args, 2).is_true();
     Ok(match number(args, 1) {
@@ -133,22 +137,22 @@ fn index(system: &System, args: &[Cell]) -> Result<Cell> {
             let parts = index.parts(table);
             match parts.get(at) {
                 Some(part) => text::index_part(part, pretty).into(),
-                None => Cell::option(included(table, index, at - parts.len())),
+                None => CatalogValue::option(included(table, index, at - parts.len())),
             }
         }
     })
 }
 
 /// Whether the column of an index has the property; NULL: there is no such column or property.
-fn column_property(system: &System, args: &[Cell]) -> Result<Cell> {
+fn column_property(system: &System, args: &[CatalogValue]) -> Result<CatalogValue> {
     let Some((table, index)) = system.index(number(args, 0)) else {
-        return Ok(Cell::Null);
+        return Ok(CatalogValue::Null);
     };
     let parts = index.parts(table);
     let at = usize::try_from(number(args, 1) - 1).unwrap_or(usize::MAX);
     let part = parts.get(at);
     if part.is_none() && included(table, index, at.saturating_sub(parts.len())).is_none() {
-        return Ok(Cell::Null);
+        return Ok(CatalogValue::Null);
     }
     let ordered = index.method() == BTREE && part.is_some();
     let is = |wanted: fn(&Part<'_>) -> bool| part.is_some_and(wanted);
@@ -160,7 +164,7 @@ fn column_property(system: &System, args: &[Cell]) -> Result<Cell> {
         Some("orderable" | "search_array" | "search_nulls") => ordered.into(),
         Some("returnable") => (index.method() == BTREE).into(),
         Some("distance_orderable") => false.into(),
-        _ => Cell::Null,
+        _ => CatalogValue::Null,
     })
 }
 
@@ -171,15 +175,15 @@ fn included(table: &TableDef, index: Index<'_>, at: usize) -> Option<String> {
     Some(names::quote(&column.name))
 }
 
-fn serial_sequence(system: &System, args: &[Cell]) -> Result<Cell> {
+fn serial_sequence(system: &System, args: &[CatalogValue]) -> Result<CatalogValue> {
     let relation = relation_at(system, args, 0)?;
     let Some(table) = system.table(relation) else {
-        return Ok(Cell::Null);
+        return Ok(CatalogValue::Null);
     };
     let name = argument(args, 1).as_text().unwrap_or_default();
     let column = table.require_column(name)?;
     Ok(match &column.identity {
-        None => Cell::Null,
+        None => CatalogValue::Null,
         Some(_) => {
             let sequence = oid::sequence_name(table, column);
             format!(
@@ -193,7 +197,7 @@ fn serial_sequence(system: &System, args: &[Cell]) -> Result<Cell> {
 }
 
 /// The comment on an object, or on a column of it; `class` narrows what kind of object it is.
-fn comment(system: &System, oid: i64, column: i64, class: Option<i32>) -> Cell {
+fn comment(system: &System, oid: i64, column: i64, class: Option<i32>) -> CatalogValue {
     let in_class = |name: &str| class.is_none_or(|class| class == class_oid(name));
     if in_class("pg_class") {
         if let Some(table) = system.table(oid) {
@@ -201,19 +205,19 @@ fn comment(system: &System, oid: i64, column: i64, class: Option<i32>) -> Cell {
                 Ok(at) => table.columns.get(at).and_then(|c| c.comment.clone()),
                 Err(_) => table.comment.clone(),
             };
-            return Cell::option(comment);
+            return CatalogValue::option(comment);
         }
         if let Some((_, index)) = system.index(oid).filter(|_| column == 0) {
-            return Cell::option(index.comment().cloned());
+            return CatalogValue::option(index.comment().cloned());
         }
         if let Some(view) = system.view(oid).filter(|_| column == 0) {
-            return Cell::option(view.comment.clone());
+            return CatalogValue::option(view.comment.clone());
         }
     }
     if in_class("pg_namespace")
         && let Some(Object::Schema(name)) = system.oids().find(oid)
     {
-        return Cell::option(system.catalog.schemas.get(name).cloned().flatten());
+        return CatalogValue::option(system.catalog.schemas.get(name).cloned().flatten());
     }
-    Cell::Null
+    CatalogValue::Null
 }

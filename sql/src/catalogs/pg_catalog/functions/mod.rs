@@ -10,7 +10,7 @@ mod naming;
 mod privileges;
 mod size;
 
-use super::cell::{self, Cell};
+use super::catalog_value::{self, CatalogValue};
 use super::relation;
 use super::system::System;
 use datafusion::arrow::array::ArrayRef;
@@ -32,21 +32,21 @@ use std::sync::{Arc, LazyLock};
 use strandline_semantics::error::raise;
 use strandline_semantics::sql::walk::walk;
 
-type Body = fn(&System, &[Cell]) -> strandline_base::Result<Cell>;
+type FunctionBody = fn(&System, &[CatalogValue]) -> strandline_base::Result<CatalogValue>;
 
 /// A function.
 struct Definition {
     name: &'static str,
     /// PostgreSQL's name of the result's type
     returns: &'static str,
-    body: Body,
+    body: FunctionBody,
     volatility: Volatility,
     /// NULL for a NULL argument
     strict: bool,
 }
 
 /// A strict function that gives one result for the same arguments within a statement.
-const fn stable(name: &'static str, returns: &'static str, body: Body) -> Definition {
+const fn stable(name: &'static str, returns: &'static str, body: FunctionBody) -> Definition {
     Definition {
         name,
         returns,
@@ -205,15 +205,15 @@ impl ScalarUDFImpl for SystemFunction {
         for row in 0..rows {
             values.clear();
             for column in &columns {
-                values.push(Cell::at(column, row)?);
+                values.push(CatalogValue::at(column, row)?);
             }
-            let null = self.definition.strict && values.iter().any(Cell::is_null);
+            let null = self.definition.strict && values.iter().any(CatalogValue::is_null);
             results.push(match null {
-                true => Cell::Null,
+                true => CatalogValue::Null,
                 false => (self.definition.body)(&self.system, &values).map_err(raise)?,
             });
         }
-        let array = cell::array(&results, self.field.data_type())?;
+        let array = catalog_value::array(&results, self.field.data_type())?;
         if constant {
             return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(
                 &array, 0,
@@ -224,19 +224,19 @@ impl ScalarUDFImpl for SystemFunction {
 }
 
 /// The argument at `i`; NULL if there are not so many.
-fn argument(args: &[Cell], i: usize) -> &Cell {
-    args.get(i).unwrap_or(&Cell::Null)
+fn argument(args: &[CatalogValue], i: usize) -> &CatalogValue {
+    args.get(i).unwrap_or(&CatalogValue::Null)
 }
 
 /// The number at `i`; 0 if there is none.
-fn number(args: &[Cell], i: usize) -> i64 {
+fn number(args: &[CatalogValue], i: usize) -> i64 {
     argument(args, i).as_int().unwrap_or(0)
 }
 
 /// The relation that the argument at `i` names or numbers; 42P01 if there is none of the name.
-fn relation_at(system: &System, args: &[Cell], i: usize) -> strandline_base::Result<i64> {
+fn relation_at(system: &System, args: &[CatalogValue], i: usize) -> strandline_base::Result<i64> {
     match argument(args, i) {
-        Cell::Text(name) if name.trim().parse::<i64>().is_err() => {
+        CatalogValue::Text(name) if name.trim().parse::<i64>().is_err() => {
             Ok(system.require_relation(name)?.into())
         }
         other => Ok(other.as_int().unwrap_or(0)),

@@ -1,7 +1,7 @@
 //! Names and numbers of objects: the `reg…` types' input and output, `format_type`, visibility.
 
 use super::{Definition, argument, number, stable};
-use crate::catalogs::pg_catalog::cell::Cell;
+use crate::catalogs::pg_catalog::catalog_value::CatalogValue;
 use crate::catalogs::pg_catalog::oid;
 use crate::catalogs::pg_catalog::system::System;
 use crate::catalogs::pg_catalog::types;
@@ -16,7 +16,7 @@ pub(super) const FUNCTIONS: &[Definition] = &[
     }),
     stable("to_regclass", "regclass", |system, args| {
         let name = argument(args, 0).as_text().unwrap_or_default();
-        Ok(Cell::option(system.relation(name)?))
+        Ok(CatalogValue::option(system.relation(name)?))
     }),
     stable("regtypein", "regtype", regtype_in),
     stable("regtypeout", "text", |_, args| {
@@ -24,7 +24,7 @@ pub(super) const FUNCTIONS: &[Definition] = &[
     }),
     stable("to_regtype", "regtype", |_, args| {
         let name = argument(args, 0).as_text().unwrap_or_default();
-        Ok(Cell::option(types::by_name(name).map(|t| t.oid)))
+        Ok(CatalogValue::option(types::by_name(name).map(|t| t.oid)))
     }),
     stable("regnamespacein", "regnamespace", regnamespace_in),
     stable("regnamespaceout", "text", |system, args| {
@@ -35,7 +35,7 @@ pub(super) const FUNCTIONS: &[Definition] = &[
     stable("to_regnamespace", "regnamespace", |system, args| {
         let name = argument(args, 0).as_text().unwrap_or_default();
         Ok(match system.oids().schema(name) {
-            0 => Cell::Null,
+            0 => CatalogValue::Null,
             oid => oid.into(),
         })
     }),
@@ -46,33 +46,33 @@ pub(super) const FUNCTIONS: &[Definition] = &[
     }),
     stable("to_regrole", "regrole", |system, args| {
         let name = argument(args, 0).as_text().unwrap_or_default();
-        Ok(Cell::option(system.role(name).map(oid::of_role)))
+        Ok(CatalogValue::option(system.role(name).map(oid::of_role)))
     }),
     // A procedure is its name.
     stable("regprocin", "regproc", |_, args| {
         Ok(match argument(args, 0) {
-            Cell::Text(name) => {
+            CatalogValue::Text(name) => {
                 let name = name.trim().trim_start_matches("pg_catalog.");
                 name.split('(').next().unwrap_or(name).into()
             }
-            Cell::Int(0) => "-".into(),
+            CatalogValue::Int(0) => "-".into(),
             other => other
                 .as_int()
-                .map_or(Cell::Null, |oid| oid.to_string().into()),
+                .map_or(CatalogValue::Null, |oid| oid.to_string().into()),
         })
     }),
     stable("int2vectorout", "text", |_, args| {
         Ok(match argument(args, 0) {
-            Cell::Ints(numbers) => {
+            CatalogValue::Ints(numbers) => {
                 let texts: Vec<String> = numbers.iter().map(i64::to_string).collect();
                 texts.join(" ").into()
             }
-            _ => Cell::Null,
+            _ => CatalogValue::Null,
         })
     }),
     stable("format_type", "text", |_, args| {
         let Some(oid) = argument(args, 0).as_int() else {
-            return Ok(Cell::Null);
+            return Ok(CatalogValue::Null);
         };
         Ok(types::format_type(oid, argument(args, 1).as_int()).into())
     })
@@ -81,7 +81,7 @@ pub(super) const FUNCTIONS: &[Definition] = &[
         Ok(role_name(system, number(args, 0)).into())
     }),
     stable("pg_table_is_visible", "bool", |system, args| {
-        Ok(Cell::option(system.is_visible(number(args, 0))))
+        Ok(CatalogValue::option(system.is_visible(number(args, 0))))
     }),
     stable("pg_type_is_visible", "bool", |_, args| {
         Ok(types::by_oid(number(args, 0)).is_some().into())
@@ -99,9 +99,9 @@ pub(super) const FUNCTIONS: &[Definition] = &[
     stable("pg_ts_template_is_visible", "bool", visible),
     stable("parse_ident", "text[]", |_, args| {
         let text = argument(args, 0).as_text().unwrap_or_default();
-        Ok(Cell::Texts(names::parts(&crate::parse::object_name(
-            text,
-        )?)?))
+        Ok(CatalogValue::Texts(names::parts(
+            &crate::parse::object_name(text)?,
+        )?))
     }),
     stable("pg_encoding_to_char", "name", |_, args| {
         Ok(match number(args, 0) {
@@ -118,7 +118,7 @@ pub(super) const FUNCTIONS: &[Definition] = &[
         if argument(args, 0).is_true() {
             schemas.insert(0, crate::catalogs::pg_catalog::PG_CATALOG.to_string());
         }
-        Ok(Cell::Texts(schemas))
+        Ok(CatalogValue::Texts(schemas))
     }),
     stable("current_user", "name", |system, _| {
         Ok((&*system.current_user().name).into())
@@ -134,7 +134,7 @@ pub(super) const FUNCTIONS: &[Definition] = &[
     }),
 ];
 
-fn visible(_: &System, _: &[Cell]) -> Result<Cell> {
+fn visible(_: &System, _: &[CatalogValue]) -> Result<CatalogValue> {
     Ok(true.into())
 }
 
@@ -144,9 +144,9 @@ fn role_name(system: &System, oid: i64) -> String {
 }
 
 /// A number as it is, a name as the number of what it names.
-fn numbered(args: &[Cell], find: impl FnOnce(&str) -> Result<i32>) -> Result<Cell> {
+fn numbered(args: &[CatalogValue], find: impl FnOnce(&str) -> Result<i32>) -> Result<CatalogValue> {
     match argument(args, 0) {
-        Cell::Text(text) => match text.trim() {
+        CatalogValue::Text(text) => match text.trim() {
             "-" => Ok(0.into()),
             text => match text.parse::<i64>() {
                 Ok(oid) => Ok(oid.into()),
@@ -157,15 +157,15 @@ fn numbered(args: &[Cell], find: impl FnOnce(&str) -> Result<i32>) -> Result<Cel
     }
 }
 
-fn regclass_in(system: &System, args: &[Cell]) -> Result<Cell> {
+fn regclass_in(system: &System, args: &[CatalogValue]) -> Result<CatalogValue> {
     numbered(args, |name| system.require_relation(name))
 }
 
-fn regtype_in(system: &System, args: &[Cell]) -> Result<Cell> {
+fn regtype_in(system: &System, args: &[CatalogValue]) -> Result<CatalogValue> {
     numbered(args, |name| system.require_type(name))
 }
 
-fn regnamespace_in(system: &System, args: &[Cell]) -> Result<Cell> {
+fn regnamespace_in(system: &System, args: &[CatalogValue]) -> Result<CatalogValue> {
     numbered(args, |name| {
         let name = names::single(&crate::parse::object_name(name)?)?;
         match system.oids().schema(&name) {
@@ -175,7 +175,7 @@ fn regnamespace_in(system: &System, args: &[Cell]) -> Result<Cell> {
     })
 }
 
-fn regrole_in(system: &System, args: &[Cell]) -> Result<Cell> {
+fn regrole_in(system: &System, args: &[CatalogValue]) -> Result<CatalogValue> {
     numbered(args, |name| {
         let name = names::single(&crate::parse::object_name(name)?)?;
         system.role(&name).map(oid::of_role).ok_or_else(|| {

@@ -1,7 +1,7 @@
 //! `has_…_privilege` and `pg_has_role`.
 
 use super::{Definition, argument, stable};
-use crate::catalogs::pg_catalog::cell::Cell;
+use crate::catalogs::pg_catalog::catalog_value::CatalogValue;
 use crate::catalogs::pg_catalog::system::System;
 use crate::parse::names;
 use strandline_base::{Error, Result, SqlState};
@@ -29,12 +29,12 @@ pub(super) const FUNCTIONS: &[Definition] = &[
     stable("has_server_privilege", "bool", |_, _| Ok(false.into())),
     stable("pg_has_role", "bool", has_role),
     // Nothing is granted to anybody by default that is worth an entry.
-    stable("acldefault", "aclitem[]", |_, _| Ok(Cell::Null)),
+    stable("acldefault", "aclitem[]", |_, _| Ok(CatalogValue::Null)),
 ];
 
 /// The role that an argument names or numbers.
-fn role(system: &System, cell: &Cell) -> Result<RoleId> {
-    if let Cell::Int(oid) = cell {
+fn role(system: &System, cell: &CatalogValue) -> Result<RoleId> {
+    if let CatalogValue::Int(oid) = cell {
         return Ok(u32::try_from(*oid).map_or(RoleId(0), RoleId));
     }
     let name = cell.as_text().unwrap_or_default();
@@ -45,7 +45,11 @@ fn role(system: &System, cell: &Cell) -> Result<RoleId> {
 }
 
 /// The role, and the arguments after it: those of the shorter form are about the current user.
-fn whose<'a>(system: &System, args: &'a [Cell], short: usize) -> Result<(RoleId, &'a [Cell])> {
+fn whose<'a>(
+    system: &System,
+    args: &'a [CatalogValue],
+    short: usize,
+) -> Result<(RoleId, &'a [CatalogValue])> {
     match args.len() > short {
         true => Ok((role(system, &args[0])?, &args[1..])),
         false => Ok((system.current_user().role, args)),
@@ -68,7 +72,7 @@ fn any_of(list: &str, has: impl Fn(Privileges) -> bool) -> Result<bool> {
 }
 
 /// (user, relation, [column,] privilege); `columns` says how many names follow the relation's.
-fn on_relation(system: &System, args: &[Cell], columns: usize) -> Result<Cell> {
+fn on_relation(system: &System, args: &[CatalogValue], columns: usize) -> Result<CatalogValue> {
     let (role, args) = whose(system, args, 2 + columns)?;
     let oid = super::relation_at(system, args, 0)?;
     let list = argument(args, 1 + columns).as_text().unwrap_or_default();
@@ -76,17 +80,17 @@ fn on_relation(system: &System, args: &[Cell], columns: usize) -> Result<Cell> {
         // System tables are read by everybody and written by nobody.
         return Ok(match system.relation_name(oid) {
             Some(_) => any_of(list, |p| p == Privileges::SELECT)?.into(),
-            None => Cell::Null,
+            None => CatalogValue::Null,
         });
     };
     let granted = system.catalog.access.privileges(role, &object);
     Ok(any_of(list, |p| granted.contains(p))?.into())
 }
 
-fn on_schema(system: &System, args: &[Cell]) -> Result<Cell> {
+fn on_schema(system: &System, args: &[CatalogValue]) -> Result<CatalogValue> {
     let (role, args) = whose(system, args, 2)?;
     let oid = match argument(args, 0) {
-        Cell::Text(name) => match system.oids().schema(name) {
+        CatalogValue::Text(name) => match system.oids().schema(name) {
             0 => return Err(names::undefined_schema(name)),
             oid => oid.into(),
         },
@@ -96,14 +100,14 @@ fn on_schema(system: &System, args: &[Cell]) -> Result<Cell> {
     let Some(object) = system.protected(oid) else {
         return Ok(match system.schema_name(oid) {
             Some(_) => any_of(list, |p| p == Privileges::USAGE)?.into(),
-            None => Cell::Null,
+            None => CatalogValue::Null,
         });
     };
     let granted = system.catalog.access.privileges(role, &object);
     Ok(any_of(list, |p| granted.contains(p))?.into())
 }
 
-fn has_role(system: &System, args: &[Cell]) -> Result<Cell> {
+fn has_role(system: &System, args: &[CatalogValue]) -> Result<CatalogValue> {
     let (member, args) = whose(system, args, 2)?;
     let group = role(system, argument(args, 0))?;
     let access = &system.catalog.access;

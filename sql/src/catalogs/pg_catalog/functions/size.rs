@@ -1,7 +1,7 @@
 //! How many bytes tables take on the device, and indexes, which are not there, in memory.
 
 use super::{Definition, argument, relation_at, stable};
-use crate::catalogs::pg_catalog::cell::Cell;
+use crate::catalogs::pg_catalog::catalog_value::CatalogValue;
 use crate::catalogs::pg_catalog::system::System;
 use crate::catalogs::pg_catalog::table_index::Index;
 use strandline_base::Result;
@@ -14,7 +14,7 @@ pub(super) const FUNCTIONS: &[Definition] = &[
         Ok(
             match (relation(system, args)?.as_int(), system.table(oid)) {
                 (Some(bytes), Some(table)) => (bytes + indexes_bytes(system, table)).into(),
-                (bytes, _) => Cell::option(bytes),
+                (bytes, _) => CatalogValue::option(bytes),
             },
         )
     }),
@@ -34,7 +34,7 @@ pub(super) const FUNCTIONS: &[Definition] = &[
     }),
     stable("pg_size_pretty", "text", |_, args| {
         let bytes = match argument(args, 0) {
-            Cell::Float(bytes) => *bytes as i64,
+            CatalogValue::Float(bytes) => *bytes as i64,
             other => other.as_int().unwrap_or(0),
         };
         Ok(pretty(bytes).into())
@@ -53,7 +53,7 @@ fn index_bytes(system: &System, table: &TableDef, index: &IndexDef) -> i64 {
     size.map_or(0, |(_, bytes)| bytes as i64)
 }
 
-fn relation(system: &System, args: &[Cell]) -> Result<Cell> {
+fn relation(system: &System, args: &[CatalogValue]) -> Result<CatalogValue> {
     let oid = relation_at(system, args, 0)?;
     if let Some((table, Index::Secondary(index))) = system.index(oid) {
         return Ok(index_bytes(system, table, index).into());
@@ -61,7 +61,7 @@ fn relation(system: &System, args: &[Cell]) -> Result<Cell> {
     let Some(table) = system.table(oid) else {
         return Ok(match system.relation_name(oid) {
             Some(_) => 0.into(),
-            None => Cell::Null,
+            None => CatalogValue::Null,
         });
     };
     let bytes = system.statement.transaction().db().table_bytes(table)?;

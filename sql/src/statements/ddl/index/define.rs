@@ -154,16 +154,16 @@ fn is_own(table: &TableDef, parts: &[Ident]) -> bool {
 }
 
 /// What messages call an expression.
-struct Place {
+struct ExpressionNoun {
     one: &'static str,
     many: &'static str,
 }
 
-const EXPRESSION: Place = Place {
+const EXPRESSION: ExpressionNoun = ExpressionNoun {
     one: "index expression",
     many: "index expressions",
 };
-const PREDICATE: Place = Place {
+const PREDICATE: ExpressionNoun = ExpressionNoun {
     one: "index predicate",
     many: "index predicates",
 };
@@ -195,7 +195,7 @@ fn expression(
     context: &StatementContext,
     table: &TableDef,
     written: &Expr,
-    place: &Place,
+    place: &ExpressionNoun,
 ) -> Result<IndexExpression> {
     if any_expression(written, is_subquery) {
         let message = format!("cannot use subquery in {}", place.one);

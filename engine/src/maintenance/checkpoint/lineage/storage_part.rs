@@ -5,12 +5,12 @@
 //! Nothing is visible to others before the part is published: a part that fails is dropped with its
 //! files.
 
-use super::CheckpointReport;
 use super::merge::Preparation;
-use super::new_files::NewFiles;
-use super::parts::Terms;
 use crate::catalog::TableDef;
 use crate::db::Db;
+use crate::maintenance::checkpoint::CheckpointReport;
+use crate::maintenance::checkpoint::new_files::NewFiles;
+use crate::maintenance::checkpoint::parts::Terms;
 use crate::manifest_state::{RangeEntry, StorageEdit};
 use crate::store::Store;
 use std::collections::BTreeMap;
@@ -18,16 +18,16 @@ use std::sync::Arc;
 use strandline_base::{CommitTs, RangeNo, Result};
 use strandline_device::Device;
 use strandline_table::lineage::base::BaseBody;
-use strandline_table::lineage::merge::MergedRange;
+use strandline_table::lineage::merge::MergeOutput;
 use strandline_table::lineage::range::RangeVersion;
 use strandline_table::update_run::{Run, RunWriter};
 use strandline_txn::StartWord;
 
 /// One storage's part of a checkpoint.
-pub(super) struct StoragePart {
+pub(in crate::maintenance::checkpoint) struct StoragePart {
     pub store: Arc<Store>,
     pub edit: StorageEdit,
-    pub merged: Vec<MergedRange>,
+    pub merged: Vec<MergeOutput>,
     /// the new list, if it has changed
     pub runs: Option<Vec<Arc<Run>>>,
     /// runs that have been rewritten into another one
@@ -78,7 +78,7 @@ impl StoragePart {
     }
 
     /// Adds what a range has come to: its new base, if it was merged.
-    fn add(&mut self, version: Arc<RangeVersion>, merged: Option<MergedRange>) {
+    fn add(&mut self, version: Arc<RangeVersion>, merged: Option<MergeOutput>) {
         self.versions.push(version);
         let Some(merged) = merged else { return };
         self.report.merged_ranges += 1;
@@ -109,7 +109,7 @@ impl Db {
     ///
     /// # Errors
     /// Its records cannot be written. What was written is removed.
-    pub(super) fn storage_part(
+    pub(in crate::maintenance::checkpoint) fn storage_part(
         &self,
         store: &Arc<Store>,
         table: Option<&TableDef>,

@@ -1,11 +1,11 @@
-//! For which moments a range's base alone says what its rows are.
+//! The moments at which a range's base alone is what a snapshot sees.
 
 use crate::lineage::Lineage;
 use crate::lineage::base::BaseBody;
 use crate::lineage::range::RangeVersion;
 use strandline_base::CommitTs;
 use strandline_tail::insert_range::InsertRange;
-use strandline_tail::merged_through::MergedThrough;
+use strandline_tail::merge_watermarks::MergeWatermarks;
 use strandline_tail::record_page::RecordKind;
 use strandline_tail::tail_pages::Tail;
 use strandline_tail::visibility::{RecordState, record_state};
@@ -13,7 +13,7 @@ use strandline_txn::StartWord;
 
 /// The moments from `from` up to, but not including, `before`; none if that is not later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MergedMoments {
+pub struct BaseValidity {
     /// what the base holds was committed by then
     pub from: CommitTs,
     /// when the first change was committed that the base does not hold
@@ -24,10 +24,10 @@ impl Lineage {
     /// The moments at which a snapshot of the range needs neither tail nor history, among those
     /// whose commits have finished and whose history is kept. A change that was committed by
     /// `enough` ends the search: `before` is then not later than that, but perhaps not the first.
-    pub fn merged_moments(&self, version: &RangeVersion, enough: CommitTs) -> MergedMoments {
+    pub fn base_validity(&self, version: &RangeVersion, enough: CommitTs) -> BaseValidity {
         match &version.base.body {
             // Its rows are not merged, so only moments before all of them will do.
-            BaseBody::Insert(rows) => MergedMoments {
+            BaseBody::Insert(rows) => BaseValidity {
                 from: CommitTs::ZERO,
                 before: self.first_insert(rows, enough),
             },
@@ -45,7 +45,7 @@ impl Lineage {
                     // Loaded in one piece and unchanged since: all of it is there or nothing.
                     None => CommitTs::ZERO,
                 };
-                MergedMoments { from, before }
+                BaseValidity { from, before }
             }
         }
     }
@@ -67,7 +67,7 @@ impl Lineage {
     }
 
     /// The first change in `tail` that is not in a base that is `merged` so far.
-    fn first_change(&self, tail: &Tail, merged: &MergedThrough, enough: CommitTs) -> CommitTs {
+    fn first_change(&self, tail: &Tail, merged: &MergeWatermarks, enough: CommitTs) -> CommitTs {
         let mut first = CommitTs::MAX;
         for page in tail.pages().iter() {
             for i in 0..page.claimed() {

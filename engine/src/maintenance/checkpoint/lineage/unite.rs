@@ -1,12 +1,12 @@
 //! Unites runs of one storage that `compaction` chooses. Runs that cannot be read are set aside and
 //! stay as they are.
 
-use super::new_files::NewFiles;
-use super::parts::Terms;
+use super::compaction;
 use super::storage_part::StoragePart;
 use crate::db::Db;
 use crate::db::set_aside::Work;
-use crate::maintenance::compaction;
+use crate::maintenance::checkpoint::new_files::NewFiles;
+use crate::maintenance::checkpoint::parts::Terms;
 use crate::maintenance::reserve::is_full_disk;
 use crate::maintenance::set_aside::contained;
 use crate::store::Store;
@@ -87,13 +87,7 @@ impl Db {
     pub(super) fn new_run(&self, store: &Store, files: &mut NewFiles) -> Result<RunWriter> {
         let id = self.shared.new_file_id();
         files.extend([run_file_name(id)]);
-        let schema = store.lineage().schema();
-        let types: Vec<_> = schema.iter().map(|(id, c)| (id, c.sql_type)).collect();
-        RunWriter::create(
-            &self.shared.files,
-            &run_file_name(id),
-            id,
-            UpdateCodec::new(&types),
-        )
+        let codec = UpdateCodec::of(&store.lineage().schema());
+        RunWriter::create(&self.shared.files, &run_file_name(id), id, codec)
     }
 }

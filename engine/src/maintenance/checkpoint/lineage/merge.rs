@@ -1,22 +1,22 @@
 //! Merges the ranges of one storage that are due, several at a time, and collects the records that
 //! go into the run. A range that cannot be merged is set aside.
 
-use super::Effort;
-use super::new_files::NewFiles;
-use super::parts::Terms;
 use crate::db::Db;
 use crate::db::set_aside::Work;
+use crate::maintenance::checkpoint::Effort;
+use crate::maintenance::checkpoint::new_files::NewFiles;
+use crate::maintenance::checkpoint::parts::Terms;
 use crate::maintenance::due::Due;
 use crate::maintenance::reserve::is_full_disk;
 use crate::maintenance::set_aside::contained;
-use crate::store::Store;
+use crate::store::{RangeSummary, Store};
 use std::sync::Arc;
 use strandline_base::{Error, Result};
 use strandline_storage::file::data_file::data_file_name;
 use strandline_table::lineage::base::BaseBody;
 use strandline_table::lineage::history::pending::PendingRecords;
 use strandline_table::lineage::horizon::Horizon;
-use strandline_table::lineage::merge::MergedRange;
+use strandline_table::lineage::merge::MergeOutput;
 use strandline_table::lineage::range::{Range, RangeVersion};
 use strandline_tail::release::TailMask;
 use strandline_tail::tail_pages::Tail;
@@ -32,7 +32,7 @@ pub(super) struct Preparation<'a> {
 /// A range's part of a checkpoint.
 pub(super) struct PreparedRange {
     pub version: Arc<RangeVersion>,
-    pub merged: Option<MergedRange>,
+    pub merged: Option<MergeOutput>,
     /// what is in no run yet
     pub records: PendingRecords,
 }
@@ -88,7 +88,7 @@ impl Db {
         preparation: &Preparation<'_>,
         range: &Arc<Range>,
         version: &RangeVersion,
-    ) -> Option<MergedRange> {
+    ) -> Option<MergeOutput> {
         let Preparation {
             store,
             terms,
@@ -103,7 +103,9 @@ impl Db {
             let due = match terms.effort {
                 Effort::Freeing if has_deletes(version) => Due::All,
                 Effort::Freeing | Effort::DropsOnly => Due::No,
-                Effort::Due | Effort::All => self.due(store, no, version, terms.retries()),
+                Effort::Due | Effort::All => {
+                    self.due(store, no, &RangeSummary::of(version), terms.retries())
+                }
             };
             if due == Due::No && !is_dead(version, horizon)? {
                 return Ok(None);

@@ -1,7 +1,7 @@
-//! What point operations ask of their transaction every time, at hand without its lock.
+//! State of a transaction that point operations read without its lock.
 //!
-//! It is stored under the lock, by the one statement at a time that changes the transaction, and
-//! says no more than is so: who finds nothing here looks under the lock.
+//! The one statement at a time that changes the transaction stores the hints under the lock. A hint
+//! has no false positives: on a miss the caller takes the lock and looks again.
 
 use crate::store::Store;
 use std::ptr::null_mut;
@@ -11,7 +11,7 @@ use strandline_txn::StartWord;
 
 /// See the module's documentation.
 #[derive(Debug)]
-pub(crate) struct Glance {
+pub(crate) struct TxnHints {
     own: AtomicU64,
     /// the transaction is open and has not changed the catalog
     is_plain: AtomicBool,
@@ -20,7 +20,7 @@ pub(crate) struct Glance {
     store: AtomicPtr<Store>,
 }
 
-impl Glance {
+impl TxnHints {
     /// Of a new transaction.
     pub fn new() -> Self {
         Self {

@@ -18,12 +18,12 @@ use strandline_base::{ColumnId, CommitTs};
 /// The lineage of a range's base.
 #[doc(alias("TPS", "tail-page sequence number"))]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MergedThrough {
+pub struct MergeWatermarks {
     rows: CommitTs,
     lagging: BTreeMap<ColumnId, CommitTs>,
 }
 
-impl MergedThrough {
+impl MergeWatermarks {
     /// Rows and all columns at `ts`.
     pub fn at(ts: CommitTs) -> Self {
         Self {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// One value.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Cell {
+pub enum CatalogValue {
     /// NULL
     Null,
     /// boolean
@@ -31,13 +31,13 @@ pub enum Cell {
     Texts(Vec<String>),
 }
 
-impl Cell {
+impl CatalogValue {
     /// A text.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text(text.into())
     }
     /// A value or NULL.
-    pub fn option<T: Into<Cell>>(value: Option<T>) -> Self {
+    pub fn option<T: Into<CatalogValue>>(value: Option<T>) -> Self {
         value.map_or(Self::Null, Into::into)
     }
     /// The number, if it is one or is written as one.
@@ -97,31 +97,31 @@ impl Cell {
     }
 }
 
-impl From<&str> for Cell {
+impl From<&str> for CatalogValue {
     fn from(text: &str) -> Self {
         Self::text(text)
     }
 }
 
-impl From<String> for Cell {
+impl From<String> for CatalogValue {
     fn from(text: String) -> Self {
         Self::Text(text)
     }
 }
 
-impl From<bool> for Cell {
+impl From<bool> for CatalogValue {
     fn from(value: bool) -> Self {
         Self::Bool(value)
     }
 }
 
-impl From<i32> for Cell {
+impl From<i32> for CatalogValue {
     fn from(value: i32) -> Self {
         Self::Int(value.into())
     }
 }
 
-impl From<i64> for Cell {
+impl From<i64> for CatalogValue {
     fn from(value: i64) -> Self {
         Self::Int(value)
     }
@@ -138,11 +138,11 @@ fn layout(data_type: &DataType) -> Option<DataType> {
 }
 
 /// The cells of one column as an array of `data_type`.
-pub fn array(cells: &[Cell], data_type: &DataType) -> Result<ArrayRef> {
-    let ints = || cells.iter().map(Cell::as_int);
+pub fn array(cells: &[CatalogValue], data_type: &DataType) -> Result<ArrayRef> {
+    let ints = || cells.iter().map(CatalogValue::as_int);
     let floats = || {
         cells.iter().map(|cell| match cell {
-            Cell::Float(number) => Some(*number),
+            CatalogValue::Float(number) => Some(*number),
             other => other.as_int().map(|n| n as f64),
         })
     };
@@ -151,7 +151,7 @@ pub fn array(cells: &[Cell], data_type: &DataType) -> Result<ArrayRef> {
             cells
                 .iter()
                 .map(|cell| match cell {
-                    Cell::Bool(value) => Some(*value),
+                    CatalogValue::Bool(value) => Some(*value),
                     _ => None,
                 })
                 .collect::<BooleanArray>(),
@@ -166,34 +166,34 @@ pub fn array(cells: &[Cell], data_type: &DataType) -> Result<ArrayRef> {
         ),
         DataType::Float64 => Arc::new(floats().collect::<Float64Array>()),
         DataType::Utf8View => {
-            let texts = cells.iter().map(Cell::as_text);
+            let texts = cells.iter().map(CatalogValue::as_text);
             Arc::new(texts.collect::<StringViewArray>())
         }
         DataType::Timestamp(..) => {
             let moments = cells.iter().map(|cell| match cell {
-                Cell::Moment(us) => Some(*us as i64),
+                CatalogValue::Moment(us) => Some(*us as i64),
                 _ => None,
             });
             let moments = moments.collect::<TimestampMicrosecondArray>();
             Arc::new(moments.with_data_type(data_type.clone()))
         }
         DataType::List(item) => list(cells, item.data_type())?,
-        other if cells.iter().all(Cell::is_null) => new_null_array(other, cells.len()),
+        other if cells.iter().all(CatalogValue::is_null) => new_null_array(other, cells.len()),
         other => return internal_err!("no system table has values of {other}"),
     })
 }
 
-fn list(cells: &[Cell], item: &DataType) -> Result<ArrayRef> {
+fn list(cells: &[CatalogValue], item: &DataType) -> Result<ArrayRef> {
     macro_rules! numbers {
         ($type:ty) => {{
             let mut builder = ListBuilder::new(PrimitiveBuilder::<$type>::new());
             for cell in cells {
-                if let Cell::Ints(numbers) = cell {
+                if let CatalogValue::Ints(numbers) = cell {
                     for number in numbers {
                         builder.values().append_value(*number as _);
                     }
                 }
-                builder.append(matches!(cell, Cell::Ints(_)));
+                builder.append(matches!(cell, CatalogValue::Ints(_)));
             }
             Arc::new(builder.finish()) as ArrayRef
         }};
@@ -204,12 +204,12 @@ fn list(cells: &[Cell], item: &DataType) -> Result<ArrayRef> {
         DataType::Utf8View => {
             let mut builder = ListBuilder::new(StringViewBuilder::new());
             for cell in cells {
-                if let Cell::Texts(texts) = cell {
+                if let CatalogValue::Texts(texts) = cell {
                     for text in texts {
                         builder.values().append_value(text);
                     }
                 }
-                builder.append(matches!(cell, Cell::Texts(_)));
+                builder.append(matches!(cell, CatalogValue::Texts(_)));
             }
             Arc::new(builder.finish())
         }

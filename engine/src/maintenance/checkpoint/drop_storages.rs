@@ -1,0 +1,34 @@
+//! The end of a checkpoint's fourth step: storages that may not be asked for any more are
+//! forgotten.
+
+use super::moment::Moment;
+use crate::catalog::versions::kept_storages;
+use crate::db::Db;
+use crate::store::Store;
+use std::sync::Arc;
+use strandline_base::CommitTs;
+
+impl Db {
+    /// Forgets storages that may not be asked for any more and no transaction is creating.
+    pub(super) fn drop_storages(&self, moment: &Moment) {
+        let stores: Vec<Arc<Store>> = self.stores.read().values().cloned().collect();
+        // In this order: a creating transaction publishes its catalog before it lets go.
+        let free: Vec<_> = stores
+            .into_iter()
+            .filter(|store| !store.is_held())
+            .collect();
+        let catalogs = self.catalogs.through(CommitTs::MAX);
+        let begins = |policy| moment.time.begin_of(policy);
+        let live = kept_storages(&catalogs, begins, moment.oldest);
+        for store in free.into_iter().filter(|store| !live.contains(&store.id())) {
+            let mut stores = self.stores.write();
+            if stores
+                .get(&store.id())
+                .is_some_and(|s| Arc::ptr_eq(s, &store))
+            {
+                stores.remove(&store.id());
+                store.remove_files();
+            }
+        }
+    }
+}

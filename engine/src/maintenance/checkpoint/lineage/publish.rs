@@ -1,0 +1,53 @@
+//! The fourth step of a checkpoint: merged ranges and new runs take the places of the old ones,
+//! whose files go.
+
+use super::storage_part::StoragePart;
+use crate::db::Db;
+use std::collections::BTreeSet;
+use strandline_base::CommitTs;
+use strandline_storage::file::data_file::DataFile;
+use strandline_table::lineage::base::BaseBody;
+use strandline_table::lineage::merge::MergeOutput;
+
+impl Db {
+    /// Shows what the part has prepared to readers; the manifest names its files.
+    pub(in crate::maintenance::checkpoint) fn publish(&self, part: StoragePart, through: CommitTs) {
+        let lineage = part.store.lineage();
+        if let Some(runs) = part.runs {
+            lineage.set_runs(runs);
+        }
+        part.replaced
+            .iter()
+            .for_each(|run| run.remove_when_unused());
+        for version in &part.versions {
+            lineage.note_persisted(version, through);
+        }
+        for merged in &part.merged {
+            remove_replaced(&merged.range.load().base.body, merged);
+            lineage.publish_merge(merged);
+            self.merge_schedule
+                .note_merged(part.store.id(), merged.range.no());
+        }
+        let listed = part.listed;
+        part.store.unlisted.lock().retain(|no| !listed.contains(no));
+    }
+}
+
+/// Removes the files that lie entirely in what a merge replaces.
+fn remove_replaced(old: &BaseBody, merged: &MergeOutput) {
+    let BaseBody::Chunks(old) = old else { return };
+    let new = merged.chunks();
+    let kept: BTreeSet<u64> = new
+        .columns
+        .iter()
+        .flatten()
+        .map(|c| c.stored.file.id())
+        .chain(new.meta.as_ref().map(|m| m.file.id()))
+        .collect();
+    let files = old.columns.iter().flatten().map(|c| &c.stored.file);
+    for file in files.chain(old.meta.as_ref().map(|m| &m.file)) {
+        if !kept.contains(&file.id()) {
+            DataFile::remove_when_unused(file);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Reads of a range into Arrow arrays: the rows that a snapshot sees, and all versions in an
+//! interval. One call per range prepares a read; its result gives the columns.
+
+use super::merged_bases::MergedBase;
+use super::{Store, StoredRange};
+use arrow_array::ArrayRef;
+use std::sync::Arc;
+use strandline_base::{ColumnId, CommitTs, Result};
+use strandline_storage::file::data_file::DataFile;
+use strandline_table::lineage::BasedRange;
+use strandline_table::lineage::base::BaseBody;
+use strandline_table::lineage::scan::versions::{RangeVersions, VersionInterval};
+use strandline_table::lineage::scan::{RangeSnapshot, ScanCounters};
+use strandline_tail::change::{PendingStamp, Writer};
+use strandline_txn::Visibility;
+
+impl Store {
+    /// Prepares `range` for reading `columns` at `visibility`. `merged`: the base that alone is
+    /// right at that moment, which is read without tails if the range still has it.
+    pub fn read_range(
+        &self,
+        range: &StoredRange,
+        merged: Option<&MergedBase>,
+        visibility: &Visibility,
+        columns: &Arc<[ColumnId]>,
+        counters: &Arc<ScanCounters>,
+    ) -> Result<RangeSnapshot> {
+        let (range, lineage) = (range.range(), &self.lineage);
+        let merged = merged.and_then(|base| base.of(&range.load()));
+        match merged {
+            Some(base) => lineage.range_snapshot_of(range, &base, visibility, columns, counters),
+            None => lineage.range_snapshot(range, visibility, columns, counters),
+        }
+    }
+
+    /// Prepares all versions in an interval, from slot `next_row` on.
+    pub fn read_versions(
+        &self,
+        range: &StoredRange,
+        interval: VersionInterval,
+        columns: &Arc<[ColumnId]>,
+        next_row: usize,
+    ) -> Result<RangeVersions> {
+        let range = range.range();
+        self.lineage
+            .range_versions(range, interval, columns, next_row)
+    }
+
+    /// Encodes `arrays`, the columns `ids`, as one new range under the writer's start word.
+    pub fn load_range(
+        &self,
+        ids: &[ColumnId],
+        arrays: &[ArrayRef],
+        rows: usize,
+        writer: &Writer,
+    ) -> Result<(BasedRange, Arc<DataFile>, PendingStamp)> {
+        self.lineage.load_range(ids, arrays, rows, writer)
+    }
+}
+
+impl StoredRange {
+    /// Whether preparing a read at `ts` stays in memory: the bounds of the `pruning` columns are
+    /// there, and the rows' metadata if the read needs them.
+    pub fn opens_in_memory(
+        &self,
+        ts: CommitTs,
+        mut pruning: impl Iterator<Item = ColumnId>,
+    ) -> bool {
+        let version = self.range().load_full();
+        let BaseBody::Chunks(chunks) = &version.base.body else {
+            return true;
+        };
+        let meta = chunks.meta.as_ref();
+        let has_meta = chunks.is_quiet_at(ts) || meta.is_none_or(|meta| meta.is_loaded());
+        has_meta
+            && pruning.all(|column| {
+                let chunk = chunks.column(column);
+                chunk.is_none_or(|chunk| chunk.stored.has_footer())
+            })
+    }
+}
