@@ -1,4 +1,4 @@
-//! One value as record pages hold it, and what a storage knows of the value's column.
+//! The form of one value in a record page, and a storage's description of the value's column.
 
 use crate::value_words::{
     Physical, physical, value_of_bytes, value_of_wide, value_of_word, wide_of, word_of,

@@ -1,9 +1,9 @@
-//! A device whose directory is not trusted any more once a sync of it has failed.
+//! A device whose directory refuses all syncs once one has failed.
 //!
-//! A failed sync of a directory may lose names that several threads have created, and leaves them
-//! readable; the next sync then succeeds without them, as with a file. A file has one writer, who
-//! gives it up. A directory is everybody's: here one failed sync makes all later ones fail, so that
-//! nobody takes a name for durable that another one's failed sync has lost.
+//! A failed sync of a directory may lose names that several threads have created. The names stay
+//! readable, and the next sync succeeds without them, as with a file. The one writer of a file can
+//! give the file up. Several threads share a directory: here one failed sync makes all later ones
+//! fail, so that no thread takes a lost name for durable.
 //!
 //! Lock order: `failure` is held during the sync, so that no sync begins before the outcome of an
 //! earlier one is known.

@@ -3,9 +3,9 @@
 //!
 //! Invariants:
 //! 1. `target` does not exist before [`StagedDirectory::publish`], and nothing is ever overwritten.
-//! 2. What an attempt that was killed left under the temporary name is removed by the next one,
-//!    but only while nobody holds its lock. That is one on the directory itself: the lock file in
-//!    it is left to a database that is opened there before it is published.
+//! 2. An attempt removes the directory that a killed attempt has left under the temporary name, if
+//!    it gets that directory's lock. The lock is on the directory itself: the lock file in it
+//!    belongs to a database that is opened there before it is published.
 
 use std::fs;
 use std::path::{Path, PathBuf};

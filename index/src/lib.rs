@@ -1,4 +1,4 @@
-//! Keys → row ids. [`AccessMethod`] is what an index can be asked. There are two methods, both
+//! Keys → row ids. [`AccessMethod`] is the interface of an index. There are two methods, both
 //! memory-resident and rebuilt at open: [`MemoryIndex`], a [`HashIndex`] of all entries with
 //! [`KeySequences`] as a short cut, and [`OrderedIndex`], a B-link tree. Methods on a device take
 //! their places behind the same trait.
@@ -8,7 +8,7 @@
 //! | room | what is in it |
 //! |---|---|
 //! | `key_hash`, `sequences` | hashes of keys; keys that follow each other as their rows do |
-//! | `access_method` | what an index can be asked |
+//! | `access_method` | the interface of an index |
 //! | `hash_index`, `row_keys` | entries by hash; entries of rows that change their keys |
 //! | `ordered_key` | keys as bytes that are ordered as their values |
 //! | `memory_index`, `ordered_index` | the access methods |

@@ -1,11 +1,11 @@
 //! Entering and removing entries of rows that may change their keys.
 //!
-//! A row's entry is added once for an insertion, whose row nobody else writes. An update may come
-//! back to a key that the row had before and find its entry there, while somebody is about to
-//! remove it because no version needs it. So a change is written first and its key entered then;
-//! and whoever removes entries looks at the row's versions and removes in one piece, with no key
-//! entered meanwhile. Either the look comes after the change was written, and sees it, or the
-//! entering comes after the removal, and adds the entry again.
+//! An insertion adds an entry for a row that no other transaction writes. An update may set a key
+//! that the row had before and find its entry there, while a sweep is about to remove that entry
+//! because no version needs it. So a writer writes the record first and enters the key then. A
+//! sweep reads the row's versions and removes entries under a lock that excludes entering keys.
+//! Either the sweep reads the versions after the record was written, and keeps the entry, or the
+//! writer enters the key after the removal, and adds the entry again.
 
 use strandline_base::sync::RwLock;
 

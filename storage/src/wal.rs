@@ -6,8 +6,8 @@
 //! [`Wal::wait_durable`] returns when the log is durable up to a position: the first waiter
 //! becomes the *leader*, takes the whole buffer, writes it where it belongs and syncs once, for
 //! everybody; waiters that come meanwhile find their records in the next buffer, and one of them
-//! leads next. Who waits needs no log thread, so a lone committer pays one write and one sync and
-//! no hand-over. One that serves commits nobody waits for sleeps in [`Wal::wait_for_records`].
+//! leads next. A lone committer thus pays one write and one sync and no hand-over to a log thread.
+//! The thread that makes relaxed commits durable sleeps in [`Wal::wait_for_records`].
 //!
 //! Segments are allocated, filled with zeros and synced before the log reaches them, and recycled
 //! by [`Wal::cut_before`]: a sync after overwriting is faster than one that also has to record a

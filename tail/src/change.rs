@@ -1,4 +1,4 @@
-//! What a writer asks for and what it gets: changes of rows, outcomes, records to stamp.
+//! Interface of the write protocol: changes of rows, outcomes, records to stamp.
 
 use crate::record_page::RecordPage;
 use std::sync::Arc;

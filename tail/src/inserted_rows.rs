@@ -1,5 +1,5 @@
-//! What a page of inserted rows holds: a column is an array over the rows, for scans and the first
-//! merge. Arrays come with the first value.
+//! Contents of a page of inserted rows: one array per column over the rows, for scans and the first
+//! merge. An array is allocated with its first value.
 
 use crate::page_memory::PageMemory;
 use crate::record_words::zeros;

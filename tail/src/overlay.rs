@@ -1,4 +1,4 @@
-//! Overlays: what is settled of a range's tails, consolidated for scans \[L-Store §4.1:
+//! Overlays: the settled records of a range's tails, consolidated for scans \[L-Store §4.1:
 //! consolidation of update ranges; §2.2: tail-driven scans\].
 //!
 //! A scan takes from the tails the newest visible value of every (row, column). Visiting records
@@ -15,20 +15,21 @@
 //!    latch). So records visited in order, each overwriting what came before, leave the newest.
 //! 3. A record that an overlay does not cover has *moved* its tail at or after the overlay's number
 //!    before anybody can see it.
-//! 4. An overlay covers a tail up to `through`; with the records from there on it says what the
-//!    tail says. A reader loads the overlay before the pages; if the pages then begin after
-//!    `through`, what is missing has been merged, and the reader does without the overlay there.
+//! 4. An overlay covers a tail up to `through`; together with the records from there on it equals
+//!    the tail. A reader loads the overlay before the pages. If the pages then begin after
+//!    `through`, the records between have been merged, and the reader ignores the overlay for that
+//!    tail.
 //! 5. An overlay goes with the base it was made for, and takes the place of the one it has grown
 //!    out of, or of none.
 //!
 //! # Why invariant 3 holds
 //!
-//! Who makes an overlay draws its number first, then loads the count of claimed records of each
+//! The maker of an overlay draws its number first, then loads the count of claimed records of each
 //! tail, then its pages. An appender adds to the count first, then loads the last number drawn. All
 //! four are sequentially consistent, so either the maker finds the record claimed, and moves the
 //! tail itself if the record is not settled, or the appender finds the number, and moves the tail
-//! before it leaves. Marks only grow, so who finds a tail unmoved since an overlay's number needs
-//! no look at its records. Marks are written once per overlay and tail, so appenders to different
+//! before it leaves. Marks only grow, so a reader that finds a tail unmoved since an overlay's
+//! number skips its records. Marks are written once per overlay and tail, so appenders to different
 //! tails share them for reading.
 //!
 //! Making and publishing overlays is in [`crate::consolidation`].

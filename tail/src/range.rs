@@ -7,8 +7,8 @@
 //! 2. Versions are published under `publish`; readers never take it.
 //! 3. A tail leaves the version only sealed and with nothing but records merged into its base.
 //! 4. While an appender is inside a tail, the tail stays in the range's versions.
-//! 5. A tail of the range's newest version is sealed only while `publish` is held: who seals it
-//!    publishes a version without it, or unseals it, also when it panics.
+//! 5. A tail of the range's newest version is sealed only while `publish` is held. The thread that
+//!    seals it publishes a version without it, or unseals it, also when it panics.
 //!
 //! # The order of loads
 //!

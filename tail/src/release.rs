@@ -1,10 +1,9 @@
 //! The memory of rolled-back writers, given back without a merge.
 //!
 //! A merge frees the tail pages of commits that it has put into base. Records of a rolled-back
-//! transaction are tombstones at once, but no merge comes for them: it finds nothing to merge. So a
-//! rollback asks for their release itself. A release publishes the same base again, as a base
-//! state of its own, and retires on the old one what the tails do not need any more, just as a
-//! merge does:
+//! transaction are tombstones at once, but no merge frees them, since there is nothing to merge. So
+//! a rollback releases them itself. A release publishes the same base again, as a base state of its
+//! own, and retires on the old one what the tails do not need any more, just as a merge does:
 //!
 //! * A tail with nothing but tombstones and merged records leaves the range.
 //! * Of a tail with other records, pages that are done with at the front go, and so do pages of
@@ -20,8 +19,8 @@
 //!    stays in the list for that long (see `succession`).
 //! 3. A release is no merge: base says the same, so a merge that is at work meanwhile publishes
 //!    its result on top of the released version.
-//! 4. The range's overlay goes: it speaks for a tail that may have left. Who made another one of
-//!    the version before does not publish it (see `overlay`).
+//! 4. The range's overlay goes: it covers a tail that may have left. A thread that has made another
+//!    overlay of the version before does not publish it (see `overlay`).
 //!
 //! A tail of which some row's latch is held for long keeps its pages until the next release or
 //! merge.

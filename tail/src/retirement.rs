@@ -1,13 +1,14 @@
-//! What of a tail a merge leaves behind \[L-Store §4.1.1 steps 4 and 5\].
+//! Retirement of merged tail pages \[L-Store §4.1.1 steps 4 and 5\].
 //!
-//! A merge has folded commits into base, as far as `through` says of each column. Records of other
-//! transactions may stand between those it took, or such as some column's chunk lacks, so the tail
-//! is done with up to its first unmerged record. A tail without any is sealed and leaves the range.
+//! A merge has folded commits into base, up to `through` for each column. Unmerged records may
+//! stand between the merged ones: of other transactions, or of columns whose chunks lag. So the
+//! pages before the first unmerged record retire. A tail without unmerged records is sealed and
+//! leaves the range.
 //!
 //! Invariants:
 //! 1. A record is done with if it is aborted, or stamped with a commit that is merged in all its
 //!    columns, or the old value of an update that is done with (and therefore in a run).
-//! 2. A record that is claimed but not published is not: nobody knows yet what it will be.
+//! 2. A record that is claimed but not published is not done with: its content is not known yet.
 //! 3. A tail is given up only if it is found done with while it is sealed: between a first look and
 //!    the seal an appender may have come and gone.
 //! 4. Old values that no update needs any more become tombstones under their row's latch: a writer

@@ -1,5 +1,5 @@
-//! Layouts that tail pages of a storage have in common, so that whoever looks at many tails finds
-//! the layout in a cache.
+//! Layouts that tail pages of a storage share, so that a reader of many tails finds the layout in
+//! the processor's cache.
 //!
 //! Lock order: `known` comes last.
 

@@ -1,10 +1,10 @@
-//! What a tail page holds: records, each in one piece.
+//! Byte layout of a record within a tail page.
 //!
-//! A record is what it says of itself, then its cells: all that a point read or a walk along a
-//! chain wants of it is in two or three neighbouring cache lines, and a cumulative record is copied
-//! from one piece into another. All records of a page have the same [`RecordLayout`], which has a
-//! place for every column of the page; a page is made for the columns that the records of its tail
-//! have had so far, or for all columns of a small table.
+//! A record is its header, then its cells, in one piece: a point read, or a walk along a chain,
+//! finds all of it in two or three neighbouring cache lines, and a cumulative record is copied from
+//! one piece into another. All records of a page have the same [`RecordLayout`], which has a place
+//! for every column of the page; a page is made for the columns that the records of its tail have
+//! had so far, or for all columns of a small table.
 //!
 //! | word | content |
 //! |---|---|
@@ -16,9 +16,9 @@
 //!
 //! NULLs are bits in an array beside, which comes with a page's first one.
 //!
-//! Differences from the paper: its tail pages are columnar like base pages. A scan takes tails in
-//! through overlays, which are columnar, and visits a record once; whoever reads rows visits the
-//! same record for many columns.
+//! Differences from the paper: its tail pages are columnar like base pages. Here a scan reads tails
+//! through overlays, which are columnar, and visits a record once; a point read visits one record
+//! for many columns.
 
 use crate::column_set::{ColumnSet, columns_of_word, place};
 use crate::page_memory::PageMemory;

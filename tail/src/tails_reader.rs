@@ -1,8 +1,8 @@
 //! Reading all tails of a range at a snapshot: its overlay, and the records behind it; see
 //! [`crate::overlay`] for the invariants.
 //!
-//! Whoever has a reader needs no range version any more, so a scan that stays long keeps no page
-//! that came after it and nothing that later merges retire \[L-Store §4.1.1 step 5\].
+//! A reader holds pages and no range version, so a long scan keeps neither later pages nor anything
+//! that later merges retire \[L-Store §4.1.1 step 5\].
 
 use crate::overlay::{Overlay, slot_in_range};
 use crate::patches::{PatchList, Patches};

@@ -1,4 +1,4 @@
-//! What a reader sees of a record \[L-Store §5.1.1\].
+//! Visibility of a record for a reader \[L-Store §5.1.1\].
 
 use crate::record_page::RecordPage;
 use strandline_base::CommitTs;

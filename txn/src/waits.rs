@@ -16,9 +16,9 @@
 //!    `releases` after it has let go, and wakes its waiters. Each looks again at what it waits
 //!    for. A waiter that looked before the count changed does not sleep.
 //!
-//! Edges to finished holders stay until their waiters have run; a search does not follow them, nor
-//! edges from before the holder's last release: their waiters look again, and whoever waits on
-//! searches anew.
+//! Edges to finished holders stay until their waiters have run. A search follows neither these
+//! edges nor edges from before the holder's last release: their waiters look again, and a waiter
+//! that waits on searches anew.
 //!
 //! Waiting is counted in slices that timed out, not by a clock: it is right under an injected
 //! clock that stands still, and precise to the scheduler's delay per slice.

@@ -1,7 +1,7 @@
-//! Going over the entries of a range, in both directions.
+//! Cursors over the entries of a range, in both directions.
 //!
-//! A cursor copies what a leaf has of its range under the leaf's latch, and keeps the fence where
-//! it goes on: no latch between two calls, and no place in a node that others change.
+//! A cursor copies the leaf's entries that are in its range, under the leaf's latch, and keeps the
+//! fence at which it continues. It holds no latch and no position within a node between two calls.
 
 use super::entries::{Entries, EntryBytes};
 use super::node::Probe;

@@ -1,12 +1,12 @@
 //! The entries of one node: byte strings in ascending order, each once, in one buffer.
 //!
-//! The buffer begins with a prefix that all entries have in common; what an entry has behind it
-//! follows, entry by entry, without gaps. Inserting moves what is behind it, at most a node's
-//! bytes; splitting, joining and copying a node are copies of slices.
+//! The buffer begins with the prefix that all entries have in common. The rests of the entries
+//! follow without gaps. An insertion moves the bytes behind it, at most a node's; splitting,
+//! joining and copying a node are copies of slices.
 //!
 //! An entry of a leaf is a key's bytes and the row's number in six bytes, big-endian: (key, row)
 //! pairs are ordered, and unique, as these byte strings are. No key's bytes begin with another's
-//! (see `ordered_key`), so the entries of a key are those that begin with it.
+//! (see `ordered_key`), so the entries of a key are all entries that begin with its bytes.
 
 use crate::access_method::KeyBytes;
 use std::cmp::Ordering;

@@ -1,7 +1,7 @@
 //! Leaves by number: a table that only grows, and a list of the numbers that are free again.
 //!
-//! A number may be used again at once: whoever comes to a leaf by a number that it has read before
-//! looks at the level and the low fence (`Node::place`).
+//! A number may be used again at once: a descent that reaches a leaf by a number read earlier
+//! checks the leaf's level and low fence (`Node::place`).
 
 use super::node::{Node, NodeId};
 use strandline_base::AppendList;

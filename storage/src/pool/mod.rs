@@ -3,8 +3,8 @@
 //! A frame is reached through its [`FrameHandle`], which a column's reader, a range's row metadata
 //! or a block of rows keeps for as long as the block may be read. So a hit costs one atomic load
 //! and no lookup: a table of block ids would cost a hash and a lock. The pool knows all filled
-//! handles and empties cold ones when their bytes exceed the budget; what a frame holds is for its
-//! reader to decode.
+//! handles and empties cold ones when their bytes exceed the budget. Readers decode the frames'
+//! bytes.
 //!
 //! Invariants:
 //! 1. `used` is the sum of the bytes of all filled handles.

@@ -3,17 +3,16 @@
 //! A run is written once, sequentially, and read by range of row ids, as MaSM's materialized sorted
 //! runs are \[MaSM §3.1–3.2\]. A file is a header, blocks of about 32 KiB, and an index with every
 //! block's first row id, length and checksum. A block is a sequence of groups, each of which holds
-//! records of one row. What a record says, and the bytes of a group, is the business of a
-//! [`RunCodec`]; so everything that is kept as sorted runs shares files, index and merge. The index
-//! stays in memory: about 20 bytes per block, one 1,600th of the data.
+//! records of one row. A [`RunCodec`] defines records and the bytes of a group, so that all kinds
+//! of sorted runs share files, index and merge. The index stays in memory: about 20 bytes per
+//! block, one 1,600th of the data.
 //!
 //! Invariants:
 //! 1. records are sorted by row id ascending; the order of a row's records is the codec's;
 //! 2. no byte of a block is interpreted before its checksum matched, and the checksum covers the
 //!    run's id and the block's offset;
 //! 3. a run is immutable once [`RunWriter::finish`] has returned it;
-//! 4. a group says how long it is before anything else, so that those of other rows are passed over
-//!    unread;
+//! 4. a group begins with its length, so that a reader skips the groups of other rows;
 //! 5. a block needs no other block: its first group is relative to nothing outside.
 //!
 //! The byte layout is in docs/format.md, section "Update runs".

@@ -10,10 +10,10 @@
 //! 4. Intact records behind the end that make no such claim were in flight when the crash hit,
 //!    behind one that was lost. They are erased before anything is appended, because new records
 //!    fill the gap before them and would bring them back.
-//! 5. What can be read need not be on the device, and a sync need not bring it there: after a
+//! 5. Readable bytes need not be on the device, and a sync need not bring them there: after a
 //!    failed sync, or a failed write of the operating system's own, lost pages stay readable and
 //!    count as clean. So records past the position that is known to be durable, and erasures, are
-//!    written once more and then synced: the sync is about what was written now.
+//!    written once more before the sync, which then covers them.
 //! 6. A segment that no record has reached is not trusted for the same reason: its header or name
 //!    may be lost. It is a leftover. One with a record, or with the replay position, was durable
 //!    with its name before the log reached it.

@@ -1,5 +1,5 @@
-//! Who makes overlays (see `strandline_tail::overlay`): a thread beside the readers that want them,
-//! or, in a database without background work, the readers themselves.
+//! The maker of overlays (see `strandline_tail::overlay`): a thread beside the readers that want
+//! them, or, in a database without background work, the readers themselves.
 //!
 //! Lock order: `state` is taken with nothing held; overlays are made without it.
 

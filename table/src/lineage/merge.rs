@@ -16,15 +16,15 @@
 //!
 //! Columns are merged independently of each other: a column is due when it has a good part of the
 //! updates of the most updated one, or is behind already. The rows' metadata is filled for all
-//! updates, so that a reader knows of rows that some column's chunk is behind, and finds in their
-//! tails what it lacks (see `strandline_tail::merged_through`).
+//! updates, so that a reader recognizes rows for which a column's chunk is behind, and takes their
+//! values from the tails (see `strandline_tail::merge_watermarks`).
 //!
 //! Differences from the paper: it visits records newest first and takes each row's first; we write
 //! over older ones in their order, as scans do. It logs a merge as an operation and repeats it at
 //! recovery; ours is an edit of the manifest that names files which are durable already, so that
 //! recovery merges nothing, and a merge that no edit names has not happened.
 //!
-//! Publishing, and what becomes of the tails, is in `strandline_tail::range` and `retirement`.
+//! `strandline_tail::range` publishes the result, `strandline_tail::retirement` retires the tails.
 //!
 //! Lock order: `publish` while swapping (see there).
 

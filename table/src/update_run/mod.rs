@@ -4,17 +4,15 @@
 //! into tails, and readers find in runs the versions that the base no longer holds. Ordering the
 //! records of one row newest first is L-Store's layout of historic tail records \[L-Store §4.3\].
 //!
-//! A group is what a block has of one row: the times of the versions, then for each column the
-//! values that they set, each as a difference to that of the next newer one; so a row's versions
-//! are read newest first, and what does not change takes a bit per version (see `group` and
-//! `values`).
+//! A group holds the records of one row in a block: the times of the versions, then for each column
+//! the values that they set, each as the difference to the next newer one. So a row's versions are
+//! read newest first, and an unchanged value takes a bit per version (see `group` and `values`).
 //!
 //! Invariants:
 //! 1. the records of a row are sorted by commit timestamp descending, newest first; its old-value
 //!    records come after all others;
-//! 2. what is read is what was pushed, whatever it shares with its neighbours: nothing of a record
-//!    is left out here. That a version need not repeat what the one before it set is for the
-//!    writer to know (see `lineage::history`).
+//! 2. a record is read exactly as it was pushed. The writer, not the codec, leaves out values that
+//!    a version would repeat (see `lineage::history`).
 //!
 //! The byte layout is in docs/format.md, section "Update runs".
 //!

@@ -1,8 +1,8 @@
-//! The values that one column has in consecutive versions of a row, each as what it changes of the
-//! one before \[L-Store §4.3, delta compression\].
+//! The values of one column in consecutive versions of a row, each as the difference to the one
+//! before \[L-Store §4.3, delta compression\].
 //!
 //! Invariants:
-//! 1. what is read is what was written bit for bit, NaNs and −0.0 included;
+//! 1. values are read bit for bit as they were written, NaNs and −0.0 included;
 //! 2. a sequence never takes more bytes than its values one by one and the byte that says so;
 //! 3. a reader that does not know the column's type can step over a sequence.
 

@@ -1,4 +1,4 @@
-//! What a row's newest version means to a writer: free to be changed, or what is in the way.
+//! The newest version of a row from a writer's view: free to be changed, or the obstacle.
 
 use super::RowStorage;
 use crate::change::{RowLock, WriteOutcome, Writer};

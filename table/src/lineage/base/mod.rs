@@ -1,6 +1,6 @@
 //! The base of a range: an insert range, or one immutable chunk per column \[L-Store §2.2, §3.2\].
 //!
-//! A [`BaseState`] is replaced as a whole by a merge; whoever goes by live tails keeps the one it
+//! A merge replaces a [`BaseState`] as a whole; a reader of live tails keeps the state it has
 //! loaded. When the last reader of a state and of all earlier ones has let go, the tail pages that
 //! its successor has merged are dropped (see `strandline_tail::succession`). Scans, which may stay
 //! long, keep the rows and the pages they need and let go of the state.

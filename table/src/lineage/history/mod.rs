@@ -4,7 +4,7 @@
 //! checkpoints write anyway are sorted by row and hold every committed record, old-value records
 //! included; those at or below a range's `merged_through` are its history.
 //!
-//! What nobody may ask for any more (see [`Horizon`]) leaves the runs in two ways. Versions at or
+//! Versions that no moment of the [`Horizon`] sees leave the runs in two ways. Versions at or
 //! before the oldest moment are *reduced* to the values it sees, when the oldest run is rewritten.
 //! A version between two moments is *thinned out*, whenever a run that has it is written: the next
 //! newer record takes on its values, and so is as right for recovery as both were.

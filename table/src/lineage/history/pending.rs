@@ -1,9 +1,9 @@
-//! What a checkpoint writes as a run: every committed record that is in no run yet.
+//! The records that a checkpoint writes as a run: every committed record that is in no run yet.
 //!
 //! A row's old-value records go along with the first of its updates that is written (again with
-//! later ones: a duplicate is harmless, a missing one would lose history). Versions that were
-//! superseded before anybody could ask for them, such as all but the last of one transaction, are
-//! folded into the next, and a version does not repeat what the one before it has (see `history`).
+//! later ones: a duplicate is harmless, a missing one would lose history). A version that no
+//! snapshot can see, for example all but the last of one transaction, is folded into the next. A
+//! version does not repeat values of the version before it (see `history`).
 //!
 //! Records are found first, as addresses, and their values are read row by row when they are
 //! written: the values of all of them would take twenty times that memory, beside the writers.

@@ -1,10 +1,10 @@
-//! Which rows others have changed since a snapshot: what the validation of reads looks at
+//! The rows that other transactions have changed since a snapshot, for the validation of reads
 //! \[L-Store §5.1.1: versions committed in (begin, commit\], merged ones included\].
 //!
-//! Tails say it record by record; base says it by start and last-updated times, which a merge keeps
-//! and fills. A range version is loaded once: a change is in its tails or in its base, whatever is
-//! merged meanwhile. Pre-committed changes count. Cost: pending records, rows of open insert ranges
-//! and of ranges merged since the snapshot, never rows at rest.
+//! Tails show a change as a record; base shows it by start and last-updated times, which a merge
+//! keeps and fills. A range version is loaded once: a change is in its tails or in its base,
+//! whatever is merged meanwhile. Pre-committed changes count. Cost: pending records, rows of open
+//! insert ranges and of ranges merged since the snapshot, never rows at rest.
 
 use crate::lineage::Lineage;
 use crate::lineage::base::BaseBody;

@@ -1,4 +1,4 @@
-//! What the write protocol reads of a range's base: insert range or chunks.
+//! The base as the write protocol reads it: insert range or chunks.
 
 use crate::lineage::Lineage;
 use crate::lineage::base::row_meta::NEVER;
