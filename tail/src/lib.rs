@@ -6,7 +6,7 @@
 //!
 //! | room | what is in it |
 //! |---|---|
-//! | `column_set`, `hops`, `merged_through` | sets of columns; counted steps; moments of merges |
+//! | `column_set`, `hops`, `merge_watermarks` | sets of columns; counted steps; moments of merges |
 //! | `record_kind`, `record_words`, `succession` | kinds of records; their words; old bases |
 //! | `record_layout`, `spare_lines` | the layout of records; cache lines of dropped pages |
 //! | `page_memory`, `shared_layouts` | memory of pages; layouts that pages share |

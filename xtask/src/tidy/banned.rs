@@ -143,11 +143,6 @@ pub const EXCEPTIONS: &[Exception] = &[
         reason: "the room that knows the kind of table",
     },
     Exception {
-        path: "lineage()",
-        place: "engine/src/store/",
-        reason: "the room that knows the kind of table",
-    },
-    Exception {
         path: "strandline_table",
         place: "engine/src/maintenance/checkpoint/lineage/",
         reason: "merges and runs are what a lineage table consists of",

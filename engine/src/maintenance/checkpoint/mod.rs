@@ -4,8 +4,8 @@
 //! be asked for; (2) `parts`, by storage, in `lineage`: `merge` the ranges that are due, write one
 //! run with the committed records ≤ T that are in no run (`storage_part`), `unite` runs; (3)
 //! `manifest_edit`: sync, append one edit, the atomic step; (4) `publish` the merged ranges and the
-//! runs, then `drop_storages`; (5) `log_cut`. A crash before (3) leaves orphaned files, a crash after it loses nothing: replay
-//! skips what is at or below T.
+//! runs, then `drop_storages`; (5) `log_cut`. A crash before (3) leaves orphaned files. A crash
+//! after it loses nothing: replay skips commits at or below T.
 //!
 //! Invariants:
 //! 1. A record leaves memory (its page is dropped) only when the manifest names a run that has it.
@@ -27,6 +27,7 @@ mod manifest_edit;
 mod moment;
 mod new_files;
 mod parts;
+mod terms;
 
 use super::reserve::is_full_disk;
 use super::set_aside::contained;

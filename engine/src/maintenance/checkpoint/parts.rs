@@ -4,6 +4,7 @@
 use super::Effort;
 use super::lineage::StoragePart;
 use super::moment::Named;
+use super::terms::Terms;
 use crate::catalog::TableDef;
 use crate::db::Db;
 use crate::db::set_aside::Work;
@@ -26,28 +27,6 @@ pub(super) struct Parts {
     pub behind: Option<Error>,
     /// why merges were given up
     pub no_room: Option<Error>,
-}
-
-/// What all parts of a checkpoint are prepared with.
-pub(super) struct Terms {
-    pub through: CommitTs,
-    pub effort: Effort,
-    /// set when the disk was full: no further merge is tried
-    pub no_room: Mutex<Option<Error>>,
-}
-
-impl Terms {
-    pub fn is_full(&self) -> bool {
-        self.no_room.lock().is_some()
-    }
-    /// Whether work that failed is tried again before its pause is over.
-    pub fn retries(&self) -> bool {
-        self.effort == Effort::All
-    }
-    /// The disk is full: smaller files may still be written, but nothing is merged.
-    pub fn note_full_disk(&self, error: &Error) {
-        self.no_room.lock().get_or_insert_with(|| error.clone());
-    }
 }
 
 impl Db {

@@ -5,7 +5,7 @@ use crate::db::Db;
 use crate::db::set_aside::Work;
 use crate::maintenance::checkpoint::Effort;
 use crate::maintenance::checkpoint::new_files::NewFiles;
-use crate::maintenance::checkpoint::parts::Terms;
+use crate::maintenance::checkpoint::terms::Terms;
 use crate::maintenance::due::Due;
 use crate::maintenance::reserve::is_full_disk;
 use crate::maintenance::set_aside::contained;

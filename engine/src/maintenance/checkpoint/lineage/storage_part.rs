@@ -10,7 +10,7 @@ use crate::catalog::TableDef;
 use crate::db::Db;
 use crate::maintenance::checkpoint::CheckpointReport;
 use crate::maintenance::checkpoint::new_files::NewFiles;
-use crate::maintenance::checkpoint::parts::Terms;
+use crate::maintenance::checkpoint::terms::Terms;
 use crate::manifest_state::{RangeEntry, StorageEdit};
 use crate::store::Store;
 use std::collections::BTreeMap;

@@ -6,7 +6,7 @@ use super::storage_part::StoragePart;
 use crate::db::Db;
 use crate::db::set_aside::Work;
 use crate::maintenance::checkpoint::new_files::NewFiles;
-use crate::maintenance::checkpoint::parts::Terms;
+use crate::maintenance::checkpoint::terms::Terms;
 use crate::maintenance::reserve::is_full_disk;
 use crate::maintenance::set_aside::contained;
 use crate::store::Store;
