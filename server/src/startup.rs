@@ -110,7 +110,7 @@ pub(crate) fn serve(server: &Arc<Shared>, accepted: Accepted, serving: Serving) 
 
 /// The wire, over TLS if the client begins with it; and whether it is.
 fn open(server: &Shared, accepted: Accepted, deadline: Instant) -> Answer<(Wire, bool)> {
-    let pace = Pace::new(server.polls.clone());
+    let pace = Pace::new(server.poll_budget.clone());
     let stream = match accepted {
         Accepted::Unix(stream) => return Ok((Wire::new(Box::new(stream), deadline, pace), false)),
         Accepted::Tcp(stream) => stream,
