@@ -352,7 +352,7 @@ impl RangePart<'_> {
             BaseBody::Chunks(_) => snapshot.chunk(column).map_or(0, |c| c.stored.extent.len),
         };
         let patches: u64 = match &snapshot.body {
-            Body::Folded(fold) => {
+            VisibleRows::Folded(fold) => {
                 let schema = snapshot.lineage.schema();
                 let spec = schema.column(column);
                 fold.patches(at, spec, self.span.clone())
