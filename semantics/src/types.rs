@@ -14,6 +14,9 @@ use datafusion::sql::sqlparser::ast::{
 use std::sync::Arc;
 use strandline_base::{Error, SqlState, SqlType};
 
+mod common;
+
+pub use common::compare_generality;
 pub use strandline_column::types::{UTC, arrow_type};
 
 /// The metadata key that holds a field's SQL type.
@@ -273,7 +276,8 @@ impl TypePlanner for SqlTypePlanner {
 /// Marks a cast to `numeric` without precision and scale.
 const UNCONSTRAINED: &str = "unconstrained";
 
-fn unconstrained_numeric() -> Field {
+/// The field of a cast to `numeric` without precision and scale.
+pub fn unconstrained_numeric() -> Field {
     Field::new("", DataType::Decimal128(38, 16), true)
         .with_metadata([(SQL_TYPE_KEY.into(), UNCONSTRAINED.into())].into())
 }

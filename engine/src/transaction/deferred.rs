@@ -12,6 +12,7 @@
 use super::{Transaction, TxnState};
 use crate::catalog::TableDef;
 use crate::catalog::index::ConstraintTiming;
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState, TableId};
@@ -62,20 +63,38 @@ impl DeferredChecks {
         self.modes = modes;
     }
 
-    /// 55006 if a check about `table` is still to come: its rows must stay where they are.
-    pub(super) fn refuse_change(&self, table: &TableDef) -> Result<()> {
+    /// 55006 if a check about `table` is still to come: its rows must stay where they are. The
+    /// table is to become `new`; None: it is dropped.
+    pub(super) fn refuse_change(&self, table: &TableDef, new: Option<&TableDef>) -> Result<()> {
         let is_pending = |w: &Waiting| !w.has_passed && w.check.table() == table.id;
         match self.waiting.iter().any(is_pending) {
             false => Ok(()),
             true => Err(Error::invalid(
                 SqlState::OBJECT_IN_USE,
                 format!(
-                    "cannot ALTER TABLE \"{}\" because it has pending trigger events",
+                    "cannot {} \"{}\" because it has pending trigger events",
+                    statement_between(table, new),
                     table.name
                 ),
             )
             .with_hint("SET CONSTRAINTS ALL IMMEDIATE has deferred constraints checked now.")),
         }
+    }
+}
+
+/// The statement that makes `new` of a table.
+fn statement_between(old: &TableDef, new: Option<&TableDef>) -> &'static str {
+    let Some(new) = new else {
+        return "DROP TABLE";
+    };
+    let is_table_same =
+        new.columns == old.columns && new.keys == old.keys && new.foreign_keys == old.foreign_keys;
+    match new.indexes.len().cmp(&old.indexes.len()) {
+        _ if new.storage != old.storage => "TRUNCATE",
+        _ if !is_table_same => "ALTER TABLE",
+        Ordering::Greater => "CREATE INDEX",
+        Ordering::Less => "DROP INDEX",
+        Ordering::Equal => "ALTER TABLE",
     }
 }
 

@@ -122,9 +122,10 @@ impl Transaction {
         check_storable(&CatalogEdit::between(&before, &catalog))?;
         for (id, old) in &before.tables {
             let is_same = |new: &Arc<TableDef>| Arc::ptr_eq(new, old) || new == old;
-            if !catalog.tables.get(id).is_some_and(is_same) {
+            let new = catalog.tables.get(id);
+            if !new.is_some_and(is_same) {
                 if let Some(rare) = &self.state.lock().rare {
-                    rare.deferred.refuse_change(old)?;
+                    rare.deferred.refuse_change(old, new.map(Arc::as_ref))?;
                 }
                 let store = self.db.store(old.storage)?;
                 store.lock_exclusive(word, &waiting)?;

@@ -13,6 +13,8 @@
 //!   window functions that number rows give bigint.
 //! * `generate_series` in a SELECT list makes rows ([`series`]).
 //! * `unnest` in FROM takes arguments from tables to its left, and WITH ORDINALITY ([`unnest`]).
+//! * Items of FROM that depend on those before them become joins with these ([`lateral`]).
+//! * The columns of VALUES get one type each ([`values`]).
 //! * What clients write to ask system tables is put in plain words ([`catalog_names`]).
 //! * A table function without column names gets them as PostgreSQL names them.
 //! * FOR UPDATE, FOR SHARE and TABLESAMPLE, which DataFusion ignores, are refused (0A000).
@@ -24,6 +26,7 @@ mod arrays;
 mod calls;
 mod cast_syntax;
 mod catalog_names;
+mod lateral;
 mod moments;
 mod names;
 mod numbers;
@@ -32,6 +35,7 @@ mod rows;
 mod series;
 mod subqueries;
 mod unnest;
+mod values;
 pub mod walk;
 
 pub use crate::output_names::output_name;
@@ -39,7 +43,7 @@ pub use cast_syntax::cast;
 pub use names::{column_name, output_schema, renamed};
 
 use crate::set_operations;
-use calls::{call, cast_type, function, interval, last_name, named_cast, plain_frame};
+use calls::{call, function, interval, last_name, named_cast, plain_frame};
 use datafusion::sql::sqlparser::ast::{
     self, CastKind, Expr, GroupByExpr, Ident, LimitClause, Query, Select, TableAliasColumnDef,
     TableFactor, UnaryOperator, Value, VisitMut, VisitorMut,
@@ -91,7 +95,7 @@ impl VisitorMut for Normalizer {
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         plain_positions(query);
         if let ast::SetExpr::Values(values) = query.body.as_mut() {
-            typed_values(values);
+            values::give_types(values);
         }
         set_operations::in_from(query);
         if let Some(with) = query.with.as_mut().filter(|with| with.recursive) {
@@ -105,6 +109,7 @@ impl VisitorMut for Normalizer {
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
         check(series::expand(select))?;
         unnest::expand(select);
+        lateral::join_items(select);
         names::name_columns(select);
         for item in &mut select.projection {
             if let ast::SelectItem::UnnamedExpr(expr)
@@ -230,56 +235,6 @@ fn plain_positions(query: &mut Query) {
                 });
             }
             _ => {}
-        }
-    }
-}
-
-/// Gives the quoted strings of a VALUES column the type that a cast in the column names, and makes
-/// numerics of its bigints if there are numerics.
-fn typed_values(values: &mut ast::Values) {
-    let columns = values.rows.first().map_or(0, |row| row.content.len());
-    for column in 0..columns {
-        widen_values(values, column);
-        let cells = || values.rows.iter().filter_map(|row| row.content.get(column));
-        let Some(data_type) = cells().find_map(cast_type) else {
-            continue;
-        };
-        for row in &mut values.rows {
-            if let Some(cell) = row.content.get_mut(column)
-                && matches!(cell, Expr::Value(v) if matches!(v.value, Value::SingleQuotedString(_)))
-            {
-                let text = std::mem::replace(cell, numbers::plain("0"));
-                *cell = cast(text, data_type.clone());
-            }
-        }
-    }
-}
-
-fn widen_values(values: &mut ast::Values, column: usize) {
-    use ast::DataType::{BigInt, Dec, Decimal, Int8, Numeric};
-    let type_of = |cell: &Expr| match cell {
-        Expr::Cast { data_type, .. } => Some(data_type.clone()),
-        other => cast_type(other),
-    };
-    let types = values
-        .rows
-        .iter()
-        .filter_map(|row| type_of(row.content.get(column)?));
-    if !types
-        .into_iter()
-        .any(|t| matches!(t, Numeric(_) | Decimal(_) | Dec(_)))
-    {
-        return;
-    }
-    for cell in values
-        .rows
-        .iter_mut()
-        .filter_map(|row| row.content.get_mut(column))
-    {
-        if matches!(type_of(cell), Some(BigInt(_) | Int8(_))) {
-            let bigint = std::mem::replace(cell, numbers::plain("0"));
-            let shape = ast::ExactNumberInfo::PrecisionAndScale(19, 0);
-            *cell = cast(bigint, Numeric(shape));
         }
     }
 }

@@ -28,7 +28,8 @@ pub fn typed(digits: &str) -> Result<Expr> {
     numeric(&digits)
 }
 
-fn numeric(digits: &str) -> Result<Expr> {
+/// A numeric of as many digits as are written.
+pub fn numeric(digits: &str) -> Result<Expr> {
     let number = parse_decimal(digits)?;
     let scale = number.scale.max(0);
     let figures = i32::from(crate::decimal::digits(number.unscaled));

@@ -6,11 +6,16 @@
 
 use super::tokens::is;
 use super::{byte_offset, line_starts, with_parser};
-use datafusion::sql::sqlparser::ast::{Expr, Ident};
+use datafusion::sql::sqlparser::ast::{
+    ConflictTarget, Expr, Ident, OnInsert, Statement, VisitorMut,
+};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use std::fmt;
+use std::ops::ControlFlow;
 use strandline_base::{Error, Result};
+use strandline_semantics::sql::walk::walk_mut;
 
 const MARK: &str = "conflict target ";
 
@@ -126,6 +131,53 @@ pub(crate) fn read(columns: &[Ident]) -> Result<InferenceTarget> {
         parts: columns.iter().cloned().map(Expr::Identifier).collect(),
         predicate: None,
     })
+}
+
+/// Has `visitor` visit the expressions of the target of `statement`, if it is one that the syntax
+/// tree holds as text.
+pub(crate) fn visit<V: VisitorMut<Break = Error>>(
+    statement: &mut Statement,
+    visitor: &mut V,
+) -> ControlFlow<Error> {
+    let Statement::Insert(insert) = statement else {
+        return ControlFlow::Continue(());
+    };
+    let Some(OnInsert::OnConflict(conflict)) = &mut insert.on else {
+        return ControlFlow::Continue(());
+    };
+    let Some(ConflictTarget::Columns(columns)) = &mut conflict.conflict_target else {
+        return ControlFlow::Continue(());
+    };
+    let [only] = columns.as_mut_slice() else {
+        return ControlFlow::Continue(());
+    };
+    if !only.value.starts_with(MARK) {
+        return ControlFlow::Continue(());
+    }
+    let mut target = match read(std::slice::from_ref(only)) {
+        Ok(target) => target,
+        Err(error) => return ControlFlow::Break(error),
+    };
+    let before = target.to_string();
+    for expr in target.parts.iter_mut().chain(&mut target.predicate) {
+        walk_mut(expr, visitor)?;
+    }
+    let after = target.to_string();
+    if after != before {
+        only.value = format!("{MARK}{after}");
+    }
+    ControlFlow::Continue(())
+}
+
+impl fmt::Display for InferenceTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts: Vec<String> = self.parts.iter().map(Expr::to_string).collect();
+        write!(f, "({})", parts.join(", "))?;
+        match &self.predicate {
+            Some(predicate) => write!(f, " WHERE {predicate}"),
+            None => Ok(()),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -7,13 +7,14 @@
 //! becomes a literal of that type ([`bind`]).
 
 use crate::parse;
+use crate::parse::conflict_targets;
 use crate::values::text;
 use crate::values::value;
 use datafusion::arrow::array::ArrayRef;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
-    Array, Expr, FunctionArg, FunctionArgExpr, LimitClause, Query, Select, SelectItem, TableFactor,
-    UnaryOperator, Value as Literal, ValueWithSpan, VisitMut, VisitorMut,
+    Array, Expr, FunctionArg, FunctionArgExpr, LimitClause, Query, Select, SelectItem, Statement,
+    TableFactor, UnaryOperator, Value as Literal, ValueWithSpan, VisitMut, VisitorMut,
 };
 use std::ops::ControlFlow;
 use strandline_base::{Error, Result, SqlState, SqlType, Value};
@@ -248,6 +249,11 @@ pub fn name_parameters(select: &mut Select) {
 impl VisitorMut for Constants<'_> {
     type Break = Error;
 
+    fn pre_visit_statement(&mut self, statement: &mut Statement) -> ControlFlow<Error> {
+        let values = self.values;
+        conflict_targets::visit(statement, &mut Substitution { values })
+    }
+
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         let mut places: Vec<&mut Expr> = Vec::new();
         match &mut query.limit_clause {
@@ -303,6 +309,10 @@ struct Substitution<'a> {
 impl VisitorMut for Substitution<'_> {
     type Break = Error;
 
+    fn pre_visit_statement(&mut self, statement: &mut Statement) -> ControlFlow<Error> {
+        conflict_targets::visit(statement, self)
+    }
+
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         let Expr::Value(ValueWithSpan {
             value: Literal::Placeholder(name),
@@ -327,6 +337,10 @@ struct Count(usize);
 
 impl VisitorMut for Count {
     type Break = Error;
+
+    fn pre_visit_statement(&mut self, statement: &mut Statement) -> ControlFlow<Error> {
+        conflict_targets::visit(statement, self)
+    }
 
     fn pre_visit_value(&mut self, value: &mut ValueWithSpan) -> ControlFlow<Error> {
         if let Literal::Placeholder(name) = &value.value {

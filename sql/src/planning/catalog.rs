@@ -20,7 +20,7 @@ use crate::planning::provider::registered::RegisteredTables;
 use crate::planning::provider::table::Table;
 use crate::planning::provider::versions::Versions;
 use crate::planning::references;
-use crate::planning::references::TableNames;
+use crate::planning::references::{RelationColumn, TableNames};
 use crate::planning::subplan;
 use crate::planning::template::{Fit, StatementState, Template};
 use crate::runtime::stack_growth::DeepFuture;
@@ -482,10 +482,14 @@ impl TableNames for StatementCatalog {
         ast::ObjectName::from(vec![names::ident(REFERENCES), names::ident(&number)])
     }
 
-    async fn columns_of(&self, state: &SessionState, query: ast::Query) -> Result<Vec<String>> {
+    async fn columns_of(
+        &self,
+        state: &SessionState,
+        query: ast::Query,
+    ) -> Result<Vec<RelationColumn>> {
         let plan = self.plan_rewritten(state, query).await?;
         let schema = semantics::sql::output_schema(plan.schema().inner());
-        Ok(schema.fields().iter().map(|f| f.name().clone()).collect())
+        Ok(RelationColumn::all_of(&schema))
     }
 }
 

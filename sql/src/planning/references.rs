@@ -19,6 +19,7 @@ use crate::parse::system_time::SystemTimeInterval;
 use crate::planning::provider::files;
 use crate::values::value;
 use async_trait::async_trait;
+use datafusion::arrow::datatypes::Schema;
 use datafusion::catalog::TableProvider;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
@@ -32,10 +33,11 @@ use datafusion::sql::sqlparser::ast::{
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
-use strandline_base::{CommitTs, Error, Result, SqlState};
+use strandline_base::{CommitTs, Error, Result, SqlState, SqlType};
 use strandline_semantics as semantics;
 use strandline_semantics::error::convert;
 use strandline_semantics::sql::walk::walk_mut;
+use strandline_semantics::types;
 
 #[cfg(test)]
 mod tests;
@@ -71,8 +73,27 @@ pub trait TableNames: Send + Sync {
     /// Keeps a prepared reference; the name it is found under.
     fn keep(&self, table: Arc<dyn TableProvider>) -> ObjectName;
 
-    /// The names of the columns of `query`, which has no parameters.
-    async fn columns_of(&self, state: &SessionState, query: Query) -> Result<Vec<String>>;
+    /// The columns of `query`, which has no parameters.
+    async fn columns_of(&self, state: &SessionState, query: Query) -> Result<Vec<RelationColumn>>;
+}
+
+/// A column of something in FROM.
+#[derive(Clone, Debug)]
+pub struct RelationColumn {
+    pub name: String,
+    /// None: a type that no table stores, or numeric of any shape
+    pub sql_type: Option<SqlType>,
+}
+
+impl RelationColumn {
+    /// The columns of a schema.
+    pub fn all_of(schema: &Schema) -> Vec<Self> {
+        let columns = schema.fields().iter().map(|field| Self {
+            name: field.name().clone(),
+            sql_type: types::sql_type_of(field).filter(|_| !types::is_unconstrained_numeric(field)),
+        });
+        columns.collect()
+    }
 }
 
 /// Prepares every reference of `query`. Parameters are bound already.

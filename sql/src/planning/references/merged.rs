@@ -3,8 +3,9 @@
 //! DataFusion takes a merged column for the left one, whatever the join. In PostgreSQL it is the
 //! left one of an inner or left join, the right one of a right join, and
 //! `coalesce(left, right)` of a full join; it stands for the bare name in every clause and comes
-//! first in `*`. So the bare names of merged columns become these expressions, wildcards of such
-//! a SELECT become lists, and the joins get conditions.
+//! first in `*`. Its type is common to both columns, so of an inner join it is the one that has
+//! this type, and a column of another is cast. So the bare names of merged columns become these
+//! expressions, wildcards of such a SELECT become lists, and the joins get conditions.
 //!
 //! Which columns a table has is known to the planner only. [`expand`] rewrites a copy of the query
 //! up to the first relation whose columns it needs, asks for them, and starts again with the
@@ -12,7 +13,7 @@
 
 mod scope;
 
-use super::{TableNames, file_path};
+use super::{RelationColumn, TableNames, file_path};
 use crate::parse;
 use crate::parse::names::{self, fold};
 use datafusion::execution::session_state::SessionState;
@@ -50,7 +51,7 @@ pub async fn expand(query: &mut Query, names: &dyn TableNames, state: &SessionSt
         return Ok(());
     }
     let _ = walk_mut(query, &mut AliasedJoins);
-    let mut answers: Vec<Vec<String>> = Vec::new();
+    let mut answers: Vec<Vec<RelationColumn>> = Vec::new();
     loop {
         let mut rewritten = query.clone();
         match walk_mut(&mut rewritten, &mut Walk::new(&answers)) {
@@ -66,12 +67,12 @@ pub async fn expand(query: &mut Query, names: &dyn TableNames, state: &SessionSt
     }
 }
 
-/// The names of the columns that a FROM list has.
+/// The columns that a FROM list has.
 async fn columns(
     question: Question,
     names: &dyn TableNames,
     state: &SessionState,
-) -> Result<Vec<String>> {
+) -> Result<Vec<RelationColumn>> {
     if question.with.is_none()
         && let [from] = question.from.as_slice()
         && from.joins.is_empty()
@@ -90,7 +91,7 @@ async fn columns(
         let found = names.resolve(&schema, &table, false).await?;
         let found = found.ok_or_else(|| names.undefined(&schema, &table))?;
         let schema = found.schema();
-        return Ok(schema.fields().iter().map(|f| f.name().clone()).collect());
+        return Ok(RelationColumn::all_of(&schema));
     }
     let mut query = parse::query("SELECT * FROM t")?;
     query.with = question.with;

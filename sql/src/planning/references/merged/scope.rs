@@ -1,7 +1,7 @@
 //! The columns of a FROM list in PostgreSQL's order, and the bare names of merged columns replaced
 //! by what they stand for, in subqueries too where nothing nearer has the name.
 
-use super::{Question, Stop, Withs, merges, relation_name};
+use super::{Question, RelationColumn, Stop, Withs, merges, relation_name};
 use crate::parse;
 use crate::parse::names::{self, fold};
 use datafusion::sql::sqlparser::ast::{
@@ -9,15 +9,17 @@ use datafusion::sql::sqlparser::ast::{
     OrderByKind, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableFactor,
     TableWithJoins, Value, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
+use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
-use strandline_base::{Error, Result, SqlState};
+use strandline_base::{Error, Result, SqlState, SqlType};
 use strandline_semantics::sql::column_name;
 use strandline_semantics::sql::walk::walk_mut;
+use strandline_semantics::types;
 
 /// One pass over a query, innermost queries first.
 pub(super) struct Walk<'a> {
-    answers: &'a [Vec<String>],
+    answers: &'a [Vec<RelationColumn>],
     asked: usize,
     unnamed: usize,
     /// The relations of the SELECT at hand and their columns.
@@ -29,6 +31,7 @@ pub(super) struct Walk<'a> {
 struct Column {
     name: String,
     expr: Expr,
+    sql_type: Option<SqlType>,
     merged: bool,
 }
 
@@ -38,7 +41,7 @@ type Merged = HashMap<String, Option<Expr>>;
 type Step<T> = std::result::Result<T, Stop>;
 
 impl<'a> Walk<'a> {
-    pub fn new(answers: &'a [Vec<String>]) -> Self {
+    pub fn new(answers: &'a [Vec<RelationColumn>]) -> Self {
         Self {
             answers,
             asked: 0,
@@ -48,8 +51,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The names of the columns of `from`.
-    fn columns_of(&mut self, from: &[TableWithJoins]) -> Step<Vec<String>> {
+    /// The columns of `from`.
+    fn columns_of(&mut self, from: &[TableWithJoins]) -> Step<Vec<RelationColumn>> {
         let answer = self.answers.get(self.asked);
         self.asked += 1;
         answer.cloned().ok_or_else(|| {
@@ -154,14 +157,16 @@ impl<'a> Walk<'a> {
                 "USING and NATURAL beside this kind of table are not supported",
             )));
         };
-        let names = self.columns_of(&[TableWithJoins {
+        let found = self.columns_of(&[TableWithJoins {
             relation: factor.clone(),
             joins: Vec::new(),
         }])?;
-        self.relations.push((relation.clone(), names.clone()));
-        let columns = names.into_iter().map(|name| Column {
-            expr: column_of(&relation, &name),
-            name,
+        let names = found.iter().map(|column| column.name.clone());
+        self.relations.push((relation.clone(), names.collect()));
+        let columns = found.into_iter().map(|column| Column {
+            expr: column_of(&relation, &column.name),
+            name: column.name,
+            sql_type: column.sql_type,
             merged: false,
         });
         Ok(columns.collect())
@@ -174,13 +179,11 @@ impl<'a> Walk<'a> {
         operator: &mut JoinOperator,
     ) -> Step<Vec<Column>> {
         use JoinOperator as J;
-        type Kept = fn(Expr, Expr) -> Result<Expr>;
-        let (constraint, kept): (_, Kept) = match operator {
-            J::Join(c) | J::Inner(c) | J::Left(c) | J::LeftOuter(c) => (c, |left, _| Ok(left)),
-            J::Right(c) | J::RightOuter(c) => (c, |_, right| Ok(right)),
-            J::FullOuter(c) => (c, |left, right| {
-                parse::expression(&format!("coalesce({left}, {right})"))
-            }),
+        let (constraint, kept) = match operator {
+            J::Join(c) | J::Inner(c) => (c, Kept::Either),
+            J::Left(c) | J::LeftOuter(c) => (c, Kept::Left),
+            J::Right(c) | J::RightOuter(c) => (c, Kept::Right),
+            J::FullOuter(c) => (c, Kept::Both),
             // Without a condition, or refused by name.
             _ => return Ok(left.into_iter().chain(right).collect()),
         };
@@ -203,16 +206,12 @@ impl<'a> Walk<'a> {
         for name in named {
             let left = take(&mut sides.0, &name, "left")?;
             let right = take(&mut sides.1, &name, "right")?;
-            let equal = binary(left.clone(), BinaryOperator::Eq, right.clone());
+            let equal = binary(left.expr.clone(), BinaryOperator::Eq, right.expr.clone());
             condition = Some(match condition {
                 Some(before) => binary(before, BinaryOperator::And, equal),
                 None => equal,
             });
-            columns.push(Column {
-                name,
-                expr: kept(left, right)?,
-                merged: true,
-            });
+            columns.push(merge(left, right, kept)?);
         }
         *constraint = JoinConstraint::On(
             condition.unwrap_or_else(|| Expr::Value(Value::Boolean(true).into())),
@@ -248,11 +247,62 @@ fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
     }
 }
 
+/// Which values a merged column has.
+#[derive(Clone, Copy)]
+enum Kept {
+    /// those of either side, which are equal
+    Either,
+    Left,
+    Right,
+    /// the left one, or the right one if that is NULL
+    Both,
+}
+
+/// The column that two of a name become.
+fn merge(left: Column, right: Column, kept: Kept) -> Result<Column> {
+    let generality = match (left.sql_type, right.sql_type) {
+        (Some(left), Some(right)) => types::compare_generality(left, right),
+        _ => None,
+    };
+    let common = match generality {
+        Some(Ordering::Less) => right.sql_type,
+        _ => left.sql_type,
+    };
+    let (left_has_it, right_has_it) = (
+        generality != Some(Ordering::Less),
+        generality != Some(Ordering::Greater),
+    );
+    let cast = |expr: Expr, has_it: bool| match (has_it, common) {
+        (false, Some(SqlType::Numeric { .. })) => {
+            parse::expression(&format!("CAST({expr} AS numeric)"))
+        }
+        (false, Some(common)) => parse::expression(&format!("CAST({expr} AS {common})")),
+        _ => Ok(expr),
+    };
+    let expr = match kept {
+        Kept::Either if !left_has_it => right.expr,
+        Kept::Either => left.expr,
+        Kept::Left => cast(left.expr, left_has_it)?,
+        Kept::Right => cast(right.expr, right_has_it)?,
+        Kept::Both => {
+            let left_expr = cast(left.expr, left_has_it)?;
+            let right_expr = cast(right.expr, right_has_it)?;
+            parse::expression(&format!("coalesce({left_expr}, {right_expr})"))?
+        }
+    };
+    Ok(Column {
+        name: left.name,
+        expr,
+        sql_type: common,
+        merged: true,
+    })
+}
+
 /// Takes the one column called `name` out of one side of a join.
-fn take(columns: &mut Vec<Column>, name: &str, side: &str) -> Result<Expr> {
+fn take(columns: &mut Vec<Column>, name: &str, side: &str) -> Result<Column> {
     let mut places = (0..columns.len()).filter(|i| columns[*i].name == name);
     match (places.next(), places.next()) {
-        (Some(place), None) => Ok(columns.remove(place).expr),
+        (Some(place), None) => Ok(columns.remove(place)),
         (None, _) => Err(Error::invalid(
             SqlState::UNDEFINED_COLUMN,
             format!("column \"{name}\" specified in USING clause does not exist in {side} table"),
@@ -373,7 +423,8 @@ impl Replacer<'_, '_> {
         if select.from.is_empty() || walk_mut(&mut select.clone(), &mut named).is_continue() {
             return Ok(frame);
         }
-        frame.columns.extend(self.walk.columns_of(&select.from)?);
+        let found = self.walk.columns_of(&select.from)?;
+        frame.columns.extend(found.into_iter().map(|c| c.name));
         let mut from = select.from.clone();
         let mut relations = Relations(&mut frame.relations);
         let _ = walk_mut(&mut from, &mut relations);
