@@ -58,8 +58,10 @@ pub const REFERENCES: &str = "\u{1}references";
 
 type Present = Arc<Mutex<Vec<Arc<TableDef>>>>;
 
-/// What a statement's names mean at its snapshot or at one moment of the past.
-pub struct StatementCatalog {
+/// The surroundings in which names are resolved. Views, and moments of the past, resolve theirs in
+/// a copy with some parts changed.
+#[derive(Clone)]
+struct Scope {
     template: Arc<Template>,
     statement: Arc<Statement>,
     catalog: Arc<Catalog>,
@@ -67,12 +69,17 @@ pub struct StatementCatalog {
     now_us: u64,
     /// The views being planned, outermost first.
     expanding: Vec<(String, String)>,
-    references: Mutex<Vec<Arc<dyn TableProvider>>>,
-    moments: Mutex<HashMap<CommitTs, Arc<StatementCatalog>>>,
     /// the tables that were named as they are now, also by views
     present: Present,
     /// who is checked; None: a superuser
     acting: Option<Arc<Acting>>,
+}
+
+/// What a statement's names mean at its snapshot or at one moment of the past.
+pub struct StatementCatalog {
+    scope: Scope,
+    references: Mutex<Vec<Arc<dyn TableProvider>>>,
+    moments: Mutex<HashMap<CommitTs, Arc<StatementCatalog>>>,
     /// the table that is written without being read
     exempt: Mutex<Option<TableId>>,
     /// whether the query being planned locks its rows
@@ -90,54 +97,39 @@ impl StatementCatalog {
         catalog: Arc<Catalog>,
         now_us: u64,
     ) -> Arc<Self> {
-        let present = Present::default();
         let acting = Acting::of(&template, &statement.transaction().catalog());
-        Self::create(
+        Self::within(Scope {
             template,
             statement,
             catalog,
-            None,
+            as_of: None,
             now_us,
-            Vec::new(),
-            (present, acting),
-        )
+            expanding: Vec::new(),
+            present: Present::default(),
+            acting,
+        })
     }
 
     /// The session's state that statements' states are cloned from.
     pub fn template(&self) -> &Arc<Template> {
-        &self.template
+        &self.scope.template
     }
 
     /// The tables that queries planned so far read as of the statement's snapshot.
     pub fn present_tables(&self) -> Vec<Arc<TableDef>> {
-        self.present.lock().clone()
+        self.scope.present.lock().clone()
     }
 
     /// What `now()` returns, in microseconds since the epoch.
     pub fn now_us(&self) -> u64 {
-        self.now_us
+        self.scope.now_us
     }
 
-    fn create(
-        template: Arc<Template>,
-        statement: Arc<Statement>,
-        catalog: Arc<Catalog>,
-        as_of: Option<CommitTs>,
-        now_us: u64,
-        expanding: Vec<(String, String)>,
-        (present, acting): (Present, Option<Arc<Acting>>),
-    ) -> Arc<Self> {
+    fn within(scope: Scope) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
-            template,
-            statement,
-            catalog,
-            as_of,
-            now_us,
-            expanding,
+            scope,
             references: Mutex::new(Vec::new()),
             moments: Mutex::new(HashMap::new()),
-            present,
-            acting,
             exempt: Mutex::new(None),
             locking: AtomicBool::new(false),
             system: OnceLock::new(),
@@ -146,8 +138,8 @@ impl StatementCatalog {
     }
 
     fn check_not_in_future(&self, ts: CommitTs, what: &str) -> Result<()> {
-        let stable = self.statement.transaction().db().stable();
-        if ts.0 <= self.now_us.max(stable.0) {
+        let stable = self.scope.statement.transaction().db().stable();
+        if ts.0 <= self.scope.now_us.max(stable.0) {
             return Ok(());
         }
         Err(Error::invalid(SqlState::INVALID_PARAMETER_VALUE, what)
@@ -156,26 +148,26 @@ impl StatementCatalog {
 
     /// A state whose names resolve here, unqualified ones in `default_schema`.
     pub fn bind(&self, default_schema: &str) -> StatementState {
-        let mut state = self.template.copy();
+        let mut state = self.scope.template.copy();
         if state.config_options().catalog.default_schema != default_schema {
             state.config_mut().options_mut().catalog.default_schema = default_schema.to_string();
         }
-        let config = self.template.config();
+        let config = self.scope.template.config();
         state.fit(Fit {
             partitions: config.target_partitions(),
             batch_rows: config.batch_size(),
         });
         state.mark_start_execution();
-        if let Some(now) = timestamp_us_to_datetime(self.now_us as i64) {
+        if let Some(now) = timestamp_us_to_datetime(self.scope.now_us as i64) {
             state.execution_props_mut().query_execution_start_time = Some(now.and_utc());
         }
         let this = self.this.upgrade().expect("bind is called through the Arc");
         state.register_udtf(
             HistoryFunction::NAME,
             Arc::new(HistoryFunction::new(
-                self.statement.clone(),
-                self.catalog.clone(),
-                self.acting.clone(),
+                self.scope.statement.clone(),
+                self.scope.catalog.clone(),
+                self.scope.acting.clone(),
             )),
         );
         state.register_catalog_list(this);
@@ -192,7 +184,7 @@ impl StatementCatalog {
     ) -> Result<LogicalPlan> {
         let mut query = query.clone();
         let locks = locking::take(&mut query)?;
-        if let Some(locks) = locks.first().filter(|_| !self.expanding.is_empty()) {
+        if let Some(locks) = locks.first().filter(|_| !self.scope.expanding.is_empty()) {
             let message = format!("{} in a view is not supported", locks.clause);
             return Err(Error::unsupported(message));
         }
@@ -204,7 +196,7 @@ impl StatementCatalog {
         let plan = self.plan_rewritten(state, query).await?;
         let plan = subplan::extract(plan, state)?;
         let plan = semantics::rules::settle_types(plan, state).map_err(convert)?;
-        locking::plan::apply(plan, &locks, &self.statement)
+        locking::plan::apply(plan, &locks, &self.scope.statement)
     }
 
     /// DataFusion's plan of a query whose merged columns are expressions.
@@ -242,17 +234,17 @@ impl StatementCatalog {
         if let Some(table) = self.registered(schema, name) {
             return Ok(Some(table));
         }
-        if let Some(table) = self.catalog.table(schema, name) {
+        if let Some(table) = self.scope.catalog.table(schema, name) {
             self.require_read(table)?;
-            if self.as_of.is_none() {
-                self.present.lock().push(table.clone());
+            if self.scope.as_of.is_none() {
+                self.scope.present.lock().push(table.clone());
             }
-            let owner = self.statement.clone().into();
-            let table = Table::new(table.clone(), owner, self.as_of, row_id);
+            let owner = self.scope.statement.clone().into();
+            let table = Table::new(table.clone(), owner, self.scope.as_of, row_id);
             return Ok(Some(Arc::new(table)));
         }
-        if let Some(view) = self.catalog.view(schema, name) {
-            if let Some(acting) = &self.acting {
+        if let Some(view) = self.scope.catalog.view(schema, name) {
+            if let Some(acting) = &self.scope.acting {
                 let object = Object::View(view.schema.clone(), view.name.clone());
                 let shown = Shown {
                     kind: "view",
@@ -272,10 +264,10 @@ impl StatementCatalog {
                 true => self.view_columns().await,
                 false => ViewColumns::new(),
             };
-            return information_schema::table(schema, name, &self.catalog, &views);
+            return information_schema::table(schema, name, &self.scope.catalog, &views);
         }
         // As in PostgreSQL, names are looked up among the system's without saying so.
-        let default = &self.template.config_options().catalog.default_schema;
+        let default = &self.scope.template.config_options().catalog.default_schema;
         if pg_catalog::has(name) && (schema == pg_catalog::PG_CATALOG || schema == default) {
             let views = match pg_catalog::shows_views(name) {
                 true => self.view_columns().await,
@@ -288,16 +280,19 @@ impl StatementCatalog {
 
     /// The session's registered table `schema.name`; views and the past know none.
     fn registered(&self, schema: &str, name: &str) -> Option<Arc<dyn TableProvider>> {
-        let default_schema = &self.template.config_options().catalog.default_schema;
-        if self.as_of.is_some() || !self.expanding.is_empty() || schema != default_schema {
+        let default_schema = &self.scope.template.config_options().catalog.default_schema;
+        if self.scope.as_of.is_some()
+            || !self.scope.expanding.is_empty()
+            || schema != default_schema
+        {
             return None;
         }
-        RegisteredTables::of(&self.template).get(name)
+        RegisteredTables::of(&self.scope.template).get(name)
     }
 
     /// 42501 unless the statement's user may read the table, and lock its rows if it does.
     fn require_read(&self, table: &TableDef) -> Result<()> {
-        let Some(acting) = &self.acting else {
+        let Some(acting) = &self.scope.acting else {
             return Ok(());
         };
         if *self.exempt.lock() == Some(table.id) {
@@ -319,10 +314,10 @@ impl StatementCatalog {
     pub fn system(&self) -> &Arc<System> {
         self.system.get_or_init(|| {
             System::new(
-                self.catalog.clone(),
-                self.statement.clone(),
-                Identity::of(&self.template),
-                &self.template.config_options().catalog.default_schema,
+                self.scope.catalog.clone(),
+                self.scope.statement.clone(),
+                Identity::of(&self.scope.template),
+                &self.scope.template.config_options().catalog.default_schema,
             )
         })
     }
@@ -332,19 +327,16 @@ impl StatementCatalog {
     async fn view_columns(&self) -> ViewColumns {
         let mut columns = ViewColumns::new();
         let listing = (String::new(), LISTING.to_string());
-        if self.expanding.contains(&listing) {
+        if self.scope.expanding.contains(&listing) {
             return columns;
         }
-        let inner = Self::create(
-            self.template.clone(),
-            self.statement.clone(),
-            self.catalog.clone(),
-            self.as_of,
-            self.now_us,
-            vec![listing],
-            (Present::default(), None),
-        );
-        for view in &self.catalog.views {
+        let inner = Self::within(Scope {
+            expanding: vec![listing],
+            present: Present::default(),
+            acting: None,
+            ..self.scope.clone()
+        });
+        for view in &self.scope.catalog.views {
             let Ok(plan) = inner.plan_view(view).await else {
                 continue;
             };
@@ -360,13 +352,13 @@ impl StatementCatalog {
 
     /// The error for a name that [`StatementCatalog::find`] does not know.
     fn unknown(&self, schema: &str, name: &str) -> Error {
-        let known = self.catalog.schemas.contains_key(schema);
+        let known = self.scope.catalog.schemas.contains_key(schema);
         let system = information_schema::is_system_schema(schema);
         if !known && !system && schema != pg_catalog::PG_CATALOG {
             return names::undefined_schema(schema);
         }
         let error = names::undefined_table(schema, name);
-        match self.as_of {
+        match self.scope.as_of {
             Some(_) => error.with_detail("It did not exist at the moment asked for."),
             None => error,
         }
@@ -379,7 +371,8 @@ impl StatementCatalog {
     ) -> DeepFuture<'a, Result<LogicalPlan>> {
         DeepFuture::new(async move {
             let name = (view.schema.clone(), view.name.clone());
-            if self.expanding.contains(&name) || self.expanding.len() >= MAX_VIEW_DEPTH {
+            if self.scope.expanding.contains(&name) || self.scope.expanding.len() >= MAX_VIEW_DEPTH
+            {
                 return Err(Error::invalid(
                     INFINITE_RECURSION,
                     format!(
@@ -388,19 +381,14 @@ impl StatementCatalog {
                     ),
                 ));
             }
-            let owner = self.acting.as_ref().and_then(|acting| {
+            let owner = self.scope.acting.as_ref().and_then(|acting| {
                 let view = Object::View(view.schema.clone(), view.name.clone());
                 acting.owner_of(&view)
             });
-            let inner = Self::create(
-                self.template.clone(),
-                self.statement.clone(),
-                self.catalog.clone(),
-                self.as_of,
-                self.now_us,
-                self.expanding.iter().cloned().chain([name]).collect(),
-                (self.present.clone(), owner),
-            );
+            let mut scope = self.scope.clone();
+            scope.expanding.push(name);
+            scope.acting = owner;
+            let inner = Self::within(scope);
             let state = inner.bind(&view.schema);
             let query = parse::query(&view.query)?;
             match inner.plan(&state, &query, Some(&[])).await {
@@ -432,16 +420,13 @@ impl TableNames for StatementCatalog {
             return Ok(known.clone());
         }
         self.check_not_in_future(ts, "FOR SYSTEM_TIME AS OF names a moment in the future")?;
-        let catalog = self.statement.transaction().db().catalog_at(ts)?;
-        let moment = Self::create(
-            self.template.clone(),
-            self.statement.clone(),
+        let catalog = self.scope.statement.transaction().db().catalog_at(ts)?;
+        let moment = Self::within(Scope {
             catalog,
-            Some(ts),
-            self.now_us,
-            self.expanding.clone(),
-            (Present::default(), self.acting.clone()),
-        );
+            as_of: Some(ts),
+            present: Present::default(),
+            ..self.scope.clone()
+        });
         self.moments.lock().insert(ts, moment.clone());
         Ok(moment)
     }
@@ -451,8 +436,8 @@ impl TableNames for StatementCatalog {
         (schema, name): (&str, &str),
         interval: (CommitTs, CommitTs),
     ) -> Result<Arc<dyn TableProvider>> {
-        let Some(table) = self.catalog.table(schema, name) else {
-            if self.catalog.view(schema, name).is_none() {
+        let Some(table) = self.scope.catalog.table(schema, name) else {
+            if self.scope.catalog.view(schema, name).is_none() {
                 return Err(self.unknown(schema, name));
             }
             return Err(Error::invalid(
@@ -463,13 +448,13 @@ impl TableNames for StatementCatalog {
         };
         self.require_read(table)?;
         self.check_not_in_future(interval.0, "FOR SYSTEM_TIME begins in the future")?;
-        let statement = self.statement.clone();
-        let versions = Versions::new(table.clone(), statement, self.as_of, interval)?;
+        let statement = self.scope.statement.clone();
+        let versions = Versions::new(table.clone(), statement, self.scope.as_of, interval)?;
         Ok(Arc::new(versions))
     }
 
     fn require_files(&self) -> Result<()> {
-        match self.acting {
+        match self.scope.acting {
             None => Ok(()),
             Some(_) => Err(files_denied("read")),
         }
@@ -520,7 +505,7 @@ fn rename_columns(plan: LogicalPlan, columns: &[String]) -> Result<LogicalPlan> 
 impl fmt::Debug for StatementCatalog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StatementCatalog")
-            .field("as_of", &self.as_of)
+            .field("as_of", &self.scope.as_of)
             .finish_non_exhaustive()
     }
 }
@@ -544,7 +529,7 @@ impl CatalogProviderList for StatementCatalog {
 
 impl CatalogProvider for StatementCatalog {
     fn schema_names(&self) -> Vec<String> {
-        self.catalog.schemas.keys().cloned().collect()
+        self.scope.catalog.schemas.keys().cloned().collect()
     }
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
         Some(Arc::new(SchemaView {
@@ -565,7 +550,7 @@ struct SchemaView {
 #[async_trait]
 impl SchemaProvider for SchemaView {
     fn table_names(&self) -> Vec<String> {
-        let catalog = &self.catalog.catalog;
+        let catalog = &self.catalog.scope.catalog;
         let tables = catalog.tables.values().filter(|t| t.schema == self.name);
         let views = catalog.views.iter().filter(|v| v.schema == self.name);
         tables
@@ -589,7 +574,7 @@ impl SchemaProvider for SchemaView {
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        let catalog = &self.catalog.catalog;
+        let catalog = &self.catalog.scope.catalog;
         catalog.table(&self.name, name).is_some() || catalog.view(&self.name, name).is_some()
     }
 }

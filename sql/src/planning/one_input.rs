@@ -1,5 +1,5 @@
-//! What the plan nodes over one input, read in one partition and in order, have in common, and what
-//! those without input have.
+//! Methods that plan nodes have in common: logical nodes over one input, physical nodes over one
+//! input (read in one partition and in order), and physical nodes without input.
 
 use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::execution_plan::EvaluationType;
@@ -7,6 +7,65 @@ use datafusion::physical_plan::{
     ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
 };
 use std::sync::Arc;
+
+/// The comparisons of a logical node that has a field `input`: two nodes are equal only if their
+/// fields `$identity` are one object. They have no order.
+macro_rules! compared_by {
+    ($node:ident, $identity:ident) => {
+        impl PartialEq for $node {
+            fn eq(&self, other: &Self) -> bool {
+                Arc::ptr_eq(&self.$identity, &other.$identity) && self.input == other.input
+            }
+        }
+
+        impl Eq for $node {}
+
+        impl PartialOrd for $node {
+            fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+                (self == other).then_some(std::cmp::Ordering::Equal)
+            }
+        }
+    };
+}
+
+pub(crate) use compared_by;
+
+/// The methods of `UserDefinedLogicalNodeCore` for a node without expressions that has a field
+/// `input`; `unchanged_schema`: its rows have the input's columns.
+macro_rules! logical_input {
+    () => {
+        fn inputs(&self) -> Vec<&LogicalPlan> {
+            vec![&self.input]
+        }
+
+        fn expressions(&self) -> Vec<Expr> {
+            Vec::new()
+        }
+    };
+    (unchanged_schema) => {
+        fn schema(&self) -> &DFSchemaRef {
+            self.input.schema()
+        }
+
+        fn with_exprs_and_inputs(
+            &self,
+            exprs: Vec<Expr>,
+            inputs: Vec<LogicalPlan>,
+        ) -> Result<Self> {
+            let ([], Ok([input])) = (exprs.as_slice(), <[LogicalPlan; 1]>::try_from(inputs)) else {
+                return internal_err!("{self:?} has one input and no expressions");
+            };
+            Ok(Self {
+                input,
+                ..self.clone()
+            })
+        }
+
+        crate::planning::one_input::logical_input!();
+    };
+}
+
+pub(crate) use logical_input;
 
 /// The methods of `ExecutionPlan` for a node without expressions that has a field `input` and a
 /// method `with_input`.

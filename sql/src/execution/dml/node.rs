@@ -11,6 +11,7 @@ use super::apply::Applier;
 use super::exec::DmlExec;
 use super::operation::{Operation, Tally};
 use super::widen::{WidenExec, WidenNode};
+use crate::planning::one_input::{compared_by, logical_input};
 use crate::planning::owner::Owner;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
@@ -21,7 +22,6 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
-use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -69,19 +69,7 @@ impl fmt::Debug for DmlNode {
     }
 }
 
-impl PartialEq for DmlNode {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.operation, &other.operation) && self.input == other.input
-    }
-}
-
-impl Eq for DmlNode {}
-
-impl PartialOrd for DmlNode {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        (self == other).then_some(Ordering::Equal)
-    }
-}
+compared_by!(DmlNode, operation);
 
 impl Hash for DmlNode {
     fn hash<H: Hasher>(&self, state: &mut H) {
@@ -95,31 +83,11 @@ impl UserDefinedLogicalNodeCore for DmlNode {
         "Dml"
     }
 
-    fn inputs(&self) -> Vec<&LogicalPlan> {
-        vec![&self.input]
-    }
-
-    fn schema(&self) -> &DFSchemaRef {
-        self.input.schema()
-    }
-
-    fn expressions(&self) -> Vec<Expr> {
-        Vec::new()
-    }
-
     fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Dml: {}", self.operation.explain())
     }
 
-    fn with_exprs_and_inputs(&self, exprs: Vec<Expr>, inputs: Vec<LogicalPlan>) -> Result<Self> {
-        let ([], Ok([input])) = (exprs.as_slice(), <[LogicalPlan; 1]>::try_from(inputs)) else {
-            return internal_err!("a DML node has one input and no expressions");
-        };
-        Ok(Self {
-            input,
-            ..self.clone()
-        })
-    }
+    logical_input!(unchanged_schema);
 }
 
 /// Makes the physical nodes of this module's logical ones.

@@ -4,7 +4,7 @@
 //! input happens to be sorted, and its output is sorted the same way (or by a column that the
 //! widening appends).
 
-use crate::planning::one_input::one_input;
+use crate::planning::one_input::{compared_by, logical_input, one_input};
 use crate::planning::owner::Owner;
 use crate::runtime::blocking::in_place;
 use datafusion::arrow::array::RecordBatch;
@@ -27,7 +27,6 @@ use datafusion::physical_plan::{
     InputDistributionRequirements, Partitioning, PhysicalExpr, PlanProperties,
 };
 use futures::StreamExt;
-use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -127,19 +126,7 @@ impl fmt::Debug for WidenNode {
     }
 }
 
-impl PartialEq for WidenNode {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.widening, &other.widening) && self.input == other.input
-    }
-}
-
-impl Eq for WidenNode {}
-
-impl PartialOrd for WidenNode {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        (self == other).then_some(Ordering::Equal)
-    }
-}
+compared_by!(WidenNode, widening);
 
 impl Hash for WidenNode {
     fn hash<H: Hasher>(&self, state: &mut H) {
@@ -153,21 +140,15 @@ impl UserDefinedLogicalNodeCore for WidenNode {
         self.widening.name()
     }
 
-    fn inputs(&self) -> Vec<&LogicalPlan> {
-        vec![&self.input]
-    }
-
     fn schema(&self) -> &DFSchemaRef {
         &self.schema
-    }
-
-    fn expressions(&self) -> Vec<Expr> {
-        Vec::new()
     }
 
     fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.widening.name(), self.widening.explain())
     }
+
+    logical_input!();
 
     fn with_exprs_and_inputs(&self, exprs: Vec<Expr>, inputs: Vec<LogicalPlan>) -> Result<Self> {
         let ([], Ok([input])) = (exprs.as_slice(), <[LogicalPlan; 1]>::try_from(inputs)) else {

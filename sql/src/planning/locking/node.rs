@@ -5,7 +5,7 @@
 //! for DML, no optimizer rule moves anything through the node.
 
 use super::Lock;
-use crate::planning::one_input::{as_its_input, one_input};
+use crate::planning::one_input::{as_its_input, compared_by, logical_input, one_input};
 use crate::runtime::blocking::in_place;
 use async_trait::async_trait;
 use datafusion::arrow::array::{AsArray, BooleanArray, RecordBatch};
@@ -30,7 +30,6 @@ use datafusion::physical_plan::{
 };
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 use futures::{StreamExt, TryStreamExt};
-use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -69,19 +68,7 @@ impl fmt::Debug for LockNode {
     }
 }
 
-impl PartialEq for LockNode {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.targets, &other.targets) && self.input == other.input
-    }
-}
-
-impl Eq for LockNode {}
-
-impl PartialOrd for LockNode {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        (self == other).then_some(Ordering::Equal)
-    }
-}
+compared_by!(LockNode, targets);
 
 impl Hash for LockNode {
     fn hash<H: Hasher>(&self, state: &mut H) {
@@ -112,31 +99,11 @@ impl UserDefinedLogicalNodeCore for LockNode {
         "LockRows"
     }
 
-    fn inputs(&self) -> Vec<&LogicalPlan> {
-        vec![&self.input]
-    }
-
-    fn schema(&self) -> &DFSchemaRef {
-        self.input.schema()
-    }
-
-    fn expressions(&self) -> Vec<Expr> {
-        Vec::new()
-    }
-
     fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "LockRows: {}", explain(&self.targets, self.fetch))
     }
 
-    fn with_exprs_and_inputs(&self, exprs: Vec<Expr>, inputs: Vec<LogicalPlan>) -> Result<Self> {
-        let ([], Ok([input])) = (exprs.as_slice(), <[LogicalPlan; 1]>::try_from(inputs)) else {
-            return internal_err!("a node that locks has one input and no expressions");
-        };
-        Ok(Self {
-            input,
-            ..self.clone()
-        })
-    }
+    logical_input!(unchanged_schema);
 }
 
 /// Makes the physical node of the logical one.
