@@ -323,6 +323,35 @@ fn deferred_checks_run_before_the_commit() {
     }
 }
 
+/// An open transaction's memory has its deferred checks, 64 bytes each and their places in the list.
+#[test]
+fn deferred_checks_are_part_of_what_a_transaction_keeps() {
+    const ROWS: i64 = 3000;
+    let timings = [ConstraintTiming::Immediate, ConstraintTiming::Deferred];
+    let [immediate, deferred] = timings.map(|timing| {
+        let world = World::new(ReferentialAction::NoAction, timing, true);
+        let kept = || {
+            let counters = world.db.counters();
+            let found = counters.iter().find(|c| c.0 == "transaction_bytes");
+            found.expect("a counter").1 as i64
+        };
+        let t = world.begin(Isolation::ReadCommitted);
+        let savepoint = t.txn.savepoint();
+        (0..ROWS).for_each(|k| t.child(k, 1).expect("child"));
+        let bytes = kept();
+        t.txn.rollback_to(&savepoint).expect("back");
+        assert!(kept() < bytes / 16, "{} of {bytes}", kept());
+        (0..ROWS).for_each(|k| t.child(k, 1).expect("child"));
+        t.commit().expect("commit");
+        assert_eq!(kept(), 0);
+        bytes
+    });
+    assert!(
+        deferred - immediate > ROWS * 60,
+        "{deferred}, {immediate} without"
+    );
+}
+
 /// Threads meet at one parent after the other, which never comes back: some add a child, others
 /// delete it or give it another key. Whatever the outcome, no orphan is left.
 #[test]

@@ -46,6 +46,14 @@ impl KeyBytes {
             Bytes::Encoded(bytes) => bytes,
         }
     }
+    /// Bytes that they take on the heap.
+    #[inline]
+    pub fn heap_bytes(&self) -> usize {
+        match &self.0 {
+            Bytes::Hash(_) => 0,
+            Bytes::Encoded(bytes) => bytes.len(),
+        }
+    }
     /// Whether an ordered method has cut the key, because it is longer than 1,016 bytes. Other keys
     /// may have these bytes; and of two cut keys that have the first 1,016 bytes in common either
     /// may come first, so that readers who rely on the order sort such neighbours by value.

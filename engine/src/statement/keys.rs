@@ -84,12 +84,13 @@ impl Statement {
             }
             (NewKey::Inserted, Some(entry)) => {
                 index.enter(&entry, row, &mut others)?;
-                let entries = &mut self.txn.state.lock().entries;
+                let mut state = self.txn.state.lock();
+                state.entries_heap += entry.bytes.heap_bytes();
                 if others.is_empty() {
-                    entries.push((index, entry.bytes, row));
+                    state.entries.push((index, entry.bytes, row));
                     return Ok(());
                 }
-                entries.push((index.clone(), entry.bytes, row));
+                state.entries.push((index.clone(), entry.bytes, row));
             }
             (NewKey::Inserted, None) => {}
         }
@@ -360,6 +361,11 @@ impl DeferredCheck for DeferredKeyCheck {
 
     fn table(&self) -> TableId {
         self.check.table.id
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let others = self.check.others.capacity() * size_of::<RowId>();
+        size_of::<Self>() + self.check.bytes.heap_bytes() + others
     }
 
     fn run(&self, transaction: &Transaction) -> Result<()> {

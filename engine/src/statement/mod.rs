@@ -160,7 +160,7 @@ impl Statement {
         let checks = std::mem::take(&mut *self.checks.lock());
         for check in checks {
             match check.is_deferred(&self.txn) {
-                true => self.txn.defer(check.deferred(self.visibility)),
+                true => self.txn.defer(check.deferred(self.visibility))?,
                 false => check.run(&self.txn, &self.visibility)?,
             }
         }

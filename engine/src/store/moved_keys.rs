@@ -11,6 +11,8 @@ use strandline_index::KeyBytes;
 pub(crate) struct MovedKeys {
     indexes: Vec<Arc<StoredIndex>>,
     rows: Vec<Moved>,
+    /// bytes that the keys take on the heap
+    heap: usize,
 }
 
 /// An updated row's key, 32 bytes.
@@ -46,6 +48,7 @@ impl MovedKeys {
             self.indexes.push(index.clone());
             self.indexes.len() - 1
         });
+        self.heap += key.as_ref().map_or(0, |key| key.bytes.heap_bytes());
         self.rows.push(Moved {
             bytes: key.map(|key| key.bytes),
             row,
@@ -55,9 +58,9 @@ impl MovedKeys {
         Ok(())
     }
 
-    /// Bytes reserved for the list of keys.
+    /// Bytes reserved for the list of keys, and those of the keys.
     pub fn memory_bytes(&self) -> usize {
-        self.rows.capacity() * size_of::<Moved>()
+        self.rows.capacity() * size_of::<Moved>() + self.heap
     }
 
     /// Makes room for further keys by an eighth at a time.
@@ -80,8 +83,10 @@ impl MovedKeys {
     /// The updates from the `first`-th on are rolled back. Only before others may write the rows
     /// again: while they are this transaction's nobody else relies on the entries.
     pub fn take_back(&mut self, first: usize) {
-        for moved in self.rows.drain(first..).filter(|moved| moved.is_new) {
-            if let Some(bytes) = &moved.bytes {
+        for moved in self.rows.drain(first..) {
+            let Some(bytes) = &moved.bytes else { continue };
+            self.heap -= bytes.heap_bytes();
+            if moved.is_new {
                 let index = &self.indexes[moved.index as usize].index;
                 // An entry that stays leads to a row that has another key: readers see that.
                 let _ = index.retire(bytes, moved.row, CommitTs::ZERO);
@@ -91,6 +96,7 @@ impl MovedKeys {
 
     /// The updates were committed at `ts`.
     pub fn note_committed(&mut self, ts: CommitTs) {
+        self.heap = 0;
         for moved in self.rows.drain(..) {
             self.indexes[moved.index as usize]
                 .sweep

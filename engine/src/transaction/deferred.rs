@@ -23,6 +23,8 @@ pub(crate) trait DeferredCheck: Send {
     fn constraint(&self) -> (TableId, &str);
     /// The table whose rows it is about.
     fn table(&self) -> TableId;
+    /// Bytes of memory that it alone keeps.
+    fn memory_bytes(&self) -> usize;
     /// The error if the constraint is violated.
     fn run(&self, transaction: &Transaction) -> Result<()>;
 }
@@ -44,6 +46,8 @@ struct Waiting {
 #[derive(Default)]
 pub(crate) struct DeferredChecks {
     waiting: Vec<Waiting>,
+    /// bytes of the checks, the list aside
+    bytes: usize,
     /// None: SET CONSTRAINTS was not used
     pub(super) modes: Option<Arc<ConstraintModes>>,
 }
@@ -54,9 +58,21 @@ impl DeferredChecks {
         self.waiting.len()
     }
 
+    /// Bytes of the checks and their list.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.waiting.capacity() * size_of::<Waiting>() + self.bytes
+    }
+
+    /// Gives back what the list has no use for.
+    pub(super) fn shrink(&mut self) {
+        self.waiting.shrink_to_fit();
+    }
+
     /// Goes back to the first `len` checks and to `modes`.
     pub(super) fn go_back(&mut self, len: usize, modes: Option<Arc<ConstraintModes>>) {
-        self.waiting.truncate(len);
+        let undone = self.waiting.drain(len.min(self.waiting.len())..);
+        let undone: usize = undone.map(|waiting| waiting.check.memory_bytes()).sum();
+        self.bytes -= undone;
         for waiting in &mut self.waiting {
             waiting.has_passed = false;
         }
@@ -116,10 +132,16 @@ impl Transaction {
     }
 
     /// Has `check` run before the transaction commits.
-    pub(crate) fn defer(&self, check: Box<dyn DeferredCheck>) {
+    ///
+    /// # Errors
+    /// 53200 if open transactions keep too much and this one is to give way.
+    pub(crate) fn defer(&self, check: Box<dyn DeferredCheck>) -> Result<()> {
         let has_passed = false;
-        let waiting = Waiting { check, has_passed };
-        self.state.lock().rare_work().deferred.waiting.push(waiting);
+        let mut state = self.state.lock();
+        let deferred = &mut state.rare_work().deferred;
+        deferred.bytes += check.memory_bytes();
+        deferred.waiting.push(Waiting { check, has_passed });
+        self.count_checks(&mut state)
     }
 
     /// SET CONSTRAINTS: from now on the deferrable constraints of `names` (tables and constraint

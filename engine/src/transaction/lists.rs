@@ -1,5 +1,5 @@
 //! Memory of what a transaction keeps until it ends: its part of the log record, the list of its
-//! writes and that of its index entries.
+//! writes, that of its index entries with their keys, and the checks that it has deferred.
 //!
 //! All open transactions together may keep [`Settings::list_bytes`](crate::Settings::list_bytes).
 //! When more is kept, the transaction that holds the most of the tails is refused at its next
@@ -23,9 +23,9 @@ impl TxnState {
             list.capacity() * size_of::<T>()
         }
         let rare = self.rare.as_ref();
-        let moved = rare.map_or(0, |rare| rare.moved.memory_bytes());
-        let keys = reserved(&self.entries) + moved;
-        reserved(&self.redo) + reserved(&self.written) + keys
+        let rare = rare.map_or(0, |rare| rare.memory_bytes());
+        let keys = reserved(&self.entries) + self.entries_heap;
+        reserved(&self.redo) + reserved(&self.written) + keys + rare
     }
 }
 
@@ -46,7 +46,7 @@ pub(super) fn shrink_lists(state: &mut TxnState) {
     state.written.shrink_to_fit();
     state.entries.shrink_to_fit();
     if let Some(rare) = &mut state.rare {
-        rare.moved.shrink();
+        rare.shrink();
     }
     let bytes = state.list_bytes();
     if let Some(held) = &mut state.footprint.lists {
@@ -76,6 +76,11 @@ impl Transaction {
         {
             rare.moved.make_room(ROOM);
         }
+        self.hold_lists(state);
+    }
+
+    /// Counts what the lists have reserved.
+    fn hold_lists(&self, state: &mut TxnState) {
         let bytes = state.list_bytes();
         let held = &mut state.footprint.lists;
         let held = held.get_or_insert_with(|| self.db.list_memory.share());
@@ -84,19 +89,34 @@ impl Transaction {
         }
     }
 
+    /// Counts the deferred checks, once they are many, and refuses them as a write would be.
+    pub(super) fn count_checks(&self, state: &mut TxnState) -> Result<()> {
+        let checks = state.rare_work().deferred.memory_bytes();
+        if checks >= SMALL_BYTES || state.footprint.lists.is_some() {
+            self.hold_lists(state);
+            self.admit_lists_of(state)?;
+        }
+        Ok(())
+    }
+
     /// Refuses a write if open transactions keep too much and this one is to give way.
     pub(super) fn admit_to_lists(&self) -> Result<()> {
+        if self.db().has_room_for_lists() {
+            return Ok(());
+        }
+        self.admit_lists_of(&self.state.lock())
+    }
+
+    fn admit_lists_of(&self, state: &TxnState) -> Result<()> {
         let db = self.db();
         if db.has_room_for_lists() {
             return Ok(());
         }
-        let (own, changed) = {
-            let state = self.state.lock();
-            let held = state.footprint.lists.as_ref();
-            (held.map_or(0, |held| held.bytes()), state.footprint.bytes)
-        };
+        let held = state.footprint.lists.as_ref();
+        let (own, changed) = (held.map_or(0, |held| held.bytes()), state.footprint.bytes);
         let (used, limit) = (db.list_memory.used(), db.settings.list_bytes());
-        let gives_way = changed >= self.others().largest || used > limit + limit / RESERVE_PART;
+        let others = db.backpressure.others(&state.footprint.shown);
+        let gives_way = changed >= others.largest || used > limit + limit / RESERVE_PART;
         match own >= SMALL_BYTES && gives_way {
             true => Err(no_memory(used, limit, own)),
             false => Ok(()),
@@ -114,8 +134,8 @@ fn no_memory(used: usize, limit: usize, own: usize) -> Error {
         ),
     )
     .with_detail(format!(
-        "This transaction keeps {own} bytes: its log record, the list of its writes and that of \
-         its index entries."
+        "This transaction keeps {own} bytes: its log record, the list of its writes, that of its \
+         index entries, and its deferred checks."
     ))
     .with_hint("Change fewer rows in one transaction, or raise memory_bytes.")
 }

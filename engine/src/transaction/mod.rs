@@ -81,6 +81,8 @@ pub(crate) struct TxnState {
     pub(crate) footprint: Footprint,
     /// index entries of rows this transaction inserted, bulk-loaded ones excepted
     pub(crate) entries: Vec<(Arc<StoredIndex>, KeyBytes, RowId)>,
+    /// bytes that the keys in `entries` take on the heap
+    pub(crate) entries_heap: usize,
     /// storages this transaction is registered with
     stores: Vec<HeldStore>,
     /// None: none of it, as in most transactions
@@ -169,6 +171,7 @@ impl Transaction {
             written: Vec::new(),
             footprint: Footprint::default(),
             entries: Vec::new(),
+            entries_heap: 0,
             stores: Vec::new(),
             rare: None,
             catalog,
@@ -426,6 +429,7 @@ impl Transaction {
         state.written = Vec::new();
         state.footprint = Footprint::default();
         state.entries = Vec::new();
+        state.entries_heap = 0;
         state.rare = None;
         // Also if its commit panicked with the slot in hand.
         self.release_locks(state, self.hints.own());

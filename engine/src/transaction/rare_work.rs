@@ -67,6 +67,17 @@ impl RareWork {
         is_empty && self.moved.len() == 0
     }
 
+    /// Bytes reserved for what grows with the rows.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.moved.memory_bytes() + self.deferred.memory_bytes()
+    }
+
+    /// Gives back what the lists have no use for.
+    pub(super) fn shrink(&mut self) {
+        self.moved.shrink();
+        self.deferred.shrink();
+    }
+
     fn mark(&self) -> RareMark {
         RareMark {
             moved: self.moved.len(),

@@ -71,10 +71,10 @@ impl Transaction {
         self.db.backpressure.show(shown, savepoint.bytes);
         take_back_keys(&mut state, savepoint.entries, &savepoint.rare);
         undo(&mut state, savepoint.written, &savepoint.rare);
-        shrink_lists(&mut state);
         if let Some(rare) = &mut state.rare {
             rare.go_back_in_checks(&savepoint.rare);
         }
+        shrink_lists(&mut state);
         state.catalog = savepoint.catalog.clone();
         state.catalog_changed = savepoint.catalog_changed;
         self.hints.set_plain(!state.catalog_changed);
@@ -121,6 +121,7 @@ impl Transaction {
 /// writes are undone, so that nobody who writes the rows after that relies on an entry.
 pub(super) fn take_back_keys(state: &mut TxnState, entries: usize, mark: &RareMark) {
     for (key, bytes, row) in state.entries.drain(entries..) {
+        state.entries_heap -= bytes.heap_bytes();
         // An entry that stays leads to a row that nobody sees.
         let _ = key.index.retire(&bytes, row, CommitTs::ZERO);
     }

@@ -347,3 +347,45 @@ fn numbers_of_indexes_end_with_an_error() {
     }
     assert_eq!(table(&world.db).indexes.len(), 1);
 }
+
+/// Keys of an ordered index that are longer than a word are on the heap: an open transaction's
+/// memory has them, of inserted and of updated rows.
+#[test]
+fn long_keys_are_part_of_what_a_transaction_keeps() {
+    const ROWS: i64 = 300;
+    const KEY_BYTES: u64 = 900;
+    let kept = |has_index: bool| {
+        let world = World::new(HistoryPolicy::None);
+        if has_index {
+            create_alone(&world.db, &index("t_b", vec![part(2)])).expect("create");
+        }
+        let t = table(&world.db);
+        let text = |k: i64| format!("{k:0900}");
+        let txn = world.db.begin(TxnOptions::default()).expect("begin");
+        let statement = || txn.begin_statement().expect("statement");
+        let kept = || counter(&world.db, "transaction_bytes");
+        let savepoint = txn.savepoint();
+        for k in 0..ROWS {
+            statement()
+                .point_insert(&t, &row(k, k, &text(k)))
+                .expect("insert");
+        }
+        let inserted = kept();
+        for k in 0..ROWS {
+            let set = [(ColumnId(2), Value::from(text(k + ROWS).as_str()))];
+            let key = [Value::BigInt(k)];
+            assert!(statement().point_update(&t, 0, &key, &set).expect("update"));
+        }
+        let updated = kept();
+        txn.rollback_to(&savepoint).expect("back");
+        assert!(kept() < inserted / 16, "{} of {inserted}", kept());
+        txn.rollback();
+        assert_eq!(kept(), 0);
+        [inserted, updated - inserted]
+    };
+    for (with, without) in kept(true).into_iter().zip(kept(false)) {
+        // The last ones, up to 64 KB, are counted by the next write.
+        let least = without + (ROWS as u64 - 80) * KEY_BYTES;
+        assert!(with > least, "{with} bytes, {without} without an index");
+    }
+}

@@ -63,7 +63,7 @@ impl Statement {
         };
         match action {
             ReferentialAction::NoAction if self.defers(child, key) => {
-                self.txn.defer(Box::new(gone));
+                self.txn.defer(Box::new(gone))?;
                 return Ok(Vec::new());
             }
             ReferentialAction::NoAction => gone.check(&self.txn, true)?,

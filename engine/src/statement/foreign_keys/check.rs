@@ -13,6 +13,7 @@ use crate::transaction::deferred::DeferredCheck;
 use std::cmp::Ordering;
 use std::sync::Arc;
 use strandline_base::{RangeNo, Result, RowId, TableId, Value};
+use strandline_column::row_bytes::values_bytes;
 use strandline_txn::Visibility;
 
 /// The rows of one foreign key that are to be checked.
@@ -65,7 +66,7 @@ impl Statement {
                         store: store.clone(),
                         key: key.clone(),
                         rows: ChildRows::One(row),
-                    })),
+                    }))?,
                 }
             }
         }
@@ -87,7 +88,7 @@ impl Statement {
                 rows: ChildRows::Range(range),
             };
             match self.defers(table, key) {
-                true => self.txn.defer(Box::new(check)),
+                true => self.txn.defer(Box::new(check))?,
                 false => check.run_in(&self.txn, &self.txn.catalog())?,
             }
         }
@@ -121,6 +122,10 @@ impl DeferredCheck for ChildCheck {
         self.table.id
     }
 
+    fn memory_bytes(&self) -> usize {
+        size_of::<Self>()
+    }
+
     fn run(&self, transaction: &Transaction) -> Result<()> {
         self.run_in(transaction, &transaction.catalog())
     }
@@ -133,6 +138,10 @@ impl DeferredCheck for ParentGone {
 
     fn table(&self) -> TableId {
         self.parent
+    }
+
+    fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.name.capacity() + values_bytes(&self.old)
     }
 
     fn run(&self, transaction: &Transaction) -> Result<()> {
