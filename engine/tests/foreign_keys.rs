@@ -323,7 +323,7 @@ fn deferred_checks_run_before_the_commit() {
     }
 }
 
-/// An open transaction's memory has its deferred checks, 64 bytes each and their places in the list.
+/// What an open transaction keeps has its deferred checks, more than 60 bytes each.
 #[test]
 fn deferred_checks_are_part_of_what_a_transaction_keeps() {
     const ROWS: i64 = 3000;
