@@ -303,7 +303,6 @@ fn the_largest_transaction_is_refused_first() {
     assert!(read.iter().all(is_expected));
 }
 
-/// Readers see the same all the time.
 /// What a transaction keeps until it ends is bounded for itself: its log record has every text once
 /// more.
 #[test]
