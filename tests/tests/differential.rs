@@ -69,7 +69,7 @@ impl Tally {
     fn add(&mut self, place: &str, unit: &Unit, ours: &Outcome, wanted: &(String, String)) {
         let standing = standing(ours, wanted, unit);
         let class = match standing {
-            Standing::Refused => self.known.name_of(ours),
+            Standing::Refused => self.known.name_of(ours, unit),
             _ => None,
         };
         let name = match class {

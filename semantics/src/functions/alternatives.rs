@@ -1,5 +1,6 @@
-//! COALESCE, NULLIF, GREATEST, LEAST and ARRAY[…] over numerics of which no type of 38 digits has
-//! all digits before the point and behind it, such as `coalesce(sum(bigint), 2.25)`.
+//! COALESCE, NULLIF, GREATEST, LEAST and ARRAY[…] over a quoted string and values of other types,
+//! `coalesce(day, '2024-01-01')`, and over numerics of which no type of 38 digits has all digits
+//! before the point and behind it, such as `coalesce(sum(bigint), 2.25)`.
 //!
 //! DataFusion's functions refuse such arguments before the analyzer has brought them to one type
 //! ([`crate::align`]). These give the type that they get there.
@@ -83,6 +84,19 @@ impl ScalarUDFImpl for Alternatives {
         self.inner.invoke_with_args(args)
     }
     fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
+        let is_open = |t: &&DataType| **t == DataType::Utf8;
+        let known = arg_types.iter().filter(|t| !is_open(t) && !t.is_null());
+        if arg_types.iter().any(|t| is_open(&t)) && known.clone().any(|t| !t.is_string()) {
+            let known: Vec<DataType> = known.cloned().collect();
+            let common = match known.as_slice() {
+                [only] => only.clone(),
+                several => {
+                    let coerced = self.coerce_types(several)?.into_iter().next();
+                    coerced.unwrap_or(DataType::Utf8)
+                }
+            };
+            return Ok(vec![common; arg_types.len()]);
+        }
         let typed = arg_types.iter().filter(|t| !t.is_null());
         if let Some(widest) = widest_numeric(typed) {
             return Ok(vec![arrow_type(widest); arg_types.len()]);

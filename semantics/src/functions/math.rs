@@ -76,7 +76,128 @@ pub fn functions() -> Vec<Function> {
     ]
     .into_iter()
     .chain(transcendental())
+    .chain(counting())
     .collect()
+}
+
+/// Functions that count digits or places.
+fn counting() -> [Function; 3] {
+    [
+        Function::new(
+            "scale",
+            vec![Overload::new(&[Numeric], SqlType::Integer, |c| {
+                let (_, scale) = c.numeric(0)?;
+                c.map::<Int32Type>(|_| Ok(Some(i32::from(scale))))
+            })],
+        ),
+        Function::new(
+            "min_scale",
+            vec![Overload::new(&[Numeric], SqlType::Integer, |c| {
+                let (values, scale) = c.numeric(0)?;
+                c.map::<Int32Type>(|row| {
+                    let value = values.value(row);
+                    let is_enough =
+                        |kept: &u8| value % power_of_ten(scale.saturating_sub(*kept)) == 0;
+                    let least = (0..=scale).find(is_enough).unwrap_or(scale);
+                    Ok(Some(i32::from(least)))
+                })
+            })],
+        ),
+        Function::new(
+            "width_bucket",
+            vec![
+                Overload::new(&[Double, Double, Double, Bigint], SqlType::Integer, |c| {
+                    c.map::<Int32Type>(|row| bucket(c, row).map(Some))
+                }),
+                Overload::new(
+                    &[Numeric, Numeric, Numeric, Bigint],
+                    SqlType::Integer,
+                    exact_bucket,
+                ),
+            ],
+        ),
+    ]
+}
+
+fn bucket_fault(message: &str) -> DataFusionError {
+    invalid(SqlState("2201G"), message)
+}
+
+fn bucket_count(call: &Call, row: usize) -> Result<i32> {
+    match i32::try_from(call.bigint(3).value(row)) {
+        Ok(count @ 1..) => Ok(count),
+        Ok(_) => Err(bucket_fault("count must be greater than zero")),
+        Err(_) => Err(out_of_range("integer")),
+    }
+}
+
+/// [`bucket`] of numerics.
+fn exact_bucket(call: &Call) -> Result<ArrayRef> {
+    let columns = [call.numeric(0)?, call.numeric(1)?, call.numeric(2)?];
+    let scale = columns.iter().map(|(_, scale)| *scale).max().unwrap_or(0);
+    call.map::<Int32Type>(|row| {
+        let count = bucket_count(call, row)?;
+        let mut values = [0; 3];
+        for (value, (column, own)) in values.iter_mut().zip(&columns) {
+            let scaled = column.value(row).checked_mul(power_of_ten(scale - own));
+            *value = scaled.ok_or_else(numeric_overflow)?;
+        }
+        let [operand, low, high] = values;
+        if low == high {
+            return Err(bucket_fault("lower bound cannot equal upper bound"));
+        }
+        let (from_low, width) = match low < high {
+            true => (operand.checked_sub(low), high.checked_sub(low)),
+            false => (low.checked_sub(operand), low.checked_sub(high)),
+        };
+        let (Some(from_low), Some(width)) = (from_low, width) else {
+            return Err(numeric_overflow());
+        };
+        if from_low < 0 {
+            return Ok(Some(0));
+        }
+        if from_low >= width {
+            let behind = count.checked_add(1);
+            return behind.map(Some).ok_or_else(|| out_of_range("integer"));
+        }
+        let shares = from_low
+            .checked_mul(count.into())
+            .ok_or_else(numeric_overflow)?;
+        Ok(Some((shares / width) as i32 + 1))
+    })
+}
+
+/// `width_bucket(operand, low, high, count)`: the place of a value among `count` equal parts of the
+/// values from `low` to `high`; 0 and `count + 1` lie outside.
+fn bucket(call: &Call, row: usize) -> Result<i32> {
+    let [operand, low, high] = [0, 1, 2].map(|i| call.double(i, row));
+    let count = bucket_count(call, row)?;
+    let fault = bucket_fault;
+    if operand.is_nan() || low.is_nan() || high.is_nan() {
+        return Err(fault("operand, lower bound, and upper bound cannot be NaN"));
+    }
+    if low.is_infinite() || high.is_infinite() {
+        return Err(fault("lower and upper bounds must be finite"));
+    }
+    if low == high {
+        return Err(fault("lower bound cannot equal upper bound"));
+    }
+    let (is_before, is_behind) = match low < high {
+        true => (operand < low, operand >= high),
+        false => (operand > low, operand <= high),
+    };
+    if is_before {
+        return Ok(0);
+    }
+    if is_behind {
+        return count.checked_add(1).ok_or_else(|| out_of_range("integer"));
+    }
+    let share = match (high - low).is_finite() {
+        true => (operand - low) / (high - low),
+        false => (operand / 2.0 - low / 2.0) / (high / 2.0 - low / 2.0),
+    };
+    let place = (f64::from(count) * share) as i32;
+    Ok(place.min(count - 1) + 1)
 }
 
 /// Roots, powers, logarithms; in double precision.

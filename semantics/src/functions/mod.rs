@@ -7,12 +7,16 @@
 
 mod alternatives;
 mod arrays;
+mod bits;
+mod degrees;
 mod encoding;
 mod format;
+mod format_text;
 mod integers;
 mod json;
 mod json_value;
 mod lists;
+mod make_interval;
 mod math;
 mod moment;
 mod number_pattern;
@@ -29,6 +33,7 @@ mod system_types;
 mod temporal;
 mod text;
 
+pub use make_interval::NAMES as MAKE_INTERVAL_NAMES;
 pub use overload::Function;
 pub use regular::translated as translated_pattern;
 pub use subscripts::{ITEM as ARRAY_ITEM, PART as ARRAY_PART};
@@ -55,6 +60,10 @@ pub fn functions() -> Vec<Arc<ScalarUDF>> {
         rounding::functions(),
         subscripts::functions(),
         encoding::functions(),
+        bits::functions(),
+        make_interval::functions(),
+        degrees::functions(),
+        format_text::functions(),
         format::functions(),
         system::functions(),
     ])

@@ -1,5 +1,6 @@
 //! Functions on text.
 
+use super::bits::encoded_length;
 use super::overload::Parameter::{Any, Bigint, Bytea, Integer, Text};
 use super::overload::{Call, Function, Overload};
 use crate::error::invalid;
@@ -31,11 +32,6 @@ pub fn functions() -> Vec<Function> {
         )
         .not_strict(),
         Function::new(
-            "format",
-            vec![Overload::variadic(&[Text, Any], text, format)],
-        )
-        .not_strict(),
-        Function::new(
             "similar_to",
             vec![Overload::new(&[Text, Text], SqlType::Boolean, |c| {
                 similar_to(c, Some('\\'))
@@ -50,6 +46,20 @@ pub fn functions() -> Vec<Function> {
                 })
             })],
         ),
+        Function::new("to_hex", vec![Overload::new(&[Integer], text, to_hex)]),
+        trim_blanks(),
+    ]
+    .into_iter()
+    .chain(lengths())
+    .chain(casing())
+    .chain(quoting())
+    .chain(lengthening())
+    .collect()
+}
+
+/// Lengths in characters, bytes and bits.
+fn lengths() -> [Function; 3] {
+    [
         Function::new(
             "length",
             vec![
@@ -59,6 +69,9 @@ pub fn functions() -> Vec<Function> {
                 Overload::new(&[Bytea], SqlType::Integer, |c| {
                     let bytes = c.arrays[0].as_binary_view();
                     c.map::<Int32Type>(|row| Ok(Some(bytes.value(row).len() as i32)))
+                }),
+                Overload::new(&[Bytea, Text], SqlType::Integer, |c| {
+                    c.map::<Int32Type>(|row| encoded_length(c, row).map(Some))
                 }),
             ],
         )
@@ -75,14 +88,19 @@ pub fn functions() -> Vec<Function> {
                 }),
             ],
         ),
-        Function::new("to_hex", vec![Overload::new(&[Integer], text, to_hex)]),
-        trim_blanks(),
+        Function::new(
+            "bit_length",
+            vec![
+                Overload::new(&[Text], SqlType::Integer, |c| {
+                    c.map::<Int32Type>(|row| Ok(Some(c.text(0).value(row).len() as i32 * 8)))
+                }),
+                Overload::new(&[Bytea], SqlType::Integer, |c| {
+                    let bytes = c.arrays[0].as_binary_view();
+                    c.map::<Int32Type>(|row| Ok(Some(bytes.value(row).len() as i32 * 8)))
+                }),
+            ],
+        ),
     ]
-    .into_iter()
-    .chain(casing())
-    .chain(quoting())
-    .chain(lengthening())
-    .collect()
 }
 
 /// Functions between capital and small letters.
@@ -129,7 +147,7 @@ fn single(mut cased: impl Iterator<Item = char>, letter: char) -> char {
 }
 
 /// Functions that write values as SQL text.
-fn quoting() -> [Function; 2] {
+fn quoting() -> [Function; 3] {
     let text = SqlType::Text;
     [
         Function::new(
@@ -145,6 +163,17 @@ fn quoting() -> [Function; 2] {
                 c.map_text(|row| Ok(Some(quoted_literal(values.value(row)))))
             })],
         ),
+        Function::new(
+            "quote_nullable",
+            vec![Overload::new(&[Any], text, |c| {
+                let values = write_all(c, 0)?;
+                let quoted = values
+                    .iter()
+                    .map(|value| Some(value.map_or_else(|| "NULL".to_string(), quoted_literal)));
+                Ok(Arc::new(quoted.collect::<StringViewArray>()))
+            })],
+        )
+        .not_strict(),
     ]
 }
 
@@ -165,7 +194,7 @@ fn lengthening() -> [Function; 4] {
 }
 
 /// The most bytes that one call of a function that lengthens texts makes, as in PostgreSQL.
-const MAX_BYTES: usize = 1 << 30;
+pub(super) const MAX_BYTES: usize = 1 << 30;
 
 /// `repeat(text, times)`; none or fewer times is empty.
 fn repeat(call: &Call) -> Result<ArrayRef> {
@@ -253,7 +282,7 @@ pub fn trim_blanks() -> Function {
 }
 
 /// An argument's values as their types' output functions write them.
-fn write_all(call: &Call, argument: usize) -> Result<StringViewArray> {
+pub(super) fn write_all(call: &Call, argument: usize) -> Result<StringViewArray> {
     let array = &call.arrays[argument];
     let writer = ValueWriter::new(array)?;
     let mut builder = StringViewBuilder::with_capacity(call.rows);
@@ -336,7 +365,7 @@ fn is_keyword(name: &str) -> bool {
     KEYWORDS.split_ascii_whitespace().any(|word| word == name)
 }
 
-fn quoted_identifier(name: &str) -> String {
+pub(super) fn quoted_identifier(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name
             .chars()
@@ -349,69 +378,12 @@ fn quoted_identifier(name: &str) -> String {
     }
 }
 
-fn quoted_literal(value: &str) -> String {
+pub(super) fn quoted_literal(value: &str) -> String {
     let doubled = value.replace('\'', "''");
     if value.contains('\\') {
         return format!("E'{}'", doubled.replace('\\', "\\\\"));
     }
     format!("'{doubled}'")
-}
-
-/// `format('%s, %I, %L, %%', …)`; positions and widths are not supported.
-fn format(call: &Call) -> Result<ArrayRef> {
-    let values = (1..call.arrays.len())
-        .map(|i| write_all(call, i))
-        .collect::<Result<Vec<_>>>()?;
-    let mut builder = StringViewBuilder::with_capacity(call.rows);
-    for row in 0..call.rows {
-        if call.arrays[0].is_null(row) {
-            builder.append_null();
-            continue;
-        }
-        builder.append_value(format_row(call.text(0).value(row), &values, row)?);
-    }
-    Ok(Arc::new(builder.finish()))
-}
-
-fn format_row(pattern: &str, values: &[StringViewArray], row: usize) -> Result<String> {
-    let fault = |message: String| invalid(SqlState::INVALID_PARAMETER_VALUE, message);
-    let mut out = String::new();
-    let mut next = values.iter();
-    let mut chars = pattern.chars();
-    while let Some(c) = chars.next() {
-        if c != '%' {
-            out.push(c);
-            continue;
-        }
-        let kind = chars
-            .next()
-            .ok_or_else(|| fault("unterminated format() type specifier".into()))?;
-        if kind == '%' {
-            out.push('%');
-            continue;
-        }
-        let array = next
-            .next()
-            .ok_or_else(|| fault("too few arguments for format()".into()))?;
-        let value = array.is_valid(row).then(|| array.value(row));
-        match (kind, value) {
-            ('s', value) => out.push_str(value.unwrap_or_default()),
-            ('I', Some(value)) => out.push_str(&quoted_identifier(value)),
-            ('L', Some(value)) => out.push_str(&quoted_literal(value)),
-            ('L', None) => out.push_str("NULL"),
-            ('I', None) => {
-                return Err(fault(
-                    "null values cannot be formatted as an SQL identifier".into(),
-                ));
-            }
-            (other, _) => {
-                return Err(fault(format!(
-                    "unrecognized format() type specifier \"{other}\""
-                )));
-            }
-        }
-    }
-    Ok(out)
 }
 
 /// `text SIMILAR TO pattern`: the pattern must match the whole text.

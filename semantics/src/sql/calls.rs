@@ -3,13 +3,14 @@
 use super::cast_syntax::cast;
 use super::numbers;
 use crate::cast::CAST_AS;
+use crate::functions::MAKE_INTERVAL_NAMES;
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
     self, CaseWhen, DataType, DateTimeField, Expr, Function, FunctionArg, FunctionArgExpr,
     FunctionArgumentList, FunctionArguments, Ident, ObjectName, Value, WindowFrameBound,
     WindowSpec, WindowType,
 };
-use strandline_base::{Error, Result};
+use strandline_base::{Error, Result, SqlState};
 
 /// `name(args)`
 pub(super) fn call(name: &str, args: Vec<Expr>) -> Expr {
@@ -182,6 +183,12 @@ pub(super) fn function(expr: &mut Expr) -> Result<()> {
     if other_name != name {
         function.name = ObjectName::from(vec![Ident::new(other_name)]);
     }
+    if let ("make_interval", FunctionArguments::List(list)) = (name.as_str(), &mut function.args) {
+        in_places(&name, &mut list.args, &MAKE_INTERVAL_NAMES)?;
+    }
+    if let ("scale", FunctionArguments::List(list)) = (name.as_str(), &mut function.args) {
+        numbers_of_their_digits(&mut list.args)?;
+    }
     if let ("round" | "trunc", FunctionArguments::List(list)) = (name.as_str(), &mut function.args)
     {
         // The number of digits decides the result's type.
@@ -208,6 +215,57 @@ pub(super) fn function(expr: &mut Expr) -> Result<()> {
     };
     let inner = std::mem::replace(expr, numbers::plain("0"));
     *expr = cast(inner, result);
+    Ok(())
+}
+
+/// A quoted number has the scale that it is written with, not that of a column.
+fn numbers_of_their_digits(args: &mut [FunctionArg]) -> Result<()> {
+    for arg in args {
+        let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = arg else {
+            continue;
+        };
+        if let Expr::Value(value) = expr
+            && let Value::SingleQuotedString(text) = &value.value
+        {
+            let digits = text.trim().trim_start_matches(['-', '+']);
+            let is_digit = |c: char| c.is_ascii_digit() || c == '.';
+            if digits.starts_with(|c: char| c.is_ascii_digit()) && digits.chars().all(is_digit) {
+                *expr = numbers::typed(digits)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Arguments given by name in the places of their names; those left out are 0. 42883 for a name
+/// that does not exist.
+fn in_places(function: &str, args: &mut Vec<FunctionArg>, names: &[&str]) -> Result<()> {
+    let zero = || FunctionArg::Unnamed(FunctionArgExpr::Expr(numbers::plain("0")));
+    let mut placed: Vec<FunctionArg> = Vec::new();
+    for given in args.iter() {
+        let (name, value) = match given {
+            FunctionArg::Unnamed(_) => {
+                placed.push(given.clone());
+                continue;
+            }
+            FunctionArg::Named { name, arg, .. } => (name.value.clone(), arg),
+            FunctionArg::ExprNamed { name, arg, .. } => (name.to_string(), arg),
+        };
+        let is_name = |known: &&str| name.eq_ignore_ascii_case(known);
+        let Some(at) = names.iter().position(is_name) else {
+            return Err(Error::invalid(
+                SqlState::UNDEFINED_FUNCTION,
+                format!("function {function}({name} => ...) does not exist"),
+            ));
+        };
+        while placed.len() <= at {
+            placed.push(zero());
+        }
+        if let Some(place) = placed.get_mut(at) {
+            *place = FunctionArg::Unnamed(value.clone());
+        }
+    }
+    *args = placed;
     Ok(())
 }
 

@@ -45,8 +45,8 @@ pub use names::{column_name, output_schema, renamed};
 use crate::set_operations;
 use calls::{call, function, interval, last_name, named_cast, plain_frame};
 use datafusion::sql::sqlparser::ast::{
-    self, CastKind, Expr, GroupByExpr, Ident, LimitClause, Query, Select, TableAliasColumnDef,
-    TableFactor, UnaryOperator, Value, VisitMut, VisitorMut,
+    self, BinaryOperator, CastKind, Expr, GroupByExpr, Ident, LimitClause, Query, Select,
+    TableAliasColumnDef, TableFactor, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 use std::ops::ControlFlow;
 use strandline_base::{Error, Result};
@@ -273,7 +273,7 @@ fn table_factor(factor: &mut TableFactor) -> Result<()> {
     }
 }
 
-/// A negative number literal; `~x`, which DataFusion lacks.
+/// A negative number literal; operators that DataFusion lacks, as functions.
 fn unary(expr: &Expr) -> Option<Expr> {
     match expr {
         Expr::UnaryOp {
@@ -284,6 +284,15 @@ fn unary(expr: &Expr) -> Option<Expr> {
             op: UnaryOperator::Minus,
             expr: operand,
         } => numbers::negated(operand),
+        Expr::UnaryOp { op, expr: operand } => {
+            let name = match op {
+                UnaryOperator::PGAbs => "abs",
+                UnaryOperator::PGSquareRoot => "sqrt",
+                UnaryOperator::PGCubeRoot => "cbrt",
+                _ => return None,
+            };
+            Some(call(name, vec![(**operand).clone()]))
+        }
         _ => None,
     }
 }
@@ -360,6 +369,16 @@ fn casts(expr: &mut Expr) -> Result<()> {
     Ok(())
 }
 
+/// A comparison of rows, or an operator that DataFusion lacks.
+fn binary(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<Option<Expr>> {
+    match op {
+        BinaryOperator::PGStartsWith => {
+            Ok(Some(call("starts_with", vec![left.clone(), right.clone()])))
+        }
+        _ => rows::comparison(left, op, right),
+    }
+}
+
 fn expression(expr: &mut Expr) -> Result<()> {
     match expr {
         Expr::Value(value) => {
@@ -404,8 +423,8 @@ fn expression(expr: &mut Expr) -> Result<()> {
             return patterns::escaped_pattern(pattern, escape_char);
         }
         Expr::BinaryOp { left, op, right } => {
-            if let Some(compared) = rows::comparison(left, op, right)? {
-                *expr = compared;
+            if let Some(replaced) = binary(left, op, right)? {
+                *expr = replaced;
             }
         }
         Expr::InList { .. } | Expr::InSubquery { .. } | Expr::AnyOp { .. } | Expr::AllOp { .. } => {
@@ -422,6 +441,9 @@ fn expression(expr: &mut Expr) -> Result<()> {
             }
         }
         Expr::Function(_) => return function(expr),
+        Expr::Identifier(name) if names::is_function(name) => {
+            *expr = call(&name.value.to_ascii_lowercase(), Vec::new());
+        }
         _ => {}
     }
     Ok(())

@@ -227,3 +227,10 @@ fn type_name(data_type: &DataType) -> String {
         other => other.to_string().to_lowercase(),
     }
 }
+
+/// Whether a bare name is a function that needs no parentheses, of those that the parser takes for
+/// columns.
+pub fn is_function(name: &Ident) -> bool {
+    let is = |keyword: &str| name.value.eq_ignore_ascii_case(keyword);
+    name.quote_style.is_none() && (is("current_schema") || is("current_role"))
+}

@@ -1,10 +1,11 @@
 //! From logical to physical plans: DataFusion's planner plus the nodes of our own, an optimizer
-//! that knows where constants end and which indexes have an order, and projections whose batches
-//! are bounded in bytes.
+//! that knows where constants end, which columns share a name and which indexes have an order, and
+//! projections whose batches are bounded in bytes.
 
 mod constants;
 mod first_rows;
 mod piecewise;
+mod same_names;
 
 use async_trait::async_trait;
 use datafusion::catalog::Session;
@@ -22,7 +23,12 @@ use std::sync::Arc;
 pub(crate) fn optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> =
         vec![Arc::new(constants::EndConstants)];
-    rules.extend(PhysicalOptimizer::new().rules);
+    rules.extend(PhysicalOptimizer::new().rules.into_iter().map(|rule| {
+        match rule.name().starts_with(same_names::REPLACED) {
+            true => Arc::new(same_names::PushUnambiguous(rule)) as _,
+            false => rule,
+        }
+    }));
     rules.push(Arc::new(first_rows::FirstRows));
     rules
 }
