@@ -13,7 +13,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use strandline_base::{Error, ErrorKind, Result, SqlState};
 
-use crate::{Device, File};
+use crate::Device;
 
 /// Passes everything on to a device until a sync of the directory fails.
 #[derive(Debug)]
@@ -41,25 +41,7 @@ impl FailStopDevice {
 }
 
 impl Device for FailStopDevice {
-    fn create(&self, name: &str) -> Result<Arc<dyn File>> {
-        self.inner.create(name)
-    }
-
-    fn open(&self, name: &str) -> Result<Arc<dyn File>> {
-        self.inner.open(name)
-    }
-
-    fn remove(&self, name: &str) -> Result<()> {
-        self.inner.remove(name)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.inner.rename(from, to)
-    }
-
-    fn list(&self) -> Result<Vec<String>> {
-        self.inner.list()
-    }
+    crate::forward!(inner: create open remove rename list lock may_fill_up location);
 
     fn sync_directory(&self) -> Result<()> {
         let mut failure = self.failure.lock();
@@ -79,17 +61,5 @@ impl Device for FailStopDevice {
             .with_hint("Check the device, then close and reopen the database.");
             failure.insert(error).clone()
         })
-    }
-
-    fn lock(&self) -> Result<Box<dyn Send + Sync>> {
-        self.inner.lock()
-    }
-
-    fn may_fill_up(&self) -> bool {
-        self.inner.may_fill_up()
-    }
-
-    fn location(&self) -> String {
-        self.inner.location()
     }
 }

@@ -20,6 +20,7 @@
 //!
 //! | room | what is in it |
 //! |---|---|
+//! | `forward` | the macro for devices that wrap another one |
 //! | `process`, `fail_stop`, `memory`, `os` | memory of the process; the devices |
 //! | `staged` | directories that come into being at once |
 
@@ -28,6 +29,7 @@ use std::sync::Arc;
 use strandline_base::Result;
 
 mod fail_stop;
+mod forward;
 mod memory;
 mod os;
 mod process;

@@ -47,29 +47,13 @@ impl CountingDevice {
 }
 
 impl Device for CountingDevice {
+    strandline_device::forward!(inner: remove rename list sync_directory lock location);
+
     fn create(&self, name: &str) -> Result<Arc<dyn File>> {
         Ok(self.counting(name, self.inner.create(name)?))
     }
     fn open(&self, name: &str) -> Result<Arc<dyn File>> {
         Ok(self.counting(name, self.inner.open(name)?))
-    }
-    fn remove(&self, name: &str) -> Result<()> {
-        self.inner.remove(name)
-    }
-    fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.inner.rename(from, to)
-    }
-    fn list(&self) -> Result<Vec<String>> {
-        self.inner.list()
-    }
-    fn sync_directory(&self) -> Result<()> {
-        self.inner.sync_directory()
-    }
-    fn lock(&self) -> Result<Box<dyn Send + Sync>> {
-        self.inner.lock()
-    }
-    fn location(&self) -> String {
-        self.inner.location()
     }
 }
 
@@ -82,21 +66,11 @@ struct CountingFile {
 }
 
 impl File for CountingFile {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        self.inner.read_exact_at(buf, offset)
-    }
+    strandline_device::forward!(inner: name read_exact_at sync len);
+
     fn write_all_at(&self, buf: &[u8], offset: u64) -> Result<()> {
         *self.written.lock().entry(self.kind.clone()).or_default() += buf.len() as u64;
         self.inner.write_all_at(buf, offset)
-    }
-    fn sync(&self) -> Result<()> {
-        self.inner.sync()
-    }
-    fn len(&self) -> Result<u64> {
-        self.inner.len()
     }
     fn set_len(&self, len: u64) -> Result<()> {
         let more = len.saturating_sub(self.inner.len()?);

@@ -70,17 +70,10 @@ impl World {
             let parent = table_of(catalog, "p", "v");
             let mut child = table_of(catalog, "c", "a");
             child.foreign_keys.push(Arc::new(ForeignKeyDef {
-                name: "c_a_fkey".into(),
-                number: 1,
-                columns: vec![ColumnId(1)],
-                parent: parent.id,
-                parent_columns: vec![ColumnId(0)],
-                match_full: false,
                 on_delete: action,
                 on_update: action,
-                delete_sets: Vec::new(),
                 timing,
-                not_valid: false,
+                ..ForeignKeyDef::new("c_a_fkey", vec![ColumnId(1)], parent.id, vec![ColumnId(0)])
             }));
             if indexed {
                 child.indexes.push(index_on_a());

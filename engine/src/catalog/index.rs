@@ -198,7 +198,32 @@ pub struct ForeignKeyDef {
     pub not_valid: bool,
 }
 
-/// What becomes of the referencing rows.
+impl ForeignKeyDef {
+    /// A valid constraint with the defaults of SQL: MATCH SIMPLE, NO ACTION, not deferrable. It is
+    /// the first of its catalog.
+    pub fn new(
+        name: impl Into<String>,
+        columns: Vec<ColumnId>,
+        parent: TableId,
+        parent_columns: Vec<ColumnId>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            number: 1,
+            columns,
+            parent,
+            parent_columns,
+            match_full: false,
+            on_delete: ReferentialAction::default(),
+            on_update: ReferentialAction::default(),
+            delete_sets: Vec::new(),
+            timing: ConstraintTiming::default(),
+            not_valid: false,
+        }
+    }
+}
+
+/// The referential actions: what a change of a referenced row does to the rows that reference it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReferentialAction {

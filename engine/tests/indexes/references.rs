@@ -42,17 +42,9 @@ fn define(db: &Arc<Db>) -> Result<()> {
         };
         put_index(&mut child, &index("c_a_idx", vec![part(1)]));
         child.foreign_keys.push(Arc::new(ForeignKeyDef {
-            name: "c_a_fkey".into(),
-            number: 1,
-            columns: vec![ColumnId(1)],
-            parent: parent.id,
-            parent_columns: vec![ColumnId(0)],
-            match_full: false,
             on_delete: ReferentialAction::Cascade,
-            on_update: ReferentialAction::NoAction,
-            delete_sets: Vec::new(),
             timing: ConstraintTiming::Deferred,
-            not_valid: false,
+            ..ForeignKeyDef::new("c_a_fkey", vec![ColumnId(1)], parent.id, vec![ColumnId(0)])
         }));
         catalog.put_table(parent);
         catalog.put_table(child);

@@ -72,51 +72,22 @@ impl Panicking {
 }
 
 impl Device for Panicking {
+    strandline_device::forward!(device: remove rename list sync_directory lock location);
+
     fn create(&self, name: &str) -> Result<Arc<dyn File>> {
         Ok(self.file(self.device.create(name)?))
     }
     fn open(&self, name: &str) -> Result<Arc<dyn File>> {
         Ok(self.file(self.device.open(name)?))
     }
-    fn remove(&self, name: &str) -> Result<()> {
-        self.device.remove(name)
-    }
-    fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.device.rename(from, to)
-    }
-    fn list(&self) -> Result<Vec<String>> {
-        self.device.list()
-    }
-    fn sync_directory(&self) -> Result<()> {
-        self.device.sync_directory()
-    }
-    fn lock(&self) -> Result<Box<dyn Send + Sync>> {
-        self.device.lock()
-    }
-    fn location(&self) -> String {
-        self.device.location()
-    }
 }
 
 impl File for PanickingFile {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        self.0.read_exact_at(buf, offset)
-    }
-    fn write_all_at(&self, buf: &[u8], offset: u64) -> Result<()> {
-        self.0.write_all_at(buf, offset)
-    }
+    strandline_device::forward!(0: name read_exact_at write_all_at len set_len);
+
     fn sync(&self) -> Result<()> {
         assert!(!self.1.load(Ordering::SeqCst), "the device is armed");
         self.0.sync()
-    }
-    fn len(&self) -> Result<u64> {
-        self.0.len()
-    }
-    fn set_len(&self, len: u64) -> Result<()> {
-        self.0.set_len(len)
     }
 }
 
@@ -695,54 +666,22 @@ struct HookedFile {
 }
 
 impl Device for Hooked {
+    strandline_device::forward!(inner: open remove rename list sync_directory lock location);
+
     fn create(&self, name: &str) -> Result<Arc<dyn File>> {
         let (inner, hook) = (self.inner.create(name)?, Arc::clone(&self.hook));
         Ok(Arc::new(HookedFile { inner, hook }))
     }
-    fn open(&self, name: &str) -> Result<Arc<dyn File>> {
-        self.inner.open(name)
-    }
-    fn remove(&self, name: &str) -> Result<()> {
-        self.inner.remove(name)
-    }
-    fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.inner.rename(from, to)
-    }
-    fn list(&self) -> Result<Vec<String>> {
-        self.inner.list()
-    }
-    fn sync_directory(&self) -> Result<()> {
-        self.inner.sync_directory()
-    }
-    fn lock(&self) -> Result<Box<dyn Send + Sync>> {
-        self.inner.lock()
-    }
-    fn location(&self) -> String {
-        self.inner.location()
-    }
 }
 
 impl File for HookedFile {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        self.inner.read_exact_at(buf, offset)
-    }
-    fn write_all_at(&self, buf: &[u8], offset: u64) -> Result<()> {
-        self.inner.write_all_at(buf, offset)
-    }
+    strandline_device::forward!(inner: name read_exact_at write_all_at len set_len);
+
     fn sync(&self) -> Result<()> {
         if let Some(hook) = self.hook.0.lock().take() {
             hook();
         }
         self.inner.sync()
-    }
-    fn len(&self) -> Result<u64> {
-        self.inner.len()
-    }
-    fn set_len(&self, len: u64) -> Result<()> {
-        self.inner.set_len(len)
     }
 }
 

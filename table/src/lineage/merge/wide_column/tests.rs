@@ -41,36 +41,19 @@ impl Noting {
 }
 
 impl Device for Noting {
+    strandline_device::forward!(inner: remove rename list sync_directory lock location);
+
     fn create(&self, name: &str) -> Result<Arc<dyn File>> {
         Ok(self.noting(self.inner.create(name)?))
     }
     fn open(&self, name: &str) -> Result<Arc<dyn File>> {
         Ok(self.noting(self.inner.open(name)?))
     }
-    fn remove(&self, name: &str) -> Result<()> {
-        self.inner.remove(name)
-    }
-    fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.inner.rename(from, to)
-    }
-    fn list(&self) -> Result<Vec<String>> {
-        self.inner.list()
-    }
-    fn sync_directory(&self) -> Result<()> {
-        self.inner.sync_directory()
-    }
-    fn lock(&self) -> Result<Box<dyn Send + Sync>> {
-        self.inner.lock()
-    }
-    fn location(&self) -> String {
-        self.inner.location()
-    }
 }
 
 impl File for NotingFile {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
+    strandline_device::forward!(inner: name sync len set_len);
+
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         self.largest.fetch_max(buf.len(), Ordering::Relaxed);
         self.inner.read_exact_at(buf, offset)
@@ -78,15 +61,6 @@ impl File for NotingFile {
     fn write_all_at(&self, buf: &[u8], offset: u64) -> Result<()> {
         self.largest.fetch_max(buf.len(), Ordering::Relaxed);
         self.inner.write_all_at(buf, offset)
-    }
-    fn sync(&self) -> Result<()> {
-        self.inner.sync()
-    }
-    fn len(&self) -> Result<u64> {
-        self.inner.len()
-    }
-    fn set_len(&self, len: u64) -> Result<()> {
-        self.inner.set_len(len)
     }
 }
 
