@@ -1,4 +1,4 @@
-//! Events of background work for `tracing`: it fails, or works again.
+//! Events for `tracing`: background work fails, or works again.
 //!
 //! A database inside a program has no subscriber, so that nothing is printed and each event costs
 //! a load and a branch. Events are rare: none is on the path of a transaction.
@@ -6,8 +6,8 @@
 use strandline_base::{Error, ErrorKind};
 use tracing::{error, info};
 
-/// Background work has failed or works again: each change is told once, not every retry, whose
-/// error may name another new file. `what` is a plural.
+/// Reports that background work has failed or works again. Only a change of the state is reported,
+/// not every retry, since a retry's error may name another new file. `what` is a plural noun.
 pub(crate) fn background_work(what: &str, before: Option<&Error>, now: Option<&Error>) {
     match (before, now) {
         (Some(before), Some(now)) if is_same_failure(before, now) => {}

@@ -1,10 +1,11 @@
-//! What the manifest says: the state of the database at a checkpoint, and edits to it.
+//! The manifest's records: the state of the database at a checkpoint, and edits of this state.
 //!
 //! Records are JSON (documented in `docs/format.md`): they are small, written once per checkpoint,
 //! and an operator can read them.
 //!
-//! Invariant: applying the edits in order to the snapshot gives the state. An edit names what
-//! changed: catalogs as differences, whole ranges, and of each changed storage whole lists.
+//! Invariant: applying the edits in order to the snapshot gives the state. An edit contains
+//! differences of catalogs, every changed range as a whole, and the whole lists of every changed
+//! storage.
 
 use crate::catalog::Catalog;
 use crate::catalog::edit::{VersionsEdit, stored_versions};
@@ -47,8 +48,8 @@ pub struct ManifestState {
     pub forgotten: BTreeSet<StorageId>,
 }
 
-/// What files have of a storage: every commit up to a timestamp, and where the replay of the log
-/// starts that brings the later ones.
+/// How far a storage's files reach: they hold every commit up to a timestamp; the replay of later
+/// commits starts at a log position.
 pub type Covered = (CommitTs, u64);
 
 /// A storage at a checkpoint.
@@ -105,7 +106,7 @@ pub struct ManifestEdit {
     /// how the list changed
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catalogs: Option<VersionsEdit>,
-    /// those that changed
+    /// the counters that have changed
     pub identities: Vec<(TableId, ColumnId, i64)>,
     /// how long ago timestamps were
     pub time: TimeMap,
@@ -227,7 +228,7 @@ impl ManifestState {
         self.forgotten = edit.forgotten;
         Ok(())
     }
-    /// What files have of a storage; the log has the rest.
+    /// How far a storage's files reach; later commits are in the log.
     pub fn covered(&self, storage: StorageId) -> Covered {
         let all = (self.checkpoint_ts, self.log_from);
         self.behind.get(&storage).copied().unwrap_or(all)

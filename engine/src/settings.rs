@@ -27,7 +27,7 @@ pub struct Settings {
     /// A range is merged as well when it has had pending records for so long. Default: 30 s.
     pub merge_age: Duration,
     /// Share of one processor's time, in percent, that background merges may take; 100: all of it.
-    /// What the log's size or a lack of memory asks for is not put off. Default: 25.
+    /// A merge that the log's size or a lack of memory requires is not delayed. Default: 25.
     pub merge_percent: u32,
     /// Ranges that a checkpoint merges at the same time, each on a thread. Default: half the
     /// processors, at most 4.
@@ -79,8 +79,8 @@ impl Settings {
     pub fn tail_bytes(&self) -> usize {
         self.memory_bytes / 8
     }
-    /// Bytes that record pages may take with what they borrow from the cache's share: writers are
-    /// slowed down above half of it, and refused above it.
+    /// Bound on the bytes of record pages, borrowed memory included. Writers pause above half of it
+    /// and are refused above it.
     pub fn tail_bytes_max(&self) -> usize {
         self.memory_bytes / 2
     }
@@ -102,8 +102,8 @@ impl Settings {
     pub fn load_bytes(&self) -> usize {
         self.memory_bytes / 8
     }
-    /// Bytes of what open transactions keep until they end: as many as the cache has, from which
-    /// they are borrowed.
+    /// Bound on the bytes that open transactions keep until they end. They are borrowed from the
+    /// cache's share, so the bound equals that share.
     pub fn list_bytes(&self) -> usize {
         self.cache_bytes()
     }
@@ -127,7 +127,7 @@ impl Settings {
     }
 }
 
-/// What a database is opened with.
+/// The components and settings a database is opened with.
 pub struct DbOptions {
     /// where its files are
     pub device: Arc<dyn Device>,
@@ -137,7 +137,7 @@ pub struct DbOptions {
     pub settings: Settings,
 }
 
-/// What a writer does that meets another transaction's uncommitted change of a row, or its lock.
+/// Behaviour of a writer that meets another transaction's uncommitted change of a row, or its lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ConflictPolicy {
     /// waits for the other one to end
@@ -158,8 +158,9 @@ pub struct TxnOptions {
     pub synchronous_commit: bool,
     /// Whether writers wait for each other.
     pub conflicts: ConflictPolicy,
-    /// Reads, and writes on top of, what others have committed but is not durable yet. Nothing of
-    /// it is acknowledged before it is: the commit waits, and fails if the log does.
+    /// Reads other transactions' commits, and writes on top of them, before they are durable.
+    /// Nothing that depends on them is acknowledged before they are durable: the commit waits, and
+    /// fails if the log fails.
     pub speculative: bool,
     /// None: wait for ever
     pub lock_timeout: Option<Duration>,

@@ -1,4 +1,4 @@
-//! The interface of an index, whatever it is made of: a hash table in memory, a tree on a device.
+//! The interface of every index: a hash table in memory, a tree on a device.
 //!
 //! An entry is a pair of encoded key bytes and a row id; the same pair is held once. The method
 //! encodes the key's values itself ([`AccessMethod::encode`]): an ordered method orders its entries
@@ -27,7 +27,7 @@ enum Bytes {
 const _: () = assert!(size_of::<KeyBytes>() == 16);
 
 impl KeyBytes {
-    /// Those of a method that keeps a hash: no allocation.
+    /// The key bytes of a method that keeps a hash: no allocation.
     #[inline]
     pub fn hashed(hash: u64) -> Self {
         Self(Bytes::Hash(hash.to_be_bytes()))
@@ -35,7 +35,7 @@ impl KeyBytes {
     /// The bytes that an ordered method's keys are cut to.
     pub(crate) const CUT_BYTES: usize = 1024;
 
-    /// Those of any other method.
+    /// The key bytes of any other method.
     pub fn encoded(bytes: impl Into<Box<[u8]>>) -> Self {
         Self(Bytes::Encoded(bytes.into()))
     }
@@ -135,7 +135,7 @@ pub trait Cursor {
     }
 }
 
-/// An entry and what follows it.
+/// An entry and its successors.
 struct Following<'a> {
     first: Option<(KeyBytes, RowId)>,
     rest: Box<dyn Cursor + 'a>,
@@ -167,7 +167,7 @@ pub trait BulkLoad {
     /// [`AccessMethod::bulk_load_unique`]. A method that sorts the entries first adds them later,
     /// and appends nothing to `others`.
     fn push(&mut self, key: &[Value], row: RowId, others: &mut Vec<RowId>) -> Result<()>;
-    /// Adds what has been pushed and is not in the index yet; returns the collisions that `push`
+    /// Adds the pushed entries that are not in the index yet. Returns the collisions that `push`
     /// has not reported.
     fn collisions(&mut self) -> Result<Vec<Collision>> {
         Ok(Vec::new())
@@ -268,8 +268,8 @@ pub trait AccessMethod: Send + Sync {
     /// Verifies the index by itself; appends the damage found, one line each.
     fn check(&self, damage: &mut Vec<String>) -> Result<()>;
 
-    /// Does again what the method has logged. Methods in memory log nothing: they are built from
-    /// the rows.
+    /// Replays an operation that the method has logged. Methods in memory log nothing: they are
+    /// built from the rows.
     ///
     /// # Errors
     /// XX001 if the method has not logged it.

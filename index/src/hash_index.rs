@@ -7,8 +7,8 @@
 //!
 //! A table that is mostly empty shrinks: its memory follows the entries it has, not those it had.
 //!
-//! Lock order: one table at a time; while its lock is held nothing is called but what
-//! [`HashIndex::retain`] is given.
+//! Lock order: one table at a time; while its lock is held only the closure of
+//! [`HashIndex::retain`] is called.
 
 use crate::Lookup;
 use hashbrown::HashTable;

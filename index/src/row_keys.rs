@@ -9,8 +9,8 @@
 
 use strandline_base::sync::RwLock;
 
-/// Keeps the two apart, for one index. Nothing else is locked by [`RowKeys::enter`] but the index;
-/// what is locked while entries are removed is the remover's business.
+/// Excludes entering and removing from each other, for one index. [`RowKeys::enter`] locks only the
+/// index besides; the remover's closure may take further locks.
 #[derive(Debug, Default)]
 pub struct RowKeys(RwLock<()>);
 

@@ -1,10 +1,10 @@
 //! Where keys are consecutive integers in consecutive rows, the key tells the row: a few numbers
 //! per range instead of an entry per row, and a lookup without a cache miss.
 //!
-//! Tables that are loaded in the order of a serial number are so all over. The sequences are a
+//! Tables that are loaded in the order of a serial number consist of such rows. The sequences are a
 //! short cut, not the index: every row has its entry there as well. A row found here was inserted
-//! with the key; whether it is visible, and still has it, is for the caller to see. A sequence none
-//! of whose rows has an entry any more is of no use and goes.
+//! with the key; the caller checks whether it is visible and still has the key. A sequence whose
+//! rows have no entries any more is removed.
 //!
 //! Invariants:
 //! 1. The list is ordered by first key; it is replaced, never changed.

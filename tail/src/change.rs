@@ -15,11 +15,11 @@ pub struct Writer {
     pub statement: u32,
     /// versions committed after it are conflicts
     pub snapshot: CommitTs,
-    /// the snapshot may reach pre-committed versions: those after it are conflicts already
+    /// the snapshot may include pre-committed versions; only versions after it are conflicts
     pub speculative: bool,
 }
 
-/// What to do to a row.
+/// A change of a row.
 #[derive(Clone, Copy, Debug)]
 pub enum Change<'a> {
     /// set these columns
@@ -30,7 +30,7 @@ pub enum Change<'a> {
     Lock(RowLock),
 }
 
-/// What others may still do to a locked row.
+/// The rights that a row lock leaves to other transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowLock {
     /// read it
@@ -48,7 +48,7 @@ pub enum WriteOutcome {
     Wait(StartWord),
     /// the newest version committed after the snapshot
     Conflict(CommitTs),
-    /// there is no such row (any more)
+    /// the row does not exist, or not any more
     Gone,
     /// somebody holds the row's latch, or keeps its tail sealed, for longer than an append takes:
     /// nothing was written; try again unless the statement should end
@@ -60,7 +60,7 @@ pub enum WriteOutcome {
 pub enum PendingStamp {
     /// record(s) `from..to` of a page
     Records(Arc<RecordPage>, u32, u32),
-    /// a row lock, which ends as a tombstone whatever becomes of the transaction
+    /// a row lock, which becomes a tombstone at the transaction's end, committed or not
     Lock(Arc<RecordPage>, u32),
     /// a bulk-loaded range
     Range(Arc<UniformStart>),

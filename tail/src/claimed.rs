@@ -1,4 +1,4 @@
-//! Claimed records, which are published whatever becomes of their writer.
+//! Claimed records. Drop publishes them, also when their writer panics.
 
 use crate::record_page::RecordPage;
 use strandline_txn::StartWord;

@@ -1,7 +1,7 @@
 //! When a range's [overlay](crate::overlay) is made anew, and how it is published.
 //!
-//! Readers add up what visits of records behind the overlay have cost them. When that is more than
-//! a new overlay costs, one is made of what is settled.
+//! Readers add up what visits of records behind the overlay have cost them. When the sum exceeds
+//! the cost of a new overlay, one is made from the settled records.
 //!
 //! Lock order: publishing takes the range's `publish`, with nothing else held.
 
@@ -41,7 +41,7 @@ impl<B> Range<B> {
         pays
     }
 
-    /// Puts what is settled at `ts` into a new overlay and publishes it.
+    /// Puts the records settled at `ts` into a new overlay and publishes it.
     pub fn consolidate(&self, ts: CommitTs, txns: &TxnManager, bytes: &PageBytes) {
         let marks = self.marks();
         let number = marks.draw();

@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //! 1. Slots are claimed once, in order; a claimed slot is published by its writer, as aborted if
-//!    the row could not be written; recovery marks those aborted that no committed row fills.
+//!    the row could not be written; recovery marks slots without a committed row as aborted.
 //! 2. Once `close` was called no slot is claimed any more.
 //!
 //! Differences from the paper: a table has one open insert range, where the paper has several, one
@@ -94,7 +94,7 @@ impl InsertRange {
         }
     }
     /// Inserts one row, `values` by column id; its slot, or None if the range is full or closed.
-    /// Appends what must be stamped to `written`.
+    /// Appends the records to be stamped to `written`.
     pub fn insert(
         &self,
         values: &[Value],

@@ -156,7 +156,7 @@ impl InsertedRows {
         }
     }
 
-    /// Whether some row has a value of a column.
+    /// Whether a row has a value of a column.
     pub fn has_cells(&self, id: ColumnId) -> bool {
         let column = self.columns.get(id.0 as usize);
         column.is_some_and(|column| column.get().is_some())

@@ -1,6 +1,6 @@
-//! Where updates live until they are merged: append-only record pages, the row map, and
-//! the protocols around them \[L-Store §2.2, §3.1, §3.2\]. A crate of its own because it knows
-//! neither Arrow nor devices, so that a controlled scheduler can explore its interleavings.
+//! The in-memory store of updates until they are merged: append-only record pages, the row map, and
+//! their protocols \[L-Store §2.2, §3.1, §3.2\]. A crate of its own because it knows neither Arrow
+//! nor devices, so that a controlled scheduler can explore its interleavings.
 //!
 //! Rooms, lowest first; a room imports only from rooms above it in this table:
 //!

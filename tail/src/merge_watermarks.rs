@@ -3,8 +3,8 @@
 //!
 //! A merge brings the metadata and the columns it has chosen up to its time; columns that have
 //! pending updates and were not chosen *lag*. A tail record is merged when all its columns are, and
-//! stays in its tail until then: so a reader that meets columns of different lineage finds in the
-//! tails what the ones behind lack.
+//! stays in its tail until then: so a reader of columns with different lineage finds the later
+//! values of lagging columns in the tails.
 //!
 //! Invariant: no column is ahead of the metadata.
 //!

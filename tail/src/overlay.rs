@@ -8,9 +8,8 @@
 //! and visit only tails that have got records since, and of those only the records behind it.
 //!
 //! Invariants:
-//! 1. Every record that an overlay covers was committed at or before `newest`, or aborted: nothing
-//!    about it changes any more. So an overlay is right for every snapshot at or after `newest`,
-//!    and for no other.
+//! 1. Every record that an overlay covers was committed at or before `newest`, or aborted: it is
+//!    final. So an overlay is right for every snapshot at or after `newest`, and for no other.
 //! 2. Of one row, a later record has a greater sequence number (both are appended under the row's
 //!    latch). So records visited in order, each overwriting what came before, leave the newest.
 //! 3. A record that an overlay does not cover has *moved* its tail at or after the overlay's number
@@ -19,8 +18,7 @@
 //!    the tail. A reader loads the overlay before the pages. If the pages then begin after
 //!    `through`, the records between have been merged, and the reader ignores the overlay for that
 //!    tail.
-//! 5. An overlay goes with the base it was made for, and takes the place of the one it has grown
-//!    out of, or of none.
+//! 5. An overlay belongs to the base it was made for. It replaces the overlay it extends, or none.
 //!
 //! # Why invariant 3 holds
 //!
@@ -35,7 +33,7 @@
 //! Making and publishing overlays is in [`crate::consolidation`].
 //!
 //! Differences from the paper: an overlay replaces nothing: records stay for older snapshots and
-//! the merge. Only ranges that are read get one: readers add up what records behind it cost them.
+//! the merge. Only ranges that are read get one: readers add up the cost of the records behind it.
 
 use crate::page_memory::PageBytes;
 use crate::patches::{PatchList, Patches};
@@ -49,12 +47,12 @@ use strandline_base::sync::{AtomicU32, AtomicU64, Ordering};
 use strandline_base::{ColumnId, CommitTs, UPDATE_RANGES, UPDATE_ROWS};
 use strandline_txn::{StartWord, TxnManager};
 
-/// What appenders tell readers of overlays, per range.
+/// Messages from appenders to readers of overlays, per range.
 #[derive(Debug)]
 pub struct OverlayMarks {
     /// the last number drawn for an overlay
     drawn: AtomicU64,
-    /// what readers have paid for records behind the overlay
+    /// the readers' cost for records behind the overlay
     pub(crate) paid: AtomicU32,
     /// per tail the number of the last overlay that may lack records of it
     moved: [AtomicU64; UPDATE_RANGES],
@@ -93,7 +91,7 @@ impl OverlayMarks {
     }
 }
 
-/// What the settled starts of a range's tails come to.
+/// The settled records of a range's tails, consolidated.
 #[derive(Debug)]
 pub struct Overlay {
     number: u64,
@@ -139,7 +137,7 @@ impl Overlay {
         self.through
     }
 
-    /// The patches of `column` in some update ranges.
+    /// The patches of `column` in several update ranges.
     pub(crate) fn patches(&self, column: ColumnId, tails: ops::Range<usize>) -> PatchList<'_> {
         static NONE: Patches = Patches::NONE;
         match self.columns.binary_search_by_key(&column, |c| c.id) {
@@ -148,7 +146,7 @@ impl Overlay {
         }
     }
 
-    /// The deleted rows in some update ranges.
+    /// The deleted rows in several update ranges.
     pub(crate) fn deleted(&self, tails: ops::Range<usize>) -> &[u16] {
         let before = |end: usize| {
             let is_before = |&slot: &u16| usize::from(slot) < end * UPDATE_ROWS;
@@ -202,7 +200,7 @@ impl Settled {
         settled
     }
 
-    /// Adds what is settled behind its records; whether no record is behind that.
+    /// Adds the settled records behind it. Returns whether no record is left behind it.
     fn advance(&mut self, ts: CommitTs, txns: &TxnManager) -> bool {
         let from = self.records.end;
         for page in self.pages.since(from) {
@@ -268,7 +266,7 @@ pub(crate) fn slot_in_range(at: usize, slot: u16) -> u16 {
     (at * UPDATE_ROWS) as u16 + slot
 }
 
-/// `before`, where `kept`, and on top of it what is settled since.
+/// The overlay `before`, where `kept`, extended by the records settled since.
 pub(crate) fn build(
     number: u64,
     before: Option<&Overlay>,

@@ -7,7 +7,7 @@ use strandline_base::sync::{Arc, AtomicU64, AtomicUsize, Ordering};
 /// The memory of all tails and insert pages of a database.
 pub type PageBytes = Arc<PageAccount>;
 
-/// What pages hold, and what merged ones have left for the next.
+/// Bytes held by pages, and spare bytes that merged pages have left.
 #[derive(Debug, Default)]
 pub struct PageAccount {
     used: AtomicUsize,
@@ -16,8 +16,8 @@ pub struct PageAccount {
 }
 
 impl PageAccount {
-    /// An account whose tails number their records from `first_record` on, for tests of what
-    /// becomes of large numbers.
+    /// An account whose tails number their records from `first_record` on, for tests of large
+    /// numbers.
     pub fn with_first_record(first_record: u64) -> Self {
         Self {
             first_record,
@@ -32,12 +32,12 @@ impl PageAccount {
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
-    /// Bytes that no page holds and the next ones will take.
+    /// Spare bytes: held by no page, kept for the next ones.
     pub fn spare(&self) -> usize {
         self.spare.bytes()
     }
-    /// Gives back some of the spare memory that nobody has needed since the last call. To be called
-    /// a few times per second.
+    /// Releases a part of the spare memory that was not needed since the last call. Call it a few
+    /// times per second.
     pub fn trim_spare(&self) {
         self.spare.trim();
     }
@@ -69,11 +69,11 @@ impl PageMemory {
         memory.add(bytes);
         memory
     }
-    /// What it is a share of.
+    /// The account this is a share of.
     pub fn all(&self) -> &PageBytes {
         &self.all
     }
-    /// What it holds, in bytes.
+    /// Bytes that this share holds.
     pub fn own(&self) -> usize {
         self.own.load(Ordering::Relaxed)
     }

@@ -7,7 +7,7 @@ use strandline_base::ColumnId;
 use strandline_base::cell::Cell;
 use strandline_base::value_words::Physical;
 
-/// New values of rows of a range, of one column. Applied in order: later ones rule.
+/// New values of one column for rows of a range. Applied in order: later ones overwrite.
 #[derive(Debug, Default)]
 pub struct Patches {
     /// rows, by slot in the range
@@ -41,7 +41,7 @@ impl Patches {
     pub fn all(&self) -> PatchList<'_> {
         self.part(0..self.len())
     }
-    /// Those at some positions.
+    /// The patches at the positions in `part`.
     pub fn part(&self, part: Range<usize>) -> PatchList<'_> {
         PatchList {
             patches: self,
@@ -76,7 +76,7 @@ impl Patches {
         }
     }
 
-    /// Appends some patches of `from`.
+    /// Appends the patches in `part` of `from`.
     pub(crate) fn extend(&mut self, from: &Self, part: Range<usize>) {
         let is_plain = |p: &Self| p.nulls.is_empty() && p.records.is_empty();
         if is_plain(self) && is_plain(from) {
@@ -117,7 +117,7 @@ impl Patches {
     }
 }
 
-/// Some consecutive patches.
+/// Consecutive patches.
 #[derive(Clone, Debug)]
 pub struct PatchList<'a> {
     patches: &'a Patches,

@@ -1,5 +1,5 @@
 //! A range and its versions: everything a reader needs, behind one atomically swapped pointer; how
-//! writers get into a tail, and how a merge is published.
+//! writers enter a tail, and how a merge is published.
 //!
 //! Invariants:
 //! 1. One load of the version gives a consistent view: a merge publishes its base together with
@@ -17,16 +17,15 @@
 //! lack the tail that a commit the snapshot sees went to, and a list of pages older than the head
 //! might lack the head's page, which would read as "continue in base".
 //!
-//! Readers and appenders hold the version they go by: what its base does not contain is in the
-//! pages for that long, whatever is merged meanwhile. So an appender may put a record on top of a
-//! base that is outdated by the time it does. That a tail which let an appender in is still the
-//! range's needs no check: a tail that left the range is sealed for ever. Nor needs the version to
-//! be loaded again inside: one that a merge has replaced since is as good as one that a merge
-//! replaces a moment later.
+//! Readers and appenders hold the version they use. Records that its base does not contain stay in
+//! the pages for that long, also if a merge is published. So an appender may put a record on top of
+//! a base that is outdated by then. A tail that admitted an appender is still the range's: a tail
+//! that left the range is sealed for ever. The appender need not load the version again: a version
+//! that a merge has just replaced is as right as one that a merge replaces a moment later.
 //!
 //! A merge publishes on top of the version it finds under `publish`, not of the one it has folded:
-//! other update ranges may have got tails since. It names what it retires on the old base, which it
-//! holds while it does. Old versions of rows are in runs before it publishes.
+//! other update ranges may have got tails since. It records on the old base, which it holds, the
+//! pages that it retires. Old versions of rows are in runs before it publishes.
 //!
 //! # Differences from the paper
 //!
@@ -51,14 +50,14 @@ use strandline_base::{RangeNo, UPDATE_RANGES};
 /// Looks at a tail that is sealed before an appender stops waiting, to see whether it still should.
 const ENTRY_LOOKS: u32 = if cfg!(shuttle) { 64 } else { 1 << 14 };
 
-/// What readers of a range see. `B` is the base: rows as of the last merge.
+/// The version of a range that readers load. `B` is the base: rows as of the last merge.
 #[derive(Debug)]
 pub struct RangeVersion<B> {
     /// insert range or chunks
     pub base: Arc<B>,
     /// the tails of update ranges that have one
     pub tails: [Option<Arc<Tail>>; UPDATE_RANGES],
-    /// what is settled of the tails
+    /// the settled records of the tails
     pub(crate) overlay: Option<Arc<Overlay>>,
 }
 
@@ -228,8 +227,9 @@ impl<B> Drop for Entered<'_, B> {
 }
 
 impl<B: Succeeded<Release = (Arc<Tail>, DonePages)>> Range<B> {
-    /// Publishes `base`, which is merged as far as `through` says: steps 4 and 5 of the merge.
-    /// Tails without anything else go, the others' merged pages when no reader needs them.
+    /// Publishes `base`, which is merged up to `through`: steps 4 and 5 of the merge. Tails without
+    /// unmerged records leave the range; merged pages of the other tails are dropped when no reader
+    /// needs them.
     pub fn publish_merge(&self, base: Arc<B>, through: &MergeWatermarks) {
         let right = self.lock();
         let old = self.load_full();

@@ -1,17 +1,18 @@
 //! The kinds of tail records.
 
-/// What a tail record says.
+/// The kind of a tail record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecordKind {
     /// new values of the columns in its bits
     Update,
-    /// the values before the first update; says nothing about existence
+    /// the values before the first update; does not imply that the row exists
     OldValue,
     /// the row ends here
     Delete,
-    /// nobody else may write or lock the row until the transaction ends; no values, never committed
+    /// no other transaction may write or lock the row until this one ends; no values, never
+    /// committed
     Lock,
-    /// nobody else may write the row or lock it for itself; likewise
+    /// no other transaction may write the row or lock it exclusively; otherwise as `Lock`
     ShareLock,
 }
 

@@ -19,7 +19,7 @@ pub(crate) const HEADER_WORDS: usize = 3;
 pub(crate) struct RecordLayout {
     /// all columns of the storage
     pub storage: StorageColumns,
-    /// those it has places for
+    /// columns with a place in the record
     pub columns: ColumnSet,
     /// by column id
     pub places: Box<[CellPosition]>,

@@ -7,7 +7,7 @@
 //! changes, once: from a transaction word to a commit timestamp or to ABORTED.
 //!
 //! Invariants:
-//! 1. A record whose start word is 0 has not been published: nobody but its writer looks at it.
+//! 1. A record whose start word is 0 has not been published: only its writer reads it.
 //! 2. Everything but the start word is written before the start word is stored with Release;
 //!    readers load it with Acquire.
 //! 3. A cell is written at most once.
@@ -39,8 +39,8 @@ pub use crate::tail_records::TailRecord;
 /// No record is claimed any more.
 const CLOSED: u32 = 1 << 31;
 
-/// An append-only page. What a point read looks at stands in one cache line, apart from the counts
-/// of those who hold the page.
+/// An append-only page. The fields that a point read needs share one cache line, apart from the
+/// reference counts.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct RecordPage {
@@ -110,7 +110,7 @@ impl RecordPage {
         }
     }
 
-    /// Bytes that record `i` takes of them, without what it shares with others.
+    /// Bytes of the page that record `i` takes, without memory shared with other records.
     pub fn record_bytes(&self, i: u32) -> usize {
         match &self.records {
             Records::Inserts(rows) => rows.row_bytes(i as usize),
@@ -161,7 +161,7 @@ impl RecordPage {
             .get(column.0 as usize)
             .map(|spec| spec.physical)
     }
-    /// Where a tail page has what of its records.
+    /// The layout of a tail page's records.
     pub(crate) fn layout(&self) -> Option<&Arc<RecordLayout>> {
         self.changes().map(TailRecords::layout)
     }
@@ -264,11 +264,12 @@ impl RecordPage {
             changes.record(i as usize).set_link(slot, kind, back);
         }
     }
-    /// Whether some record is a delete. A reader that sees the record published sees this as well.
+    /// Whether a record is a delete. A reader that sees the record published sees this flag as
+    /// well.
     pub fn has_deletes(&self) -> bool {
         self.has_deletes.load(Ordering::Relaxed)
     }
-    /// Whether some record may have a value of `column`.
+    /// Whether a record may have a value of `column`.
     #[inline]
     pub fn has_cells(&self, column: ColumnId) -> bool {
         match &self.records {
@@ -322,8 +323,8 @@ impl RecordPage {
             Records::Changes(changes) => changes.record(i).put(column, cell, &self.memory),
         }
     }
-    /// Writes cells of tail record `i` before its publication: `values`, and those of `carried`
-    /// from another record. It was claimed with all of their columns.
+    /// Writes cells of tail record `i` before its publication: `values`, and the cells that
+    /// `carried` takes from another record. The record was claimed with all of their columns.
     pub fn fill(
         &self,
         i: u32,

@@ -3,7 +3,7 @@
 //! A merge frees the tail pages of commits that it has put into base. Records of a rolled-back
 //! transaction are tombstones at once, but no merge frees them, since there is nothing to merge. So
 //! a rollback releases them itself. A release publishes the same base again, as a base state of its
-//! own, and retires on the old one what the tails do not need any more, just as a merge does:
+//! own, and retires on the old one the memory that the tails no longer need, as a merge does:
 //!
 //! * A tail with nothing but tombstones and merged records leaves the range.
 //! * Of a tail with other records, pages that are done with at the front go, and so do pages of
@@ -13,14 +13,14 @@
 //! 1. A page is released from between others only if all its records are tombstones, it is full,
 //!    and no row map entry and no chain from an entry leads into it. Entries that did are set to
 //!    the row's newest record that is not a tombstone, under the row's latch. No later record
-//!    points into the page: who appends under a latch taken later goes past tombstones, from an
-//!    entry or a record that does not lead there.
+//!    points into the page: an appender that takes the latch later skips tombstones, starting from
+//!    an entry or a record that does not lead there.
 //! 2. A reader that may have loaded an entry before it was changed holds the old base: the page
 //!    stays in the list for that long (see `succession`).
-//! 3. A release is no merge: base says the same, so a merge that is at work meanwhile publishes
-//!    its result on top of the released version.
-//! 4. The range's overlay goes: it covers a tail that may have left. A thread that has made another
-//!    overlay of the version before does not publish it (see `overlay`).
+//! 3. A release does not change the base's content, so a concurrent merge publishes its result on
+//!    top of the released version.
+//! 4. The range's overlay is dropped: it covers a tail that may have left. A thread that has made
+//!    another overlay of the version before does not publish it (see `overlay`).
 //!
 //! A tail of which some row's latch is held for long keeps its pages until the next release or
 //! merge.
@@ -51,7 +51,7 @@ pub trait Renewed: Succeeded {
 }
 
 impl<B: Renewed<Release = (Arc<Tail>, DonePages)>> Range<B> {
-    /// Releases what tombstones hold in some of the tails; false if there is nothing to release.
+    /// Releases the memory of tombstones in several tails; false if there is nothing to release.
     pub fn release_aborted(&self, tails: TailMask) -> bool {
         let right = self.lock();
         let old = self.load_full();
@@ -88,7 +88,7 @@ impl<B: Renewed<Release = (Arc<Tail>, DonePages)>> Range<B> {
 }
 
 impl Tail {
-    /// Whether some page of the list is done with.
+    /// Whether the list has a page that holds no needed record.
     fn has_done(&self, done: &DonePages) -> bool {
         let pages = self.pages();
         let first = pages.iter().next().filter(|_| pages.len() > 1);
@@ -137,7 +137,7 @@ struct AbortedPages {
 const WORD_ROWS: usize = u64::BITS as usize;
 
 impl AbortedPages {
-    /// Those of the list, the last page excepted, that end after `before`.
+    /// The pages of the list, without the last one, that end after `before`.
     fn find(pages: &TailPages, before: u64) -> Self {
         let mut found = Self {
             ends: BTreeMap::new(),

@@ -6,11 +6,11 @@
 //! leaves the range.
 //!
 //! Invariants:
-//! 1. A record is done with if it is aborted, or stamped with a commit that is merged in all its
-//!    columns, or the old value of an update that is done with (and therefore in a run).
-//! 2. A record that is claimed but not published is not done with: its content is not known yet.
-//! 3. A tail is given up only if it is found done with while it is sealed: between a first look and
-//!    the seal an appender may have come and gone.
+//! 1. A record is *done* if it is aborted, or stamped with a commit that is merged in all its
+//!    columns, or the old value of a done update (and therefore in a run).
+//! 2. A record that is claimed but not published is not done: its content is not known yet.
+//! 3. A tail is dropped only if all its records are found done while it is sealed: an appender may
+//!    have entered and left between a first look and the seal.
 //! 4. Old values that no update needs any more become tombstones under their row's latch: a writer
 //!    that finds them relies on them, and one that comes later writes its own.
 //! 5. `pending` never falls below the number of unmerged records.
@@ -22,11 +22,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use strandline_txn::StartWord;
 
-/// What a merge leaves in a tail.
+/// The records that a merge leaves in a tail.
 struct Unmerged {
     /// the first sequence number that must stay
     first: u64,
-    /// updates and deletes that are not merged, those included whose outcome is open
+    /// updates and deletes that are not merged, undecided ones included
     records: u32,
     /// slots with old values and nothing else that is not aborted
     abandoned: Vec<u16>,
@@ -42,14 +42,14 @@ pub struct DonePages {
 }
 
 impl DonePages {
-    /// Those that end at or before a sequence number.
+    /// The pages that end at or before a sequence number.
     pub fn before(before: u64) -> Self {
         let between = Vec::new();
         Self { before, between }
     }
 }
 
-/// What of a tail must stay when a merge is published.
+/// The part of a tail that must stay when a merge is published.
 #[derive(Debug)]
 pub enum Retired {
     /// the records from this sequence number on, when the last reader of earlier versions has gone
@@ -103,7 +103,7 @@ impl Tail {
         Retired::Upto(unmerged.first)
     }
 
-    /// Drops pages that nobody needs any more.
+    /// Drops pages that no reader needs any more.
     pub fn drop_pages(&self, done: &DonePages) {
         self.drop_pages_between(&done.between);
         self.drop_pages_before(done.before);

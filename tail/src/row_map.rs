@@ -16,7 +16,7 @@
 //! 3. A latch is held for the time of one append, never over a wait for another transaction. It is
 //!    released when its holder panics.
 //! 4. The bit of a row whose entry is not 0 is set. It is set before the entry is stored with
-//!    Release, so that who has to see the record sees the bit.
+//!    Release, so that a reader that must see the record sees the bit.
 //!
 //! Most rows of a large table have no entry: their bits say so in a 32nd of the memory, which stays
 //! in the processor's caches. That spares cold point reads one of their two misses.
@@ -51,8 +51,8 @@ const LATCH_LOOKS: u32 = if cfg!(shuttle) { 64 } else { 1 << 14 };
 
 type Group = Box<[AtomicU32; GROUP_ROWS]>;
 
-/// What the row map says of a row: its newest tail record's number, as far as 31 bits tell.
-/// [`TailPages::head`](crate::tail_pages::TailPages::head) makes it whole.
+/// A row map entry: the number of the row's newest tail record, modulo 2^31.
+/// [`TailPages::head`](crate::tail_pages::TailPages::head) completes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry(u32);
 
@@ -87,7 +87,7 @@ pub struct RowMap {
 }
 
 impl RowMap {
-    /// An empty map; what it comes to hold is added to `memory`.
+    /// An empty map; its later growth is added to `memory`.
     pub(crate) fn new(memory: PageMemory) -> Self {
         Self {
             updated: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -121,7 +121,7 @@ impl RowMap {
     }
 
     /// Takes the latch of `slot`. Spins, because holders never wait for another transaction; None
-    /// if somebody holds it for long all the same, because of a slow disk say.
+    /// if a thread holds it for long all the same, for example because of a slow disk.
     #[inline]
     pub fn latch(&self, slot: usize) -> Option<LatchGuard<'_>> {
         let group = self.groups[slot / GROUP_ROWS].get_or_init(|| self.new_group());

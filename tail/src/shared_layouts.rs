@@ -44,7 +44,7 @@ impl Clone for SharedLayouts {
 }
 
 impl PartialEq for SharedLayouts {
-    /// They say nothing about the schema.
+    /// All are equal: they say nothing about the schema.
     fn eq(&self, _: &Self) -> bool {
         true
     }

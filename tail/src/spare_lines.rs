@@ -17,7 +17,8 @@ use strandline_base::sync::Mutex;
 
 /// Fewer lines are the allocator's business: 4 KiB.
 const LINES_MIN: usize = 64;
-/// Of what nobody has needed between two trims this part is given back: half of it within 22.
+/// The part of spare lines that a trim releases, if they were not needed since the last trim: half
+/// of them within 22 trims.
 const TRIMMED_PART: usize = 32;
 
 /// Lines by how many a page has.
@@ -57,7 +58,7 @@ impl SpareLines {
         kept
     }
 
-    /// Keeps the lines of a page that nobody holds any more.
+    /// Keeps the lines of a page that no reader holds any more.
     pub fn give(&self, words: RecordWords) {
         let lines = words.lines();
         if lines >= LINES_MIN {
@@ -66,7 +67,7 @@ impl SpareLines {
         }
     }
 
-    /// Gives back a part of what has not been needed since the last call.
+    /// Releases a part of the lines not needed since the last call.
     pub fn trim(&self) {
         let mut dropped = Vec::new();
         let mut shelves = self.shelves.lock();

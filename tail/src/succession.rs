@@ -1,5 +1,5 @@
-//! Reclamation by succession: an immutable state is replaced by the next; what only readers of the
-//! old state may need is released when the last of them lets go (the paper's epoch-based
+//! Reclamation by succession: an immutable state is replaced by the next. Memory that only readers
+//! of the old state may need is released when the last of them drops it (the paper's epoch-based
 //! de-allocation \[L-Store §4.1.1 step 5\], with reference counts as epochs).
 //!
 //! A state owns a [`Successor`]: the state that replaced it and what to release when this one goes.
@@ -10,7 +10,7 @@
 
 use strandline_base::sync::{Arc, Mutex};
 
-/// What a state knows of its replacement.
+/// A state's record of its replacement.
 #[derive(Debug)]
 pub struct Successor<S: Succeeded>(Mutex<Retired<S>>);
 
@@ -40,7 +40,7 @@ impl<S: Succeeded> Default for Successor<S> {
 }
 
 impl<S: Succeeded> Successor<S> {
-    /// Names the replacement and what to release when the owner goes.
+    /// Sets the replacement, and the memory to release when the owner is dropped.
     pub fn retire(&self, next: &Arc<S>, release: Vec<S::Release>) {
         let mut retired = self.0.lock();
         retired.next = Some(next.clone());

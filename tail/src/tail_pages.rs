@@ -29,7 +29,7 @@
 //! that is gone must not be taken for one in the list, so no entry stays when its record is more
 //! than [`LAG_MAX`] before the list: `swept` is a record before which there are no entries, and
 //! pages are not dropped until entries have been cleared that would be too far behind. (If a latch
-//! is held for long, the next one who drops pages does both.)
+//! is held for long, the next thread that drops pages does both.)
 //!
 //! A reader loads the entry, then the list. Meanwhile the list may lose pages that were retired
 //! before the reader's range version, at most [`SPAN_MAX`] records. So an entry's record is never
@@ -156,7 +156,7 @@ impl TailPages {
     pub fn last(&self) -> Option<&Arc<RecordPage>> {
         self.pages.last().map(|listed| &listed.page)
     }
-    /// Those from that of record `seq` on, or from the first one behind it.
+    /// The pages from that of record `seq` on, or from the first one after it.
     pub(crate) fn since(&self, seq: u64) -> impl Iterator<Item = &Arc<RecordPage>> {
         let before = self.pages.partition_point(|listed| listed.first <= seq);
         let from = before.saturating_sub(1);
@@ -164,12 +164,12 @@ impl TailPages {
     }
 }
 
-/// What a record says besides its cells.
+/// A record's fields apart from its cells.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordHeader {
     /// the row's slot in the update range
     pub slot: u16,
-    /// what it says
+    /// kind of record
     pub kind: RecordKind,
     /// the row's previous record: sequence number + 1, or 0
     pub back: u64,
@@ -179,7 +179,7 @@ pub struct RecordHeader {
     pub word: StartWord,
 }
 
-/// The tail of one update range. What a point read looks at comes first.
+/// The tail of one update range. The fields that a point read needs come first.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Tail {
@@ -189,7 +189,7 @@ pub struct Tail {
     /// no entry is of a record before this one
     swept: Mutex<u64>,
     appenders: AtomicU32,
-    /// of the records ever claimed those that are merged, or fewer; wraps like `claims`
+    /// number of merged records among all claimed ones, or less; wraps like `claims`
     merged: AtomicU32,
     /// every committed record up to this timestamp is in a run
     persisted_through: AtomicU64,
@@ -240,7 +240,8 @@ impl Tail {
         let bytes = pages.iter().map(|page| page.memory_bytes());
         self.row_map.memory_bytes() + bytes.sum::<usize>()
     }
-    /// Records ever claimed. Who loads the pages afterwards finds them; see [`crate::overlay`].
+    /// Number of records ever claimed. A thread that loads the pages afterwards finds them; see
+    /// [`crate::overlay`].
     pub(crate) fn claims(&self) -> u32 {
         self.claims.load(Ordering::SeqCst)
     }
@@ -249,8 +250,8 @@ impl Tail {
         let merged = self.merged.load(Ordering::Relaxed);
         self.claims.load(Ordering::Relaxed).wrapping_sub(merged)
     }
-    /// After a merge: `unmerged` records are left of those that were there when `pending` gave
-    /// `before`. Records that came since may be counted twice, never not at all.
+    /// After a merge: `unmerged` records are left of those present when `pending` returned
+    /// `before`. Later records may be counted twice, never omitted.
     pub(crate) fn set_pending(&self, before: u32, unmerged: u32) {
         let merged = before.wrapping_sub(unmerged);
         self.merged.fetch_add(merged, Ordering::Relaxed);
@@ -269,7 +270,8 @@ impl Tail {
         self.try_enter().then(|| AppendGuard(self))
     }
 
-    /// As [`Tail::enter`]; whether it did. Who has entered [leaves](Tail::leave).
+    /// As [`Tail::enter`]; returns whether it entered. A thread that has entered calls
+    /// [`leave`](Tail::leave).
     #[inline]
     pub(crate) fn try_enter(&self) -> bool {
         let before = self.appenders.fetch_add(1, Ordering::Acquire);
@@ -364,8 +366,8 @@ impl Tail {
         Ok((page, i))
     }
 
-    /// Adds a page with places for `columns` and for those of the page before, unless that has room
-    /// for such a record.
+    /// Adds a page with places for `columns` and for the columns of the page before, unless that
+    /// page has room for such a record.
     fn grow(&self, schema: &Arc<StorageSchema>, columns: &ColumnSet) -> Result<()> {
         let _grow = self.grow.lock();
         let pages = self.pages.load_full();
@@ -454,8 +456,8 @@ impl Tail {
         self.swept.lock()
     }
 
-    /// Clears the entries of records before `first`, which nobody needs any more; false if the
-    /// latch of one is held for long. `pages` tells their numbers.
+    /// Clears the entries of records before `first`, which no reader needs any more; false if the
+    /// latch of one is held for long. `pages` gives their numbers.
     fn sweep(&self, pages: &TailPages, first: u64) -> bool {
         let is_done = |entry: Entry| entry != Entry::NONE && pages.head(entry) <= first;
         (0..UPDATE_ROWS).all(|slot| {

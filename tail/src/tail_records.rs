@@ -45,13 +45,13 @@ const BACK_SHIFT: u32 = 16;
 /// Bits of a back pointer.
 pub(crate) const BACK_BITS: u32 = u64::BITS - BACK_SHIFT;
 
-/// The records of a page. What every look at one needs comes first.
+/// The records of a page. The fields that every read needs come first.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct TailRecords {
     layout: Arc<RecordLayout>,
     words: RecordWords,
-    /// whether some record has a NULL that is not a text's or bytes'
+    /// whether a record has a NULL other than of text or bytea
     has_nulls: AtomicBool,
     /// `bit_words` per record
     nulls: OnceLock<Box<[AtomicU64]>>,
@@ -99,7 +99,7 @@ impl TailRecords {
     pub fn layout(&self) -> &Arc<RecordLayout> {
         &self.layout
     }
-    /// Places for records, or some more.
+    /// Places for records; at least the number needed.
     fn records(&self) -> usize {
         self.words.lines() * LINE_WORDS / self.layout.stride
     }
@@ -140,7 +140,7 @@ impl TailRecords {
     }
 }
 
-/// A tail record. What there is to see of it before it is published, only its writer sees.
+/// A tail record. Before its publication only its writer sees its content.
 #[derive(Clone, Copy, Debug)]
 pub struct TailRecord<'p> {
     records: &'p TailRecords,
@@ -180,7 +180,7 @@ impl<'p> TailRecord<'p> {
     pub fn slot(&self) -> u16 {
         (self.load(LINK) & SLOT_MASK) as u16
     }
-    /// What it says.
+    /// Its kind.
     #[inline]
     pub fn kind(&self) -> RecordKind {
         RecordKind::of((self.load(LINK) >> KIND_SHIFT & KIND_MASK) as u8)
@@ -291,8 +291,8 @@ impl<'p> TailRecord<'p> {
         }
     }
 
-    /// Sets those of `out` to its values in `columns` that it has and that are not `found` (a bit
-    /// per place, at most 64) yet, which they are then.
+    /// Sets the places of `out` for those `columns` that the record has and that are not yet
+    /// `found` (a bit per place, at most 64), and marks them found.
     #[inline]
     pub fn read(&self, columns: &[ColumnId], out: &mut [Value], found: &mut u64) -> Result<()> {
         let has_nulls = self.records.has_nulls.load(Ordering::Relaxed);

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, UPDATE_RANGES};
 use strandline_txn::{TxnManager, Visibility};
 
-/// What a snapshot needs of a range's tails, whatever becomes of them.
+/// The parts of a range's tails that a snapshot needs. Later merges do not change them.
 #[derive(Debug)]
 pub struct TailsReader {
     overlay: Option<Arc<Overlay>>,
@@ -36,8 +36,8 @@ struct Behind {
 }
 
 impl<B> Range<B> {
-    /// What a snapshot at `ts`, taken before, needs of the tails of `version`; the caller may let
-    /// go of that afterwards.
+    /// The parts of `version`'s tails that a snapshot at `ts`, taken before, needs; the caller may
+    /// release `version` afterwards.
     pub fn tails_reader(&self, version: &RangeVersion<B>, ts: CommitTs) -> TailsReader {
         let newest = version.overlay.as_ref();
         let is_past = newest.is_some_and(|overlay| overlay.newest() > ts);
@@ -66,7 +66,7 @@ impl<B> Range<B> {
 }
 
 impl TailsReader {
-    /// The overlay that it goes by, for [`Range::note_visit`]; None of a reader of the past, which
+    /// The overlay that it uses, for [`Range::note_visit`]; None of a reader of the past, which
     /// cannot leave an overlay that reaches further than the range's.
     pub fn grows(&self) -> Option<Option<&Overlay>> {
         (!self.is_past).then_some(self.overlay.as_deref())
@@ -81,7 +81,7 @@ impl TailsReader {
                 .is_some_and(|behind| behind.pages.iter().any(|page| page.has_cells(column)))
     }
 
-    /// What the tails of some update ranges say at `visibility` about `columns`.
+    /// The values of `columns` in the tails of several update ranges at `visibility`.
     pub fn view(
         &self,
         tails: ops::Range<usize>,
@@ -169,7 +169,7 @@ impl Behind {
     }
 }
 
-/// What the records of one tail behind the overlay say.
+/// The values of one tail's records behind the overlay.
 #[derive(Debug, Default)]
 struct Seen {
     /// by position in the wanted columns
@@ -180,7 +180,7 @@ struct Seen {
     visible: u64,
 }
 
-/// What a look at some tails has cost.
+/// The cost of a visit to several tails.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Visited {
     /// tails with records behind the overlay
@@ -189,14 +189,14 @@ pub struct Visited {
     pub records: usize,
 }
 
-/// What tails say at a snapshot.
+/// The tails' values at a snapshot.
 #[derive(Debug)]
 pub struct TailsView<'a> {
     overlay: Option<&'a Overlay>,
     /// update ranges that the overlay speaks for
     runs: Vec<ops::Range<usize>>,
     behind: Vec<Seen>,
-    /// what it cost
+    /// cost of the visit
     pub visited: Visited,
 }
 

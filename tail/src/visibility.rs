@@ -5,7 +5,7 @@ use strandline_base::CommitTs;
 use strandline_base::sync::spin_loop;
 use strandline_txn::{StartWord, TxnManager, TxnStatus, Visibility};
 
-/// What a start word means to somebody.
+/// The state of a record for a reader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecordState {
     /// not published, aborted, or never a record
@@ -20,8 +20,8 @@ pub enum RecordState {
     Committed(CommitTs),
 }
 
-/// Resolves a start word that `load` gives; loads it again when its transaction's slot has been
-/// reused meanwhile (the record has been stamped then).
+/// Resolves a start word that `load` returns. Loads it again when its transaction's slot has been
+/// reused meanwhile (the record has been stamped by then).
 #[inline]
 pub fn resolve(load: impl Fn() -> StartWord, own: StartWord, txns: &TxnManager) -> RecordState {
     loop {
@@ -67,7 +67,7 @@ pub fn sees_record(page: &RecordPage, i: u32, v: &Visibility, txns: &TxnManager)
     sees(|| page.start(i), || page.statement(i), v, txns)
 }
 
-/// What a record of `page` is to transaction `own`.
+/// The state of a record of `page` for transaction `own`.
 #[inline]
 pub fn record_state(page: &RecordPage, i: u32, own: StartWord, txns: &TxnManager) -> RecordState {
     resolve(|| page.start(i), own, txns)

@@ -4,13 +4,14 @@
 //!
 //! 1. `drawn` and the entries' timestamps grow strictly, and so do the entries' log positions:
 //!    both are set under the log's lock.
-//! 2. Whatever will ever commit at or below the clock's `last` is finished, queued or `drawn`.
+//! 2. Every transaction that ever commits at or below the clock's `last` is finished, queued or
+//!    `drawn`.
 //! 3. Entries leave at the front as committed, or from anywhere as aborted.
 //! 4. `stable` is stored under the lock, after every commit at or below it was marked; outside the
 //!    lock nothing marked is above stable.
 //! 5. `queued` is the newest timestamp that was ever queued; it is stored after its transaction was
-//!    marked pre-committed, so that whoever loads it finds all commits at or below it at least
-//!    pre-committed.
+//!    marked pre-committed, so that a reader that loads it finds all commits at or below it at
+//!    least pre-committed.
 //!
 //! A snapshot at a moment later than stable is complete once the clock can give out no timestamp
 //! at or below it any more and nothing at or below it is drawn or queued: by 2 all its commits
@@ -131,7 +132,7 @@ impl CommitQueue {
     }
 
     /// Marks the commits logged before `log_end`, and relaxed ones next in line, and moves stable.
-    /// Returns those somebody waits for.
+    /// Returns the commits that transactions wait for.
     pub fn finish_through(&self, log_end: u64, table: &TransactionTable) -> Vec<StartWord> {
         let mut waited = Vec::new();
         let mut pending = self.pending.lock();

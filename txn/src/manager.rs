@@ -93,8 +93,8 @@ impl TxnManager {
     }
 
     /// The registered snapshots, ascending. Of those below a stable timestamp loaded before this
-    /// call none is missing: what is superseded at or before that timestamp, and visible to none
-    /// of them, is invisible to every snapshot there will be.
+    /// call none is missing: a version superseded at or before that timestamp, and visible to none
+    /// of them, is invisible to every later snapshot.
     pub fn registered_snapshots(&self) -> Vec<CommitTs> {
         self.snapshots.registered()
     }
@@ -217,7 +217,7 @@ pub struct TxnSlot {
 }
 
 impl TxnSlot {
-    /// What the transaction writes into its records.
+    /// The word that the transaction writes into its records.
     pub fn word(&self) -> StartWord {
         self.word
     }
@@ -245,14 +245,14 @@ impl TxnSlot {
         }
     }
 
-    /// After the commit was queued: wakes those who wait no longer than that.
+    /// After the commit was queued: wakes the transactions that wait only for pre-commit.
     pub fn announce(&self) {
         if self.is_waited_for() {
             self.manager.waits.wake(self.word);
         }
     }
 
-    /// The transaction has let go of something before its end: whoever waits for it looks again.
+    /// The transaction has released a lock before its end: its waiters look again.
     pub fn let_go(&self) {
         self.manager.waits.release(&self.manager.table, self.word);
     }

@@ -33,9 +33,9 @@ impl TxnManager {
         Ok(guard)
     }
 
-    /// Registers a snapshot that sees commits which are in the log and may not be durable yet. Who
-    /// reads by it depends on them: it must not acknowledge anything before stable has reached the
-    /// snapshot's timestamp, and fail if the log does \[L-Store §5.1.1: speculative reads\].
+    /// Registers a snapshot that sees commits which are in the log and may not be durable yet. Its
+    /// reader depends on them: it must acknowledge nothing before stable has reached the snapshot's
+    /// timestamp, and fails if the log fails \[L-Store §5.1.1: speculative reads\].
     pub fn speculative_snapshot(self: &Arc<Self>) -> SnapshotGuard {
         let entered = self.snapshots().enter(|| self.queued());
         SnapshotGuard::entered(self.clone(), entered)
@@ -69,8 +69,8 @@ impl Drop for HistoryHold {
     }
 }
 
-/// A registered snapshot: what it can see is kept. Clone to share; the registration ends with the
-/// last clone.
+/// A registered snapshot: the versions it sees are kept. Clone to share; the registration ends with
+/// the last clone.
 pub struct SnapshotGuard {
     manager: Arc<TxnManager>,
     ts: CommitTs,

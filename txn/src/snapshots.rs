@@ -9,10 +9,10 @@
 //! before the visit, the visit's unlock precedes s's lock, and s loaded stable after that; stable
 //! never moves back, so b ≤ s, and the result is at most b.
 //!
-//! A snapshot at a given moment `at` is entered first and only then completed (waited for), so
-//! that the same two cases hold if stable had not passed `at` when it was entered. If it had,
-//! versions that only `at` could see may be gone already: whoever reads as of an old moment
-//! checks it against the retention *after* registering.
+//! A snapshot at a given moment `at` is entered first and only then completed (waited for), so that
+//! the same two cases hold if stable had not passed `at` when it was entered. If it had, versions
+//! that only `at` could see may be gone already: a reader of an old moment checks it against the
+//! retention *after* registering.
 
 use std::sync::atomic::AtomicUsize as Counter; // numbers threads; no part of the protocol
 use strandline_base::CommitTs;

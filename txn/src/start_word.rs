@@ -1,4 +1,4 @@
-//! The 64-bit word in a record's start-time column, and what readers make of it.
+//! The 64-bit word in a record's start-time column, and its meaning for readers.
 
 use std::fmt;
 use strandline_base::CommitTs;
@@ -65,7 +65,7 @@ impl fmt::Display for StartWord {
     }
 }
 
-/// What a transaction's word means now.
+/// The current state of a word's transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TxnStatus {
     /// Running: invisible to everybody else.
@@ -90,12 +90,12 @@ pub enum Isolation {
     ReadCommitted,
     /// One snapshot for the transaction; PostgreSQL's repeatable read.
     Snapshot,
-    /// As [`Isolation::Snapshot`], and what it has read is validated before it commits a write.
+    /// As [`Isolation::Snapshot`], with validation of its reads before it commits a write.
     Serializable,
 }
 
-/// What a statement sees. Cheap to copy. `statement`: records of the transaction itself are
-/// visible when their statement number is below it.
+/// The visibility of records for a statement. Cheap to copy. `statement`: records of the
+/// transaction itself are visible when their statement number is below it.
 #[derive(Clone, Copy, Debug)]
 pub struct Visibility {
     /// Commits up to here are visible.

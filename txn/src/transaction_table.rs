@@ -55,12 +55,12 @@ struct Slot {
     next_free: AtomicU32,
 }
 
-/// What [`TransactionTable::commit`] and [`TransactionTable::abort`] found.
+/// Outcome of [`TransactionTable::commit`] and [`TransactionTable::abort`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Finish {
-    /// Finished now, nobody waits.
+    /// Finished now, no transaction waits.
     Quiet,
-    /// Finished now: wake those who wait.
+    /// Finished now; waiters must be woken.
     Waited,
     /// It had finished before; nothing changed.
     Already,
@@ -184,8 +184,8 @@ impl TransactionTable {
         .is_some()
     }
 
-    /// Changes the state of the transaction of `word` as `next` says and returns the state before;
-    /// None if `next` declines, or the slot has moved on.
+    /// Changes the state of the transaction of `word` as `next` decides, and returns the state
+    /// before; None if `next` declines, or the slot has moved on.
     fn change(slot: &Slot, word: StartWord, next: impl Fn(u64) -> Option<u64>) -> Option<u64> {
         let is_same = |state: u64| state >> GENERATION_SHIFT == word.generation();
         let mut state = word.generation() << GENERATION_SHIFT;

@@ -47,7 +47,7 @@ pub struct WaitLimits<'a> {
     pub in_the_way: &'a dyn Fn() -> bool,
 }
 
-/// What a waiter keeps between two waits for one thing that it looks at in between.
+/// State of a waiter between two waits for the same lock.
 #[derive(Debug, Default)]
 pub struct Looks {
     /// the count of releases before the last look; None: it has not looked since it knew one
@@ -65,7 +65,7 @@ impl Looks {
     }
 }
 
-/// Those who wait for one holder.
+/// The waiters of one holder.
 #[derive(Default)]
 struct Queue {
     wake: Arc<Condvar>,
@@ -192,7 +192,7 @@ impl Waits {
         })
     }
 
-    /// The unfinished `holder` has let go of something: whoever waits for it looks again.
+    /// The unfinished `holder` has released a lock: its waiters look again.
     pub fn release(&self, table: &TransactionTable, holder: StartWord) {
         self.releases.fetch_add(1, Ordering::AcqRel);
         if !table.is_waited_ordered(holder) {

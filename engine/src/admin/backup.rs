@@ -3,8 +3,8 @@
 //! A checkpoint puts everything committed so far into files that never change, and the manifest's
 //! state names them. So a backup is (1) a checkpoint; (2) under its lock, a copy of that state and
 //! a reference to every file it names, which keeps later checkpoints from removing them; (3) these
-//! files, copied one after the other; (4) a manifest with that state and an empty log. Nobody
-//! waits for it but another checkpoint, and that for (2) only.
+//! files, copied one after the other; (4) a manifest with that state and an empty log. Only another
+//! checkpoint waits for a backup, and only during (2).
 //!
 //! Invariants:
 //! 1. The copy is no database before all of it is durable and every checksum in it has been read
@@ -41,10 +41,10 @@ pub struct CopyProgress {
     pub total_bytes: u64,
 }
 
-/// Who is told how far a copy is; false ends it with 57014.
+/// Receives the progress of a copy; returning false ends the copy with 57014.
 pub type CopyObserver<'a> = &'a (dyn Fn(CopyProgress) -> bool + Sync);
 
-/// What a backup consists of.
+/// Contents of a backup.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BackupReport {
     /// everything committed up to it is in the backup, nothing later
@@ -165,7 +165,7 @@ fn refused(damage: &str, places: usize) -> Error {
         .with_hint("`strandline check` lists all damage; earlier backups may still be sound.")
 }
 
-/// What is wrong with the files of one storage.
+/// The damage in the files of one storage, one line each.
 fn damage_in(id: StorageId, storage: &StorageState, shared: &Shared) -> Result<Vec<String>> {
     let schema = StorageSchema::new(storage.columns.clone());
     let ranges = storage.ranges.iter().map(|(no, entry)| entry.based(*no));

@@ -1,7 +1,8 @@
 //! `check` of secondary indexes, both ways: every visible row has its entry, and every entry leads
 //! to a row that has the key, or had it.
 //!
-//! Writers and sweeps go on meanwhile, so whatever looks wrong is looked at once more by itself.
+//! Writers and sweeps run beside the check, so an apparent error is verified a second time on its
+//! own.
 
 use crate::catalog::TableDef;
 use crate::catalog::index::{IndexDef, IndexState};

@@ -1,4 +1,4 @@
-//! What `strandline inspect` prints.
+//! The data that `strandline inspect` prints.
 
 use crate::catalog::TableDef;
 use crate::catalog::index::IndexState;
@@ -53,7 +53,7 @@ impl Db {
         Ok(Inspection { sections })
     }
 
-    /// The ranges of a table laid open: what base, row map and tails hold. Reads all of it.
+    /// The ranges of a table as plain data: contents of base, row map and tails. Reads all of it.
     pub fn lineage_of(&self, table: &TableDef) -> Result<Vec<RangeImage>> {
         self.store(table.storage)?.images()
     }

@@ -1,9 +1,9 @@
 //! Going back: one transaction that makes the state of an earlier moment the present one.
 //!
 //! Definitions become those of that moment, and every table gets a new storage that is loaded with
-//! the rows it had then. What has happened since stays history like everything else: a moment
-//! before the rewinding can still be asked for as long as the tables' retention says. Counters of
-//! identity columns go on where they are, so that no number is given out twice.
+//! the rows it had then. Later changes remain history: a moment before the rewind can be read until
+//! the tables' retention ends. Counters of identity columns go on where they are, so that no number
+//! is given out twice.
 
 use crate::catalog::index::IndexState;
 use crate::catalog::{Catalog, TableDef};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use strandline_base::utc::format_utc;
 use strandline_base::{CommitTs, Error, Result, SqlState};
 
-/// What a rewinding did.
+/// Result of a rewind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RewindReport {
     /// tables that there were

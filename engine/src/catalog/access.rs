@@ -1,12 +1,13 @@
-//! Roles, and what they may do with which object: the part of the catalog that says who may.
+//! Roles and their privileges on objects: the access control part of the catalog.
 //!
 //! * Roles are users and groups alike. A role's password is kept as a SCRAM verifier only.
-//! * An object's owner may do everything with it and decides what others may. Objects without an
-//!   entry here belong to the [`BOOTSTRAP`] role, as those of databases without roles do.
+//! * An object's owner has all privileges on it and grants privileges to other roles. Objects
+//!   without an entry here belong to the [`BOOTSTRAP`] role, as those of databases without roles
+//!   do.
 //! * [`EVERYBODY`] stands for PUBLIC. A role has the privileges of the roles it is a member of.
 //!
 //! Tables are named by id, which they keep for life; schemas and views by name, which cannot be
-//! changed. What there was about a dropped object is forgotten with the change that drops it.
+//! changed. The change that drops an object removes its owner and grants.
 
 use crate::catalog::Catalog;
 use serde::{Deserialize, Serialize};
@@ -21,9 +22,9 @@ use strandline_base::TableId;
 )]
 pub struct RoleId(pub u32);
 
-/// PUBLIC: whoever there is.
+/// PUBLIC: every role.
 pub const EVERYBODY: RoleId = RoleId(0);
-/// The first superuser, who exists unnamed before there is any role.
+/// The first superuser. It exists without a name before any role is created.
 pub const BOOTSTRAP: RoleId = RoleId(10);
 /// The name of [`BOOTSTRAP`] until it is given one.
 pub const BOOTSTRAP_NAME: &str = "strandline";
@@ -118,7 +119,7 @@ impl Privileges {
     pub const USAGE: Self = Self(128);
     /// create objects in a schema
     pub const CREATE: Self = Self(256);
-    /// all about rows one by one: what a handle for point operations needs
+    /// all privileges on single rows: required for a handle for point operations
     pub const ALL_ON_ROWS: Self = Self(1 | 2 | 4 | 8);
     /// all that there are on a table or view
     pub const ALL_ON_TABLE: Self = Self(127);
@@ -142,7 +143,7 @@ impl Privileges {
     pub fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
-    /// What both sets have.
+    /// The privileges in both sets.
     #[must_use]
     pub fn common(self, other: Self) -> Self {
         Self(self.0 & other.0)
@@ -160,7 +161,7 @@ impl Privileges {
         let present = PRIVILEGES.iter().filter(|(p, ..)| self.contains(*p));
         present.map(|(_, _, name)| *name).collect()
     }
-    /// PostgreSQL's letters; those that are in `starred` are followed by `*`.
+    /// PostgreSQL's letters; a letter whose privilege is in `starred` is followed by `*`.
     pub fn letters(self, starred: Self) -> String {
         let mut text = String::new();
         for (privilege, letter, _) in PRIVILEGES {
@@ -204,16 +205,16 @@ impl fmt::Display for UnknownPrivilege {
     }
 }
 
-/// What one role was granted on one object.
+/// One role's privileges on one object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Grant {
-    /// on what
+    /// the object
     pub object: Object,
     /// to whom
     pub grantee: RoleId,
-    /// what it may do
+    /// the granted privileges
     pub privileges: Privileges,
-    /// what of it it may grant to others
+    /// the granted privileges with GRANT OPTION
     pub grantable: Privileges,
 }
 
@@ -270,7 +271,7 @@ impl Access {
         let mut roles = self.roles.values();
         roles.find(|role| role.superuser && role.login && role.has_password(now_us))
     }
-    /// Whose objects are everybody's who says nothing else.
+    /// The object's owner; [`BOOTSTRAP`] if none is recorded.
     pub fn owner(&self, object: &Object) -> RoleId {
         let found = self.owners.iter().find(|(owned, _)| owned == object);
         found.map_or(BOOTSTRAP, |(_, owner)| *owner)
@@ -282,7 +283,7 @@ impl Access {
             self.owners.push((object, owner));
         }
     }
-    /// What `role` owns.
+    /// The objects that `role` owns.
     pub fn owned_by(&self, role: RoleId) -> impl Iterator<Item = &Object> {
         let owned = self.owners.iter().filter(move |(_, owner)| *owner == role);
         owned.map(|(object, _)| object)
@@ -311,7 +312,7 @@ impl Access {
     pub fn owns(&self, role: RoleId, object: &Object) -> bool {
         self.is_superuser(role) || self.powers(role).contains(&self.owner(object))
     }
-    /// What `role` may do with `object`, superusers and owners everything.
+    /// The privileges of `role` on `object`. Superusers and owners have all.
     pub fn privileges(&self, role: RoleId, object: &Object) -> Privileges {
         if self.owns(role, object) {
             return Privileges::ALL_ON_TABLE.with(Privileges::ALL_ON_SCHEMA);
@@ -323,7 +324,7 @@ impl Access {
             .filter(|g| powers.contains(&g.grantee))
             .fold(start, |all, grant| all.with(grant.privileges))
     }
-    /// What was granted on `object`.
+    /// The grants on `object`.
     pub fn granted(&self, object: &Object) -> impl Iterator<Item = &Grant> {
         self.grants.iter().filter(move |g| g.object == *object)
     }
@@ -357,7 +358,7 @@ impl Access {
             self.grants.remove(at);
         }
     }
-    /// Forgets what there was about an object that is dropped.
+    /// Removes owner and grants of a dropped object.
     fn forget(&mut self, object: &Object) {
         self.owners.retain(|(owned, _)| owned != object);
         self.grants.retain(|grant| grant.object != *object);
@@ -374,7 +375,7 @@ impl Access {
     }
 }
 
-/// What everybody may do with an object before anything was granted.
+/// The privileges of PUBLIC on an object before any grant.
 fn initial(object: &Object) -> Privileges {
     match object {
         Object::Schema(name) if name == "public" => Privileges::USAGE,
@@ -387,7 +388,7 @@ impl Catalog {
     pub fn access_mut(&mut self) -> &mut Access {
         Arc::make_mut(&mut self.access)
     }
-    /// Whether there is such an object.
+    /// Whether the object exists.
     fn has(&self, object: &Object) -> bool {
         match object {
             Object::Table(id) => self.tables.contains_key(id),

@@ -1,9 +1,9 @@
-//! Differences between catalogs: what a change of definitions costs in the log and in the manifest
-//! goes by the change, not by the catalog.
+//! Differences between catalogs. They make the size of a definition change, in the log and in the
+//! manifest, proportional to the change rather than to the catalog.
 //!
 //! Invariants:
 //! 1. `CatalogEdit::between(a, b).apply(a)` equals `b`.
-//! 2. What two catalogs share they share in memory as well: `apply` copies pointers of tables,
+//! 2. Definitions that are equal in both catalogs share memory: `apply` copies pointers of tables,
 //!    views and roles, and `between` compares pointers first.
 
 use crate::catalog::access::{Access, Grant, Object, RoleDef, RoleId};
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use strandline_base::{CommitTs, Error, Result, TableId};
 
-/// What makes one catalog of another. Parts that are the same in both are left out.
+/// The difference between two catalogs. Parts that are equal in both are left out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CatalogEdit {
     /// see [`Catalog::version`]
@@ -45,7 +45,7 @@ struct AccessEdit {
 }
 
 impl CatalogEdit {
-    /// What makes `after` of `before`.
+    /// The edit that turns `before` into `after`.
     pub fn between(before: &Catalog, after: &Catalog) -> Self {
         Self {
             version: after.version,
@@ -164,7 +164,7 @@ impl<K, V> MapEdit<K, V> {
     }
 }
 
-/// A change of a list: `put` takes the place of what lies between `from` and `to`.
+/// A change of a list: `put` replaces the items between `from` and `to`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct ListEdit<T> {
     from: usize,
@@ -202,8 +202,8 @@ pub(crate) struct VersionsEdit {
 }
 
 impl VersionsEdit {
-    /// What makes `after` of `before`, both oldest first and not empty; None if they are the same.
-    /// A version that both have is the same in both.
+    /// The edit that turns `before` into `after`, both oldest first and not empty; None if they are
+    /// the same. A version that both have is the same in both.
     pub fn between(before: &[Version], after: &[Version]) -> Option<Self> {
         let (oldest, newest, from) = (before.first()?.0, before.last()?, after.first()?.0);
         let mut last = &newest.1;

@@ -46,7 +46,7 @@ impl Catalog {
         keys.map(|key| key.number + 1).max().unwrap_or(1)
     }
 
-    /// Makes `referenced_by` of every table what the foreign keys say.
+    /// Sets `referenced_by` of every table from the foreign keys.
     pub(crate) fn link_foreign_keys(&mut self) {
         let mut children: BTreeMap<TableId, Vec<TableId>> = BTreeMap::new();
         for table in self.tables.values() {
@@ -66,7 +66,7 @@ impl Catalog {
     }
 }
 
-/// What says that the values of some columns are unique.
+/// The constraint or index that makes the values of some columns unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UniqueOver {
     /// a PRIMARY KEY or UNIQUE constraint; indexes `TableDef::keys`
@@ -76,8 +76,8 @@ pub enum UniqueOver {
 }
 
 impl TableDef {
-    /// What makes exactly these columns, in any order, a key that foreign keys may reference:
-    /// checked at the end of each statement, over all rows.
+    /// The constraint or index that makes exactly these columns, in any order, a key that foreign
+    /// keys may reference: it is checked at the end of each statement, over all rows.
     pub fn unique_over(&self, columns: &[ColumnId]) -> Option<UniqueOver> {
         let mut keys = self.keys.iter();
         let key = keys.position(|key| !key.is_deferrable() && are_same(&key.columns, columns));

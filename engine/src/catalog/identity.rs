@@ -1,7 +1,7 @@
 //! The counters of identity columns.
 //!
-//! Values are not transactional: a rollback leaves a gap. What a committed row may carry is in the
-//! log no later than the row: a commit logs every value that was given out and is not logged yet,
+//! Values are not transactional: a rollback leaves a gap. A value is logged no later than the first
+//! committed row that contains it. A commit logs every value that was drawn and is not logged yet,
 //! and holds the counters' lock until its record has its place in the log, so that the last value
 //! in the log is the last one given out.
 //!
@@ -23,8 +23,8 @@ struct Counter {
 #[derive(Debug, Default)]
 pub struct Identities {
     counters: Mutex<BTreeMap<(TableId, ColumnId), Counter>>,
-    /// Whether some counter is not logged: spares most commits the lock. Whoever draws a value
-    /// sets it before its own commit looks at it; it is cleared when the value is in the log.
+    /// Whether a counter is not logged; lets most commits skip the lock. A transaction that draws a
+    /// value sets it before its own commit reads it; it is cleared when the value is in the log.
     unlogged: AtomicBool,
 }
 
@@ -38,7 +38,7 @@ impl Identities {
         identities
     }
 
-    /// The log says that `last` was given out.
+    /// Recovery: the log contains `last` as a drawn value.
     pub fn recover(&self, table: TableId, column: ColumnId, last: i64) {
         let is_logged = true;
         let counter = Counter { last, is_logged };

@@ -1,8 +1,8 @@
 //! Definitions of secondary indexes and of foreign keys.
 //!
 //! An index is over columns, or over immutable expressions of a row's columns. The engine does not
-//! know SQL: it keeps expressions as text beside the columns that they read, and whoever opens the
-//! database gives it the evaluator.
+//! know SQL: it keeps expressions as text beside the columns that they read. The caller that opens
+//! the database supplies the evaluator.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ pub struct IndexDef {
     pub name: String,
     /// how it is kept
     pub method: IndexMethod,
-    /// what its entries are ordered by, in order; at least one
+    /// the parts of the key, in order; at least one
     pub parts: Vec<IndexPart>,
     /// INCLUDE: further columns, which a reader of the index wants as well
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -39,7 +39,7 @@ pub struct IndexDef {
     pub state: IndexState,
     /// it has an entry for every version that was visible at this moment or later
     pub complete_since: CommitTs,
-    /// WITH: storage parameters as declared, such as fillfactor; they are shown and mean nothing
+    /// WITH: storage parameters as declared, for example fillfactor; shown, without effect
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<String, String>,
     /// COMMENT ON INDEX
@@ -88,8 +88,8 @@ impl IndexDef {
         self.parts.iter().any(is_read) || self.predicate.as_ref().is_some_and(reads)
     }
 
-    /// The columns that decide about a row's entry: of a plain index those of its parts in their
-    /// order, of another one each once.
+    /// The columns that determine a row's entry: of an index over columns only, its parts in order;
+    /// of any other index, each column once.
     pub fn key_columns(&self) -> Vec<ColumnId> {
         let mut columns = Vec::with_capacity(self.parts.len());
         for part in &self.parts {
@@ -134,7 +134,7 @@ pub struct IndexPart {
     pub nulls_first: bool,
 }
 
-/// What a part of an index's key is.
+/// The value of an index key's part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IndexValue {

@@ -50,7 +50,7 @@ pub struct Catalog {
 /// The version of what is written here. 0: without roles; 1: without indexes and foreign keys.
 pub const CATALOG_VERSION: u32 = 2;
 
-/// Refuses a catalog that says things this program does not know.
+/// Refuses a catalog of a newer version than this program knows.
 pub(crate) fn known_version<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     let version = u32::deserialize(from)?;
     if version > CATALOG_VERSION {
@@ -73,7 +73,7 @@ pub struct TableDef {
     pub schema: String,
     /// table name
     pub name: String,
-    /// columns in SQL order; ids are unique within the table, dropped ones are gone from here
+    /// columns in SQL order; ids are unique within the table; dropped columns are not listed
     pub columns: Vec<ColumnDef>,
     /// the next free column id
     pub next_column: u32,
@@ -113,7 +113,7 @@ pub struct ColumnDef {
     pub not_null: bool,
     /// DEFAULT expression as SQL text
     pub default: Option<String>,
-    /// what rows older than an ADD COLUMN show
+    /// the value of rows that are older than the ADD COLUMN
     pub missing: Value,
     /// GENERATED … AS IDENTITY or serial
     pub identity: Option<IdentityDef>,
@@ -290,7 +290,7 @@ impl TableDef {
     pub fn column(&self, name: &str) -> Option<&ColumnDef> {
         self.columns.iter().find(|c| c.name == name)
     }
-    /// The column called `name`, or the error that says so.
+    /// The column called `name`, or the error that it does not exist.
     pub fn require_column(&self, name: &str) -> Result<&ColumnDef> {
         self.column(name).ok_or_else(|| {
             Error::invalid(
@@ -325,7 +325,7 @@ impl TableDef {
     pub fn has_references(&self) -> bool {
         !self.foreign_keys.is_empty() || !self.referenced_by.is_empty()
     }
-    /// What an error about its constraint or unique index `name` is about.
+    /// The subject of an error about the table's constraint or unique index `name`.
     #[cold]
     pub fn constraint_subject(&self, name: &str) -> ErrorSubject {
         ErrorSubject {
@@ -335,7 +335,7 @@ impl TableDef {
             constraint: Some(name.to_string()),
         }
     }
-    /// What an error about its column `name` is about.
+    /// The subject of an error about the table's column `name`.
     #[cold]
     pub fn column_subject(&self, name: &str) -> ErrorSubject {
         ErrorSubject {

@@ -1,14 +1,14 @@
 //! How long ago a commit timestamp was: retention goes by elapsed time, not by the wall clock.
 //!
-//! Commit timestamps follow the wall clock, which somebody may set wrong by a century and right
-//! again. "Versions superseded 24 hours ago" must not become everything at once by that. So the
-//! database keeps a [`TimeMap`]: which commit timestamp was the newest possible one after how much
-//! *elapsed time*, which goes by a monotonic clock.
+//! Commit timestamps follow the wall clock, which an operator may set wrong by a century and right
+//! again. Such a step must not make every version one "superseded 24 hours ago". So the database
+//! keeps a [`TimeMap`]: for each *elapsed time* on a monotonic clock, the newest commit timestamp
+//! possible then.
 //!
-//! What counts as elapsed:
-//! * while the database is open, what the monotonic clock says (time that the machine sleeps does
-//!   not count);
-//! * while it is closed, what the wall clock has moved forward since the last checkpoint, at most
+//! Elapsed time is:
+//! * while the database is open, the time of the monotonic clock (sleep of the machine does not
+//!   count);
+//! * while it is closed, the wall clock's advance since the last checkpoint, at most
 //!   [`CLOSED_US_MAX`]. Nothing tells a week on the shelf from a clock that is a week ahead, so a
 //!   wrong clock at a restart costs at most this much history, and a database that is seldom open
 //!   keeps history longer than promised, never shorter.
@@ -17,7 +17,8 @@
 //! 1. Every commit since then has a later timestamp than [`TimeMap::at`] says, if the wall clock
 //!    jumps at most once between two looks at it: errors keep versions longer. The maintenance
 //!    thread looks five times a second.
-//! 2. What has been given up stays so by `Store::kept_from`, if a later map says less.
+//! 2. History that was given up is never offered again: `Store::kept_from` does not move back, even
+//!    if a later map gives an earlier moment.
 //!
 //! Lock order: `state` is held only to look and to change, with nothing else taken.
 
@@ -31,12 +32,13 @@ use strandline_base::{Clock, CommitTs};
 use tracing::warn;
 
 const SECOND_US: u64 = 1_000_000;
-/// What closed time counts for at most: an hour.
+/// Upper bound of the elapsed time that a closed period counts for: one hour.
 pub const CLOSED_US_MAX: u64 = 3_600 * SECOND_US;
 /// Deviations of the wall clock from the map that are no new piece. Clocks that are kept right
 /// slowly deviate by a second in half an hour at most.
 const SLACK_US: u64 = SECOND_US;
-/// A wall clock that differs by so much from what has elapsed has jumped, and that is told.
+/// Difference between wall clock and elapsed time from which on the clock is reported to have
+/// jumped.
 const JUMP_US: u64 = 10 * SECOND_US;
 /// Pieces of a map; two are united when there are more.
 const PIECES_MAX: usize = 64;
@@ -183,7 +185,7 @@ impl TimeMap {
     }
 }
 
-/// The map of an open database and the clocks that it goes by.
+/// The map of an open database, and its clocks.
 pub(crate) struct Retention {
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
@@ -280,7 +282,7 @@ impl Retention {
         state.is_behind = is_behind;
     }
 
-    /// Notes what the clocks say.
+    /// Records the clocks' readings.
     pub fn note(&self, newest: CommitTs) {
         self.look(newest, |_| ());
     }

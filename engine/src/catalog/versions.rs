@@ -4,10 +4,10 @@
 //! 1. Timestamps grow; a version is valid from its timestamp to the next one's.
 //! 2. A version is there before the stable timestamp reaches its own: the commit that makes it puts
 //!    it here under the log's lock. So a snapshot's catalog is the version valid at the snapshot,
-//!    whenever it is looked up, and a version later than every snapshot is nobody's yet.
+//!    whenever it is looked up, and no reader uses a version that is later than every snapshot.
 //! 3. A commit that fails after that takes its version back before it leaves the commit queue.
-//! 4. `last_catalog` is where the catalog of `last` is. It is stored while the one before is still
-//!    held, so that nobody's catalog can be where it says unless it is that one.
+//! 4. `last_catalog` is where the catalog of `last` is. It is stored while the version before is
+//!    still held, so a catalog at this address is always the last one.
 //!
 //! Lock order: the log's lock → `versions`, which is held only to look and to change.
 
@@ -21,7 +21,7 @@ use strandline_base::{CommitTs, Error, ErrorKind, Result, SqlState, StorageId, T
 
 /// The versions.
 pub struct CatalogVersions {
-    /// the last of `versions`, for those who come later than it: nearly everybody
+    /// the last of `versions`; nearly every transaction begins at or after it
     last: ArcSwap<Version>,
     /// compared only: a look at it costs less than one at `last`
     last_catalog: AtomicPtr<Catalog>,

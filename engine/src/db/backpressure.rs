@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 /// Bytes from which on a transaction is told apart from others.
 pub(crate) const SMALL_BYTES: usize = 64 << 10;
 
-/// What writers of a database know of each other.
+/// The state that writers of a database share.
 #[derive(Debug, Default)]
 pub(crate) struct Backpressure {
     /// open transactions with many bytes

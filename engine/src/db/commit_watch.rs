@@ -1,11 +1,12 @@
-//! What commits while a serializable transaction validates its reads.
+//! Commits that arrive while a serializable transaction validates its reads.
 //!
-//! A validation looks at everything committed since its snapshot, which takes time; commits that
-//! come meanwhile are handed to it as log records, for a second, short look under the log's lock.
+//! A validation examines all commits since its snapshot. Commits that arrive during this time are
+//! handed to it as log records; it examines them in a second, short step under the log's lock.
 //!
 //! Invariant: of a commit and a watch that begins, either the commit's timestamp is queued before
 //! the watch's owner looks at any row, or the watch gets its record. (The committer queues, then
-//! asks whether anybody watches; the owner registers, then looks: all in one total order.)
+//! checks for watches; the owner registers, then looks. All four operations are in one total
+//! order.)
 //!
 //! Lock order: the log's lock → `watches`, which is held only to push and to take.
 

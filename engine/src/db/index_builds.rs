@@ -1,4 +1,4 @@
-//! Builds of secondary indexes that are under way, for those who want to know how far they are.
+//! Builds of secondary indexes in progress, for reports of their progress.
 
 use crate::catalog::index::IndexId;
 use crate::db::Db;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use strandline_base::{Error, ErrorKind, Result, SqlState, TableId};
 
-/// What a build is at.
+/// Phase of a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BuildPhase {
     /// rows are read and entered
@@ -24,9 +24,9 @@ pub struct BuildProgress {
     pub table: TableId,
     /// the index
     pub index: IndexId,
-    /// what it does
+    /// current phase
     pub phase: BuildPhase,
-    /// rows to go through, those without a visible version included
+    /// rows to visit, rows without a visible version included
     pub rows_total: u64,
     /// rows gone through
     pub rows_done: u64,

@@ -1,5 +1,5 @@
 //! Bytes that one kind of consumer holds: bulk loads (rows that wait for a full range, and ranges
-//! that are being encoded), or what transactions keep until they end.
+//! that are being encoded), or lists that transactions keep until they end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ pub(crate) struct MemoryAccount {
     most: AtomicUsize,
 }
 
-/// What one consumer, or a part of it, holds, in bytes; given back when it is dropped.
+/// Bytes held by one consumer, or by a part of it; returned on drop.
 #[derive(Debug)]
 pub(crate) struct HeldBytes {
     account: Arc<MemoryAccount>,

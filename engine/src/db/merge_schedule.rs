@@ -1,4 +1,4 @@
-//! Ages of pending records and the rest between background merges: see `maintenance::due`.
+//! Ages of pending records, and the pause between background merges: see `maintenance::due`.
 //!
 //! Lock order: `ages` is taken with nothing else held.
 
@@ -38,7 +38,7 @@ impl MergeSchedule {
         ages.extend(ranges.into_iter().map(since));
     }
 
-    /// Notes that a range has been merged: what is pending now came later.
+    /// Notes that a range has been merged: records pending now are newer.
     pub fn note_merged(&self, storage: StorageId, range: RangeNo) {
         self.ages.lock().remove(&(storage, range));
     }

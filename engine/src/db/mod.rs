@@ -54,7 +54,7 @@ pub struct Db {
     pub(crate) shared: Shared,
     pub(crate) wal: Arc<Wal>,
     pub(crate) manifest: Manifest,
-    /// what the manifest says; locked during a checkpoint
+    /// the manifest's state; locked during a checkpoint
     pub(crate) checkpoint: Mutex<ManifestState>,
     pub(crate) catalogs: CatalogVersions,
     pub(crate) stores: RwLock<BTreeMap<StorageId, Arc<Store>>>,
@@ -79,14 +79,14 @@ pub struct Db {
     pub(crate) open_readers: Arc<OpenReaders>,
     /// of bulk loads
     pub(crate) load_memory: Arc<MemoryAccount>,
-    /// of what transactions keep until they end
+    /// memory of the lists that transactions keep until they end
     pub(crate) list_memory: Arc<MemoryAccount>,
     pub(crate) index_builds: IndexBuilds,
     /// held while the database is open
     pub(crate) lock: Mutex<Option<Box<dyn Send + Sync>>>,
 }
 
-/// Wakes the maintenance thread and those who wait for it.
+/// Wakes the maintenance thread and the threads that wait for it.
 #[derive(Default)]
 pub(crate) struct Maintenance {
     pub(crate) state: Mutex<MaintenanceState>,
@@ -113,7 +113,7 @@ pub(crate) struct MaintenanceState {
     pub(crate) wanted: bool,
     pub(crate) rounds: u64,
     pub(crate) failure: Option<Error>,
-    /// nothing is tried before a pause is over, whoever asks
+    /// no attempt is made before the pause is over, whoever requests it
     pub(crate) is_pausing: bool,
     /// the thread has ended
     pub(crate) has_stopped: bool,
@@ -139,7 +139,7 @@ impl Db {
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
-    /// What opening it took.
+    /// Work and duration of opening the database.
     pub fn recovery(&self) -> &RecoveryReport {
         &self.recovery
     }
@@ -151,8 +151,9 @@ impl Db {
     pub fn elapsed_us(&self) -> u64 {
         self.clock.elapsed_us()
     }
-    /// The moment `ago` before now, whatever the wall clock did: later commits are younger. Right
-    /// after the wall clock has jumped forward it says a later moment.
+    /// The moment `ago` before now in elapsed time, independent of steps of the wall clock: all
+    /// later commits are younger. Right after the wall clock has jumped forward the result is a
+    /// later moment.
     pub fn moment_ago(&self, ago: Duration) -> CommitTs {
         let us = u64::try_from(ago.as_micros()).unwrap_or(u64::MAX);
         let by_wall = self.now_us().saturating_sub(us);
@@ -221,8 +222,8 @@ impl Db {
             .max(store.kept_from())
     }
 
-    /// 72000 if `ts` is older than what is kept of `table`. The caller has registered a snapshot
-    /// at `ts`: what is still kept now is kept for it.
+    /// 72000 if the history kept of `table` begins after `ts`. The caller has registered a snapshot
+    /// at `ts`, so the versions that exist now stay.
     pub(crate) fn check_retained(&self, table: &TableDef, ts: CommitTs) -> Result<()> {
         let policy = self.history_begins()(table.history).min(self.stable());
         // The policy may have been shorter, or the wall clock ahead.

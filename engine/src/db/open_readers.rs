@@ -1,15 +1,15 @@
-//! What readers hold between two batches, which a checkpoint may take from them.
+//! Prepared ranges of readers, which a checkpoint may release.
 //!
-//! A reader prepares a range once and gives its rows out batch by batch. Prepared, it holds tail
-//! pages, a base that merges have replaced since, or a whole range version, and with that all that
-//! later merges of the range retire. A reader whose client does not read stands between two
-//! batches for as long as the client likes. So what is prepared belongs to the reader only while it
-//! is at work: after a checkpoint has merged ranges it lets go of what every reader between batches
-//! holds, and a reader that finds nothing prepares the range again where it stands. That gives the
-//! same rows, because all a reader sees is kept for its registered snapshot.
+//! A reader prepares a range once and returns its rows batch by batch. A prepared range holds tail
+//! pages, a base that merges have since replaced, or a whole range version, and with it all memory
+//! that later merges of the range retire. A reader whose client does not read stays between two
+//! batches for an unbounded time. A reader therefore owns its prepared range only while it is at
+//! work. After a checkpoint has merged ranges, it releases the prepared ranges of all readers
+//! between batches. Such a reader prepares the range again at its position. It gets the same rows,
+//! because its registered snapshot keeps all versions that it sees.
 //!
-//! Lock order: the list of readers, only to copy it; then one reader's lock, which the checkpoint
-//! only tries: a reader at work keeps what it has until the next merge.
+//! Lock order: the list of readers, only to copy it; then one reader's lock. The checkpoint only
+//! tries this lock: a reader at work keeps its range until the next merge.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ struct Registered {
 }
 
 trait Holder: Send + Sync {
-    /// Drops what is held, unless the reader is at work.
+    /// Releases the prepared range, unless the reader is at work.
     fn let_go(&self);
 }
 
@@ -38,7 +38,7 @@ impl<T: Send> Holder for Mutex<Option<T>> {
 }
 
 impl OpenReaders {
-    /// Makes every reader between two batches let go of what it holds.
+    /// Releases the prepared ranges of all readers between two batches.
     pub fn let_go(&self) {
         let readers: Vec<_> = self.0.lock().readers.values().cloned().collect();
         for reader in readers.iter().filter_map(Weak::upgrade) {

@@ -1,15 +1,14 @@
-//! How background checkpoints go: whether they fail, achieve nothing, or work, and how long they
-//! pause.
+//! State of background checkpoints: failing, without effect, or working; and their pauses.
 //!
 //! * *Failing*: the device refuses something, or the disk is full. The pause grows up to
 //!   [`LONGEST_PAUSE`]; a success ends it, and so does a change of the catalog, which may be a DROP
 //!   that frees space.
-//! * *In vain*: memory is short, and no range could be merged: open transactions or snapshots keep
-//!   the pending records. The pause grows up to [`LONGEST_PAUSE_IN_VAIN`]; it ends when a snapshot
-//!   that was open has gone, or when enough has been committed to be merged. A log that has grown
-//!   is not put off.
+//! * *In vain* (without effect): memory is short and no range could be merged, because open
+//!   transactions or snapshots keep the pending records. The pause grows up to
+//!   [`LONGEST_PAUSE_IN_VAIN`]; it ends when a snapshot that was open has gone, or when enough has
+//!   been committed to be merged. A checkpoint that the log's size requires is not delayed.
 //!
-//! Each change of state is told once. `/health`, the metrics and `strandline_stats()` show the
+//! Each change of state is reported once. `/health`, the metrics and `strandline_stats()` show the
 //! state.
 //!
 //! Lock order: `state` is taken with nothing else held but the checkpoint's lock.
@@ -66,7 +65,7 @@ pub(crate) struct Success {
     pub tail_bytes: usize,
 }
 
-/// What may end a pause.
+/// The events that may end a pause.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     /// by [`super::Db::elapsed_us`]

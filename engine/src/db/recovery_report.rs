@@ -1,16 +1,16 @@
-//! What opening a database took: its costs are bounded by the log since the last checkpoint and by
-//! the records that had not been merged then \[L-Store §5.1.3\].
+//! The work of opening a database. It is bounded by the log since the last checkpoint and by the
+//! records that had not been merged then \[L-Store §5.1.3\].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What recovery did. All zero for a database that was created.
+/// Work done by recovery. All zero for a newly created database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
     /// Bytes of log that were read, from the last checkpoint's position to the end.
     pub log_bytes: u64,
     /// Transactions in them.
     pub log_records: u64,
-    /// Row operations of those that the checkpoint had not covered, applied again.
+    /// Row operations of commits after the checkpoint, applied again.
     pub row_operations: u64,
     /// Ranges that the manifest lists, which take opening no more than their places in files.
     pub ranges: u64,
@@ -22,7 +22,7 @@ pub struct RecoveryReport {
     pub micros: u64,
 }
 
-/// What several threads count together.
+/// A counter shared by several threads.
 #[derive(Debug, Default)]
 pub(crate) struct Restored(AtomicU64);
 

@@ -1,4 +1,4 @@
-//! The list of work on tables that has failed and is set aside: see `maintenance::set_aside`.
+//! The list of failed work on tables that is set aside: see `maintenance::set_aside`.
 //!
 //! Lock order: `entries` is taken with nothing else held, and held only to look and to change.
 
@@ -37,7 +37,7 @@ impl fmt::Display for Work {
     }
 }
 
-/// What is set aside.
+/// Work that is set aside.
 #[derive(Debug, Default)]
 pub(crate) struct SetAside {
     entries: Mutex<BTreeMap<(StorageId, Work), Entry>>,

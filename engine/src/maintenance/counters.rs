@@ -41,7 +41,7 @@ impl Db {
         counters.map(|(name, value, _)| (name, value)).collect()
     }
 
-    /// The same, each with what it is about, a line each; most have nothing to say.
+    /// The same counters with their subjects, one line per subject; most have none.
     pub fn detailed_counters(&self) -> Vec<(&'static str, u64, String)> {
         let plain = self.plain_counters().into_iter();
         let plain = plain.map(|(name, value)| (name, value, String::new()));
@@ -107,7 +107,7 @@ impl Db {
         stores.values().map(|store| store.run_size().1).sum()
     }
 
-    /// Counters of background work that fails or pauses, each with what it is about, a line each.
+    /// Counters of background work that fails or pauses, with their subjects, one line each.
     pub(crate) fn maintenance_counters(&self) -> Vec<(&'static str, u64, String)> {
         let all = self.set_aside_work();
         let of = |name, is_it: fn(&Work) -> bool| {

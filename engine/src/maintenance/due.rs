@@ -1,14 +1,14 @@
-//! Which ranges are merged when, and how much of the time that may take \[L-Store §4.1, §4.4\].
+//! When ranges are merged, and the share of time that merges may take \[L-Store §4.1, §4.4\].
 //!
 //! A range of chunks is due when it has many pending records, or has had some for long, or when
 //! memory is short; an insert range when no slot of it is left. Checkpoints merge what is due. Many
 //! pending records make scans slower and few make merges dear: every merge rewrites the updated
-//! columns whole. The age bound keeps a table that is seldom written from staying unmerged for
-//! good, and with it the readers who want a merged moment.
+//! columns whole. The age bound ends the wait of a seldom written table for its merge, which
+//! readers of merged moments depend on.
 //!
-//! Background merges rest after each checkpoint so long that they take their share of one
-//! processor's time and no more, so that writers keep their latency. Memory that runs short and a
-//! log that has grown are not put off.
+//! After each checkpoint background merges pause until their share of one processor's time is kept,
+//! which protects the writers' latency. Merges for lack of memory or for the log's size do not
+//! pause.
 
 use crate::db::Db;
 use crate::maintenance::checkpoint::Effort;

@@ -51,10 +51,9 @@ impl Db {
         })
     }
 
-    /// Whether commits can be made durable and what background work needs is there: the error that
-    /// has made the log or the manifest refuse them for good, that checkpoints fail, that a table's
-    /// records cannot be written, that writers are refused for lack of memory, or that the database
-    /// is closed.
+    /// The first condition that prevents work, as an error: the log or the manifest refuses writes
+    /// for good, checkpoints fail, a table's records cannot be written, writers are refused for
+    /// lack of memory, or the database is closed.
     pub fn check_health(&self) -> Result<()> {
         if self.maintenance.closed.load(Ordering::Acquire) {
             return Err(closed());

@@ -1,35 +1,34 @@
-//! Entries that nobody needs any more leave the key indexes here, in the background.
+//! Background removal of index entries that no reader needs.
 //!
-//! An entry says that a row has, or had, a key. It is needed while somebody may find the row by it:
-//! at a moment that may still be asked for (see [`Horizon`]), or because the newest version, or an
+//! An entry records that a row has, or had, a key. It is needed while a reader may find the row by
+//! it: at a moment that may still be read (see [`Horizon`]), or because the newest version, or an
 //! unfinished one, has the key. Two kinds of rows leave entries behind:
 //!
-//! * A row is *gone* when it was deleted and no moment sees it any more. It stays gone: its slot is
-//!   never used again and nobody writes it, so nobody enters a key for it either. All its entries
-//!   go, whatever their keys are.
-//! * A row has *left* a key when an update of a key column has committed. The rows that did so are
-//!   noted by their transactions, and when the history policy does not keep that moment any more,
-//!   each of their entries is compared with the versions that are still seen.
+//! * A row is *gone* when it was deleted and no moment sees it any more. Its slot is never used or
+//!   written again, so no key is entered for it. All its entries are removed.
+//! * A row has *left* a key when an update of a key column has committed. The transaction notes the
+//!   row. Once the history policy no longer keeps that moment, each entry of the row is compared
+//!   with the versions that readers may see.
 //!
-//! What a rolled-back transaction has entered it takes back itself, before others can see that it
-//! has ended (see `moved_keys`).
+//! A rolled-back transaction removes its own entries before its end is visible to others (see
+//! `moved_keys`).
 //!
 //! # Why no entry is lost
 //!
-//! An update writes its record first and then enters the row's new key, which may find the entry
-//! there, left by an earlier version; [`RowKeys`] keeps that apart from the comparison of the row's
-//! entries with its versions. If the entering came before, the record was there, and the comparison
-//! has seen an unfinished writer, or the committed version, and has kept the entry. If it comes
-//! after, it adds the entry again. "Enter, then look at the others" of the uniqueness check is not
-//! touched: what an adder does not find any more are keys that a row does not have, nor will have
-//! by an unfinished change.
+//! An update writes its record first and then enters the row's new key, which an earlier version of
+//! the row may have entered already. [`RowKeys`] excludes entering a key during the comparison of
+//! the row's entries with its versions. If the key is entered before the comparison, the comparison
+//! sees the record of the unfinished writer, or the committed version, and keeps the entry. If it
+//! is entered after the comparison, the entry is added again. The uniqueness check ("enter, then
+//! look") stays right: a removed entry has a key that its row does not have and that no unfinished
+//! change gives it.
 //!
 //! # When it is worth it
 //!
 //! A sweep visits all entries of an index. It is due when as many rows have been deleted (in base)
-//! or have left a key as make up an eighth of the entries, counted from the last sweep; so each of
-//! them pays for eight visits. Rows that a sweep has to leave, since somebody may still ask for
-//! them, make the next one due when no moment before the last sweep may be asked for any more.
+//! or have left a key since the last sweep as make up an eighth of the entries: eight visits per
+//! removed entry. If history still needs some of these rows, the next sweep is due once no moment
+//! before the last sweep can be read.
 //!
 //! Lock order: `done` → (one after the other) the index's locks, `left`, [`RowKeys`]. Below that of
 //! [`RowKeys`] are those of point reads. Writers come to `left` and to [`RowKeys`] with their
@@ -50,8 +49,8 @@ use strandline_index::KeyBytes;
 use strandline_txn::{StartWord, Visibility};
 
 impl Db {
-    /// Sweeps the indexes of which enough may go; `all`: those of which anything may go. Whether
-    /// any was. What cannot be read keeps its entries.
+    /// Sweeps the indexes with enough removable entries; with `all`, those with any. Returns
+    /// whether an index was swept. Entries of rows that cannot be read stay.
     pub(crate) fn sweep_keys(&self, all: bool) -> bool {
         let stores: Vec<Arc<Store>> = self.stores.read().values().cloned().collect();
         let mut any = false;
@@ -73,8 +72,8 @@ impl Db {
         any
     }
 
-    /// Takes out indexes whose definition or constraint has been dropped, once no statement goes by
-    /// a definition that has them.
+    /// Removes indexes whose definition or constraint has been dropped, once no statement uses a
+    /// definition that has them.
     fn remove_dropped(&self, store: &Store) {
         let known = store.indexes();
         // In this order: a transaction that makes an index holds the table until its definition is
@@ -126,7 +125,7 @@ impl Db {
         true
     }
 
-    /// Removes the entries of rows that are `gone`, and those of keys that rows have left.
+    /// Removes the entries of `gone` rows, and the entries under keys that rows have left.
     fn sweep_rows(&self, store: &Store, key: &StoredIndex, gone: &RowsByRange, horizon: &Horizon) {
         let mut left = key.sweep.take_left_by(horizon.kept_from());
         // A range that came after `gone` was made is for the next sweep.
@@ -181,8 +180,8 @@ fn is_each_defined(store: &Store, table: Option<&Arc<TableDef>>) -> bool {
     are_defined(&store.keys()) && are_defined(&store.secondary())
 }
 
-/// Retires those of a row's entries, under the keys `own`, that nobody needs, while no key is
-/// entered for it; whether that is all there ever will be to do.
+/// Retires the entries of a row under its `own` keys that no reader needs; no key is entered for
+/// the row meanwhile. Returns whether the row needs no further visit.
 fn settle(
     store: &Store,
     key: &StoredIndex,

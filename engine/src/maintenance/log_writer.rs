@@ -1,8 +1,8 @@
-//! The thread that makes relaxed commits durable (`synchronous_commit = off`): soon, whatever
-//! maintenance is at, and before so many wait that they need much memory. It also has the next file
-//! of the log ready.
+//! The thread that makes relaxed commits durable (`synchronous_commit = off`), independent of
+//! maintenance and before the waiting commits need much memory. It also prepares the log's next
+//! file.
 //!
-//! Commits that wait write the log themselves; while they do, there is nothing left for it.
+//! Commits that wait for durability write the log themselves and leave nothing for this thread.
 
 use crate::events;
 use std::time::Duration;

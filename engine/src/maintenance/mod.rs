@@ -1,8 +1,8 @@
-//! Background work: checkpoints when the log has grown or ranges are due, in the time that
-//! [`due`] gives them.
+//! Background work: checkpoints when the log has grown or ranges are due, within the share of time
+//! that [`due`] computes.
 //!
-//! Writers wait for it only when memory is short (`transaction::backpressure`). What fails for one
-//! table is set aside ([`set_aside`]); checkpoints that fail or achieve nothing pause
+//! Writers wait for it only when memory is short (`transaction::backpressure`). Work that fails for
+//! one table is set aside ([`set_aside`]); checkpoints that fail or achieve nothing pause
 //! ([`crate::db::pacing`]).
 
 pub(crate) mod checkpoint;
@@ -24,7 +24,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use strandline_base::{Error, Result};
 
-/// How long the maintenance thread dozes when nobody wakes it.
+/// Interval of the maintenance thread's turns when no event wakes it.
 const IDLE: Duration = Duration::from_millis(200);
 
 impl Db {
@@ -58,7 +58,7 @@ impl Db {
         Ok(())
     }
 
-    /// Makes the log durable and ends it with its thread: nobody works on its files any more.
+    /// Makes the log durable and ends its thread; after that no thread uses its files.
     fn close_log(&self) -> Result<()> {
         let outcome = self.wal.close(closed());
         let thread = self.maintenance.state.lock().log_writer.take();
@@ -120,7 +120,7 @@ impl Maintenance {
     }
 }
 
-/// The maintenance thread ends, orderly or by a panic: nobody may wait for it any more.
+/// Marks the maintenance thread as ended, orderly or by a panic, so that no thread waits for it.
 struct Stopping<'a>(&'a Maintenance);
 
 impl Drop for Stopping<'_> {

@@ -1,8 +1,8 @@
 //! Work on one table that failed and is set aside, so that all other work goes on.
 //!
 //! A checkpoint does three things per table: it merges ranges, unites runs, and writes the
-//! committed records that are in no run. Each may fail by itself: a damaged block, a file that
-//! cannot be read, a panic. What follows from a failure stays with its table:
+//! committed records that are in no run. Each may fail alone: a damaged block, an unreadable file,
+//! a panic. The effects of a failure stay with its table:
 //!
 //! * *Merge of a range*: the range keeps its base and its tails. Its records go to runs all the
 //!   same, so the log is cut.
@@ -13,8 +13,8 @@
 //! A failure is reported once. The work is tried again after growing pauses, by every checkpoint
 //! that is asked to merge all, and after the database has been reopened.
 //!
-//! Memory: the tails of a range that cannot be merged cannot be freed. They count neither as lack
-//! of memory nor against other tables' writers, up to half the tails' share; beyond it, writes to
+//! Memory: the tails of a range that cannot be merged cannot be freed. Up to half the tails' share
+//! they count neither as lack of memory nor against writers of other tables. Beyond it, writes to
 //! the tables that hold them are refused.
 
 use crate::catalog::TableDef;
@@ -79,7 +79,7 @@ impl Db {
         found.unwrap_or_else(|| format!("storage {storage} of a table that was dropped"))
     }
 
-    /// What is set aside, in the order of storages.
+    /// The work that is set aside, in the order of storages.
     pub(crate) fn set_aside_work(&self) -> Vec<SetAsideWork> {
         let line = |((storage, work), entry): ((StorageId, Work), Entry)| SetAsideWork {
             work,
@@ -110,8 +110,8 @@ impl Db {
         self.set_aside.note_held(bytes);
     }
 
-    /// Bytes of record pages above which writers are refused: what tails may borrow included, and
-    /// what ranges hold that cannot be merged, up to half the tails' own share.
+    /// Bytes of record pages above which writers are refused: the most that tails may borrow, plus
+    /// the tails of ranges that cannot be merged, up to half the tails' own share.
     pub(crate) fn tail_limit(&self) -> usize {
         let held = self.set_aside.held_bytes();
         self.settings.tail_bytes_max() + held.min(self.settings.tail_bytes() / 2)

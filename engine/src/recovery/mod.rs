@@ -3,7 +3,7 @@
 //! Recovery: the manifest gives ranges, runs and catalogs as of the last checkpoint; records of
 //! runs newer than their range's chunks go back into tails (runs without any are not read); the log
 //! is replayed from the checkpoint's position, skipping what the checkpoint already covers; row
-//! maps come into being on the way, key indexes afterwards. Both are done by several threads, each
+//! maps are rebuilt during both, key indexes afterwards. Both are done by several threads, each
 //! range by one of them, so that the records of one row stay in order and the result is the same
 //! for any number of threads; catalog changes are barriers.
 //!
@@ -136,9 +136,9 @@ fn shared(options: &DbOptions, last: CommitTs, next_file: u64) -> Shared {
     }
 }
 
-/// What a database starts with.
+/// The recovered state a database starts with.
 struct Recovered {
-    /// what the manifest says: behind the log, if that was replayed
+    /// the manifest's state; behind the log, if that was replayed
     state: ManifestState,
     catalogs: Vec<(CommitTs, Arc<Catalog>)>,
     stores: BTreeMap<StorageId, Arc<Store>>,

@@ -12,7 +12,7 @@ pub(super) const DEFINE: RedoKind = RedoKind {
     decode: |r| Some(Operation::Other(Box::new(Definition(r.bytes()?.to_vec())))),
 };
 
-/// What changed in the catalog: JSON of [`CatalogEdit`].
+/// The change of the catalog: JSON of [`CatalogEdit`].
 #[derive(Debug)]
 struct Definition(Vec<u8>);
 

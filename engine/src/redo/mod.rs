@@ -63,7 +63,7 @@ pub(crate) const KINDS: [RedoKind; 6] = [
 pub(crate) struct RedoKind {
     /// the first byte of its operations
     pub tag: u8,
-    /// what `inspect` calls it
+    /// name in the output of `inspect`
     pub name: &'static str,
     /// reads an operation behind its tag; None: malformed
     pub decode: fn(&mut ByteReader<'_>) -> Option<Operation>,
@@ -84,7 +84,8 @@ pub(crate) trait OtherOperation: Debug + Send + Sync {
     fn scope(&self) -> Scope;
     /// Whether a transaction that does only this frees space: it is accepted on a full disk.
     fn frees_space(&self) -> bool;
-    /// Does it again. Whatever was logged before it, and concerns it, is restored.
+    /// Applies the operation again. All operations logged before it that it depends on are
+    /// restored.
     fn restore(&self, commit: &Commit<'_>, database: &mut Restoration) -> Result<()>;
 }
 
@@ -115,7 +116,7 @@ pub(crate) struct Commit<'a> {
 pub(crate) struct Redo {
     /// position in [`KINDS`]
     pub kind: usize,
-    /// what it does
+    /// the operation
     pub operation: Operation,
 }
 
@@ -137,7 +138,7 @@ impl Operation {
     }
 }
 
-/// Decodes a record. The log has checked its checksum; what is malformed all the same is damage.
+/// Decodes a record. The log has checked its checksum, so a malformed record is damage.
 pub(crate) fn decode(record: &[u8], place: &str) -> Result<(CommitTs, Vec<Redo>)> {
     decode_record(record)
         .ok_or_else(|| Error::corrupt(place, "a transaction's log record is malformed"))

@@ -1,4 +1,4 @@
-//! A database while it is restored: what the manifest says, and then the log adds.
+//! A database during recovery: the manifest's state, then the log's changes.
 
 use crate::catalog::TableDef;
 use crate::catalog::identity::Identities;
@@ -13,7 +13,7 @@ use strandline_tail::schema::StorageSchema;
 
 /// See the module's documentation.
 pub(crate) struct Restoration {
-    /// what all storages share
+    /// state shared by all storages
     pub shared: Shared,
     /// the storages
     pub stores: BTreeMap<StorageId, Arc<Store>>,
@@ -23,7 +23,7 @@ pub(crate) struct Restoration {
     pub identities: Identities,
     /// catalog versions, oldest first
     pub catalogs: Vec<Version>,
-    /// what the manifest says of the storages' columns
+    /// the columns of each storage, as the manifest has them
     columns: BTreeMap<StorageId, Arc<StorageSchema>>,
     /// storages that only catalogs of the past name
     forgotten: BTreeSet<StorageId>,

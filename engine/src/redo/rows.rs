@@ -30,7 +30,7 @@ pub(crate) struct RowOperation {
     pub storage: StorageId,
     /// its row id
     pub row: RowId,
-    /// what became of it
+    /// the change of the row
     pub change: RowChange,
 }
 
@@ -40,7 +40,8 @@ impl RowOperation {
         self.change == RowChange::Delete
     }
 
-    /// Does again in `store` what was committed at `ts`; what base has is passed over.
+    /// Applies a change that was committed at `ts` to `store`. Changes that base contains are
+    /// skipped.
     pub fn restore(&self, store: &Store, ts: CommitTs) -> Result<()> {
         store
             .restore(self.row, &self.change, ts, RestoredFrom::Log)

@@ -73,7 +73,7 @@ pub(super) fn take_u32(r: &mut ByteReader<'_>) -> Option<u32> {
     u32::try_from(r.varint()?).ok()
 }
 
-/// Reads what [`put_values`] has written; None: malformed.
+/// Reads the output of [`put_values`]; None: malformed.
 pub(super) fn take_values(r: &mut ByteReader<'_>) -> Option<Vec<(ColumnId, Value)>> {
     let n = usize::try_from(r.varint()?).ok()?;
     if n > r.remaining() {

@@ -1,4 +1,4 @@
-//! Comparisons of a column with a constant, and what a column's bounds say about them.
+//! Comparisons of a column with a constant, and their evaluation against a column's bounds.
 
 use std::cmp::Ordering::{self, Equal, Greater, Less};
 use strandline_base::{ColumnId, Value};

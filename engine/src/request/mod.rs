@@ -10,7 +10,7 @@ use arrow_array::{BooleanArray, RecordBatch};
 use std::sync::Arc;
 use strandline_base::{ColumnId, Result};
 
-/// What to read.
+/// The columns and conditions of a read.
 #[derive(Clone, Default)]
 pub struct ScanRequest {
     /// Columns in output order.
@@ -29,17 +29,18 @@ pub trait RowFilter: Send + Sync {
     fn columns(&self) -> &[ColumnId];
     /// `batch` has exactly those columns, in that order. NULL counts as false.
     fn evaluate(&self, batch: &RecordBatch) -> Result<BooleanArray>;
-    /// Whether a row costs so much that it pays to leave those out that are not selected anyway.
+    /// Whether evaluation per row is so expensive that rows which other filters reject should be
+    /// removed first.
     fn is_costly(&self) -> bool {
         false
     }
-    /// What it says if it is just that, so that the column's bounds may show that it selects every
-    /// row.
+    /// The comparison that this filter consists of, if it is a single comparison: the column's
+    /// bounds may then show that every row passes.
     fn comparison(&self) -> Option<&ColumnPredicate> {
         None
     }
-    /// Whether it selects the same rows whenever it is asked: not so if it depends on what a query
-    /// has found elsewhere.
+    /// Whether the filter selects the same rows at every evaluation. False if it depends on values
+    /// that a query finds while it runs.
     fn is_fixed(&self) -> bool {
         true
     }

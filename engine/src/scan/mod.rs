@@ -1,6 +1,6 @@
 //! Scans for the query engine: ranges as work units, filters inside, Arrow batches out.
 //!
-//! A unit is prepared when it is opened, and again if a checkpoint takes that away between two
+//! A unit is prepared when it is opened, and again if a checkpoint has released it between two
 //! batches (see `db::open_readers`). Which blocks are read and which filters are evaluated is
 //! decided once: both follow from the snapshot's rows, which do not change.
 
@@ -29,7 +29,7 @@ use strandline_base::{BLOCK_ROWS, ColumnId, CommitTs, Error, Result, SqlState};
 use strandline_column::types::arrow_type;
 use strandline_txn::{SnapshotGuard, StartWord, Visibility};
 
-/// What a scan did, for EXPLAIN ANALYZE.
+/// Work counters of a scan, for EXPLAIN ANALYZE.
 #[derive(Debug, Default)]
 pub struct ScanMetrics {
     /// ranges of the table
@@ -38,7 +38,7 @@ pub struct ScanMetrics {
     pub ranges_pruned: AtomicU64,
     /// blocks not looked at thanks to min/max
     pub blocks_pruned: AtomicU64,
-    /// what ranges had to do for their columns
+    /// work on the ranges' columns
     pub columns: Arc<ScanCounters>,
     /// slots looked at
     pub rows_scanned: AtomicU64,
@@ -55,7 +55,7 @@ pub struct TableScan {
     _snapshot: SnapshotGuard,
     visibility: Visibility,
     request: ScanRequest,
-    /// output columns, then those only filters or pruning read
+    /// output columns, then columns that only filters or pruning read
     columns: Arc<[ColumnId]>,
     schema: SchemaRef,
     ranges: Vec<ScanRange>,
@@ -156,7 +156,7 @@ impl TableScan {
     pub fn units(&self) -> usize {
         self.ranges.len()
     }
-    /// What the scan did so far.
+    /// The scan's work so far.
     pub fn metrics(&self) -> &ScanMetrics {
         &self.metrics
     }

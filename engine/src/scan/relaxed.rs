@@ -3,20 +3,20 @@
 //!
 //! A range's base alone is right for the moments from the last commit it holds up to the first that
 //! it does not hold. The moment chosen is the newest that is right for every range of every table
-//! of the query, so they are consistent with each other. A range whose base is still the one that
-//! this was seen from is read without its tails. One that has been merged meanwhile is read as any
-//! snapshot of the past reads it: bases are remembered, not held, since whoever holds one holds
-//! every page that later merges retire, and a client may read as slowly as it likes.
+//! of the query, so they are consistent with each other. A range whose base is unchanged since the
+//! search is read without its tails. A range that has been merged since is read like by any
+//! snapshot of the past. The query keeps weak references to bases: a strong reference would keep
+//! every page that later merges retire for as long as the client reads.
 //!
 //! Invariant: the stable timestamp is read before the versions, so all commits at or before the
-//! moment are in them; and the moment is a registered snapshot before it is checked that nothing
-//! it sees had been dropped by then.
+//! moment are in them; and the moment is registered as a snapshot before the check that no version
+//! it sees has been dropped.
 //!
 //! Differences from the paper \[L-Store §4.1.3\]: there merges agree on a moment and take only the
-//! commits before it, and a query consolidates the tails of ranges that have not come so far. Here
-//! merges agree on nothing: each range is merged up to the stable timestamp of its checkpoint, and
-//! the query looks for a moment that all have. If there is none within `max_staleness`, it reads
-//! the present with the tails.
+//! commits before it, and a query consolidates the tails of ranges that are not merged up to it.
+//! Here merges agree on nothing: each range is merged up to the stable timestamp of its checkpoint,
+//! and the query looks for a moment that all have. If there is none within `max_staleness`, it
+//! reads the present with the tails.
 
 use crate::catalog::TableDef;
 use crate::statement::Statement;
@@ -25,13 +25,13 @@ use std::sync::Arc;
 use strandline_base::{CommitTs, Result};
 use strandline_txn::{StartWord, Visibility};
 
-/// What came of the search for a merged moment.
+/// Outcome of the search for a merged moment.
 pub enum Relaxed {
     /// a statement of the same transaction that reads at an older moment
     Older(Arc<Statement>),
     /// everything is merged at the statement's own snapshot
     Newest,
-    /// no moment since the given one is merged in all tables, or what it sees is not kept
+    /// no moment since the given one is merged in all tables, or its versions are not kept
     Unmerged,
     /// the definitions have changed since the moment
     Redefined,

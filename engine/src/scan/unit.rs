@@ -1,4 +1,4 @@
-//! One unit of a scan at work: its blocks are read, filtered, and handed out in batches.
+//! Execution of one unit of a scan: reads its blocks, filters them, returns batches.
 
 use super::{TableScan, batch_of, select};
 use crate::db::open_readers::Prepared;
@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use strandline_base::{BLOCK_ROWS, Error, Result, RowId};
 use strandline_column::row_bytes::batch_bytes;
 
-/// Blocks read together: what is decoded of them stays in the processor's cache until it is used.
+/// Blocks read together: their decoded form stays in the processor's cache until it is used.
 const PART_BLOCKS: usize = 4;
 
 /// The first parts of a scan are single blocks, given out alone: a cursor that stays at its first
@@ -27,7 +27,7 @@ pub struct UnitReader {
     prepared: Prepared<RangeSnapshot>,
     /// by block: whether to read it
     keep: Vec<bool>,
-    /// what is left to evaluate of the scan's filters
+    /// the scan's filters that are not decided yet
     filters: Vec<Arc<dyn RowFilter>>,
     next_block: usize,
 }

@@ -71,9 +71,9 @@ pub struct VersionScan {
 
 impl Statement {
     /// A scan of the versions of `table`'s rows that are valid at some moment from `from` to
-    /// `through`, both inclusive. What this statement's snapshot (or `as_of`, if that is earlier)
-    /// does not see is not shown, nor what its own transaction has changed. `from` older than the
-    /// retention is 72000.
+    /// `through`, both inclusive. Versions that this statement's snapshot (or `as_of`, if that is
+    /// earlier) does not see are left out, and so are changes of its own transaction. `from` older
+    /// than the retention is 72000.
     pub fn scan_versions(
         &self,
         table: &TableDef,
@@ -286,7 +286,7 @@ pub struct VersionReader {
 }
 
 impl VersionReader {
-    /// The next versions, in row-id order, those of a row oldest first; None at the end.
+    /// The next versions, in row-id order, the versions of one row oldest first; None at the end.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         let scan = &self.scan;
         let place = self.prepared.place();

@@ -5,8 +5,8 @@
 //! transaction back) leaves invisible ranges and removes the files.
 //!
 //! A range is full when it has all its rows, or rows of `Settings::range_bytes`: a range of wide
-//! rows has fewer, so that whatever works on a range at a time (encoding, scans, merges) is bounded
-//! in bytes. Row ids allow for that: a range's number and slot are no position.
+//! rows has fewer. This bounds the bytes of all work that handles one range at a time (encoding,
+//! scans, merges). Row ids allow for that: a range's number and slot are no position.
 //!
 //! Encoding runs on worker threads, at most one range each, and of no more ranges than
 //! `Settings::load_bytes` have room for, so that loading uses all cores with bounded memory.
@@ -51,7 +51,7 @@ pub struct BulkInsert {
 
 struct Encoding {
     thread: std::thread::JoinHandle<Result<Loaded>>,
-    /// those of indexes
+    /// values of the indexes' columns
     columns: Vec<Option<ArrayRef>>,
     rows: usize,
     bytes: HeldBytes,
@@ -123,7 +123,7 @@ impl BulkInsert {
         self.statement.transaction().db().settings().range_bytes()
     }
 
-    /// Whether what is buffered is worth a range of its own.
+    /// Whether the buffered rows fill a range of their own.
     fn has_range(&self) -> bool {
         self.buffered_rows >= CHUNK_ROWS_MIN
             || self.buffered_bytes.bytes() >= self.range_bytes() / CHUNK_BYTES_PART

@@ -91,7 +91,8 @@ impl Statement {
         })
     }
 
-    /// Notes that this statement reads what a scan would read, in another way.
+    /// Notes a read that covers the same rows as a scan with `request`, made by another access
+    /// path.
     pub fn note_read(&self, table: &TableDef, request: &ScanRequest) -> Result<()> {
         self.txn.note_scan(table, request, false)
     }
@@ -170,8 +171,8 @@ impl RowView {
         self.visibility.ts
     }
 
-    /// Reads columns of the visible ones of `rows`: their ids in the order given, and a row of the
-    /// batch for each. Rows in ascending order are read block by block.
+    /// Reads columns of the visible rows among `rows`. Returns their ids in the order given, and a
+    /// batch with one row for each. Rows in ascending order are read block by block.
     pub fn fetch(&self, rows: &[RowId], columns: &[ColumnId]) -> Result<(Vec<RowId>, RecordBatch)> {
         let mut fields = Vec::with_capacity(columns.len());
         let mut types = Vec::with_capacity(columns.len());
@@ -286,7 +287,7 @@ impl Fetch<'_> {
         Ok(())
     }
 
-    /// Makes a batch of what was read one by one.
+    /// Puts the values read row by row into a batch.
     fn flush(&mut self) -> Result<()> {
         let before: usize = self.batches.iter().map(RecordBatch::num_rows).sum();
         let rows = self.ids.len() - before;

@@ -1,8 +1,8 @@
 //! Keys of a statement's rows: lookups, and uniqueness.
 //!
-//! Every new key goes into the key index before the check, which gives the rows that were under the
-//! key's bytes before; the check at the end of the statement looks at those. So of two concurrent
-//! writers of one key exactly the later one sees, and waits for, the other.
+//! Every new key is entered into the key index before the check. Entering returns the rows that had
+//! the key's bytes already; the check at the end of the statement examines these rows. So of two
+//! concurrent writers of one key exactly the later one sees the other, and waits for it.
 
 use super::{OnInvisibleDuplicate, Statement, write_conflict};
 use crate::catalog::index::IndexId;
@@ -32,7 +32,7 @@ pub(super) enum NewKey {
     Updated,
 }
 
-/// What says that a key is unique.
+/// The constraint or index that makes a key unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Uniqueness {
     /// a constraint; indexes `TableDef::keys`
@@ -137,8 +137,8 @@ impl Statement {
         Ok(())
     }
 
-    /// Enters an updated row, whose record has been written, into the secondary indexes that read
-    /// a column of `changed`, those of `set` that got another value.
+    /// Enters an updated row, whose record has been written, into the secondary indexes that read a
+    /// column of `changed`: the columns of `set` whose value differs from the one before.
     pub(super) fn enter_updated(
         &self,
         table: &Arc<TableDef>,

@@ -1,8 +1,8 @@
-//! One running statement: what it sees and how it writes.
+//! A running statement: its snapshot and its writes.
 //!
-//! Write-write conflicts: under read committed a newer committed version is `Conflict` + 40001,
-//! which the caller answers by rolling back to the savepoint before the statement and running it
-//! again with a new one; under snapshot the same error goes to the user.
+//! Write-write conflicts: under read committed a newer committed version gives `Conflict` with
+//! 40001. The caller rolls back to the savepoint before the statement and runs it again with a new
+//! snapshot. Under snapshot isolation the same error goes to the user.
 
 mod bulk;
 pub(crate) mod foreign_keys;
@@ -34,7 +34,7 @@ use strandline_base::{CommitTs, Error, ErrorKind, Result, SqlState};
 use strandline_tail::change::Writer;
 use strandline_txn::{SnapshotGuard, Visibility};
 
-/// What a duplicate key of a row that the statement does not see means.
+/// Meaning of a duplicate key of a row that the statement does not see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnInvisibleDuplicate {
     /// unique_violation (plain INSERT)
@@ -51,7 +51,7 @@ pub struct Statement {
     checks: Mutex<Vec<KeyCheck>>,
     /// changes that foreign keys have to look at
     row_events: Mutex<Vec<RowEvent>>,
-    /// what scans read instead of the ranges, see `relaxed`
+    /// bases that scans read instead of the ranges, see `relaxed`
     merged: BaseOnlyRanges,
 }
 
@@ -91,7 +91,7 @@ impl Statement {
     pub fn transaction(&self) -> &Arc<Transaction> {
         &self.txn
     }
-    /// What it sees of others.
+    /// The timestamp up to which it sees other transactions' commits.
     pub fn snapshot_ts(&self) -> CommitTs {
         self.visibility.ts
     }
@@ -150,7 +150,7 @@ impl Statement {
         self.finish_with(&NoRules)
     }
 
-    /// As [`Statement::finish`], with what actions need to know.
+    /// As [`Statement::finish`], with the rules that referential actions need.
     pub fn finish_with(&self, rules: &dyn RowRules) -> Result<()> {
         self.check_keys()?;
         self.settle_references(rules)

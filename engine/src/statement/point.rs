@@ -1,7 +1,7 @@
 //! Point operations by key: the path of OLTP, which never enters the query engine.
 //!
-//! Each is a statement of its own kind: under read committed a write that meets a newer committed
-//! version looks again and applies to that one, as PostgreSQL does.
+//! Under read committed a write that meets a newer committed version reads that version and applies
+//! to it, as in PostgreSQL.
 
 use crate::catalog::TableDef;
 use crate::settings::ConflictPolicy;
@@ -102,9 +102,9 @@ impl Statement {
         Ok(deleted)
     }
 
-    /// Changes the row with this key as `modify` says, which gets the values of `columns` and is
-    /// asked again about a newer version; whether it was changed. Keys are checked before it
-    /// returns.
+    /// Changes the row with this key as `modify` decides. `modify` gets the values of `columns`,
+    /// and is called again with the values of a newer version if there is one. Returns whether the
+    /// row was changed. Keys are checked before it returns.
     pub fn point_modify(
         &self,
         table: &Arc<TableDef>,
@@ -161,8 +161,8 @@ impl Statement {
             && transaction.conflicts() == ConflictPolicy::Wait
     }
 
-    /// Runs `write` on the row with this key; again on its newer version if one committed
-    /// meanwhile and the isolation level allows it.
+    /// Runs `write` on the row with this key, and again on its newer version if one has committed
+    /// since and the isolation level allows it.
     fn on_newest(
         &self,
         table: &Arc<TableDef>,

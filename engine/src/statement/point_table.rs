@@ -1,8 +1,8 @@
 //! Point operations without a statement: the shortest path to a row of a table by its key.
 //!
 //! Under read committed every operation sees the newest committed version, so it needs no
-//! registered snapshot and no catalog of its own, only the stable timestamp: one load. What could
-//! need more is left to [`Statement`](crate::Statement), whose answer is the same:
+//! registered snapshot and no catalog of its own, only the stable timestamp: one load. The cases
+//! below fall back to [`Statement`](crate::Statement), which gives the same answer:
 //! * a key that several rows have or had, or that rows may have changed;
 //! * a row that is not visible at that moment, or whose version has to come from history;
 //! * a definition that has changed since the table was prepared.
@@ -10,17 +10,18 @@
 //! # Why no registration
 //!
 //! Registering a snapshot keeps versions from being dropped. Of a row that is found, the version
-//! visible at stable is in the range version that the read holds: base and tails are complete
-//! from base's `merged_through` on, and if base is newer than the moment (a merge came between)
-//! the read says so and is done again in the other way.
+//! visible at stable is in the range version that the read holds: base and tails are complete from
+//! base's `merged_through` on, and if base is newer than the moment (a merge came between) the read
+//! reports it and is repeated by a statement.
 //!
 //! # Why a key need not be compared
 //!
 //! The hash of an integer is a bijection, so a row under the hash has or had exactly this key.
 //! While no row has ever changed its key ([`StoredIndex::rows_may_have_moved`]) it has it still.
 //! The flag is loaded after the stable timestamp and after the entry: a change of a key sets it
-//! before it enters the new key and commits, so whoever could see either sees the flag. An index
-//! that another one replaces is flagged, because changes do not reach it any more.
+//! before it enters the new key and commits, so a reader that could see the new key or the commit
+//! sees the flag. An index that another one replaces is flagged, because later changes are not
+//! entered into it.
 
 use crate::catalog::{Catalog, TableDef};
 use crate::db::Db;
@@ -52,7 +53,7 @@ pub struct PointTable {
     in_key: Vec<bool>,
 }
 
-/// What is to be done with a row that was looked at.
+/// Decision about a row that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// it gets the new values
@@ -63,7 +64,7 @@ pub enum Effect {
     Leave,
 }
 
-/// Decides about a row by its values, and gives the new ones.
+/// Decides about a row from its values, and supplies the new ones.
 pub type Modify<'a> = &'a mut dyn FnMut(&[Value], &mut Vec<(ColumnId, Value)>) -> Result<Effect>;
 
 impl std::fmt::Debug for PointTable {
@@ -157,9 +158,9 @@ impl PointTable {
 }
 
 impl Transaction {
-    /// Appends the values of `columns` of the row with this key to `out`, newest committed version
-    /// or the transaction's own; false if there is no such row. As `Statement::point_get` of a new
-    /// statement.
+    /// Appends the values of `columns` of the row with this key to `out`: the newest committed
+    /// version, or the transaction's own. False if there is no such row. As `Statement::point_get`
+    /// of a new statement.
     pub fn point_get(
         self: &Arc<Self>,
         point: &PointTable,
@@ -231,7 +232,7 @@ impl Transaction {
         options.isolation == Isolation::ReadCommitted && !options.speculative
     }
 
-    /// What an operation sees now; None if it does not go by `point`.
+    /// The visibility of an operation that begins now; None if it cannot use `point`.
     #[inline]
     fn newest_for(&self, point: &PointTable) -> Option<Visibility> {
         // Before the catalog is looked at: what is the last one then is the one at this moment.
@@ -243,8 +244,8 @@ impl Transaction {
         })
     }
 
-    /// Whether operations go by the definition that `point` was prepared for: of a key that the
-    /// newest catalog does not have nobody says when a row changes it.
+    /// Whether `point` was prepared for the definition that operations use now. No writer flags
+    /// changes of a key that the newest catalog does not have.
     #[inline]
     fn is_current(&self, point: &PointTable) -> bool {
         self.hints.is_plain() && self.db().catalogs.is_last(&point.catalog)
@@ -276,10 +277,10 @@ impl Transaction {
         }
     }
 
-    /// Changes the row with this key as `modify` says, which gets the newest version's `columns`
-    /// and is asked again if that is not the newest any more; whether it was changed. None if only
-    /// a statement can tell; nothing has been written then. As `Statement::point_modify` of a new
-    /// statement.
+    /// Changes the row with this key as `modify` decides. `modify` gets the newest version's
+    /// `columns`, and is called again if a newer one has committed. Returns whether the row was
+    /// changed; None if a statement has to decide, and then nothing has been written. As
+    /// `Statement::point_modify` of a new statement.
     pub fn try_point_modify(
         self: &Arc<Self>,
         point: &PointTable,
@@ -340,7 +341,7 @@ impl Transaction {
         Ok(Some(word))
     }
 
-    /// What an operation gives after this outcome, or that it looks again.
+    /// The result of an operation after this outcome, or the decision to look again.
     #[inline]
     fn after_point_write(
         &self,

@@ -1,8 +1,8 @@
 //! Row locks of a transaction: SELECT ... FOR UPDATE and FOR SHARE.
 //!
 //! A lock stands in the row's chain like an uncommitted version (see the table crate's `write`), so
-//! writers and lockers of other transactions meet it without looking for it. It ends with the
-//! transaction or with the savepoint it was taken after, and is not logged.
+//! writers and lockers of other transactions meet it on the way to the newest version. It ends with
+//! the transaction or with the savepoint it was taken after, and is not logged.
 
 use crate::catalog::TableDef;
 use crate::statement::{Statement, write_conflict};
@@ -11,7 +11,7 @@ use strandline_base::{Error, ErrorKind, Result, RowId, SqlState};
 use strandline_tail::change::{Change, RowLock, WriteOutcome};
 use strandline_txn::Looks;
 
-/// What to do about a row that another transaction holds.
+/// Behaviour at a row that another transaction has locked or changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockWait {
     /// wait for it (at once 40001 if the transaction never waits)

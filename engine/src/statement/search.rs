@@ -52,8 +52,8 @@ impl Statement {
         Ok(())
     }
 
-    /// Appends the rows that have, or had, this key; `key` indexes `TableDef::keys`. What a
-    /// serializable transaction notes is the caller's: [`Statement::note_key`] or a scan.
+    /// Appends the rows that have, or had, this key; `key` indexes `TableDef::keys`. The caller
+    /// notes the read of a serializable transaction: [`Statement::note_key`] or a scan.
     pub fn rows_of_key(
         &self,
         table: &TableDef,
@@ -79,10 +79,10 @@ impl Statement {
         Ok(())
     }
 
-    /// Changes each of `rows` that this statement sees as `modify` says, which gets the values of
-    /// `columns`; how many were changed. Keys are checked by [`Statement::finish`]. 40001 if a row
-    /// has a version newer than the statement's snapshot: under read committed the caller runs the
-    /// statement again.
+    /// Changes each of `rows` that this statement sees as `modify` decides from the values of
+    /// `columns`. Returns the number of changed rows. Keys are checked by [`Statement::finish`].
+    /// 40001 if a row has a version newer than the statement's snapshot: under read committed the
+    /// caller runs the statement again.
     pub fn modify_rows(
         &self,
         table: &Arc<TableDef>,

@@ -1,4 +1,4 @@
-//! How a statement inserts, updates and deletes rows.
+//! Inserts, updates and deletes of a statement.
 
 use super::keys::{EntryPlace, NewKey, Uniqueness};
 use super::{OnInvisibleDuplicate, Statement, not_null_violation, write_conflict};
@@ -80,7 +80,7 @@ impl Statement {
     }
 
     /// Sets `columns` of `rows`; one column of `values` per entry of `columns`, one row per row.
-    /// Rows that this transaction has deleted meanwhile are passed over.
+    /// Rows that this transaction has deleted since they were found are skipped.
     pub fn update(
         &self,
         table: &Arc<TableDef>,
@@ -186,7 +186,8 @@ impl Statement {
         Ok(is_deleted)
     }
 
-    /// Writes one change, waiting for whoever is in the way; false if the row is gone.
+    /// Writes one change, after waiting for transactions that hold the row; false if the row is
+    /// gone.
     pub(crate) fn write(
         &self,
         table: &Arc<TableDef>,

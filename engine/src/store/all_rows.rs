@@ -1,4 +1,4 @@
-//! The rows of a storage one after the other, for what no index answers.
+//! All rows of a storage in sequence, for questions that no index answers.
 
 use crate::store::Store;
 use arrow_array::{ArrayRef, BooleanArray};
@@ -17,7 +17,7 @@ pub(crate) fn slots(range: &Range) -> u32 {
     }
 }
 
-/// Visits every slot that may hold a row, rows that nobody sees included.
+/// Visits every slot that may hold a row, invisible rows included.
 pub(crate) fn visit_slots(store: &Store, visit: &mut dyn FnMut(RowId) -> Result<()>) -> Result<()> {
     for range in store.lineage.ranges() {
         for slot in 0..slots(&range) {

@@ -1,4 +1,5 @@
-//! The files of a storage: which ones a checkpoint's state names, and whether their checksums hold.
+//! The files of a storage: the files that a checkpoint's state names, and verification of their
+//! checksums.
 
 use super::{Shared, Store};
 use crate::catalog::TableDef;
@@ -85,7 +86,8 @@ impl Store {
     }
 }
 
-/// Verifies the files of one storage that nobody has open: the damage, one line each.
+/// Verifies the files of one storage of a database that is not open. Returns the damage, one line
+/// each.
 pub(crate) fn damage_of(
     id: StorageId,
     schema: Arc<StorageSchema>,

@@ -1,4 +1,4 @@
-//! Rows that are gone: deleted, and seen by no moment that may still be asked for. A sweep of an
+//! Rows that are gone: deleted, and invisible at every moment that may still be read. A sweep of an
 //! index takes all their entries out.
 
 use super::StoredRange;

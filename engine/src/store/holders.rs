@@ -1,10 +1,11 @@
-//! Which transactions hold a storage, and how others wait for them: the lock that lets a definition
+//! The lock of a storage: its holders and the transactions that wait for them. It lets a definition
 //! change wait for the writers of its table.
 //!
 //! Order: a definition change that waits for the writers lets no further writer in, so that a
-//! stream of them cannot keep it waiting; those who hold the storage already go on. A newcomer
-//! waits for the change's transaction until that ends or gives up its claim (at its `lock_timeout`,
-//! say). As it waits in the wait-for graph like anyone, a cycle through it is a deadlock.
+//! stream of writers cannot starve it. Transactions that hold the storage already continue. A
+//! newcomer waits for the change's transaction until that ends or gives up its claim (at its
+//! `lock_timeout`, say). It waits in the wait-for graph like every transaction, so a cycle through
+//! it is a deadlock.
 //!
 //! Lock order: the wait-for graph → `holders`, which is held only to look and to register, never
 //! while waiting.
@@ -27,7 +28,7 @@ pub enum Hold {
 pub(super) struct Holders {
     writers: Vec<StartWord>,
     exclusive: Option<StartWord>,
-    /// who waits to become exclusive, and lets no new writer in meanwhile
+    /// the transaction that waits for exclusive access; no new writer enters meanwhile
     claimant: Option<StartWord>,
 }
 
@@ -39,7 +40,7 @@ impl Holders {
             ..Self::default()
         }
     }
-    /// Who keeps `word` from becoming a writer.
+    /// The transaction that keeps `word` from becoming a writer.
     fn before_writer(&self, word: StartWord) -> Option<StartWord> {
         if self.writers.contains(&word) {
             return None;
@@ -47,7 +48,7 @@ impl Holders {
         let first = self.exclusive.or(self.claimant);
         first.filter(|holder| *holder != word)
     }
-    /// Who keeps `word` from holding the storage alone.
+    /// The transaction that keeps `word` from holding the storage exclusively.
     fn before_exclusive(&self, word: StartWord) -> Option<StartWord> {
         let others = self.exclusive.iter().chain(&self.claimant);
         let mut others = others.chain(&self.writers);
@@ -103,7 +104,7 @@ impl Store {
         holders.claimant.take_if(|claimant| *claimant == word);
     }
 
-    /// Ends what `word` holds. The caller's transaction has finished: whoever waits for it wakes.
+    /// Ends the holds of `word`. The caller's transaction has finished, so its waiters wake.
     pub fn release(&self, word: StartWord) {
         let mut holders = self.holders.lock();
         holders.writers.retain(|w| *w != word);

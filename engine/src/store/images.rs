@@ -1,5 +1,5 @@
-//! A storage laid open for inspection: its ranges as plain data, its runs' records, and its chunks
-//! in numbers.
+//! A storage as plain data for inspection: its ranges, the records of its runs, and sizes of its
+//! chunks.
 
 use super::Store;
 use std::collections::BTreeSet;
@@ -22,7 +22,7 @@ pub(crate) struct ColumnChunks {
 }
 
 impl Store {
-    /// What base, row map and tails of every range hold. Reads all of it.
+    /// Contents of base, row map and tails of every range. Reads all of it.
     pub fn images(&self) -> Result<Vec<RangeImage>> {
         let ranges = self.lineage.ranges();
         let images = ranges.iter().map(|range| self.lineage.image(range));

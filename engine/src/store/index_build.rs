@@ -1,8 +1,8 @@
 //! Filling an index from the rows: at open, when a constraint is added, for CREATE INDEX.
 //!
-//! Every key gets an entry that a row has, or had within the retention. Writers may be at work:
-//! they enter what they change themselves, an entry that is there already is not added again, and
-//! what they have not committed is left to them.
+//! A build adds an entry for every key that a row has, or had within the retention. Writers may run
+//! meanwhile. They enter their own changes, and the build leaves uncommitted changes to them. An
+//! existing entry is not added again.
 //!
 //! Threads take ranges one by one. No sweep runs meanwhile: it would remove an entry just before a
 //! thread, which has read an older version of the row, adds it again.
@@ -21,13 +21,13 @@ use strandline_txn::{StartWord, Visibility};
 /// Rows whose entries a thread gathers before it adds them: their memory is no index's yet.
 const LOAD_ROWS: usize = 1 << 21;
 
-/// Who follows a build, from all its threads.
+/// Receives the progress of a build, from all its threads.
 pub(crate) trait BuildObserver: Sync {
     /// `slots` rows more are done. An error ends the build.
     fn advanced(&self, slots: u64) -> Result<()>;
 }
 
-/// Nobody.
+/// Ignores the progress.
 pub(crate) struct Unobserved;
 
 impl BuildObserver for Unobserved {
@@ -74,7 +74,7 @@ pub(crate) fn fill(
     })
 }
 
-/// Slots of all ranges: what a build goes through.
+/// Slots of all ranges: the work of a build.
 pub(crate) fn slots(store: &Store) -> u64 {
     let ranges = store.lineage.ranges();
     ranges
@@ -131,9 +131,8 @@ pub(crate) fn forget_loaded(store: &Store, no: RangeNo) {
     }
 }
 
-/// Visits the key of every slot of a range whose rows `visibility` sees, those without a visible
-/// row included as far as their values say something. Keys without an entry are passed over. How
-/// many slots there are.
+/// Visits the keys of a range's rows at `visibility`. Slots without a visible row are visited too,
+/// where they have values. Keys that have no entry are skipped. Returns the number of slots.
 fn visit_keys(
     store: &Store,
     index: &StoredIndex,
@@ -179,7 +178,7 @@ fn visit_keys(
     Ok(slots.len)
 }
 
-/// As [`visit_keys`], row by row: an expression fails for some row.
+/// As [`visit_keys`], row by row, for ranges where an expression fails for at least one row.
 fn visit_each(
     index: &StoredIndex,
     range: RangeNo,
@@ -202,7 +201,7 @@ fn visit_each(
     Ok(slots.len)
 }
 
-/// Whether some committed version of `row` may be asked for.
+/// Whether a committed version of `row` may still be read.
 fn has_versions(store: &Store, row: RowId) -> Result<bool> {
     Ok(!store.rows().has_expired(row)? && !store.rows().version_times(row)?.is_empty())
 }

@@ -17,7 +17,7 @@ const DUE_PART: u64 = 8;
 /// In [`Swept::ranges`]: nothing is left of the range but its number.
 pub(super) const EMPTIED: u32 = u32::MAX;
 
-/// What a key's index knows of rows whose entries may go.
+/// An index's rows whose entries may be removable.
 pub(crate) struct KeySweep {
     /// keeps the entering of updated rows' keys and the removal of their entries apart
     pub row_keys: RowKeys,
@@ -28,7 +28,7 @@ pub(crate) struct KeySweep {
     dropped: AtomicU64,
 }
 
-/// What the last sweep has done.
+/// Outcome of the last sweep.
 #[derive(Default)]
 pub(crate) struct Swept {
     /// by range how many of its rows were gone, or [`EMPTIED`]
@@ -52,7 +52,7 @@ impl KeySweep {
         }
     }
 
-    /// The index is found to have been dropped, in the catalog since `newest`: the first such
+    /// Notes that the index is missing in the catalog since `newest`; returns the first such
     /// moment.
     pub fn dropped_before(&self, newest: CommitTs) -> CommitTs {
         let first =
@@ -81,7 +81,7 @@ impl KeySweep {
         self.left.lock().rows()
     }
 
-    /// Takes those that did so at or before `ts`.
+    /// Takes the rows that left a key at or before `ts`.
     pub fn take_left_by(&self, ts: CommitTs) -> Vec<(CommitTs, RowId)> {
         self.left.lock().take_by(ts)
     }

@@ -1,4 +1,5 @@
-//! The rows that have left a key, and when, until a sweep has looked at their entries.
+//! The rows that have left a key, with the moments of their updates, until a sweep has examined
+//! their entries.
 //!
 //! The newest updates are listed one by one. Older ones are gathered in *epochs*: sets of rows with
 //! the moment of the last update among them.
@@ -30,7 +31,7 @@ pub(crate) struct LeftRows {
     epochs: Vec<Epoch>,
     /// bytes of the epochs
     epoch_bytes: usize,
-    /// what has been added to `memory`
+    /// bytes already added to `memory`
     counted: usize,
     /// bytes that indexes use
     memory: Arc<AtomicUsize>,
@@ -154,7 +155,7 @@ impl LeftRows {
         self.epoch_bytes + self.listed.capacity() * size_of::<(CommitTs, RowId)>()
     }
 
-    /// Has `memory` know what is used.
+    /// Updates `memory` to the bytes in use.
     fn count(&mut self) {
         let bytes = self.bytes();
         if bytes > self.counted {

@@ -30,9 +30,9 @@ impl MergedBase {
 }
 
 impl Store {
-    /// The bases that alone are right at some moment from `from` to `newest`, both inclusive; both
-    /// are narrowed to the moments at which that holds for all ranges. None: there is no such
-    /// moment.
+    /// The bases that alone are right at some moment from `from` to `newest`, both inclusive.
+    /// Narrows both bounds to the moments at which this holds for all ranges. None: no such moment
+    /// exists.
     pub fn merged_bases(
         &self,
         from: &mut CommitTs,

@@ -73,7 +73,8 @@ pub struct Store {
 }
 
 /// The storage's columns, by id, as `table` and everything before it defined them. Columns dropped
-/// before have no definition any more: they keep a place of any type, and nobody asks for them.
+/// before have no definition any more: they keep a place of an arbitrary type that no reader
+/// requests.
 pub fn storage_schema(table: &TableDef, before: Option<&StorageSchema>) -> Arc<StorageSchema> {
     let known = before.map_or(0, StorageSchema::len) as u32;
     let columns = (0..table.next_column.max(known)).map(|id| {
@@ -136,8 +137,8 @@ impl Store {
         CommitTs(self.kept_from.load(Ordering::SeqCst))
     }
 
-    /// Versions superseded before `ts` are about to go, unless a snapshot registered by now can
-    /// see them. Never goes back, whatever becomes of the policy and the clock.
+    /// Announces that versions superseded before `ts` will be dropped, unless a snapshot registered
+    /// by now sees them. Never moves back, also if the policy or the clock changes.
     pub fn raise_kept_from(&self, ts: CommitTs) {
         self.kept_from.fetch_max(ts.0, Ordering::SeqCst);
     }

@@ -1,5 +1,5 @@
-//! The keys that a transaction has entered for rows it has updated: what has to go if it is rolled
-//! back, and which rows have left a key once it has committed. See `maintenance::key_sweep`.
+//! The keys that a transaction has entered for updated rows. A rollback removes the new entries;
+//! after a commit the list gives the rows that have left a key. See `maintenance::key_sweep`.
 
 use crate::store::{EntryKey, StoredIndex};
 use std::sync::Arc;
@@ -70,7 +70,7 @@ impl MovedKeys {
         }
     }
 
-    /// Gives back what the list has no use for.
+    /// Releases the list's unused capacity.
     pub fn shrink(&mut self) {
         self.rows.shrink_to_fit();
     }
@@ -80,8 +80,8 @@ impl MovedKeys {
         self.rows.len()
     }
 
-    /// The updates from the `first`-th on are rolled back. Only before others may write the rows
-    /// again: while they are this transaction's nobody else relies on the entries.
+    /// Rolls back the updates from the `first`-th on. Must run before other transactions may write
+    /// the rows: until then no other transaction relies on the entries.
     pub fn take_back(&mut self, first: usize) {
         for moved in self.rows.drain(first..) {
             let Some(bytes) = &moved.bytes else { continue };

@@ -3,7 +3,7 @@
 //!
 //! Invariants:
 //! 1. One thread restores a range's records, those of each row in commit order.
-//! 2. What base has is passed over, so that every step of a recovery may be repeated.
+//! 2. Changes that base contains are skipped, so every step of a recovery may be repeated.
 
 use super::{Store, StoredRange};
 use std::sync::Arc;
@@ -92,8 +92,8 @@ impl Store {
         self.lineage.finish_recovery();
     }
 
-    /// Restores a change committed at `ts`, those of each row in commit order; false if base has
-    /// it.
+    /// Restores a change committed at `ts`; false if base contains it. The changes of each row come
+    /// in commit order.
     ///
     /// # Errors
     /// XX001 if the log changes a row that cannot be changed.
@@ -167,8 +167,8 @@ fn restore_range(store: &Store, range: &Range) -> Result<u64> {
     Ok(restored)
 }
 
-/// Restores the records of one row, given newest first; those that base has are passed over. How
-/// many were restored.
+/// Restores the records of one row, given newest first, and skips those that base contains. Returns
+/// the number of restored records.
 fn restore_row(store: &Store, records: &mut Vec<RunRecord>) -> Result<u64> {
     let mut restored = 0;
     for record in std::mem::take(records).into_iter().rev() {

@@ -1,4 +1,4 @@
-//! What the optimizer may know about a table without reading it.
+//! Statistics that the optimizer gets without reading the table.
 
 use super::Store;
 use crate::catalog::TableDef;

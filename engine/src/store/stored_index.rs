@@ -14,10 +14,10 @@
 //!    entry later sees the other's, waits for it if it is open, and looks again.
 //!
 //! Protocol of a write: write the record, then enter the key, within the transaction. A rollback,
-//! also to a savepoint, takes out the entries that were new before anybody can see that it has
-//! ended. A committed update notes the row: the sweep (`maintenance::key_sweep`) compares the row's
-//! entries with the versions that may still be asked for. It goes over an index when an eighth of
-//! the entries may go, so a hot column keeps its index within 9/8 of what is needed.
+//! also to a savepoint, removes its new entries before its end is visible to others. A committed
+//! update notes the row: the sweep (`maintenance::key_sweep`) compares the row's entries with the
+//! versions that may still be asked for. It goes over an index when an eighth of the entries may
+//! go, so a hot column keeps its index within 9/8 of what is needed.
 //!
 //! Uniqueness is checked at the end of the statement, or before the commit is logged if the
 //! constraint is deferred. NULLs are different keys unless the definition says NULLS NOT DISTINCT.
@@ -65,7 +65,7 @@ pub struct StoredIndex {
     pub(crate) sweep: KeySweep,
 }
 
-/// What an index is there for.
+/// The purpose of an index.
 enum Kind {
     /// constraints over its columns
     Constraint,
@@ -73,7 +73,7 @@ enum Kind {
     Secondary(Box<Secondary>),
 }
 
-/// What a secondary index has beside a constraint's.
+/// The part that only secondary indexes have.
 struct Secondary {
     id: IndexId,
     /// the encoder of its keys
@@ -115,7 +115,7 @@ impl StoredIndex {
     /// A secondary index with nothing in it.
     ///
     /// # Errors
-    /// Those of compiling its expressions; 0A000 if there is nobody to do it.
+    /// Those of compiling its expressions; 0A000 if the database was opened without an evaluator.
     pub fn secondary(
         table: &TableDef,
         def: &IndexDef,
@@ -168,7 +168,7 @@ impl StoredIndex {
         self.nulls_are_equal || self.id().is_some()
     }
 
-    /// Whether NULLs are equal to each other, by the definition of some constraint.
+    /// Whether a constraint's definition makes NULLs equal to each other.
     pub fn nulls_are_equal(&self) -> bool {
         self.nulls_are_equal
     }
@@ -185,7 +185,7 @@ impl StoredIndex {
         Some(secondary.keys.prefix(leading))
     }
 
-    /// What its index holds entries of a key under; None: the key has no entry.
+    /// The bytes under which the index holds entries of a key; None: the key has no entry.
     pub fn key_bytes(&self, key: &[Value]) -> Option<KeyBytes> {
         self.has_entry(key).then(|| self.index.encode(key))
     }
@@ -265,7 +265,7 @@ impl StoredIndex {
         }
     }
 
-    /// Whether some row may have changed its key since it was inserted.
+    /// Whether a row may have changed its key since it was inserted.
     pub fn rows_may_have_moved(&self) -> bool {
         self.moved.load(Ordering::Acquire)
     }
@@ -281,7 +281,7 @@ impl Store {
         self.keys.load()
     }
 
-    /// The secondary indexes, those included that nobody uses any more.
+    /// The secondary indexes, dropped ones included until they are removed.
     pub fn secondary(&self) -> arc_swap::Guard<Arc<Vec<Arc<StoredIndex>>>> {
         self.secondary.load()
     }
@@ -305,8 +305,8 @@ impl Store {
         all.iter().find(|index| index.id() == Some(id)).cloned()
     }
 
-    /// Adds an index, in place of one of the same definition. The caller holds the table alone, or
-    /// nobody uses it yet.
+    /// Adds an index, or replaces the one with the same definition. The caller holds the table
+    /// exclusively, or no statement uses it yet.
     pub fn put_index(&self, index: Arc<StoredIndex>) {
         let place = match index.id() {
             None => &self.keys,
@@ -330,7 +330,7 @@ impl Store {
         });
     }
 
-    /// Takes an index out; whoever reads it keeps it as long.
+    /// Removes an index; readers that hold it keep it.
     pub fn remove_index(&self, index: &Arc<StoredIndex>) {
         let place = match index.id() {
             None => &self.keys,
@@ -384,8 +384,8 @@ pub(crate) fn find_duplicate(
     Ok(None)
 }
 
-/// A row that nobody can see any more leaves the index when somebody comes across it, so that a
-/// key that is deleted and inserted again and again stays fast.
+/// Removes a row that no reader can see any more from the index when a lookup finds it, so that a
+/// key that is deleted and inserted repeatedly stays fast.
 pub(crate) fn forget_expired(
     store: &Store,
     index: &StoredIndex,

@@ -43,8 +43,8 @@ pub(crate) trait TableStore: Send + Sync {
         out: &mut [Value],
     ) -> Result<bool>;
 
-    /// As [`TableStore::read`], by a moment that is not registered: what is needed of the row may
-    /// not be there any more, and a row that is not visible may have been so just before.
+    /// As [`TableStore::read`], at a moment that is not registered: the versions needed may be
+    /// gone, and an invisible row may have been visible just before.
     fn read_newest(
         &self,
         row: RowId,
@@ -53,8 +53,8 @@ pub(crate) trait TableStore: Send + Sync {
         out: &mut [Value],
     ) -> Result<NewestRow>;
 
-    /// Inserts one row; `values` by column id, all columns of the current schema. Appends what must
-    /// be stamped to `written`.
+    /// Inserts one row; `values` by column id, all columns of the current schema. Appends the
+    /// records to be stamped to `written`.
     fn insert(
         &self,
         values: &[Value],
@@ -62,7 +62,7 @@ pub(crate) trait TableStore: Send + Sync {
         written: &mut Vec<PendingStamp>,
     ) -> Result<RowId>;
 
-    /// Updates, deletes or locks `row`. Appends what must be stamped to `written`.
+    /// Updates, deletes or locks `row`. Appends the records to be stamped to `written`.
     fn write(
         &self,
         row: RowId,
@@ -71,7 +71,8 @@ pub(crate) trait TableStore: Send + Sync {
         written: &mut Vec<PendingStamp>,
     ) -> Result<WriteOutcome>;
 
-    /// 54000 if what `change` sets is more than this database may hold in memory at a time.
+    /// 54000 if the values that `change` sets exceed the bytes that this database may hold in
+    /// memory at a time.
     fn check_change_bytes(&self, change: Change<'_>) -> Result<()>;
 
     /// The transaction behind the newest version of `row`, if it is another one than `own` and has
@@ -97,8 +98,8 @@ pub(crate) trait TableStore: Send + Sync {
     /// When versions of `row` began or ended, ascending, as far as they are kept.
     fn version_times(&self, row: RowId) -> Result<Vec<CommitTs>>;
 
-    /// Releases the memory of `undone` writes to some tails of a range, if that pays; whether it
-    /// did.
+    /// Releases the memory of `undone` writes to several tails of a range, if that pays. Returns
+    /// whether it did.
     fn release_undone(&self, range: RangeNo, tails: TailMask, undone: usize) -> bool;
 }
 

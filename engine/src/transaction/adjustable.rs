@@ -66,7 +66,7 @@ impl Transaction {
     pub fn synchronous_commit(&self) -> bool {
         self.adjustable.synchronous_commit.load(Ordering::Relaxed)
     }
-    /// What it does about another transaction's uncommitted change.
+    /// Its behaviour at another transaction's uncommitted change.
     pub fn conflicts(&self) -> ConflictPolicy {
         match self.adjustable.aborts.load(Ordering::Relaxed) {
             true => ConflictPolicy::Abort,

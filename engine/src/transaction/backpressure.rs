@@ -1,22 +1,21 @@
-//! Backpressure: how writers share the memory of tails, before a checkpoint has freed some and
-//! after there is none left.
+//! Backpressure: how writers share the memory of tails when it runs short or is used up.
 //!
-//! Memory of tails is of three kinds. What open transactions have written can be freed by nobody
-//! but them: *open bytes*. What is committed goes with the next merge. A checkpoint can help only
-//! with the latter, so only the latter slows writers down.
+//! Bytes of open transactions are freed only by these transactions: *open bytes*. Committed bytes
+//! are freed by the next merge. A checkpoint helps only with committed bytes, so only they slow
+//! writers down.
 //!
-//! 1. Up to half of the limit ([`Db::tail_limit`]) nobody waits. The check is one load.
+//! 1. Up to half of the limit ([`Db::tail_limit`]) no writer waits. The check is one load.
 //! 2. Above it a writer pauses for every byte that it has written since its last pause
 //!    ([`pause_us`]): the time per byte grows with the fourth power of the fill, and falls with the
 //!    part of the memory that open transactions hold. If a merge can free less than an eighth of
-//!    the limit nobody pauses. So writers of large rows wait, writers of a counter hardly, and a
-//!    statement that fills the memory alone runs at full speed.
+//!    the limit no writer pauses. So writers of large rows wait, writers of a counter hardly wait,
+//!    and a statement that fills the memory alone runs at full speed.
 //! 3. Above the limit a transaction that holds less than [`SMALL_BYTES`] goes on as in 2, into a
 //!    reserve of an eighth of the limit. Others wait for a checkpoint that began after them, unless
 //!    it would free less than an eighth of the limit.
 //! 4. If memory is still short, the transaction that holds the most is refused, with 53200; others
-//!    go on into the reserve. Behind the reserve everybody is refused. A refused statement is
-//!    rolled back, which frees what it has written (`transaction/release`).
+//!    go on into the reserve. Once the reserve is used up every writer is refused. A refused
+//!    statement is rolled back, which frees the memory of its records (`transaction/release`).
 //!
 //! A writer pays before each statement or point operation, after each [`PACE_BYTES`] within a
 //! statement, and after its commit, when it holds no locks any more.
@@ -24,8 +23,8 @@
 //! Invariants:
 //! 1. A wait ends with the statement's cancellation; a wait for a checkpoint also with
 //!    `lock_timeout`. A pause ends as well when background work has stopped, or has taken two
-//!    turns: under a clock that stands still nobody waits for ever.
-//! 2. Nobody waits with a latch or a transaction's state locked. A writer holds its row locks.
+//!    turns: under a clock that stands still no writer waits for ever.
+//! 2. No writer waits with a latch or a transaction's state locked. A writer holds its row locks.
 //! 3. Transactions are counted as holders of open bytes from [`SMALL_BYTES`] on, until they end.
 //!
 //! Without background work (tests) there are no pauses, and a full memory is checkpointed by the
@@ -42,7 +41,7 @@ use strandline_base::{Error, ErrorKind, Result, SqlState};
 
 /// Bytes that a statement writes between two looks at the memory.
 pub(crate) const PACE_BYTES: usize = 64 << 10;
-/// Bytes per second of a writer when all memory is filled with what is committed.
+/// Bytes per second of a writer when all memory holds committed records.
 const SLOWEST_BYTES: u64 = 256 << 10;
 /// The longest single pause, in microseconds.
 const PAUSE_MAX_US: u64 = 1_000_000;
@@ -53,8 +52,8 @@ const LOOK: Duration = Duration::from_millis(10);
 /// This part of the limit is the reserve, and too little to wait for a checkpoint for.
 pub(super) const RESERVE_PART: usize = 8;
 
-/// Of `used` bytes those that a merge may free, while open transactions have written `open`. Row
-/// maps and places for further records, of which nobody keeps count, go with the records.
+/// The bytes of `used` that a merge may free, while open transactions have written `open`. Row maps
+/// and free places for records are not counted separately; they are freed with the records.
 fn mergeable_bytes(used: usize, open: usize) -> usize {
     used.saturating_sub(open + open / 4)
 }
@@ -85,8 +84,8 @@ impl Db {
         self.shared.page_bytes.used() <= self.tail_limit() / 2
     }
 
-    /// Takes what tails, with what they have left for the next ones, and the lists of open
-    /// transactions hold beyond the tails' share from the cache's, or gives it back.
+    /// Borrows from the cache's share the bytes that tails, their spare memory and the lists of
+    /// open transactions hold beyond the tails' share, or returns them.
     pub(crate) fn lend_to_tails(&self) {
         let pages = &self.shared.page_bytes;
         let held = pages.used() + pages.spare() + self.list_memory.used();
@@ -149,12 +148,12 @@ impl Db {
 }
 
 impl Transaction {
-    /// To be called before a write: pays for what has been written since the last call, and waits
-    /// for room.
+    /// To be called before a write: pauses for the bytes written since the last call, and waits for
+    /// memory.
     ///
     /// # Errors
-    /// 53200 if there is none and this transaction holds the most of it; 57014 and 55P03 as any
-    /// wait; those of a checkpoint that it waits for.
+    /// 53200 if there is no memory and this transaction holds the most of it; 57014 and 55P03 as
+    /// any wait; errors of a checkpoint that it waits for.
     #[inline]
     pub(crate) fn admit_write(&self) -> Result<()> {
         let db = self.db();
@@ -204,7 +203,7 @@ impl Transaction {
         self.db().backpressure.others(&state.footprint.shown)
     }
 
-    /// Pauses for what has been written since the last pause, if memory is short.
+    /// Pauses for the bytes written since the last pause, if memory is short.
     #[inline]
     pub(crate) fn pay_for_writes(&self, check: &mut dyn FnMut() -> Result<()>) -> Result<()> {
         match self.db().has_room_for_writes() {

@@ -27,8 +27,8 @@ pub(super) struct Appended<'a> {
     _completing: Option<RwLockReadGuard<'a, ()>>,
 }
 
-/// The slot of a transaction that commits. If that panics when the commit is queued and the log has
-/// failed, the commit leaves the queue: those behind it would wait for it for ever.
+/// The slot of a committing transaction. If the commit panics when it is queued and the log has
+/// failed, drop removes it from the queue: the commits behind it would wait for it for ever.
 pub(super) struct CommittingSlot<'a>(pub &'a Db, pub Option<TxnSlot>);
 
 impl CommittingSlot<'_> {
@@ -259,8 +259,8 @@ impl Transaction {
         Ok(ts)
     }
 
-    /// The outcome of the commit is unknown until the next open; until then nobody sees it. The
-    /// slot is never reused: the records keep its word.
+    /// The outcome of the commit is unknown until the next open; until then no transaction sees it.
+    /// The slot is never reused: the records keep its word.
     #[cold]
     fn leave_unknown(&self, state: &mut TxnState, slot: &TxnSlot, ts: CommitTs) {
         if state.catalog_changed {

@@ -1,13 +1,13 @@
 //! Checks of constraints that wait for the end of the transaction.
 //!
-//! A statement hands over the checks of constraints that are deferred then. Each looks at the
-//! newest versions when it runs: before the commit, or when SET CONSTRAINTS … IMMEDIATE says so.
+//! A statement hands over the checks of its deferred constraints. Each check looks at the newest
+//! versions when it runs: before the commit, or at SET CONSTRAINTS … IMMEDIATE.
 //!
 //! Invariants:
-//! 1. Nothing commits with a check in the list that has not passed since the last write that it is
-//!    about: later writes add checks of their own.
-//! 2. A rollback to a savepoint drops the checks added since, and has those before it run again:
-//!    what they had looked at may be undone.
+//! 1. A transaction commits only after every check in the list has passed. Later writes of the
+//!    checked rows add checks of their own.
+//! 2. A rollback to a savepoint drops the checks added since, and marks the earlier ones to run
+//!    again: the changes that they examined may be undone.
 
 use super::{Transaction, TxnState};
 use crate::catalog::TableDef;
@@ -29,7 +29,7 @@ pub(crate) trait DeferredCheck: Send {
     fn run(&self, transaction: &Transaction) -> Result<()>;
 }
 
-/// What SET CONSTRAINTS has said so far.
+/// The modes that SET CONSTRAINTS has set so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ConstraintModes {
     /// of all constraints that have none of their own; whether they are deferred
@@ -53,7 +53,7 @@ pub(crate) struct DeferredChecks {
 }
 
 impl DeferredChecks {
-    /// Checks so far, passed ones included.
+    /// Number of checks so far, passed ones included.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
@@ -63,7 +63,7 @@ impl DeferredChecks {
         self.waiting.capacity() * size_of::<Waiting>() + self.bytes
     }
 
-    /// Gives back what the list has no use for.
+    /// Releases the list's unused capacity.
     pub(super) fn shrink(&mut self) {
         self.waiting.shrink_to_fit();
     }
@@ -145,7 +145,8 @@ impl Transaction {
     }
 
     /// SET CONSTRAINTS: from now on the deferrable constraints of `names` (tables and constraint
-    /// names; None: all) are deferred or not. Those that are not any more are checked at once.
+    /// names; None: all) are deferred or not. Checks of constraints that become immediate run at
+    /// once.
     pub fn set_constraints(
         &self,
         names: Option<&[(TableId, String)]>,
@@ -175,7 +176,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Runs the checks that have not passed yet, of the constraints that `wanted` names. The
+    /// Runs the checks that have not passed yet, of the constraints that `wanted` selects. The
     /// transaction's state is not locked meanwhile: checks wait for other transactions.
     pub(super) fn run_deferred(&self, wanted: &dyn Fn(TableId, &str) -> bool) -> Result<()> {
         let mut checks = match &mut self.state.lock().rare {
@@ -199,7 +200,7 @@ impl Transaction {
 }
 
 impl TxnState {
-    /// What SET CONSTRAINTS has said so far; None: nothing.
+    /// The modes that SET CONSTRAINTS has set so far; None if it was not used.
     fn constraint_modes(&self) -> Option<Arc<ConstraintModes>> {
         self.rare.as_ref()?.deferred.modes.clone()
     }

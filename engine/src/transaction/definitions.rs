@@ -1,5 +1,5 @@
-//! Changes of the catalog by a transaction: the right to make them, the storages that they bring
-//! into being, the writers that they wait for.
+//! Changes of the catalog by a transaction: the lock on the catalog, the new storages, and the wait
+//! for the tables' writers.
 //!
 //! Lock order: the right to change the catalog (`Db::ddl`) → holds of storages; both wait in the
 //! wait-for graph, with the transaction's state released.
@@ -18,7 +18,7 @@ use strandline_base::{Error, ErrorKind, Result, SqlState, StorageId};
 use strandline_tail::schema::StorageSchema;
 use strandline_txn::{Looks, StartWord};
 
-/// What a change of the catalog did to storages before its commit.
+/// The changes to storages that a catalog change has made before its commit.
 #[derive(Default)]
 pub(crate) struct Adopted {
     /// new storages

@@ -1,8 +1,8 @@
-//! Where a transaction has written and how much memory that takes.
+//! The ranges a transaction has written to, and the memory its records take.
 //!
-//! A rollback needs the places to have their memory released; writers that share the memory need
-//! the bytes to tell who holds most. A place is noted once for writes that follow each other in one
-//! range, so a statement that goes through a table in order costs an entry per range.
+//! A rollback releases memory by these ranges. Backpressure compares the bytes of writers that
+//! share the memory. Consecutive writes in one range are noted once, so a statement that goes
+//! through a table in order adds one entry per range.
 
 use crate::db::backpressure::OpenBytes;
 use crate::db::memory_account::HeldBytes;
@@ -17,7 +17,7 @@ pub(crate) struct Footprint {
     pub bytes: usize,
     /// as far as others see them
     pub shown: OpenBytes,
-    /// what its lists hold; None: little
+    /// bytes of its lists; None: few
     pub lists: Option<HeldBytes>,
     latest: Option<Touched>,
     /// None: none, as in most transactions
@@ -33,7 +33,7 @@ pub(crate) struct Touched {
     pub range: RangeNo,
     /// the update ranges
     pub tails: TailMask,
-    /// changes, undone ones included
+    /// changes, undone changes included
     pub records: usize,
     /// length of the transaction's list of writes after the last one
     end: usize,
@@ -80,8 +80,8 @@ impl Footprint {
             .or_insert(touched);
     }
 
-    /// The ranges with changes behind the first `written` of the list of writes. `bytes`: what the
-    /// ones before take.
+    /// The ranges with changes after the first `written` items of the list of writes. `bytes`:
+    /// memory of the items before.
     pub fn cut(&mut self, written: usize, bytes: usize) -> Vec<Touched> {
         if let Some(latest) = self.latest.take() {
             self.put(latest);

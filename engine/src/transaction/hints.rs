@@ -34,7 +34,7 @@ impl TxnHints {
     pub fn own(&self) -> StartWord {
         StartWord(self.own.load(Ordering::Acquire))
     }
-    /// Whether the transaction is open and goes by the catalog that others go by.
+    /// Whether the transaction is open and uses the shared catalog.
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.is_plain.load(Ordering::Acquire)

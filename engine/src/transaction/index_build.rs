@@ -3,14 +3,14 @@
 //! Within a transaction that holds the table alone, CREATE INDEX fills the index in one go: the
 //! definition is valid from its commit on.
 //!
-//! By itself it does not keep writers waiting for longer than a change of a definition takes
+//! Outside a transaction block writers wait only as long as a change of a definition takes
 //! ([`Db::create_index`]):
 //! 1. A transaction adds the definition as [`IndexState::Building`]. It holds the table alone, so
 //!    every writer after its commit knows the index and enters what it writes.
 //! 2. The index is filled from the ranges while writers go on.
-//! 3. Uniqueness is checked over the whole index. Writers enter, then look, and every row of before
-//!    has been entered by now: of two rows with one key either this check or the later writer's own
-//!    sees both.
+//! 3. Uniqueness is checked over the whole index. Writers enter, then look, and every older row has
+//!    been entered by now: of two rows with one key either this check or the later writer's own
+//!    check sees both.
 //! 4. A second transaction makes the definition valid: readers may use it.
 //!
 //! An error removes the definition. A crash leaves a definition that is being built; opening the
@@ -147,8 +147,8 @@ impl Db {
 }
 
 impl Transaction {
-    /// Makes the secondary indexes that `catalog` has and `before` has not. The transaction holds
-    /// their tables alone. What has been made is in `built`, also after an error.
+    /// Builds the secondary indexes that `catalog` has and `before` has not. The transaction holds
+    /// their tables exclusively. `built` lists the finished ones, also after an error.
     pub(super) fn build_indexes(
         &self,
         before: &Catalog,

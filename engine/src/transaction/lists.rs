@@ -1,11 +1,11 @@
-//! Memory of what a transaction keeps until it ends: its part of the log record, the list of its
-//! writes, that of its index entries with their keys, and the checks that it has deferred.
+//! Memory of the lists that a transaction keeps until it ends: its part of the log record, its
+//! writes, its index entries with their keys, and its deferred checks.
 //!
 //! All open transactions together may keep [`Settings::list_bytes`](crate::Settings::list_bytes).
-//! When more is kept, the transaction that holds the most of the tails is refused at its next
-//! write, or any large one once a reserve is used up as well; small ones always go on. Bytes are
-//! those reserved. A list of a large transaction grows by an eighth, not to the double, so that
-//! what is reserved exceeds what is used by little.
+//! Above this bound, the transaction that holds the most of the tails is refused at its next write;
+//! once a reserve is used up, every large one is. Small transactions always continue. The bytes
+//! counted are those reserved. A list of a large transaction grows by an eighth instead of
+//! doubling, so that reserved bytes exceed used bytes by little.
 
 use super::backpressure::RESERVE_PART;
 use super::{Transaction, TxnState};
@@ -29,7 +29,7 @@ impl TxnState {
     }
 }
 
-/// Makes room for `more` items and some, an eighth of what there is at a time.
+/// Makes room for at least `more` items, an eighth of the list's length at a time.
 fn make_room<T>(list: &mut Vec<T>, more: usize) {
     let more = more + ROOM;
     if list.capacity() - list.len() < more {
@@ -37,7 +37,7 @@ fn make_room<T>(list: &mut Vec<T>, more: usize) {
     }
 }
 
-/// Gives back what the lists have no use for after a rollback to a savepoint.
+/// Releases the lists' unused capacity after a rollback to a savepoint.
 pub(super) fn shrink_lists(state: &mut TxnState) {
     if state.footprint.lists.is_none() {
         return;
@@ -79,7 +79,7 @@ impl Transaction {
         self.hold_lists(state);
     }
 
-    /// Counts what the lists have reserved.
+    /// Counts the bytes that the lists have reserved.
     fn hold_lists(&self, state: &mut TxnState) {
         let bytes = state.list_bytes();
         let held = &mut state.footprint.lists;

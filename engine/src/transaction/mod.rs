@@ -1,10 +1,11 @@
-//! Transactions: begin, savepoints, catalog changes, commit and rollback. Statements are above.
+//! Transactions: begin, savepoints, catalog changes, commit and rollback. Statements are in the
+//! room above this one.
 //!
 //! Invariants:
 //! 1. A transaction's records carry its word until they are stamped, after the outcome is fixed.
-//! 2. Locks on storages and the catalog end only after the outcome is visible to everybody.
-//! 3. The catalog that a statement goes by is the one valid at its snapshot (or the transaction's
-//!    own, once it has changed it); see `catalog::versions`.
+//! 2. Locks on storages and the catalog end only after the outcome is visible to all transactions.
+//! 3. A statement uses the catalog that is valid at its snapshot (or the transaction's own, once it
+//!    has changed it); see `catalog::versions`.
 //! 4. After a failed append the transaction is rolled back; after a failed wait for durability its
 //!    outcome is unknown until the database is opened again, and the log refuses everything.
 //!
@@ -52,8 +53,8 @@ mod validation;
 pub(crate) use rare_work::Load;
 pub use savepoint::Savepoint;
 
-/// Statements of one transaction: who reads what its own transaction has written so far compares
-/// with a number above all of them.
+/// Statements of one transaction. A reader of all of its transaction's own records compares with a
+/// number above all of them.
 const STATEMENTS_MAX: u32 = u32::MAX - 1;
 
 /// A transaction. Shared by the plan nodes of its statements; one statement at a time writes.
@@ -66,11 +67,11 @@ pub struct Transaction {
     pub(crate) hints: TxnHints,
     /// bytes written since its writer paid for them, see `backpressure`
     pub(crate) unpaid: AtomicUsize,
-    /// what a serializable transaction has read
+    /// the reads of a serializable transaction
     reads: Option<Mutex<ReadSet>>,
 }
 
-/// What a transaction has done so far.
+/// The changes of a transaction so far.
 pub(crate) struct TxnState {
     /// claimed by the first write
     slot: Option<TxnSlot>,
@@ -79,7 +80,7 @@ pub(crate) struct TxnState {
     pub(crate) redo: Vec<u8>,
     pub(crate) written: Vec<PendingStamp>,
     pub(crate) footprint: Footprint,
-    /// index entries of rows this transaction inserted, bulk-loaded ones excepted
+    /// index entries of rows that this transaction inserted, bulk-loaded rows excepted
     pub(crate) entries: Vec<(Arc<StoredIndex>, KeyBytes, RowId)>,
     /// bytes that the keys in `entries` take on the heap
     pub(crate) entries_heap: usize,
@@ -93,7 +94,8 @@ pub(crate) struct TxnState {
     locks_ddl: bool,
     /// the snapshot of the whole transaction, unless it is read committed
     snapshot: Option<SnapshotGuard>,
-    /// the newest speculative snapshot: what it sees must be durable before this ends well
+    /// the newest speculative snapshot: its commits must be durable before this transaction may
+    /// succeed
     depends_on: CommitTs,
     /// the commit is in the log's order: only the log decides about it now
     is_queued: bool,
@@ -101,7 +103,7 @@ pub(crate) struct TxnState {
 }
 
 impl TxnState {
-    /// 25P01 if the transaction has ended: nobody would stamp what it writes now.
+    /// 25P01 if the transaction has ended: its later records would never be stamped.
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.ended {
             return Err(ended());
@@ -197,7 +199,7 @@ impl Transaction {
     pub fn db(&self) -> &Arc<Db> {
         &self.db
     }
-    /// How it was begun; some of it may have been [adjusted](Transaction::adjust) since.
+    /// The options it was begun with; some may have been [adjusted](Transaction::adjust) since.
     pub fn options(&self) -> &TxnOptions {
         &self.options
     }
@@ -209,7 +211,7 @@ impl Transaction {
         }
         self.db.uses_catalog(catalog)
     }
-    /// The catalog that the next statement goes by, as far as is known now.
+    /// The catalog that the next statement would use if it began now.
     pub fn next_catalog(&self) -> Arc<Catalog> {
         let state = self.state.lock();
         if state.snapshot.is_some() || state.catalog_changed {
@@ -244,8 +246,9 @@ impl Transaction {
     }
 
     /// Waits for the transaction behind `holder`; a speculative one only until that is
-    /// pre-committed. 40001 at once if this one never waits. Returns also if the holder may have
-    /// let go of what is wanted: called in a loop that looks, with the same `looks`.
+    /// pre-committed. 40001 at once if this transaction never waits. May also return when the
+    /// holder has released the wanted lock, so the caller calls it in a loop, with the same
+    /// `looks`, and checks each time.
     pub(crate) fn wait_for(&self, holder: StartWord, looks: &mut Looks) -> Result<()> {
         let word = self.word()?;
         if self.conflicts() == ConflictPolicy::Abort {
@@ -279,7 +282,7 @@ impl Transaction {
         state.snapshot.as_ref().map(SnapshotGuard::ts)
     }
 
-    /// What a new statement would see under read committed.
+    /// The visibility of a new statement under read committed.
     pub(crate) fn newest_moment(&self) -> CommitTs {
         if !self.options.speculative {
             return self.db.stable();
@@ -379,8 +382,8 @@ impl Transaction {
         state.snapshot = None;
     }
 
-    /// Undoes everything and ends the transaction; what its records hold is to be released when
-    /// `state` is unlocked.
+    /// Undoes all changes and ends the transaction; the memory of its records is to be released
+    /// once `state` is unlocked.
     fn abort(&self, state: &mut TxnState, slot: Option<TxnSlot>) -> Undone {
         let undone = Undone::of(state, 0, 0);
         take_back_keys(state, 0, &RareMark::START);

@@ -1,8 +1,9 @@
-//! What few transactions do: bulk loads, changes of definitions, updates of keys, deferred checks.
+//! Work that few transactions do: bulk loads, changes of definitions, updates of keys, deferred
+//! checks.
 //!
-//! It stands behind one pointer of the transaction's state, so that a transaction which does none
-//! of it makes and drops no list for it. The way of a short transaction is bounded by the bytes of
-//! code on it.
+//! Its state is behind one pointer of the transaction's state: a transaction without such work
+//! creates and drops no list for it. The cost of a short transaction depends on the bytes of code
+//! on its path.
 
 use super::TxnState;
 use super::deferred::{ConstraintModes, DeferredChecks};
@@ -29,7 +30,7 @@ pub(crate) struct RareWork {
     pub(crate) loads: Vec<Load>,
 }
 
-/// A bulk-loaded range. What a rollback has to undo is in the range: nothing is kept per row.
+/// A bulk-loaded range. A rollback finds all it needs in the range: nothing is kept per row.
 pub(crate) struct Load {
     /// removed on rollback
     pub(crate) file: Arc<DataFile>,
@@ -67,12 +68,12 @@ impl RareWork {
         is_empty && self.moved.len() == 0
     }
 
-    /// Bytes reserved for what grows with the rows.
+    /// Bytes reserved for the lists that grow with the rows.
     pub(super) fn memory_bytes(&self) -> usize {
         self.moved.memory_bytes() + self.deferred.memory_bytes()
     }
 
-    /// Gives back what the lists have no use for.
+    /// Releases the lists' unused capacity.
     pub(super) fn shrink(&mut self) {
         self.moved.shrink();
         self.deferred.shrink();
@@ -95,7 +96,7 @@ impl RareWork {
         self.moved.take_back(mark.moved);
     }
 
-    /// Nobody finds the ranges loaded since `mark` by their keys any more.
+    /// Removes the index entries of the ranges loaded since `mark`.
     #[cold]
     pub(super) fn forget_loads(&self, mark: &RareMark) {
         for load in &self.loads[mark.loads..] {
@@ -145,7 +146,7 @@ impl TxnState {
             .is_some_and(|rare| !rare.loads.is_empty())
     }
 
-    /// Whether checks of constraints wait for its end, passed ones included.
+    /// Whether deferred checks are listed, passed ones included.
     #[inline]
     pub(super) fn has_deferred(&self) -> bool {
         let rare = self.rare.as_ref();

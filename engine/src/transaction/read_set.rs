@@ -1,8 +1,8 @@
-//! What a serializable transaction has read: keys it has looked up, and scans with their
-//! predicates \[L-Store §5.1.1: read validation\].
+//! The reads of a serializable transaction: looked-up keys, and scans with their predicates
+//! \[L-Store §5.1.1: read validation\].
 //!
-//! Logical reads, not rows: a key that was not there counts, and so do rows that a scan's
-//! predicate would select if they came. Reads of the past (AS OF) cannot change and are not noted.
+//! Reads are logical: they include keys that had no row, and rows inserted later that satisfy a
+//! scan's predicate. Reads of the past (AS OF) cannot change and are not noted.
 
 use super::Transaction;
 use crate::catalog::{TableDef, column_of};
@@ -36,7 +36,7 @@ pub struct ScanRead {
     pub table: TableId,
     /// its rows
     pub store: Arc<Store>,
-    /// columns whose values were read, those of the predicate included, with their types
+    /// columns whose values were read, the predicate's columns included, with their types
     pub columns: Vec<(ColumnId, SqlType)>,
     /// the predicate, first part
     pub bounds: Vec<ColumnPredicate>,
@@ -92,7 +92,7 @@ impl ReadSet {
 }
 
 impl Transaction {
-    /// Whether it notes what it reads: a serializable one does.
+    /// Whether it notes its reads: a serializable transaction does.
     pub fn notes_reads(&self) -> bool {
         self.reads.is_some()
     }

@@ -1,13 +1,13 @@
-//! The end of what is undone: memory of tombstones goes back at once.
+//! Releases the memory of undone writes: the tombstones' pages are freed at once.
 //!
-//! A rollback, of a transaction or to a savepoint, turns records into tombstones. No merge comes
-//! for them if nothing else is pending, so the rollback releases their memory itself (see
+//! A rollback, of a transaction or to a savepoint, turns records into tombstones. If nothing else
+//! is pending, no merge removes them. So the rollback releases their memory itself (see
 //! `strandline_tail::release`), after its locks have ended and with the transaction unlocked:
-//! others go on meanwhile.
+//! others continue meanwhile.
 //!
-//! A release looks at all records of a tail. It is made only where the tombstones pay for that:
-//! what fewer than [`RELEASED_MIN`] of them hold, or a small part of a tail's records, waits for
-//! the next checkpoint that finds the range due.
+//! A release looks at all records of a tail. It runs only where enough tombstones justify the
+//! visit. Fewer than [`RELEASED_MIN`] tombstones, or tombstones that are a small part of a tail's
+//! records, wait for the next checkpoint that finds the range due.
 
 use super::footprint::Touched;
 use super::{Transaction, TxnState};
@@ -19,7 +19,7 @@ use strandline_base::{RowId, StorageId};
 /// Undone writes below which the tombstones wait for a checkpoint.
 const RELEASED_MIN: usize = 256;
 
-/// What a rollback has left behind.
+/// The tombstones that a rollback has left.
 #[must_use = "its memory is not free yet"]
 pub(super) struct Undone {
     /// records and rows
@@ -28,8 +28,8 @@ pub(super) struct Undone {
 }
 
 impl Undone {
-    /// What undoing everything behind the first `written` writes is about to leave; `bytes`: what
-    /// those before take.
+    /// The tombstones that undoing all writes after the first `written` will leave; `bytes`: memory
+    /// of the writes before.
     pub fn of(state: &mut TxnState, written: usize, bytes: usize) -> Self {
         Self {
             writes: state.written.len() - written,
@@ -60,7 +60,7 @@ impl Transaction {
         self.unpaid.store(unpaid + bytes, Ordering::Relaxed);
     }
 
-    /// Releases the memory of what was undone. Nothing is locked.
+    /// Releases the memory of the undone writes. Called with nothing locked.
     pub(super) fn release(&self, undone: &Undone) {
         if undone.writes < RELEASED_MIN {
             return;

@@ -1,9 +1,9 @@
 //! Savepoints: going back to a point within a transaction.
 //!
 //! Records written since become tombstones, the redo buffer is cut, and the locks taken since end:
-//! row locks with their records, storages and the catalog by name. Whoever waits for the
-//! transaction then looks again, while it goes on. The end of a transaction undoes in the same way
-//! what has not been committed.
+//! row locks with their records, storages and the catalog by name. Transactions that wait for it
+//! then look again, while it continues. The rollback of a whole transaction undoes its changes in
+//! the same way.
 
 use super::lists::shrink_lists;
 use super::rare_work::RareMark;
@@ -117,8 +117,8 @@ impl Transaction {
     }
 }
 
-/// Takes the keys from the given positions on out of the indexes. Before anybody can see that the
-/// writes are undone, so that nobody who writes the rows after that relies on an entry.
+/// Removes the entries from the given positions on from the indexes. Must run before the rollback
+/// is visible to others, so that no later writer of the rows relies on an entry.
 pub(super) fn take_back_keys(state: &mut TxnState, entries: usize, mark: &RareMark) {
     for (key, bytes, row) in state.entries.drain(entries..) {
         state.entries_heap -= bytes.heap_bytes();

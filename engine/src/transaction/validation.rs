@@ -1,23 +1,24 @@
 //! Validation of a serializable transaction's reads \[L-Store §5.1.1\].
 //!
 //! The transaction read at snapshot s and is about to commit at c, later than everything committed
-//! so far. It is serializable at c if each of its reads, repeated now, would give what it gave
-//! at s: then it might as well have run at c altogether. So whatever others committed in (s, c) is
-//! compared with what was read:
+//! so far. It is serializable at c if each of its reads, repeated now, gives the same result as at
+//! s: then the whole transaction could have run at c. So the commits of others in (s, c) are
+//! compared with its reads:
 //! * a key: the row that has it must be the same (or still none), and unchanged;
 //! * a scan: no row may have come under its predicate, left it, or changed in a column read while
 //!   under it. That includes phantoms, and rows that a merge has taken into base meanwhile.
 //!
 //! Versions between that of s and that of now do not matter. The transaction's own changes are left
-//! out of both sides. A transaction that wrote nothing needs no validation: it is serializable
-//! at s, because those who wrote are serializable in commit order.
+//! out of both sides. A transaction that wrote nothing needs no validation: it is serializable at
+//! s, because transactions that wrote are serializable in commit order.
 //!
 //! The work is done in two steps. [`Validation::begin`] looks at everything committed or
-//! pre-committed, with no lock held. [`Validation::finish`] runs under the log's lock, where nobody
-//! else can commit, and looks only at rows of commits that came since (see `db::commit_watch`).
+//! pre-committed, with no lock held. [`Validation::finish`] runs under the log's lock, where no
+//! other transaction can commit, and looks only at rows of commits that came since (see
+//! `db::commit_watch`).
 //!
 //! Invariants:
-//! 1. Between `finish` and the transaction's own timestamp nobody draws another one.
+//! 1. No timestamp is drawn between `finish` and the transaction's own.
 //! 2. The transaction's snapshot stays registered: the versions of s can be read.
 //!
 //! Lock order: the log's lock → `CommitWatches` and whatever point reads take.
@@ -90,8 +91,8 @@ impl<'a> Validation<'a> {
         Ok(validation)
     }
 
-    /// Looks at what has been committed since `begin`. The caller holds the log's lock and draws
-    /// the transaction's timestamp before it lets go.
+    /// Looks at the commits since `begin`. The caller holds the log's lock and draws the
+    /// transaction's timestamp before it lets go.
     pub fn finish(&self) -> Result<()> {
         for record in self.watch.take() {
             let (_, operations) = redo::decode(&record, "a commit of this run")?;
@@ -243,7 +244,7 @@ impl<'a> Validation<'a> {
     }
 }
 
-/// Sees what others have committed or pre-committed up to `ts`, and nothing of this transaction.
+/// Sees commits and pre-commits of others up to `ts`, and nothing of this transaction.
 fn of_others(ts: CommitTs) -> Visibility {
     Visibility {
         ts,

@@ -1,13 +1,14 @@
-//! Whether a tree is whole: its levels, its order, and as many entries as it has been given.
+//! Verification of a tree: its levels, its order, and the number of its entries.
 
 use super::node::{DescentStep, Node, NodeId, Probe};
 use super::tree::Tree;
 
-/// Descents before a place counts as lost: others may free what one of them comes to.
+/// Descents before a node counts as lost: concurrent changes may free the node that a descent
+/// arrives at.
 const ATTEMPTS: usize = 100;
 
 impl Tree {
-    /// Appends a line for every damage. Others may change the tree meanwhile.
+    /// Appends a line for every damage. Other threads may change the tree meanwhile.
     pub fn check(&self, damage: &mut Vec<String>) {
         let changes = self.changes();
         let mut entries = 0;
@@ -69,7 +70,7 @@ impl Tree {
         }
     }
 
-    /// Checks that the children of an inner node begin where it says.
+    /// Checks that the children of an inner node begin at its separators.
     fn check_children(&self, node: &Node, damage: &mut Vec<String>) {
         let (children, fences) = (node.children.len(), node.entries.len());
         if children != fences || children == 0 {

@@ -22,7 +22,7 @@ pub(super) struct TreeCursor<'a> {
     is_read: bool,
     /// entries of the leaf that has been read last
     entries: Entries,
-    /// the places of those that have not been returned
+    /// the positions of the entries that have not been returned
     rest: Range<usize>,
 }
 

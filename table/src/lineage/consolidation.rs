@@ -1,5 +1,5 @@
-//! The maker of overlays (see `strandline_tail::overlay`): a thread beside the readers that want
-//! them, or, in a database without background work, the readers themselves.
+//! The thread that makes overlays for readers (see `strandline_tail::overlay`). In a database
+//! without background work the readers make them.
 //!
 //! Lock order: `state` is taken with nothing held; overlays are made without it.
 
@@ -9,8 +9,8 @@ use std::sync::Weak;
 use std::time::Duration;
 use strandline_base::{CommitTs, RangeNo, StorageId};
 
-/// How long the thread rests between two looks while readers keep wanting overlays: to wake it
-/// would cost a reader more than what one overlay spares it.
+/// Interval of the thread's turns while readers want overlays. Waking the thread would cost a
+/// reader more than one overlay saves it.
 const REST: Duration = Duration::from_micros(500);
 /// Looks that find nothing, one after the other, before the thread sleeps until it is woken.
 const IDLE_LOOKS: u32 = 40;
@@ -24,7 +24,7 @@ pub struct Consolidation {
 
 /// Makes overlays: a storage.
 pub trait OverlayMaker: Send + Sync {
-    /// Makes an overlay of range `no` with what is settled at `ts`.
+    /// Makes an overlay of range `no` from the records that are settled at `ts`.
     fn make_overlay(&self, no: RangeNo, ts: CommitTs);
 }
 
@@ -42,8 +42,8 @@ struct State {
 }
 
 impl Consolidation {
-    /// Makes what readers want until the database is closed. From the call on they leave it to
-    /// this thread.
+    /// Makes the overlays that readers want until the database is closed. From this call on readers
+    /// leave them to this thread.
     pub fn run(&self) {
         let mut state = self.state.lock();
         state.is_running = true;

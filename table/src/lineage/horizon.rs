@@ -1,11 +1,11 @@
-//! Which moments may still be asked for, and so which versions must stay \[L-Store §4.1.1 step 5,
-//! §4.3\].
+//! The moments that may still be read, which decide the versions that must be kept \[L-Store §4.1.1
+//! step 5, §4.3\].
 //!
-//! A version is visible from its commit to the next one's. It is kept if a moment lies between that
-//! may still be asked for: any moment from `kept_from` on (the history policy's), that of a
-//! registered snapshot before, or one of an interval of time that is being read. So one old
-//! snapshot keeps one version of a row, and the reader of an interval those of the interval,
-//! however often the row is updated after it.
+//! A version is visible from its commit to the commit of the next version. It is kept if a readable
+//! moment lies in between: any moment from `kept_from` on (the history policy's), the moment of a
+//! registered snapshot before, or a moment of an interval of time that is being read. So one old
+//! snapshot keeps one version of a row, and a reader of an interval keeps the versions of the
+//! interval, however often the row is updated after it.
 
 use strandline_base::CommitTs;
 
@@ -21,7 +21,7 @@ pub struct Horizon {
 
 impl Horizon {
     /// Every moment from `kept_from` on, `snapshots` (ascending) and `intervals` (bounds
-    /// inclusive). Whoever takes a snapshot before `kept_from` that is not among them is refused.
+    /// inclusive). A later snapshot before `kept_from` that is not among them is refused.
     pub fn new(
         kept_from: CommitTs,
         mut snapshots: Vec<CommitTs>,

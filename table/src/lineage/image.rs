@@ -1,6 +1,6 @@
-//! A range laid open, as plain data: base rows with their metadata columns and row map heads, the
-//! records of its tails \[L-Store §2.2, Tables 2–5\]. For inspection and for tests of the lineage;
-//! nothing that serves a query goes through here.
+//! A range as plain data: base rows with their metadata columns and row map heads, the records of
+//! its tails \[L-Store §2.2, Tables 2–5\]. For inspection and for tests of the lineage; no query
+//! uses it.
 //!
 //! Differences from the paper: the tables there show one space of tail RIDs; here records are
 //! numbered per update range, from 1, and 0 is the paper's ⊥.
@@ -58,7 +58,7 @@ pub struct RecordImage {
     pub row: RowId,
     /// the number of the row's record before, 0 if that is the base's row
     pub back: u64,
-    /// what it says
+    /// kind of record
     pub kind: RecordKind,
     /// a transaction, the time of its commit, or ABORTED
     pub start: StartWord,

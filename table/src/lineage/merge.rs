@@ -10,7 +10,7 @@
 //! Invariants:
 //! 1. Inputs are stable: chunks are immutable, commits at or before `through` are finished.
 //! 2. Neither readers nor writers wait: the merge takes no latch, and `publish` only to swap.
-//! 3. What a merge takes in is in a run before it is published.
+//! 3. Every record that a merge folds into base is in a run before the merge is published.
 //! 4. Memory is that of one column of narrow values, or of one block of wide ones
 //!    (`merge/wide_column`).
 //!
@@ -95,10 +95,10 @@ impl Lineage {
     }
 
     /// Merges everything committed at or before `through` into a new base and writes it. None if
-    /// there is nothing to do, or an insert range is not finished yet. Deleted rows that nobody
-    /// may ask for by `horizon` lose their values. `columns_max`: how many columns the table has
-    /// by committed definitions; what an open transaction adds may still be taken back.
-    /// `all_columns`: not only those that are due.
+    /// there is nothing to do, or an insert range is not finished yet. Deleted rows that no moment
+    /// of `horizon` sees lose their values. `columns_max`: how many columns the table has by
+    /// committed definitions; columns of an open transaction may still be rolled back.
+    /// `all_columns`: also columns that are not due.
     pub fn merge_range(
         self: &Arc<Self>,
         range: &Arc<Range>,
@@ -335,7 +335,7 @@ impl Lineage {
     }
 }
 
-/// Of the columns with `pending` updates those to merge now.
+/// The columns to merge now, among columns with `pending` updates.
 fn due_columns(
     pending: &BTreeMap<ColumnId, usize>,
     merged: &MergeWatermarks,
@@ -349,13 +349,13 @@ fn due_columns(
     pending.iter().filter_map(due).collect()
 }
 
-/// Whether there are slots but nobody can ever see a row in one.
+/// Whether the range has slots but no reader can ever see a row in one.
 fn is_empty(meta: &RowMeta) -> bool {
     !meta.starts.is_empty() && meta.starts.iter().all(|start| *start == NEVER)
 }
 
-/// A range of which no row is left: it keeps its number, so that no row id comes again, and
-/// `merged_through`, so that what runs still say of its rows is passed over.
+/// A range without rows. It keeps its number, so that no row id is used twice, and
+/// `merged_through`, so that records of its rows in runs are skipped.
 fn emptied(range: &Arc<Range>, through: CommitTs) -> MergeOutput {
     let base = ChunkBase {
         row_blocks: RowBlocks::default(),
@@ -376,7 +376,8 @@ fn emptied(range: &Arc<Range>, through: CommitTs) -> MergeOutput {
     }
 }
 
-/// Marks deleted rows that nobody may ask for any more as never there; whether there were any.
+/// Marks deleted rows that no moment of the horizon sees as never inserted. Returns whether there
+/// were any.
 fn expire_rows(meta: &mut RowMeta, horizon: &Horizon) -> bool {
     let expired: Vec<usize> = meta
         .deleted

@@ -2,7 +2,7 @@
 
 use crate::lineage::base::BaseState;
 
-/// What readers of a range see.
+/// The version of a range that readers load.
 pub type RangeVersion = strandline_tail::range::RangeVersion<BaseState>;
 
 /// A range of a storage.

@@ -34,7 +34,7 @@ use strandline_tail::record_page::PageBytes;
 use strandline_tail::schema::StorageSchema;
 use strandline_txn::{StartWord, TxnManager};
 
-/// What all storages of a database share.
+/// State shared by all storages of a database.
 #[derive(Clone)]
 pub struct Shared {
     /// the chunk files and runs
@@ -80,7 +80,7 @@ pub struct Lineage {
 pub(crate) struct OpenRange {
     pub(crate) no: RangeNo,
     pub(crate) rows: Arc<InsertRange>,
-    /// bytes of its rows beyond what every row may have
+    /// bytes of its rows beyond the bytes per row that every row may have
     excess_bytes: AtomicUsize,
 }
 
@@ -159,9 +159,9 @@ impl Lineage {
     pub fn set_schema(&self, schema: Arc<StorageSchema>) {
         self.schema.store(schema);
     }
-    /// The change that grew the schema from `before` is rolled back; its transaction is the only
-    /// one that has written since. What is left of its writes are old values of the columns that
-    /// go, whose ids may come again with other types. No overlay has any of it.
+    /// Rolls back the change that grew the schema from `before`. Only its transaction has written
+    /// since. The old values of the new columns are removed, since the columns' ids may be used
+    /// again with other types. No overlay contains such values.
     pub fn take_back_schema(&self, before: Arc<StorageSchema>) {
         let grown = self.schema.swap(before);
         for range in self.ranges().iter() {
@@ -295,8 +295,8 @@ impl Lineage {
         }
     }
 
-    /// Recovery: makes sure that range `no` exists; missing ones become empty insert ranges, of
-    /// which the last one stays open.
+    /// Recovery: makes sure that range `no` exists. Missing ranges become empty insert ranges; the
+    /// last of them stays open.
     pub fn ensure_range(&self, no: RangeNo) -> Arc<Range> {
         let _grow = self.grow.lock();
         loop {

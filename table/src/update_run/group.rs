@@ -4,19 +4,19 @@
 //! Invariants:
 //! 1. a group holds at least one record, all of one row;
 //! 2. a column that no record of the group has takes no byte;
-//! 3. what a group is relative to are the block's times, not its neighbour's values.
+//! 3. a group's times are relative to the block's times, never to a neighbouring group.
 
 use super::values::{put_bitmap, put_values, take_bitmap, take_values};
 use super::{RunRecord, RunRecordKind};
 use strandline_base::bytes::{ByteReader, PutBytes, unzigzag, zigzag};
 use strandline_base::{ColumnId, CommitTs, RowId, SqlType, Value};
 
-/// What the timestamps in a block count from.
+/// Base values of the timestamps in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockTimes {
-    /// those of the versions: inserts, updates, deletes
+    /// for versions: inserts, updates, deletes
     versions: CommitTs,
-    /// those of the old values
+    /// for old values
     starts: CommitTs,
 }
 
@@ -37,7 +37,7 @@ impl BlockTimes {
         out.put_u64(self.starts.0);
     }
 
-    /// Reads what [`BlockTimes::put`] wrote.
+    /// Reads the output of [`BlockTimes::put`].
     pub(super) fn take(reader: &mut ByteReader<'_>) -> Option<Self> {
         Some(Self {
             versions: CommitTs(reader.u64()?),

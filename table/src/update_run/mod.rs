@@ -5,8 +5,8 @@
 //! records of one row newest first is L-Store's layout of historic tail records \[L-Store §4.3\].
 //!
 //! A group holds the records of one row in a block: the times of the versions, then for each column
-//! the values that they set, each as the difference to the next newer one. So a row's versions are
-//! read newest first, and an unchanged value takes a bit per version (see `group` and `values`).
+//! the versions' values, each as the difference to the next newer one. So a row's versions are read
+//! newest first, and an unchanged value takes a bit per version (see `group` and `values`).
 //!
 //! Invariants:
 //! 1. the records of a row are sorted by commit timestamp descending, newest first; its old-value
@@ -19,8 +19,8 @@
 //! Differences from the papers: a record carries columns of one row at one commit, not a blind
 //! update to be merged; runs keep every version that may be asked for rather than one combined
 //! update per key. L-Store has pages per column for a range of rows, oldest version first; here a
-//! row's columns stand together, as it is rows whose history is read, and the newest version comes
-//! first, which is the one that most readers of the past stop at.
+//! row's columns stand together, because history is read by row. The newest version comes first,
+//! because most readers of the past stop at it.
 
 mod codec;
 #[cfg(test)]

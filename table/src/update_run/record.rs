@@ -2,7 +2,7 @@
 
 use strandline_base::{ColumnId, CommitTs, RowId, Value};
 
-/// What a record says about its row.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunRecordKind {
     /// The row began to exist with these values.
@@ -23,8 +23,8 @@ pub struct RunRecord {
     pub row: RowId,
     /// When it was committed; of an old-value record, when the row began.
     pub ts: CommitTs,
-    /// What happened.
+    /// kind of change
     pub kind: RunRecordKind,
-    /// Column values; those of a record that was read by column id ascending.
+    /// Column values; of a record read from a run, by ascending column id.
     pub columns: Vec<(ColumnId, Value)>,
 }

@@ -15,15 +15,15 @@ use strandline_column::types::{StoredValue, put_value};
 const SINGLE: u8 = 0;
 /// Words that are no floats: each minus the one before.
 const INTEGERS: u8 = 1;
-/// The bits of reals that differ from those of the one before.
+/// Reals: the bits that differ from the value before.
 const REALS: u8 = 2;
 /// The same of doubles.
 const DOUBLES: u8 = 3;
-/// Text and bytea: what lies between the first and the last bytes of the one before.
+/// Text and bytea: the bytes between the prefix and the suffix shared with the value before.
 const BYTES: u8 = 4;
 /// Two words: as bytes.
 const WIDE: u8 = 5;
-/// Added if some are NULL.
+/// Added if the sequence has NULLs.
 const HAS_NULLS: u8 = 0x80;
 
 /// Appends at least one value.

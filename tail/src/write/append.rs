@@ -3,8 +3,8 @@
 //!
 //! Invariants:
 //! 1. The row's latch is held throughout; the writer has entered the tail.
-//! 2. Base is read before a record is claimed: what follows a claimed record in its tail does not
-//!    settle until that is published.
+//! 2. Base is read before a record is claimed: the records after a claimed record in its tail do
+//!    not settle until it is published.
 //!
 //! Differences from the paper: a record whose cells cannot be written stays as a tombstone.
 
@@ -85,8 +85,8 @@ impl Append<'_> {
         }
     }
 
-    /// The record of the change itself, with what `carry` has and it does not set: its sequence
-    /// number.
+    /// Appends the record of the change itself, with the values of `carry` that the change does not
+    /// set. Returns its sequence number.
     pub fn change(
         &mut self,
         change: Change<'_>,

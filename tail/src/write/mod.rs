@@ -2,14 +2,14 @@
 //!
 //! Enter the tail, latch the row map entry, check the newest version for a conflict, append an
 //! old-value record for columns updated for the first time, append the record, publish it as the
-//! row's head, release. [`write`] is the whole way; what it needs of the rows' base it asks
-//! [`RowStorage`] for. Everything rare is out of line: a tail that is missing or sealed, a chain
-//! whose newest records are tombstones, old values, a page that is full.
+//! row's head, release. [`write`] is the whole protocol; it reads the rows' base through
+//! [`RowStorage`]. Rare cases are out of line: a tail that is missing or sealed, a chain whose
+//! newest records are tombstones, old values, a page that is full.
 //!
-//! A row lock is a record as well: it stands in the chain under its transaction's word, so that
-//! a writer meets it where it meets uncommitted versions, and becomes a tombstone when the
-//! transaction ends. Nothing else has to be looked at on the way to a write. Share locks of several
-//! transactions stand one behind the other.
+//! A row lock is a record as well: it stands in the chain under its transaction's word, so that a
+//! writer meets it where it meets uncommitted versions, and becomes a tombstone when the
+//! transaction ends. A write examines nothing else. Share locks of several transactions stand one
+//! behind the other.
 //!
 //! Invariants:
 //! 1. Of the unfinished records of a row either all are of one transaction, or all are share locks.
@@ -18,10 +18,10 @@
 //! 3. The latch is held from the check of the newest version until the record is the row's head.
 //!
 //! Lock order: a row latch is taken inside a tail, with nothing else held; under it, the tail's
-//! lock for growing and what a read of the base takes.
+//! lock for growing and the locks of a read of the base.
 //!
-//! Differences from the paper: a writer that meets an uncommitted version reports whom to wait for
-//! instead of aborting; the caller decides. Locks are ours.
+//! Differences from the paper: a writer that meets an uncommitted version reports the transaction
+//! to wait for instead of aborting; the caller decides. Locks are ours.
 
 mod append;
 mod newest;
@@ -41,8 +41,8 @@ use std::sync::Arc;
 use strandline_base::{ColumnId, CommitTs, Error, Result, RowId, UPDATE_ROWS, Value};
 use strandline_txn::{StartWord, TxnManager};
 
-/// The storage that rows are written to: what its ranges share, and its ranges' bases, which are
-/// beyond this crate. Slots are slots of a range.
+/// The storage that rows are written to: the state shared by its ranges, and the ranges' bases,
+/// whose types this crate does not know. Slots are slots of a range.
 pub trait RowStorage {
     /// the base of a range
     type Base;
@@ -56,8 +56,8 @@ pub trait RowStorage {
     /// The current columns.
     fn current_schema(&self) -> Guard<Arc<StorageSchema>>;
 
-    /// What a base's newest version of a row is to `writer`. `Nothing` for a row that is not there,
-    /// or is deleted as of the writer's snapshot.
+    /// The state of a base's newest version of a row for `writer`. `Nothing` for a row that does
+    /// not exist, or is deleted as of the writer's snapshot.
     fn base_state(&self, base: &Self::Base, slot: usize, writer: &Writer) -> Result<RecordState>;
 
     /// The start word of a row in a base, and the statement that inserted it.
@@ -80,7 +80,7 @@ pub trait RowStorage {
     ) -> Result<Vec<(ColumnId, Value)>>;
 }
 
-/// Updates, deletes or locks `row` of `range`. Appends what must be stamped to `written`.
+/// Updates, deletes or locks `row` of `range`. Appends the records to be stamped to `written`.
 ///
 /// # Errors
 /// 54000 if the tail has no record numbers left, and those of reading the base. Nothing is written
@@ -193,9 +193,9 @@ pub fn unfinished_writer<S: RowStorage>(
     }
 }
 
-/// Recovery: puts a committed change that a run holds back into the tail of `row`, those of a row
-/// in commit order. Unlike a replay of the log it never writes old values: the run has them. The
-/// record is cumulative again, which the run's is not.
+/// Recovery: restores a committed change from a run into the tail of `row`; the changes of a row
+/// come in commit order. Unlike a replay of the log it never writes old values: the run has them.
+/// The record is cumulative again, which the run's is not.
 pub fn restore<S: RowStorage>(
     storage: &S,
     range: &Range<S::Base>,

@@ -11,14 +11,14 @@ use crate::visibility::{RecordState, resolve};
 use strandline_base::{ColumnId, Result, RowId, Value};
 use strandline_txn::StartWord;
 
-/// What the newest version of a row means to a writer.
+/// The newest version of a row from a writer's view.
 pub(super) enum Newest<'p> {
     /// go ahead; the record to accumulate from, if there is one in the live tail
     Free(Option<TailRecord<'p>>),
     Blocked(WriteOutcome),
 }
 
-/// What somebody wants of a row's newest version.
+/// The intended use of a row's newest version.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Intent {
     /// put a version or an exclusive lock on top
@@ -40,8 +40,8 @@ impl Intent {
     }
 }
 
-/// Finds the newest version of `row`, in the chain from `head` on or else in `base`, and says
-/// whether the writer may do what it intends.
+/// Finds the newest version of `row`, in the chain from `head` on or else in `base`, and decides
+/// whether the writer may proceed.
 #[inline]
 pub(super) fn newest<'p, S: RowStorage>(
     storage: &S,

@@ -1,5 +1,5 @@
-//! The end of a checkpoint's fourth step: storages that may not be asked for any more are
-//! forgotten.
+//! The end of a checkpoint's fourth step: storages that no moment within the retention needs are
+//! dropped.
 
 use super::moment::Moment;
 use crate::catalog::versions::kept_storages;

@@ -9,8 +9,8 @@ use strandline_base::Result;
 use strandline_storage::wal::Lsn;
 
 impl Db {
-    /// Removes or recycles the log's segments that no replay needs; `state` is what the manifest
-    /// says.
+    /// Removes or recycles the log's segments that no replay needs. `state` is the manifest's
+    /// state.
     pub(super) fn cut_log(&self, state: &ManifestState) -> Result<()> {
         self.wal.cut_before(Lsn(state.replay_from()))
     }

@@ -1,11 +1,11 @@
-//! Checkpoints: what is committed goes from tails and log into files.
+//! Checkpoints: they write committed records from tails and log into files.
 //!
-//! A checkpoint at T = stable takes these steps, a file each: (1) `moment`: T, and what may still
-//! be asked for; (2) `parts`, by storage, in `lineage`: `merge` the ranges that are due, write one
-//! run with the committed records ≤ T that are in no run (`storage_part`), `unite` runs; (3)
-//! `manifest_edit`: sync, append one edit, the atomic step; (4) `publish` the merged ranges and the
-//! runs, then `drop_storages`; (5) `log_cut`. A crash before (3) leaves orphaned files. A crash
-//! after it loses nothing: replay skips commits at or below T.
+//! A checkpoint at T = stable takes these steps, a file each: (1) `moment`: T, and the catalogs and
+//! storages that may still be read; (2) `parts`, by storage, in `lineage`: `merge` the ranges that
+//! are due, write one run with the committed records ≤ T that are in no run (`storage_part`),
+//! `unite` runs; (3) `manifest_edit`: sync, append one edit, the atomic step; (4) `publish` the
+//! merged ranges and the runs, then `drop_storages`; (5) `log_cut`. A crash before (3) leaves
+//! orphaned files. A crash after it loses nothing: replay skips commits at or below T.
 //!
 //! Invariants:
 //! 1. A record leaves memory (its page is dropped) only when the manifest names a run that has it.
@@ -84,8 +84,7 @@ pub(crate) struct CheckpointOutcome {
 
 impl Db {
     /// Writes pending commits as runs, merges ranges that are due (all with pending records if
-    /// `merge_all`), cuts the log. What fails for one table does not keep other work from being
-    /// done.
+    /// `merge_all`), cuts the log. A failure of one table's work does not stop other work.
     ///
     /// # Errors
     /// The disk is full, the log or the manifest cannot be written, or a table's records cannot:
@@ -103,8 +102,8 @@ impl Db {
         }
     }
 
-    /// A checkpoint that makes do with the space there is: when the disk is full, it gives up the
-    /// reserve and does what frees space, then the rest.
+    /// A checkpoint within the available space: when the disk is full, it gives up the reserve and
+    /// does first the work that frees space.
     pub(crate) fn checkpoint_in_space(&self, effort: Effort) -> Result<CheckpointOutcome> {
         if !self.has_given_up_reserve() {
             let outcome = self.write_checkpoint(effort);
@@ -207,7 +206,7 @@ impl Db {
 }
 
 impl Db {
-    /// Runs a checkpoint, counts how long it took, tells what it did and notes how it ended.
+    /// Runs a checkpoint, measures its duration, reports it and records its outcome.
     pub(crate) fn observed_checkpoint(&self, effort: Effort) -> Result<CheckpointOutcome> {
         let began_us = self.elapsed_us();
         let outcome = contained(|| self.checkpoint_in_space(effort));

@@ -1,5 +1,5 @@
 //! The first step of a checkpoint: its timestamp, up to which every commit is finished and durable,
-//! and the catalogs and storages that may still be asked for.
+//! and the catalogs and storages that may still be read.
 
 use crate::catalog::retention::TimeMap;
 use crate::catalog::versions::{Version, kept_storages, storages_of};
@@ -19,7 +19,7 @@ pub(super) struct Moment {
     pub oldest: CommitTs,
 }
 
-/// The catalogs of a checkpoint and what they name.
+/// The catalogs of a checkpoint, and the storages they name.
 pub(super) struct Named {
     pub catalogs: Vec<Version>,
     /// versions have gone since the last checkpoint
@@ -31,7 +31,7 @@ pub(super) struct Named {
 }
 
 impl Db {
-    /// What the checkpoint is of; the log is durable up to there.
+    /// The checkpoint's timestamp and log position; the log is durable up to it.
     pub(super) fn checkpoint_moment(&self) -> Result<Moment> {
         let (log_from, through) = {
             // Of the commits that these cover, the loaded ranges are stamped.

@@ -1,10 +1,10 @@
-//! The terms on which all parts of a checkpoint are prepared, and whether the disk was full.
+//! Inputs shared by all parts of a checkpoint, and whether the disk was full.
 
 use super::Effort;
 use parking_lot::Mutex;
 use strandline_base::{CommitTs, Error};
 
-/// What all parts of a checkpoint are prepared with.
+/// Inputs shared by all parts of a checkpoint.
 pub(super) struct Terms {
     pub through: CommitTs,
     pub effort: Effort,

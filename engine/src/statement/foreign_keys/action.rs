@@ -15,7 +15,7 @@ use std::sync::Arc;
 use strandline_base::{ColumnId, Error, Result, RowId, SqlState, Value};
 use strandline_tail::change::Writer;
 
-/// What the engine does not know about a table's rows.
+/// Rules about a table's rows that the engine does not know.
 pub trait RowRules {
     /// The error if a row, its values in column order, violates a CHECK constraint.
     fn check(&self, table: &Arc<TableDef>, row: &[Value]) -> Result<()>;
@@ -23,7 +23,7 @@ pub trait RowRules {
     fn default_value(&self, table: &Arc<TableDef>, column: ColumnId) -> Result<Value>;
 }
 
-/// For callers that have no rules: an action that needs some is refused.
+/// For callers without rules: an action that needs a rule is refused.
 pub(crate) struct NoRules;
 
 impl RowRules for NoRules {
@@ -47,8 +47,8 @@ impl RowRules for NoRules {
 }
 
 impl Statement {
-    /// Does what `key` of `child` says about a referenced key that is gone, or has become `new`.
-    /// The changes that other foreign keys have to look at.
+    /// Runs the action of `key` of `child` for a referenced key that is gone, or has become `new`.
+    /// Returns the changes that other foreign keys have to check.
     pub(super) fn act(
         &self,
         child: &Arc<TableDef>,

@@ -1,5 +1,5 @@
-//! The checks: a referencing row has its referenced one; a referenced key that went is referenced
-//! by nobody. They ask nothing of the statement, so that a deferred check runs without it.
+//! The checks: a referencing row has its referenced row; no row references a key that is gone. They
+//! need no statement, so a deferred check runs after its statement has ended.
 
 use super::look::{ParentKey, referencing_rows};
 use super::violation;

@@ -73,7 +73,7 @@ impl ParentKey {
             .collect()
     }
 
-    /// Whether a row has this key. Waits for those who decide about it.
+    /// Whether a row has this key. Waits for the unfinished writers whose outcome decides it.
     pub fn is_there(&self, transaction: &Transaction, key: &[Value]) -> Result<bool> {
         let Some(bytes) = self.index.key_bytes(key) else {
             return Ok(false);
@@ -98,7 +98,8 @@ impl ParentKey {
 }
 
 /// The rows of `child` that reference the key `old` (columns in the order of the foreign key).
-/// Waits for those who decide about it. With `first` one of them is enough.
+/// Waits for the unfinished writers whose outcome decides it. With `first` the search ends at the
+/// first row.
 pub(super) fn referencing_rows(
     transaction: &Transaction,
     child: &TableDef,
@@ -167,7 +168,7 @@ fn candidates(
     Ok(Some(rows))
 }
 
-/// What a row has in some columns.
+/// A row's values in several columns.
 #[derive(PartialEq)]
 enum RowKey {
     /// the values asked for
@@ -178,9 +179,9 @@ enum RowKey {
     NoRow,
 }
 
-/// Whether the newest version of `row` has `key` in `columns`; what this transaction has written
-/// counts, and what another one has not committed yet if its end cannot change the answer. Else
-/// that end is waited for.
+/// Whether the newest version of `row` has `key` in `columns`. Changes of this transaction count.
+/// An uncommitted change of another transaction is waited for only if its outcome changes the
+/// answer.
 fn has_key(
     transaction: &Transaction,
     store: &Store,

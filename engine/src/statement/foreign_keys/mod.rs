@@ -1,4 +1,4 @@
-//! Foreign keys: what a statement's changes ask of referencing and referenced tables.
+//! Foreign keys: the checks and referential actions that follow from a statement's changes.
 //!
 //! While a statement writes, it notes the changes that foreign keys look at ([`RowEvent`]). At its
 //! end they are taken from a queue, oldest first; per row the constraints come in the order in
@@ -47,7 +47,7 @@ pub(crate) enum RowEvent {
         table: Arc<TableDef>,
         /// its rows
         store: Arc<Store>,
-        /// those that changed
+        /// the changed rows
         rows: Vec<RowId>,
     },
     /// a range of a referencing table was bulk-loaded
@@ -97,11 +97,12 @@ fn part(values: &ColumnValues, columns: &[ColumnId]) -> Option<Vec<Value>> {
     columns.iter().map(value).collect()
 }
 
-/// What a row of a table with foreign keys, or that others reference, had before a change.
+/// The values before a change, of a row in a table that has foreign keys or is referenced.
 pub(crate) struct Before(ColumnValues);
 
 impl Statement {
-    /// What has to be known of a row before it is deleted (`set`: None) or updated; None: nothing.
+    /// Reads the values that the checks need of a row before it is deleted (`set`: None) or
+    /// updated; None: no check needs any.
     #[inline]
     pub(crate) fn before_change(
         &self,
@@ -204,12 +205,13 @@ impl Statement {
         !self.row_events.lock().is_empty()
     }
 
-    /// What was written is known to violate nothing, or as much as it may.
+    /// Drops the noted changes: they are known to violate no constraint, or violations are
+    /// permitted.
     pub(crate) fn forget_row_events(&self) {
         self.row_events.lock().clear();
     }
 
-    /// Checks what the statement has changed, and runs the actions that follow from it.
+    /// Checks the statement's changes and runs the referential actions that follow from them.
     pub(super) fn settle_references(&self, rules: &dyn RowRules) -> Result<()> {
         let mut queue = VecDeque::from(std::mem::take(&mut *self.row_events.lock()));
         if queue.is_empty() {

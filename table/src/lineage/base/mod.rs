@@ -36,7 +36,7 @@ use strandline_tail::retirement::DonePages;
 use strandline_tail::succession::{Succeeded, Successor};
 use strandline_tail::tail_pages::Tail;
 
-/// A range's base and what may be dropped when it has no reader left.
+/// A range's base, and the pages that may be dropped once it has no reader.
 #[derive(Debug)]
 pub struct BaseState {
     /// insert range or chunks
@@ -54,7 +54,7 @@ pub enum BaseBody {
 }
 
 impl BaseBody {
-    /// When the deleted row in `slot` began; None if nobody may ask for it by `horizon` any more.
+    /// When the deleted row in `slot` began; None if no moment of `horizon` sees it.
     pub fn begin_of_deleted(&self, slot: usize, horizon: &Horizon) -> Result<Option<CommitTs>> {
         let Self::Chunks(chunks) = self else {
             return Ok(Some(CommitTs::ZERO)); // it is not merged yet
@@ -93,7 +93,7 @@ impl BaseState {
 }
 
 impl Succeeded for BaseState {
-    /// A tail and those of its pages that are done with.
+    /// A tail and its pages that hold no unmerged record.
     type Release = (Arc<Tail>, DonePages);
     fn successor(&self) -> &Successor<Self> {
         &self.successor
@@ -152,7 +152,8 @@ impl ChunkBase {
         };
         started && self.last_updated_max <= ts.0
     }
-    /// Whether rows take space that were all deleted and that nobody may ask for any more.
+    /// Whether all rows of the range were deleted, no moment of the horizon sees one, and they
+    /// still take space.
     pub fn is_dead_at(&self, horizon: &Horizon) -> Result<bool> {
         if self.rows == 0 || self.deleted < self.rows {
             return Ok(false);
@@ -186,7 +187,7 @@ impl ChunkBase {
     }
 }
 
-/// A value of the base of a range, whatever its form.
+/// A value of the base of a range, in either form of base.
 pub fn base_value(
     base: &BaseState,
     slot: usize,

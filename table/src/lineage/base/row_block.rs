@@ -1,13 +1,13 @@
-//! The rows of a block side by side: the decoded form that point reads go by \[L-Store §6.3,
-//! Table 9: reading all columns of a row\].
+//! The rows of a block in row order: the decoded form that point reads use \[L-Store §6.3, Table 9:
+//! reading all columns of a row\].
 //!
 //! Columns decoded one by one cost a cache miss per value. A [`RowBlock`] holds fixed-width values
 //! of 4,096 rows row by row, so that a row costs one or two. It lives in the bounded pool like
 //! every decoded frame.
 //!
 //! The rows of a range are decoded for the columns that reads ask for, as most reads of a table ask
-//! for the same few: up to [`SETS`] sets of columns, each fewer than half. Reads of most columns,
-//! and those of further sets that are a good part of all, have blocks of all columns.
+//! for the same few: up to [`SETS`] sets of columns, each fewer than half. Reads of most columns
+//! use blocks of all columns; so do further sets, if they are a large part of all columns.
 //!
 //! Invariant: a block is made of immutable chunks and never changes.
 
@@ -31,7 +31,7 @@ const SETS: usize = 3;
 /// The blocks of a range, made on demand.
 #[derive(Debug, Default)]
 pub struct RowBlocks {
-    /// with the columns of some reads
+    /// blocks with the columns of frequent reads
     sets: [OnceLock<Box<Blocks>>; SETS],
     /// with all columns
     all: OnceLock<Box<Blocks>>,
@@ -101,7 +101,7 @@ fn is_word(column: &ChunkColumn) -> bool {
 }
 
 impl Blocks {
-    /// Blocks of the columns that `is_wanted` says, as many as there is room for.
+    /// Blocks of the columns that `is_wanted` selects, as many as fit.
     fn of(chunks: RowChunks<'_>, is_wanted: impl Fn(ColumnId) -> bool) -> Box<Self> {
         let mut width = 0;
         let place = |(id, column): (usize, &Option<Arc<ChunkColumn>>)| match column {
@@ -140,7 +140,7 @@ impl Blocks {
         }
     }
 
-    /// Whether it has what any block has of `columns`.
+    /// Whether it has all of `columns` that any block can have.
     #[inline]
     fn holds(&self, mut columns: impl Iterator<Item = ColumnId>) -> bool {
         columns.all(|column| !matches!(self.place(column), BlockColumn::LeftOut))

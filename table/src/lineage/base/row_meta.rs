@@ -1,8 +1,8 @@
 //! Per-row start times, last-updated times, updated-column bits and deletions of a based range:
 //! the metadata columns that a merge fills in \[L-Store §2.2, §4.1.1\].
 //!
-//! A range that was loaded in one piece and never touched has none of this (see `base`). The rest
-//! is one blob per range, decoded into a frame of the pool and byte-exact in `docs/format.md`.
+//! A bulk-loaded range that was never changed has no row metadata (see `base`). Row metadata is one
+//! blob per range, decoded into a frame of the pool and byte-exact in `docs/format.md`.
 
 use crate::lineage::horizon::Horizon;
 use std::collections::BTreeMap;
@@ -149,7 +149,7 @@ impl RowMeta {
     pub fn last_updated_max(&self) -> u64 {
         self.last_updated.iter().copied().max().unwrap_or(0)
     }
-    /// Whether nothing but one common start time is left to say.
+    /// The start word common to all rows, if the metadata says nothing else.
     pub fn uniform_start(&self) -> Option<u64> {
         let first = *self.starts.first()?;
         let plain = self.last_updated_max() == 0

@@ -1,5 +1,5 @@
-//! One column of one range on disk: where it is, what its footer says, and its blocks decoded.
-//! It keeps no block in memory.
+//! One column of one range on disk: its position, its footer, and decoding of its blocks. It keeps
+//! no block in memory.
 
 use arrow_array::ArrayRef;
 use std::ops::Range;

@@ -9,7 +9,7 @@
 //! A version between two moments is *thinned out*, whenever a run that has it is written: the next
 //! newer record takes on its values, and so is as right for recovery as both were.
 //!
-//! Tail records are cumulative, those of runs are not: see [`drop_repeats`].
+//! Tail records are cumulative; records of runs are not: see [`drop_repeats`].
 
 pub mod pending;
 
@@ -137,20 +137,20 @@ impl Lineage {
     }
 }
 
-/// What to leave out of united runs.
+/// The versions that a union of runs leaves out.
 pub struct Reduction<'a> {
-    /// who may ask for what
+    /// the moments that may still be read
     pub horizon: &'a Horizon,
     /// how far each range has been merged
     pub merged_through: &'a BTreeMap<RangeNo, CommitTs>,
     /// whether the storage's oldest run is among those united
     pub has_oldest: bool,
-    /// when a deleted row of the base began; None: nobody may ask for it any more
+    /// when a deleted row of the base began; None: no moment of the horizon sees it
     pub begin: &'a dyn Fn(RowId) -> Result<Option<CommitTs>>,
 }
 
 impl Reduction<'_> {
-    /// The records of one row without what nobody may ask for.
+    /// The records of one row without versions that no moment of the horizon sees.
     fn of(&self, row: &[RunRecord], no: RangeNo) -> Result<Vec<RunRecord>> {
         let through = self.merged_through.get(&no).copied().unwrap_or_default();
         if !self.has_oldest {
@@ -164,8 +164,8 @@ impl Reduction<'_> {
         Ok(records)
     }
 
-    /// Whether all there is of a row is a deletion that base knows of, and versions before it that
-    /// nobody sees.
+    /// Whether a row consists only of a deletion that base knows and of earlier versions that no
+    /// moment of the horizon sees.
     fn is_over(&self, records: &[RunRecord], through: CommitTs) -> Result<bool> {
         let Some((deletion, before)) = records.split_first() else {
             return Ok(false);
@@ -181,8 +181,8 @@ impl Reduction<'_> {
     }
 }
 
-/// Visits the records of neighbouring `runs`, united in run order, without what `reduction` leaves
-/// out.
+/// Visits the records of neighbouring `runs`, united in run order, without the versions that
+/// `reduction` leaves out.
 pub fn unite(
     runs: &[Arc<Run>],
     reduction: &Reduction<'_>,
@@ -200,10 +200,10 @@ pub fn unite(
     Ok(())
 }
 
-/// The records of one row without what no snapshot at or after `horizon` can see.
+/// The records of one row without versions that no snapshot at or after `horizon` sees.
 ///
 /// Of the records at or before the horizon only the newest value of each column is kept, as an
-/// old-value record: it is what the moments from the horizon to the next update see. A row whose
+/// old-value record: the moments from the horizon to the next update see this value. A row whose
 /// newest such record is a deletion loses all of them: base knows when it ended.
 fn reduced(row: &[RunRecord], horizon: CommitTs) -> Vec<RunRecord> {
     let old = |r: &&RunRecord| r.ts <= horizon || r.kind == RunRecordKind::OldValue;
@@ -232,9 +232,9 @@ fn reduced(row: &[RunRecord], horizon: CommitTs) -> Vec<RunRecord> {
     out
 }
 
-/// Folds versions that nobody may ask for into the next newer ones among the `records` of one row.
-/// Its newest record stays, since what supersedes it may be elsewhere; old values stay as well, and
-/// its insertion until it is merged into base.
+/// Folds versions that no moment of the horizon sees into the next newer ones, among the `records`
+/// of one row. The newest record stays, since the record that supersedes it may be in a tail or
+/// another run. Old values stay as well, and so does the insertion until it is merged into base.
 pub(crate) fn thinned(
     records: Vec<RunRecord>,
     horizon: &Horizon,
@@ -268,13 +268,15 @@ fn fold(newer: &mut RunRecord, older: RunRecord) {
     }
 }
 
-/// Takes from the updates of one row, newest first, the values that the next older record with the
-/// column has as well: whoever looks for the column's value goes on to that one.
+/// Removes repeated values from the updates of one row, newest first: a value that the next older
+/// record with the column has too. A reader that looks for the column's value continues to that
+/// record.
 ///
-/// That must be an update. An insertion may leave the runs while later updates stay, and old values
-/// do not say when a value was set. Both records are in one run, so they are rewritten together,
-/// and when a version is folded into the next newer one, or into old values, its values go along.
-/// A version of which nothing is left stays: it says when the row was updated.
+/// The older record must be an update. An insertion may leave the runs while later updates stay,
+/// and old values do not say when a value was set. Both records are in one run, so they are
+/// rewritten together. When a version is folded into the next newer one, or into old values, its
+/// values move along. A version without remaining values stays: it records when the row was
+/// updated.
 pub(crate) fn drop_repeats(records: &mut [RunRecord]) {
     let is_update = |record: &&RunRecord| record.kind == RunRecordKind::Update;
     if records.iter().filter(is_update).count() < 2 {

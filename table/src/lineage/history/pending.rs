@@ -179,7 +179,7 @@ impl Lineage {
 }
 
 impl PendingRecords {
-    /// A page's number; those that follow each other are of one page mostly.
+    /// A page's number. Consecutive records are mostly of one page.
     fn number_of(&mut self, page: &Arc<RecordPage>) -> u32 {
         if self
             .pages
@@ -191,8 +191,8 @@ impl PendingRecords {
         self.pages.len() as u32 - 1
     }
 
-    /// Gives them to `push` in run order. Versions that nobody may ask for by `horizon` are folded
-    /// into the next ones.
+    /// Passes the records to `push` in run order. Versions that no moment of `horizon` sees are
+    /// folded into the next ones.
     pub fn each(
         &self,
         horizon: &Horizon,
@@ -206,7 +206,7 @@ impl PendingRecords {
         Ok(())
     }
 
-    /// What there is to write of one row, of which `found` are all records.
+    /// The records to write of one row; `found` are all its pending records.
     fn read_row(&self, found: &[PendingRecord]) -> Result<Vec<RunRecord>> {
         let has_changes = found.first().is_some_and(|newest| newest.order().1 == 0);
         let is_wanted = |f: &&PendingRecord| f.kind != RunRecordKind::OldValue || has_changes;

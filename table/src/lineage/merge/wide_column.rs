@@ -1,12 +1,12 @@
-//! Merging one column of text or bytea, however large the range's values have become.
+//! Merging one column of text or bytea in bounded memory, for values of any size.
 //!
 //! Updates may put any number of bytes into the rows of a range that was full when its rows were
 //! narrow. A column of more than [`WIDE_BYTES`] is read, patched, encoded and written block by
 //! block (4,096 rows).
 //!
 //! Invariants:
-//! 1. Of a wide column the merge holds [`WIDE_BYTES`] of distinct values and one block: as base has
-//!    it, patched, encoded, and decoded again for the comparison.
+//! 1. Of a wide column the merge holds [`WIDE_BYTES`] of distinct values, and one block in four
+//!    forms: base's, patched, encoded, and decoded again for the comparison.
 //! 2. Blocks of a wide column's old chunk are read past the pool: readers keep their frames.
 //! 3. A column whose distinct values have at most [`WIDE_BYTES`] is encoded as a whole, so that it
 //!    gets a dictionary if that is smaller.

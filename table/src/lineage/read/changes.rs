@@ -2,9 +2,9 @@
 //! \[L-Store §5.1.1: versions committed in (begin, commit\], merged ones included\].
 //!
 //! Tails show a change as a record; base shows it by start and last-updated times, which a merge
-//! keeps and fills. A range version is loaded once: a change is in its tails or in its base,
-//! whatever is merged meanwhile. Pre-committed changes count. Cost: pending records, rows of open
-//! insert ranges and of ranges merged since the snapshot, never rows at rest.
+//! keeps and fills. A range version is loaded once: a change is in its tails or in its base, also
+//! if a merge is published meanwhile. Pre-committed changes count. Cost: pending records, rows of
+//! open insert ranges and of ranges merged since the snapshot, never rows at rest.
 
 use crate::lineage::Lineage;
 use crate::lineage::base::BaseBody;

@@ -1,8 +1,8 @@
 //! Point reads: one row at a snapshot \[L-Store §2.2, §4.2\].
 //!
 //! The walk is the one in ARCHITECTURE.md: chain, then base, then history. At most two hops reach
-//! the latest version: the walk along the chain ends at the newest visible update, however many
-//! updates the row has had and whatever columns are wanted.
+//! the latest version: the walk along the chain ends at the newest visible update, independent of
+//! the number of updates and of the wanted columns.
 //!
 //! Why nothing older is needed: records are cumulative, so an update carries every column updated
 //! before it except those whose updates were in the base of its writer's range version. If the
@@ -62,7 +62,7 @@ impl<'a> Wanted<'a> {
         self.found |= 1 << at;
         &mut self.out[at]
     }
-    /// Takes what is still wanted and in `row`.
+    /// Takes the wanted values that `row` has.
     #[inline]
     fn take_from(&mut self, row: &BlockRow<'_>) {
         for (at, (column, out)) in self.columns.iter().zip(&mut *self.out).enumerate() {
@@ -92,7 +92,7 @@ fn in_walks(
     walk(Wanted::new(columns, out))
 }
 
-/// What [`Lineage::read_newest`] has found.
+/// Outcome of [`Lineage::read_newest`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NewestRow {
     /// the row
@@ -101,7 +101,7 @@ pub enum NewestRow {
     Unknown,
 }
 
-/// What base knows of a row at a snapshot.
+/// State of a row in base at a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BaseRow {
     /// no row, or deleted
@@ -160,8 +160,8 @@ impl Lineage {
         Ok(true)
     }
 
-    /// As [`Lineage::read`], by a moment that is not registered: what is needed of the row may not
-    /// be there any more, and a row that is not visible may have been so just before.
+    /// As [`Lineage::read`], at a moment that is not registered: the versions needed may be gone,
+    /// and an invisible row may have been visible just before.
     pub fn read_newest(
         &self,
         row: RowId,
@@ -194,7 +194,7 @@ impl Lineage {
         })
     }
 
-    /// Fills what is still wanted from base, which has it as the reader sees it.
+    /// Fills the values still wanted from base, whose values are right for the reader.
     fn read_base(&self, version: &RangeVersion, row: RowId, mut wanted: Wanted<'_>) -> Result<()> {
         if wanted.is_complete() {
             return Ok(());
@@ -276,7 +276,7 @@ impl Lineage {
         Ok(true)
     }
 
-    /// Step 2: what base says of the row.
+    /// Step 2: the state of the row in base.
     pub(crate) fn base_row(
         &self,
         version: &RangeVersion,

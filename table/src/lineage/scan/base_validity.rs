@@ -1,4 +1,4 @@
-//! The moments at which a range's base alone is what a snapshot sees.
+//! The moments at which a range's base alone equals a snapshot.
 
 use crate::lineage::Lineage;
 use crate::lineage::base::BaseBody;
@@ -14,7 +14,7 @@ use strandline_txn::StartWord;
 /// The moments from `from` up to, but not including, `before`; none if that is not later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BaseValidity {
-    /// what the base holds was committed by then
+    /// newest commit in the base
     pub from: CommitTs,
     /// when the first change was committed that the base does not hold
     pub before: CommitTs,

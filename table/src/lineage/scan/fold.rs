@@ -1,5 +1,5 @@
-//! Folding a range whose base is newer than the snapshot: which rows there are, and which base
-//! values older or newer ones replace \[L-Store §4.1.1 steps 1 and 3, §4.3\].
+//! Folding a range whose base is newer than the snapshot: the visible rows, and the base values
+//! that older or newer ones replace \[L-Store §4.1.1 steps 1 and 3, §4.3\].
 //!
 //! Tail records are visited newest first, the first visible record of a row that has a column gives
 //! its value. Rows whose base is newer than the snapshot take the values still missing from
@@ -34,7 +34,7 @@ const HISTORY: u32 = u32::MAX;
 pub struct Fold {
     /// slots to look at
     pub rows: usize,
-    /// None: every slot holds a visible row; else the visible ones
+    /// None: every slot holds a visible row; else the visible slots
     pub visible: Option<RowBits>,
     /// tail records that were visited and seen
     pub records: u64,
@@ -225,7 +225,7 @@ impl Folding<'_> {
         }
     }
 
-    /// Takes what base is too new for from the runs. `newer` is in slot order.
+    /// Takes values from the runs for the rows whose base is too new. `newer` is in slot order.
     fn history(&mut self, no: RangeNo, newer: &[u16]) -> Result<()> {
         let (Some(&first), Some(&last)) = (newer.first(), newer.last()) else {
             return Ok(());

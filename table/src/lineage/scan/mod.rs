@@ -1,10 +1,10 @@
 //! Scanning a range into Arrow arrays, a part of its rows at a time.
 //!
-//! A quiet range (no tail, maxima at or below the snapshot) is its decoded chunks, nothing else.
-//! A settled one (maxima at or below the snapshot) is its chunks and, update range by update range,
-//! what the tails say. Only a range whose base is newer than the snapshot is folded as a whole,
-//! with history. Parts are small enough that what is decoded is used while it is in the
-//! processor's cache.
+//! A quiet range (no tail, maxima at or below the snapshot) is its decoded chunks, nothing else. A
+//! settled range (maxima at or below the snapshot) is its chunks plus, per update range, the values
+//! of the tails. Only a range whose base is newer than the snapshot is folded as a whole, with
+//! history. Parts are small enough that decoded values stay in the processor's cache until they are
+//! used.
 
 mod base_validity;
 mod fold;
@@ -34,7 +34,7 @@ use strandline_tail::tails_reader::{TailsReader, TailsView};
 use strandline_tail::visibility::{sees, sees_record};
 use strandline_txn::Visibility;
 
-/// What scans did.
+/// Work counters of scans.
 #[derive(Debug, Default)]
 pub struct ScanCounters {
     /// columns of ranges decoded from their encoded form
@@ -45,8 +45,8 @@ pub struct ScanCounters {
     pub history_records_read: AtomicU64,
 }
 
-/// One range at one snapshot, ready to give parts. It holds no version of the range: while it
-/// stays, what later merges replace and retire goes as if it were not there.
+/// One range at one snapshot, prepared to return parts. It holds no version of the range, so it
+/// does not delay the release of memory that later merges replace or retire.
 pub struct RangeSnapshot {
     lineage: Arc<Lineage>,
     base: BaseBody,
@@ -88,7 +88,7 @@ impl Lineage {
         Ok(snapshot)
     }
 
-    /// The same for a version loaded before, by somebody who will not come again.
+    /// The same for a version loaded before, for a reader that reads the range once.
     pub fn range_snapshot_of(
         self: &Arc<Self>,
         range: &Arc<Range>,
@@ -184,8 +184,8 @@ impl RangeSnapshot {
         self.rows
     }
 
-    /// Bounds of the `at`-th column in `block`; None: not known, since it is not just what base
-    /// has.
+    /// Bounds of the `at`-th column in `block`; None: not known, because tails change base's
+    /// values.
     pub fn bounds(&self, block: usize, at: usize) -> Result<Option<BlockBounds>> {
         let column = self.columns[at];
         let is_changed = match &self.body {
@@ -217,7 +217,7 @@ impl RangeSnapshot {
         }
     }
 
-    /// Whether what base has of a column is in memory.
+    /// Whether base's values of a column are in memory.
     pub fn is_resident(&self, column: ColumnId) -> bool {
         self.chunk(column).is_none_or(|chunk| chunk.is_resident())
     }
@@ -313,12 +313,12 @@ impl RangeSnapshot {
     }
 }
 
-/// Some rows of a range at a snapshot.
+/// Consecutive rows of a range at a snapshot.
 pub struct RangePart<'a> {
     snapshot: &'a RangeSnapshot,
     span: Span<usize>,
     visible: Option<RowBits>,
-    /// what the tails say, unless that is folded in
+    /// the tails' values, unless they are folded in
     tails: Option<TailsView<'a>>,
     /// whether base's values are read without a place in the pool
     is_past_pool: bool,
@@ -384,7 +384,7 @@ impl RangePart<'_> {
         ))
     }
 
-    /// The `at`-th column, one value per row (also of invisible ones).
+    /// The `at`-th column, one value per row, invisible rows included.
     pub fn column(&self, at: usize) -> Result<ArrayRef> {
         let snapshot = self.snapshot;
         let column = snapshot.columns[at];

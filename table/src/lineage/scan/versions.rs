@@ -1,9 +1,9 @@
 //! All versions that a range's rows had in an interval of time, row by row in row-id order, the
 //! versions of a row oldest first.
 //!
-//! A range is prepared once, as the interval's beginning sees it; most rows have one version, which
-//! is what that snapshot shows. Only a row that changed later is followed further: its records are
-//! applied one after the other, those that the base's row metadata know from the runs, later ones
+//! A range is prepared once, as the interval's beginning sees it; most rows have one version, the
+//! one in that snapshot. Only a row that changed later is followed further: its records are applied
+//! one after the other, first from the runs, up to the lineage of the base's row metadata, then
 //! from the tail.
 //!
 //! Invariants:
@@ -44,16 +44,15 @@ const CHANGED_MAX: usize = 8192;
 /// Which versions are wanted. All bounds are inclusive.
 #[derive(Clone, Copy, Debug)]
 pub struct VersionInterval {
-    /// the moment that the first versions are those of: what ended at or before it is left out
+    /// moment of the first versions; versions that ended at or before it are left out
     pub from: CommitTs,
-    /// what began later is left out
+    /// versions that began later are left out
     pub through: CommitTs,
-    /// the snapshot: what was committed later is not known, not even as a version's end. At least
-    /// `through`
+    /// the snapshot: later commits are invisible, also as ends of versions. At least `through`
     pub seen: CommitTs,
 }
 
-/// Some versions, one per row.
+/// Several versions, one per row.
 pub struct VersionRows {
     /// the wanted columns
     pub columns: Vec<ArrayRef>,
@@ -107,7 +106,7 @@ struct Batch {
     to: Vec<Option<CommitTs>>,
 }
 
-/// What happened to a row at one moment.
+/// A change of a row at one moment.
 struct Change {
     ts: CommitTs,
     ends: bool,
@@ -307,7 +306,7 @@ impl RangeVersions {
         Ok(())
     }
 
-    /// Hands out the version in `current` and those that `changes` make of it.
+    /// Returns the version in `current`, and the versions that follow from `changes`.
     fn follow(&self, mut current: Current, changes: Vec<Change>, batch: &mut Batch) {
         let mut changes = changes.into_iter().peekable();
         while let Some(next) = changes.next() {

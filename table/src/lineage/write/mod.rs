@@ -17,7 +17,7 @@ use strandline_tail::write;
 use strandline_txn::StartWord;
 
 impl Lineage {
-    /// Updates, deletes or locks `row`. Appends what must be stamped to `written`.
+    /// Updates, deletes or locks `row`. Appends the records to be stamped to `written`.
     pub fn write(
         &self,
         row: RowId,
@@ -32,7 +32,7 @@ impl Lineage {
     }
 
     /// As [`Lineage::check_row_bytes`] for the values that `change` sets. Not part of
-    /// [`Lineage::write`]: a database opened with less memory takes back what is in its log.
+    /// [`Lineage::write`]: a database opened with less memory must restore all records of its log.
     #[inline]
     pub fn check_change_bytes(&self, change: Change<'_>) -> Result<()> {
         match change {
@@ -91,7 +91,7 @@ impl Lineage {
         }
     }
 
-    /// Recovery: puts a committed change that a run holds back into the tail, those of a row in
+    /// Recovery: restores a committed change from a run into the tail; the changes of a row come in
     /// commit order. Unlike a replay of the log it never writes old values: the run has them.
     pub fn restore_change(&self, row: RowId, change: Change<'_>, ts: CommitTs) -> Result<()> {
         let range = self.ensure_range(row.range());

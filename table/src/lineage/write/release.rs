@@ -5,7 +5,7 @@
 //! merge would make it later. One that still takes rows, or has others, waits for its merge.
 //!
 //! Invariant: a range is emptied only if no slot of it can be claimed any more and every slot is a
-//! tombstone. Nobody has ever seen a row of it but its writers, and no tail is left of theirs.
+//! tombstone. Only its writers have ever seen a row of it, and none of their tails is left.
 //!
 //! Lock order: a range's `publish`; then, with nothing held, `grow`.
 
@@ -19,8 +19,8 @@ use strandline_tail::release::TailMask;
 use strandline_txn::StartWord;
 
 impl Lineage {
-    /// Releases what rolled-back writers have left in some update ranges of range `no`, and all of
-    /// it if every row of it was theirs; false if nothing can be released.
+    /// Releases the memory that rolled-back writers hold in several update ranges of range `no`, or
+    /// the whole range if every row was theirs. False if nothing can be released.
     pub fn release_aborted(&self, no: RangeNo, tails: TailMask) -> bool {
         let Some(range) = self.range(no) else {
             return false;

@@ -1,4 +1,4 @@
-//! The base as the write protocol reads it: insert range or chunks.
+//! The base, insert range or chunks, as the write protocol reads it.
 
 use crate::lineage::Lineage;
 use crate::lineage::base::row_meta::NEVER;

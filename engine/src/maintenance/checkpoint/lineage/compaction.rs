@@ -1,15 +1,16 @@
 //! Which runs of a storage a checkpoint rewrites into one.
 //!
 //! Runs are listed newest first, and the commits of one lie before those of the next newer one.
-//! Neighbours may be united; what no snapshot can ask for any more is left out only if the oldest
-//! run is among them, because what is kept of it becomes old-value records, which stand behind all
-//! others of their row.
+//! Neighbours may be united. Versions that no snapshot can read are left out only if the oldest run
+//! is among them: the values kept from them become old-value records, which come after all other
+//! records of their row.
 //!
 //! 1. *Expired*: runs with nothing but commits at or before the horizon are reduced to the values
-//!    that the horizon sees. A run *settles* if all its ranges have been merged that far, so that
-//!    nothing but such values is left of it; it pays when those that settle have as many bytes as
-//!    the others. Of runs that do not settle something may be left: those are reduced when the
-//!    newer have as many bytes as the oldest, so that this ends as well.
+//!    that the horizon sees. A run *settles* if all its ranges have been merged up to its end:
+//!    reduction leaves only such values. Runs are reduced when the settled ones hold at least as
+//!    many bytes as the others. Runs that do not settle may keep records; they are reduced when the
+//!    newer runs hold at least as many bytes as the oldest. Both rules bound the rewrites per
+//!    record.
 //! 2. *Tiers*: runs are in levels by size, each [`FAN_IN`] times the one below, and none in a lower
 //!    level than a newer run. [`FAN_IN`] neighbours of one level are united, which lifts them into
 //!    the next. So a byte is rewritten once per level, O(log n) times, and a storage has fewer than
@@ -28,7 +29,7 @@ const FAN_IN: usize = 4;
 /// Runs of less than this, times the fan-in, are in the lowest level.
 const LEVEL_BYTES: u64 = 4 << 10;
 
-/// What the choice depends on.
+/// Inputs of the choice, per run.
 #[derive(Clone, Copy, Debug)]
 struct Size {
     bytes: u64,
@@ -44,9 +45,9 @@ impl Size {
     }
 }
 
-/// The neighbours among `runs` (newest first) to rewrite into one, if any pay. `horizon`: no
-/// snapshot before it will be asked for. `merged_through`: how far each range has been merged.
-/// `all`: whatever can be reduced is.
+/// The neighbouring `runs` (newest first) to rewrite into one, if the rules choose any. `horizon`:
+/// no snapshot before it will be read. `merged_through`: how far each range has been merged. `all`:
+/// reduces every run that can be reduced.
 pub fn choose(
     runs: &[Arc<Run>],
     horizon: CommitTs,

@@ -21,7 +21,7 @@ use strandline_table::lineage::range::{Range, RangeVersion};
 use strandline_tail::release::TailMask;
 use strandline_tail::tail_pages::Tail;
 
-/// What ranges of a storage are prepared with.
+/// Inputs shared by the ranges of a storage.
 pub(super) struct Preparation<'a> {
     pub store: &'a Arc<Store>,
     pub terms: &'a Terms,
@@ -33,12 +33,12 @@ pub(super) struct Preparation<'a> {
 pub(super) struct PreparedRange {
     pub version: Arc<RangeVersion>,
     pub merged: Option<MergeOutput>,
-    /// what is in no run yet
+    /// records that are in no run yet
     pub records: PendingRecords,
 }
 
 impl Db {
-    /// Prepares some ranges, each on a thread of its own.
+    /// Prepares several ranges, each on a thread of its own.
     pub(super) fn prepare_all(
         &self,
         preparation: &Preparation<'_>,
@@ -66,7 +66,7 @@ impl Db {
         prepared.into_iter().collect()
     }
 
-    /// Merges a range if it is due and takes what is to go into the run.
+    /// Merges a range if it is due, and collects its records for the run.
     fn prepare(&self, preparation: &Preparation<'_>, range: &Arc<Range>) -> PreparedRange {
         let lineage = preparation.store.lineage();
         let version = range.load_full();
@@ -148,7 +148,7 @@ fn has_deletes(version: &RangeVersion) -> bool {
     is_marked || tails.into_iter().any(pending)
 }
 
-/// Whether nothing but deleted rows is in a range that nobody may ask for any more.
+/// Whether a range holds only deleted rows that no moment within the horizon sees.
 fn is_dead(version: &RangeVersion, horizon: &Horizon) -> Result<bool> {
     match &version.base.body {
         BaseBody::Chunks(chunks) if version.has_no_tail() => chunks.is_dead_at(horizon),

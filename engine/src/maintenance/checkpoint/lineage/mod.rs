@@ -1,11 +1,11 @@
 //! A lineage table's part of a checkpoint: merges of its ranges \[L-Store §4.1\], its update runs
 //! \[MaSM §3.1\].
 //!
-//! These steps name the lineage table because they are what it consists of: which columns a merge
-//! rewrites, and which runs are united, follows from base chunks, tails and runs, and another kind
-//! of table would have other steps. The checkpoint itself knows of a part its store, its manifest
-//! edit, its new files and its report ([`StoragePart`]), that it is prepared (`Db::storage_part`),
-//! and that it is published (`Db::publish`). A second kind of table brings these three.
+//! These steps are specific to the lineage table: base chunks, tails and runs determine which
+//! columns a merge rewrites and which runs are united. The checkpoint itself uses only a part's
+//! store, manifest edit, new files and report ([`StoragePart`]), its preparation
+//! (`Db::storage_part`) and its publication (`Db::publish`). A second kind of table brings these
+//! three.
 
 mod compaction;
 mod merge;

@@ -1,5 +1,5 @@
-//! The fourth step of a checkpoint: merged ranges and new runs take the places of the old ones,
-//! whose files go.
+//! The fourth step of a checkpoint: merged ranges and new runs replace the old ones, whose files
+//! are removed.
 
 use super::storage_part::StoragePart;
 use crate::db::Db;
@@ -10,7 +10,7 @@ use strandline_table::lineage::base::BaseBody;
 use strandline_table::lineage::merge::MergeOutput;
 
 impl Db {
-    /// Shows what the part has prepared to readers; the manifest names its files.
+    /// Publishes the prepared part to readers; the manifest already names its files.
     pub(in crate::maintenance::checkpoint) fn publish(&self, part: StoragePart, through: CommitTs) {
         let lineage = part.store.lineage();
         if let Some(runs) = part.runs {
@@ -33,7 +33,7 @@ impl Db {
     }
 }
 
-/// Removes the files that lie entirely in what a merge replaces.
+/// Removes the files that hold only data that the merge has replaced.
 fn remove_replaced(old: &BaseBody, merged: &MergeOutput) {
     let BaseBody::Chunks(old) = old else { return };
     let new = merged.chunks();

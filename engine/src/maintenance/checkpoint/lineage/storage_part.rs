@@ -1,6 +1,6 @@
 //! One storage's part of a checkpoint: its ranges are merged, its records go into a run, its runs
-//! are united. Each step stays by itself: a range that cannot be merged, and runs that cannot be
-//! united, are set aside (see `maintenance::set_aside`), and the rest goes on.
+//! are united. The steps fail independently: a range that cannot be merged, and runs that cannot be
+//! united, are set aside (see `maintenance::set_aside`); the other steps continue.
 //!
 //! Nothing is visible to others before the part is published: a part that fails is dropped with its
 //! files.
@@ -34,7 +34,7 @@ pub(in crate::maintenance::checkpoint) struct StoragePart {
     pub replaced: Vec<Arc<Run>>,
     pub versions: Vec<Arc<RangeVersion>>,
     pub listed: Vec<RangeNo>,
-    /// what it has written
+    /// the files and bytes written
     pub report: CheckpointReport,
     pub files: NewFiles,
 }
@@ -77,7 +77,7 @@ impl StoragePart {
         merged_through
     }
 
-    /// Adds what a range has come to: its new base, if it was merged.
+    /// Adds a prepared range: its new base, if it was merged.
     fn add(&mut self, version: Arc<RangeVersion>, merged: Option<MergeOutput>) {
         self.versions.push(version);
         let Some(merged) = merged else { return };
@@ -105,10 +105,10 @@ impl StoragePart {
 }
 
 impl Db {
-    /// Prepares the part of one storage; None if nothing of it has changed.
+    /// Prepares the part of one storage; None if the storage has not changed.
     ///
     /// # Errors
-    /// Its records cannot be written. What was written is removed.
+    /// Its records cannot be written. The files written so far are removed.
     pub(in crate::maintenance::checkpoint) fn storage_part(
         &self,
         store: &Arc<Store>,
