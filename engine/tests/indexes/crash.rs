@@ -102,6 +102,16 @@ fn every_crash_point_leaves_whole_indexes_or_none() {
         create_table(&db, HistoryPolicy::Forever);
         (disk, wall, db)
     };
+    at_every_point(begin, workload, verify);
+}
+
+/// Crashes a database, as `begin` makes it for a seed, at every device operation of `workload`;
+/// `verify` gets each disk that a crash may leave.
+pub fn at_every_point(
+    begin: impl Fn(u64) -> (SimDisk, Arc<ManualClock>, Arc<Db>),
+    workload: impl Fn(&Arc<Db>, &ManualClock) -> Result<()>,
+    verify: impl Fn(&SimDisk, &Arc<ManualClock>, &str),
+) {
     let (disk, wall, db) = begin(1);
     let first = disk.operations();
     workload(&db, &wall).expect("workload without a crash");

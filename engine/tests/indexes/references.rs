@@ -3,6 +3,7 @@
 //! orphan, and the constraints are still enforced.
 
 use crate::common::*;
+use crate::crash::at_every_point;
 use crate::support::*;
 use std::sync::Arc;
 use strandline_base::ManualClock;
@@ -202,27 +203,15 @@ fn no_crash_leaves_an_orphan() {
     let workload = |db: &Arc<Db>, wall: &ManualClock| {
         work(db, wall, 0)?;
         work(db, wall, 8)?;
-        db.checkpoint(true)
+        db.checkpoint(true).map(drop)
     };
-    let (disk, wall, db) = begin(1);
-    let first = disk.operations();
-    workload(&db, &wall).expect("workload without a crash");
-    drop(db);
-    let operations = disk.operations();
-    for point in first + 1..=operations {
-        let (disk, wall, db) = begin(1);
-        disk.crash_at(point);
-        let _ = workload(&db, &wall);
-        drop(db);
-        for outcome in [0, 1, 2 + point] {
-            let what = format!("crash at operation {point} of {operations}, outcome {outcome}");
-            let left = disk.after_crash(outcome);
-            let db = open_eager(left.device(), &wall, 6);
-            let db = db.unwrap_or_else(|e| panic!("{what}: recovery failed: {e}"));
-            assert_whole(&db, &what);
-            assert_enforced(&db);
-            work(&db, &wall, 24).unwrap_or_else(|e| panic!("{what}: {e}"));
-            assert_whole(&db, &what);
-        }
-    }
+    let verify = |left: &SimDisk, wall: &Arc<ManualClock>, what: &str| {
+        let db = open_eager(left.device(), wall, 6);
+        let db = db.unwrap_or_else(|e| panic!("{what}: recovery failed: {e}"));
+        assert_whole(&db, what);
+        assert_enforced(&db);
+        work(&db, wall, 24).unwrap_or_else(|e| panic!("{what}: {e}"));
+        assert_whole(&db, what);
+    };
+    at_every_point(begin, workload, verify);
 }

@@ -33,7 +33,7 @@ impl Session {
         if let Some(known) = known.transpose() {
             let answered = known.map_err(Fault::from);
             let answered = answered.and_then(|started| self.answer(wire, started, true));
-            return self.finish(wire, began, sql, answered);
+            return self.finish(wire, began, sql, answered).map(drop);
         }
         let statements = match self.connection.prepare_script(sql) {
             Ok(statements) => statements,
@@ -48,32 +48,33 @@ impl Session {
             let is_last = i + 1 == statements.len();
             let began = self.begin_measuring();
             let answered = self.run_one(wire, statement, is_alone, is_last);
-            let is_answered = answered.is_ok();
-            self.finish(wire, began, sql, answered)?;
-            if !is_answered {
+            if !self.finish(wire, began, sql, answered)? {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Counts a statement that has ended, and reports its error.
+    /// Counts a statement that has ended, and reports its error; whether it had none.
     fn finish(
         &mut self,
         wire: &mut Held<'_>,
         began: Option<Instant>,
         sql: &str,
         answered: Answer<String>,
-    ) -> Answer {
+    ) -> Answer<bool> {
         match answered {
-            Ok(tag) => self.measure(began, &tag, None),
+            Ok(tag) => {
+                self.measure(began, &tag, None);
+                Ok(true)
+            }
             Err(Fault::Statement(error)) => {
                 self.measure(began, sql, Some(error.sqlstate()));
                 self.fail(wire, &error)?;
+                Ok(false)
             }
-            Err(other) => return Err(other),
+            Err(other) => Err(other),
         }
-        Ok(())
     }
 
     fn run_one(

@@ -41,7 +41,7 @@ impl LiftedText {
             sql,
             at: 0,
             lifts: true,
-            follows: Follows::Start,
+            follows: Follows::Other,
             out: self,
         };
         sql.len() <= LONGEST && begins_well(sql) && pass.run().is_some()
@@ -61,13 +61,11 @@ fn begins_well(sql: &str) -> bool {
 /// What a token stands behind.
 #[derive(Clone, Copy, PartialEq)]
 enum Follows {
-    Start,
-    /// a word that gives a string behind it a type, or a name
+    /// a word that may give a string behind it a type
     Word,
-    /// AND or BETWEEN: a value of its own comes
-    Connective,
     Literal,
-    Sign,
+    /// a sign, AND, BETWEEN or nothing: a value of its own comes
+    Other,
 }
 
 struct Pass<'a> {
@@ -92,7 +90,7 @@ impl Pass<'_> {
                 _ => self.sign(byte)?,
             }
         }
-        (self.out.values.len() <= MOST).then_some(())
+        Some(())
     }
 
     fn peek(&self, ahead: usize) -> Option<u8> {
@@ -134,7 +132,7 @@ impl Pass<'_> {
         if !is_plain || is_comment || is_fraction {
             return None;
         }
-        self.follows = Follows::Sign;
+        self.follows = Follows::Other;
         self.copy(1)
     }
 
@@ -147,16 +145,15 @@ impl Pass<'_> {
             return None;
         }
         let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
-        self.follows = match length {
-            3 if is("and") => Follows::Connective,
-            7 if is("between") => Follows::Connective,
-            _ => Follows::Word,
+        self.follows = match is("and") || is("between") {
+            true => Follows::Other,
+            false => Follows::Word,
         };
-        match length {
-            2 if is("by") => self.lifts = false,
-            5 if is("limit") => self.lifts = true,
-            8 if is("conflict") => return self.copy(self.sql.len() - self.at),
-            _ => {}
+        if is("conflict") {
+            return self.copy(self.sql.len() - self.at);
+        }
+        if is("by") || is("limit") {
+            self.lifts = is("limit");
         }
         self.copy(length)
     }

@@ -105,6 +105,28 @@ macro_rules! input_as_child {
 
 pub(crate) use input_as_child;
 
+/// The methods of `ExecutionPlan` for a node that stands in a plan for what is known of its field
+/// `input`, whose rows it hands on; it has a method `with_input`.
+macro_rules! hands_on_its_input {
+    () => {
+        fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+            vec![false]
+        }
+
+        crate::planning::one_input::input_as_child!();
+
+        fn execute(
+            &self,
+            partition: usize,
+            context: Arc<TaskContext>,
+        ) -> Result<SendableRecordBatchStream> {
+            self.input.execute(partition, context)
+        }
+    };
+}
+
+pub(crate) use hands_on_its_input;
+
 /// The methods of `ExecutionPlan` for a node with the fields `input`, `ordering` and `properties`
 /// and a method `with_input`; `$effect` is the node's `CardinalityEffect`.
 macro_rules! one_input {

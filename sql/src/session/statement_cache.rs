@@ -142,8 +142,8 @@ impl StatementCache {
 
     /// Counts a text that is to be kept; starts over if there is no room for it.
     fn make_room(&mut self, sql: &str) {
-        let texts = self.plain.len().max(self.typed.len());
-        let texts = texts.max(self.lifted.len());
+        let texts = [self.plain.len(), self.typed.len(), self.lifted.len()];
+        let texts = texts.into_iter().max().unwrap_or_default();
         if texts >= STATEMENTS || self.text_bytes + sql.len() > TEXT_BYTES {
             self.clear();
         }
@@ -172,8 +172,11 @@ mod tests {
             cache.plain(&sql, &statistics).expect("parses");
             assert!(cache.known(&sql).is_some(), "the newest is kept");
             cache.typed(&sql, &[], &statistics).expect("parses");
+            let lifted = format!("SELECT \"{}\" FROM t WHERE k = {n}", "y".repeat(n));
+            cache.without_literals(&lifted, &statistics);
             let typed = cache.typed.keys().map(|(text, _)| text);
-            let bytes: usize = cache.plain.keys().chain(typed).map(String::len).sum();
+            let texts = cache.plain.keys().chain(typed).chain(cache.lifted.keys());
+            let bytes: usize = texts.map(String::len).sum();
             assert_eq!(bytes, cache.text_bytes);
             assert!(bytes <= TEXT_BYTES, "{bytes} bytes after {n}");
         }

@@ -9,7 +9,7 @@
 //! [`EndConstants`] puts a node of no cost above such inputs, which tells nothing of them: not even
 //! their orders, since a sort that is pushed below it would leave the constants out again.
 
-use crate::planning::one_input::input_as_child;
+use crate::planning::one_input::hands_on_its_input;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{JoinType, Result, Statistics, internal_err};
@@ -148,10 +148,6 @@ impl ExecutionPlan for EndExec {
         &self.properties
     }
 
-    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-        vec![false]
-    }
-
     fn supports_limit_pushdown(&self) -> bool {
         true
     }
@@ -160,7 +156,7 @@ impl ExecutionPlan for EndExec {
         CardinalityEffect::Equal
     }
 
-    input_as_child!();
+    hands_on_its_input!();
 
     fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
         vec![ChildStats::At(partition)]
@@ -184,13 +180,5 @@ impl ExecutionPlan for EndExec {
         _config: &ConfigOptions,
     ) -> Result<FilterDescription> {
         FilterDescription::from_children(parent_filters, &self.children())
-    }
-
-    fn execute(
-        &self,
-        partition: usize,
-        context: Arc<TaskContext>,
-    ) -> Result<SendableRecordBatchStream> {
-        self.input.execute(partition, context)
     }
 }

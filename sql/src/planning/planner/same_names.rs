@@ -6,7 +6,7 @@
 //! that belong to the result. [`PushUnambiguous`] keeps a filter above such a node if one of its
 //! columns shares its name there.
 
-use crate::planning::one_input::input_as_child;
+use crate::planning::one_input::hands_on_its_input;
 use datafusion::arrow::datatypes::Schema;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -115,11 +115,7 @@ impl ExecutionPlan for SameNamesExec {
         self.input.properties()
     }
 
-    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-        vec![false]
-    }
-
-    input_as_child!();
+    hands_on_its_input!();
 
     fn gather_filters_for_pushdown(
         &self,
@@ -133,13 +129,5 @@ impl ExecutionPlan for SameNamesExec {
             &self.input,
         )?;
         Ok(FilterDescription::new().with_child(child))
-    }
-
-    fn execute(
-        &self,
-        partition: usize,
-        context: Arc<TaskContext>,
-    ) -> Result<SendableRecordBatchStream> {
-        self.input.execute(partition, context)
     }
 }
