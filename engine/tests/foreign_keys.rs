@@ -6,6 +6,7 @@
 
 mod common;
 
+use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use common::*;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -63,8 +64,18 @@ fn index_on_a() -> Arc<IndexDef> {
 
 impl World {
     fn new(action: ReferentialAction, timing: ConstraintTiming, indexed: bool) -> Self {
+        Self::with(action, timing, indexed, Settings::default())
+    }
+
+    fn with(
+        action: ReferentialAction,
+        timing: ConstraintTiming,
+        indexed: bool,
+        settings: Settings,
+    ) -> Self {
         let clock = Arc::new(ManualClock::new(1_000_000));
-        let db = open(Arc::new(MemoryDevice::new()), &clock).expect("open");
+        let device = Arc::new(MemoryDevice::new());
+        let db = open_with(device, &clock, settings).expect("open");
         let txn = db.begin(TxnOptions::default()).expect("begin");
         txn.change_catalog(&mut |catalog| {
             let parent = table_of(catalog, "p", "v");
@@ -343,6 +354,35 @@ fn deferred_checks_are_part_of_what_a_transaction_keeps() {
         deferred - immediate > ROWS * 60,
         "{deferred}, {immediate} without"
     );
+}
+
+/// A statement that defers more checks than its transaction may keep fails at its end, alone.
+#[test]
+fn a_statement_defers_no_more_checks_than_there_is_memory_for() {
+    const ROWS: i64 = 60_000;
+    let settings = Settings {
+        memory_bytes: Settings::MEMORY_BYTES_MIN,
+        ..Settings::default()
+    };
+    let timing = ConstraintTiming::Deferred;
+    let world = World::with(ReferentialAction::NoAction, timing, false, settings);
+    let keys = (0..ROWS).collect::<Int64Array>();
+    let parents = Int64Array::from_value(1, ROWS as usize);
+    let columns: [(&str, ArrayRef); 2] = [("k", Arc::new(keys)), ("a", Arc::new(parents))];
+    let rows = RecordBatch::try_from_iter(columns).expect("rows");
+    let t = world.begin(Isolation::ReadCommitted);
+    let statement = t.statement();
+    statement
+        .insert(&world.c, &rows, OnInvisibleDuplicate::Violation)
+        .expect("the rows fit");
+    let error = statement.finish().expect_err("their checks do not");
+    assert_eq!(error.sqlstate(), SqlState::OUT_OF_MEMORY, "{error}");
+    assert!(error.to_string().contains("3/8 of memory_bytes"), "{error}");
+    let other = world.begin(Isolation::ReadCommitted);
+    other.child(ROWS, 1).expect("others go on");
+    other.commit().expect("commit");
+    t.txn.rollback();
+    world.assert_no_orphan();
 }
 
 /// Threads meet at one parent after the other, which never comes back: some add a child, others

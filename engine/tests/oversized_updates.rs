@@ -452,3 +452,56 @@ fn few_tombstones_go_with_a_checkpoint_and_ask_for_no_other() {
     assert_eq!(world.counter("checkpoints"), checkpoints);
     assert_eq!(world.state(), loaded());
 }
+
+/// The checks of a statement's keys are part of what its transaction keeps, more than 100 bytes
+/// each, until the statement ends. Beyond the share the statement fails, and nothing else does.
+#[test]
+fn key_checks_are_part_of_what_a_transaction_keeps() {
+    const CHECKED: i64 = 10_000;
+    let world = Small::new();
+    let kept = || world.counter("transaction_bytes") as i64;
+    let rows = |keys: std::ops::Range<i64>| -> RecordBatch {
+        let rows: Vec<_> = keys.map(|k| (k, Some(k), String::new())).collect();
+        batch(&rows)
+    };
+    run(&world.db, |s| {
+        let dead: Vec<i64> = (0..ROWS / 2).collect();
+        for keys in dead.chunks(BATCH as usize) {
+            let found = rows_of_keys(s, &world.table, keys);
+            s.delete(&world.table, &found)?;
+        }
+        Ok(())
+    })
+    .expect("delete");
+    let insert = |txn: &Arc<Transaction>, keys: std::ops::Range<i64>| {
+        let statement = txn.begin_statement().expect("statement");
+        for first in keys.clone().step_by(BATCH as usize) {
+            let keys = first..(first + BATCH).min(keys.end);
+            statement.insert(&world.table, &rows(keys), OnInvisibleDuplicate::Violation)?;
+        }
+        let bytes = kept();
+        statement.finish().map(|()| bytes)
+    };
+    // New keys meet no entry, so that there is nothing to check.
+    let [unchecked, checked] = [ROWS, 0].map(|first| {
+        let txn = world.begin();
+        let bytes = insert(&txn, first..first + CHECKED).expect("fits");
+        assert!(kept() <= bytes);
+        txn.rollback();
+        assert_eq!(kept(), 0);
+        bytes
+    });
+    assert!(
+        checked - unchecked > CHECKED * 100,
+        "{checked}, {unchecked} without"
+    );
+    let txn = world.begin();
+    let error = insert(&txn, 0..ROWS / 2).expect_err("too much");
+    is_refused(&error);
+    let message = error.to_string();
+    assert!(message.contains("3/8 of memory_bytes"), "{message}");
+    world.set(ROWS - 1, 5).expect("others go on");
+    txn.rollback();
+    assert_eq!(kept(), 0);
+    world.db.check_health().expect("well");
+}

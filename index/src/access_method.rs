@@ -265,6 +265,12 @@ pub trait AccessMethod: Send + Sync {
         self.bulk_load()
     }
 
+    /// So many entries, or fewer, are about to be added: a method that makes room by doubling makes
+    /// it at once. 0: no more are to come, and room that is mostly unused is given back.
+    fn expect_entries(&self, more: usize) {
+        let _ = more;
+    }
+
     /// Verifies the index by itself; appends the damage found, one line each.
     fn check(&self, damage: &mut Vec<String>) -> Result<()>;
 

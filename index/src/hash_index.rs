@@ -62,15 +62,21 @@ impl HashIndex {
 
     const EMPTY_BYTES: usize = SHARDS * size_of::<Shard>() + size_of::<Self>();
 
-    /// Makes room for `additional` more entries, for bulk loads.
+    /// Makes room for `additional` more entries at once, as much as they will take in the end: to
+    /// grow by doubling would leave the allocator as many bytes of tables that were too small. A
+    /// shard that gets more than its part grows again.
     pub fn reserve(&self, additional: usize) {
-        // Random hashes fill the shards evenly up to a few standard deviations.
-        let mean = additional / SHARDS;
-        let per_shard = mean + 4 * mean.isqrt();
         for shard in &self.shards {
             self.resize(&mut shard.0.write(), |table| {
-                table.reserve(per_shard, |entry| entry.hash);
+                table.reserve(additional / SHARDS, |entry| entry.hash);
             });
+        }
+    }
+
+    /// Gives back room that is mostly unused.
+    pub fn trim(&self) {
+        for shard in &self.shards {
+            self.shrink(&mut shard.0.write());
         }
     }
 

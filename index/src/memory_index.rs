@@ -98,6 +98,13 @@ impl AccessMethod for MemoryIndex {
         })
     }
 
+    fn expect_entries(&self, more: usize) {
+        match more {
+            0 => self.entries.trim(),
+            more => self.entries.reserve(more),
+        }
+    }
+
     fn check(&self, damage: &mut Vec<String>) -> Result<()> {
         self.entries.check(damage);
         Ok(())

@@ -290,7 +290,7 @@ impl BulkInsert {
                 row,
                 others,
                 on_invisible: OnInvisibleDuplicate::Violation,
-            });
+            })
         };
         let (mut values, mut others) = (vec![Value::Null; parts.len()], Vec::new());
         for row in 0..rows {
@@ -305,11 +305,11 @@ impl BulkInsert {
             load.push(&values, row, &mut others)?;
             if !others.is_empty() {
                 let others = std::mem::take(&mut others);
-                check(index.index.encode(&values), row, others);
+                check(index.index.encode(&values), row, others)?;
             }
         }
         for found in load.collisions()? {
-            check(found.key, found.row, found.others);
+            check(found.key, found.row, found.others)?;
         }
         load.finish()
     }

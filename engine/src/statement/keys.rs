@@ -7,6 +7,8 @@
 use super::{OnInvisibleDuplicate, Statement, write_conflict};
 use crate::catalog::index::IndexId;
 use crate::catalog::{TableDef, column_of};
+use crate::db::backpressure::SMALL_BYTES;
+use crate::db::memory_account::HeldBytes;
 use crate::store::TableStore;
 use crate::store::{
     Store, StoredIndex, find_duplicate, forget_expired, key_index, newest, secondary_index,
@@ -104,7 +106,7 @@ impl Statement {
                 row,
                 others,
                 on_invisible: place.on_invisible,
-            });
+            })?;
         }
         Ok(())
     }
@@ -177,8 +179,26 @@ impl Statement {
     }
 
     /// Has `finish` check a key that has been entered.
-    pub(super) fn check_later(&self, check: KeyCheck) {
-        self.checks.lock().push(check);
+    ///
+    /// # Errors
+    /// 53200 if open transactions keep too much and this one is to give way.
+    pub(super) fn check_later(&self, check: KeyCheck) -> Result<()> {
+        self.checks.lock().push(check, &self.txn)
+    }
+
+    /// Checks the keys that the statement has entered, or defers that.
+    pub(super) fn check_keys(&self) -> Result<()> {
+        let mut checks = std::mem::take(&mut *self.checks.lock());
+        for check in std::mem::take(&mut checks.list) {
+            match check.is_deferred(&self.txn) {
+                true => {
+                    checks.hand_over(&check);
+                    self.txn.defer(check.deferred(self.visibility))?;
+                }
+                false => check.run(&self.txn, &self.visibility)?,
+            }
+        }
+        Ok(())
     }
 
     /// For each row of `keys` (columns in the order of the key's definition) the row of `table`
@@ -253,7 +273,43 @@ impl Statement {
     }
 }
 
+/// The keys that a statement has to check at its end. Once they are many, they are counted among
+/// what its transaction keeps.
+#[derive(Default)]
+pub(super) struct KeyChecks {
+    list: Vec<KeyCheck>,
+    /// bytes that the checks keep beside the list
+    heap: usize,
+    /// None: they are few
+    held: Option<HeldBytes>,
+}
+
+impl KeyChecks {
+    fn push(&mut self, check: KeyCheck, txn: &Transaction) -> Result<()> {
+        self.heap += check.heap_bytes();
+        self.list.push(check);
+        let bytes = self.list.capacity() * size_of::<KeyCheck>() + self.heap;
+        match bytes < SMALL_BYTES {
+            true => Ok(()),
+            false => txn.hold_checks(&mut self.held, bytes),
+        }
+    }
+
+    /// The transaction counts `check` itself from now on.
+    fn hand_over(&mut self, check: &KeyCheck) {
+        if let Some(held) = &mut self.held {
+            let bytes = size_of::<KeyCheck>() + check.heap_bytes();
+            held.set(held.bytes().saturating_sub(bytes));
+        }
+    }
+}
+
 impl KeyCheck {
+    /// Bytes that it keeps beside itself.
+    fn heap_bytes(&self) -> usize {
+        self.bytes.heap_bytes() + self.others.capacity() * size_of::<RowId>()
+    }
+
     /// Waits for unfinished writers of the key; an error if another row has it. `visibility`: of
     /// the statement that has entered it.
     pub fn run(&self, txn: &Transaction, visibility: &Visibility) -> Result<()> {
@@ -364,8 +420,7 @@ impl DeferredCheck for DeferredKeyCheck {
     }
 
     fn memory_bytes(&self) -> usize {
-        let others = self.check.others.capacity() * size_of::<RowId>();
-        size_of::<Self>() + self.check.bytes.heap_bytes() + others
+        size_of::<Self>() + self.check.heap_bytes()
     }
 
     fn run(&self, transaction: &Transaction) -> Result<()> {

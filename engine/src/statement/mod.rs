@@ -27,7 +27,7 @@ use crate::transaction::Transaction;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::SchemaRef;
 use foreign_keys::{NoRules, RowEvent};
-use keys::KeyCheck;
+use keys::KeyChecks;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use strandline_base::{CommitTs, Error, ErrorKind, Result, SqlState};
@@ -48,7 +48,7 @@ pub struct Statement {
     txn: Arc<Transaction>,
     snapshot: SnapshotGuard,
     visibility: Visibility,
-    checks: Mutex<Vec<KeyCheck>>,
+    checks: Mutex<KeyChecks>,
     /// changes that foreign keys have to look at
     row_events: Mutex<Vec<RowEvent>>,
     /// bases that scans read instead of the ranges, see `relaxed`
@@ -154,17 +154,6 @@ impl Statement {
     pub fn finish_with(&self, rules: &dyn RowRules) -> Result<()> {
         self.check_keys()?;
         self.settle_references(rules)
-    }
-
-    fn check_keys(&self) -> Result<()> {
-        let checks = std::mem::take(&mut *self.checks.lock());
-        for check in checks {
-            match check.is_deferred(&self.txn) {
-                true => self.txn.defer(check.deferred(self.visibility))?,
-                false => check.run(&self.txn, &self.visibility)?,
-            }
-        }
-        Ok(())
     }
 }
 

@@ -47,6 +47,8 @@ pub(crate) fn fill(
     let _no_sweep = index.sweep.done.lock();
     let ranges = store.lineage.ranges();
     let next = AtomicUsize::new(0);
+    // Every slot may turn out to have an entry, or none.
+    index.index.expect_entries(slots(store) as usize);
     let work = || {
         let (mut load, mut loaded) = (index.index.bulk_load(), 0);
         while let Some(range) = ranges.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -61,7 +63,7 @@ pub(crate) fn fill(
         load.finish()?;
         observer.advanced(0)
     };
-    std::thread::scope(|scope| {
+    let outcome = std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads.min(ranges.len()))
             .map(|_| scope.spawn(work))
             .collect();
@@ -71,7 +73,9 @@ pub(crate) fn fill(
             outcome = outcome.and(other.join().unwrap_or_else(panicked));
         }
         outcome
-    })
+    });
+    index.index.expect_entries(0);
+    outcome
 }
 
 /// Slots of all ranges: the work of a build.

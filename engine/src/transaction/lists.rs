@@ -1,5 +1,6 @@
 //! Memory of the lists that a transaction keeps until it ends: its part of the log record, its
-//! writes, its index entries with their keys, and its deferred checks.
+//! writes, its index entries with their keys, and its deferred checks; and of the checks of keys
+//! that its running statement makes at its end.
 //!
 //! All open transactions together may keep [`Settings::list_bytes`](crate::Settings::list_bytes).
 //! Above this bound, the transaction that holds the most of the tails is refused at its next write;
@@ -11,6 +12,7 @@ use super::backpressure::RESERVE_PART;
 use super::{Transaction, TxnState};
 use crate::db::Db;
 use crate::db::backpressure::SMALL_BYTES;
+use crate::db::memory_account::HeldBytes;
 use strandline_base::{Error, ErrorKind, Result, SqlState};
 
 /// Room for further items that a large list keeps, in items.
@@ -94,9 +96,23 @@ impl Transaction {
         let checks = state.rare_work().deferred.memory_bytes();
         if checks >= SMALL_BYTES || state.footprint.lists.is_some() {
             self.hold_lists(state);
-            self.admit_lists_of(state)?;
+            self.admit_lists_of(state, 0)?;
         }
         Ok(())
+    }
+
+    /// Counts the key checks of a statement, which keep `bytes`, and refuses them as a write would
+    /// be.
+    pub(crate) fn hold_checks(&self, held: &mut Option<HeldBytes>, bytes: usize) -> Result<()> {
+        let held = held.get_or_insert_with(|| self.db.list_memory.share());
+        if held.bytes() == bytes {
+            return Ok(());
+        }
+        held.set(bytes);
+        match self.db().has_room_for_lists() {
+            true => Ok(()),
+            false => self.admit_lists_of(&self.state.lock(), bytes),
+        }
     }
 
     /// Refuses a write if open transactions keep too much and this one is to give way.
@@ -104,16 +120,18 @@ impl Transaction {
         if self.db().has_room_for_lists() {
             return Ok(());
         }
-        self.admit_lists_of(&self.state.lock())
+        self.admit_lists_of(&self.state.lock(), 0)
     }
 
-    fn admit_lists_of(&self, state: &TxnState) -> Result<()> {
+    /// `beside`: bytes that the transaction keeps beside its lists.
+    fn admit_lists_of(&self, state: &TxnState, beside: usize) -> Result<()> {
         let db = self.db();
         if db.has_room_for_lists() {
             return Ok(());
         }
         let held = state.footprint.lists.as_ref();
-        let (own, changed) = (held.map_or(0, |held| held.bytes()), state.footprint.bytes);
+        let own = held.map_or(0, |held| held.bytes()) + beside;
+        let changed = state.footprint.bytes;
         let (used, limit) = (db.list_memory.used(), db.settings.list_bytes());
         let others = db.backpressure.others(&state.footprint.shown);
         let gives_way = changed >= others.largest || used > limit + limit / RESERVE_PART;
@@ -135,7 +153,7 @@ fn no_memory(used: usize, limit: usize, own: usize) -> Error {
     )
     .with_detail(format!(
         "This transaction keeps {own} bytes: its log record, the list of its writes, that of its \
-         index entries, and its deferred checks."
+         index entries, and the checks of its constraints that are to come."
     ))
     .with_hint("Change fewer rows in one transaction, or raise memory_bytes.")
 }

@@ -6,6 +6,8 @@ use super::*;
 use crate::catalog::{ColumnDef, HistoryPolicy, KeyDef, TableDef};
 use crate::request::ScanRequest;
 use crate::settings::{DbOptions, Settings};
+use crate::store::StoredIndex;
+use crate::store::index_build::{BuildObserver, fill};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use std::thread;
 use std::time::Duration;
@@ -634,4 +636,41 @@ fn a_key_that_stays_is_not_entered_again() {
     assert_eq!(moved(), 2);
     txn.commit().expect("commit");
     assert!(has(&begin(&db), 1));
+}
+
+/// Bytes of an index, whenever a range has been entered.
+struct IndexBytes(Arc<StoredIndex>, Mutex<Vec<usize>>);
+
+impl BuildObserver for IndexBytes {
+    fn advanced(&self, _slots: u64) -> Result<()> {
+        self.1.lock().push(self.0.index.memory_bytes());
+        Ok(())
+    }
+}
+
+#[test]
+fn an_index_that_is_built_from_rows_takes_its_memory_at_once() {
+    const ROWS: i64 = 200_000;
+    let db = with_table(&SimDisk::new(11));
+    let load = begin(&db);
+    bulk_load(&load, 0..ROWS);
+    load.commit().expect("commit");
+    let table = table(&db);
+    let store = db.store(table.storage).expect("store");
+    let index = StoredIndex::of_key(&table, &[ColumnId(0)], &store);
+    let seen = IndexBytes(index.clone(), Mutex::default());
+    fill(&store, &index, StartWord(0), 1, &seen).expect("filled");
+    assert_eq!(index.index.len(), ROWS as usize);
+    let seen = seen.1.into_inner();
+    assert!(
+        seen.len() > 3 && seen.iter().all(|bytes| *bytes == seen[0]),
+        "{seen:?}"
+    );
+    // Rows without a key leave no room that nobody uses.
+    let bytes = index.index.memory_bytes();
+    index.index.retain(&mut |_, _| false).expect("emptied");
+    index.index.expect_entries(ROWS as usize);
+    assert_eq!(index.index.memory_bytes(), bytes);
+    index.index.expect_entries(0);
+    assert!(index.index.memory_bytes() < bytes / 8);
 }

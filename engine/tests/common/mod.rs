@@ -149,7 +149,8 @@ pub fn open_eager(
     open_with(device, clock, settings)
 }
 
-fn open_with(
+/// As [`open`], with `settings`.
+pub fn open_with(
     device: Arc<dyn Device>,
     clock: &Arc<ManualClock>,
     settings: Settings,

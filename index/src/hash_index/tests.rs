@@ -88,14 +88,21 @@ fn extreme_hashes_and_rows() {
 fn memory_is_counted_and_reserved() {
     let index = HashIndex::new();
     let empty = index.memory_bytes();
-    index.reserve(100_000);
+    index.reserve(90_000);
     let reserved = index.memory_bytes();
-    assert!(reserved - empty >= 100_000 * 17, "{reserved} bytes");
-    for i in 0..100_000 {
+    assert!(reserved - empty >= 90_000 * 17, "{reserved} bytes");
+    for i in 0..90_000 {
         insert(&index, hash_integer(i), RowId(i as u64));
     }
     assert_eq!(index.memory_bytes(), reserved);
-    assert_eq!(index.len(), 100_000);
+    assert_eq!(index.len(), 90_000);
+    index.trim();
+    assert_eq!(index.memory_bytes(), reserved);
+    let unused = HashIndex::new();
+    unused.reserve(90_000);
+    assert!(unused.memory_bytes() >= reserved);
+    unused.trim();
+    assert!(unused.memory_bytes() <= empty + SHARDS * (ROOM_MIN + 8) * 17 * 2);
 }
 
 #[test]
