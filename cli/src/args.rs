@@ -1,4 +1,4 @@
-//! The command line: options, sub-commands and what `--help` says.
+//! The command line: options, sub-commands and the text of `--help`.
 
 use crate::render::Format;
 use clap::{Args, Parser, Subcommand, ValueEnum};

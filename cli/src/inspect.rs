@@ -1,4 +1,4 @@
-//! `strandline inspect PATH`: what a database consists of.
+//! `strandline inspect PATH`: the contents of a database.
 
 use crate::render::{self, Format, PrintError, Style};
 use crate::session::Database;

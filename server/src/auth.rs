@@ -1,9 +1,9 @@
-//! Who may connect: SCRAM-SHA-256 against stored verifiers.
+//! Authentication of clients: SCRAM-SHA-256 against stored verifiers.
 //!
 //! A user that does not exist goes through the same exchange as one that does, with a salt that is
 //! always the same for its name and a verifier that no password fits, so that a client cannot tell
-//! the two apart. What is compared is a hash of what the client proves to know; how far it agrees
-//! with the stored one tells nothing about a password.
+//! the two apart. The server compares a hash of the client's proof; how far it agrees with the
+//! stored one tells nothing about a password.
 
 use crate::message::Fields;
 use crate::report::protocol_violation;

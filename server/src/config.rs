@@ -3,8 +3,9 @@
 //! Everything has one name, the one `SHOW ALL` prints. The file is TOML with such names as keys
 //! (`strandline.max_staleness` may also stand in a table `[strandline]`), an environment variable
 //! is `STRANDLINE_` and the name in capitals with `_` for `.`, and a flag says so in its help.
-//! Parameters of the database go to [`strandline::DatabaseBuilder::parameter`], those of the server
-//! ([`parameters`]) into [`ServerOptions`], the log's and the metrics' into their own.
+//! Parameters of the database go to [`strandline::DatabaseBuilder::parameter`], parameters of the
+//! server ([`parameters`]) into [`ServerOptions`], parameters of log and metrics into options of
+//! their own.
 //!
 //! A key that is unknown or has a wrong value is an error that names file, line and key. An unknown
 //! variable is a warning: container platforms set some that happen to begin like ours.

@@ -6,9 +6,9 @@
 //! * `startup`: TLS, authentication (`auth`), settings; `session`: the messages after that.
 //! * `wire` frames messages over a `transport`, `message` reads the client's, `reply` and `report`
 //!   write the server's. Values are encoded by [`strandline::wire_format`].
-//! * `backends` is what other threads know of sessions: cancelling them, ending them, counting.
-//! * [`config`] reads file, environment and flags; [`ServerOptions`] is what a server is started
-//!   with. [`logging`] writes what happens to standard error; [`metrics`] counts, and answers
+//! * `backends` lists the sessions for other threads: cancelling them, ending them, counting.
+//! * [`config`] reads file, environment and flags; [`ServerOptions`] are the options that a server
+//!   is started with. [`logging`] writes events to standard error; [`metrics`] counts, and answers
 //!   Prometheus and health checks.
 
 mod auth;

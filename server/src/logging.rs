@@ -1,4 +1,4 @@
-//! The server's log: what the engine, the sessions and the server tell `tracing`, one line per
+//! The server's log: the `tracing` events of the engine, the sessions and the server, one line per
 //! event on standard error, as text for people or as JSON for collectors.
 //!
 //! A database inside a program has no such subscriber and prints nothing; a program that has its

@@ -1,9 +1,9 @@
 //! Metrics for Prometheus and a health check, over HTTP on an address of their own.
 //!
-//! `/metrics` is the OpenMetrics text of [`Metrics`]: what the server counts itself (connections,
-//! statements) and what the database counts, read when somebody asks. `/health` is 200 when the
-//! server accepts connections and commits can be made durable, else 503 with the reason; it answers
-//! while the database recovers. docs/operations.md lists the metrics.
+//! `/metrics` is the OpenMetrics text of [`Metrics`]: the server's own counters (connections,
+//! statements) and the database's counters, read at each request. `/health` is 200 when the server
+//! accepts connections and commits can be made durable, else 503 with the reason; it answers while
+//! the database recovers. docs/operations.md lists the metrics.
 
 mod database;
 mod http;

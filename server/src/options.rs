@@ -1,4 +1,4 @@
-//! What a server is started with.
+//! The options that a server is started with.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;

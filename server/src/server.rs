@@ -1,4 +1,4 @@
-//! A running server: its listeners, what its sessions share, its end.
+//! A running server: its listeners, the state shared by its sessions, its shutdown.
 //!
 //! A thread per listener accepts, a thread per connection serves. When a shutdown is asked for, the
 //! listeners go on telling clients so until the last session has ended.

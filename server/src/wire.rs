@@ -1,8 +1,8 @@
 //! Framed messages over a transport.
 //!
-//! Input is read into one buffer as it comes, so that a pipeline costs one call; a message's
-//! length is checked before the buffer grows, and the buffer grows with what arrives, never with
-//! what is announced. Output is gathered and written when the client is waited for, when it says
+//! Input is read into one buffer as it comes, so that a pipeline costs one call; a message's length
+//! is checked before the buffer grows, and the buffer grows with the bytes that arrive, never with
+//! the announced length. Output is gathered and written when the client is waited for, when it says
 //! so (Flush), or when much has come together. A client that does not read makes the write fail
 //! after the transport's time limit.
 

@@ -1,4 +1,4 @@
-//! What a crash leaves of the work that was not synced.
+//! The part of unsynced work that a crash leaves.
 
 use strandline_base::rng::Rng;
 

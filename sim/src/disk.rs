@@ -6,16 +6,16 @@
 //! a write or directory change in flight may have happened. [`SimDisk::after_crash`] then draws,
 //! from a seed, one of the disks that could be found after the crash; it can be called many times.
 //!
-//! What a crash leaves (fault rules):
+//! State after a crash (fault rules):
 //! 1. Synced bytes and names always survive.
-//! 2. Of unsynced writes every 512-byte sector survives, vanishes or tears on its own, whatever
-//!    the order of the writes.
+//! 2. Of unsynced writes every 512-byte sector survives, vanishes or tears on its own, independent
+//!    of the order of the writes.
 //! 3. An unsynced change of length or name happens or not, each on its own.
-//! 4. A failed sync settles what it was to make durable by rules 2 and 3 at once. What is lost then
-//!    is *readable, not durable, clean*, as in a kernel that marks pages clean which it could not
-//!    write: reads return it, later syncs succeed without writing it, a crash takes it away. Only
-//!    bytes that are written again, and synced, become durable. The kernel's own writing may fail
-//!    in the same way before anybody syncs ([`SimDisk::lose_unsynced`]).
+//! 4. A failed sync decides at once, by rules 2 and 3, which of its writes survive. The lost writes
+//!    are *readable, not durable, clean*, as in a kernel that marks pages clean which it could not
+//!    write: reads return them, later syncs succeed without writing them, a crash takes them away.
+//!    Only bytes that are written again, and synced, become durable. The kernel's own writing may
+//!    fail in the same way before any sync ([`SimDisk::lose_unsynced`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

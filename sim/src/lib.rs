@@ -1,8 +1,9 @@
-//! Simulation of what the engine runs on, so that tests decide what goes wrong and can repeat it.
+//! Simulation of the engine's environment, so that tests decide which faults occur and can repeat
+//! them.
 //!
-//! [`SimDisk`] is a disk that separates what was written from what is durable: it crashes at a
-//! chosen operation, tears and drops unsynced sectors, fails writes and syncs, fills up and flips
-//! bits, all from a seed. [`SimDevice`] is the [`strandline_device::Device`] on it.
+//! [`SimDisk`] is a disk that separates written from durable bytes: it crashes at a chosen
+//! operation, tears and drops unsynced sectors, fails writes and syncs, fills up and flips bits,
+//! all from a seed. [`SimDevice`] is the [`strandline_device::Device`] on it.
 
 mod crash_style;
 mod disk;

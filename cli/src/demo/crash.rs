@@ -1,8 +1,8 @@
-//! A process is killed in mid-transaction, and everything it had been told is durable is there.
+//! A process is killed in mid-transaction, and every acknowledged commit is there.
 //!
 //! The victim is this program again (`demo-victim`). One of its threads enters transactions and
 //! prints `try` before and `ack` after each commit; another has entered half an order in a
-//! transaction that stays open. The demo reads these lines from a pipe (what is in a pipe survives
+//! transaction that stays open. The demo reads these lines from a pipe (a pipe's content survives
 //! its writer), kills the victim with SIGKILL right after a `try`, opens the database, and
 //! compares: every acknowledged transaction must be there whole, the open one not at all, and the
 //! one that was committing when the process died may be there whole or not at all.

@@ -1,8 +1,8 @@
 //! The order desk: transactions as a clerk would enter them, through the row API.
 //!
-//! Invariants, whatever happens: the total of an order is the sum of its lines' prices; every
-//! order has lines and every line an order; the ledger's counts are those of the tables. They hold
-//! in every snapshot because each transaction keeps them; `schema::AUDIT` checks them.
+//! Invariants at every moment: the total of an order is the sum of its lines' prices; every order
+//! has lines and every line an order; the ledger's counts equal the tables' counts. They hold in
+//! every snapshot because each transaction keeps them; `schema::AUDIT` checks them.
 
 use super::results::integers;
 use super::schema;

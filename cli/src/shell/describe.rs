@@ -1,4 +1,4 @@
-//! `\d` and its relatives: what is in the catalog, as this session's transaction sees it.
+//! `\d` and its relatives: the catalog's objects, as this session's transaction sees them.
 
 use super::interpreter::{Failure, Interpreter};
 use super::related;

@@ -1,5 +1,5 @@
-//! What the line editor knows about SQL: when an input is complete, which names to offer, hints
-//! from the history, and colours.
+//! The line editor's knowledge of SQL: when an input is complete, which names to offer, hints from
+//! the history, and colours.
 
 use super::keywords::{KEYWORDS, META_COMMANDS, is_keyword};
 use crate::session::catalog::Catalog;

@@ -1,8 +1,8 @@
 //! Operands of vectorised kernels: a column of values or one constant, and the loops over them.
 //!
-//! Kernels compute every slot, also those that are NULL, so that the loops stay free of branches;
-//! they must therefore be total functions. Faults are collected as a flag and looked at only
-//! afterwards: [`any_valid`] then tells whether a slot that counts is at fault.
+//! Kernels compute every slot, NULL slots included, so that the loops stay free of branches; they
+//! must therefore be total functions. Faults are collected as a flag and looked at only afterwards:
+//! [`any_valid`] then tells whether a slot that counts is at fault.
 
 use datafusion::arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray};
 use datafusion::arrow::buffer::NullBuffer;

@@ -1,5 +1,5 @@
-//! Words of SQL for what DataFusion, Arrow and the parser call by their own names: types, and
-//! pieces of their syntax trees.
+//! SQL's words in place of the terms of DataFusion, Arrow and the parser: types, and pieces of
+//! their syntax trees.
 
 use strandline_base::{Error, SqlState};
 

@@ -1,4 +1,4 @@
-//! JSON operators and functions on json kept as text. What they take out of a document is the
+//! JSON operators and functions on json kept as text. A value taken out of a document is the
 //! document's own text: no number is parsed and written again.
 
 use super::json_value;

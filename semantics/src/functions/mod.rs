@@ -8,6 +8,7 @@
 mod alternatives;
 mod arrays;
 mod bits;
+mod date_units;
 mod degrees;
 mod encoding;
 mod format;
@@ -49,6 +50,7 @@ pub fn functions() -> Vec<Arc<ScalarUDF>> {
         text::functions(),
         math::functions(),
         temporal::functions(),
+        date_units::functions(),
         json::functions(),
     ]
     .into_iter()
@@ -108,7 +110,7 @@ pub fn array(items: Vec<Expr>) -> Expr {
 
 /// `EXTRACT(unit FROM value)`
 pub fn extract(unit: Expr, value: Expr) -> Expr {
-    call(temporal::extract(), vec![unit, value])
+    call(date_units::extract(), vec![unit, value])
 }
 
 /// The text of a char(n) without its trailing blanks.

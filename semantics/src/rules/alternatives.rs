@@ -1,6 +1,6 @@
 //! The type of an expression with alternatives, such as CASE or COALESCE, is known when the
 //! analyzer has aligned them; until then DataFusion reports the first one's. A caller that stores
-//! values under a plan's types, as CREATE TABLE … AS does, needs those of the analyzed plan.
+//! values under a plan's types, as CREATE TABLE … AS does, needs the analyzed plan's types.
 
 use crate::error::invalid;
 use crate::functions::interval_order;

@@ -1,6 +1,5 @@
-//! Gives casts PostgreSQL's behaviour: those that Arrow does differently become
-//! [`CastTo`](crate::cast::CastTo), impossible ones are refused, casts of literals are
-//! carried out.
+//! Gives casts PostgreSQL's behaviour: casts that Arrow does differently become
+//! [`CastTo`](crate::cast::CastTo), impossible ones are refused, casts of literals are carried out.
 
 use super::rewrite_expressions;
 use crate::cast::{CAST_AS, Kind, Mode, array_cast, as_cast, cast_expression, cast_target, kind};

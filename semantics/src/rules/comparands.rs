@@ -1,4 +1,4 @@
-//! What conditions over subqueries and the keys of joins compare.
+//! The comparands of conditions over subqueries, and of the keys of joins.
 //!
 //! `x op ANY (subquery)`, `x op ALL (subquery)`: DataFusion makes EXISTS of them, with the
 //! comparison of `x` and the subquery's column as its condition. If both columns have the same

@@ -1,6 +1,6 @@
 //! Grouping sets over expressions: `GROUP BY ROLLUP (a + 1, b)`.
 //!
-//! DataFusion's rules rewrite the expressions of a plan and keep the names of those that are
+//! DataFusion's rules rewrite the expressions of a plan and keep the names of expressions that are
 //! columns of its nodes. They neither see into grouping sets nor leave them alone, so that an
 //! expression there changes its name and nothing above finds it. Here the expressions are computed
 //! below the groups, before any other rule, and the sets have columns only.

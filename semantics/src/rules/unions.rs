@@ -1,5 +1,5 @@
 //! Quoted strings in a set operation take the type of the other inputs' column; texts do not mix
-//! with other types (42804), where DataFusion would make texts of those.
+//! with other types (42804), where DataFusion would convert the other types to text.
 //!
 //! Unions of dates and timestamps are timestamps in microseconds; DataFusion would go to
 //! nanoseconds, which end in the year 2262.

@@ -1,8 +1,8 @@
 //! `x op ANY (array)`, `x op ALL (array)` and arrays written as text. For the elements of a written
 //! array `= ANY` is IN, and `<> ALL` is NOT IN: scans know how to find rows by a list of keys. Of
-//! any other array it is a call of `compare_any` or `compare_all`; what DataFusion makes of ANY
-//! knows no NULL among the elements. Subscripts are calls, too: DataFusion's count from an array's
-//! end if they are negative.
+//! any other array it is a call of `compare_any` or `compare_all`; DataFusion's translation of ANY
+//! ignores NULL elements. Subscripts are calls, too: DataFusion's count from an array's end if they
+//! are negative.
 
 use super::cast_syntax::cast as cast_to;
 use super::{calls, numbers};

@@ -1,4 +1,4 @@
-//! The database's counters, read when somebody asks for the metrics.
+//! The database's counters, read at each request for the metrics.
 //!
 //! A counter that the table does not know is exported under its own name, so that none is lost when
 //! the engine learns to count something new.

@@ -2,8 +2,8 @@
 //!
 //! * The simple protocol is in [`simple`], the extended one in [`extended`], rows are written in
 //!   [`rows`], COPY moves data in [`copy`].
-//! * A session blocks in its client's socket, in the engine's locks and in commits; nobody else
-//!   waits for it.
+//! * A session blocks in its client's socket, in the engine's locks and in commits; no other
+//!   session waits for it.
 //! * After an error in the extended protocol everything up to the next Sync is skipped. Statements
 //!   up to a Sync are one transaction; a statement that a Sync follows at once commits by itself,
 //!   which comes to the same.

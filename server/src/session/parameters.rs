@@ -1,4 +1,4 @@
-//! ParameterStatus: settings whose values the client is told when it connects and whenever they
+//! ParameterStatus: settings whose values are sent to the client when it connects and whenever they
 //! change.
 
 use crate::reply;

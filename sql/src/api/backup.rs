@@ -1,5 +1,5 @@
 //! Backup and restore by path: directories that come into being at once, complete and checked, or
-//! not at all. What a backup consists of is the engine's business (`strandline_engine`).
+//! not at all. The engine (`strandline_engine`) defines the contents of a backup.
 
 use crate::api::database::Database;
 use crate::statements::backup::backup;

@@ -1,4 +1,4 @@
-//! Connecting as a user, and the users a server asks about.
+//! Connections as a user, and the users of a database as a server needs them.
 
 use crate::api::connection::Connection;
 use crate::api::database::Database;
@@ -84,9 +84,9 @@ impl Database {
         found.map(|role| role.name.clone())
     }
 
-    /// What is needed to check the password of `user`; None if nobody gets in under that name: it
-    /// does not exist, may not log in, has no password, or its password is out of date. A server
-    /// goes on with a made-up verifier then, so that a client cannot tell.
+    /// The data to check the password of `user`. None if no login is possible under that name: the
+    /// role does not exist, may not log in, has no password, or its password has expired. A server
+    /// then continues with a made-up verifier, so that a client cannot tell.
     pub fn scram_verifier(&self, user: &str) -> Option<ScramVerifier> {
         let catalog = self.catalog();
         let role = catalog.access.role(user).filter(|role| role.login)?;
@@ -125,8 +125,8 @@ impl Database {
         Ok(Connection::new(self.shared().clone(), user))
     }
 
-    /// Cancels the statement that the connection `backend_id` runs, if `secret` is its own;
-    /// whether there is such a connection. For a server's cancel requests.
+    /// Cancels the statement that the connection `backend_id` runs, if `secret` is its own. Returns
+    /// whether such a connection exists. For a server's cancel requests.
     pub fn cancel(&self, backend_id: i32, secret: i32) -> bool {
         match self.shared().sessions.find(backend_id) {
             Some(backend) if backend.secret() == secret => {
@@ -137,7 +137,7 @@ impl Database {
         }
     }
 
-    /// Everybody who is connected, and what they run; `pg_stat_activity` shows the same.
+    /// All sessions and the statements they run; `pg_stat_activity` shows the same.
     pub fn sessions(&self) -> Vec<BackendState> {
         let backends = self.shared().sessions.all();
         backends.iter().map(|backend| backend.state()).collect()

@@ -1,9 +1,9 @@
 //! One statement for many rows of parameters, all or nothing.
 //!
 //! `INSERT INTO t (…) VALUES ($1, $2, …)` is loaded as a whole, as an appender would: constraints
-//! are checked, columns that are not listed get identity values or NULL. Whatever is not as simple
-//! (DEFAULTs, computed values, ON CONFLICT, RETURNING, values for identity columns) and every
-//! other statement runs once per row.
+//! are checked, columns that are not listed get identity values or NULL. An INSERT with DEFAULTs,
+//! computed values, ON CONFLICT, RETURNING or values for identity columns, and every other
+//! statement, runs once per row.
 
 use crate::api::appender::Appender;
 use crate::api::rows::TableHandle;

@@ -1,4 +1,4 @@
-//! What a server needs of a connection beyond the embedded interface: transactions around the
+//! The part of a connection's interface that only a server needs: transactions around the
 //! statements of one request, settings by name, a client for COPY.
 
 use crate::api::connection::Connection;
@@ -20,13 +20,13 @@ impl Connection {
         self.session.is_implicit()
     }
 
-    /// Commits what [`Connection::begin_request`] began.
+    /// Commits the transaction that [`Connection::begin_request`] began.
     pub fn commit_request(&mut self) -> Result<()> {
         self.session.commit_implicit()
     }
 
-    /// Something in a request failed: what [`Connection::begin_request`] began is undone. An open
-    /// block is left failed, undone since its last savepoint.
+    /// A part of a request failed: rolls back the transaction that [`Connection::begin_request`]
+    /// began. An open block is left failed, rolled back to its last savepoint.
     pub fn fail_request(&mut self) -> Result<()> {
         self.session.rollback_implicit()?;
         self.session.mark_failed();
@@ -44,7 +44,7 @@ impl Connection {
         self.session.value_of(name)
     }
 
-    /// What all settings are by now, to be compared with what they will be.
+    /// The present state of all settings, for comparison with a later one.
     pub fn settings_version(&self) -> SettingsVersion {
         self.session.settings_version()
     }

@@ -3,8 +3,8 @@
 //! operation plus checks of types.
 //!
 //! The transaction rules are SQL's: each operation is a statement of its own (under read committed
-//! it sees everything committed before it), and a failed write leaves the transaction failed: what
-//! it has done is undone at once, and its locks end.
+//! it sees everything committed before it), and a failed write leaves the transaction failed: its
+//! changes are undone at once, and its locks end.
 
 use crate::backends::acting::Acting;
 use crate::execution::row_checks::CheckSet;
@@ -28,7 +28,7 @@ pub struct TableHandle {
     primary: Option<PrimaryKey>,
 }
 
-/// What a handle knows of a primary key.
+/// The prepared access by primary key of a handle.
 #[derive(Clone, Debug)]
 struct PrimaryKey {
     /// its position among the table's keys
@@ -239,8 +239,8 @@ impl<'c> Transaction<'c> {
         Ok(updated)
     }
 
-    /// CHECK constraints of the row as it is after the update: what other transactions committed
-    /// to it before counts too. A violation fails the transaction, so nothing of it stays.
+    /// Evaluates CHECK constraints on the row after the update, which includes earlier commits of
+    /// other transactions. A violation fails the transaction and undoes its changes.
     fn check_updated(
         &self,
         def: &Arc<TableDef>,
@@ -336,15 +336,15 @@ impl<'c> Transaction<'c> {
         found.ok_or_else(|| names::undefined_table(&handle.table.schema, &handle.table.name))
     }
 
-    /// What is prepared for `handle`, if that is good in this transaction and each operation is
-    /// to see what has been committed before it.
+    /// The access prepared for `handle`, if it is valid in this transaction and each operation is
+    /// to see the commits before it.
     fn prepared<'a>(&self, handle: &'a TableHandle) -> Option<&'a PrimaryKey> {
         let is_same = Arc::ptr_eq(&handle.catalog, &self.catalog)
             && self.transaction.options().isolation == Isolation::ReadCommitted;
         handle.primary.as_ref().filter(|_| is_same)
     }
 
-    /// The position of the primary key among the table's keys, if `key` fits it, and what is
+    /// The position of the primary key among the table's keys, if `key` fits it, and the access
     /// prepared for it.
     fn checked_key<'a>(
         &self,

@@ -1,4 +1,5 @@
-//! Who a statement acts as, and what it may do: asked where names of tables are resolved.
+//! The role that a statement acts as, and its privileges. They are checked where names of tables
+//! are resolved.
 
 use crate::backends::identity::Identity;
 use datafusion::execution::session_state::SessionState;
@@ -19,7 +20,7 @@ pub struct Acting {
 }
 
 impl Acting {
-    /// Who a statement of the session behind `state` acts as; None: a superuser, who is not
+    /// The role of a statement of the session behind `state`; None: a superuser, which is not
     /// checked.
     pub fn of(state: &SessionState, catalog: &Catalog) -> Option<Arc<Self>> {
         let identity = Identity::of(state)?;

@@ -1,10 +1,10 @@
-//! Who is connected and what they run: the source of `pg_stat_activity`, and the way to another
-//! session for `pg_cancel_backend` and `pg_terminate_backend`.
+//! The connected sessions and their running statements: the source of `pg_stat_activity`, and the
+//! way to another session for `pg_cancel_backend` and `pg_terminate_backend`.
 //!
 //! Every session has a [`Backend`] in its database's [`Registry`] from its beginning until it is
-//! dropped. A statement that starts stores its text (shared, never copied) and a few numbers in
-//! it; others read them when they ask. What is read of a running session is as of about now: its
-//! fields are stored one after the other.
+//! dropped. A statement that starts stores its text (shared, never copied) and a few numbers in it;
+//! other sessions read them on request. The values of a running session are not one consistent
+//! snapshot: its fields are stored one after the other.
 //!
 //! Lock order: `Registry::backends`, then nothing. A backend's own locks are held only to copy a
 //! pointer and are taken under no other one.
@@ -26,7 +26,7 @@ pub enum TransactionStatus {
     Failed,
 }
 
-/// What a session does at the moment.
+/// The current activity of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
     /// waits for a statement, outside any transaction block
@@ -60,9 +60,9 @@ const NO_BLOCK: u8 = 0;
 pub struct Setting {
     /// its name
     pub name: String,
-    /// what it is
+    /// the value
     pub value: String,
-    /// what it means
+    /// the description
     pub description: String,
     /// whether SET changes it
     pub changeable: bool,
@@ -113,7 +113,7 @@ pub struct BackendState {
     pub application: Arc<str>,
     /// the client's address, host and port; None: this process
     pub client: Option<Arc<str>>,
-    /// what it does
+    /// current activity
     pub activity: Activity,
     /// the running statement, or the last one
     pub query: Option<Arc<str>>,
@@ -133,7 +133,7 @@ impl Backend {
         self.pid
     }
 
-    /// What a cancel request must know beside the number.
+    /// The secret that a cancel request must show beside the number.
     pub fn secret(&self) -> i32 {
         self.secret
     }
@@ -167,7 +167,7 @@ impl Backend {
         self.requested.lock().push(request);
     }
 
-    /// What running statements have asked for since the last call.
+    /// The changes of settings that running statements have requested since the last call.
     pub fn take_requests(&self) -> Vec<SettingRequest> {
         std::mem::take(&mut *self.requested.lock())
     }

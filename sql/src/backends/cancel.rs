@@ -2,9 +2,9 @@
 //!
 //! The engine polls the flag (in scans and while waiting for locks); the session races the
 //! statement's future against the wake-up, so that work which never looks at the flag ends at its
-//! next pause. A cancellation while nothing runs is forgotten when the next statement starts, or,
-//! where several statements are one piece of work for whoever cancels, when the [`CancelScope`]
-//! around them begins; the end of a whole session, asked for by another one, is not.
+//! next pause. A cancellation while no statement runs is dropped when the next statement starts.
+//! Where several statements form one piece of work, it is dropped when the [`CancelScope`] around
+//! them begins. A request to end the whole session (`pg_terminate_backend`) is never dropped.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ struct Cause {
     asked: bool,
 }
 
-/// What is to happen when the session is ended.
+/// The action to run when the session is ended.
 #[derive(Default)]
 struct OnTermination(Mutex<Option<Box<dyn Fn() + Send + Sync>>>);
 
@@ -46,7 +46,7 @@ impl std::fmt::Debug for OnTermination {
     }
 }
 
-/// Cancels what a connection runs; may be used from any thread.
+/// Cancels the running statement of a connection; may be used from any thread.
 ///
 /// ```
 /// # let database = strandline::Database::in_memory()?;
@@ -65,8 +65,8 @@ impl CancelHandle {
     }
 }
 
-/// The end of a connection that another session asks for (`pg_terminate_backend`). Statements of
-/// an ended connection fail with 57P01; whoever serves it should close it.
+/// The end of a connection on request of another session (`pg_terminate_backend`). Statements of an
+/// ended connection fail with 57P01; its server should close it.
 #[derive(Clone, Debug)]
 pub struct Termination(pub(crate) Arc<CancelState>);
 
@@ -127,7 +127,7 @@ impl CancelState {
         self.flag.store(is_set, Ordering::SeqCst);
     }
 
-    /// Ends the session: what it runs, and whatever it is told to run, fails with 57P01.
+    /// Ends the session: its running statement and all later ones fail with 57P01.
     pub fn terminate(&self) {
         self.terminated.store(true, Ordering::SeqCst);
         self.wake(self.cause.lock());
@@ -136,7 +136,7 @@ impl CancelState {
         }
     }
 
-    /// Calls `act` when the session is ended, on the thread of whoever ends it.
+    /// Calls `act` when the session is ended, on the thread that ends it.
     pub fn on_termination(&self, act: impl Fn() + Send + Sync + 'static) {
         *self.on_termination.0.lock() = Some(Box::new(act));
     }

@@ -1,5 +1,5 @@
-//! Who a session is. A running statement finds it in its DataFusion state, where it costs
-//! statements that do not ask nothing: the session's template carries it.
+//! A session's users. A running statement finds them in its DataFusion state. The session's
+//! template carries them, so statements that do not use them pay nothing.
 
 use super::activity::{Backend, Registered, Registry};
 use crate::backends::random::RandomSource;
@@ -19,7 +19,7 @@ pub struct User {
 }
 
 impl User {
-    /// Who an embedding program is: the first superuser.
+    /// The identity of an embedding program: the first superuser.
     pub fn embedded(catalog: &Catalog) -> Self {
         Self {
             role: BOOTSTRAP,
@@ -28,15 +28,15 @@ impl User {
     }
 }
 
-/// What a setting is shown as once it has the value (None: its default); errors as of SET.
+/// The shown form of a setting once it has the value (None: its default); errors as of SET.
 pub type CheckSetting = fn(&str, Option<&str>) -> Result<String>;
 
-/// What a statement knows of its session.
+/// The session's data that its statements use.
 #[derive(Debug)]
 pub struct Identity {
-    /// who has connected
+    /// the user who has connected
     pub session_user: User,
-    /// who the session acts as
+    /// the role that the session acts as
     pub current_user: User,
     /// the session as others see it
     pub backend: Arc<Backend>,

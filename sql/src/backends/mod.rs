@@ -1,5 +1,5 @@
-//! Sessions as others see them: the registry of who is connected and what they run, a session's
-//! user, the cancellation of its statement, and what its user may do.
+//! Sessions as other sessions see them: the registry of sessions and their statements, a session's
+//! user and its privileges, the cancellation of its statement.
 
 pub(crate) mod acting;
 pub(crate) mod activity;

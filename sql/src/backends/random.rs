@@ -1,8 +1,8 @@
-//! Where random bytes come from: salts of passwords, secrets of sessions.
+//! The source of random bytes: salts of passwords, secrets of sessions.
 
 use std::fmt;
 
-/// A source of random bytes that nobody can guess.
+/// A source of unpredictable random bytes.
 pub trait RandomSource: fmt::Debug + Send + Sync {
     /// Fills `bytes`.
     fn fill(&self, bytes: &mut [u8]);

@@ -1,5 +1,5 @@
-//! SQL expressions over one table's columns, outside of any query: from their text to what
-//! evaluates them.
+//! SQL expressions over one table's columns, outside of any query: from their text to their
+//! evaluators.
 
 use crate::parse;
 use datafusion::common::tree_node::TreeNode;

@@ -1,5 +1,5 @@
-//! What referential actions of the engine ask of SQL: CHECK constraints and DEFAULTs of the rows
-//! that they change, and the end of a statement that may have such actions.
+//! The rules that the engine's referential actions get from SQL: CHECK constraints and DEFAULTs of
+//! the rows that they change, and the end of a statement that may have such actions.
 
 use super::row_checks::RowChecks;
 use super::row_values::identity;

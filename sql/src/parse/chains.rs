@@ -1,5 +1,5 @@
 //! A bound on chains of operators, such as `1 + 1 + …`: they are no nesting to the parser, but make
-//! trees as deep as they are long, which would exhaust the stack of whoever walks them.
+//! trees as deep as they are long, which would exhaust the stack of a recursive walk.
 
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};

@@ -5,7 +5,7 @@
 //! pieces, each of which stands in the tree as a row that no parser makes ([`piece_row`]);
 //! [`groups`] parses them as they are read.
 //!
-//! Only lists of plain literals are cut: where a row ends can then be told without a tokenizer. All
+//! Only lists of plain literals are cut: the end of a row is then found without a tokenizer. All
 //! else goes the ordinary way.
 
 use super::{statements_of, with_parser};

@@ -1,4 +1,4 @@
-//! Statements about users, as tokens of those about roles, which the parser knows:
+//! Statements about users, rewritten as tokens of statements about roles, which the parser knows:
 //!
 //! | written | parsed as |
 //! |---|---|

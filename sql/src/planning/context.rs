@@ -1,4 +1,4 @@
-//! What one running SQL statement has in hand: the engine's statement (snapshot and statement
+//! The context of one running SQL statement: the engine's statement (snapshot and statement
 //! number), the catalog it sees, and DataFusion's state whose names resolve at that snapshot.
 //!
 //! A context is made per statement by the session and lives as long as the statement's result

@@ -1,10 +1,10 @@
 //! How many partitions a query is planned for: one if it is small, because exchanges between
 //! threads and planning them cost more than they gain. And how many rows its batches have: fewer if
-//! those of one of its tables are wide, because operators bound what they gather by rows alone.
+//! the rows of one of its tables are wide, because operators bound their buffers by rows alone.
 //!
-//! A query is small if all that it reads is stored tables and VALUES with few rows together, joined
-//! by equal values: mostly, what comes of that is not much more than what goes in. Joins that WHERE
-//! alone makes are not seen yet where this is decided, and count as products.
+//! A query is small if it reads only stored tables and VALUES with few rows together, joined by
+//! equal values: the output of such joins is mostly not much larger than their input. Joins that
+//! WHERE alone makes are not seen yet where this is decided, and count as products.
 
 use crate::planning::locking::node::LockNode;
 use crate::planning::provider::table::Table;

@@ -1,8 +1,8 @@
 //! Table references that DataFusion's SQL planner has no words for are prepared here, before it
-//! sees the query: `t FOR SYSTEM_TIME …`, tables whose hidden column `_rowid` is named, and
-//! files. Each becomes a table of its own in the statement's catalog, found under a number; an
-//! alias keeps the name the user knows. What would be silently ignored (`FOR UPDATE`,
-//! `TABLESAMPLE`, hints) is refused.
+//! sees the query: `t FOR SYSTEM_TIME …`, tables whose hidden column `_rowid` is named, and files.
+//! Each becomes a table of its own in the statement's catalog, found under a number; an alias keeps
+//! the name the user knows. Clauses that would be silently ignored (`FOR UPDATE`, `TABLESAMPLE`,
+//! hints) are refused.
 //!
 //! The hidden column `tableoid` comes from [`table_oid`] and the columns that joins merge from
 //! [`merged`], before that.

@@ -1,11 +1,11 @@
-//! The memory that all queries share: fairly among those that can do with less, so that each of
-//! them has some.
+//! The memory that all queries share: fairly among the consumers that can work with less, so that
+//! each of them gets a part.
 //!
-//! What holds memory is of one of three kinds:
-//! * *Sharers* can do with what they are given: operators that spill to disk, and the merges of
-//!   what sorts have spilled, which read fewer files at a time. Each may have an equal part of what
-//!   the others leave. DataFusion counts a merge among what cannot spill: the first of a sort's
-//!   partitions to merge would leave nothing to the others, which fail.
+//! There are three kinds of consumers:
+//! * *Sharers* can work with any amount: operators that spill to disk, and the merges of sorts'
+//!   spill files, which read fewer files at a time. Each may have an equal part of the memory that
+//!   the other kinds leave. DataFusion counts a merge among the consumers that cannot spill: the
+//!   first of a sort's partitions to merge would leave nothing to the others, which fail.
 //! * *Holders* can not, such as the hash table of a join: first come, first served.
 //! * *Exchanges* between the partitions of a query (`RepartitionExec`) are never refused. What
 //!   they hold is a few batches per partition, because they stop their inputs when every output

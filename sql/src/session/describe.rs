@@ -1,11 +1,11 @@
-//! What a statement takes and gives, without running it: the types of its parameters and the
-//! columns of its result.
+//! A statement's parameters and result columns, without running it: the types of its parameters and
+//! the columns of its result.
 //!
 //! A parameter that is declared has its declared type. Any other is, as a quoted literal would be,
 //! of no type until its place gives it one \[PostgreSQL, "Type Conversion"\]: the statement is
-//! planned with placeholders, and what the analyzer has made of each says its type. A parameter
-//! that nothing gives a type is a text. Types are without length, precision and scale, which
-//! belong to columns.
+//! planned with placeholders, and the analyzer's result for each placeholder gives its type. A
+//! parameter that nothing gives a type is a text. Types are without length, precision and scale,
+//! which belong to columns.
 //!
 //! Places that are evaluated while planning (`FOR SYSTEM_TIME AS OF $1`, arguments of table
 //! functions) cannot hold a placeholder; their types are known by the place.

@@ -1,4 +1,5 @@
-//! What a statement takes and gives: the types of its parameters and the columns of its result.
+//! A statement's parameters and result columns: the types of its parameters and the columns of its
+//! result.
 
 use crate::planning::template::Template;
 use datafusion::arrow::datatypes::SchemaRef;

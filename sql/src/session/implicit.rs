@@ -1,6 +1,6 @@
-//! Implicit transaction blocks: several statements of one request are one transaction, although
-//! nobody has said BEGIN. A server opens one for a text of several statements and for a pipeline
-//! of the extended protocol, and ends it at the request's end.
+//! Implicit transaction blocks: several statements of one request are one transaction without
+//! BEGIN. A server opens one for a text of several statements and for a pipeline of the extended
+//! protocol, and ends it at the request's end.
 //!
 //! As in PostgreSQL, BEGIN inside makes the block an ordinary one, COMMIT and ROLLBACK end it with
 //! a warning, savepoints are refused, and the client sees no block at all.

@@ -1,6 +1,6 @@
-//! VACUUM, ANALYZE and LOCK TABLE. What they are for in PostgreSQL is done in the background or by
-//! snapshots here: VACUUM runs a checkpoint, which merges the ranges that are due (FULL: all that
-//! have updates), ANALYZE has nothing to do, because statistics are kept up.
+//! VACUUM, ANALYZE and LOCK TABLE. Background work and snapshots already do most of their work:
+//! VACUUM runs a checkpoint, which merges the ranges that are due (FULL: all that have updates);
+//! ANALYZE has nothing to do, because statistics are kept up.
 
 use super::Session;
 use crate::parse::names;

@@ -6,8 +6,8 @@
 //! * Everything that reads or writes data or definitions is *work* ([`Work`]): it runs in the open
 //!   transaction or in one of its own, with a savepoint before it and, under read committed,
 //!   again with a new snapshot when another transaction's commit got in its way ([`execute`]).
-//! * A statement that fails inside a transaction block leaves the block failed: what it did since
-//!   its last savepoint is undone at once, its locks end, and until ROLLBACK every statement is
+//! * A statement that fails inside a transaction block leaves the block failed: its changes since
+//!   its last savepoint are undone at once, its locks end, and until ROLLBACK every statement is
 //!   25P02.
 
 mod arguments;

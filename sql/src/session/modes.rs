@@ -1,4 +1,5 @@
-//! The modes of a transaction: its isolation level, and what else BEGIN and SET TRANSACTION say.
+//! The modes of a transaction: its isolation level, and the other modes of BEGIN and SET
+//! TRANSACTION.
 
 use datafusion::sql::sqlparser::ast::{
     TransactionAccessMode, TransactionIsolationLevel, TransactionMode,

@@ -1,4 +1,4 @@
-//! What a statement gave.
+//! The result of a statement.
 
 use crate::backends::activity::Running;
 use crate::planning::context::StatementContext;

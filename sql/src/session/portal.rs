@@ -1,5 +1,5 @@
-//! A query under way, apart from the connection that runs it: what a cursor or a protocol's portal
-//! keeps between two calls. It borrows nothing, so other statements of the connection may run
+//! A query under way, apart from the connection that runs it: the state of a cursor or a protocol's
+//! portal between two calls. It borrows nothing, so other statements of the connection may run
 //! before the next rows are asked for.
 //!
 //! A query outside a transaction block has a transaction of its own, which ends with its rows or

@@ -1,5 +1,5 @@
-//! Prepared statements: parsed text, with what is declared and known of its parameters. Planning
-//! one takes the values of each execution into account.
+//! Prepared statements: parsed text, with the declared and inferred types of its parameters.
+//! Planning one takes the values of each execution into account.
 
 use super::arrays::{self, ParameterType};
 use super::description::{Described, NUMERIC, of_parameter};

@@ -1,5 +1,5 @@
-//! `strandline.max_staleness`: queries that may read an older moment, to be spared what is not
-//! merged yet.
+//! `strandline.max_staleness`: queries that may read an older moment, to avoid the updates that are
+//! not merged yet.
 //!
 //! A query is planned as usual, which tells its tables. If there is a moment that will do, the
 //! query is planned once more and run by a statement that reads there. It never is before this

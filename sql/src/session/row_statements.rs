@@ -1,9 +1,9 @@
 //! The row executor of a session: which statements take it, and the transaction around them.
 //!
-//! A prepared statement keeps what it was compiled to for the last catalog and settings it ran
-//! with. An execution that the row executor leaves undecided is undone and goes the full path.
+//! A prepared statement keeps its compiled form for the last catalog and settings it ran with. An
+//! execution that the row executor leaves undecided is undone and goes the full path.
 //!
-//! A statement that is compiled already, and those around a transaction, run without a future
+//! A compiled statement, and the statements around a transaction, run without a future
 //! ([`Session::run_at_once`]): making and polling the one that could also plan queries would cost
 //! more than the statement.
 

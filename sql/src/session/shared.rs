@@ -1,4 +1,4 @@
-//! What all connections of a database share: the engine, the query threads, the template of
+//! State shared by all connections of a database: the engine, the query threads, the template of
 //! DataFusion's state, the defaults of settings, and the registry of sessions.
 
 use super::settings::{ForeignParameter, OpenSettings, Origins, Settings};

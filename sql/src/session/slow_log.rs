@@ -1,4 +1,4 @@
-//! Statements that take long, told to `tracing` when they end: `log_min_duration_statement`.
+//! Long statements, reported to `tracing` when they end: `log_min_duration_statement`.
 //!
 //! A statement's time runs from its text's arrival to its last row, or to its error. Without a
 //! threshold a statement costs one comparison. Passwords are left out of the text.

@@ -1,4 +1,4 @@
-//! Queries and changes of rows, told apart by their syntax trees.
+//! Queries and changes of rows, distinguished by their syntax trees.
 
 use datafusion::sql::sqlparser::ast::{Query, SetExpr, Statement as Parsed};
 

@@ -2,8 +2,8 @@
 //! PostgreSQL. The lines of scans show ranges read and pruned, and with ANALYZE chunks decoded and
 //! tail records patched.
 //!
-//! If the row executor takes the statement, the first line says how; the plan below is for what it
-//! leaves undecided. ANALYZE runs the plan.
+//! If the row executor takes the statement, the first line says how; the plan below runs the
+//! statement if the row executor gives up. ANALYZE runs the plan.
 
 use crate::execution::dml;
 use crate::planning::context::StatementContext;

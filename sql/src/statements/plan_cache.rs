@@ -1,9 +1,9 @@
 //! The plans of statements that are run again and again: parsed, names resolved, types settled;
-//! only what depends on data and values is done at each execution.
+//! only work that depends on data and values is repeated at each execution.
 //!
 //! A query that only reads, and a statement that changes rows, keeps one plan from its second
-//! execution on, whoever prepared it: a client, a program, or SQL's PREPARE. The plan is bound to
-//! no snapshot: an execution puts its own tables, nodes that write and values into a copy of it.
+//! execution on, prepared by a client, by a program or by SQL's PREPARE. The plan is bound to no
+//! snapshot: an execution puts its own tables, nodes that write and values into a copy of it.
 //! INSERTs of values as they are need no plan at all ([`dml::execute_directly`]).
 //!
 //! Invariants:

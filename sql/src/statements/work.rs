@@ -1,4 +1,4 @@
-//! Statements that read or write data or definitions, told apart by what they may do.
+//! Statements that read or write data or definitions, classified by their effects.
 
 use crate::planning::locking;
 use crate::statements::data_statement::DataStatement;

@@ -1,6 +1,6 @@
-//! What a query of one row by its key gave, as the engine's values. Whoever has a use for values
-//! takes them ([`ValueRow::take`]); an Arrow batch is made only for those who ask for one, because
-//! it costs more than finding the row did.
+//! The result of a query of one row by its key, as the engine's values. A caller that uses values
+//! takes them ([`ValueRow::take`]); an Arrow batch is made only on request, because it costs more
+//! than finding the row did.
 
 use crate::values::result::QueryResult;
 use crate::values::value::array_of_one;

@@ -5,7 +5,7 @@ use crate::calendar::{
     Civil, HOUR, MINUTE, SECOND, civil_from_days, days_from_civil, split_micros,
 };
 use crate::error::invalid;
-use crate::functions::temporal::iso_week;
+use crate::functions::date_units::iso_week;
 use datafusion::arrow::datatypes::IntervalMonthDayNano;
 use datafusion::common::Result;
 use datafusion::error::DataFusionError;

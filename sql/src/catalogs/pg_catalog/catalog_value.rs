@@ -1,4 +1,5 @@
-//! Values of system tables and of what functions about them take and give; their Arrow arrays.
+//! Values of system tables, and arguments and results of the functions about them; their Arrow
+//! arrays.
 
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Float32Array, Float64Array, Int16Array, Int32Array,

@@ -1,4 +1,4 @@
-//! What relations there are: `pg_namespace`, `pg_class`, `pg_attribute`, and the views over them.
+//! The relations: `pg_namespace`, `pg_class`, `pg_attribute`, and the views over them.
 
 use super::catalog_value::CatalogValue;
 use super::oid::{self, BOOTSTRAP_OID, Object, PG_CATALOG_OID};
@@ -36,7 +36,7 @@ fn acl(system: &System, object: &access::Object) -> CatalogValue {
     text::acl(system, object).map_or(CatalogValue::Null, CatalogValue::Texts)
 }
 
-/// What the rows of `pg_class` differ in.
+/// The fields in which rows of `pg_class` differ.
 struct Class<'a> {
     oid: i32,
     schema: i32,
@@ -198,7 +198,7 @@ fn table_classes(system: &System, table: &TableDef, rows: &mut Rows) {
     }
 }
 
-/// What the rows of `pg_attribute` differ in.
+/// The fields in which rows of `pg_attribute` differ.
 struct Attribute<'a> {
     relation: i32,
     number: usize,

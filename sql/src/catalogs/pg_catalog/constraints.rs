@@ -1,4 +1,4 @@
-//! What belongs to relations: `pg_constraint`, `pg_attrdef`, `pg_sequence`,
+//! The objects that belong to relations: `pg_constraint`, `pg_attrdef`, `pg_sequence`,
 //! `pg_description`, `pg_depend`.
 
 use super::catalog_value::CatalogValue;
@@ -11,7 +11,7 @@ use strandline_engine::catalog::foreign_keys::UniqueOver;
 use strandline_engine::catalog::index::{ConstraintTiming, ForeignKeyDef};
 use strandline_engine::catalog::{ColumnDef, TableDef};
 
-/// What the rows of `pg_constraint` differ in.
+/// The fields in which rows of `pg_constraint` differ.
 struct Constraint<'a> {
     name: &'a str,
     kind: &'a str,
@@ -22,7 +22,7 @@ struct Constraint<'a> {
     reference: Option<Reference>,
 }
 
-/// What only a foreign key has.
+/// The fields that only a foreign key has.
 struct Reference {
     table: i32,
     columns: Vec<i64>,

@@ -1,6 +1,6 @@
 //! Types that are stored as numbers and written as names: `regclass` and its kin, and vectors.
-//! Inside a query they are what PostgreSQL compares them as; the rows that a user gets show them
-//! as PostgreSQL does.
+//! Inside a query they have the type that PostgreSQL compares them as; the rows that a user gets
+//! show them as PostgreSQL does.
 
 use super::functions::call;
 use super::system::System;

@@ -1,12 +1,12 @@
 //! Schema `pg_catalog`: the system tables and functions that PostgreSQL's clients ask, over our
 //! catalog.
 //!
-//! * [`relation`] knows all tables of PostgreSQL 15 with their columns; [`table`] fills those about
-//!   which there is something to say, at the moment a statement names them, from the catalog that
-//!   the statement sees. The others are empty.
+//! * [`relation`] knows all tables of PostgreSQL 15 with their columns; [`table`] fills the tables
+//!   whose objects exist here, when a statement names them, from the catalog that the statement
+//!   sees. The other tables are empty.
 //! * [`oid`] numbers objects, [`types`] knows PostgreSQL's types.
-//! * [`functions`] are those about the system. They are known to a statement that calls them only:
-//!   they hold its surroundings ([`system`]).
+//! * [`functions`] has the functions about the system. They are registered only for a statement
+//!   that calls them, since they hold its context ([`system`]).
 //! * [`display`] shows columns of the types that PostgreSQL writes otherwise than it stores them
 //!   (`regclass`, `int2vector`).
 

@@ -1,9 +1,9 @@
-//! Oids: numbers for objects, as stable as what they are made of.
+//! Oids: numbers for objects, as stable as the ids or names that they are computed from.
 //!
 //! A table's comes from its id, which it keeps for life. Objects that are known by name only get a
-//! number in the upper half of the positive numbers, from a hash of what they are and how they are
-//! called; where two meet, the later one in the order of names takes the next free number. System
-//! objects have PostgreSQL's.
+//! number in the upper half of the positive numbers, from a hash of their kind and name; where two
+//! meet, the later one in the order of names takes the next free number. System objects have
+//! PostgreSQL's.
 
 use std::collections::{BTreeMap, HashMap};
 use strandline_base::{ColumnId, TableId};
@@ -26,7 +26,7 @@ const FIRST_TABLE: u32 = 16_385;
 /// Oids of objects known by name begin here.
 const FIRST_NAMED: u32 = 1 << 30;
 
-/// What an oid stands for.
+/// The object that an oid stands for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Object {
     /// a schema

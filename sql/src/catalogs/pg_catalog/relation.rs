@@ -1,6 +1,5 @@
-//! The tables and views of schema `pg_catalog`: which there are, with which columns. All that
-//! PostgreSQL 15 has are here, with its names, types and oids; those about which there is nothing
-//! to say are empty.
+//! The tables and views of schema `pg_catalog`, and their columns. The list is PostgreSQL 15's,
+//! with its names, types and oids; tables about features that do not exist here are empty.
 
 use super::catalog_value::{self, CatalogValue};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};

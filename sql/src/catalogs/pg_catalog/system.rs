@@ -1,5 +1,5 @@
-//! What the system tables and functions of one statement look at: the definitions it sees, its
-//! snapshot, its session. Made for statements that ask for it; nothing else pays for it.
+//! The context of the system tables and functions of one statement: the definitions it sees, its
+//! snapshot, its session. It is made only for statements that use it.
 
 use super::oid::{self, Object, Oids};
 use super::relation::RELATIONS;
@@ -52,14 +52,14 @@ impl System {
     pub fn oids(&self) -> &Oids {
         self.oids.get_or_init(|| Oids::of(&self.catalog))
     }
-    /// Who the statement runs as.
+    /// The role that the statement runs as.
     pub fn current_user(&self) -> User {
         match &self.identity {
             Some(identity) => identity.current_user.clone(),
             None => User::embedded(&self.catalog),
         }
     }
-    /// Who has connected.
+    /// The user who has connected.
     pub fn session_user(&self) -> User {
         match &self.identity {
             Some(identity) => identity.session_user.clone(),
@@ -214,7 +214,7 @@ impl System {
             },
         }
     }
-    /// What `text` means as a type: its oid; 42704 if there is none.
+    /// The oid of the type that `text` names; 42704 if there is none.
     pub fn require_type(&self, text: &str) -> Result<i32> {
         types::by_name(text).map(|t| t.oid).ok_or_else(|| {
             Error::invalid(

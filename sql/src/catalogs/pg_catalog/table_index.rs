@@ -1,5 +1,5 @@
-//! A table's indexes as PostgreSQL shows them: those of PRIMARY KEY and UNIQUE constraints and
-//! those of CREATE INDEX.
+//! A table's indexes as PostgreSQL shows them: indexes of PRIMARY KEY and UNIQUE constraints, and
+//! indexes of CREATE INDEX.
 
 use super::oid::Object;
 use crate::parse;
@@ -48,7 +48,7 @@ impl Part<'_> {
     }
 }
 
-/// The indexes of a table: those of its keys first.
+/// The indexes of a table, the keys' indexes first.
 pub fn of(table: &TableDef) -> impl Iterator<Item = Index<'_>> {
     let keys = table.keys.iter().map(Index::Key);
     let secondary = table.indexes.iter().map(|index| Index::Secondary(index));
@@ -63,7 +63,7 @@ impl<'a> Index<'a> {
             Self::Secondary(index) => &index.name,
         }
     }
-    /// What its oid is made of.
+    /// The object that its oid is computed from.
     pub fn object(self, table: &TableDef) -> Object {
         match self {
             Self::Key(key) => Object::KeyIndex(table.id, key.name.clone()),

@@ -1,5 +1,5 @@
-//! What decides whether a row of INSERT … ON CONFLICT conflicts: a constraint's key, or an index
-//! that CREATE UNIQUE INDEX made.
+//! The constraints and indexes that decide whether a row of INSERT … ON CONFLICT conflicts: a
+//! constraint's key, or an index that CREATE UNIQUE INDEX made.
 
 use strandline_base::{ColumnId, Error, Result, SqlState};
 use strandline_engine::catalog::TableDef;

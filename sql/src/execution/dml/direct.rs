@@ -1,8 +1,8 @@
 //! INSERT … VALUES of nothing but literals, without a plan: the rows are built and inserted at
 //! once.
 //!
-//! It does what the plan would do for the same statement; whatever is not as simple (computed
-//! cells, CHECK, ON CONFLICT, RETURNING, DEFAULTs that are not literals) takes the plan.
+//! Its result is the plan's result for the same statement; a statement with computed cells, CHECK,
+//! ON CONFLICT, RETURNING, or DEFAULTs that are not literals takes the plan.
 
 use super::apply::Applier;
 use super::defaults;

@@ -1,10 +1,10 @@
 //! The physical node that applies a DML statement; see [`super::node`].
 //!
 //! One partition in, one out: the rows of a statement are applied in one order. A writer may have
-//! to wait for another transaction, so the runtime is told that its thread blocks; the work stays
-//! on this thread, so that a cancelled statement leaves nothing running behind. The node asks for
-//! its input in the order in which the input happens to be sorted, so that `INSERT … SELECT … ORDER
-//! BY` inserts in that order.
+//! to wait for another transaction, so it announces to the runtime that its thread blocks; the work
+//! stays on this thread, so that a cancelled statement leaves nothing running behind. The node asks
+//! for its input in the order in which the input happens to be sorted, so that `INSERT … SELECT …
+//! ORDER BY` inserts in that order.
 
 use super::apply::Applier;
 use super::operation::Tally;

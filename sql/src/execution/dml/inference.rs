@@ -1,6 +1,6 @@
-//! Unique index inference [PostgreSQL, INSERT: conflict_target]: the keys and unique indexes whose
-//! columns and expressions are those of ON CONFLICT's target, in any order, and whose predicate
-//! follows from the target's.
+//! Unique index inference [PostgreSQL, INSERT: conflict_target]: the keys and unique indexes with
+//! the columns and expressions of ON CONFLICT's target, in any order, and whose predicate follows
+//! from the target's.
 
 use super::arbiter::Arbiter;
 use super::target::Target;

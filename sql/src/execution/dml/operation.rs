@@ -1,5 +1,5 @@
-//! A DML statement as data: the actions on its rows, the conditions on new rows, and which input
-//! column holds what.
+//! A DML statement as data: the actions on its rows, the conditions on new rows, and the meaning of
+//! each input column.
 
 use super::arbiter::Arbiter;
 use std::sync::Arc;

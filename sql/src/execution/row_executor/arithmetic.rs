@@ -1,5 +1,5 @@
 //! `+`, `-` and `*` of one value and another, with PostgreSQL's result types. `None`: not decided
-//! here, in particular whatever overflows.
+//! here, in particular overflows.
 
 use super::value::{assigned, exact, integer, integer_value, rounded};
 use super::{Arithmetic, Datum};

@@ -3,17 +3,17 @@
 //! few rows, compiled once and run on the engine without DataFusion.
 //!
 //! A statement is compiled from its syntax tree ([`compile`]) for one version of the catalog, one
-//! set of session settings and the types of its parameters. What is not as simple as this path
-//! wants is not compiled and takes the full path.
+//! set of session settings and the types of its parameters. Statements outside these forms are not
+//! compiled and take the full path.
 //!
 //! Invariants:
-//! 1. The result is exactly the full path's. Whatever is unusual about a value or a row (a cast
-//!    that rounds in an odd way, an overflow, a NULL or CHECK violation) is not decided here: the
-//!    execution is [`Run::Undecided`], leaves nothing behind, and the full path runs the statement
-//!    and words the error. Only the engine's own errors (duplicate keys, conflicts, deadlocks) come
-//!    from here: they are the same on both paths.
-//! 2. A compiled statement runs only in a transaction that goes by the very catalog it was compiled
-//!    for; the engine's operations look once more.
+//! 1. The result is exactly the full path's. Unusual values and rows (an inexact cast, an overflow,
+//!    a NULL or CHECK violation) are not decided here: the execution is [`Run::Undecided`], leaves
+//!    nothing behind, and the full path runs the statement and words the error. Only the engine's
+//!    own errors (duplicate keys, conflicts, deadlocks) come from here: they are the same on both
+//!    paths.
+//! 2. A compiled statement runs only in a transaction that uses the same catalog version it was
+//!    compiled for; the engine's operations look once more.
 //! 3. Under read committed a conflict undoes the statement and leaves it to the full path, which
 //!    runs it again as often as it takes.
 

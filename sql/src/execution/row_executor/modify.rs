@@ -1,5 +1,5 @@
 //! UPDATE and DELETE of the row with a key, or of the rows that a search finds; their new values,
-//! and what RETURNING gives of them.
+//! and the values that RETURNING takes from them.
 
 use super::arithmetic::{Number, compute};
 use super::run::{Decided, Execution};

@@ -2,8 +2,8 @@
 //!
 //! A [`Search`] has one access path, applies every test of WHERE to the rows found (an entry of an
 //! index leads to rows that had its key), and gives them in the order wanted: the path's own, or
-//! sorted. The choice goes by definitions alone, because values are not known yet: most tests with
-//! equality win, then the order. What turns out to be many rows when it runs takes the full path.
+//! sorted. The choice uses only definitions, because values are not known yet: most tests with
+//! equality win, then the order. A search that finds many rows when it runs takes the full path.
 
 use super::Source;
 use super::compile::{Compiler, Scope};

@@ -1,8 +1,8 @@
 //! Values on their way into columns and keys.
 //!
-//! `None` everywhere: not decided here. What is converted is converted as the full path does it:
-//! within a type, between integers and numerics exactly or with numeric's rounding, strings
-//! without a type by the column type's input function.
+//! `None` everywhere: not decided here. Conversions equal those of the full path: within a type,
+//! between integers and numerics exactly or with numeric's rounding, strings without a type by the
+//! column type's input function.
 
 use super::{Datum, Source};
 use crate::values::value;

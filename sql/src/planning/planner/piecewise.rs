@@ -1,5 +1,5 @@
-//! Projections that may make their rows wide compute a batch in pieces, so that what they hand on
-//! is bounded in bytes: DataFusion's batches are bounded in rows alone.
+//! Projections that may make their rows wide compute a batch in pieces, so that their output
+//! batches are bounded in bytes: DataFusion's batches are bounded in rows alone.
 //!
 //! How many rows a piece has follows from the bytes of the rows before: the first piece of a
 //! partition is small, and each one says how wide the next will about be. Batches of narrow rows

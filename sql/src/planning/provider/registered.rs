@@ -1,5 +1,6 @@
-//! Tables that one session registered: Arrow batches that it holds, such as a data frame. Nobody
-//! else sees them, they are part of no transaction, cannot be changed, and end with the session.
+//! Tables that one session registered: Arrow batches that it holds, such as a data frame. They are
+//! invisible to other sessions, belong to no transaction, cannot be changed, and end with the
+//! session.
 //!
 //! They live in the configuration of the session's template, so that every statement planned from
 //! it finds them. A registered table hides a stored one of the same name in the default schema.

@@ -1,8 +1,8 @@
 //! Which names mean WITH queries at a place of a statement, for visitors that look at names before
 //! they are resolved.
 //!
-//! A WITH query's own body sees those written before it only (all of them under RECURSIVE); a name
-//! is in force in the query that it belongs to and in those inside, nowhere else.
+//! A WITH query's own body sees only the queries written before it (all of them under RECURSIVE); a
+//! name is in force in the query that it belongs to and in those inside, nowhere else.
 
 use crate::parse::names::fold;
 use datafusion::sql::sqlparser::ast::Query;

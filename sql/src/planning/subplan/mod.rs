@@ -1,14 +1,15 @@
 //! Subqueries that are run for one outer row after the other, as PostgreSQL's SubPlans are.
 //!
-//! DataFusion turns a subquery that refers to the outer query into a join, and refuses those for
-//! which it knows no join: comparisons other than `=` with the outer columns, outer columns below
-//! outer joins, in GROUP BY or in a table function's arguments; subqueries as values of a SELECT
-//! list (IN, ANY) or in conditions of joins. [`extract`] finds these in a plan as the SQL planner
-//! made it and puts a function call in their place ([`function`]). The call gets the values of the
-//! outer columns, runs the subquery with them, and remembers the result by the values.
+//! DataFusion turns a subquery that refers to the outer query into a join, and refuses subqueries
+//! for which it knows no join: comparisons other than `=` with the outer columns, outer columns
+//! below outer joins, in GROUP BY or in a table function's arguments; subqueries as values of a
+//! SELECT list (IN, ANY) or in conditions of joins. [`extract`] finds these in a plan as the SQL
+//! planner made it and puts a function call in their place ([`function`]). The call gets the values
+//! of the outer columns, runs the subquery with them, and remembers the result by the values.
 //!
-//! `ARRAY(SELECT …)`, which DataFusion lacks, always becomes such a call. What DataFusion can join
-//! is left to it: a join over many rows is much faster than a subquery per row.
+//! `ARRAY(SELECT …)`, which DataFusion lacks, always becomes such a call. Subqueries that
+//! DataFusion can join are left to it: a join over many rows is much faster than a subquery per
+//! row.
 
 mod function;
 mod join;

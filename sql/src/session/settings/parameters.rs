@@ -1,17 +1,18 @@
-//! The table of parameters: what `SHOW ALL` lists, SET changes and a configuration may name.
+//! The table of parameters: `SHOW ALL` lists them, SET changes them, a configuration may name them.
 //!
 //! A parameter of PostgreSQL's that we have in one form only ([`Access::Only`]) takes that form and
-//! refuses the others, so that no client believes to have what it has not. Parameters about things
-//! that do not exist here (`row_security`, `check_function_bodies`) are kept for whoever asks.
+//! refuses the others, so that no client relies on a form that is missing. Parameters about
+//! features that do not exist here (`row_security`, `check_function_bodies`) are kept and shown
+//! without effect.
 
 use super::values::{
-    boolean, bytes, integer, limit, on_off, require_iso, require_utc, require_utf8, schema_of,
-    shown_duration, synchronous, threshold, unsupported, word,
+    POLICIES, boolean, bytes, count, integer, limit, on_off, only, policy, policy_name, records,
+    require_iso, require_utc, require_utf8, schema_of, shortest_floats, shown_limit,
+    shown_threshold, size, synchronous, text, threshold, unsupported, word,
 };
 use super::{OpenSettings, Settings};
 use crate::session::Session;
 use crate::session::modes::{isolation_name, isolation_of};
-use std::time::Duration;
 use strandline_base::Result;
 use strandline_engine::{ConflictPolicy, Isolation};
 
@@ -131,8 +132,6 @@ const ISOLATIONS: &[&str] = &[
     "read committed",
     "read uncommitted",
 ];
-const POLICIES: &[&str] = &["wait", "abort"];
-
 /// All parameters, by name.
 pub static PARAMETERS: &[Parameter] = &[
     parameter(
@@ -559,65 +558,6 @@ const fn kept_switch(default: &'static str) -> Access {
         default,
         normal: |name, value| boolean(name, value).map(on_off),
     }
-}
-
-fn text(value: &str) -> Result<String> {
-    Ok(value.to_string())
-}
-
-/// The one value there is; of `others` PostgreSQL knows.
-fn only(name: &'static str, value: &str, shown: &str, others: &[&str]) -> Result<()> {
-    if value.eq_ignore_ascii_case(shown) {
-        return Ok(());
-    }
-    let known: Vec<&str> = std::iter::once(shown)
-        .chain(others.iter().copied())
-        .collect();
-    word(name, value, &known)?;
-    Err(unsupported(name, value, shown))
-}
-
-fn shortest_floats(name: &'static str, value: &str) -> Result<String> {
-    match integer(name, value, -15, 3)? {
-        digits @ 1..=3 => Ok(digits.to_string()),
-        _ => Err(unsupported(name, value, "1, 2 or 3")),
-    }
-}
-
-fn count(name: &str, value: &str) -> Result<usize> {
-    integer(name, value, 1, 1024).map(|n| n as usize)
-}
-
-fn records(name: &str, value: &str) -> Result<u32> {
-    integer(name, value, 1, i64::from(i32::MAX)).map(|n| n as u32)
-}
-
-fn size(name: &str, value: &str) -> Result<usize> {
-    let size = bytes(name, value)?;
-    usize::try_from(size).map_err(|_| super::values::invalid(name, value))
-}
-
-fn shown_limit(limit: &Option<Duration>) -> String {
-    limit.map_or_else(|| "0".to_string(), shown_duration)
-}
-
-fn shown_threshold(threshold: &Option<Duration>) -> String {
-    threshold.map_or_else(|| "-1".to_string(), shown_duration)
-}
-
-fn policy(name: &str, value: &str) -> Result<ConflictPolicy> {
-    Ok(match word(name, value, POLICIES)? {
-        "abort" => ConflictPolicy::Abort,
-        _ => ConflictPolicy::Wait,
-    })
-}
-
-fn policy_name(policy: ConflictPolicy) -> String {
-    match policy {
-        ConflictPolicy::Wait => "wait",
-        ConflictPolicy::Abort => "abort",
-    }
-    .to_string()
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use crate::parse::names;
 use std::time::Duration;
 use strandline_base::{Error, Result, SqlState};
+use strandline_engine::ConflictPolicy;
 
 /// Milliseconds that PostgreSQL's times may have at most.
 const MILLISECONDS_MAX: f64 = i32::MAX as f64;
@@ -223,6 +224,67 @@ pub fn schema_of(value: &str) -> Result<String> {
                 .with_hint("Set one schema and qualify the names of others."),
         ),
     }
+}
+
+pub(super) const POLICIES: &[&str] = &["wait", "abort"];
+
+pub(super) fn text(value: &str) -> Result<String> {
+    Ok(value.to_string())
+}
+
+/// The one value there is; of `others` PostgreSQL knows.
+pub(super) fn only(name: &'static str, value: &str, shown: &str, others: &[&str]) -> Result<()> {
+    if value.eq_ignore_ascii_case(shown) {
+        return Ok(());
+    }
+    let known: Vec<&str> = std::iter::once(shown)
+        .chain(others.iter().copied())
+        .collect();
+    word(name, value, &known)?;
+    Err(unsupported(name, value, shown))
+}
+
+pub(super) fn shortest_floats(name: &'static str, value: &str) -> Result<String> {
+    match integer(name, value, -15, 3)? {
+        digits @ 1..=3 => Ok(digits.to_string()),
+        _ => Err(unsupported(name, value, "1, 2 or 3")),
+    }
+}
+
+pub(super) fn count(name: &str, value: &str) -> Result<usize> {
+    integer(name, value, 1, 1024).map(|n| n as usize)
+}
+
+pub(super) fn records(name: &str, value: &str) -> Result<u32> {
+    integer(name, value, 1, i64::from(i32::MAX)).map(|n| n as u32)
+}
+
+pub(super) fn size(name: &str, value: &str) -> Result<usize> {
+    let size = bytes(name, value)?;
+    usize::try_from(size).map_err(|_| invalid(name, value))
+}
+
+pub(super) fn shown_limit(limit: &Option<Duration>) -> String {
+    limit.map_or_else(|| "0".to_string(), shown_duration)
+}
+
+pub(super) fn shown_threshold(threshold: &Option<Duration>) -> String {
+    threshold.map_or_else(|| "-1".to_string(), shown_duration)
+}
+
+pub(super) fn policy(name: &str, value: &str) -> Result<ConflictPolicy> {
+    Ok(match word(name, value, POLICIES)? {
+        "abort" => ConflictPolicy::Abort,
+        _ => ConflictPolicy::Wait,
+    })
+}
+
+pub(super) fn policy_name(policy: ConflictPolicy) -> String {
+    match policy {
+        ConflictPolicy::Wait => "wait",
+        ConflictPolicy::Abort => "abort",
+    }
+    .to_string()
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The options of COPY: PostgreSQL's `WITH (FORMAT csv, HEADER, …)` and the older
-//! `WITH CSV HEADER DELIMITER ','`. Without FORMAT the file's extension says what it is.
+//! The options of COPY: PostgreSQL's `WITH (FORMAT csv, HEADER, …)` and the older `WITH CSV HEADER
+//! DELIMITER ','`. Without FORMAT the file's extension determines it.
 
 use crate::parse::names;
 use datafusion::sql::sqlparser::ast::{CopyLegacyCsvOption, CopyLegacyOption, CopyOption};

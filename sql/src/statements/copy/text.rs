@@ -1,5 +1,5 @@
-//! PostgreSQL's text format: a line per row, fields between delimiters, backslashes before what
-//! would mean something else.
+//! PostgreSQL's text format: a line per row, fields between delimiters, backslashes before
+//! characters with another meaning.
 
 use super::lines::{Block, is_escaped};
 use super::options::CsvOptions;

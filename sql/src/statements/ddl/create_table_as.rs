@@ -1,4 +1,4 @@
-//! CREATE TABLE … AS: the columns are those of the query, its rows are bulk-loaded.
+//! CREATE TABLE … AS: the table has the query's columns, its rows are bulk-loaded.
 
 use super::{column, create_table};
 use crate::parse::column_names::is_untyped;

@@ -1,6 +1,7 @@
-//! Views that depend on something that changed. A view is text over names, so it depends on what
-//! it needs to be planned: after a change every view is planned again in the changed catalog, and
-//! one that was sound before and is not now either goes too (CASCADE) or forbids the change.
+//! Views that depend on something that changed. A view is text over names, so it depends on every
+//! object that its planning needs: after a change every view is planned again in the changed
+//! catalog, and one that was sound before and is not now either goes too (CASCADE) or forbids the
+//! change.
 
 use crate::planning::context::StatementContext;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The names of a schema's relations. Tables, views and indexes share them, those of PRIMARY KEY
+//! The names of a schema's relations. Tables, views and indexes share them, indexes of PRIMARY KEY
 //! and UNIQUE constraints included: a constraint's index has its name.
 
 use crate::parse::names;

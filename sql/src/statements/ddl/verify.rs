@@ -1,9 +1,9 @@
 //! Whether the rows that are there satisfy a new constraint.
 //!
 //! Runs after the catalog is changed, when no other transaction can write the table. It reads with
-//! a new statement, so that under read committed it sees everything committed before. A
-//! transaction with a fixed snapshot also looks at the newest committed rows: what others
-//! committed since its snapshot counts too.
+//! a new statement, so that under read committed it sees everything committed before. A transaction
+//! with a fixed snapshot also looks at the newest committed rows: commits of others since its
+//! snapshot count too.
 
 use crate::parse;
 use crate::parse::names;

@@ -1,5 +1,5 @@
-//! CREATE VIEW. What is stored is text that means the same later: bare table names are qualified
-//! with the schema they were found in, and `*` is pinned to the columns there are now.
+//! CREATE VIEW. The stored text keeps its meaning later: bare table names are qualified with the
+//! schema they were found in, and `*` is pinned to the columns there are now.
 
 use super::{create_table, dependents};
 use crate::parse::names;

@@ -1,5 +1,5 @@
-//! What statements that change data or definitions need: the privileges on their targets. What
-//! they read is checked where its names are resolved.
+//! The privileges that statements need which change data or definitions: the privileges on their
+//! targets. Privileges to read are checked where names are resolved.
 
 use crate::backends::acting::{Acting, Shown, denied};
 use crate::execution::dml;

@@ -2,7 +2,7 @@
 //!
 //! * The catalog holds them (`strandline_engine::access`); they are changed as any definition is,
 //!   in a transaction.
-//! * [`acting`] says what a statement's user may do. It is asked where names of tables become
+//! * [`acting`] has the privileges of a statement's user. It is asked where names of tables become
 //!   tables (`planning::catalog`, [`check`]), and nowhere else. A superuser is never asked about.
 //! * A view's tables are read as its owner, as in PostgreSQL.
 //! * Passwords are kept as SCRAM verifiers ([`scram`]); the password itself is in the statement's

@@ -1,5 +1,5 @@
-//! Passwords as SCRAM-SHA-256 verifiers (RFC 5802, RFC 7677): what the server must know to check
-//! a password, from which it cannot be computed.
+//! Passwords as SCRAM-SHA-256 verifiers (RFC 5802, RFC 7677): the data with which the server checks
+//! a password; the password cannot be computed from it.
 
 use crate::backends::random::RandomSource;
 use base64::Engine;

@@ -1,4 +1,5 @@
-//! Sessions and the server: `pg_sleep`, `pg_cancel_backend`, who and where one is.
+//! Sessions and the server: `pg_sleep`, `pg_cancel_backend`, the session's user, address and
+//! process.
 
 use super::{Definition, argument, number, stable};
 use crate::backends::activity::{Backend, SettingRequest};

@@ -1,8 +1,8 @@
 //! Functions about the system. Each is a row of a table here and in the modules below: a name, the
-//! type of its result, and what it makes of its arguments and of the statement's surroundings.
+//! type of its result, and the function of its arguments and the statement's context.
 //!
-//! They are registered for a statement that names them, with its surroundings inside: a plan needs
-//! nothing else to run, wherever its parts are evaluated.
+//! They are registered for a statement that names them and hold its context: a plan needs nothing
+//! else to run, wherever its parts are evaluated.
 
 mod control;
 mod definitions;

@@ -1,4 +1,4 @@
-//! What the conditions of a scan say about single columns: conjuncts become sets of values.
+//! The conditions of a scan on single columns: conjuncts become sets of values.
 //!
 //! Conditions come in two forms: DataFusion's logical expressions, while a statement is planned,
 //! and physical ones, which the build side of a join gives while the statement runs.

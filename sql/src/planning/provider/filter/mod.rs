@@ -1,8 +1,8 @@
-//! WHERE conjuncts inside the scan. A conjunct that can neither fail nor change from row to row
-//! for other reasons than its columns is compiled once and evaluated by the engine on the rows of
-//! a block ([`ScanFilter`]); DataFusion is told that it is handled exactly and keeps no filter
-//! of its own. Comparisons with constants additionally become bounds that prune ranges and blocks
-//! ([`bounds`]).
+//! WHERE conjuncts inside the scan. A conjunct that can neither fail nor change from row to row for
+//! other reasons than its columns is compiled once and evaluated by the engine on the rows of a
+//! block ([`ScanFilter`]); The provider reports it to DataFusion as handled exactly, so DataFusion
+//! keeps no filter of its own. Comparisons with constants additionally become bounds that prune
+//! ranges and blocks ([`bounds`]).
 //!
 //! Invariant: pruning never decides about a row, so a bound may be weaker than its conjunct but
 //! never stronger.

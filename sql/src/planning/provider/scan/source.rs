@@ -1,4 +1,4 @@
-//! What a scan node asks of the engine, and the engine's scan once it is open.
+//! A scan node's request to the engine, and the engine's scan once it is open.
 
 use crate::planning::provider::access::{Access, Candidates};
 use crate::planning::provider::filter::ScanFilters;

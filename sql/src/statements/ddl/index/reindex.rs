@@ -1,4 +1,4 @@
-//! REINDEX: an index is filled anew under another number, beside no writer of its table. Those of
+//! REINDEX: an index is filled anew under another number, beside no writer of its table. Indexes of
 //! constraints are left: they are made of the rows whenever the database is opened.
 
 use super::{require_alone, undefined};
