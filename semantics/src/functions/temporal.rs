@@ -1,5 +1,5 @@
-//! Functions that make or change dates, times, timestamps and intervals; time zones. `date_units` has
-//! the functions that read or truncate them by unit.
+//! Functions that make or change dates, times, timestamps and intervals; time zones. `date_units`
+//! has the functions that read or truncate them by unit.
 
 use super::overload::Parameter::{Bigint, Double, Interval, Text, Timestamp, TimestampTz};
 use super::overload::{Call, Function, Overload};

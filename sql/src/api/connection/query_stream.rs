@@ -18,7 +18,8 @@ impl QueryStream<'_> {
         self.portal.schema()
     }
 
-    /// The same query apart from its connection, to be pulled with [`Connection::next_batch`](super::Connection::next_batch).
+    /// The same query apart from its connection, to be pulled with
+    /// [`Connection::next_batch`](super::Connection::next_batch).
     ///
     /// ```
     /// let database = strandline::Database::in_memory()?;
