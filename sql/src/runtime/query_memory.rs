@@ -7,12 +7,15 @@
 //!   the other kinds leave. DataFusion counts a merge among the consumers that cannot spill: the
 //!   first of a sort's partitions to merge would leave nothing to the others, which fail.
 //! * *Holders* can not, such as the hash table of a join: first come, first served.
-//! * *Exchanges* between the partitions of a query (`RepartitionExec`) are never refused. What
-//!   they hold is a few batches per partition, because they stop their inputs when every output
-//!   has rows waiting; and an exchange that spills can wait for itself for ever in this version of
-//!   DataFusion (issue 24883 there: two inputs spill at the same time, the reader waits for the
-//!   older file while the batch it needs is in the newer one). It is taken from the others' part,
-//!   down to a half of the whole: where one partition gets most rows, theirs may be much.
+//! * *Exchanges* between the partitions of a query are never refused: `RepartitionExec`, and
+//!   `SortPreservingMergeExec`, which joins sorted partitions. Both hold a few batches per
+//!   partition: the first stops its inputs when every output has rows waiting, the second has one
+//!   batch of each input and the one that it fills. The second asks when the sorts below it have
+//!   the whole of their parts, and they give nothing back before it has read their rows. The first
+//!   must not spill: it can wait for itself for ever in this version of DataFusion (issue 24883
+//!   there: two inputs spill at the same time, the reader waits for the older file while the batch
+//!   it needs is in the newer one). What exchanges hold is taken from the others' part, down to a
+//!   half of the whole: where one partition gets most rows, theirs may be much.
 
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{
@@ -21,8 +24,8 @@ use datafusion::execution::memory_pool::{
 use parking_lot::Mutex;
 use std::fmt;
 
-/// How an exchange names itself.
-const EXCHANGE: &str = "RepartitionExec";
+/// How exchanges name themselves.
+const EXCHANGES: [&str; 2] = ["RepartitionExec", "SortPreservingMergeExec"];
 /// How the merge of a sort names itself.
 const MERGE: &str = "ExternalSorterMerge";
 
@@ -53,7 +56,7 @@ enum Kind {
 impl Kind {
     fn of(consumer: &MemoryConsumer) -> Self {
         let name = consumer.name();
-        if name.starts_with(EXCHANGE) {
+        if EXCHANGES.iter().any(|exchange| name.starts_with(exchange)) {
             Self::Exchange
         } else if consumer.can_spill() || name.starts_with(MERGE) {
             Self::Sharer
@@ -182,6 +185,18 @@ mod tests {
         sort.try_grow(500).unwrap();
         assert_eq!(pool.reserved(), 1_000);
         assert!(matches!(pool.memory_limit(), MemoryLimit::Finite(1_000)));
+    }
+
+    #[test]
+    fn the_merge_of_sorted_partitions_is_not_refused_when_the_sorts_have_everything() {
+        let pool: Arc<dyn MemoryPool> = Arc::new(QueryMemory::new(1_000));
+        let sorts = [0, 1].map(|n| reserved(&pool, &format!("ExternalSorter[{n}]"), true));
+        for sort in &sorts {
+            sort.try_grow(500).unwrap();
+        }
+        let merge = reserved(&pool, "SortPreservingMergeExec[0]", false);
+        merge.try_grow(10).unwrap();
+        assert_eq!(pool.reserved(), 1_010);
     }
 
     #[test]
