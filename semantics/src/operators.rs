@@ -19,6 +19,11 @@ use datafusion::sql::sqlparser::ast::BinaryOperator;
 use std::sync::Arc;
 use strandline_base::{SqlState, SqlType};
 
+/// How [`crate::sql`] writes IS DISTINCT FROM as an operator.
+pub const IS_DISTINCT_FROM: &str = "IS DISTINCT FROM";
+/// As [`IS_DISTINCT_FROM`] of its contrary.
+pub const IS_NOT_DISTINCT_FROM: &str = "IS NOT DISTINCT FROM";
+
 /// The hook into DataFusion's SQL planner.
 #[derive(Debug)]
 pub struct OperatorPlanner;
@@ -48,6 +53,12 @@ impl ExprPlanner for OperatorPlanner {
             return datafusion::common::internal_err!("two operands stay two");
         }
         match &expr.op {
+            BinaryOperator::Custom(name) if name == IS_DISTINCT_FROM => {
+                distinction(expr, Operator::IsDistinctFrom, schema)
+            }
+            BinaryOperator::Custom(name) if name == IS_NOT_DISTINCT_FROM => {
+                distinction(expr, Operator::IsNotDistinctFrom, schema)
+            }
             BinaryOperator::StringConcat => concatenation(expr, schema),
             BinaryOperator::PGRegexMatch
             | BinaryOperator::PGRegexIMatch
@@ -86,6 +97,24 @@ impl ExprPlanner for OperatorPlanner {
             (value, _) => Ok(PlannerResult::Original(value.into_iter().collect())),
         }
     }
+}
+
+/// IS [NOT] DISTINCT FROM, for which there must be an `=`.
+fn distinction(
+    expr: RawBinaryExpr,
+    op: Operator,
+    schema: &DFSchema,
+) -> Result<PlannerResult<RawBinaryExpr>> {
+    let (mut left, mut right) = (expr.left, expr.right);
+    if !is_open_parameter(&left, &right) {
+        let aligned = for_comparison(vec![left, right], "=", schema)?;
+        let Ok(operands) = <[Expr; 2]>::try_from(aligned) else {
+            return datafusion::common::internal_err!("two operands stay two");
+        };
+        [left, right] = operands;
+    }
+    let compared = BinaryExpr::new(Box::new(left), op, Box::new(right));
+    Ok(PlannerResult::Planned(Expr::BinaryExpr(compared)))
 }
 
 fn comparison_operator(op: &BinaryOperator) -> bool {

@@ -64,7 +64,8 @@ fn of_bits() -> [Function; 5] {
                     Ok(Some(ones.sum()))
                 })
             })],
-        ),
+        )
+        .beside_bit_strings(),
     ]
 }
 

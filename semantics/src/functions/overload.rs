@@ -1,6 +1,6 @@
 //! Functions with overloads, and their evaluation on arrays.
 
-use crate::error::invalid;
+use crate::error::{invalid, raise};
 use crate::types::{arrow_type, field, sql_name, sql_type_of_arrow};
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, Decimal128Array, Int64Array, StringViewArray,
@@ -19,7 +19,7 @@ use datafusion::logical_expr::{
 use datafusion::scalar::ScalarValue;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use strandline_base::{SqlState, SqlType};
+use strandline_base::{Error, SqlState, SqlType};
 
 /// What an overload takes at one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -307,6 +307,8 @@ pub struct Function {
     aliases: Vec<String>,
     signature: Signature,
     strict: bool,
+    /// PostgreSQL has a form for bit strings as well, so that an open literal fits two.
+    takes_bits: bool,
     overloads: Vec<Overload>,
     /// The result's type once a plan has settled it.
     settled: Option<DataType>,
@@ -320,6 +322,7 @@ impl Function {
             aliases: Vec::new(),
             signature: Signature::user_defined(Volatility::Immutable),
             strict: true,
+            takes_bits: false,
             overloads,
             settled: None,
         }
@@ -342,6 +345,11 @@ impl Function {
     /// Sees NULL arguments.
     pub fn not_strict(mut self) -> Self {
         self.strict = false;
+        self
+    }
+    /// Refuses open literals: see [`Function::takes_bits`].
+    pub fn beside_bit_strings(mut self) -> Self {
+        self.takes_bits = true;
         self
     }
     /// The function with the result type that it has in one place of a plan; `None` if the types of
@@ -368,6 +376,15 @@ impl Function {
 
     /// The overload for the argument types.
     fn select(&self, types: &[DataType]) -> Result<&Overload> {
+        let is_open = |t: &DataType| matches!(t, DataType::Utf8 | DataType::Null);
+        if self.takes_bits && types.iter().all(is_open) {
+            let call = format!("{}(unknown)", self.name);
+            let message = format!("function {call} is not unique");
+            return Err(raise(Error::invalid(SqlState("42725"), message).with_hint(
+                "Could not choose a best candidate function. You might need to add explicit \
+                     type casts.",
+            )));
+        }
         let fitting = self
             .overloads
             .iter()

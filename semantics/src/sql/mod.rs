@@ -427,6 +427,8 @@ fn expression(expr: &mut Expr) -> Result<()> {
                 *expr = replaced;
             }
         }
+        Expr::IsDistinctFrom(left, right) => *expr = rows::distinction(left, right, true)?,
+        Expr::IsNotDistinctFrom(left, right) => *expr = rows::distinction(left, right, false)?,
         Expr::InList { .. } | Expr::InSubquery { .. } | Expr::AnyOp { .. } | Expr::AllOp { .. } => {
             return many(expr);
         }

@@ -1,6 +1,7 @@
-//! Comparisons of rows, `(a, b) < (c, d)`, column by column.
+//! Comparisons of rows, `(a, b) < (c, d)`, column by column, and IS [NOT] DISTINCT FROM.
 
 use super::calls::last_name;
+use crate::operators::{IS_DISTINCT_FROM, IS_NOT_DISTINCT_FROM};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, UnaryOperator,
 };
@@ -31,12 +32,7 @@ pub fn comparison(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<Opti
     let (Some(left), Some(right)) = (columns(left), columns(right)) else {
         return Ok(None);
     };
-    if left.len() != right.len() {
-        return Err(Error::invalid(
-            SqlState::SYNTAX_ERROR,
-            "unequal number of entries in row expressions",
-        ));
-    }
+    check_lengths(left, right)?;
     let pairs = || left.iter().cloned().zip(right.iter().cloned());
     use BinaryOperator::{And, Eq, Gt, GtEq, Lt, LtEq, NotEq, Or};
     Ok(match op {
@@ -45,6 +41,35 @@ pub fn comparison(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<Opti
         Lt | LtEq | Gt | GtEq => lexicographic(left, op, right),
         _ => None,
     })
+}
+
+/// `left IS DISTINCT FROM right`, or its contrary, as a binary operator of ours: DataFusion's gives
+/// quoted strings no type.
+pub fn distinction(left: &Expr, right: &Expr, is_distinct: bool) -> Result<Expr> {
+    let (name, connective) = match is_distinct {
+        true => (IS_DISTINCT_FROM, BinaryOperator::Or),
+        false => (IS_NOT_DISTINCT_FROM, BinaryOperator::And),
+    };
+    let compared = |(left, right): (&Expr, &Expr)| {
+        let op = BinaryOperator::Custom(name.to_string());
+        binary(left.clone(), op, right.clone())
+    };
+    let (Some(lefts), Some(rights)) = (columns(left), columns(right)) else {
+        return Ok(compared((left, right)));
+    };
+    check_lengths(lefts, rights)?;
+    let all = all(lefts.iter().zip(rights).map(compared), connective);
+    Ok(all.unwrap_or_else(|| compared((left, right))))
+}
+
+fn check_lengths(left: &[Expr], right: &[Expr]) -> Result<()> {
+    if left.len() == right.len() {
+        return Ok(());
+    }
+    Err(Error::invalid(
+        SqlState::SYNTAX_ERROR,
+        "unequal number of entries in row expressions",
+    ))
 }
 
 /// The first columns decide unless they are equal.

@@ -50,6 +50,8 @@ struct Parts {
 enum Fault {
     Format,
     Range,
+    /// an offset from UTC of 16 hours or more
+    Offset,
 }
 
 impl Fault {
@@ -57,6 +59,10 @@ impl Fault {
         match self {
             Fault::Format => bad_format(type_name, input),
             Fault::Range => field_out_of_range(input),
+            Fault::Offset => Error::invalid(
+                SqlState("22009"),
+                format!("time zone displacement out of range: \"{input}\""),
+            ),
         }
     }
 }
@@ -141,14 +147,35 @@ fn parse_word(word: &str, parts: &mut Parts) -> Result<(), Fault> {
         parts.offset = Some(parse_offset(&lower)?);
         return Ok(());
     }
-    if lower.contains(':') {
+    let (date, offset) = split_offset(&lower);
+    if date.contains(':') {
         return parse_time_word(&lower, parts);
     }
     if parts.date.is_some() {
         return Err(Fault::Format);
     }
-    parts.date = Some(parse_date_word(&lower)?);
+    parts.date = Some(parse_date_word(date)?);
+    if let Some(offset) = offset {
+        parts.offset = Some(match offset.starts_with('+') {
+            true => parse_offset(offset)?,
+            false => 0,
+        });
+    }
     Ok(())
+}
+
+/// `2001-01-01+05`, `2001-01-01z`: a date and the offset behind it, which has no minus.
+fn split_offset(word: &str) -> (&str, Option<&str>) {
+    let zone = || {
+        ["utc", "gmt", "zulu", "z"]
+            .iter()
+            .find(|zone| word.ends_with(*zone))
+    };
+    let at = word.find('+').or_else(|| Some(word.len() - zone()?.len()));
+    match at.filter(|at| *at > 0) {
+        Some(at) => (&word[..at], Some(&word[at..])),
+        None => (word, None),
+    }
 }
 
 fn half_day(word: &str, parts: &mut Parts) -> Result<(), Fault> {
@@ -275,7 +302,10 @@ fn parse_offset(text: &str) -> Result<i64, Fault> {
         Some(b'-') => -1,
         _ => return Err(Fault::Format),
     };
-    let digits: String = text[1..].chars().filter(|c| *c != ':').collect();
+    let digits: String = match text[1..].split_once(':') {
+        Some((hours, rest)) => format!("{hours:0>2}{}", rest.replace(':', "")),
+        None => text[1..].to_string(),
+    };
     let field = |range: std::ops::Range<usize>| match digits.get(range) {
         Some(text) => text.parse::<i64>().map_err(|_| Fault::Format),
         None => Ok(0),
@@ -290,7 +320,7 @@ fn parse_offset(text: &str) -> Result<i64, Fault> {
     };
     let (minutes, seconds) = (field(2..4)?, field(4..6)?);
     if hours > 15 || minutes > 59 || seconds > 59 {
-        return Err(Fault::Range);
+        return Err(Fault::Offset);
     }
     Ok(sign * (hours * HOUR + minutes * MINUTE + seconds * SECOND))
 }

@@ -285,6 +285,8 @@ mod tests {
             "Utf8(\"a\") Utf8(\"b\")",
         );
         gives("BEGIN", "BEGIN", "");
+        // A name of other letters is one word; a long number is none of ours.
+        gives("SELECT ä1 FROM t", "SELECT ä1 FROM t", "");
         let many: Vec<_> = (10..30).map(|n| n.to_string()).collect();
         let (text, values) =
             lifted(&format!("SELECT a FROM t WHERE k IN ({})", many.join(","))).expect("lifts");
@@ -310,10 +312,27 @@ mod tests {
             "Int32(1)",
         );
         gives(
+            "SELECT a, \"date\" '2020-01-01'",
+            "SELECT a, \"date\" '2020-01-01'",
+            "",
+        );
+        gives(
             "SELECT a1 FROM t2 WHERE s LIKE 'a%'",
             "SELECT a1 FROM t2 WHERE s LIKE 'a%'",
             "",
         );
+    }
+
+    #[test]
+    fn what_was_lifted_before_is_gone() {
+        let mut lifted = LiftedText::default();
+        for _ in 0..2 {
+            assert!(lifted.lift("SELECT 7"));
+            assert_eq!(
+                (lifted.text.as_str(), lifted.values.len()),
+                ("SELECT $1", 1)
+            );
+        }
     }
 
     #[test]
@@ -342,6 +361,10 @@ mod tests {
             "SELECT a\\b",
             "SELECT a$1 FROM t",
             "SELECT 99999999999999999999",
+            "SELECT 1.2345678901234567890123456789012345678",
+            "SELECT 1'a'",
+            "SELECT 1\"a\"",
+            "SELECT a = '\0'",
         ] {
             assert_eq!(lifted(sql), None, "{sql}");
         }

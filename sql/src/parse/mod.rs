@@ -9,6 +9,7 @@ pub(crate) mod conflict_targets;
 mod copy_options;
 pub mod dml_spellings;
 pub mod foreign_keys;
+mod from_entries;
 mod identity_options;
 pub(crate) mod index_names;
 pub(crate) mod index_statements;

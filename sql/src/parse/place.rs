@@ -5,9 +5,10 @@
 //! the text, as the error's kind of name would be written there: a relation after FROM, a function
 //! before a parenthesis, a column not as an alias. Of two places the first is shown.
 
+use crate::parse::from_entries::{self, is_word, word};
 use crate::parse::{position_of, tokens_of};
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Word};
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 use strandline_base::{Error, SqlState};
 
 /// Which kind of name an error is about.
@@ -35,6 +36,7 @@ pub fn locate(error: Error, sql: &str, begins: Location) -> Error {
     if error.position().is_some() {
         return error;
     }
+    let error = with_missing_entry(error, sql, begins);
     let found = name_in(&error).and_then(|name| find(&name, sql, begins));
     match found {
         Some(place) => error.with_position(position_of(sql, place)),
@@ -94,8 +96,27 @@ fn operator_in(types: &str) -> Option<Name<'_>> {
     })
 }
 
-fn find(name: &Name<'_>, sql: &str, begins: Location) -> Option<Location> {
-    let tokens = tokens_of(sql)?;
+/// A column that does not exist because FROM names its table nowhere, or further right.
+fn with_missing_entry(error: Error, sql: &str, begins: Location) -> Error {
+    let missing = || {
+        let name = name_in(&error).filter(|name| name.kind == Kind::Column)?;
+        let qualifier = name.qualifier?;
+        let tokens = tokens_of(sql)?;
+        let tokens = statement_at(&tokens, begins);
+        let at = (0..tokens.len()).find(|&at| is_named(&tokens, at, &name))?;
+        from_entries::is_missing(&tokens, qualifier, first_part(&tokens, at)).then(|| {
+            let message = format!("missing FROM-clause entry for table \"{qualifier}\"");
+            Error::invalid(SqlState::UNDEFINED_TABLE, message)
+        })
+    };
+    match error.sqlstate() == SqlState::UNDEFINED_COLUMN {
+        true => missing().unwrap_or(error),
+        false => error,
+    }
+}
+
+/// The tokens of the statement that begins at `begins`, without blanks.
+fn statement_at(tokens: &[TokenWithSpan], begins: Location) -> Vec<&TokenWithSpan> {
     let mut tokens: Vec<&TokenWithSpan> = tokens
         .iter()
         .filter(|t| t.span.start >= begins && !matches!(t.token, Token::Whitespace(_)))
@@ -103,6 +124,12 @@ fn find(name: &Name<'_>, sql: &str, begins: Location) -> Option<Location> {
     if let Some(end) = tokens.iter().position(|t| t.token == Token::SemiColon) {
         tokens.truncate(end);
     }
+    tokens
+}
+
+fn find(name: &Name<'_>, sql: &str, begins: Location) -> Option<Location> {
+    let tokens = tokens_of(sql)?;
+    let tokens = statement_at(&tokens, begins);
     let places = (0..tokens.len()).filter(|&at| is_named(&tokens, at, name));
     let mut places: Vec<usize> = places.collect();
     if name.kind == Kind::Operator && places.len() > 1 {
@@ -113,20 +140,6 @@ fn find(name: &Name<'_>, sql: &str, begins: Location) -> Option<Location> {
     }
     let at = *places.first()?;
     Some(tokens[first_part(&tokens, at)].span.start)
-}
-
-fn word(token: &TokenWithSpan) -> Option<&Word> {
-    match &token.token {
-        Token::Word(word) => Some(word),
-        _ => None,
-    }
-}
-
-fn is_word(token: &TokenWithSpan, name: &str) -> bool {
-    word(token).is_some_and(|word| match word.quote_style {
-        None => word.value.to_lowercase() == name,
-        Some(_) => word.value == name,
-    })
 }
 
 /// Where the dotted name begins whose last part stands at `at`.

@@ -95,6 +95,7 @@ fn statements_that_read_their_target_need_to_read_it() {
         "DELETE FROM t RETURNING a",
         "INSERT INTO t VALUES (9, 9) RETURNING a",
         "INSERT INTO t VALUES (1, 1) ON CONFLICT (a) DO UPDATE SET b = 2",
+        "INSERT INTO t VALUES (1, 1) ON CONFLICT (a) DO NOTHING",
         "MERGE INTO t USING (VALUES (1)) s(x) ON t.a = s.x WHEN MATCHED THEN DELETE",
         "SELECT * FROM t FOR UPDATE",
         "COPY t TO '/tmp/never-written.csv'",
@@ -109,6 +110,8 @@ fn statements_that_read_their_target_need_to_read_it() {
     for sql in reading {
         fails(&mut ann, sql, DENIED);
     }
+    let blind = "INSERT INTO t VALUES (1, 1) ON CONFLICT DO NOTHING";
+    run(&mut ann, &["BEGIN", blind, "ROLLBACK"]);
     run(
         &mut admin,
         &[
@@ -183,6 +186,10 @@ fn definitions_belong_to_their_owner() {
     assert_eq!(rows(&mut bob, "SELECT * FROM mine"), ["1"]);
     run(&mut bob, &["GRANT SELECT ON mine TO ann"]);
     fails(&mut bob, "GRANT DELETE ON mine TO ann", DENIED);
+    let message = fails(&mut bob, "ALTER TABLE mine OWNER TO bob", DENIED);
+    assert_eq!(message, "must be owner of table mine");
+    let message = fails(&mut ann, "ALTER TABLE mine OWNER TO bob", DENIED);
+    assert_eq!(message, "permission denied for table mine");
     run(&mut admin, &["ALTER TABLE mine OWNER TO bob"]);
     fails(&mut ann, "DROP TABLE mine", DENIED);
     run(&mut bob, &["DROP TABLE mine"]);

@@ -33,7 +33,12 @@ pub fn dml(context: &StatementContext, statement: &Parsed) -> Result<Option<Tabl
                 true => Privileges::INSERT.with(Privileges::UPDATE),
                 false => Privileges::INSERT,
             };
-            let reads = insert.on.is_some() || insert.returning.is_some();
+            // Without a target any conflict counts, which tells nothing of the rows.
+            let names_target = match &insert.on {
+                Some(OnInsert::OnConflict(conflict)) => conflict.conflict_target.is_some(),
+                other => other.is_some(),
+            };
+            let reads = names_target || insert.returning.is_some();
             (Some(name), wanted, reads)
         }
         Parsed::Update(update) => {
