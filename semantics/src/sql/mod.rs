@@ -297,9 +297,12 @@ fn unary(expr: &Expr) -> Option<Expr> {
     }
 }
 
-/// Comparisons with many values: `row IN (row, …)`, `row IN (subquery)`, `x op ANY (array)`.
+/// Comparisons with many values: `row IN (row, …)`, `row IN (subquery)`, `x op ANY (array)`; IS
+/// [NOT] DISTINCT FROM.
 fn many(expr: &mut Expr) -> Result<()> {
     match expr {
+        Expr::IsDistinctFrom(left, right) => *expr = rows::distinction(left, right, true)?,
+        Expr::IsNotDistinctFrom(left, right) => *expr = rows::distinction(left, right, false)?,
         Expr::InList {
             expr: operand,
             list,
@@ -427,11 +430,6 @@ fn expression(expr: &mut Expr) -> Result<()> {
                 *expr = replaced;
             }
         }
-        Expr::IsDistinctFrom(left, right) => *expr = rows::distinction(left, right, true)?,
-        Expr::IsNotDistinctFrom(left, right) => *expr = rows::distinction(left, right, false)?,
-        Expr::InList { .. } | Expr::InSubquery { .. } | Expr::AnyOp { .. } | Expr::AllOp { .. } => {
-            return many(expr);
-        }
         Expr::Substring { .. } => {
             if let Some(found) = patterns::substring(expr) {
                 *expr = found;
@@ -446,7 +444,7 @@ fn expression(expr: &mut Expr) -> Result<()> {
         Expr::Identifier(name) if names::is_function(name) => {
             *expr = call(&name.value.to_ascii_lowercase(), Vec::new());
         }
-        _ => {}
+        _ => return many(expr),
     }
     Ok(())
 }
