@@ -51,7 +51,7 @@ const LATCH_LOOKS: u32 = if cfg!(shuttle) { 64 } else { 1 << 14 };
 
 type Group = Box<[AtomicU32; GROUP_ROWS]>;
 
-/// A row map entry: the number of the row's newest tail record, modulo 2^31.
+/// A row map entry: the number of the row's newest tail record, modulo [`ENTRIES`].
 /// [`TailPages::head`](crate::tail_pages::TailPages::head) completes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry(u32);

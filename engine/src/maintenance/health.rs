@@ -51,9 +51,9 @@ impl Db {
         })
     }
 
-    /// The first condition that prevents work, as an error: the log or the manifest refuses writes
-    /// for good, checkpoints fail, a table's records cannot be written, writers are refused for
-    /// lack of memory, or the database is closed.
+    /// The first condition that prevents work, as an error: the database is closed, the log or the
+    /// manifest refuses writes for good, checkpoints fail, a table's records cannot be written, or
+    /// writers are refused for lack of memory.
     pub fn check_health(&self) -> Result<()> {
         if self.maintenance.closed.load(Ordering::Acquire) {
             return Err(closed());

@@ -110,8 +110,9 @@ impl Db {
         self.set_aside.note_held(bytes);
     }
 
-    /// Bytes of record pages above which writers are refused: the most that tails may borrow, plus
-    /// the tails of ranges that cannot be merged, up to half the tails' own share.
+    /// Bytes of record pages above which writers are refused: the tails' own share and the most
+    /// that they may borrow, plus the tails of ranges that cannot be merged, up to half the tails'
+    /// own share.
     pub(crate) fn tail_limit(&self) -> usize {
         let held = self.set_aside.held_bytes();
         self.settings.tail_bytes_max() + held.min(self.settings.tail_bytes() / 2)

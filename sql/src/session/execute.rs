@@ -301,7 +301,8 @@ async fn locked_rows(context: StatementContext, plan: LogicalPlan) -> Result<Box
     }))
 }
 
-fn is_conflict(error: &Error) -> bool {
+/// Whether a newer version of a row stood in a statement's way, so that it may be repeated.
+pub(super) fn is_conflict(error: &Error) -> bool {
     error.kind() == ErrorKind::Conflict && error.sqlstate() == SqlState::SERIALIZATION_FAILURE
 }
 

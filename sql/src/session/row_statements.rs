@@ -8,6 +8,7 @@
 //! more than the statement.
 
 use super::Session;
+use super::execute::is_conflict;
 use super::outcome::Output;
 use super::prepared::PreparedStatement;
 use crate::backends::acting::Acting;
@@ -18,7 +19,7 @@ use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::Statement as Parsed;
 use std::cell::Cell;
 use std::sync::Arc;
-use strandline_base::{Error, ErrorKind, Result, SqlState, SqlType};
+use strandline_base::{Error, Result, SqlType};
 use strandline_engine::{ConflictPolicy, Isolation, Transaction};
 
 /// The transaction of a point statement; `now()` if it is an open block's.
@@ -303,10 +304,6 @@ impl Session {
 fn looks_again(transaction: &Transaction) -> bool {
     transaction.options().isolation == Isolation::ReadCommitted
         && transaction.conflicts() == ConflictPolicy::Wait
-}
-
-fn is_conflict(error: &strandline_base::Error) -> bool {
-    error.kind() == ErrorKind::Conflict && error.sqlstate() == SqlState::SERIALIZATION_FAILURE
 }
 
 /// PostgreSQL's command tag.

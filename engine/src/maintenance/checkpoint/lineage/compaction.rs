@@ -9,8 +9,8 @@
 //!    that the horizon sees. A run *settles* if all its ranges have been merged up to its end:
 //!    reduction leaves only such values. Runs are reduced when the settled ones hold at least as
 //!    many bytes as the others. Runs that do not settle may keep records; they are reduced when the
-//!    newer runs hold at least as many bytes as the oldest. Both rules bound the rewrites per
-//!    record.
+//!    newer runs hold at least as many bytes as the oldest. So a run is rewritten only when as many
+//!    bytes have been added.
 //! 2. *Tiers*: runs are in levels by size, each [`FAN_IN`] times the one below, and none in a lower
 //!    level than a newer run. [`FAN_IN`] neighbours of one level are united, which lifts them into
 //!    the next. So a byte is rewritten once per level, O(log n) times, and a storage has fewer than
