@@ -62,7 +62,9 @@ fn is_found(disk: &SimDisk, moments: &[(CommitTs, State)], what: &str) -> bool {
     let txn = db.begin(TxnOptions::default()).expect("begin");
     let statement = txn.begin_statement().expect("statement");
     for (ts, expected) in moments {
-        let scan = statement.scan_as_of(&t, *ts, request()).expect("as of");
+        let Ok(scan) = statement.scan_as_of(&t, *ts, request()) else {
+            continue; // the table could not be restored
+        };
         let batches: Result<Vec<_>> = (0..scan.units()).map(|unit| scan.read_unit(unit)).collect();
         if batches.is_ok() {
             assert_eq!(&scan_all(&scan), expected, "{what}: as of {ts}");

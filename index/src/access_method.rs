@@ -274,6 +274,12 @@ pub trait AccessMethod: Send + Sync {
     /// Verifies the index by itself; appends the damage found, one line each.
     fn check(&self, damage: &mut Vec<String>) -> Result<()>;
 
+    /// Why the index cannot be used, if it could not be built: whatever needs its entries fails with
+    /// this error.
+    fn failure(&self) -> Option<&Error> {
+        None
+    }
+
     /// Replays an operation that the method has logged. Methods in memory log nothing: they are
     /// built from the rows.
     ///

@@ -1,7 +1,8 @@
 //! Keys → row ids. [`AccessMethod`] is the interface of an index. There are two methods, both
 //! memory-resident and rebuilt at open: [`MemoryIndex`], a [`HashIndex`] of all entries with
-//! [`KeySequences`] as a short cut, and [`OrderedIndex`], a B-link tree. Methods on a device take
-//! their places behind the same trait.
+//! [`KeySequences`] as a short cut, and [`OrderedIndex`], a B-link tree. [`UnusableIndex`] takes the
+//! place of an index that could not be built. Methods on a device take their places behind the same
+//! trait.
 //!
 //! Rooms, lowest first; a room imports only from rooms above it in this table:
 //!
@@ -11,7 +12,7 @@
 //! | `access_method` | the interface of an index |
 //! | `hash_index`, `row_keys` | entries by hash; entries of rows that change their keys |
 //! | `ordered_key` | keys as bytes that are ordered as their values |
-//! | `memory_index`, `ordered_index` | the access methods |
+//! | `memory_index`, `ordered_index`, `unusable_index` | the access methods |
 
 mod access_method;
 mod hash_index;
@@ -21,6 +22,7 @@ mod ordered_index;
 mod ordered_key;
 mod row_keys;
 mod sequences;
+mod unusable_index;
 
 pub use access_method::{
     AccessMethod, BulkLoad, Capabilities, Collision, Cursor, Direction, KeyBytes, KeyRange, Lookup,
@@ -32,3 +34,4 @@ pub use ordered_index::OrderedIndex;
 pub use ordered_key::{OrderedKeys, PartOrder};
 pub use row_keys::RowKeys;
 pub use sequences::{KeySequence, KeySequences, integer_key};
+pub use unusable_index::UnusableIndex;

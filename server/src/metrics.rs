@@ -201,14 +201,16 @@ impl Metrics {
         }
     }
 
-    /// Whether the server can be used; if not, why.
-    pub fn health(&self) -> Result<(), String> {
+    /// Whether the server can be used: then the work on single tables that fails, one line each; if
+    /// not, why.
+    pub fn health(&self) -> Result<Vec<String>, String> {
         match &*self.phase.read() {
             Phase::Recovering => Err("recovering".to_string()),
             Phase::Stopping => Err("shutting down".to_string()),
             Phase::Serving(database) => {
                 let health = database.engine().check_health();
-                health.map_err(|error| error.message().to_string())
+                let failing = health.map(|()| database.engine().failing_work());
+                failing.map_err(|error| error.message().to_string())
             }
         }
     }

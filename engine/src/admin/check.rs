@@ -24,13 +24,18 @@ impl Db {
         // Those of dropped tables as well: moments of the past are read from their files.
         for store in &stores {
             let before = damage.len();
+            if let Err(failure) = store.check_restored() {
+                damage.push(self.unrestored(store.id(), failure).message().to_owned());
+            }
             store.check_files(&mut damage);
             for index in store.indexes() {
                 index.index.check(&mut damage)?;
             }
             let tables = catalog.tables.values();
             for table in tables.filter(|t| t.storage == store.id()) {
-                store.check_row_maps(table, &mut damage);
+                if store.check_restored().is_ok() {
+                    store.check_row_maps(table, &mut damage);
+                }
                 if damage.len() == before {
                     check_rows(table, store, &mut damage)?;
                     check_indexes(table, store, &mut damage)?;

@@ -113,7 +113,7 @@ impl Db {
         ];
         let mut section = InspectionSection::new("Tables", &columns);
         for table in tables {
-            let store = self.store(table.storage)?;
+            let store = self.any_store(table.storage)?;
             let statistics = self.statistics(table);
             let ranges = store.ranges();
             let pending = ranges.iter().map(|range| range.summary().pending);
@@ -145,7 +145,7 @@ impl Db {
             format!("Ranges of {}.{}", table.schema, table.name),
             &columns,
         );
-        for range in self.store(table.storage)?.ranges() {
+        for range in self.any_store(table.storage)?.ranges() {
             let summary = range.summary();
             let form = match summary.form {
                 RangeForm::Insert { .. } => "insert",
@@ -178,13 +178,15 @@ impl Db {
         ];
         let title = format!("Indexes of {}.{}", table.schema, table.name);
         let mut section = InspectionSection::new(title, &columns);
-        let store = self.store(table.storage)?;
+        let store = self.any_store(table.storage)?;
         for def in &table.indexes {
+            let index = store.secondary_index(def.id);
+            let is_usable = index.as_ref().is_none_or(|index| index.is_usable());
             let state = match def.state {
                 IndexState::Building => "building",
-                IndexState::Valid => "valid",
+                IndexState::Valid if is_usable => "valid",
+                IndexState::Valid => "unusable",
             };
-            let index = store.secondary_index(def.id);
             let index = index.as_ref().map(|index| &index.index);
             let since = match def.complete_since.0 {
                 0 => "-".to_string(),
@@ -213,7 +215,7 @@ impl Db {
         ];
         let title = format!("Chunks of {}.{}", table.schema, table.name);
         let mut section = InspectionSection::new(title, &columns);
-        let store = self.store(table.storage)?;
+        let store = self.any_store(table.storage)?;
         for column in &table.columns {
             let stored = store.column_chunks(column.id)?;
             let per_row = match stored.rows {

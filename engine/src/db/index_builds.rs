@@ -62,9 +62,25 @@ impl Build {
     }
 }
 
-/// All of them.
+/// The builds under way, and what unfinished ones have left.
 #[derive(Default)]
-pub(crate) struct IndexBuilds(Mutex<Vec<Arc<Build>>>);
+pub(crate) struct IndexBuilds {
+    running: Mutex<Vec<Arc<Build>>>,
+    /// indexes whose build has failed and whose definition could not be removed yet, since another
+    /// transaction holds the table or changes definitions
+    left: Mutex<Vec<(TableId, IndexId)>>,
+}
+
+impl IndexBuilds {
+    /// Keeps an index whose definition is to be removed later.
+    pub fn leave(&self, index: (TableId, IndexId)) {
+        self.left.lock().push(index);
+    }
+    /// Takes the indexes whose definitions are to be removed.
+    pub fn take_left(&self) -> Vec<(TableId, IndexId)> {
+        std::mem::take(&mut *self.left.lock())
+    }
+}
 
 /// A build in the list, for as long as this lives.
 pub(crate) struct ListedBuild<'a> {
@@ -74,7 +90,7 @@ pub(crate) struct ListedBuild<'a> {
 
 impl Drop for ListedBuild<'_> {
     fn drop(&mut self) {
-        let mut builds = self.db.index_builds.0.lock();
+        let mut builds = self.db.index_builds.running.lock();
         builds.retain(|build| !Arc::ptr_eq(build, &self.build));
     }
 }
@@ -92,7 +108,7 @@ impl BuildObserver for ListedBuild<'_> {
 impl Db {
     /// The builds of secondary indexes that are under way.
     pub fn index_builds(&self) -> Vec<BuildProgress> {
-        let builds = self.index_builds.0.lock();
+        let builds = self.index_builds.running.lock();
         builds.iter().map(|build| build.progress()).collect()
     }
 
@@ -111,7 +127,7 @@ impl Db {
             rows_done: AtomicU64::new(0),
             cancel: cancel.clone(),
         });
-        self.index_builds.0.lock().push(build.clone());
+        self.index_builds.running.lock().push(build.clone());
         ListedBuild { db: self, build }
     }
 

@@ -201,8 +201,20 @@ impl Db {
         self.device.check_usable()
     }
 
-    /// The storage `id`.
+    /// The storage `id`, to read or write its rows.
+    ///
+    /// # Errors
+    /// The failure of restoring its rows, if they could not be.
     pub(crate) fn store(&self, id: StorageId) -> Result<Arc<Store>> {
+        let store = self.any_store(id)?;
+        match store.check_restored() {
+            Ok(()) => Ok(store),
+            Err(failure) => Err(self.unrestored(id, failure)),
+        }
+    }
+
+    /// The storage `id`, also if its rows could not be restored.
+    pub(crate) fn any_store(&self, id: StorageId) -> Result<Arc<Store>> {
         self.stores
             .read()
             .get(&id)
@@ -227,7 +239,7 @@ impl Db {
     pub(crate) fn check_retained(&self, table: &TableDef, ts: CommitTs) -> Result<()> {
         let policy = self.history_begins()(table.history).min(self.stable());
         // The policy may have been shorter, or the wall clock ahead.
-        let Ok(store) = self.store(table.storage) else {
+        let Ok(store) = self.any_store(table.storage) else {
             return Err(too_old(ts, None)); // dropped, and forgotten
         };
         let from = policy.max(store.kept_from());

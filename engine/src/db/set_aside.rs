@@ -25,6 +25,10 @@ pub(crate) enum Work {
     UniteRuns,
     /// writing the records that are in no run
     WriteRecords,
+    /// restoring its rows when the database was opened
+    Restore,
+    /// building its indexes when the database was opened
+    BuildIndexes,
 }
 
 impl fmt::Display for Work {
@@ -33,6 +37,8 @@ impl fmt::Display for Work {
             Self::Merge(range) => write!(f, "the merge of range {}", range.0),
             Self::UniteRuns => f.write_str("the union of its update runs"),
             Self::WriteRecords => f.write_str("writing its records into an update run"),
+            Self::Restore => f.write_str("restoring its rows"),
+            Self::BuildIndexes => f.write_str("building its indexes"),
         }
     }
 }

@@ -127,6 +127,8 @@ impl Db {
             of("ranges_set_aside", |w| matches!(w, Work::Merge(_))),
             of("unions_set_aside", |w| *w == Work::UniteRuns),
             of("tables_behind", |w| *w == Work::WriteRecords),
+            of("tables_unrestored", |w| *w == Work::Restore),
+            of("indexes_unusable", |w| *w == Work::BuildIndexes),
             ("checkpoints_failing", u64::from(failure.is_some()), message),
             ("checkpoints_in_vain", u64::from(is_in_vain), in_vain.into()),
             ("checkpoint_pause_micros", pause_us, String::new()),

@@ -11,7 +11,7 @@
 //! pause.
 
 use crate::db::Db;
-use crate::maintenance::checkpoint::Effort;
+use crate::maintenance::effort::Effort;
 use crate::store::{RangeForm, RangeSummary, Store};
 use std::sync::Arc;
 use strandline_base::{RangeNo, StorageId};
@@ -105,7 +105,7 @@ impl Db {
     fn look_for_due(&self, now: u64) -> bool {
         let stores: Vec<Arc<Store>> = self.stores.read().values().cloned().collect();
         let (mut with_pending, mut has_due) = (Vec::new(), false);
-        for store in stores {
+        for store in stores.iter().filter(|store| store.check_restored().is_ok()) {
             for range in store.ranges() {
                 let summary = range.summary();
                 if summary.form == RangeForm::Chunks && summary.pending > 0 {

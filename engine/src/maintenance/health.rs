@@ -3,7 +3,7 @@
 use crate::db::pacing::{Moment, Success};
 use crate::db::set_aside::Work;
 use crate::db::{Db, closed};
-use crate::maintenance::checkpoint::CheckpointOutcome;
+use crate::maintenance::outcome::CheckpointOutcome;
 use std::sync::atomic::Ordering;
 use strandline_base::{Error, ErrorKind, Result, SqlState};
 
@@ -49,6 +49,12 @@ impl Db {
             tail_bytes: self.settings.tail_bytes(),
             checkpoint_wal_bytes: self.settings.checkpoint_wal_bytes,
         })
+    }
+
+    /// One line for each piece of work on a table that fails while the database goes on.
+    pub fn failing_work(&self) -> Vec<String> {
+        let all = self.set_aside_work().into_iter();
+        all.map(|work| work.line).collect()
     }
 
     /// The first condition that prevents work, as an error: the database is closed, the log or the

@@ -62,7 +62,7 @@ impl Db {
                 self.remove_dropped(store);
             }
             let (ranges, indexes) = (store.ranges(), store.indexes());
-            for key in &indexes {
+            for key in indexes.iter().filter(|key| key.is_usable()) {
                 // One sweep at a time: the other one is about the same entries.
                 if let Some(mut done) = key.sweep.done.try_lock() {
                     any |= self.sweep_key(store, key, &ranges, &mut done, all);
@@ -164,7 +164,7 @@ impl Db {
 }
 
 /// Whether the table's definition has an index.
-fn is_defined(index: &StoredIndex, table: Option<&Arc<TableDef>>) -> bool {
+pub(super) fn is_defined(index: &StoredIndex, table: Option<&Arc<TableDef>>) -> bool {
     let is_key = |key: &KeyDef| key.columns == index.columns;
     table.is_some_and(|table| match index.id() {
         Some(id) => table.index(id).is_some(),

@@ -8,14 +8,16 @@
 pub(crate) mod checkpoint;
 mod counters;
 mod due;
+mod effort;
 mod health;
 mod horizons;
 mod key_sweep;
 mod log_writer;
+mod outcome;
 pub(crate) mod reserve;
 pub(crate) mod set_aside;
 
-pub use checkpoint::CheckpointReport;
+pub use outcome::CheckpointReport;
 
 use crate::db::{Db, Maintenance, closed};
 use set_aside::contained;
@@ -39,6 +41,7 @@ impl Db {
                 let _stopping = Stopping(&maintenance);
                 while let Some(wanted) = maintenance.next_turn() {
                     let Some(db) = db.upgrade() else { break };
+                    db.remove_left_indexes();
                     db.maintenance_turn(wanted);
                 }
             })

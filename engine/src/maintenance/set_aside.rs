@@ -10,7 +10,11 @@
 //! * *Records of a table*: the table stays as of its last checkpoint, and the log is kept from
 //!   there.
 //!
-//! A failure is reported once. The work is tried again after growing pauses, by every checkpoint
+//! Opening a database has two more kinds of such work: restoring a table's rows, and building its
+//! indexes. A table that cannot be restored is closed off, and an index that cannot be built is
+//! unusable (see `recovery::restore`). Both are tried again by the next open only.
+//!
+//! A failure is reported once. The work of checkpoints is tried again after growing pauses, by every checkpoint
 //! that is asked to merge all, and after the database has been reopened.
 //!
 //! Memory: the tails of a range that cannot be merged cannot be freed. Up to half the tails' share
@@ -20,6 +24,7 @@
 use crate::catalog::TableDef;
 use crate::db::Db;
 use crate::db::set_aside::{Entry, Work};
+use crate::maintenance::key_sweep::is_defined;
 use crate::store::Store;
 use std::sync::Arc;
 use strandline_base::{Error, ErrorKind, RangeNo, Result, StorageId};
@@ -57,6 +62,30 @@ impl Db {
         }
     }
 
+    /// Notes what opening the database could not do for a storage.
+    pub(crate) fn note_unrestored(&self, storage: StorageId, work: Work, failure: &Error) {
+        let now_us = self.elapsed_us();
+        if self.set_aside.fail(storage, work, failure, now_us) {
+            error!(
+                table = self.table_name(storage),
+                sqlstate = failure.sqlstate().0,
+                "{work} fails, and all other tables go on: {failure}"
+            );
+        }
+    }
+
+    /// The error of whoever reads or writes a storage that could not be restored.
+    pub(crate) fn unrestored(&self, storage: StorageId, failure: Error) -> Error {
+        let what = format!(
+            "table {} could not be restored when the database was opened",
+            self.table_name(storage)
+        );
+        failure.context(what).with_hint(
+            "Put the file back and open the database again, or restore a backup; DROP TABLE gives \
+             the table up. All other tables work.",
+        )
+    }
+
     /// The failure of `work` while it is not to be tried again. `all`: everything is tried.
     pub(crate) fn pausing_failure(&self, store: &Store, work: Work, all: bool) -> Option<Error> {
         let entry = self.set_aside.get(store.id(), work).filter(|_| !all)?;
@@ -90,7 +119,24 @@ impl Db {
             ),
             failure: entry.failure,
         };
-        self.set_aside.all().into_iter().map(line).collect()
+        let all = self.set_aside.all().into_iter();
+        all.filter(|((storage, work), _)| !self.is_over(*storage, *work))
+            .map(line)
+            .collect()
+    }
+
+    /// Whether every index of a storage that could not be built has been dropped since.
+    fn is_over(&self, storage: StorageId, work: Work) -> bool {
+        if work != Work::BuildIndexes {
+            return false;
+        }
+        let Ok(store) = self.any_store(storage) else {
+            return true;
+        };
+        let catalog = self.catalog();
+        let table = catalog.tables.values().find(|t| t.storage == storage);
+        let mut indexes = store.indexes().into_iter();
+        indexes.all(|index| index.is_usable() || !is_defined(&index, table))
     }
 
     /// Looks how much memory ranges hold that cannot be merged.

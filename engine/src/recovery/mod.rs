@@ -7,6 +7,8 @@
 //! range by one of them, so that the records of one row stay in order and the result is the same
 //! for any number of threads; catalog changes are barriers.
 //!
+//! A fault of one table's files stays with that table (see [`restore`]): the database opens.
+//!
 //! Every step is idempotent: a crash during recovery changes nothing.
 
 mod parallel;
@@ -22,7 +24,7 @@ use crate::db::commit_watch::CommitWatches;
 use crate::db::merge_schedule::MergeSchedule;
 use crate::db::pacing::Pacing;
 use crate::db::reserve::Reserve;
-use crate::db::set_aside::SetAside;
+use crate::db::set_aside::{SetAside, Work};
 use crate::db::{Counters, Db, Maintenance, RecoveryReport};
 use crate::manifest_state::{ManifestState, to_json};
 use crate::redo::KINDS;
@@ -34,7 +36,7 @@ use restore::Recovery;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use strandline_base::{CommitTs, Result, StorageId};
+use strandline_base::{CommitTs, Error, Result, StorageId};
 use strandline_device::{Device, FailStopDevice};
 use strandline_storage::file::DataFiles;
 use strandline_storage::file::data_file::data_file_id;
@@ -105,6 +107,7 @@ fn create(options: DbOptions, directory: Arc<FailStopDevice>) -> Result<Arc<Db>>
         identities: Identities::default(),
         replayed: Vec::new(),
         report: RecoveryReport::default(),
+        failures: Vec::new(),
     };
     Ok(assemble(
         options, directory, shared, wal, manifest, recovered,
@@ -147,6 +150,8 @@ struct Recovered {
     /// operations of the log that were done again, by kind
     replayed: Vec<(&'static str, u64)>,
     report: RecoveryReport,
+    /// work on single storages that failed
+    failures: Vec<(StorageId, Work, Error)>,
 }
 
 fn assemble(
@@ -158,7 +163,7 @@ fn assemble(
     recovered: Recovered,
 ) -> Arc<Db> {
     let finished = wal.end_lsn().0;
-    Arc::new(Db {
+    let db = Arc::new(Db {
         device,
         clock: options.clock,
         settings: options.settings,
@@ -188,7 +193,11 @@ fn assemble(
         list_memory: Arc::default(),
         index_builds: Default::default(),
         lock: Mutex::new(None),
-    })
+    });
+    for (storage, work, failure) in &recovered.failures {
+        db.note_unrestored(*storage, *work, failure);
+    }
+    db
 }
 
 fn recover(options: DbOptions, directory: Arc<FailStopDevice>) -> Result<Arc<Db>> {
@@ -221,6 +230,7 @@ fn recover(options: DbOptions, directory: Arc<FailStopDevice>) -> Result<Arc<Db>
         last,
         operations,
         report,
+        failures,
         ..
     } = recovery;
     shared.txns.observe(last);
@@ -237,6 +247,7 @@ fn recover(options: DbOptions, directory: Arc<FailStopDevice>) -> Result<Arc<Db>
         identities: database.identities,
         replayed: KINDS.iter().map(|kind| kind.name).zip(operations).collect(),
         report,
+        failures,
     };
     Ok(assemble(
         options, directory, shared, wal, manifest, recovered,

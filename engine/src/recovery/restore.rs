@@ -1,17 +1,24 @@
 //! Restoring a database's state from the manifest, the runs and the log.
+//!
+//! A storage whose rows cannot be restored (a damaged or missing run, a log record that does not
+//! suit its rows) is closed off: nothing reads or writes it until the next open. It stays as of its
+//! last checkpoint, and the log is kept from there, so nothing is lost. An index that cannot be built
+//! is unusable. All other tables are opened.
 
 use super::parallel::in_parallel;
 use super::progress::RecoveryProgress;
 use crate::catalog::index::IndexState;
+use crate::db::set_aside::Work;
 use crate::db::{RecoveryReport, Restored};
 use crate::expressions::RowExpressions;
+use crate::maintenance::set_aside;
 use crate::manifest_state::ManifestState;
 use crate::redo::{self, Commit, KINDS, Operation, Redo, Restoration, RowOperation, Scope};
 use crate::store::index_build::{Unobserved, fill, slots};
 use crate::store::{Shared, Store, StoredIndex, StoredRange};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use strandline_base::{CommitTs, Result, StorageId};
+use strandline_base::{CommitTs, Error, Result, StorageId};
 use strandline_device::Device;
 use strandline_storage::file::data_file::data_file_id;
 use strandline_storage::run::run_file_id;
@@ -41,6 +48,16 @@ pub(super) struct Recovery {
     threads: usize,
     pub progress: RecoveryProgress,
     pub report: RecoveryReport,
+    /// work on single storages that failed
+    pub failures: Vec<(StorageId, Work, Error)>,
+}
+
+/// Restores a part of `store`, unless another part of it has failed; a failure or a panic closes it
+/// off. None: the part is not restored.
+fn contained<R>(store: &Store, restore: impl FnOnce() -> Result<R>) -> Option<R> {
+    store.check_restored().ok()?;
+    let restored = set_aside::contained(restore);
+    restored.map_err(|failure| store.close_off(failure)).ok()
 }
 
 impl Recovery {
@@ -62,6 +79,7 @@ impl Recovery {
             threads: threads.max(1),
             progress,
             report: RecoveryReport::default(),
+            failures: Vec::new(),
         };
         recovery.report.threads = recovery.threads as u64;
         for (id, storage) in &state.storages {
@@ -72,8 +90,10 @@ impl Recovery {
                 recovery.database.restore_base(&store, *no, entry)?;
             }
             recovery.report.ranges += storage.ranges.len() as u64;
-            store.restore_runs(&recovery.database.shared.files, &storage.runs)?;
+            // Their files stay, whether they can be read or not.
             recovery.runs.extend(&storage.runs);
+            let files = &recovery.database.shared.files;
+            contained(&store, || store.restore_runs(files, &storage.runs));
             store.raise_kept_from(storage.kept_from);
         }
         recovery.restore_runs()?;
@@ -92,7 +112,8 @@ impl Recovery {
         in_parallel(self.threads.min(ranges.len()), |_| {
             while let Some((store, range)) = ranges.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let covered = self.covered(Scope::Storage(store.id()));
-                restored.add(store.restore_pending(range, covered)?);
+                let count = contained(store, || store.restore_pending(range, covered));
+                restored.add(count.unwrap_or(0));
             }
             Ok(())
         })?;
@@ -167,7 +188,7 @@ impl Recovery {
                 if (u64::from(row.range().0) + u64::from(storage.0)) % threads == thread
                     && let Some(store) = stores.get(storage)
                 {
-                    operation.restore(store, *ts)?;
+                    contained(store, || operation.restore(store, *ts));
                 }
             }
             Ok(())
@@ -190,34 +211,65 @@ impl Recovery {
                 device.remove(&name)?;
             }
         }
-        for store in self.database.stores.values() {
+        for (id, store) in &self.database.stores {
+            if let Err(failure) = store.check_restored() {
+                self.failures.push((*id, Work::Restore, failure));
+                store.forget_records();
+                continue;
+            }
             store.finish_recovery();
             for key in store.keys().iter() {
-                fill(store, key, StartWord(0), self.threads, &Unobserved)?;
+                let filled = set_aside::contained(|| {
+                    fill(store, key, StartWord(0), self.threads, &Unobserved)
+                });
+                if let Err(failure) = filled {
+                    let failure = unusable(failure, "an index of a key");
+                    store.put_index(key.unusable_key(store, failure.clone()));
+                    self.failures.push((*id, Work::BuildIndexes, failure));
+                }
             }
         }
-        self.build_secondary(expressions)
+        self.build_secondary(expressions);
+        Ok(())
     }
 
     /// Builds the secondary indexes of the newest definitions.
-    fn build_secondary(&mut self, expressions: Option<&dyn RowExpressions>) -> Result<()> {
+    fn build_secondary(&mut self, expressions: Option<&dyn RowExpressions>) {
         let Some((_, catalog)) = self.database.catalogs.last() else {
-            return Ok(());
+            return;
         };
         for table in catalog.tables.values() {
             let Some(store) = self.database.stores.get(&table.storage) else {
                 continue;
             };
             for def in &table.indexes {
-                let index = StoredIndex::secondary(table, def, store, expressions)?;
-                // What is being built is about to be removed.
-                if def.state == IndexState::Valid {
-                    let building = self.progress.building(table, def, slots(store));
-                    fill(store, &index, StartWord(0), self.threads, &building)?;
-                }
+                let built = set_aside::contained(|| {
+                    let index = StoredIndex::secondary(table, def, store, expressions)?;
+                    // An index that is being built is about to be removed.
+                    if def.state == IndexState::Valid && store.check_restored().is_ok() {
+                        let building = self.progress.building(table, def, slots(store));
+                        fill(store, &index, StartWord(0), self.threads, &building)?;
+                    }
+                    Ok(index)
+                });
+                let index = built.unwrap_or_else(|failure| {
+                    let failure = unusable(failure, &format!("index \"{}\"", def.name));
+                    let id = table.storage;
+                    self.failures
+                        .push((id, Work::BuildIndexes, failure.clone()));
+                    StoredIndex::unusable_secondary(def, store, failure)
+                });
                 store.put_index(index);
             }
         }
-        Ok(())
     }
+}
+
+/// The error of an index that could not be built.
+fn unusable(failure: Error, index: &str) -> Error {
+    let what = format!("{index} could not be built when the database was opened");
+    failure.context(what).with_hint(
+        "Restore a backup, or drop the index or its constraint and copy what scans can read. An \
+         index that found too little memory is built by REINDEX, or by opening with more.",
+    )
 }

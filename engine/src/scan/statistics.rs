@@ -9,7 +9,7 @@ impl Db {
     /// Rows (an estimate) and bounds of the columns, as far as they are in memory; see
     /// [`TableStatistics`].
     pub fn statistics(&self, table: &TableDef) -> TableStatistics {
-        match self.store(table.storage) {
+        match self.any_store(table.storage) {
             Ok(store) => store.statistics(table),
             Err(_) => TableStatistics::empty(table),
         }
@@ -17,7 +17,7 @@ impl Db {
 
     /// The bytes of a table's chunks and runs on the device.
     pub fn table_bytes(&self, table: &TableDef) -> Result<u64> {
-        let (_, run_bytes) = self.store(table.storage)?.run_size();
+        let (_, run_bytes) = self.any_store(table.storage)?.run_size();
         Ok(self.statistics(table).bytes + run_bytes)
     }
     /// The bytes of all files.

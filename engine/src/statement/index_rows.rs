@@ -59,10 +59,18 @@ impl Statement {
     }
 
     /// Whether an index that `table` defines can be read: not if the definition is one of the past
-    /// and the index has been dropped since.
+    /// and the index has been dropped since, nor if it could not be built.
     pub fn has_index(&self, table: &TableDef, index: IndexId) -> bool {
         let store = self.txn.db().store(table.storage);
-        store.is_ok_and(|store| store.secondary_index(index).is_some())
+        let index = store.map(|store| store.secondary_index(index));
+        index.is_ok_and(|index| index.is_some_and(|index| index.is_usable()))
+    }
+
+    /// Whether the hash index of a key can be asked; `key` indexes `TableDef::keys`.
+    pub fn has_key(&self, table: &TableDef, key: usize) -> bool {
+        let store = self.txn.db().store(table.storage);
+        let index = store.map(|store| store.key(&table.keys[key].columns));
+        index.is_ok_and(|index| index.is_some_and(|index| index.is_usable()))
     }
 
     /// Entries and bytes of an index.

@@ -50,9 +50,9 @@ use crate::catalog::TableDef;
 use arc_swap::ArcSwap;
 use holders::Holders;
 use parking_lot::Mutex;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use strandline_base::{ColumnId, CommitTs, RangeNo, StorageId, Value};
+use std::sync::{Arc, OnceLock};
+use strandline_base::{ColumnId, CommitTs, Error, RangeNo, Result, StorageId, Value};
 use strandline_table::lineage::Lineage;
 use strandline_tail::schema::StorageSchema;
 use strandline_txn::{StartWord, Visibility};
@@ -70,6 +70,8 @@ pub struct Store {
     kept_from: AtomicU64,
     /// bulk-loaded ranges that no checkpoint has put into the manifest yet
     pub unlisted: Mutex<Vec<RangeNo>>,
+    /// why its rows could not be restored, if so: nothing reads or writes them then
+    unrestored: OnceLock<Error>,
 }
 
 /// The storage's columns, by id, as `table` and everything before it defined them. Columns dropped
@@ -108,6 +110,7 @@ impl Store {
             holders: Mutex::new(Holders::held_by(holder)),
             kept_from: AtomicU64::new(0),
             unlisted: Mutex::default(),
+            unrestored: OnceLock::new(),
         };
         for key in &table.keys {
             store.put_index(StoredIndex::of_key(table, &key.columns, &store));
@@ -130,6 +133,19 @@ impl Store {
     /// The storage's id.
     pub fn id(&self) -> StorageId {
         self.lineage.id()
+    }
+
+    /// The rows cannot be restored: they are neither read nor written until the next open. The first
+    /// failure stays.
+    pub fn close_off(&self, failure: Error) {
+        let _ = self.unrestored.set(failure);
+    }
+
+    /// # Errors
+    /// The failure of restoring the rows.
+    pub fn check_restored(&self) -> Result<()> {
+        let failure = self.unrestored.get();
+        failure.map_or(Ok(()), |failure| Err(failure.clone()))
     }
 
     /// Versions superseded before it may be gone.

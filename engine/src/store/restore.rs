@@ -87,6 +87,11 @@ impl Store {
         Ok(restored)
     }
 
+    /// The rows cannot be restored: frees what is in memory of them.
+    pub fn forget_records(&self) {
+        self.lineage.forget_records();
+    }
+
     /// Everything is restored: the last range takes new rows if it has room for them.
     pub fn finish_recovery(&self) {
         self.lineage.finish_recovery();

@@ -23,7 +23,8 @@
 //! constraint is deferred. NULLs are different keys unless the definition says NULLS NOT DISTINCT.
 //!
 //! Failures: a build that fails or is cancelled removes the definition and the entries; a crash
-//! leaves a building definition, which the next open removes. A dropped index stays for the
+//! leaves a building definition, which the next open removes. An index that cannot be built at open
+//! is unusable: it has no entries, and what needs them fails. A dropped index stays for the
 //! snapshots that use an older definition. An expression that fails for a row fails the write, or
 //! the build; a version of the past for which it fails has no entry. Expressions and conditions are
 //! SQL text in the catalog, evaluated by the `RowExpressions` that the database is opened with.
@@ -35,7 +36,7 @@
 use super::key_of_row::KeyOfRow;
 use super::key_sweep::KeySweep;
 use super::{Store, TableStore};
-use crate::catalog::index::{IndexDef, IndexId};
+use crate::catalog::index::{IndexDef, IndexId, IndexPart};
 use crate::catalog::{KeyDef, TableDef};
 use crate::expressions::RowExpressions;
 use std::borrow::Cow;
@@ -44,7 +45,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use strandline_base::{ColumnId, CommitTs, Error, Result, RowId, Value};
 use strandline_index::{
     AccessMethod, KeyBytes, KeyRange, MemoryIndex, OrderedIndex, OrderedKeys, PartOrder,
-    is_same_key,
+    UnusableIndex, is_same_key,
 };
 use strandline_txn::Visibility;
 
@@ -123,13 +124,8 @@ impl StoredIndex {
         expressions: Option<&dyn RowExpressions>,
     ) -> Result<Arc<Self>> {
         let memory = store.lineage.pool().taken_bytes().clone();
-        let order = |part: &crate::catalog::index::IndexPart| PartOrder {
-            descending: part.descending,
-            nulls_first: part.nulls_first,
-        };
-        let orders: Vec<PartOrder> = def.parts.iter().map(order).collect();
-        let keys = OrderedKeys::new(orders.clone());
-        let index = OrderedIndex::counted(orders, memory.clone());
+        let keys = OrderedKeys::new(orders(def));
+        let index = OrderedIndex::counted(orders(def), memory.clone());
         let secondary = Secondary {
             id: def.id,
             keys,
@@ -144,6 +140,43 @@ impl StoredIndex {
             moved: AtomicBool::new(false),
             sweep: KeySweep::counted(memory),
         }))
+    }
+
+    /// In the place of this index of a constraint, whose build ended with `failure`.
+    pub fn unusable_key(&self, store: &Store, failure: Error) -> Arc<Self> {
+        Arc::new(Self {
+            columns: self.columns.clone(),
+            index: Arc::new(UnusableIndex::new(failure)),
+            kind: Kind::Constraint,
+            is_unique: self.is_unique,
+            nulls_are_equal: self.nulls_are_equal,
+            moved: AtomicBool::new(true),
+            sweep: KeySweep::counted(store.lineage.pool().taken_bytes().clone()),
+        })
+    }
+
+    /// In the place of a secondary index whose build ended with `failure`. Its key is not computed:
+    /// `failure` may be that its expressions do not compile.
+    pub fn unusable_secondary(def: &IndexDef, store: &Store, failure: Error) -> Arc<Self> {
+        let secondary = Secondary {
+            id: def.id,
+            keys: OrderedKeys::new(orders(def)),
+            key: None,
+        };
+        Arc::new(Self {
+            columns: def.key_columns(),
+            index: Arc::new(UnusableIndex::new(failure)),
+            kind: Kind::Secondary(Box::new(secondary)),
+            is_unique: def.unique,
+            nulls_are_equal: def.nulls_not_distinct,
+            moved: AtomicBool::new(true),
+            sweep: KeySweep::counted(store.lineage.pool().taken_bytes().clone()),
+        })
+    }
+
+    /// Whether it has its entries.
+    pub fn is_usable(&self) -> bool {
+        self.index.failure().is_none()
     }
 
     fn as_secondary(&self) -> Option<&Secondary> {
@@ -344,6 +377,15 @@ impl Store {
             indexes
         });
     }
+}
+
+/// The order of each part of an index's keys.
+fn orders(def: &IndexDef) -> Vec<PartOrder> {
+    let order = |part: &IndexPart| PartOrder {
+        descending: part.descending,
+        nulls_first: part.nulls_first,
+    };
+    def.parts.iter().map(order).collect()
 }
 
 /// The row with this key that is visible; a key with NULL is no row's.

@@ -44,9 +44,10 @@ impl Db {
                 continue;
             }
             if known.contains(&table.storage) {
-                let store = self.store(table.storage)?;
+                let store = self.any_store(table.storage)?;
                 let schema = store.rows().schema();
                 if schema.len() < table.next_column as usize {
+                    self.store(table.storage)?; // restored
                     let grown = storage_schema(table, Some(&schema));
                     store.rows().set_schema(grown);
                     adopted.grown.push((store.clone(), schema));
@@ -62,6 +63,7 @@ impl Db {
                     {
                         continue;
                     }
+                    self.store(table.storage)?; // restored
                     let index = StoredIndex::of_key(table, &key.columns, &store);
                     let threads = self.settings.recovery_threads;
                     fill(&store, &index, word, threads, &Unobserved)?;
@@ -127,7 +129,7 @@ impl Transaction {
                 if let Some(rare) = &self.state.lock().rare {
                     rare.deferred.refuse_change(old, new.map(Arc::as_ref))?;
                 }
-                let store = self.db.store(old.storage)?;
+                let store = self.db.any_store(old.storage)?;
                 store.lock_exclusive(word, &waiting)?;
                 self.state.lock().hold(store, Hold::Alone);
             }

@@ -13,8 +13,9 @@
 //!    check sees both.
 //! 4. A second transaction makes the definition valid: readers may use it.
 //!
-//! An error removes the definition. A crash leaves a definition that is being built; opening the
-//! database removes it.
+//! An error removes the definition: at once, or by a later turn of maintenance if another transaction
+//! holds the table by then. A crash leaves a definition that is being built; opening the database
+//! removes it.
 //!
 //! Invariants:
 //! 1. An index with [`IndexState::Valid`] has an entry for every version that is visible at
@@ -33,11 +34,21 @@ use crate::store::TableStore;
 use crate::store::index_build::{fill, slots};
 use crate::store::{Store, StoredIndex, newest, secondary_index};
 use std::sync::Arc;
+use std::time::Duration;
 use strandline_base::{
     CommitTs, Error, ErrorKind, Result, RowId, SqlState, SqlType, TableId, Value,
 };
 use strandline_index::{Direction, KeyBytes, KeyRange};
 use strandline_txn::{Isolation, Looks, StartWord};
+
+/// How long the removal of an unfinished index waits for other transactions.
+const REMOVAL_WAIT: Duration = Duration::from_millis(100);
+
+/// Whether another transaction prevents a definition change now.
+fn is_in_the_way(error: &Error) -> bool {
+    let state = error.sqlstate();
+    state == SqlState::LOCK_NOT_AVAILABLE || state == SqlState::DEADLOCK_DETECTED
+}
 
 impl Db {
     /// Creates an index while writers go on. `define` adds its definition, whose state and
@@ -51,6 +62,7 @@ impl Db {
         options: &TxnOptions,
         define: &mut dyn FnMut(&mut Catalog) -> Result<(TableId, IndexId)>,
     ) -> Result<()> {
+        self.remove_left_indexes();
         let options = &TxnOptions {
             isolation: Isolation::ReadCommitted,
             ..options.clone()
@@ -103,27 +115,44 @@ impl Db {
         txn.commit().map(|_| ())
     }
 
-    /// Removes the definition of an index that could not be built.
-    fn remove_unfinished(self: &Arc<Self>, (table, index): (TableId, IndexId)) {
-        // Whatever has ended the build does not end this.
-        let removed = self.begin(TxnOptions::default()).and_then(|txn| {
-            txn.change_catalog(&mut |catalog| {
-                remove_index(catalog, table, index);
-                Ok(())
-            })?;
-            txn.commit()?;
-            // No reader has ever used it.
-            let catalog = self.catalog();
-            if let Some(table) = catalog.tables.get(&table)
-                && let Ok(store) = self.store(table.storage)
-                && let Some(index) = store.secondary_index(index)
-            {
-                store.remove_index(&index);
+    /// Removes the definition of an index that could not be built. If another transaction is in the
+    /// way, later turns of maintenance try again: the statement that has failed ends now.
+    fn remove_unfinished(self: &Arc<Self>, place: (TableId, IndexId)) {
+        match self.try_remove_unfinished(place) {
+            Ok(()) => {}
+            Err(error) if is_in_the_way(&error) => self.index_builds.leave(place),
+            Err(error) => {
+                tracing::warn!(%error, "the definition of an index that was not built stays");
             }
+        }
+    }
+
+    fn try_remove_unfinished(self: &Arc<Self>, (table, index): (TableId, IndexId)) -> Result<()> {
+        // Cancellation of the build does not end this.
+        let txn = self.begin(TxnOptions {
+            lock_timeout: Some(REMOVAL_WAIT),
+            ..TxnOptions::default()
+        })?;
+        txn.change_catalog(&mut |catalog| {
+            remove_index(catalog, table, index);
             Ok(())
-        });
-        if let Err(error) = removed {
-            tracing::warn!(%error, "the definition of an index that was not built stays");
+        })?;
+        txn.commit()?;
+        // No reader has ever used it.
+        let catalog = self.catalog();
+        if let Some(table) = catalog.tables.get(&table)
+            && let Ok(store) = self.store(table.storage)
+            && let Some(index) = store.secondary_index(index)
+        {
+            store.remove_index(&index);
+        }
+        Ok(())
+    }
+
+    /// Removes the definitions that unfinished builds have left.
+    pub(crate) fn remove_left_indexes(self: &Arc<Self>) {
+        for place in self.index_builds.take_left() {
+            self.remove_unfinished(place);
         }
     }
 
@@ -162,12 +191,12 @@ impl Transaction {
             if table.indexes.is_empty() || old.is_some_and(|old| Arc::ptr_eq(old, table)) {
                 continue;
             }
-            let store = self.db.store(table.storage)?;
             let old = old.filter(|old| old.storage == table.storage);
             for def in &table.indexes {
                 if old.is_some_and(|old| old.index(def.id).is_some()) {
                     continue;
                 }
+                let store = self.db.store(table.storage)?;
                 check_method(def)?;
                 let expressions = self.db.settings.expressions.as_deref();
                 let index = StoredIndex::secondary(table, def, &store, expressions)?;

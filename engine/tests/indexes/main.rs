@@ -6,6 +6,7 @@ mod common;
 mod crash;
 mod definitions;
 mod expressions;
+mod left_builds;
 mod maintenance;
 mod model;
 mod reading;

@@ -276,6 +276,18 @@ const EXPORTED: &[Exported] = &[
         "Tables whose records cannot be written; the log is kept for them",
     ),
     exported(
+        "tables_unrestored",
+        "tables_unrestored",
+        Form::Level,
+        "Tables that could not be restored when the database was opened",
+    ),
+    exported(
+        "indexes_unusable",
+        "indexes_unusable",
+        Form::Level,
+        "Tables with an index that could not be built when the database was opened",
+    ),
+    exported(
         "checkpoints_failing",
         "checkpoints_failing",
         Form::Level,

@@ -83,7 +83,11 @@ async fn answer_metrics(State(metrics): State<Arc<Metrics>>) -> impl IntoRespons
 
 async fn answer_health(State(metrics): State<Arc<Metrics>>) -> impl IntoResponse {
     match metrics.health() {
-        Ok(()) => (StatusCode::OK, "ok\n".to_string()),
+        Ok(failing) => {
+            let lines = std::iter::once("ok".to_string()).chain(failing);
+            let lines = lines.map(|line| line.replace('\n', " ") + "\n");
+            (StatusCode::OK, lines.collect())
+        }
         Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")),
     }
 }

@@ -280,6 +280,20 @@ impl Lineage {
         range.publish(&right, empty);
     }
 
+    /// Frees the records in memory of a storage whose rows cannot be restored. The chunks stay: `check`
+    /// verifies them, and their files are known.
+    pub fn forget_records(&self) {
+        for range in self.ranges() {
+            if let BaseBody::Insert(_) = range.load().base.body {
+                self.empty_range(&range);
+                continue;
+            }
+            let right = range.lock();
+            let base = range.load_full().base.clone();
+            range.publish(&right, RangeVersion::of(base));
+        }
+    }
+
     /// Range `no` takes no more rows: if it was the open one, its pages are not kept for that.
     pub(crate) fn forget_open(&self, no: RangeNo) {
         let is_open = || {

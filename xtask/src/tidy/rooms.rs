@@ -4,60 +4,33 @@
 //! a table below it whose first column names modules. A module imports only modules of rows above
 //! its own; those of one row do not see each other. `lib.rs` itself is above all of them.
 //!
-//! In no crate do modules side by side import each other in a circle, at any depth, except for
-//! [`STANDING_CYCLES`]: a list that only shrinks.
+//! In no crate do modules side by side import each other in a circle, at any depth.
 
 use super::Violation;
 use crate::modules::Modules;
 use crate::source::SourceFile;
 
-/// Cycles that still stand: the parent module, and one of the modules in it that import each other.
-const STANDING_CYCLES: &[(&str, &str)] = &[
-    ("engine/src/maintenance", "checkpoint"),
-    ("sql/src/execution/row_executor", "compile"),
-];
 const TITLE: &str = "Rooms, lowest first";
 
 /// Checks that no modules of the crate in `folder` import each other in a circle.
 pub fn check_cycles(folder: &str, files: &[SourceFile]) -> Vec<Violation> {
-    cycles_but(folder, files, STANDING_CYCLES)
-}
-
-fn cycles_but(folder: &str, files: &[SourceFile], standing: &[(&str, &str)]) -> Vec<Violation> {
     let mut parents = vec![Vec::new()];
     parents.extend(Modules::parents(folder, files));
     let mut violations = Vec::new();
-    let mut found = Vec::new();
     for parent in &parents {
         let path = [&["src".to_string()], parent.as_slice()].concat().join("/");
-        let place = format!("{folder}/{path}");
         for cycle in Modules::below(folder, parent, files).cycles() {
-            found.push((place.clone(), cycle));
-        }
-    }
-    let stands = |(place, cycle): &(String, Vec<String>), known: &(&str, &str)| {
-        place == known.0 && cycle.iter().any(|module| module == known.1)
-    };
-    for cycle in &found {
-        if !standing.iter().any(|known| stands(cycle, known)) {
             let message = format!(
                 "the modules {} import each other: move what two of them need into one below, or \
                  pass it as a value",
-                cycle.1.join(", ")
+                cycle.join(", ")
             );
-            violations.push(Violation::new(&cycle.0, 1, "rooms", message));
-        }
-    }
-    for known in standing {
-        let parent = format!("{}/", known.0);
-        let is_here = parent.starts_with(&format!("{folder}/"))
-            && files.iter().any(|file| file.path.starts_with(&parent));
-        if is_here && !found.iter().any(|cycle| stands(cycle, known)) {
-            let message = format!(
-                "`{}` is in no cycle any more: take it off STANDING_CYCLES",
-                known.1
-            );
-            violations.push(Violation::new(known.0, 1, "rooms", message));
+            violations.push(Violation::new(
+                &format!("{folder}/{path}"),
+                1,
+                "rooms",
+                message,
+            ));
         }
     }
     violations
@@ -159,20 +132,18 @@ mod tests {
             SourceFile::new("x/src/r/a.rs", "use super::b;"),
             SourceFile::new("x/src/r/b.rs", "use crate::r::a::A;"),
         ];
-        let found = cycles_but("x", &files, &[]);
+        let found = check_cycles("x", &files);
         assert_eq!(found.len(), 1);
         assert!(
             found[0]
                 .to_string()
                 .starts_with("x/src/r:1: [rooms] the modules a, b import")
         );
-        assert!(cycles_but("x", &files, &[("x/src/r", "b")]).is_empty());
-        let gone = [("x/src/r", "a"), ("x/src", "r"), ("y/src", "a")];
-        assert_eq!(
-            cycles_but("x", &files, &gone).len(),
-            1,
-            "one no longer stands"
-        );
+        let one_way = [
+            SourceFile::new("x/src/r/a.rs", "use super::b;"),
+            SourceFile::new("x/src/r/b.rs", "use crate::s;"),
+        ];
+        assert!(check_cycles("x", &one_way).is_empty());
     }
 
     #[test]

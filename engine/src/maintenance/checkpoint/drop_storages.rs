@@ -19,7 +19,8 @@ impl Db {
             .collect();
         let catalogs = self.catalogs.through(CommitTs::MAX);
         let begins = |policy| moment.time.begin_of(policy);
-        let live = kept_storages(&catalogs, begins, moment.oldest);
+        let mut live = kept_storages(&catalogs, begins, moment.oldest);
+        live.retain(|id| !self.is_given_up(*id, &catalogs));
         for store in free.into_iter().filter(|store| !live.contains(&store.id())) {
             let mut stores = self.stores.write();
             if stores

@@ -29,58 +29,17 @@ mod new_files;
 mod parts;
 mod terms;
 
+use super::effort::Effort;
+use super::outcome::{CheckpointOutcome, CheckpointReport};
 use super::reserve::is_full_disk;
 use super::set_aside::contained;
 use crate::db::Db;
 use std::sync::atomic::Ordering;
-use strandline_base::{Error, Result};
+use strandline_base::Result;
 use tracing::info;
 
 /// So many checkpoints in a row free space on a full disk before it is a failure.
 const FREEING_ROUNDS_MAX: usize = 4;
-
-/// How much a checkpoint does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effort {
-    /// merges what is due
-    Due,
-    /// merges everything that has pending records, and tries again what has failed
-    All,
-    /// on a full disk: merges only where that removes deleted rows
-    Freeing,
-    /// on a full disk: removes dropped storages; all others stay as of their last checkpoint
-    DropsOnly,
-}
-
-/// What a checkpoint did.
-#[derive(Clone, Debug, Default)]
-pub struct CheckpointReport {
-    /// ranges merged into new chunks
-    pub merged_ranges: u64,
-    /// records written into runs
-    pub run_records: u64,
-    /// bytes of new chunk and run files
-    pub bytes_written: u64,
-}
-
-impl CheckpointReport {
-    fn add(&mut self, other: &Self) {
-        self.merged_ranges += other.merged_ranges;
-        self.run_records += other.run_records;
-        self.bytes_written += other.bytes_written;
-    }
-}
-
-/// How a checkpoint ended that changed the manifest.
-pub(crate) struct CheckpointOutcome {
-    pub report: CheckpointReport,
-    /// storages were written or dropped
-    pub has_changed: bool,
-    /// the device refused something that other tables need as well: the disk is full
-    pub failure: Option<Error>,
-    /// the first table whose records could not be written
-    pub behind: Option<Error>,
-}
 
 impl Db {
     /// Writes pending commits as runs, merges ranges that are due (all with pending records if
@@ -157,8 +116,8 @@ impl Db {
         let edit = self.edit_of(&parts, &state, &moment, &named);
         if parts.ready.is_empty() && edit.dropped.is_empty() && !named.pruned {
             // Nothing is gained by an edit.
-            if let Some(failure) = parts.no_room.take().or(parts.behind.take()) {
-                return Err(failure);
+            if parts.no_room.is_some() || parts.behind.is_some() {
+                return Ok(parts.outcome(CheckpointReport::default(), false));
             }
         }
         let has_changed = !parts.ready.is_empty() || !edit.dropped.is_empty();
@@ -171,7 +130,7 @@ impl Db {
         // The same versions, which share what they have in memory.
         state.catalogs = named.catalogs;
         let mut report = CheckpointReport::default();
-        for part in parts.ready {
+        for part in std::mem::take(&mut parts.ready) {
             report.add(&part.report);
             self.publish(part, moment.through);
         }
@@ -183,14 +142,7 @@ impl Db {
         self.note_checkpoint(&report);
         self.cut_log(&state)?;
         self.compact_manifest(&state)?;
-        Ok(CheckpointOutcome {
-            report,
-            has_changed,
-            failure: parts
-                .no_room
-                .or_else(|| parts.behind.clone().filter(is_full_disk)),
-            behind: parts.behind,
-        })
+        Ok(parts.outcome(report, has_changed))
     }
 
     fn note_checkpoint(&self, report: &CheckpointReport) {

@@ -4,7 +4,9 @@
 use crate::catalog::retention::TimeMap;
 use crate::catalog::versions::{Version, kept_storages, storages_of};
 use crate::db::Db;
+use crate::store::Store;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use strandline_base::{CommitTs, Result, StorageId};
 
@@ -48,13 +50,25 @@ impl Db {
         })
     }
 
+    /// Whether a storage could not be restored, and the newest catalog has no table with it any more:
+    /// dropping such a table gives its rows up, whatever its retention.
+    pub(super) fn is_given_up(&self, storage: StorageId, catalogs: &[Version]) -> bool {
+        let is_closed_off = |store: Arc<Store>| store.check_restored().is_err();
+        self.any_store(storage).is_ok_and(is_closed_off)
+            && catalogs.last().is_some_and(|(_, newest)| {
+                let mut tables = newest.tables.values();
+                tables.all(|table| table.storage != storage)
+            })
+    }
+
     /// The catalogs that may still be asked for, and the storages that they name.
     pub(super) fn named_at(&self, moment: &Moment) -> Named {
         let begins = |policy| moment.time.begin_of(policy);
         let pruned = self.catalogs.prune(begins, moment.oldest);
         // Later versions may not be in the log yet.
         let catalogs = self.catalogs.through(moment.through);
-        let live = kept_storages(&catalogs, begins, moment.oldest);
+        let mut live = kept_storages(&catalogs, begins, moment.oldest);
+        live.retain(|id| !self.is_given_up(*id, &catalogs));
         let forgotten = &storages_of(&catalogs) - &live;
         Named {
             catalogs,

@@ -1,14 +1,15 @@
 //! The second step of a checkpoint: each storage's part is prepared by itself. A failure of one
 //! table's part does not stop the others.
 
-use super::Effort;
 use super::lineage::StoragePart;
 use super::moment::Named;
 use super::terms::Terms;
 use crate::catalog::TableDef;
 use crate::db::Db;
 use crate::db::set_aside::Work;
+use crate::maintenance::effort::Effort;
 use crate::maintenance::horizons::table_of;
+use crate::maintenance::outcome::{CheckpointOutcome, CheckpointReport};
 use crate::maintenance::reserve::{full_disk, is_full_disk};
 use crate::maintenance::set_aside::contained;
 use crate::store::Store;
@@ -27,6 +28,20 @@ pub(super) struct Parts {
     pub behind: Option<Error>,
     /// why merges were given up
     pub no_room: Option<Error>,
+}
+
+impl Parts {
+    /// How a checkpoint of these parts ended. A full disk is a failure of the database; any other
+    /// failure is its table's.
+    pub fn outcome(self, report: CheckpointReport, has_changed: bool) -> CheckpointOutcome {
+        let full = || self.behind.clone().filter(is_full_disk);
+        CheckpointOutcome {
+            report,
+            has_changed,
+            failure: self.no_room.clone().or_else(full),
+            behind: self.behind,
+        }
+    }
 }
 
 impl Db {
@@ -66,6 +81,9 @@ impl Db {
         table: Option<&TableDef>,
         terms: &Terms,
     ) -> Result<Option<StoragePart>> {
+        if let Err(failure) = store.check_restored() {
+            return Err(self.unrestored(store.id(), failure));
+        }
         let work = Work::WriteRecords;
         if let Some(failure) = self.pausing_failure(store, work, terms.retries()) {
             return Err(failure);

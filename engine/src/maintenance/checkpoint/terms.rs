@@ -1,6 +1,6 @@
 //! Inputs shared by all parts of a checkpoint, and whether the disk was full.
 
-use super::Effort;
+use crate::maintenance::effort::Effort;
 use parking_lot::Mutex;
 use strandline_base::{CommitTs, Error};
 

@@ -148,6 +148,9 @@ fn candidates(
         },
         None => return Ok(None),
     };
+    if !index.is_usable() {
+        return Ok(None);
+    }
     let place = |id: &ColumnId| key.columns.iter().position(|c| c == id);
     let places = index.columns.iter().map_while(place);
     let ordered: Vec<Value> = places.filter_map(|at| values.get(at).cloned()).collect();

@@ -1,8 +1,8 @@
 //! `+`, `-` and `*` of one value and another, with PostgreSQL's result types. `None`: not decided
 //! here, in particular overflows.
 
+use super::source::Datum;
 use super::value::{assigned, exact, integer, integer_value, rounded};
-use super::{Arithmetic, Datum};
 use datafusion::scalar::ScalarValue;
 use strandline_base::{SqlType, Value};
 use strandline_semantics::decimal::power_of_ten;
@@ -11,6 +11,14 @@ use strandline_semantics::decimal::power_of_ten;
 const LIMIT: u128 = 10u128.pow(38);
 /// The most digits whose product is exact without looking.
 const FACTOR: u128 = 10u128.pow(18);
+
+/// An operation on two numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Arithmetic {
+    Add,
+    Subtract,
+    Multiply,
+}
 
 /// An operand or a result.
 #[derive(Clone, Debug, PartialEq)]

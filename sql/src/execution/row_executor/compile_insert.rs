@@ -1,8 +1,10 @@
 //! INSERT … VALUES, also with ON CONFLICT, as compiled statements.
 
-use super::compile::{Compiler, EXCLUDED, Scope, of, returning};
+use super::compile::{of, returning};
+use super::program::{Conflict, Insert, Operation, RowStatement};
+use super::scope::{Compiler, EXCLUDED, Scope};
+use super::source::Source;
 use super::value::is_key_type;
-use super::{Conflict, Insert, Operation, RowStatement, Source};
 use crate::parse;
 use crate::parse::long_values;
 use crate::parse::names;

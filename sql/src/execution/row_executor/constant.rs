@@ -1,7 +1,7 @@
 //! Expressions that no row decides: parameters, literals, `now()`.
 
-use super::Source;
-use super::compile::Compiler;
+use super::scope::Compiler;
+use super::source::Source;
 use super::value::integer;
 use crate::parse::lifted_literals::number_value;
 use crate::parse::names;

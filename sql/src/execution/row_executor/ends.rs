@@ -1,9 +1,10 @@
 //! MIN and MAX of indexed columns: each is the first row of a search in the order of its column.
 
-use super::compile::{Compiler, Scope};
 use super::conditions::Test;
+use super::program::Ends;
+use super::scope::{Compiler, Scope};
 use super::search::{OrderColumn, Slice};
-use super::{Ends, Source};
+use super::source::Source;
 use crate::parse::names;
 use crate::planning::provider::table_schema::arrow_field;
 use crate::values::value_row::ValueColumns;

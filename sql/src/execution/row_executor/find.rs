@@ -1,9 +1,9 @@
 //! Running a search: candidates from a key or an index, rows from candidates.
 
-use super::Source;
-use super::conditions::Values;
-use super::run::{Decided, Execution};
+use super::condition_values::Values;
+use super::execution::{Decided, Execution};
 use super::search::{IndexPath, Next, Path, Search, Sort};
+use super::source::Source;
 use super::value::integer;
 use std::ops::Bound;
 use std::sync::Arc;

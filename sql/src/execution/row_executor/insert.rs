@@ -1,9 +1,10 @@
 //! INSERT of a few rows, with ON CONFLICT of one row and one key.
 
+use super::execution::{Decided, Execution};
 use super::modify::{Modification, Written};
-use super::run::{Decided, Execution};
+use super::program::{Conflict, Insert};
+use super::source::Source;
 use super::value::assigned;
-use super::{Conflict, Insert, Source};
 use crate::execution::row_values::identity;
 use std::sync::Arc;
 use strandline_base::{Result, SqlState, Value};

@@ -2,9 +2,10 @@
 //! and the values that RETURNING takes from them.
 
 use super::arithmetic::{Number, compute};
-use super::run::{Decided, Execution};
+use super::execution::{Decided, Execution};
+use super::program::{Find, Key, Projection, Scalar, SetList, Update};
+use super::search::Search;
 use super::value::assigned;
-use super::{Find, Key, Projection, Scalar, Search, SetList, Update};
 use crate::values::result::QueryResult;
 use crate::values::value_row::ValueColumns;
 use datafusion::arrow::array::RecordBatch;

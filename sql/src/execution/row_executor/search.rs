@@ -5,9 +5,9 @@
 //! sorted. The choice uses only definitions, because values are not known yet: most tests with
 //! equality win, then the order. A search that finds many rows when it runs takes the full path.
 
-use super::Source;
-use super::compile::{Compiler, Scope};
 use super::conditions::Test;
+use super::scope::{Compiler, Scope};
+use super::source::Source;
 use datafusion::sql::sqlparser::ast::{self, Expr, Value as Literal};
 use strandline_base::{ColumnId, SqlType};
 use strandline_engine::catalog::TableDef;

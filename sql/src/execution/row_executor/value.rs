@@ -4,7 +4,7 @@
 //! between integers and numerics exactly or with numeric's rounding, strings without a type by the
 //! column type's input function.
 
-use super::{Datum, Source};
+use super::source::{Datum, Source};
 use crate::values::value;
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;

@@ -3,10 +3,10 @@
 
 use crate::db::Db;
 use crate::db::set_aside::Work;
-use crate::maintenance::checkpoint::Effort;
 use crate::maintenance::checkpoint::new_files::NewFiles;
 use crate::maintenance::checkpoint::terms::Terms;
 use crate::maintenance::due::Due;
+use crate::maintenance::effort::Effort;
 use crate::maintenance::reserve::is_full_disk;
 use crate::maintenance::set_aside::contained;
 use crate::store::{RangeSummary, Store};

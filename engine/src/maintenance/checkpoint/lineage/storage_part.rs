@@ -8,9 +8,9 @@
 use super::merge::Preparation;
 use crate::catalog::TableDef;
 use crate::db::Db;
-use crate::maintenance::checkpoint::CheckpointReport;
 use crate::maintenance::checkpoint::new_files::NewFiles;
 use crate::maintenance::checkpoint::terms::Terms;
+use crate::maintenance::outcome::CheckpointReport;
 use crate::manifest_state::{RangeEntry, StorageEdit};
 use crate::store::Store;
 use std::collections::BTreeMap;

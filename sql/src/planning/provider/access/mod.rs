@@ -115,7 +115,11 @@ impl Access {
             }
         }
         let keys = match as_of {
-            None => keys_served(&indexed),
+            None => {
+                let mut keys = keys_served(&indexed);
+                keys.retain(|key| statement.has_key(&indexed, *key));
+                keys
+            }
             Some(_) => Vec::new(),
         };
         let mut access = Self {

@@ -1,0 +1,334 @@
+//! Opening a database whose files are damaged: a table that cannot be restored is closed off, an
+//! index that cannot be built is unusable, and all other tables go on. Nothing is lost: with the file
+//! back, the next opening has everything.
+
+mod common;
+
+use common::*;
+use std::sync::Arc;
+use strandline_base::{Error, ManualClock};
+use strandline_device::{Device, MemoryDevice};
+use strandline_engine::catalog::{HistoryPolicy, TableDef};
+use strandline_engine::*;
+use strandline_sim::SimDisk;
+
+const ROWS: i64 = 200;
+const UNRESTORED: &str = "tables_unrestored";
+const UNUSABLE: &str = "indexes_unusable";
+
+fn open_small(disk: &SimDisk, clock: &Arc<ManualClock>) -> Arc<Db> {
+    let settings = Settings {
+        wal_segment_bytes: 1 << 16,
+        background_maintenance: false,
+        recovery_threads: 2,
+        ..Settings::default()
+    };
+    let options = DbOptions {
+        device: disk.device(),
+        clock: clock.clone(),
+        settings,
+    };
+    Db::open(options).expect("one table's damage does not keep the others from opening")
+}
+
+/// Tables `t` and `u` of the same rows, merged into chunks.
+fn two_tables(disk: &SimDisk, clock: &Arc<ManualClock>, history: HistoryPolicy) -> Arc<Db> {
+    let db = open_small(disk, clock);
+    for name in ["t", "u"] {
+        create(&db, name, history);
+        insert_rows(&db, name, 0..ROWS).expect("insert");
+    }
+    db.checkpoint(true).expect("checkpoint");
+    db
+}
+
+fn create(db: &Arc<Db>, name: &str, history: HistoryPolicy) {
+    change(db, &|catalog| {
+        let columns = vec![
+            column(0, "k", SqlType::BigInt, true),
+            column(1, "a", SqlType::BigInt, false),
+            column(2, "b", SqlType::Text, false),
+        ];
+        let mut table = definition(catalog, columns, history);
+        table.name = name.into();
+        catalog.put_table(table);
+    })
+    .expect("create");
+}
+
+fn change(db: &Arc<Db>, edit: &dyn Fn(&mut catalog::Catalog)) -> Result<()> {
+    let txn = db.begin(TxnOptions::default()).expect("begin");
+    txn.change_catalog(&mut |catalog| {
+        edit(catalog);
+        Ok(())
+    })?;
+    txn.commit().map(|_| ())
+}
+
+fn named(db: &Db, name: &str) -> Arc<TableDef> {
+    db.catalog().table("public", name).expect("a table").clone()
+}
+
+fn insert_rows(db: &Arc<Db>, name: &str, keys: std::ops::Range<i64>) -> Result<()> {
+    let rows: Vec<_> = keys.map(|k| (k, Some(k), format!("row {k}"))).collect();
+    let t = named(db, name);
+    run(db, |s| {
+        s.insert(&t, &batch(&rows), OnInvisibleDuplicate::Violation)
+    })
+    .map(|_| ())
+}
+
+fn set(db: &Arc<Db>, name: &str, k: i64, text: &str) -> Result<()> {
+    let (t, set) = (named(db, name), [(ColumnId(2), Value::from(text))]);
+    let found = run(db, |s| s.point_update(&t, 0, &[Value::BigInt(k)], &set))?;
+    assert!(found, "{name} has row {k}");
+    Ok(())
+}
+
+fn text(db: &Arc<Db>, name: &str, k: i64) -> Result<Value> {
+    let (t, mut out) = (named(db, name), Vec::new());
+    run(db, |s| {
+        s.point_get(&t, 0, &[Value::BigInt(k)], &[ColumnId(2)], &mut out)
+    })?;
+    Ok(out.remove(0))
+}
+
+/// The number of rows that a scan of the texts finds.
+fn scanned(db: &Arc<Db>, name: &str) -> Result<usize> {
+    let t = named(db, name);
+    run(db, |s| {
+        let request = ScanRequest {
+            columns: vec![ColumnId(2)],
+            ..Default::default()
+        };
+        let scan = s.scan(&t, request)?;
+        let mut rows = 0;
+        for unit in 0..scan.units() {
+            rows += scan
+                .read_unit(unit)?
+                .iter()
+                .map(|b| b.num_rows())
+                .sum::<usize>();
+        }
+        Ok(rows)
+    })
+}
+
+fn counter(db: &Db, name: &str) -> (u64, String) {
+    let counters = db.detailed_counters();
+    let found = counters.into_iter().find(|(n, ..)| *n == name);
+    let (_, value, detail) = found.expect("a counter");
+    (value, detail)
+}
+
+fn files(disk: &SimDisk, prefix: &str) -> Vec<String> {
+    let mut names = Device::list(&*disk.device()).expect("list");
+    names.retain(|name| name.starts_with(prefix));
+    names.sort();
+    names
+}
+
+/// Flips a bit of a file whose name begins with `prefix`, so that `is_wanted` holds of the opened
+/// database; the file and the place.
+fn damage(
+    disk: &SimDisk,
+    clock: &Arc<ManualClock>,
+    prefix: &str,
+    is_wanted: impl Fn(&Arc<Db>) -> bool,
+) -> (String, u64) {
+    for name in files(disk, prefix) {
+        let bytes = disk.content(&name).expect("a file").len() as u64;
+        for at in (64..bytes).step_by(97) {
+            let damaged = disk.after_kill();
+            damaged.flip_bits(&name, at, 0x10);
+            if is_wanted(&open_small(&damaged, clock)) {
+                disk.flip_bits(&name, at, 0x10);
+                return (name, at);
+            }
+        }
+    }
+    panic!("no byte of {prefix} has the effect")
+}
+
+/// Table `u` is read, written, and checkpointed.
+fn works(db: &Arc<Db>, name: &str) {
+    for round in 0..3 {
+        for k in 0..20 {
+            set(db, name, k, &format!("round {round}")).expect("update");
+        }
+        insert_rows(db, name, 1_000 + round..1_001 + round).expect("insert");
+        let _ = db.checkpoint(true);
+    }
+    assert_eq!(text(db, name, 3).expect("read"), "round 2".into());
+    assert_eq!(scanned(db, name).expect("scan"), ROWS as usize + 3);
+}
+
+fn is_refused<R: std::fmt::Debug>(outcome: Result<R>, words: &[&str]) -> Error {
+    let error = outcome.expect_err("refused");
+    assert_eq!(error.sqlstate(), SqlState::DATA_CORRUPTED, "{error}");
+    for word in words {
+        assert!(error.message().contains(word), "{word}: {error}");
+    }
+    assert!(error.hint().is_some(), "{error}");
+    error
+}
+
+#[test]
+fn a_damaged_key_column_leaves_its_table_to_scans() {
+    let (disk, clock) = (SimDisk::new(1), clock());
+    two_tables(&disk, &clock, HistoryPolicy::None)
+        .close()
+        .expect("close");
+    let is_key_of_t =
+        |db: &Arc<Db>| counter(db, UNUSABLE).1.contains("public.t") && scanned(db, "t").is_ok();
+    let (file, at) = damage(&disk, &clock, "chunks-", is_key_of_t);
+    let db = open_small(&disk, &clock);
+    works(&db, "u");
+    let words = ["could not be built", file.as_str()];
+    is_refused(text(&db, "t", 0), &words);
+    is_refused(insert_rows(&db, "t", 5_000..5_001), &words);
+    is_refused(set(&db, "t", 0, "x"), &words);
+    assert_eq!(scanned(&db, "t").expect("scan"), ROWS as usize);
+    let (count, detail) = counter(&db, UNUSABLE);
+    assert_eq!(count, 1);
+    assert!(
+        detail.contains("public.t") && detail.contains(&file),
+        "{detail}"
+    );
+    db.check_health().expect("the database serves");
+    assert!(db.failing_work()[0].contains(&file));
+    assert!(
+        db.check()
+            .expect("check")
+            .iter()
+            .any(|line| line.contains(&file))
+    );
+    // Without the constraint the table takes rows again.
+    change(&db, &|catalog| {
+        let mut table = TableDef::clone(catalog.table("public", "t").expect("table"));
+        table.keys.clear();
+        catalog.put_table(table);
+    })
+    .expect("a key is dropped");
+    insert_rows(&db, "t", 5_000..5_001).expect("insert");
+    assert_eq!(scanned(&db, "t").expect("scan"), ROWS as usize + 1);
+    drop(db);
+    // The last change is in the log only.
+    disk.flip_bits(&file, at, 0x10);
+    let db = open_small(&disk, &clock);
+    assert_eq!(counter(&db, UNUSABLE), (0, String::new()));
+    assert_eq!(scanned(&db, "t").expect("scan"), ROWS as usize + 1);
+}
+
+/// A database where `t` has changes in a run and later ones, a bulk load among them, in the log.
+fn with_changes(disk: &SimDisk, clock: &Arc<ManualClock>, history: HistoryPolicy) {
+    let db = two_tables(disk, clock, history);
+    for name in ["t", "u"] {
+        set(&db, name, 1, "in a run").expect("update");
+    }
+    db.checkpoint(false).expect("checkpoint");
+    assert_eq!(files(disk, "run-").len(), 2, "a run each");
+    set(&db, "t", 2, "in the log").expect("update");
+    let t = named(&db, "t");
+    run(&db, |s| {
+        let rows: Vec<_> = (7_000..7_100)
+            .map(|k| (k, Some(k), "loaded".into()))
+            .collect();
+        let mut load = s.bulk_insert(&t)?;
+        load.append(&batch(&rows))?;
+        load.finish()
+    })
+    .expect("load");
+}
+
+fn has_everything(db: &Arc<Db>) {
+    assert_eq!(text(db, "t", 1).expect("read"), "in a run".into());
+    assert_eq!(text(db, "t", 2).expect("read"), "in the log".into());
+    assert_eq!(text(db, "t", 7_050).expect("read"), "loaded".into());
+    assert_eq!(scanned(db, "t").expect("scan"), ROWS as usize + 100);
+    assert!(db.check().expect("check").is_empty());
+}
+
+#[test]
+fn a_table_whose_run_is_damaged_is_closed_off() {
+    let (disk, clock) = (SimDisk::new(1), clock());
+    with_changes(&disk, &clock, HistoryPolicy::None);
+    let disk = disk.after_kill();
+    let is_of_t = |db: &Arc<Db>| counter(db, UNRESTORED).1.contains("public.t");
+    let (file, at) = damage(&disk, &clock, "run-", is_of_t);
+    let words = ["public.t could not be restored", file.as_str()];
+    for _ in 0..3 {
+        let db = open_small(&disk, &clock);
+        assert_eq!(counter(&db, UNRESTORED).0, 1);
+        is_refused(text(&db, "t", 50), &words);
+        is_refused(scanned(&db, "t"), &words);
+        is_refused(set(&db, "t", 50, "x"), &words);
+        is_refused(insert_rows(&db, "t", 5_000..5_001), &words);
+        set(&db, "u", 1, "still written").expect("update");
+        is_refused(db.checkpoint(true), &[&file]);
+        db.check_health().expect("the database serves");
+        assert!(db.failing_work()[0].contains(&file));
+        assert!(
+            db.check()
+                .expect("check")
+                .iter()
+                .any(|line| line.contains(&file))
+        );
+        db.inspect().expect("inspect");
+        let target = Arc::new(MemoryDevice::new()) as Arc<dyn Device>;
+        db.backup(&target, &|_| true)
+            .expect_err("files lack records");
+        let _ = db.close();
+    }
+    works(&open_small(&disk.after_kill(), &clock), "u");
+    disk.flip_bits(&file, at, 0x10);
+    let db = open_small(&disk, &clock);
+    has_everything(&db);
+    db.checkpoint(true).expect("checkpoint");
+    db.close().expect("close");
+    has_everything(&open_small(&disk, &clock));
+}
+
+#[test]
+fn a_missing_run_closes_its_table_off_and_dropping_it_ends_that() {
+    for history in [HistoryPolicy::None, HistoryPolicy::Forever] {
+        drop_a_table_without_its_run(history);
+    }
+}
+
+fn drop_a_table_without_its_run(history: HistoryPolicy) {
+    let (disk, clock) = (SimDisk::new(1), clock());
+    with_changes(&disk, &clock, history);
+    let disk = disk.after_kill();
+    Device::remove(&*disk.device(), &files(&disk, "run-")[0]).expect("remove");
+    let db = open_small(&disk, &clock);
+    assert_eq!(counter(&db, UNRESTORED).0, 1);
+    text(&db, "t", 1).expect_err("refused");
+    // The log is kept for it.
+    for round in 0..10 {
+        for k in 0..ROWS {
+            set(&db, "u", k, &format!("{round} of {k} {}", "x".repeat(300))).expect("update");
+        }
+        db.checkpoint(true).expect_err("t is behind");
+    }
+    assert!(files(&disk, "wal-").len() > 8);
+    change(&db, &|catalog| {
+        let mut table = TableDef::clone(catalog.table("public", "t").expect("table"));
+        table.name = "lost".into();
+        catalog.put_table(table);
+    })
+    .expect("a change of the definition alone");
+    change(&db, &|catalog| {
+        let id = catalog.table("public", "lost").expect("table").id;
+        catalog.tables.remove(&id);
+    })
+    .expect("drop");
+    db.checkpoint(true).expect("nothing is behind");
+    db.checkpoint(true).expect("the log is cut");
+    assert_eq!(counter(&db, UNRESTORED), (0, String::new()));
+    db.check_health().expect("well");
+    assert!(files(&disk, "wal-").len() <= 4, "the log is cut");
+    db.close().expect("close");
+    let db = open_small(&disk, &clock);
+    works(&db, "u");
+}

@@ -1,0 +1,180 @@
+//! A compiled statement: what [`compile`](super::compile) makes and [`run`](super::run) executes.
+
+use super::arithmetic::Arithmetic;
+use super::search::Search;
+use super::source::Source;
+use crate::planning::template::Template;
+use crate::values::value_row::ValueColumns;
+use std::sync::Arc;
+use strandline_base::{ColumnId, SqlType};
+use strandline_engine::PointTable;
+use strandline_engine::access::Privileges;
+use strandline_engine::catalog::{Catalog, TableDef};
+
+/// A statement for one version of the catalog and one state of the settings.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    /// the catalog it is good for
+    pub catalog: Arc<Catalog>,
+    /// the settings it is good for
+    pub template: Arc<Template>,
+    /// None: the statement takes the full path
+    pub statement: Option<RowStatement>,
+    /// whether an execution needs to know `now()`
+    pub asks_now: bool,
+}
+
+/// A compiled statement.
+#[derive(Debug)]
+pub(crate) struct RowStatement {
+    pub(super) table: Arc<TableDef>,
+    pub(super) operation: Operation,
+    /// RETURNING, of what writes
+    pub(super) returning: Option<Projection>,
+}
+
+impl RowStatement {
+    /// Whether it only reads.
+    pub fn is_read_only(&self) -> bool {
+        matches!(
+            self.operation,
+            Operation::Select(_) | Operation::Search(..) | Operation::Ends(_)
+        )
+    }
+
+    /// What running it asks of the table; reading a row's key is part of changing it.
+    pub fn privileges(&self) -> (&Arc<TableDef>, &'static [Privileges]) {
+        const READ: Privileges = Privileges::SELECT;
+        let wanted: &[Privileges] = match self.operation {
+            Operation::Select(_) | Operation::Search(..) | Operation::Ends(_) => &[READ],
+            Operation::Update(_) => &[READ, Privileges::UPDATE],
+            Operation::Delete(_) => &[READ, Privileges::DELETE],
+            // Conflicts may make it an update, RETURNING a read.
+            Operation::Insert(_) => &[READ, Privileges::INSERT, Privileges::UPDATE],
+        };
+        (&self.table, wanted)
+    }
+
+    /// The table, if the statement makes rows that its CHECK constraints must hold for.
+    pub fn checked_table(&self) -> Option<&Arc<TableDef>> {
+        let makes_rows = matches!(self.operation, Operation::Insert(_) | Operation::Update(_));
+        (makes_rows && !self.table.checks.is_empty()).then_some(&self.table)
+    }
+
+    /// What EXPLAIN shows of it; None: nothing.
+    pub fn text(&self) -> Option<String> {
+        let key = |key: &Key| format!("key={}", self.table.keys[key.index].name);
+        let find = |find: &Find| match find {
+            Find::Key(found) => key(found),
+            Find::Search(search) => search.text(&self.table),
+        };
+        let (verb, found) = match &self.operation {
+            Operation::Select(select) => ("select", key(&select.key)),
+            Operation::Search(search, _) => ("select", search.text(&self.table)),
+            Operation::Ends(ends) => {
+                let searches = ends.searches.iter().map(|search| search.text(&self.table));
+                ("ends", searches.collect::<Vec<_>>().join("; "))
+            }
+            Operation::Update(update) => ("update", find(&update.find)),
+            Operation::Delete(found) => ("delete", find(found)),
+            Operation::Insert(_) => return None,
+        };
+        Some(format!("RowExecutor: {verb} {}, {found}", self.table.name))
+    }
+}
+
+#[derive(Debug)]
+pub(super) enum Operation {
+    Select(Select),
+    /// a query of the rows that a search finds
+    Search(Box<Search>, Projection),
+    Ends(Ends),
+    Update(Update),
+    Delete(Find),
+    Insert(Insert),
+}
+
+/// The row that a statement is about.
+#[derive(Debug)]
+pub(super) struct Key {
+    pub point: PointTable,
+    /// index into `TableDef::keys`
+    pub index: usize,
+    /// per column of the key its type and the value it is compared with
+    pub parts: Vec<(SqlType, Source)>,
+}
+
+#[derive(Debug)]
+pub(super) struct Select {
+    pub key: Key,
+    pub columns: Projection,
+}
+
+/// MIN and MAX: of each the search whose first row has the value.
+#[derive(Debug)]
+pub(super) struct Ends {
+    pub searches: Vec<Search>,
+    pub result: Arc<ValueColumns>,
+}
+
+/// The rows that UPDATE or DELETE are about.
+#[derive(Debug)]
+pub(super) enum Find {
+    Key(Key),
+    Search(Box<Search>),
+}
+
+/// The columns of a result, which are some of the table's.
+#[derive(Debug)]
+pub(super) struct Projection {
+    pub ids: Vec<ColumnId>,
+    /// in the table
+    pub positions: Vec<usize>,
+    pub result: Arc<ValueColumns>,
+}
+
+#[derive(Debug)]
+pub(super) struct Update {
+    pub find: Find,
+    pub set: SetList,
+}
+
+/// `SET …`, and the columns that its expressions and the CHECK constraints read.
+#[derive(Debug)]
+pub(super) struct SetList {
+    /// what is read of the row; all columns in order, and perhaps more, if the new row as a whole
+    /// is asked for
+    pub reads: Vec<ColumnId>,
+    /// (position in the table, new value)
+    pub set: Vec<(usize, Scalar)>,
+}
+
+#[derive(Debug)]
+pub(super) struct Insert {
+    /// per row the values of all columns in order
+    pub rows: Vec<Vec<Source>>,
+    pub conflict: Option<Conflict>,
+}
+
+/// ON CONFLICT of one row and one key.
+#[derive(Debug)]
+pub(super) struct Conflict {
+    pub point: PointTable,
+    /// index into `TableDef::keys`
+    pub index: usize,
+    /// positions of the key's columns in the table
+    pub key: Vec<usize>,
+    /// DO UPDATE
+    pub update: Option<SetList>,
+}
+
+/// A new value.
+#[derive(Debug)]
+pub(super) enum Scalar {
+    Constant(Source),
+    /// a column of the row: its place among the columns read, and its type
+    Column(usize, SqlType),
+    /// a column of the row that an INSERT proposes
+    Excluded(usize, SqlType),
+    Arithmetic(Arithmetic, Box<Scalar>, Box<Scalar>),
+}
