@@ -1,16 +1,16 @@
-//! Bringing operands that are compared or unified to types that belong together.
+//! Converts operands that are compared or unified to a common type.
 //!
 //! A quoted string is of type *unknown* until its context gives it a type \[PostgreSQL, "Type
-//! Conversion: Operators"\]: beside typed operands it takes their type, here and now, so that a
-//! string that is no such value is refused with that type's error. In DataFusion an unknown is a
-//! `Utf8` literal; text expressions, also folded ones, are `Utf8View`.
+//! Conversion: Operators"\]. Beside typed operands it takes their type immediately, so that an
+//! invalid string is refused with that type's error. In DataFusion an unknown is a `Utf8` literal;
+//! text expressions, also folded ones, are `Utf8View`.
 //!
 //! Beside a float every number becomes double precision, as in PostgreSQL (DataFusion would make
-//! the float a decimal). Numeric literals beside a numeric column take exactly the column's type
-//! if that loses nothing, so that no cast stands between the column and the scan. Literals beside
-//! char(n) are padded to n. A bigint beside a numeric is a numeric. Numerics of which no type of 38
-//! digits has all digits before the point and behind it become a numeric of 38 digits and the
-//! longest fraction; a value that is too large for it is an error.
+//! the float a decimal). A numeric literal beside a numeric column takes the column's type if that
+//! is exact, so that the scan sees the column without a cast. Literals beside char(n) are padded to
+//! n. A bigint beside a numeric becomes a numeric. Numerics may need more than 38 digits to keep
+//! all digits on both sides of the point. They become numerics of 38 digits with the longest
+//! fraction, and a value that is too large is an error.
 
 use super::cast::{Mode, cast_expression, list_from_text, literal_shape};
 use super::decimal::{MAX_DIGITS, Shape, digits, power_of_ten, widest_numeric};
@@ -24,7 +24,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable};
 use datafusion::scalar::ScalarValue;
 use strandline_base::{SqlState, SqlType};
 
-/// An operand and what is known of its type.
+/// An operand and its types.
 struct Operand {
     expr: Expr,
     data_type: DataType,
@@ -58,7 +58,7 @@ impl Operand {
     }
 }
 
-/// Whether it is a quoted string whose type is still open.
+/// Whether the expression is a quoted string without a type.
 pub fn is_unknown(expr: &Expr) -> bool {
     matches!(expr, Expr::Literal(ScalarValue::Utf8(Some(_)), _))
 }
@@ -66,7 +66,7 @@ pub fn is_unknown(expr: &Expr) -> bool {
 /// Operands of one comparison with the operator `symbol`.
 ///
 /// # Errors
-/// 42883 if values of their types cannot be compared; a literal's own faults.
+/// 42883 if values of their types cannot be compared; errors of invalid literals.
 pub fn for_comparison(exprs: Vec<Expr>, symbol: &str, schema: &DFSchema) -> Result<Vec<Expr>> {
     let mut operands = open(exprs, schema)?;
     for i in 1..operands.len() {
@@ -103,7 +103,7 @@ pub fn for_union(exprs: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
     Ok(operands.into_iter().map(|o| o.expr).collect())
 }
 
-/// Whether alternatives of one result are json, which Arrow's type does not tell.
+/// Whether alternatives of one result are json, which the Arrow type does not show.
 pub fn is_json(exprs: &[Expr], schema: &DFSchema) -> Result<bool> {
     let mut found = false;
     for expr in exprs.iter().filter(|expr| !is_null(expr)) {
@@ -115,7 +115,7 @@ pub fn is_json(exprs: &[Expr], schema: &DFSchema) -> Result<bool> {
     Ok(found)
 }
 
-/// Whether it is NULL, perhaps with a type that the analyzer has given it.
+/// Whether the expression is NULL, possibly with a cast from the analyzer.
 fn is_null(expr: &Expr) -> bool {
     match expr {
         Expr::Literal(value, _) => value.is_null(),
@@ -165,8 +165,8 @@ const BIGINT_AS_NUMERIC: SqlType = SqlType::Numeric {
     scale: 0,
 };
 
-/// A bigint beside a numeric of up to 18 digits becomes a numeric; DataFusion would make a bigint
-/// of the numeric, and so take 5 and 5.25 for equal.
+/// Converts a bigint beside a numeric of up to 18 digits to numeric. DataFusion would convert the
+/// numeric to bigint and take 5 and 5.25 for equal.
 fn widen_bigints(operands: &mut [Operand]) -> Result<()> {
     if !operands
         .iter()
@@ -196,8 +196,8 @@ pub fn widened(expr: &Expr, from: &DataType, other: &DataType) -> Result<Option<
     }
 }
 
-/// Dates beside timestamps become timestamps, in microseconds; DataFusion would go to nanoseconds,
-/// which end in the year 2262.
+/// Converts dates beside timestamps to timestamps in microseconds. DataFusion would use
+/// nanoseconds, which end in the year 2262.
 fn unify_moments(operands: &mut [Operand]) -> Result<()> {
     let moments = || {
         operands
@@ -225,8 +225,8 @@ fn unify_moments(operands: &mut [Operand]) -> Result<()> {
     Ok(())
 }
 
-/// The type that literals follow: double precision if there is a float among other numbers, else
-/// the first column's type, else the first literal's.
+/// The type that literals take: double precision if there is a float among other numbers, else the
+/// first column's type, else the first literal's type.
 fn lead(operands: &[Operand]) -> Option<(DataType, Option<SqlType>)> {
     let typed = || operands.iter().filter(|o| o.is_typed());
     let any_float = typed().any(|o| o.data_type.is_floating());
@@ -240,7 +240,7 @@ fn lead(operands: &[Operand]) -> Option<(DataType, Option<SqlType>)> {
     Some((first.data_type.clone(), first.sql_type))
 }
 
-/// Gives a quoted string the lead's type; a numeric just its own digits.
+/// Gives a quoted string the lead's type; a numeric keeps its own digits.
 fn type_unknown(operand: &mut Operand, lead: &(DataType, Option<SqlType>)) -> Result<()> {
     if let (DataType::List(item), Expr::Literal(ScalarValue::Utf8(Some(text)), _)) =
         (&lead.0, &operand.expr)
@@ -268,7 +268,7 @@ fn type_unknown(operand: &mut Operand, lead: &(DataType, Option<SqlType>)) -> Re
     }
 }
 
-/// A number literal as a value of the decimal type, if it is one.
+/// A number literal as a value of the decimal type, if it is exact.
 fn exact_literal(expr: &Expr, decimal: &DataType) -> Option<ScalarValue> {
     let Expr::Literal(value, _) = expr else {
         return None;
@@ -306,8 +306,8 @@ fn literal_number(value: &ScalarValue) -> Option<(i128, u8)> {
     })
 }
 
-/// An integer literal beside a decimal as a decimal of just its digits; for arithmetic, where a
-/// shorter operand gives a shorter result.
+/// An integer literal beside a decimal as a decimal of exactly its digits. In arithmetic a shorter
+/// operand gives a shorter result.
 pub fn shortest_numeric(expr: Expr, other: &DataType) -> Expr {
     if !other.is_decimal() {
         return expr;
@@ -368,8 +368,8 @@ fn require_comparable(left: &Operand, right: &Operand, symbol: &str) -> Result<(
     ))
 }
 
-/// Makes comparisons of char(n) ignore trailing blanks: literals are padded to n, operands of
-/// different lengths lose theirs.
+/// Makes comparisons of char(n) ignore trailing blanks: literals are padded to n, and operands of
+/// different lengths lose their trailing blanks.
 fn pad_characters(operands: &mut [Operand]) -> Result<()> {
     let length = |o: &Operand| match o.sql_type {
         Some(SqlType::Char(n)) if !o.is_literal() => Some(n),

@@ -19,8 +19,9 @@ pub const HOUR: i64 = 60 * MINUTE;
 pub const DAY: i64 = 24 * HOUR;
 /// The first day of timestamps and dates: 4713-11-24 BC, Julian day 0.
 pub const FIRST_DAY: i64 = -2_440_588;
-/// The last one: 294247-01-09. Microseconds since 1970 fit 64 bits up to then, so every date is a
-/// timestamp. (PostgreSQL's timestamps end in 294276, its dates in 5874897.)
+/// The last day of timestamps and dates: 294247-01-09. Microseconds since 1970 fit 64 bits up to
+/// then, so every date is a timestamp. (PostgreSQL's timestamps end in 294276, its dates in
+/// 5874897.)
 pub const LAST_DAY: i64 = 106_751_990;
 /// A day within the range of dates.
 pub fn checked_day(days: i64) -> Option<i32> {

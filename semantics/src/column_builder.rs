@@ -101,7 +101,7 @@ impl ColumnBuilder {
         }
     }
 
-    /// Appends what `text` says (22P02, 22003, 22001, 22007, 22008).
+    /// Appends the value of `text` (22P02, 22003, 22001, 22007, 22008).
     pub fn push(&mut self, text: &str) -> Result<()> {
         let t = self.sql_type;
         match &mut self.values {
@@ -149,14 +149,14 @@ impl ColumnBuilder {
         Ok(())
     }
 
-    /// The value of type `t` that a text says.
+    /// The value of `text` in type `t`.
     pub fn value_of(t: SqlType, text: &str) -> Result<ScalarValue> {
         let mut builder = Self::new(t);
         builder.push(text)?;
         ScalarValue::try_from_array(&builder.finish(), 0).map_err(convert)
     }
 
-    /// The column; the builder is empty again.
+    /// Takes the column; the builder is then empty.
     pub fn finish(&mut self) -> ArrayRef {
         match &mut self.values {
             Values::Boolean(b) => Arc::new(b.finish()),

@@ -1,23 +1,23 @@
 //! The shapes of numeric values: precision, scale and the width of the integer that holds them.
 //!
 //! A numeric of at most [`NARROW_DIGITS`] digits is an Arrow `Decimal64`, a wider one a
-//! `Decimal128`. Nothing ever relies on luck: a result is narrow only if its precision follows
-//! from the operands' precisions.
+//! `Decimal128`. A result is narrow only if its precision follows from the operands' precisions.
 
 use datafusion::arrow::datatypes::DataType;
 use strandline_base::SqlType;
 
 /// Digits that a 64-bit numeric holds.
 pub const NARROW_DIGITS: u8 = strandline_base::value_words::NUMERIC_WORD_PRECISION;
-/// Digits that a 128-bit numeric holds; the most Strandline computes with.
+/// Digits that a 128-bit numeric holds, the most in all computations.
 pub const MAX_DIGITS: u8 = 38;
-/// Fractional digits of a quotient, at least. PostgreSQL gives it at least 16 significant digits
-/// and chooses their number by the values (20 for most below 1); ours is fixed by the types.
+/// The least fractional digits of a quotient. PostgreSQL gives a quotient at least 16 significant
+/// digits and chooses their number by the values (20 for most below 1); here the types determine
+/// it.
 pub const QUOTIENT_SCALE: u8 = 20;
-/// Fractional digits of an average, and of numerics whose scale nothing tells, at least.
+/// The least fractional digits of an average, and of numerics of unknown scale.
 pub const AVERAGE_SCALE: u8 = 16;
-/// Fractional digits that a product keeps, at least, when its exact scale would leave too few
-/// integer digits within [`MAX_DIGITS`].
+/// The least fractional digits of a product whose exact scale would leave too few integer digits
+/// within [`MAX_DIGITS`].
 pub const PRODUCT_SCALE: u8 = 20;
 
 /// Precision and scale of a numeric type.
@@ -103,8 +103,8 @@ pub fn divide_rounded(numerator: i128, denominator: i128) -> i128 {
     }
 }
 
-/// The common type of numbers, numerics among them, that no numeric of 38 digits holds all digits
-/// of; `None` for others.
+/// The common type of numbers, numerics among them, whose digits no numeric of 38 digits can hold;
+/// `None` for other types.
 pub fn widest_numeric<'a>(types: impl Iterator<Item = &'a DataType>) -> Option<SqlType> {
     let (mut whole, mut scale, mut has_numeric) = (0, 0, false);
     for data_type in types {

@@ -1,7 +1,7 @@
-//! Between DataFusion's errors and ours. A [`DataFusionError`] that reaches the user becomes an
-//! [`Error`] with PostgreSQL's SQLSTATE and a message without DataFusion's jargon ("External
-//! error:", "Arrow error:", backtraces); our own errors travel through plans as
-//! `DataFusionError::External` and come out as they went in.
+//! Converts between DataFusion's errors and ours. A [`DataFusionError`] that reaches the user
+//! becomes an [`Error`] with PostgreSQL's SQLSTATE and a message without DataFusion's jargon
+//! ("External error:", "Arrow error:", backtraces). Our own errors travel through plans as
+//! `DataFusionError::External` and come out unchanged.
 
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::SchemaError;
@@ -18,7 +18,7 @@ mod wording;
 
 pub use raise::{division_by_zero, invalid, numeric_overflow, out_of_range, raise};
 
-/// The error the user sees for `error`.
+/// The user's error for `error`.
 pub fn convert(error: DataFusionError) -> Error {
     match error {
         DataFusionError::External(inner) => external(inner.as_ref()),
@@ -73,7 +73,7 @@ fn external(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Error {
     from_source(error)
 }
 
-/// Walks a chain of sources for an operating-system error or one of ours.
+/// Walks a chain of sources for an error of the operating system or one of ours.
 fn from_source(error: &(dyn std::error::Error + 'static)) -> Error {
     let mut source = Some(error);
     while let Some(current) = source {
@@ -95,7 +95,7 @@ fn from_source(error: &(dyn std::error::Error + 'static)) -> Error {
     )
 }
 
-/// The error the user sees for an Arrow kernel's error.
+/// The user's error for an error of an Arrow kernel.
 pub fn from_arrow(error: &ArrowError) -> Error {
     match error {
         ArrowError::DivideByZero => Error::invalid(SqlState::DIVISION_BY_ZERO, "division by zero"),
@@ -128,7 +128,7 @@ fn from_parquet(error: &ParquetError) -> Error {
     }
 }
 
-/// A syntax error as the parser words it.
+/// A syntax error in the parser's words.
 pub fn from_parser(error: &ParserError) -> Error {
     match error {
         ParserError::TokenizerError(text) | ParserError::ParserError(text) => {
@@ -144,7 +144,7 @@ pub fn from_parser(error: &ParserError) -> Error {
     }
 }
 
-/// The line and column that the parser names at the end of its text.
+/// The line and column at the end of the parser's text.
 pub fn parser_s_place(error: &ParserError) -> Option<(u64, u64)> {
     let (ParserError::TokenizerError(text) | ParserError::ParserError(text)) = error else {
         return None;
@@ -292,7 +292,7 @@ fn from_plan(text: &str) -> Error {
     }
 }
 
-/// Functions that are nothing without OVER.
+/// Functions that require OVER.
 const WINDOW_FUNCTIONS: &[&str] = &[
     "row_number",
     "rank",
@@ -307,7 +307,7 @@ const WINDOW_FUNCTIONS: &[&str] = &[
     "nth_value",
 ];
 
-/// The name that DataFusion's "Did you mean 'pi'?" suggests, if it is nearly `name`.
+/// The name in DataFusion's "Did you mean 'pi'?", if it differs little from `name`.
 fn near_miss<'h>(name: &str, hint: &'h str) -> Option<&'h str> {
     let near = between(hint, "'", "'")?;
     (name.chars().count() > 3 && within_one_edit(near, name)).then_some(near)
@@ -365,7 +365,8 @@ fn from_execution(text: &str) -> Error {
     Error::invalid(SqlState::INVALID_PARAMETER_VALUE, wording::of_sql(&message))
 }
 
-/// Arrow's cast errors name value and type: `Cannot cast string 'x' to value of Int64 type`.
+/// Converts Arrow's cast errors, which have value and type: `Cannot cast string 'x' to value of
+/// Int64 type`.
 fn from_cast(text: &str) -> Error {
     let (message, _) = clean(text);
     if let Some(error) = wording::regular_expression(&message) {

@@ -1,16 +1,17 @@
 //! PostgreSQL's types, casts, operators, functions, aggregates and wire formats for DataFusion.
-//! Independent of the storage engine: the crate sees DataFusion, the values of `base` and the Arrow
+//! It is independent of the storage engine: it uses DataFusion, the values of `base` and the Arrow
 //! types of `column`.
 //!
-//! * [`sql`]: rewriting of parsed statements; callers do it before planning.
+//! * [`sql`]: rewrites parsed statements; callers apply it before planning.
 //! * [`types`], [`text`], [`cast`]: SQL types in plans, their text form, casts between them.
 //! * [`operators`], [`arithmetic`], [`align`]: operators, literals without a type.
 //! * [`functions`], [`aggregates`]: functions that DataFusion lacks or computes differently.
-//! * [`rules`]: analyzer and optimizer rules that hold it together.
-//! * [`set_operations`]: UNION, INTERSECT and EXCEPT get their types where they stand.
-//! * [`error`]: our errors through DataFusion and back, DataFusion's in PostgreSQL's words.
+//! * [`rules`]: analyzer and optimizer rules for the parts above.
+//! * [`set_operations`]: gives UNION, INTERSECT and EXCEPT their types when they are planned.
+//! * [`error`]: passes our errors through DataFusion, and words DataFusion's errors as
+//!   PostgreSQL's.
 //! * [`column_builder`]: Arrow columns from text and from PostgreSQL's binary forms.
-//! * [`wire_format`]: values as PostgreSQL's protocol carries them.
+//! * [`wire_format`]: values in PostgreSQL's protocol.
 //!
 //! Rooms, lowest first; a room imports only from rooms above it in this table:
 //!
@@ -31,8 +32,8 @@
 //! | `operators`, `set_operations` | operators and set operations while they are planned |
 //! | `sql` | rewriting of parsed statements |
 //!
-//! Operators, functions, types and rules hang on DataFusion's public hooks; [`configure`] adds them
-//! to a session state that was built with [`session_config`].
+//! Operators, functions, types and rules use DataFusion's public hooks; [`configure`] adds them to
+//! a session state that was built with [`session_config`].
 
 pub mod aggregates;
 pub mod align;
@@ -62,8 +63,8 @@ use datafusion::prelude::SessionConfig;
 use functions::series::{GenerateSeries, NAME};
 use std::sync::Arc;
 
-/// DataFusion's options under which plans follow PostgreSQL: dialect, exact decimal literals, NULL
-/// ordering, UTC. Callers add their own (batch size, catalog names) to it.
+/// DataFusion's options with which plans follow PostgreSQL: dialect, exact decimal literals, NULL
+/// ordering, UTC. Callers add their own options (batch size, catalog names).
 pub fn session_config() -> SessionConfig {
     let mut config = SessionConfig::new();
     let options = config.options_mut();
@@ -73,15 +74,15 @@ pub fn session_config() -> SessionConfig {
         default_null_ordering: "nulls_max".to_string(),
         ..SqlParserOptions::default()
     };
-    // It is off for nullability alone: `x IS FALSE` is never NULL, which the physical plan of it
-    // does not know.
+    // The check would fail on nullability alone: `x IS FALSE` is never NULL, but its physical plan
+    // is nullable.
     options.execution.skip_physical_aggregate_schema_check = true;
     options.execution.time_zone = Some(types::UTC.to_string());
     config
 }
 
-/// Adds DataFusion's default functions and rules, and over them everything of this crate. Call it
-/// once, on a builder without default features; what the builder already has is kept.
+/// Adds DataFusion's default functions and rules, and all parts of this crate over them. Call it
+/// once, on a builder without default features. The builder's own parts are kept.
 pub fn configure(builder: SessionStateBuilder) -> SessionStateBuilder {
     let mut builder = builder.with_default_features();
     let planners = builder.expr_planners().take().unwrap_or_default();

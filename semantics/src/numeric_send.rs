@@ -1,17 +1,17 @@
-//! The binary form of numerics, as PostgreSQL's numeric_send and numeric_recv have it: groups of
-//! four decimal digits.
+//! The binary form of numerics in PostgreSQL's numeric_send and numeric_recv: groups of four
+//! decimal digits.
 
 use strandline_base::{Error, Result, SqlState};
 
 const GROUP: u128 = 10_000;
 const NEGATIVE: u16 = 0x4000;
 
-/// 10^`exponent`; at most 10^38 is asked for.
+/// 10^`exponent`; the exponent is at most 38.
 fn power(exponent: u32) -> u128 {
     10u128.pow(exponent)
 }
 
-/// Appends `unscaled` / 10^`scale` as numeric_send does.
+/// Appends `unscaled` / 10^`scale` in the form of numeric_send.
 pub fn write_numeric(out: &mut Vec<u8>, unscaled: i128, scale: u8) {
     let magnitude = unscaled.unsigned_abs();
     let mut groups = [0u16; 24];

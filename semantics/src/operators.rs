@@ -1,5 +1,5 @@
-//! Planning of binary operators: arithmetic as our own functions, `||` with operands of any type,
-//! comparisons of operands whose types belong together, and the operators DataFusion lacks.
+//! Planning of binary operators: arithmetic with our own functions, `||` with operands of any type,
+//! comparisons of operands with a common type, and the operators that DataFusion lacks.
 
 use super::align::{for_comparison, is_unknown, shortest_numeric};
 use super::arithmetic::{self, Operation};
@@ -19,9 +19,9 @@ use datafusion::sql::sqlparser::ast::BinaryOperator;
 use std::sync::Arc;
 use strandline_base::{SqlState, SqlType};
 
-/// How [`crate::sql`] writes IS DISTINCT FROM as an operator.
+/// The operator with which [`crate::sql`] writes IS DISTINCT FROM.
 pub const IS_DISTINCT_FROM: &str = "IS DISTINCT FROM";
-/// As [`IS_DISTINCT_FROM`] of its contrary.
+/// The operator for IS NOT DISTINCT FROM.
 pub const IS_NOT_DISTINCT_FROM: &str = "IS NOT DISTINCT FROM";
 
 /// The hook into DataFusion's SQL planner.
@@ -99,7 +99,7 @@ impl ExprPlanner for OperatorPlanner {
     }
 }
 
-/// IS [NOT] DISTINCT FROM, for which there must be an `=`.
+/// IS [NOT] DISTINCT FROM, which requires an `=` for its operands.
 fn distinction(
     expr: RawBinaryExpr,
     op: Operator,
@@ -122,7 +122,7 @@ fn comparison_operator(op: &BinaryOperator) -> bool {
     matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq)
 }
 
-/// Whether an operand is a parameter that gets its type from the other one.
+/// Whether an operand is a parameter that takes its type from the other one.
 fn is_open_parameter(left: &Expr, right: &Expr) -> bool {
     let open = |e: &Expr| matches!(e, Expr::Placeholder(p) if p.field.is_none());
     open(left) || open(right)
@@ -176,7 +176,7 @@ pub fn arithmetic_expression(
     Ok(arithmetic::expression(operation, left, right))
 }
 
-/// The operand's type; parameters that nothing has typed yet count as NULL.
+/// The operand's type; a parameter without a type counts as NULL.
 fn operand_type(expr: &Expr, schema: &DFSchema) -> Result<DataType> {
     match expr {
         Expr::Placeholder(parameter) if parameter.field.is_none() => Ok(DataType::Null),
@@ -214,7 +214,7 @@ fn typed_by(expr: Expr, other: &DataType, operation: Operation) -> Result<Expr> 
     }
 }
 
-/// A regular expression as the engine knows it; a point matches the end of a line, too.
+/// A regular expression in the library's syntax; a point also matches a line end.
 fn pattern(written: Expr) -> Expr {
     match written {
         Expr::Literal(ScalarValue::Utf8(Some(text)), metadata) => {
@@ -227,7 +227,7 @@ fn pattern(written: Expr) -> Expr {
     }
 }
 
-/// `a @> b` and `b <@ a` of arrays: what is NULL is not contained.
+/// `a @> b` and `b <@ a` of arrays; NULL is not contained.
 fn contained(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
     let (whole, part) = match expr.op {
         BinaryOperator::AtArrow => (&expr.left, &expr.right),
@@ -243,7 +243,7 @@ fn contained(expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<Raw
     Ok(PlannerResult::Planned(all.and(complete)))
 }
 
-/// `a || b`: text if one side is, whatever storable type the other has. A quoted string beside a
+/// `a || b`: text if one side is text and the other of any storable type. A quoted string beside a
 /// bytea is a bytea.
 fn concatenation(
     mut expr: RawBinaryExpr,
@@ -251,7 +251,7 @@ fn concatenation(
 ) -> Result<PlannerResult<RawBinaryExpr>> {
     let mut left_type = operand_type(&expr.left, schema)?;
     let mut right_type = operand_type(&expr.right, schema)?;
-    // An array and NULL: nothing is appended.
+    // An array and NULL: the result is the array.
     match (&left_type, &right_type) {
         (DataType::List(_), right) if right.is_null() => {
             return Ok(PlannerResult::Planned(expr.left));

@@ -1,9 +1,10 @@
-//! Set operations whose columns have types before anything is built upon them.
+//! Set operations whose columns have their types before other parts of the statement are planned.
 //!
-//! DataFusion plans a union under the types of its first input and finds the common types when the
-//! whole statement is planned; by then functions have been chosen, and tables created, for the
-//! wrong ones. So [`in_from`] puts every set operation of a statement into FROM, under a name that
-//! [`Typed`] knows: it has DataFusion plan the operation and gives it its types there and then.
+//! DataFusion plans a union with the types of its first input, and finds the common types when the
+//! whole statement is planned. By then functions have been chosen, and tables created, for the
+//! wrong types. So [`in_from`] moves every set operation of a statement into FROM, under a name
+//! that [`Typed`] recognizes. [`Typed`] lets DataFusion plan the operation and aligns its types
+//! immediately.
 
 use super::rules::align_unions;
 use datafusion::common::Result;
@@ -16,7 +17,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
-/// The name of a set operation in FROM; the control character keeps it from any user's name.
+/// The name of a set operation in FROM; no user can write the control character.
 const NAME: &str = "\u{1f}set operation";
 
 /// `a UNION b` as `SELECT * FROM (a UNION b)`.
@@ -26,7 +27,7 @@ pub fn in_from(query: &mut Query) {
     }
 }
 
-/// `IN (VALUES …)` as `IN (SELECT * FROM (VALUES …))`, the only form that DataFusion plans.
+/// `IN (VALUES …)` as `IN (SELECT * FROM (VALUES …))`, the form that DataFusion can plan.
 pub fn values_in_from(query: &mut Query) {
     if matches!(query.body.as_ref(), SetExpr::Values(_)) {
         move_into_from(query);
@@ -50,7 +51,7 @@ fn move_into_from(query: &mut Query) {
     }
 }
 
-/// Undoes [`in_from`], for the recursive queries of WITH, which are planned by their form.
+/// Undoes [`in_from`] for the recursive queries of WITH, which DataFusion recognizes by their form.
 pub fn as_written(query: &mut Query) {
     if let SetExpr::Select(select) = query.body.as_mut()
         && let Some(from) = select.from.first_mut()

@@ -1,4 +1,4 @@
-//! Running SQL on plain DataFusion with this module's semantics, for tests.
+//! Runs SQL on plain DataFusion with this crate's semantics, for tests.
 
 use super::sql::normalize;
 use super::text::write_value;
@@ -17,8 +17,8 @@ pub fn context() -> SessionContext {
     SessionContext::new_with_state(configure(builder).build())
 }
 
-/// Runs statements; returns the last one's rows, values in their
-/// types' text form joined by `|`, NULL as `NULL`.
+/// Runs statements; returns the last one's rows, whose values are in their text form, joined by
+/// `|`, with `NULL` for NULL.
 pub fn rows(sql: &str) -> Result<Vec<String>, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

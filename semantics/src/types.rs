@@ -1,8 +1,9 @@
 //! SQL types ↔ Arrow types inside plans.
 //!
-//! Arrow's type does not tell everything: text, varchar(n), char(n) and json are all `Utf8View`.
-//! Fields of stored columns and of casts therefore carry the SQL type in their metadata under
-//! [`SQL_TYPE_KEY`] (the catalog's JSON form of [`SqlType`]), see [`field`] and [`sql_type_of`].
+//! An Arrow type does not determine the SQL type: text, varchar(n), char(n) and json are all
+//! `Utf8View`. Fields of stored columns and of casts therefore have the SQL type in their metadata
+//! under [`SQL_TYPE_KEY`] (the catalog's JSON form of [`SqlType`]), see [`field`] and
+//! [`sql_type_of`].
 
 use super::error::{invalid, raise};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
@@ -21,11 +22,11 @@ pub use strandline_column::types::{UTC, arrow_type};
 
 /// The metadata key that holds a field's SQL type.
 pub const SQL_TYPE_KEY: &str = "strandline.sql_type";
-/// The metadata key under which a field says which of PostgreSQL's types it has, where neither
-/// Arrow's type nor the SQL type tells it: `oid`, `name`, `regclass`, `int2vector`, ….
+/// The metadata key for a field's PostgreSQL type, where neither the Arrow type nor the SQL type
+/// determines it: `oid`, `name`, `regclass`, `int2vector`, ….
 pub const PG_TYPE_KEY: &str = "strandline.pg_type";
 
-/// A field of the SQL type, with the type in its metadata where Arrow's type does not tell it.
+/// A field of the SQL type, with metadata if the Arrow type does not determine it.
 pub fn field(name: &str, sql_type: SqlType, nullable: bool) -> Field {
     let field = Field::new(name, arrow_type(sql_type), nullable);
     let told_by_arrow = sql_type_of_arrow(field.data_type()) == Some(sql_type);
@@ -44,7 +45,7 @@ pub fn sql_type_of(field: &Field) -> Option<SqlType> {
         .or_else(|| sql_type_of_arrow(field.data_type()))
 }
 
-/// The SQL type that stores values of an Arrow type without loss; `None` if there is none.
+/// The SQL type that stores values of an Arrow type without loss; `None` without one.
 pub fn sql_type_of_arrow(data_type: &DataType) -> Option<SqlType> {
     Some(match data_type {
         DataType::Boolean => SqlType::Boolean,
@@ -87,8 +88,8 @@ pub fn sql_name(data_type: &DataType) -> String {
     }
 }
 
-/// A type as written in SQL. `Ok(None)` for `numeric` without precision, whose shape depends on
-/// what it is applied to; 0A000 or 42704 for types that do not exist here.
+/// A type in SQL syntax. `Ok(None)` for `numeric` without precision, whose shape depends on its
+/// operand; 0A000 or 42704 for types that do not exist here.
 pub fn from_ast(ast: &AstType) -> strandline_base::Result<Option<SqlType>> {
     Ok(Some(match ast {
         AstType::Boolean | AstType::Bool => SqlType::Boolean,
@@ -129,7 +130,7 @@ pub fn from_ast(ast: &AstType) -> strandline_base::Result<Option<SqlType>> {
     }))
 }
 
-/// PostgreSQL's types that do not exist here, of those that the parser does not know by itself.
+/// PostgreSQL's types that do not exist here and that the parser does not know.
 const REFUSED: [&str; 53] = [
     "bpchar",
     "box",
@@ -266,7 +267,7 @@ impl TypePlanner for SqlTypePlanner {
         }
         match from_ast(ast) {
             Ok(Some(sql_type)) => Ok(Some(Arc::new(field("", sql_type, true)))),
-            // The analyzer replaces this shape by the one that fits the operand.
+            // The analyzer replaces this shape by the operand's shape.
             Ok(None) => Ok(Some(Arc::new(unconstrained_numeric()))),
             Err(error) => Err(raise(error)),
         }
@@ -282,7 +283,7 @@ pub fn unconstrained_numeric() -> Field {
         .with_metadata([(SQL_TYPE_KEY.into(), UNCONSTRAINED.into())].into())
 }
 
-/// Whether a cast's field stands for `numeric` without precision and scale.
+/// Whether a cast's field is `numeric` without precision and scale.
 pub fn is_unconstrained_numeric(field: &Field) -> bool {
     field
         .metadata()

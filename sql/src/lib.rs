@@ -22,27 +22,26 @@
 //! ```
 //!
 //! * [`Database`] opens a directory or memory; [`Connection`] runs SQL, one transaction at a time.
-//! * [`Connection::transaction`] gives reads and writes by key that never enter the query engine.
+//! * [`Connection::transaction`] gives reads and writes by key that bypass the query engine.
 //! * [`Connection::appender`] loads in bulk.
 //! * Results are Arrow batches ([`QueryResult::batches`]) and typed rows ([`Row::get`]).
 //!
-//! Rooms, lowest first, along the way a statement takes; a room imports only from rooms above it in
-//! this table:
+//! Rooms, lowest first. A room is a module that imports only from rooms above it in this table:
 //!
-//! | room | what is in it |
+//! | room | contents |
 //! |---|---|
 //! | `runtime` | threads, stack and memory of queries |
-//! | `values` | values in and out, as text, results |
+//! | `values` | parameters and results: values, their text, result sets |
 //! | `parse` | text to syntax trees, spellings the parser lacks, names, parameters |
-//! | `backends` | sessions as others see them, users and what they may do |
+//! | `backends` | registry of sessions, users and their privileges, cancellation |
 //! | `catalogs` | `information_schema`, `pg_catalog`, counters |
-//! | `planning` | names to tables, the database as DataFusion sees it, subqueries, row locks |
+//! | `planning` | names to tables, the database as DataFusion's tables, subqueries, row locks |
 //! | `execution` | INSERT, UPDATE, DELETE, MERGE, and the executor of statements on single rows |
 //! | `statements` | definitions, roles, COPY, EXPLAIN, backup, kept plans |
 //! | `session` | transactions, settings, prepared statements, dispatch |
 //! | `api` | the types below |
 //!
-//! Types, casts, operators and functions are the crate `strandline-semantics`.
+//! The crate `strandline-semantics` has types, casts, operators and functions.
 
 mod api;
 mod backends;

@@ -143,7 +143,7 @@ pub fn sum_and_count_of(array: &ArrayRef) -> Result<(i128, usize)> {
     })
 }
 
-/// How a finished sum (and count) becomes a value of the result type.
+/// The conversion of a finished sum (and count) to the result type.
 #[derive(Clone, Debug)]
 pub enum Finish {
     /// `sum(smallint)`, `sum(integer)`.
@@ -239,7 +239,7 @@ fn average(sum: i128, count: i64, shift: u8) -> Result<i128> {
     )
 }
 
-/// `array` without the rows that `filter` does not pass.
+/// The NULLs of `array`, and NULL for the rows that `filter` rejects.
 pub fn nulls_with_filter(array: &ArrayRef, filter: Option<&BooleanArray>) -> Option<NullBuffer> {
     let passes = filter.map(|f| match f.nulls() {
         Some(nulls) => NullBuffer::new(f.values() & nulls.inner()),

@@ -15,7 +15,7 @@ use datafusion_functions_aggregate_common::aggregate::groups_accumulator::accumu
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// Which groups have a value: `sum` only has to know that, `avg` counts.
+/// The groups that have a value: `sum` needs to know only that, `avg` counts.
 #[derive(Debug)]
 enum Tally {
     Seen(NullState),
@@ -32,7 +32,7 @@ pub struct ExactGroups<P> {
 }
 
 impl<P: Exact> ExactGroups<P> {
-    /// No groups yet.
+    /// No groups.
     pub fn new(finish: Finish) -> Self {
         let tally = match finish {
             Finish::Average { .. } => Tally::Counts(Vec::new()),
@@ -85,7 +85,7 @@ impl<P: Exact> ExactGroups<P> {
         }
     }
 
-    /// The sums of the groups to emit, their counts (all 1 for `sum`) and which are NULL.
+    /// The sums of the groups to emit, their counts (all 1 for `sum`), and the NULL groups.
     fn take(&mut self, emit_to: EmitTo) -> (Vec<i128>, Option<Vec<i64>>, Option<NullBuffer>) {
         let sums = emit_to.take_needed(&mut self.sums);
         match &mut self.tally {

@@ -1,7 +1,7 @@
 //! Sums and averages of real and double precision, added in double precision, and of intervals.
 //!
-//! Values that are not finite are counted apart, so that they leave no trace when they leave a
-//! sliding frame. A sum of finite values that is infinite is 22003.
+//! Values that are not finite are counted separately, so that a sliding frame can remove them
+//! exactly. An infinite sum of finite values is 22003.
 
 use super::Kind;
 use crate::arithmetic::temporal;
@@ -80,7 +80,7 @@ pub struct FloatSum {
 }
 
 impl FloatSum {
-    /// Of nothing.
+    /// A sum of no values.
     pub fn new(kind: Kind, result: DataType) -> Self {
         Self {
             kind,
@@ -173,7 +173,7 @@ pub struct FloatGroups {
 }
 
 impl FloatGroups {
-    /// No groups yet.
+    /// No groups.
     pub fn new(kind: Kind, result: DataType) -> Self {
         Self {
             kind,
@@ -296,7 +296,7 @@ pub struct DistinctFloats {
 }
 
 impl DistinctFloats {
-    /// Of nothing.
+    /// A sum of no values.
     pub fn new(kind: Kind, result: DataType) -> Self {
         Self {
             kind,
@@ -374,7 +374,7 @@ pub struct IntervalSum {
 }
 
 impl IntervalSum {
-    /// Of nothing.
+    /// A sum of no values.
     pub fn new(kind: Kind) -> Self {
         Self {
             kind,
@@ -436,7 +436,7 @@ impl Accumulator for IntervalSum {
     }
 }
 
-/// The accumulator of an input type that does not add up exactly.
+/// The accumulator of an input type without exact sums.
 pub fn accumulator(kind: Kind, input: &DataType, distinct: bool) -> Result<Box<dyn Accumulator>> {
     match input {
         DataType::Interval(IntervalUnit::MonthDayNano) if distinct => Err(invalid(

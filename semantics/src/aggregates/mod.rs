@@ -47,7 +47,7 @@ pub fn functions() -> Vec<Arc<AggregateUDF>> {
         .to_vec()
 }
 
-/// Which of the two functions.
+/// The function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// `sum`
@@ -62,7 +62,7 @@ struct Aggregate {
     signature: Signature,
 }
 
-/// What an input type is summed as.
+/// The type in which an input type is summed.
 fn input_type(kind: Kind, data_type: &DataType) -> Option<DataType> {
     Some(match data_type {
         DataType::Int8 | DataType::UInt8 | DataType::Int16 => DataType::Int16,
@@ -78,7 +78,7 @@ fn input_type(kind: Kind, data_type: &DataType) -> Option<DataType> {
     })
 }
 
-/// How the sum of an input type is finished; `None` for types that do not add up exactly.
+/// The conversion of the sum of an input type; `None` for types without exact sums.
 fn finish(kind: Kind, data_type: &DataType) -> Option<Finish> {
     let scale = match data_type {
         DataType::Int16 | DataType::Int32 | DataType::Int64 => 0,

@@ -42,7 +42,7 @@ pub struct ExactSum {
 }
 
 impl ExactSum {
-    /// Of nothing.
+    /// A sum of no values.
     pub fn new(finish: Finish) -> Self {
         Self {
             sum: 0,
@@ -107,7 +107,7 @@ pub struct DistinctSum {
 }
 
 impl DistinctSum {
-    /// Of nothing.
+    /// A sum of no values.
     pub fn new(finish: Finish) -> Self {
         Self {
             values: HashMap::new(),

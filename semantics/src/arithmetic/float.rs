@@ -11,7 +11,7 @@ use datafusion::common::Result;
 use datafusion::logical_expr::ColumnarValue;
 use strandline_base::SqlState;
 
-/// What the kernels need of `f32` and `f64`.
+/// The operations that the kernels need on `f32` and `f64`.
 pub trait Float:
     Copy
     + PartialEq

@@ -10,7 +10,7 @@ use datafusion::common::Result;
 use datafusion::logical_expr::ColumnarValue;
 
 /// The integers of SQL. The `*_flagged` functions return the wrapped result and a word whose sign
-/// bit is set if it is not the true one, so that a loop can collect the faults without branching.
+/// bit marks an overflow, so that a loop can collect overflows without branching.
 pub trait Integer: Copy + PartialEq + std::ops::BitOr<Output = Self> + PartialOrd {
     /// The SQL name.
     const NAME: &'static str;

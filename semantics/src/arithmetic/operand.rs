@@ -1,8 +1,8 @@
 //! Operands of vectorised kernels: a column of values or one constant, and the loops over them.
 //!
-//! Kernels compute every slot, NULL slots included, so that the loops stay free of branches; they
-//! must therefore be total functions. Faults are collected as a flag and looked at only afterwards:
-//! [`any_valid`] then tells whether a slot that counts is at fault.
+//! Kernels compute every slot, including NULL slots, so that the loops have no branches. They must
+//! therefore be total functions. Faults are collected as a flag and examined afterwards:
+//! [`any_valid`] tells whether a slot that is not NULL is at fault.
 
 use datafusion::arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray};
 use datafusion::arrow::buffer::NullBuffer;
@@ -61,7 +61,7 @@ pub struct Argument {
 }
 
 impl Argument {
-    /// Wraps what DataFusion passes to a function.
+    /// Wraps an argument of a function.
     pub fn new(value: &ColumnarValue) -> Result<Self> {
         Ok(match value {
             ColumnarValue::Array(array) => Self {
@@ -134,7 +134,7 @@ impl Pair {
     pub fn is_null(&self) -> bool {
         self.left.is_constant_null() || self.right.is_constant_null()
     }
-    /// The kernel's output as DataFusion wants it.
+    /// The kernel's output in DataFusion's form.
     pub fn finish<P: ArrowPrimitiveType>(
         &self,
         values: Vec<P::Native>,

@@ -12,9 +12,9 @@
 //! | interval | `+` `-` | interval | interval |
 //! | interval | `*` `/` | double | interval |
 //!
-//! An interval is applied as PostgreSQL does: months first (cut to the month's length), then days,
-//! then the time. Fractions that `*` and `/` leave spill from months to days (30 a month) and from
-//! days to time. Days and hours are those of UTC.
+//! As in PostgreSQL, an interval is applied months first (cut to the month's length), then days,
+//! then time. Fractions from `*` and `/` spill from months to days (30 a month) and from days to
+//! time. Days and hours are in UTC.
 
 use super::Operation;
 use super::operand::{Pair, any_valid, zip};
@@ -36,7 +36,7 @@ const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 const TIME: DataType = DataType::Time64(TimeUnit::Microsecond);
 const TIMESTAMP: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
 
-/// What the operands are converted to, and the result's type.
+/// The types to which the operands are converted, and the result's type.
 #[derive(Debug, PartialEq)]
 pub struct Typed {
     /// Types of the left and the right operand.
@@ -52,7 +52,7 @@ fn typed(left: &DataType, right: &DataType, result: &DataType) -> Option<Typed> 
     })
 }
 
-/// Any unit becomes microseconds.
+/// Converts any unit to microseconds.
 fn micros(data_type: &DataType) -> DataType {
     match data_type {
         DataType::Timestamp(_, zone) => DataType::Timestamp(TimeUnit::Microsecond, zone.clone()),
@@ -91,7 +91,7 @@ pub fn resolve(operation: Operation, left: &DataType, right: &DataType) -> Optio
     }
 }
 
-/// The operation on operands of the types that [`resolve`] gave.
+/// The operation on operands of the types from [`resolve`].
 pub fn compute(operation: Operation, pair: &Pair, result: &DataType) -> Result<ColumnarValue> {
     use DataType::{Date32, Float64, Int32, Interval, Time64, Timestamp};
     let sign = if operation == Operation::Subtract {
@@ -296,8 +296,8 @@ fn scaled(pair: &Pair, swapped: bool, divide: bool) -> Result<ColumnarValue> {
     )
 }
 
-/// Every field through `f`; fractions of months become days, fractions of days become time.
-/// Sub-microsecond noise of the multiplication is rounded away before a fraction is cut.
+/// Applies `f` to every field. Fractions of months become days, and fractions of days become time.
+/// Noise of the multiplication below a microsecond is rounded away before a fraction is cut.
 pub fn scale(
     interval: IntervalMonthDayNano,
     f: impl Fn(f64) -> f64,
@@ -316,7 +316,7 @@ pub fn scale(
         seconds %= 86_400.0;
     }
     let micros = f(interval.nanoseconds as f64 / 1e3).round() + (seconds * 1e6).round();
-    // Nanoseconds have to fit 64 bits; NaN does not.
+    // Nanoseconds must fit 64 bits; NaN is refused too.
     if micros.is_nan() || micros.abs() >= 9.2e15 {
         return None;
     }

@@ -1,5 +1,5 @@
-//! Casts to and from arrays: item by item, by the casts of the items' types, and by way of the
-//! array's text form. Arrow's own cast makes an array of one item of a text.
+//! Casts to and from arrays: item by item, by the casts of the item types, or through the array's
+//! text form. Arrow's own cast would turn a text into an array of one item.
 
 use super::{Kind, Mode, cast_array, kind, list_from_text};
 use crate::error::invalid;
@@ -19,8 +19,8 @@ use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
 use strandline_base::SqlState;
 
-/// What to evaluate instead of DataFusion's cast of `operand`, of type `from`, to `to`; `None` if
-/// neither is an array, or that cast is right.
+/// The replacement of DataFusion's cast of `operand`, of type `from`, to `to`. `None` if neither is
+/// an array, or if DataFusion's cast is right.
 ///
 /// # Errors
 /// 42846 if there is no such cast.
@@ -51,8 +51,8 @@ fn no_cast(from: &DataType, to: &DataType) -> datafusion::error::DataFusionError
     )
 }
 
-/// The items that a list of `item` has when it is cast to one of `wanted`; a list of lists keeps
-/// its dimensions. `None` if Arrow's cast is right.
+/// The item type for a cast of a list of `item` to a list of `wanted`; a list of lists keeps its
+/// dimensions. `None` if Arrow's cast is right.
 fn list_target(item: &Field, wanted: &FieldRef) -> Result<Option<FieldRef>> {
     if item.data_type() == wanted.data_type() || item.data_type().is_null() {
         return Ok(None);

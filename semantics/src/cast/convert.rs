@@ -22,10 +22,11 @@ use datafusion::common::Result;
 use std::sync::Arc;
 use strandline_base::{SqlState, SqlType};
 
-/// Every value of `array` as the SQL type `to`; the result's Arrow type is `arrow_type(to)`.
+/// Converts every value of `array` to the SQL type `to`; the result's Arrow type is
+/// `arrow_type(to)`.
 ///
 /// # Errors
-/// 42846 if there is no such cast; what the rules in the module's header say.
+/// 42846 if there is no such cast; the errors of the rules in the module's header.
 pub fn cast_array(array: &ArrayRef, to: SqlType, mode: Mode) -> Result<ArrayRef> {
     let target = arrow_type(to);
     let Some(source) = sql_type_of_arrow(array.data_type()) else {
@@ -83,7 +84,7 @@ fn write_text(array: &ArrayRef) -> Result<ArrayRef> {
     Ok(Arc::new(builder.finish()))
 }
 
-/// Arrow types that only DataFusion's functions produce, as the types SQL columns have.
+/// Converts Arrow types that only DataFusion's functions produce to the types of SQL columns.
 fn canonical(array: &ArrayRef) -> Result<ArrayRef> {
     match sql_type_of_arrow(array.data_type()) {
         Some(sql_type) if arrow_type(sql_type) != *array.data_type() => {
@@ -105,7 +106,7 @@ fn to_boolean(array: &ArrayRef, source: SqlType) -> Result<ArrayRef> {
     }
 }
 
-/// Applies `f` to every value that is not NULL; its failure is the error.
+/// Applies `f` to every value that is not NULL; its first error is the result.
 fn convert<A: ArrowPrimitiveType, B: ArrowPrimitiveType>(
     array: &PrimitiveArray<A>,
     to: SqlType,
@@ -219,7 +220,7 @@ fn to_numeric(array: &ArrayRef, shape: Shape, to: SqlType) -> Result<ArrayRef> {
     Ok(Arc::new(values.with_data_type(shape.data_type())))
 }
 
-/// The float's first `digits` significant digits as a numeric.
+/// A float rounded to its first `digits` significant digits, as a numeric.
 fn float_to_numeric(value: f64, digits: usize, shape: Shape) -> Result<i128> {
     if !value.is_finite() {
         return Err(invalid(
@@ -261,7 +262,8 @@ fn to_float(array: &ArrayRef, to: SqlType) -> Result<ArrayRef> {
     })
 }
 
-/// The nearest double: both operands are exact, so one division rounds once; else by way of text.
+/// The nearest double. If both operands are exact, one division rounds once; else the conversion
+/// goes through text.
 fn numeric_to_double(unscaled: i128, scale: u8) -> f64 {
     const EXACT: u128 = 1 << 53;
     if unscaled.unsigned_abs() <= EXACT && scale <= 22 {

@@ -1,8 +1,8 @@
-//! `cast_as(x, CAST(NULL AS t))`: how a written cast stands in a plan until the analyzer gets to
+//! `cast_as(x, CAST(NULL AS t))`, the form of a written cast in a plan until the analyzer replaces
 //! it.
 //!
-//! DataFusion names a cast like its operand, so that `sum(x)` and `sum(x::numeric)` would be one
-//! column. This function has a name of its own; the type travels in the second argument's field.
+//! DataFusion names a cast after its operand, so that `sum(x)` and `sum(x::numeric)` would be one
+//! column. This function has its own name; the second argument's field has the type.
 
 use super::target::cast_target;
 use crate::types::{SQL_TYPE_KEY, sql_name};
@@ -31,7 +31,7 @@ impl Default for CastAs {
     }
 }
 
-/// The cast that a call of the function stands for.
+/// The cast of a call of the function.
 pub fn as_cast(call: &Expr) -> Option<Cast> {
     let Expr::ScalarFunction(call) = call else {
         return None;
@@ -48,7 +48,7 @@ pub fn as_cast(call: &Expr) -> Option<Cast> {
     }
 }
 
-/// The type as messages name it, with its typmods.
+/// The type in messages, with its typmods.
 fn type_text(field: &Field) -> String {
     let stored = field.metadata().get(SQL_TYPE_KEY);
     match (stored, field.data_type()) {

@@ -1,4 +1,4 @@
-//! A cast as a scalar function, for the casts that DataFusion's own do differently.
+//! A cast as a scalar function, where DataFusion's own cast differs.
 
 use super::{Kind, Mode, cast_array, kind};
 use crate::error::invalid;
@@ -70,17 +70,17 @@ impl ScalarUDFImpl for CastTo {
     }
 }
 
-/// One value as the SQL type.
+/// Converts one value to the SQL type.
 pub fn cast_scalar(value: &ScalarValue, to: SqlType, mode: Mode) -> Result<ScalarValue> {
     let array = cast_array(&value.to_array_of_size(1)?, to, mode)?;
     ScalarValue::try_from_array(&array, 0)
 }
 
-/// `operand`, of the Arrow type `from`, as the SQL type `to`: literals at once, else as the
-/// cheapest expression that does it.
+/// Converts `operand`, of the Arrow type `from`, to the SQL type `to`. A literal is converted
+/// immediately; other operands get the cheapest expression.
 ///
 /// # Errors
-/// 42846 (explicit) or 42804 (assignment) if there is no such cast; a literal's own faults.
+/// 42846 (explicit) or 42804 (assignment) if there is no such cast; errors of invalid literals.
 pub fn cast_expression(operand: Expr, from: &DataType, to: SqlType, mode: Mode) -> Result<Expr> {
     let Some(kind) = kind(from, to, mode) else {
         let from = sql_name(from);
@@ -95,7 +95,7 @@ pub fn cast_expression(operand: Expr, from: &DataType, to: SqlType, mode: Mode) 
             ),
         });
     };
-    // A literal does not tell that it is char(n), whose trailing blanks mean nothing.
+    // A literal cannot show that it is char(n), whose trailing blanks are insignificant.
     let is_char = matches!(to, SqlType::Char(_));
     if let Expr::Literal(value, _) = &operand
         && !is_char

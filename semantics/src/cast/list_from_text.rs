@@ -14,7 +14,8 @@ use strandline_base::Error;
 /// The array of `text` with items of the type `item`, as a value of a list type.
 ///
 /// # Errors
-/// As [`items`], those of the items' type, 0A000 for an array with another number of dimensions.
+/// The errors of [`items`] and of the item type, 0A000 for an array with another number of
+/// dimensions.
 pub fn list_from_text(text: &str, item: &FieldRef) -> Result<ScalarValue> {
     list_of(items(text).map_err(raise)?, item)
 }

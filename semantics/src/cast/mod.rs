@@ -11,13 +11,13 @@
 //! | text → varchar(n), char(n) | explicit: cut; assignment: 22001 unless only blanks are cut |
 //! | integer ↔ boolean | explicit only |
 //!
-//! Difference from PostgreSQL: text expressions, not only literals, may be assigned to columns of
-//! any type; a plan no longer tells a quoted literal from a text.
+//! Difference from PostgreSQL: all text expressions, not only literals, may be assigned to columns
+//! of any type, because a plan does not distinguish a quoted literal from a text.
 //!
 //! Arrays are cast item by item, and by way of their text form ([`array_cast`]).
 //!
-//! What else exists is in [`kind`]; the rest is 42846. A cast is planned as DataFusion's own where
-//! that is exact and cannot fail, because its optimizer then sees through it; else as [`CastTo`].
+//! [`kind`] lists the other casts; the rest is 42846. A cast is planned as DataFusion's own if that
+//! is exact and cannot fail, because its optimizer can then see through it; else as [`CastTo`].
 
 mod arrays;
 mod convert;
@@ -52,7 +52,7 @@ pub enum Mode {
     Assignment,
 }
 
-/// Groups of types that cast alike.
+/// Groups of types with the same casts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Group {
     Boolean,
@@ -86,10 +86,10 @@ fn group(sql_type: SqlType) -> Group {
     }
 }
 
-/// How a cast is carried out.
+/// The implementation of a cast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The value stays as it is.
+    /// The value stays unchanged.
     Identity,
     /// Arrow's cast is exact and cannot fail.
     Native,
@@ -97,7 +97,7 @@ pub enum Kind {
     Checked,
 }
 
-/// How to cast; `None` if there is no such cast in `mode` (42846, 42804).
+/// The implementation of the cast; `None` if there is no such cast in `mode` (42846, 42804).
 pub fn kind(from: &DataType, to: SqlType, mode: Mode) -> Option<Kind> {
     use Group::{
         Boolean, Bytea, Date, Float, Integer, Interval, Json, Numeric, Text, Time, Timestamp, Uuid,
@@ -159,7 +159,7 @@ fn number_kind(from: &DataType, to: SqlType) -> Kind {
     }
 }
 
-/// Arrow's cast, with an error instead of NULL for what does not fit.
+/// Arrow's cast, with an error instead of NULL for values that do not fit.
 pub fn strict_cast(array: &ArrayRef, target: &DataType) -> strandline_base::Result<ArrayRef> {
     let options = CastOptions {
         safe: false,

@@ -1,4 +1,4 @@
-//! The type that a cast gives where the written type leaves it open: `CAST(x AS numeric)`.
+//! The result type of a cast whose written type is incomplete: `CAST(x AS numeric)`.
 
 use crate::decimal::{AVERAGE_SCALE, MAX_DIGITS, Shape, digits};
 use crate::error::raise;
@@ -9,8 +9,8 @@ use datafusion::common::Result;
 use datafusion::scalar::ScalarValue;
 use strandline_base::SqlType;
 
-/// The SQL type that a cast from `source` to the planned field `target` gives; `None` if the field
-/// is not of an SQL type. `literal` is the operand if it is one.
+/// The SQL result type of a cast from `source` to the planned field `target`; `None` if the field
+/// has no SQL type. `literal` is the operand if it is a literal.
 pub fn cast_target(
     literal: Option<&ScalarValue>,
     source: &DataType,
@@ -36,7 +36,7 @@ fn unconstrained(literal: Option<&ScalarValue>, source: &DataType) -> Result<Sql
     })
 }
 
-/// Just the digits of a numeric literal.
+/// The shape with exactly the digits of a numeric literal.
 pub fn literal_shape(text: &str) -> Result<Shape> {
     let number = parse_decimal(text).map_err(raise)?;
     let scale = number.scale.clamp(0, MAX_DIGITS.into()) as u8;

@@ -1,4 +1,4 @@
-//! Values in PostgreSQL's binary form, as its receive functions read them.
+//! Values in PostgreSQL's binary form, the input of its receive functions.
 
 use super::{ColumnBuilder, Values, fit};
 use crate::decimal::Shape;
@@ -7,13 +7,13 @@ use crate::text::{number, utf8};
 use datafusion::arrow::datatypes::IntervalMonthDayNano;
 use strandline_base::{Error, Result, SqlState, SqlType};
 
-/// Days from 1970-01-01 to 2000-01-01, where PostgreSQL counts from.
+/// Days from 1970-01-01 to 2000-01-01, PostgreSQL's epoch.
 const EPOCH_DAYS: i32 = 10_957;
 const EPOCH_US: i64 = EPOCH_DAYS as i64 * DAY_US;
 const DAY_US: i64 = 86_400_000_000;
 
 impl ColumnBuilder {
-    /// Appends what `bytes` mean (22P03, and the codes of values that do not fit).
+    /// Appends the value of `bytes` (22P03, and the codes of values that do not fit).
     pub fn receive(&mut self, bytes: &[u8]) -> Result<()> {
         let t = self.sql_type;
         let wrong = || invalid(t);
@@ -77,7 +77,7 @@ fn invalid(t: SqlType) -> Error {
     )
 }
 
-/// Infinities among them, which do not exist here.
+/// Out-of-range values, including infinities, which do not exist here.
 fn no_moment(t: SqlType) -> Error {
     Error::invalid(
         SqlState::DATETIME_FIELD_OVERFLOW,

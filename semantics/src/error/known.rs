@@ -1,11 +1,11 @@
-//! Errors that DataFusion reports as text and PostgreSQL has its own words for.
+//! Errors that DataFusion reports as text, in PostgreSQL's words.
 
 use super::between;
 use super::wording::{of_call, with_sql_types};
 use crate::output_names::output_name;
 use strandline_base::{Error, SqlState};
 
-/// Planning errors that PostgreSQL has its own words for.
+/// Planning errors in PostgreSQL's words.
 pub fn plan_error(message: &str) -> Option<Error> {
     let error = |state, text: String| Some(Error::invalid(state, text));
     if let Some(call) = between(message, "the given name and argument types '", "'") {
@@ -56,7 +56,7 @@ pub fn plan_error(message: &str) -> Option<Error> {
     None
 }
 
-/// Beginnings of messages, with the state and PostgreSQL's words.
+/// Beginnings of messages, with the SQLSTATE and PostgreSQL's words.
 const WORDS: &[(&str, &str, &str)] = &[
     (
         "Aggregate function calls cannot be nested",
@@ -112,7 +112,7 @@ const WORDS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Faults of one clause.
+/// Errors of one clause.
 fn of_clause(message: &str) -> Option<Error> {
     let known = WORDS.iter().find(|(start, ..)| message.starts_with(start));
     if let Some((_, state, text)) = known {
@@ -155,7 +155,7 @@ fn of_clause(message: &str) -> Option<Error> {
     Some(Error::invalid(SqlState(state), text))
 }
 
-/// Names and words that a clause does not take.
+/// Names and words that a clause does not accept.
 fn of_name(message: &str) -> Option<Error> {
     let part = |before, after| between(message, before, after).unwrap_or("?");
     let begins = |start| message.starts_with(start);
@@ -188,7 +188,7 @@ fn of_name(message: &str) -> Option<Error> {
     Some(Error::invalid(SqlState(state), text))
 }
 
-/// Values of types that do not go together.
+/// Values of incompatible types.
 fn of_types(message: &str) -> Option<Error> {
     let typed = with_sql_types(message);
     let part = |before, after| between(&typed, before, after);
@@ -252,7 +252,7 @@ fn of_types(message: &str) -> Option<Error> {
     Some(Error::invalid(state, text))
 }
 
-/// Operands of types that an operator does not take.
+/// Operands of types that an operator does not accept.
 fn of_operator(message: &str) -> Option<Error> {
     let logical = "argument type for logical boolean operation ";
     let (state, text) = if let Some((_, operation)) = message.split_once(logical) {
@@ -284,7 +284,7 @@ fn of_operator(message: &str) -> Option<Error> {
     Some(Error::invalid(state, text))
 }
 
-/// What DataFusion has not implemented, in words of SQL.
+/// Features that DataFusion has not implemented, in words of SQL.
 pub fn unimplemented(message: &str) -> Option<Error> {
     let form = message.strip_prefix("Physical plan does not support logical expression ")?;
     if form.starts_with("ScalarSubquery") {

@@ -1,10 +1,10 @@
 //! The errors that functions and rules raise inside DataFusion. They travel in
-//! [`DataFusionError::External`]; [`super::convert`] takes them out again.
+//! [`DataFusionError::External`], from which [`super::convert`] takes them.
 
 use datafusion::error::DataFusionError;
 use strandline_base::{Error, SqlState};
 
-/// Wraps an error so that it survives a trip through DataFusion.
+/// Wraps an error so that it passes through DataFusion unchanged.
 pub fn raise(error: Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }

@@ -1,9 +1,9 @@
-//! SQL's words in place of the terms of DataFusion, Arrow and the parser: types, and pieces of
-//! their syntax trees.
+//! SQL's words for the terms of DataFusion, Arrow and the parser: types, and pieces of syntax
+//! trees.
 
 use strandline_base::{Error, SqlState};
 
-/// Arrow's types by their names, those first that contain others.
+/// Arrow's type names. A name that contains another one comes first.
 const TYPES: [(&str, &str); 27] = [
     ("LargeUtf8", "text"),
     ("Utf8View", "text"),
@@ -34,7 +34,7 @@ const TYPES: [(&str, &str); 27] = [
     ("Duration(ns)", "interval"),
 ];
 
-/// Arrow's type names in a message as SQL's.
+/// Replaces Arrow's type names in a message by SQL's.
 pub fn with_sql_types(text: &str) -> String {
     let text = TYPES.iter().fold(text.to_string(), |text, (arrow, sql)| {
         text.replace(arrow, sql)
@@ -54,7 +54,7 @@ pub fn with_sql_types(text: &str) -> String {
         .replace(", Null)", ", unknown)")
 }
 
-/// `text` with what stands between `open` and its closing parenthesis made what `shown` says.
+/// `text` with `shown` of each part between `open` and its closing parenthesis.
 fn replaced(text: &str, open: &str, shown: impl Fn(&str) -> String) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -70,7 +70,7 @@ fn replaced(text: &str, open: &str, shown: impl Fn(&str) -> String) -> String {
     out + rest
 }
 
-/// Where the parenthesis is closed that was opened before `text`.
+/// The position of the parenthesis that closes the one before `text`.
 fn closing(text: &str) -> Option<usize> {
     let mut depth = 0;
     text.char_indices().find_map(|(at, c)| {
@@ -84,7 +84,7 @@ fn closing(text: &str) -> Option<usize> {
     })
 }
 
-/// A message of DataFusion's that nobody has worded better: types of SQL, and no syntax trees.
+/// A message of DataFusion's without better words, with SQL's types and without syntax trees.
 pub fn of_sql(message: &str) -> String {
     const TREES: [&str; 6] = ["{ ", "Span(", "Ident(", "Identifier(", "Expr(", "Some("];
     let tree = TREES.iter().filter_map(|tree| message.find(tree)).min();
@@ -100,8 +100,8 @@ pub fn of_sql(message: &str) -> String {
     }
 }
 
-/// `function f(a, b) does not exist` about the function that an operator is, as an error about the
-/// operator.
+/// Rewrites `function f(a, b) does not exist` for a function that implements an operator to an
+/// error about the operator.
 pub fn of_call(message: &str) -> String {
     const OPERATORS: [(&str, &str); 5] = [
         ("function json_get(", "->"),
@@ -128,7 +128,7 @@ pub fn of_call(message: &str) -> String {
     }
 }
 
-/// An error of the library for regular expressions, which draws the place in several lines.
+/// An error of the library for regular expressions, whose message spans several lines.
 pub fn regular_expression(text: &str) -> Option<Error> {
     let is_one = text.contains("regex parse error")
         || text.contains("Regular expression did not compile")

@@ -1,9 +1,9 @@
 //! COALESCE, NULLIF, GREATEST, LEAST and ARRAY[…] over a quoted string and values of other types,
-//! `coalesce(day, '2024-01-01')`, and over numerics of which no type of 38 digits has all digits
-//! before the point and behind it, such as `coalesce(sum(bigint), 2.25)`.
+//! such as `coalesce(day, '2024-01-01')`, and over numerics that need more than 38 digits, such as
+//! `coalesce(sum(bigint), 2.25)`.
 //!
-//! DataFusion's functions refuse such arguments before the analyzer has brought them to one type
-//! ([`crate::align`]). These give the type that they get there.
+//! DataFusion's functions refuse such arguments before the analyzer converts them to one type
+//! ([`crate::align`]). The functions here report the type of that conversion.
 
 use crate::decimal::widest_numeric;
 use crate::types::arrow_type;
@@ -38,7 +38,7 @@ pub fn array(items: Vec<Expr>) -> Expr {
     FUNCTION.call(items)
 }
 
-/// One of DataFusion's functions whose arguments are of one type.
+/// One of DataFusion's functions whose arguments have one type.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Alternatives {
     inner: Arc<ScalarUDF>,

@@ -1,5 +1,5 @@
-//! Functions of arrays that DataFusion lacks. A vector of the system tables (`int2vector`) counts
-//! its items from 0, any other array from 1.
+//! Functions of arrays that DataFusion lacks. Items of a system table's vector (`int2vector`) are
+//! numbered from 0, items of other arrays from 1.
 
 use super::lists;
 use super::overload::Parameter::{Any, Bigint};
@@ -58,8 +58,7 @@ fn list<'a>(call: &'a Call) -> Result<&'a ListArray> {
     })
 }
 
-/// The greatest or the least subscript of a level; NULL for an empty array and for a level that
-/// the array does not have.
+/// The greatest or least subscript of a level; NULL for an empty array and for a missing level.
 fn bound(call: &Call, upper: bool) -> Result<ArrayRef> {
     let Some(list) = lists::list(call, 0)? else {
         return Ok(Arc::new(Int32Array::new_null(call.rows)));
@@ -78,7 +77,8 @@ fn numbers(_: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
     Ok(DataType::List(Arc::new(item)))
 }
 
-/// The subscripts of one of an array's levels, the first if it is not said; backwards on demand.
+/// The subscripts of one level of an array, by default the first; descending if the third argument
+/// is true.
 fn subscripts(call: &Call) -> Result<ArrayRef> {
     let (list, first) = (list(call)?, first(call));
     let backwards = match call.arrays.get(2) {
@@ -107,7 +107,7 @@ fn subscripts(call: &Call) -> Result<ArrayRef> {
     Ok(Arc::new(builder.finish()))
 }
 
-/// An item and its place, from 1.
+/// The fields of an item and its position, from 1.
 fn item_fields(item: &DataType) -> Fields {
     vec![
         Field::new("x", item.clone(), true),
@@ -126,7 +126,7 @@ fn numbered(types: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> 
     Ok(DataType::List(Arc::new(pair)))
 }
 
-/// An array's items, each with its place.
+/// An array's items, each with its position.
 fn expand(call: &Call) -> Result<ArrayRef> {
     let list = list(call)?;
     let places = (0..call.rows).flat_map(|row| 1..=list.value_length(row));

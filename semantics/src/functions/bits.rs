@@ -103,7 +103,7 @@ fn of_encodings() -> [Function; 3] {
     ]
 }
 
-/// The characters that a row's bytes are in an encoding.
+/// The number of characters of a row's bytes in an encoding.
 pub(super) fn encoded_length(call: &Call, row: usize) -> Result<i32> {
     let encoding = Encoding::named(call.text(1).value(row))?;
     let text = encoding.read(bytes(call, row))?;
@@ -114,7 +114,7 @@ fn bytes<'a>(call: &'a Call, row: usize) -> &'a [u8] {
     call.arrays[0].as_binary_view().value(row)
 }
 
-/// A bytea result, NULL where an argument is.
+/// A bytea result, NULL if an argument is NULL.
 fn map_bytes(call: &Call, f: impl Fn(usize) -> Result<Vec<u8>>) -> Result<ArrayRef> {
     let mut builder = BinaryViewBuilder::with_capacity(call.rows);
     for row in 0..call.rows {
@@ -161,7 +161,7 @@ fn set_bit(call: &Call, row: usize) -> Result<Vec<u8>> {
     Ok(changed)
 }
 
-/// How bytes stand for characters.
+/// An encoding of characters as bytes.
 #[derive(Clone, Copy)]
 enum Encoding {
     Utf8,

@@ -90,7 +90,7 @@ fn no_such_unit(name: Unit, type_name: &str) -> DataFusionError {
     )))
 }
 
-/// `EXTRACT(unit FROM x)`: a numeric with the fractional digits that the unit can have.
+/// `EXTRACT(unit FROM x)`: a numeric with the unit's maximal fractional digits.
 pub fn extract() -> Function {
     Function::new(
         "extract",

@@ -93,7 +93,7 @@ fn first_cosine(angle: f64) -> f64 {
     }
 }
 
-/// An angle turned to 0 to 180 degrees, and whether that has changed the sign of its sine.
+/// Maps an angle to 0 to 180 degrees, and returns whether that changed the sign of its sine.
 fn half_circle(angle: f64) -> (f64, bool) {
     let angle = angle % 360.0;
     let (angle, turned) = (angle.abs(), angle < 0.0);
@@ -132,7 +132,7 @@ fn quotient(angle: f64, f: fn(f64) -> f64) -> f64 {
         false => (angle, turned),
     };
     let value = signed(f(angle) / f(45.0), turned);
-    // No negative zero.
+    // Avoids a negative zero.
     if value == 0.0 { 0.0 } else { value }
 }
 

@@ -59,7 +59,7 @@ pub fn functions() -> Vec<Function> {
     ]
 }
 
-/// The parsed form of a text argument, row by row; equal neighbours share one.
+/// The parsed form of a text argument, row by row; equal neighbours share it.
 struct Cached<T> {
     parsed: Vec<T>,
     of_row: Vec<usize>,
@@ -82,7 +82,7 @@ impl<T> Cached<T> {
         }
         Ok(cached)
     }
-    /// The parsed text of a row in which it is not NULL.
+    /// The parsed text of a row whose argument is not NULL.
     fn at(&self, row: usize) -> &T {
         &self.parsed[self.of_row[row]]
     }
@@ -96,7 +96,7 @@ fn interval(call: &Call) -> Result<ArrayRef> {
     shown(call, |row| Shown::interval(call.interval(0, row)))
 }
 
-/// What every row's moment or interval looks like; NULL for an empty pattern.
+/// Formats every row's moment or interval; NULL for an empty pattern.
 fn shown(call: &Call, fields: impl Fn(usize) -> Shown) -> Result<ArrayRef> {
     let patterns = Cached::new(call, 1, |text| Ok(Pattern::parse(text)))?;
     call.map_text(|row| {

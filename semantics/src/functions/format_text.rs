@@ -47,7 +47,7 @@ fn fault(message: impl Into<String>) -> DataFusionError {
 struct Arguments<'a> {
     values: &'a [StringViewArray],
     row: usize,
-    /// the argument that a specifier without a position takes
+    /// the next argument for a specifier without a position
     next: usize,
 }
 
@@ -96,7 +96,7 @@ fn formatted(pattern: &str, arguments: &mut Arguments) -> Result<String> {
     Ok(out)
 }
 
-/// `[position$][-][width]type` behind a percent sign.
+/// `[position$][-][width]type` after a percent sign.
 fn specifier(
     out: &mut String,
     chars: &mut Peekable<Chars>,

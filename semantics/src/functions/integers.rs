@@ -36,7 +36,7 @@ pub fn functions() -> Vec<Function> {
     ]
 }
 
-/// bigint if an argument is, else integer.
+/// bigint if one argument is bigint, else integer.
 fn wider(types: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
     Ok(match types.contains(&DataType::Int64) {
         true => DataType::Int64,
@@ -81,7 +81,7 @@ fn both(call: &Call, f: fn(i64, i64) -> Option<i64>) -> Result<ArrayRef> {
     })
 }
 
-/// 33! is the greatest that 38 digits hold.
+/// `factorial`; 33! is the greatest value of 38 digits.
 fn factorial(call: &Call) -> Result<ArrayRef> {
     call.map::<Decimal128Type>(|row| {
         let n = call.bigint(0).value(row);

@@ -1,5 +1,5 @@
-//! JSON operators and functions on json kept as text. A value taken out of a document is the
-//! document's own text: no number is parsed and written again.
+//! JSON operators and functions on json kept as text. A part of a document keeps its text: numbers
+//! are not parsed and written again.
 
 use super::json_value;
 use super::overload::Parameter::{Any, Bigint, Text};
@@ -14,7 +14,7 @@ use datafusion::common::Result;
 use std::sync::Arc;
 use strandline_base::{SqlState, SqlType};
 
-/// The functions that are called by name.
+/// The functions with a name.
 pub fn functions() -> Vec<Function> {
     vec![
         Function::new(
@@ -72,7 +72,7 @@ pub fn functions() -> Vec<Function> {
     ]
 }
 
-/// What keeps json's type where Arrow's does not tell it.
+/// Keeps the json type where the Arrow type does not show it.
 pub fn as_json() -> Function {
     let body = |c: &Call| Ok(c.arrays[0].clone());
     Function::new("as_json", vec![Overload::new(&[Text], SqlType::Json, body)])
@@ -118,7 +118,7 @@ pub fn path(as_text: bool) -> Function {
     )
 }
 
-/// One level of a document; the parts are still text.
+/// One level of a document; its parts are still text.
 enum Level<'a> {
     Object(Vec<(String, &'a str)>),
     Array(Vec<&'a str>),
@@ -172,7 +172,7 @@ fn members(text: &str) -> Vec<&str> {
     members
 }
 
-/// Where the value at the start of a valid text ends.
+/// The end of the value at the start of a valid text.
 fn value_end(text: &str) -> usize {
     let bytes = text.as_bytes();
     let (mut depth, mut in_string, mut at) = (0, false, 0);
@@ -201,7 +201,7 @@ fn value_end(text: &str) -> usize {
     bytes.len()
 }
 
-/// The last field of the name.
+/// The last field with the name.
 fn field_of<'a>(fields: &[(String, &'a str)], key: &str) -> Option<&'a str> {
     fields
         .iter()
@@ -210,7 +210,7 @@ fn field_of<'a>(fields: &[(String, &'a str)], key: &str) -> Option<&'a str> {
         .map(|(_, value)| *value)
 }
 
-/// A found part as `->` or as `->>` shows it.
+/// A part in the form of `->` or `->>`.
 fn shown(part: Option<&str>, as_text: bool) -> Result<Option<String>> {
     let Some(part) = part else { return Ok(None) };
     if !as_text {
@@ -223,7 +223,7 @@ fn shown(part: Option<&str>, as_text: bool) -> Result<Option<String>> {
     })
 }
 
-/// The element at a position from the front, or from the end if it is negative.
+/// The element at an index from the front; negative: from the end.
 fn at<'a>(array: &[&'a str], index: i64) -> Option<&'a str> {
     let index = if index < 0 {
         index + array.len() as i64
@@ -328,7 +328,7 @@ fn json_text(call: &Call, argument: usize, row: usize) -> Result<String> {
     Ok(text)
 }
 
-/// `to_json` of nothing but rows, or nothing but arrays.
+/// `to_json` for rows only, or for arrays only.
 fn only_json(call: &Call, wanted: fn(&DataType) -> bool, name: &str) -> Result<ArrayRef> {
     let data_type = call.arrays[0].data_type();
     if !wanted(data_type) && !data_type.is_null() {
@@ -375,7 +375,7 @@ fn build_object(call: &Call) -> Result<ArrayRef> {
     })
 }
 
-/// Text of every row, NULL arguments or not.
+/// A text for every row, including rows with NULL arguments.
 fn every_row(call: &Call, f: impl Fn(usize) -> Result<String>) -> Result<ArrayRef> {
     let values = (0..call.rows)
         .map(|row| Ok(Some(f(row)?)))

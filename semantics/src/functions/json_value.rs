@@ -1,5 +1,5 @@
-//! SQL values as JSON text: numbers and booleans as they are, json unchanged, arrays and rows by
-//! their items, moments in ISO 8601, the rest as strings.
+//! SQL values as JSON text: numbers, booleans and json unchanged, arrays and rows by their items,
+//! moments in ISO 8601, other values as strings.
 
 use crate::text::ValueWriter;
 use crate::types::sql_type_of;
@@ -68,7 +68,7 @@ pub fn write(out: &mut String, array: &ArrayRef, field: &Field, row: usize) -> R
     Ok(())
 }
 
-/// The columns of `ROW(…)` have no names of their own.
+/// The member names of `ROW(…)`, whose columns have no names.
 fn member_name(name: &str, at: usize) -> String {
     let unnamed = name.strip_prefix('c').is_some_and(|n| n.parse() == Ok(at));
     match unnamed {

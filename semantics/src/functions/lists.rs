@@ -1,8 +1,8 @@
-//! Functions of arrays, which DataFusion has under the same names with other types and other
-//! answers for empty arrays, NULL and arrays of arrays.
+//! Functions of arrays. DataFusion has functions of the same names with other types, and with other
+//! results for empty arrays, NULL and arrays of arrays.
 //!
-//! An item that is given must be of the type of the array's items, or a smaller integer; of arrays
-//! of arrays only their form is told, their items are not looked for.
+//! An item argument must have the type of the array's items, or a smaller integer type. For arrays
+//! of arrays only their dimensions are available; their items cannot be searched.
 
 use super::overload::Parameter::{Any, Bigint, Text};
 use super::overload::{Call, Function, Overload, Returns};
@@ -120,7 +120,7 @@ pub(super) fn list_of(item: DataType) -> DataType {
     DataType::List(Arc::new(Field::new_list_field(item, true)))
 }
 
-/// The type of the array among the arguments' types; that of one of its items for NULL.
+/// The type of the array argument; for NULL the array type of the item argument.
 fn first_list(types: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
     match (&types[0], types.get(1)) {
         (list @ DataType::List(_), _) => Ok(list.clone()),
@@ -138,7 +138,7 @@ fn second_list(types: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataTyp
     }
 }
 
-/// A literal without a type is a text.
+/// An untyped literal is a text.
 fn settled(item: &DataType) -> DataType {
     match item {
         DataType::Utf8 => DataType::Utf8View,
@@ -156,7 +156,7 @@ fn unsupported(message: &str) -> DataFusionError {
     invalid(SqlState::FEATURE_NOT_SUPPORTED, message)
 }
 
-/// An argument that is an array; `None` for NULL of no type.
+/// An array argument; `None` for an untyped NULL.
 pub(super) fn list(call: &Call, argument: usize) -> Result<Option<ListArray>> {
     let array = &call.arrays[argument];
     if array.data_type().is_null() {
@@ -168,7 +168,7 @@ pub(super) fn list(call: &Call, argument: usize) -> Result<Option<ListArray>> {
         .ok_or_else(|| no_array(array.data_type()))
 }
 
-/// An argument that is an array of values, which items are compared with.
+/// An array argument whose items are values and can be compared.
 fn flat(call: &Call, argument: usize) -> Result<Option<ListArray>> {
     let list = list(call, argument)?;
     match list {
@@ -192,7 +192,7 @@ pub(super) fn shape(list: &ListArray, row: usize) -> Vec<i32> {
         .collect()
 }
 
-/// `f` of the lengths of each array's levels.
+/// Applies `f` to the lengths of each array's levels.
 fn of_shape(call: &Call, f: impl Fn(&[i32], usize) -> Option<i32>) -> Result<ArrayRef> {
     let Some(list) = list(call, 0)? else {
         return Ok(Arc::new(Int32Array::new_null(call.rows)));
@@ -232,7 +232,7 @@ fn bounds(call: &Call) -> Result<ArrayRef> {
     })
 }
 
-/// An argument as items of `list`.
+/// An argument converted to the item type of `list`.
 fn items(call: &Call, argument: usize, list: &ListArray) -> Result<ArrayRef> {
     let (array, wanted) = (&call.arrays[argument], list.value_type());
     let from = array.data_type();
@@ -273,7 +273,7 @@ fn items(call: &Call, argument: usize, list: &ListArray) -> Result<ArrayRef> {
     }
 }
 
-/// An array of lists made of items of `parts`: per row (part, item), `None` for NULL.
+/// Arrays of the items of `parts`: per row (part, item), `None` for NULL.
 fn gathered(
     parts: &[&ArrayRef],
     rows: Vec<Option<Vec<(usize, usize)>>>,
@@ -306,7 +306,7 @@ fn gathered(
     )?))
 }
 
-/// Where the items of a row are in the list's values.
+/// The positions of a row's items in the list's values.
 fn places(list: &ListArray, row: usize) -> std::ops::Range<usize> {
     match list.is_null(row) {
         true => 0..0,
@@ -374,7 +374,7 @@ fn cat(call: &Call) -> Result<ArrayRef> {
     gathered(&[left.values(), right.values()], rows, call.returns)
 }
 
-/// Per item of the list whether it is the same as its row's value, NULL the same as NULL.
+/// Per item of the list whether it equals its row's value; NULL equals NULL.
 fn matches(list: &ListArray, items: &ArrayRef) -> Result<Vec<bool>> {
     let mut rows = vec![0u32; list.values().len()];
     for row in 0..list.len() {
@@ -519,7 +519,7 @@ fn to_string(call: &Call) -> Result<ArrayRef> {
     Ok(Arc::new(out.into_iter().collect::<StringViewArray>()))
 }
 
-/// The parts of a text; a delimiter that is NULL parts its characters, an empty one nothing.
+/// Splits a text; a NULL delimiter splits it into characters, an empty one does not split it.
 fn to_array(call: &Call) -> Result<ArrayRef> {
     let mut builder = datafusion::arrow::array::ListBuilder::new(
         datafusion::arrow::array::StringViewBuilder::new(),

@@ -1,5 +1,5 @@
-//! `make_interval(years, months, weeks, days, hours, mins, secs)`, of which any may be left out at
-//! the end, and `isfinite`.
+//! `make_interval(years, months, weeks, days, hours, mins, secs)`, whose trailing arguments may be
+//! missing, and `isfinite`.
 
 use super::overload::Parameter::{Bigint, Date, Double, Interval, Timestamp, TimestampTz};
 use super::overload::{Call, Function, Overload, Parameter};
@@ -34,7 +34,7 @@ pub fn functions() -> Vec<Function> {
     ]
 }
 
-/// There is no infinity among dates, timestamps and intervals.
+/// `isfinite`: dates, timestamps and intervals have no infinity here.
 fn always(call: &Call) -> Result<ArrayRef> {
     let values = (0..call.rows).map(|row| (!call.any_null(row)).then_some(true));
     Ok(Arc::new(values.collect::<BooleanArray>()))
@@ -47,7 +47,7 @@ fn made_of(call: &Call) -> Result<ArrayRef> {
     })
 }
 
-/// None: a part is out of its range.
+/// None: a part is out of range.
 fn parts(call: &Call, row: usize) -> Option<IntervalMonthDayNano> {
     const HOUR: i64 = 3_600_000_000;
     let whole = |i: usize| match i < call.arrays.len() {

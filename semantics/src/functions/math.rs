@@ -167,8 +167,8 @@ fn exact_bucket(call: &Call) -> Result<ArrayRef> {
     })
 }
 
-/// `width_bucket(operand, low, high, count)`: the place of a value among `count` equal parts of the
-/// values from `low` to `high`; 0 and `count + 1` lie outside.
+/// `width_bucket(operand, low, high, count)`: the number of a value's bucket among `count` equal
+/// parts of the range from `low` to `high`; 0 and `count + 1` are outside.
 fn bucket(call: &Call, row: usize) -> Result<i32> {
     let [operand, low, high] = [0, 1, 2].map(|i| call.double(i, row));
     let count = bucket_count(call, row)?;
@@ -299,7 +299,7 @@ fn same_type(types: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType>
     Ok(types[0].clone())
 }
 
-/// The magnitude; that of the smallest integer does not fit.
+/// The magnitude; it overflows for the smallest integer.
 fn absolute(call: &Call) -> Result<ArrayRef> {
     let array = &call.arrays[0];
     fn checked<P: ArrowPrimitiveType>(
@@ -369,8 +369,8 @@ fn scale_zero(types: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType
     Ok(Shape::new(shape_of(types).integer_digits() + 1, 0).data_type())
 }
 
-/// As many fractional digits as the second argument says if it is a literal; else the first
-/// argument's.
+/// The fractional digits of the second argument if it is a literal, else those of the first
+/// argument.
 fn scale_of_digits(types: &[DataType], literals: &[Option<&ScalarValue>]) -> Result<DataType> {
     let shape = shape_of(types);
     let digits = match literals.get(1) {
@@ -383,7 +383,7 @@ fn scale_of_digits(types: &[DataType], literals: &[Option<&ScalarValue>]) -> Res
     Ok(Shape::new(shape.integer_digits() + 1 + digits, digits).data_type())
 }
 
-/// 128-bit results in the width of the declared type.
+/// Converts 128-bit results to the width of the declared type.
 fn finished(values: Decimal128Array, returns: &DataType) -> Result<ArrayRef> {
     match returns {
         DataType::Decimal128(..) => Ok(Arc::new(values.with_data_type(returns.clone()))),
@@ -438,7 +438,7 @@ fn digits_numeric(call: &Call, divide: fn(i128, i128) -> i128) -> Result<ArrayRe
     finished(Decimal128Array::from(results), call.returns)
 }
 
-/// `f` of numbers of a range; 22003 outside of it.
+/// Applies `f` to numbers within a range; 22003 outside.
 fn within(call: &Call, f: fn(f64) -> f64, range: RangeInclusive<f64>) -> Result<ArrayRef> {
     call.map::<Float64Type>(|row| {
         let value = call.double(0, row);

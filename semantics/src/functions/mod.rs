@@ -1,9 +1,9 @@
 //! SQL functions that DataFusion lacks or computes differently from PostgreSQL.
 //!
-//! A function is a list of [`Overload`]s. A call takes the overload that its arguments fit with
-//! the fewest implicit casts (integer → bigint → numeric → double precision, date → timestamp →
-//! timestamptz, an open literal → anything); none is 42883. Most functions are strict: a NULL
-//! argument makes the result NULL.
+//! A function is a list of [`Overload`]s. A call takes the overload that needs the fewest implicit
+//! casts (integer → bigint → numeric → double precision, date → timestamp → timestamptz, an open
+//! literal → anything); without one it is 42883. Most functions are strict: a NULL argument makes
+//! the result NULL.
 
 mod alternatives;
 mod arrays;
@@ -93,7 +93,7 @@ pub fn json_get_text(value: Expr, key: Expr) -> Expr {
     call(json::get_text(), vec![value, key])
 }
 
-/// A text that is known to be json, as json.
+/// A text that is valid json, as json.
 pub fn as_json(value: Expr) -> Expr {
     call(json::as_json(), vec![value])
 }
@@ -123,12 +123,12 @@ pub fn interval_order(value: Expr) -> Expr {
     call(temporal::interval_order(), vec![value])
 }
 
-/// A text as the regular expression that the engine knows.
+/// A PostgreSQL regular expression in the syntax of the engine's library.
 pub fn regular_pattern(text: Expr) -> Expr {
     call(regular::pattern(), vec![text])
 }
 
-/// The place of the first NULL in an array; NULL if there is none.
+/// The position of the first NULL in an array; NULL without one.
 pub fn position_of_null(array: Expr) -> Expr {
     let null = Expr::Literal(datafusion::scalar::ScalarValue::Null, None);
     call(lists::position_function(), vec![array, null])

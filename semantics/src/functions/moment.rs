@@ -1,5 +1,5 @@
-//! The current moment. Within a transaction it stands still: the planner replaces these functions
-//! by the time at which the statement's (session: transaction's) execution was said to start.
+//! The current moment. Within a transaction it is constant: the planner replaces these functions by
+//! the start time of the statement's transaction.
 
 use crate::calendar::{DAY, split_micros};
 use crate::types::arrow_type;

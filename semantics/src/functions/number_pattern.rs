@@ -1,5 +1,5 @@
 //! Patterns of `to_char` and `to_number` for numbers: `9 0 . D , G L B V S MI PL SG PR TH RN EEEE
-//! FM` and other characters as text. A number is shown place by place, as PostgreSQL does it.
+//! FM`, and other characters as text. As in PostgreSQL, a number is written position by position.
 
 use crate::decimal::{divide_rounded, power_of_ten};
 use crate::error::{invalid, numeric_overflow};
@@ -32,12 +32,12 @@ enum Part {
     RomanLower,
     OrdinalUpper,
     OrdinalLower,
-    /// `S`, `PR`, `V`, `B`, `C`, `SP`, `EEEE`, `FM`: they say how others are shown
+    /// `S`, `PR`, `V`, `B`, `C`, `SP`, `EEEE`, `FM`: they change the output of other parts
     Mark,
     Text(char),
 }
 
-/// Where `S` stands.
+/// The position of `S`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Anchor {
     #[default]
@@ -46,16 +46,16 @@ enum Anchor {
     After,
 }
 
-/// A pattern, taken apart.
+/// A parsed pattern.
 #[derive(Clone, Debug, Default)]
 pub struct NumberPattern {
     parts: Vec<Part>,
-    /// places before the point, and after it
+    /// digit positions before the point, and after it
     whole: usize,
     fraction: usize,
-    /// places after `V`
+    /// digit positions after `V`
     shift: usize,
-    /// the first `0` before the point, as a place counted from 1 (0: none is), and the last one
+    /// the first and the last `0` before the point, as positions from 1 (0: none)
     zero_start: usize,
     zero_end: usize,
     point: bool,
@@ -70,11 +70,11 @@ pub struct NumberPattern {
     scientific: bool,
 }
 
-/// A number's digits as they are put into a pattern's places.
+/// A number's digits for a pattern's positions.
 struct Digits {
     text: String,
     negative: bool,
-    /// places before the point that have no digit
+    /// positions before the point without a digit
     blanks: usize,
 }
 
@@ -107,7 +107,7 @@ fn fault(message: &str) -> DataFusionError {
 }
 
 impl NumberPattern {
-    /// Takes a pattern apart.
+    /// Parses a pattern.
     ///
     /// # Errors
     /// 42601 for parts that exclude each other.
@@ -137,7 +137,7 @@ impl NumberPattern {
         self.zero_start > 0
     }
 
-    /// Whether an `S` says where the sign stands.
+    /// Whether an `S` determines the position of the sign.
     fn is_anchored(&self) -> bool {
         self.anchor != Anchor::None
     }
@@ -233,15 +233,15 @@ impl NumberPattern {
         Ok(())
     }
 
-    /// Digits after the point, those that `V` asks for among them.
+    /// Digits after the point, including those of `V`.
     pub fn scale(&self) -> u8 {
         (self.fraction + self.shift).min(38) as u8
     }
 
-    /// A numeric as the pattern shows it; `#` in every place if it has too many digits.
+    /// A numeric in the pattern's form; `#` in every position if it has too many digits.
     ///
     /// # Errors
-    /// 22003 if Roman numerals are asked for a number outside an integer.
+    /// 22003 for Roman numerals of a number outside the integer range.
     pub fn write(&self, unscaled: i128, scale: u8) -> Result<String> {
         if self.scientific {
             return Ok(scientific(unscaled, scale, self.fraction));
@@ -270,7 +270,7 @@ impl NumberPattern {
         Ok(self.fill(text, rounded < 0))
     }
 
-    /// A binary floating-point number as the pattern shows it, with at most 15 digits.
+    /// A double in the pattern's form, with at most 15 digits.
     ///
     /// # Errors
     /// 22003 as for [`Self::write`].
@@ -316,7 +316,7 @@ impl NumberPattern {
         out
     }
 
-    /// Puts digits (with a point if there are some behind it) into the pattern's places.
+    /// Writes digits, with an optional fraction, into the pattern's positions.
     fn fill(&self, text: String, negative: bool) -> String {
         let places = self.whole + self.shift;
         let length = text.find('.').unwrap_or(text.len());
@@ -341,10 +341,10 @@ impl NumberPattern {
         Filling::new(self, &digits).run()
     }
 
-    /// Reads a number written by the pattern: unscaled at [`Self::scale`].
+    /// Parses a number in the pattern's form: unscaled at [`Self::scale`].
     ///
     /// # Errors
-    /// 22P02 if the text is no such number; 0A000 for Roman numerals and exponents.
+    /// 22P02 for an invalid text; 0A000 for Roman numerals and exponents.
     pub fn read(&self, text: &str) -> Result<i128> {
         if self.roman || self.scientific {
             let name = if self.roman { "RN" } else { "EEEE" };
@@ -369,7 +369,7 @@ impl NumberPattern {
     }
 }
 
-/// The part at the start of a text: its spelling there, and whether it is in small letters.
+/// The part at the start of a text: its spelling, and whether it is in lower case.
 fn spelled(text: &str) -> Option<(&str, Part, bool)> {
     SPELLINGS.iter().find_map(|(spelling, part)| {
         let found = text.get(..spelling.len())?;
@@ -380,7 +380,7 @@ fn spelled(text: &str) -> Option<(&str, Part, bool)> {
     })
 }
 
-/// `d.dd` and an exponent of at least two digits, a blank in place of a plus.
+/// `d.dd` and an exponent of at least two digits, with a blank for a plus.
 fn scientific(unscaled: i128, scale: u8, fraction: usize) -> String {
     let digits = unscaled.unsigned_abs().to_string();
     let mut exponent = digits.len() as i64 - 1 - i64::from(scale);
@@ -392,7 +392,7 @@ fn scientific(unscaled: i128, scale: u8, fraction: usize) -> String {
     }
     let mut shown = format!("{mantissa:0<kept$}");
     if shown.len() > kept {
-        // Rounding has made one digit more.
+        // Rounding has added a digit.
         shown.pop();
         exponent += 1;
     }

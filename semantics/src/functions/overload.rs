@@ -21,7 +21,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use strandline_base::{Error, SqlState, SqlType};
 
-/// What an overload takes at one place.
+/// The type of a parameter of an overload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parameter {
     /// bigint; smaller integers are widened
@@ -44,17 +44,17 @@ pub enum Parameter {
     TimestampTz,
     /// interval
     Interval,
-    /// smallint, integer or bigint as it is
+    /// smallint, integer or bigint, unchanged
     Integer,
-    /// any number as it is
+    /// any number, unchanged
     Number,
     /// a value of any type
     Any,
 }
 
 impl Parameter {
-    /// How many steps of implicit casting lead from `from` here; `None` if none do. Open literals
-    /// are `Utf8`, texts `Utf8View`.
+    /// The number of implicit casts from `from` to this type; `None` if there is no cast. Open
+    /// literals are `Utf8`, texts `Utf8View`.
     fn distance(self, from: &DataType) -> Option<u8> {
         use Parameter::{
             Any, Bigint, Bytea, Date, Double, Integer, Interval, Number, Numeric, Text, Time,
@@ -92,8 +92,9 @@ impl Parameter {
         }
     }
 
-    /// What an argument of type `from` is converted to. Texts and integers stay as they are until
-    /// the function runs, so that a literal that decides the result's type stays a literal.
+    /// The type to which an argument of type `from` is converted. Texts and integers stay unchanged
+    /// until the function runs, so that a literal that determines the result's type stays a
+    /// literal.
     fn data_type(self, from: &DataType) -> DataType {
         match self {
             Parameter::Bigint if from.is_signed_integer() => from.clone(),
@@ -122,10 +123,10 @@ impl Parameter {
     }
 }
 
-/// The type of an overload's result.
+/// The result type of an overload.
 #[derive(Clone, Copy)]
 pub enum Returns {
-    /// Always this.
+    /// A fixed type.
     Type(SqlType),
     /// From the converted argument types and the arguments that are literals.
     Computed(fn(&[DataType], &[Option<&ScalarValue>]) -> Result<DataType>),
@@ -141,7 +142,7 @@ impl From<SqlType> for Returns {
 pub struct Call<'a> {
     /// Arrays of `rows` values each, of the overload's types.
     pub arrays: Vec<ArrayRef>,
-    /// Which arguments are one value for all rows.
+    /// The arguments that are one value for all rows.
     pub constant: Vec<bool>,
     /// The arguments' fields.
     pub fields: &'a [FieldRef],
@@ -205,14 +206,14 @@ impl Call<'_> {
         let null = |a: &ArrayRef| a.is_null(row) || a.data_type().is_null();
         self.arrays.iter().any(null)
     }
-    /// A text result, NULL where an argument is.
+    /// A text result, NULL if an argument is NULL.
     pub fn map_text(&self, mut f: impl FnMut(usize) -> Result<Option<String>>) -> Result<ArrayRef> {
         let values = (0..self.rows)
             .map(|row| if self.any_null(row) { Ok(None) } else { f(row) })
             .collect::<Result<Vec<Option<String>>>>()?;
         Ok(Arc::new(values.into_iter().collect::<StringViewArray>()))
     }
-    /// A result of a primitive type, NULL where an argument is.
+    /// A result of a primitive type, NULL if an argument is NULL.
     pub fn map<P: datafusion::arrow::array::ArrowPrimitiveType>(
         &self,
         f: impl Fn(usize) -> Result<Option<P::Native>>,
@@ -238,7 +239,7 @@ pub struct Overload {
 }
 
 impl Overload {
-    /// Takes exactly `parameters`.
+    /// An overload with exactly `parameters`.
     pub fn new(
         parameters: &'static [Parameter],
         returns: impl Into<Returns>,
@@ -251,7 +252,7 @@ impl Overload {
             body,
         }
     }
-    /// Takes `parameters`, the last any number of times, also none.
+    /// An overload with `parameters`, whose last one may occur any number of times, also zero.
     pub fn variadic(
         parameters: &'static [Parameter],
         returns: impl Into<Returns>,
@@ -307,15 +308,16 @@ pub struct Function {
     aliases: Vec<String>,
     signature: Signature,
     strict: bool,
-    /// PostgreSQL has a form for bit strings as well, so that an open literal fits two.
+    /// Whether PostgreSQL has an overload for bit strings as well, so that an open literal is
+    /// ambiguous.
     takes_bits: bool,
     overloads: Vec<Overload>,
-    /// The result's type once a plan has settled it.
+    /// The result type, once a plan has fixed it.
     settled: Option<DataType>,
 }
 
 impl Function {
-    /// A strict function whose result depends on nothing but its arguments.
+    /// A strict immutable function.
     pub fn new(name: &'static str, overloads: Vec<Overload>) -> Self {
         Self {
             name,
@@ -332,28 +334,28 @@ impl Function {
         self.aliases = aliases.iter().map(|a| a.to_string()).collect();
         self
     }
-    /// Gives a new value each time.
+    /// Makes the function volatile.
     pub fn volatile(mut self) -> Self {
         self.signature = Signature::user_defined(Volatility::Volatile);
         self
     }
-    /// Gives one value within a statement.
+    /// Makes the function stable.
     pub fn stable(mut self) -> Self {
         self.signature = Signature::user_defined(Volatility::Stable);
         self
     }
-    /// Sees NULL arguments.
+    /// Passes NULL arguments to the function.
     pub fn not_strict(mut self) -> Self {
         self.strict = false;
         self
     }
-    /// Refuses open literals: see [`Function::takes_bits`].
+    /// Makes open literals an error; see [`Function::takes_bits`].
     pub fn beside_bit_strings(mut self) -> Self {
         self.takes_bits = true;
         self
     }
-    /// The function with the result type that it has in one place of a plan; `None` if the types of
-    /// the arguments alone decide it. Later rewriting of the arguments does not change it then.
+    /// The function with the fixed result type of one place in a plan; `None` if the argument types
+    /// alone determine it. Later rewriting of the arguments then does not change the type.
     pub fn settled(&self, result: &DataType) -> Option<Self> {
         let computed = |o: &Overload| matches!(o.returns, Returns::Computed(_));
         if self.settled.is_some() || !self.overloads.iter().any(computed) {
@@ -364,12 +366,12 @@ impl Function {
             ..self.clone()
         })
     }
-    /// Whether the result's type may go by the values of constant arguments.
+    /// Whether the result type may depend on the values of constant arguments.
     pub fn has_computed_type(&self) -> bool {
         let mut returns = self.overloads.iter().map(|o| o.returns);
         returns.any(|returns| matches!(returns, Returns::Computed(_)))
     }
-    /// As DataFusion's function.
+    /// Converts it to DataFusion's function.
     pub fn into_udf(self) -> ScalarUDF {
         ScalarUDF::from(self)
     }

@@ -1,5 +1,5 @@
 //! `x op ANY (array)` and `x op ALL (array)`: true if the comparison holds for one item, or for
-//! all; NULL if that hangs on a comparison with NULL. The operator is the first argument, a
+//! all; NULL if the result depends on a comparison with NULL. The operator is the first argument, a
 //! literal.
 
 use crate::arithmetic::as_decimal;
@@ -45,7 +45,7 @@ impl Quantified {
     }
 }
 
-/// The type in which values of two types are compared; `None` if they are not.
+/// The type in which values of two types are compared; `None` if they cannot be compared.
 fn common(left: &DataType, right: &DataType) -> Option<DataType> {
     if left == right || right.is_null() {
         return Some(left.clone());
@@ -188,7 +188,7 @@ fn quantified(symbol: &str, left: &ArrayRef, right: &ArrayRef, all: bool) -> Res
     Ok(results.into_iter().map(Option::flatten).collect())
 }
 
-/// Values that compare as PostgreSQL's do: intervals as lengths of time, no negative zero.
+/// Values that compare as in PostgreSQL: intervals as lengths of time, without negative zero.
 fn ordered(values: &ArrayRef) -> Result<ArrayRef> {
     match values.data_type() {
         DataType::Interval(IntervalUnit::MonthDayNano) => {

@@ -1,6 +1,6 @@
-//! Functions of regular expressions with PostgreSQL's flags and escapes. A pattern is compiled by a
-//! crate without back references and look-around (2201B); of alternatives the first one that
-//! matches is taken, where PostgreSQL takes the longest.
+//! Functions of regular expressions with PostgreSQL's flags and escapes. The library has no back
+//! references and no look-around (2201B). Of several matching alternatives it takes the first;
+//! PostgreSQL takes the longest.
 
 use super::lists::list_of;
 use super::overload::Parameter::{Bigint, Text};
@@ -63,7 +63,7 @@ pub fn functions() -> Vec<Function> {
     .collect()
 }
 
-/// Functions of a match's number and place.
+/// Functions about a match's number and position.
 fn of_places() -> [Function; 3] {
     let (text, integer) = (SqlType::Text, SqlType::Integer);
     let of_text = |parameters, body| Overload::new(parameters, text, body);
@@ -107,7 +107,7 @@ fn of_places() -> [Function; 3] {
     ]
 }
 
-/// A text as a pattern of the operators `~` and `~*`.
+/// A text as a pattern for the operators `~` and `~*`.
 pub fn pattern() -> Function {
     Function::new(
         "regular_pattern",
@@ -131,7 +131,7 @@ struct Compiled {
     global: bool,
 }
 
-/// The patterns of a call, row by row; equal neighbours share one.
+/// The patterns of a call, row by row; equal neighbours share one compiled pattern.
 struct Patterns {
     flags: Option<usize>,
     last: Option<(String, String, Arc<Compiled>)>,
@@ -202,7 +202,7 @@ fn compile(pattern: &str, flags: &str) -> Result<Compiled> {
     Ok(Compiled { regex, global })
 }
 
-/// A pattern with the escapes that PostgreSQL spells otherwise, as the crate knows them.
+/// A pattern in the library's syntax; PostgreSQL spells some escapes differently.
 pub fn translated(pattern: &str) -> String {
     let pattern = pattern.strip_prefix("***:").unwrap_or(pattern);
     let mut out = String::with_capacity(pattern.len());
@@ -227,7 +227,7 @@ pub fn translated(pattern: &str) -> String {
     out
 }
 
-/// Where the character of a number from 1 begins; the text's end for greater ones.
+/// The byte offset of a character number from 1; the text's end for greater numbers.
 fn offset(call: &Call, argument: usize, row: usize) -> Result<usize> {
     if argument >= call.arrays.len() {
         return Ok(0);
@@ -243,7 +243,7 @@ fn offset(call: &Call, argument: usize, row: usize) -> Result<usize> {
         .map_or(text.len(), |(at, _)| at))
 }
 
-/// An argument that counts, `default` where it is not given.
+/// A number argument of at least `least`, which is also its default.
 fn number(call: &Call, argument: usize, row: usize, name: &str, least: i64) -> Result<i64> {
     if argument >= call.arrays.len() {
         return Ok(least);
@@ -306,7 +306,7 @@ fn first_match(call: &Call, flags: Option<usize>) -> Result<ArrayRef> {
     Ok(Arc::new(builder.finish()))
 }
 
-/// What the pattern's first group, or all of the pattern, matches first.
+/// The first match of the pattern's first group, or of the whole pattern.
 fn first_part(call: &Call) -> Result<ArrayRef> {
     let mut patterns = Patterns::new(None);
     call.map_text(|row| {
@@ -333,7 +333,7 @@ fn split(call: &Call, flags: Option<usize>) -> Result<ArrayRef> {
         let text = call.text(0).value(row);
         let mut from = 0;
         for found in compiled.regex.find_iter(text) {
-            // Nothing does not separate at an end or right behind a separator.
+            // An empty match does not separate at an end or directly after a separator.
             let empty = found.start() == found.end();
             if empty && (found.start() == from || found.end() == text.len()) {
                 continue;
@@ -347,7 +347,7 @@ fn split(call: &Call, flags: Option<usize>) -> Result<ArrayRef> {
     Ok(Arc::new(builder.finish()))
 }
 
-/// The text that takes a match's place: `\1` is a group, `\&` all of the match.
+/// Appends the replacement of a match: `\1` is a group, `\&` the whole match.
 fn push_replacement(out: &mut String, replacement: &str, groups: &Captures) {
     let mut characters = replacement.chars();
     while let Some(c) = characters.next() {
@@ -373,7 +373,7 @@ fn replace(call: &Call, start: Option<usize>, flags: Option<usize>) -> Result<Ar
         let compiled = patterns.of(call, row)?;
         let text = call.text(0).value(row);
         let mut from = start.map_or(Ok(0), |at| offset(call, at, row))?;
-        // The match to be replaced; 0: all of them.
+        // The number of the match to replace; 0: all matches.
         let wanted = match start {
             Some(at) if at + 1 < call.arrays.len() => number(call, at + 1, row, "n", 0)?,
             _ if compiled.global => 0,
@@ -396,7 +396,7 @@ fn replace(call: &Call, start: Option<usize>, flags: Option<usize>) -> Result<Ar
     })
 }
 
-/// The matches from a place on, of which what stands before it is seen.
+/// The matches from a position on; the pattern sees the text before it.
 fn captures_from<'t>(
     regex: &Regex,
     text: &'t str,
@@ -429,7 +429,7 @@ fn count(call: &Call, flags: Option<usize>) -> Result<ArrayRef> {
     })
 }
 
-/// The groups of the match that `start` and `n`, the third and fourth argument, name.
+/// The groups of the match selected by `start` and `n`, the third and fourth argument.
 fn nth<'a>(call: &'a Call, compiled: &Compiled, row: usize) -> Result<Option<Captures<'a>>> {
     let from = offset(call, 2, row)?;
     let n = number(call, 3, row, "n", 1)?;

@@ -1,6 +1,7 @@
 //! Roman numerals.
 
-/// A number from 1 to 3999 in Roman numerals; `###############` for every other, as in PostgreSQL.
+/// A number from 1 to 3999 in Roman numerals; `###############` for other numbers, as in
+/// PostgreSQL.
 pub fn roman(value: i32) -> String {
     const NUMERALS: [(i32, &str); 13] = [
         (1_000, "M"),

@@ -1,5 +1,5 @@
-//! `round_moment(x, p)`: a time, timestamp or interval with `p` digits of a second, as a cast to
-//! `timestamp(p)` gives it.
+//! `round_moment(x, p)`: a time, timestamp or interval rounded to `p` digits of a second, like a
+//! cast to `timestamp(p)`.
 
 use super::overload::Parameter::{Bigint, Interval, Time, Timestamp, TimestampTz};
 use super::overload::{Call, Function, Overload};
@@ -36,13 +36,13 @@ pub fn functions() -> Vec<Function> {
     )]
 }
 
-/// The microseconds of the last digit kept.
+/// The microseconds of the last kept digit.
 fn unit(call: &Call, row: usize) -> i64 {
     let digits = call.bigint(1).value(row);
     10i64.pow(6 - digits.clamp(0, 6) as u32)
 }
 
-/// The nearest multiple of `unit`; of two the one farther from zero.
+/// The nearest multiple of `unit`; halves are rounded away from zero.
 fn rounded(value: i64, unit: i64) -> Option<i64> {
     let half = if value < 0 { -(unit / 2) } else { unit / 2 };
     Some(value.checked_add(half)? / unit * unit)

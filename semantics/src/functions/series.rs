@@ -37,7 +37,7 @@ enum Step {
     Move(IntervalMonthDayNano),
 }
 
-/// What is left of a series; `next` is `None` at its end.
+/// The rest of a series; `next` is `None` at its end.
 #[derive(Clone, Debug)]
 struct Series {
     schema: SchemaRef,

@@ -1,6 +1,6 @@
-//! `(array)[i][j]` and `(array)[l:u]`. Subscripts count from 1, those of a vector of the system
-//! tables from 0; what is outside of an array is NULL, or not in the part. A name of the system
-//! tables is an array of characters, from 0.
+//! `(array)[i][j]` and `(array)[l:u]`. Subscripts count from 1, for a system table's vector from 0.
+//! An item outside the array is NULL, and a part has only the items within it. A system table's
+//! name is an array of characters, from 0.
 
 use super::arrays::first;
 use super::lists;
@@ -61,7 +61,7 @@ fn same(types: &[DataType], _: &[Option<&ScalarValue>]) -> Result<DataType> {
     }
 }
 
-/// An array's levels, from the outermost; `None` for NULL of no type.
+/// An array's levels, outermost first; `None` for an untyped NULL.
 fn levels(call: &Call) -> Result<Option<Vec<ListArray>>> {
     let Some(mut list) = lists::list(call, 0)? else {
         return Ok(None);
@@ -126,7 +126,7 @@ fn item(call: &Call) -> Result<ArrayRef> {
     Ok(take(values, &found, None)?)
 }
 
-/// The places of one level's items that are within a row's bounds.
+/// The positions of one level's items within a row's bounds.
 fn within(call: &Call, level: usize, row: usize, places: Range<usize>) -> Range<usize> {
     let argument = 1 + 2 * level;
     if argument >= call.arrays.len() {
@@ -148,7 +148,7 @@ fn part(call: &Call) -> Result<ArrayRef> {
     };
     let deep = call.arrays.len() / 2 <= levels.len();
     let valid: Vec<bool> = (0..call.rows).map(|row| !call.any_null(row)).collect();
-    // Per list of a level: its row, and where it is.
+    // Per list of a level its row and its position.
     let mut parents: Vec<(usize, Option<usize>)> =
         (0..call.rows).map(|row| (row, Some(row))).collect();
     let mut lengths = Vec::with_capacity(levels.len());
@@ -196,7 +196,8 @@ fn item_field(list: &ListArray) -> FieldRef {
     }
 }
 
-/// Whether nothing of a row's array is within the bounds: a level without items makes all empty.
+/// Whether a row's array has no items within the bounds. A level without items makes the result
+/// empty.
 fn is_empty(call: &Call, levels: &[ListArray], row: usize) -> bool {
     let mut at = row;
     for (level, list) in levels.iter().enumerate() {

@@ -77,7 +77,7 @@ fn type_of(call: &Call) -> Result<ArrayRef> {
     everywhere(call, &name)
 }
 
-/// How many arguments are NULL, or are not.
+/// Counts the arguments that are NULL, or that are not NULL.
 fn count_nulls(call: &Call, wanted: bool) -> Result<ArrayRef> {
     let is_null = |a: &ArrayRef, row| a.is_null(row) || a.data_type().is_null();
     let counts = (0..call.rows).map(|row| {

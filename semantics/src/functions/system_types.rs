@@ -1,5 +1,5 @@
-//! Casts to types of PostgreSQL's system tables, `oid`, `xid`, `cid`, `name` and `"char"`, whose
-//! values carry the type's name with them.
+//! Casts to types of PostgreSQL's system tables: `oid`, `xid`, `cid`, `name` and `"char"`. Their
+//! fields have the type's name as metadata.
 
 use crate::cast::{Mode, cast_array};
 use crate::error::invalid;
@@ -75,7 +75,7 @@ impl ToSystemType {
         Ok(Arc::new(numbers.collect::<Result<Int32Array>>()?))
     }
 
-    /// Numbers that do not fit into an integer exist in PostgreSQL, here they do not.
+    /// A number as an integer; larger numbers, which PostgreSQL has, do not exist here.
     fn number(&self, number: i64) -> Result<i32> {
         let number = i32::try_from(number).ok().filter(|n| *n >= 0);
         number.ok_or_else(|| {

@@ -27,7 +27,7 @@ pub fn functions() -> Vec<Function> {
     all
 }
 
-/// What comparisons of intervals compare.
+/// The number by which intervals are compared.
 pub fn interval_order() -> Function {
     Function::new(
         "interval_order",
@@ -180,7 +180,7 @@ fn interval_functions() -> Vec<Function> {
     ]
 }
 
-/// 24 hours to a day.
+/// Converts 24 hours to a day.
 fn justify_hours(value: IntervalMonthDayNano) -> Option<IntervalMonthDayNano> {
     let day = DAY * 1_000;
     let mut days = value
@@ -197,7 +197,7 @@ fn justify_hours(value: IntervalMonthDayNano) -> Option<IntervalMonthDayNano> {
     Some(IntervalMonthDayNano::new(value.months, days, nanos))
 }
 
-/// 30 days to a month.
+/// Converts 30 days to a month.
 fn justify_days(value: IntervalMonthDayNano) -> Option<IntervalMonthDayNano> {
     let mut months = value.months.checked_add(value.days / 30)?;
     let mut days = value.days % 30;
@@ -211,7 +211,7 @@ fn justify_days(value: IntervalMonthDayNano) -> Option<IntervalMonthDayNano> {
     Some(IntervalMonthDayNano::new(months, days, value.nanoseconds))
 }
 
-/// Both, and all fields of one sign.
+/// Does both, and gives all fields one sign.
 fn justify_interval(value: IntervalMonthDayNano) -> Option<IntervalMonthDayNano> {
     let day = DAY * 1_000;
     let mut days = value
@@ -253,14 +253,14 @@ fn age(later: i64, earlier: i64) -> IntervalMonthDayNano {
         days -= 1;
     }
     if days < 0 {
-        // The month that is broken up is the earlier date's.
+        // The borrowed month has the length of the earlier date's month.
         days += i64::from(days_in_month(b.year, b.month));
         months -= 1;
     }
     IntervalMonthDayNano::new(months as i32, days as i32, time * 1_000)
 }
 
-/// `timezone(zone, x)`, which is also `x AT TIME ZONE zone`: a timestamp is taken as the zone's
+/// `timezone(zone, x)`, which implements `x AT TIME ZONE zone`. A timestamp is read as the zone's
 /// local time, a timestamptz is shown in it. Zones are UTC and fixed offsets.
 fn timezone() -> Function {
     fn shifted<P: ArrowPrimitiveType<Native = i64>>(call: &Call, sign: i64) -> Result<ArrayRef> {
@@ -292,7 +292,7 @@ pub fn zone_offset(zone: &str) -> Result<i64> {
     {
         return Ok(0);
     }
-    // A bare offset in a zone's name counts west of Greenwich, as POSIX has it.
+    // As in POSIX, a bare offset in a zone's name counts west of Greenwich.
     parse_offset_text(name)
         .map(|offset| -offset)
         .ok_or_else(|| {

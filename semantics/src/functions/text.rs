@@ -126,7 +126,7 @@ fn casing() -> [Function; 2] {
     ]
 }
 
-/// A text letter by letter in the other case.
+/// Converts a text letter by letter to the other case.
 fn cased(call: &Call, ascii: fn(&str) -> String, letter: fn(char) -> char) -> Result<ArrayRef> {
     let mut builder = StringViewBuilder::with_capacity(call.rows);
     for text in call.text(0).iter() {
@@ -138,7 +138,7 @@ fn cased(call: &Call, ascii: fn(&str) -> String, letter: fn(char) -> char) -> Re
     Ok(Arc::new(builder.finish()))
 }
 
-/// A letter that would become several stays as it is, as in PostgreSQL: `ß`.
+/// A letter whose other case has several letters stays unchanged, as in PostgreSQL: `ß`.
 fn single(mut cased: impl Iterator<Item = char>, letter: char) -> char {
     match (cased.next(), cased.next()) {
         (Some(cased), None) => cased,
@@ -177,7 +177,7 @@ fn quoting() -> [Function; 3] {
     ]
 }
 
-/// Functions whose results may be much longer than their arguments; `chr`.
+/// Functions whose results may be much longer than their arguments, and `chr`.
 fn lengthening() -> [Function; 4] {
     let text = SqlType::Text;
     [
@@ -193,10 +193,10 @@ fn lengthening() -> [Function; 4] {
     ]
 }
 
-/// The most bytes that one call of a function that lengthens texts makes, as in PostgreSQL.
+/// The most bytes of the result of one call of a lengthening function, as in PostgreSQL.
 pub(super) const MAX_BYTES: usize = 1 << 30;
 
-/// `repeat(text, times)`; none or fewer times is empty.
+/// `repeat(text, times)`; empty for zero or fewer times.
 fn repeat(call: &Call) -> Result<ArrayRef> {
     let times = call.bigint(1);
     let mut total = 0;
@@ -208,7 +208,7 @@ fn repeat(call: &Call) -> Result<ArrayRef> {
     })
 }
 
-/// Counts `bytes` more of a call's result.
+/// Adds `bytes` to the size of a call's result.
 fn reserve(total: &mut usize, bytes: usize) -> Result<()> {
     *total = total.saturating_add(bytes);
     if *total < MAX_BYTES {
@@ -228,7 +228,7 @@ fn pad(name: &'static str, body: fn(&Call) -> Result<ArrayRef>) -> Function {
     )
 }
 
-/// `lpad(text, length [, fill])`, `rpad`: the text cut, or filled up, to a number of characters.
+/// `lpad(text, length [, fill])`, `rpad`: the text cut or filled to a number of characters.
 fn padded(call: &Call, left: bool) -> Result<ArrayRef> {
     let lengths = call.bigint(1);
     let mut total = 0;
@@ -281,7 +281,7 @@ pub fn trim_blanks() -> Function {
     )
 }
 
-/// An argument's values as their types' output functions write them.
+/// An argument's values in the form of their types' output functions.
 pub(super) fn write_all(call: &Call, argument: usize) -> Result<StringViewArray> {
     let array = &call.arrays[argument];
     let writer = ValueWriter::new(array)?;
@@ -301,8 +301,8 @@ pub(super) fn write_all(call: &Call, argument: usize) -> Result<StringViewArray>
     Ok(builder.finish())
 }
 
-/// The arguments that are not NULL, one after the other; with `skip` = 1 the first is the
-/// separator, and a NULL separator makes the result NULL.
+/// Joins the arguments that are not NULL. With `skip` = 1 the first one is the separator, and a
+/// NULL separator makes the result NULL.
 fn concat(call: &Call, skip: usize) -> Result<ArrayRef> {
     let parts = (skip..call.arrays.len())
         .map(|i| write_all(call, i))
@@ -345,8 +345,7 @@ fn to_hex(call: &Call) -> Result<ArrayRef> {
     })
 }
 
-/// Whether a name means something else without quotes: PostgreSQL's keywords, those without a
-/// category left out.
+/// Whether a name must be quoted: PostgreSQL's keywords, except unreserved ones.
 fn is_keyword(name: &str) -> bool {
     const KEYWORDS: &str = "all analyse analyze and any array as asc asymmetric authorization \
         between bigint binary bit boolean both case cast char character check coalesce collate \
@@ -408,8 +407,8 @@ fn similar_to(call: &Call, escape: Option<char>) -> Result<ArrayRef> {
     )))
 }
 
-/// An SQL regular expression as the engine's: `%` and `_` are wildcards, `| * + ? {} () []` keep
-/// their meaning, everything else stands for itself.
+/// Translates an SQL regular expression to the library's syntax: `%` and `_` are wildcards, `| * +
+/// ? {} () []` keep their meaning, all other characters are literal.
 fn compile_similar(pattern: &str, escape: Option<char>) -> Result<regex::Regex> {
     let mut translated = String::from("(?s)^(?:");
     let mut chars = pattern.chars();

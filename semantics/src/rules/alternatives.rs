@@ -1,6 +1,6 @@
-//! The type of an expression with alternatives, such as CASE or COALESCE, is known when the
-//! analyzer has aligned them; until then DataFusion reports the first one's. A caller that stores
-//! values under a plan's types, as CREATE TABLE … AS does, needs the analyzed plan's types.
+//! Types of expressions with alternatives, such as CASE or COALESCE. Until the analyzer has aligned
+//! the alternatives, DataFusion reports the type of the first. A caller that stores values by a
+//! plan's types, such as CREATE TABLE … AS, needs the analyzed plan's types.
 
 use crate::error::invalid;
 use crate::functions::interval_order;
@@ -12,7 +12,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, when};
 use datafusion::scalar::ScalarValue;
 use strandline_base::SqlState;
 
-/// `plan` with its final types: analyzed if it has alternatives, else as it is.
+/// `plan` with its final types: analyzed if it has alternatives, else unchanged.
 pub fn settle_types(plan: LogicalPlan, state: &SessionState) -> Result<LogicalPlan> {
     if !has_alternatives(&plan)? {
         return Ok(plan);
@@ -57,7 +57,7 @@ pub(super) fn takes_alternatives(name: &str) -> bool {
     )
 }
 
-/// Whether all are intervals or NULL.
+/// Whether all arguments are intervals or NULL.
 pub(super) fn are_intervals(args: &[Expr], schema: &DFSchema) -> Result<bool> {
     let types = args.iter().map(|arg| arg.get_type(schema));
     let types: Vec<DataType> = types.collect::<Result<_>>()?;
@@ -65,8 +65,8 @@ pub(super) fn are_intervals(args: &[Expr], schema: &DFSchema) -> Result<bool> {
     Ok(types.iter().any(interval) && types.iter().all(|t| interval(t) || t.is_null()))
 }
 
-/// The longest or shortest of intervals that are not NULL, as comparisons order them: Arrow's order
-/// goes by months first.
+/// The longest or shortest of the intervals that are not NULL, in the order of comparisons. Arrow
+/// would compare months first.
 pub(super) fn extreme_interval(name: &str, args: Vec<Expr>) -> Result<Expr> {
     /// Every argument triples the expression.
     const MOST: usize = 5;

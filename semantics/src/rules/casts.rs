@@ -1,5 +1,6 @@
 //! Gives casts PostgreSQL's behaviour: casts that Arrow does differently become
-//! [`CastTo`](crate::cast::CastTo), impossible ones are refused, casts of literals are carried out.
+//! [`CastTo`](crate::cast::CastTo), impossible casts are refused, and casts of literals are
+//! evaluated.
 
 use super::rewrite_expressions;
 use crate::cast::{CAST_AS, Kind, Mode, array_cast, as_cast, cast_expression, cast_target, kind};
@@ -39,7 +40,8 @@ impl AnalyzerRule for Casts {
     }
 }
 
-/// DataFusion makes a text of whatever a text function is given; PostgreSQL has no such function.
+/// Refuses implicit casts to text: DataFusion converts any argument of a text function, but
+/// PostgreSQL has no such function.
 fn refuse_implicit_text(expr: &Expr, schema: &DFSchema) -> Result<()> {
     expr.apply(|expr| {
         let (name, args) = match expr {
@@ -64,7 +66,7 @@ fn refuse_implicit_text(expr: &Expr, schema: &DFSchema) -> Result<()> {
     .map(|_| ())
 }
 
-/// Fixes the result type of a function whose literal arguments decide it.
+/// Fixes the result type of a function that depends on literal arguments.
 fn settle(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let Expr::ScalarFunction(call) = &expr else {
         return Ok(Transformed::no(expr));
@@ -83,7 +85,7 @@ fn settle(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     })))
 }
 
-/// One cast; see the module's header.
+/// Rewrites one cast; see the module's header.
 fn rewrite(cast: Cast, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let (_, from) = cast.expr.to_field(schema)?;
     match replacement(&cast.expr, &from, &cast.field)? {
@@ -92,8 +94,8 @@ fn rewrite(cast: Cast, schema: &DFSchema) -> Result<Transformed<Expr>> {
     }
 }
 
-/// What to evaluate instead of casting `operand`, of type `from`, to `target` natively; `None` if
-/// the native cast is right or a type is not one of SQL's.
+/// The replacement of a native cast of `operand`, of type `from`, to `target`. `None` if the native
+/// cast is right, or if a type is not an SQL type.
 pub fn replacement(operand: &Expr, from: &Field, target: &Field) -> Result<Option<Expr>> {
     let source = from.data_type();
     if let Some(cast) = array_cast(operand, source, target.data_type())? {
@@ -116,7 +118,7 @@ pub fn replacement(operand: &Expr, from: &Field, target: &Field) -> Result<Optio
             explicit(to).map(Some)
         };
     }
-    // Strings in the layouts that DataFusion's functions want.
+    // Strings in the layout of DataFusion's functions.
     let target = target.data_type();
     if target.is_string() && !source.is_string() && !source.is_null() {
         let text = Box::new(explicit(SqlType::Text)?);
@@ -125,7 +127,7 @@ pub fn replacement(operand: &Expr, from: &Field, target: &Field) -> Result<Optio
     Ok(None)
 }
 
-/// char(n) loses its trailing blanks when it becomes anything else.
+/// char(n) loses its trailing blanks in a cast to any other type.
 fn without_blanks(operand: &Expr, from: &Field) -> Expr {
     match sql_type_of(from) {
         Some(SqlType::Char(_)) if !matches!(operand, Expr::Literal(..)) => {

@@ -1,9 +1,9 @@
-//! The comparands of conditions over subqueries, and of the keys of joins.
+//! The comparands of conditions over subqueries, and of join keys.
 //!
-//! `x op ANY (subquery)`, `x op ALL (subquery)`: DataFusion makes EXISTS of them, with the
-//! comparison of `x` and the subquery's column as its condition. If both columns have the same
-//! qualified name, as in `a < ALL (SELECT a FROM t)` over t, that condition would compare the
-//! column with itself; so the subquery's gets a name that no other column has.
+//! DataFusion turns `x op ANY (subquery)` and `x op ALL (subquery)` into EXISTS with a comparison
+//! of `x` and the subquery's column as its condition. If both columns have the same qualified name,
+//! as in `a < ALL (SELECT a FROM t)` over t, the condition would compare the column with itself. So
+//! the subquery's column gets a unique name.
 
 use crate::align::widened;
 use datafusion::common::tree_node::Transformed;
@@ -11,11 +11,11 @@ use datafusion::common::{Column, DFSchema, Result, TableReference};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Subquery};
 use std::sync::Arc;
 
-/// The control character keeps it from any user's name.
+/// No user can write the control character.
 const COMPARED: &str = "\u{1f}compared";
 
-/// Names the subquery's column if `expr` compares with one; of a bigint and a numeric the bigint
-/// becomes a numeric.
+/// Renames the subquery's column if `expr` compares with a subquery. Of a bigint and a numeric, the
+/// bigint becomes a numeric.
 pub(super) fn name_comparand(expr: Expr, schema: &DFSchema) -> Result<Expr> {
     Ok(match expr {
         Expr::SetComparison(mut comparison) => {
@@ -31,7 +31,7 @@ pub(super) fn name_comparand(expr: Expr, schema: &DFSchema) -> Result<Expr> {
     })
 }
 
-/// Makes `operand` and the subquery's column comparable, and calls the column `name`.
+/// Makes `operand` and the subquery's column comparable, and gives the column the name `name`.
 fn project(
     operand: &mut Box<Expr>,
     subquery: &mut Subquery,
@@ -48,8 +48,8 @@ fn project(
         **operand = wide;
     }
     let wide = widened(&Expr::Column(column.clone()), &column_type, &operand_type)?;
-    // DataFusion tells the subquery's column from that of the join it makes by the qualifier, or by
-    // the name where outer columns bring the join more columns of the subquery.
+    // DataFusion distinguishes the subquery's column from the join's column by the qualifier, or by
+    // the name if outer columns bring more columns of the subquery into the join.
     let is_bare = column.relation.is_none() && name.is_none();
     let is_correlated = !subquery.outer_ref_columns.is_empty();
     let name = name.or_else(|| (is_bare && is_correlated).then(|| COMPARED.to_string()));
@@ -71,7 +71,7 @@ fn project(
     Ok(())
 }
 
-/// The same for the keys of joins, which USING and NATURAL make of columns.
+/// Widens the keys of joins, which USING and NATURAL make from columns, in the same way.
 pub(super) fn widen_keys(plan: LogicalPlan) -> Result<LogicalPlan> {
     let widened = plan.transform_up_with_subqueries(|plan| match plan {
         LogicalPlan::Join(mut join) => {

@@ -1,8 +1,10 @@
-//! DataFusion's `single_distinct_aggregation_to_group_by`, where it keeps types.
+//! DataFusion's `single_distinct_aggregation_to_group_by`, restricted to aggregates that keep their
+//! types.
 //!
-//! `sum(b), count(DISTINCT a)` becomes the sum of the sums of `b` per value of `a`. The sum of
-//! integers is a bigint and the sum of bigints a numeric, so the rewritten plan would have another
-//! type than the statement, which is an internal error. Such aggregates are left as they are.
+//! DataFusion computes `sum(b), count(DISTINCT a)` as the sum of the sums of `b` per value of `a`.
+//! The sum of integers is a bigint and the sum of bigints a numeric, so the rewritten plan would
+//! have another type than the statement, which is an internal error. Such aggregates are not
+//! rewritten.
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::Transformed;
@@ -10,7 +12,7 @@ use datafusion::logical_expr::{Aggregate, Expr, ExprSchemable, LogicalPlan};
 use datafusion::optimizer::single_distinct_to_groupby::SingleDistinctToGroupBy;
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
-/// The rule; it stands where DataFusion's stood.
+/// The rule, in the place of DataFusion's rule.
 #[derive(Debug, Default)]
 pub struct DistinctAggregates {
     inner: SingleDistinctToGroupBy,

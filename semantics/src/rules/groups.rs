@@ -1,9 +1,9 @@
 //! Grouping sets over expressions: `GROUP BY ROLLUP (a + 1, b)`.
 //!
-//! DataFusion's rules rewrite the expressions of a plan and keep the names of expressions that are
-//! columns of its nodes. They neither see into grouping sets nor leave them alone, so that an
-//! expression there changes its name and nothing above finds it. Here the expressions are computed
-//! below the groups, before any other rule, and the sets have columns only.
+//! DataFusion's rules rewrite a plan's expressions and keep the names of the nodes' columns.
+//! Grouping sets are an exception: the rules rewrite the expressions inside them without keeping
+//! names, so that nodes above no longer find them. Here the expressions are computed below the
+//! groups, before any other rule, and the sets have columns only.
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};

@@ -1,11 +1,11 @@
-//! Conditions that can fail are evaluated only for rows that pass the ones that cannot:
+//! Conditions that can fail are evaluated only for rows that pass the conditions that cannot:
 //! `WHERE x <> 0 AND 10 / x > 1` does not divide by zero.
 //!
-//! DataFusion evaluates the parts of a conjunction for whole batches, in any order. The parts that
-//! can fail (division, casts from text, functions of ours) become
-//! `CASE WHEN <the others> THEN <them>::int8 ELSE 0 END > 0`, which evaluates them only where the
-//! others hold. (A CASE of booleans would be simplified into a conjunction again.) The others also
-//! stay, for scans that take them over. It runs last, when filters are where they belong.
+//! DataFusion evaluates the conjuncts of a condition for whole batches, in any order. The conjuncts
+//! that can fail (division, casts from text, our functions) become `CASE WHEN <the others> THEN
+//! <them>::int8 ELSE 0 END > 0`, which evaluates them only where the others hold. (A CASE of
+//! booleans would be simplified into a conjunction again.) The others also stay, for scans to take
+//! over. The rule runs last, when filters are in their final places.
 
 use crate::arithmetic;
 use crate::cast::CastTo;
@@ -52,7 +52,7 @@ impl OptimizerRule for GuardFallible {
     }
 }
 
-/// Whether it is what this rule makes.
+/// Whether this rule has made the expression.
 fn is_guarded(part: &Expr) -> bool {
     let Expr::BinaryExpr(BinaryExpr {
         left,
@@ -69,7 +69,7 @@ fn is_guarded(part: &Expr) -> bool {
     case.expr.is_none() && case.when_then_expr.iter().all(|(_, then)| is_flag(then))
 }
 
-/// Whether evaluating the expression can be an error for some row.
+/// Whether the expression can fail for some row.
 fn can_fail(expr: &Expr) -> bool {
     let mut found = false;
     let visited = expr.apply(|expr| {

@@ -1,14 +1,14 @@
-//! DataFusion's `simplify_expressions`, without what it makes wrong of several lists.
+//! DataFusion's `simplify_expressions` without its wrong merges of several lists.
 //!
-//! DataFusion makes one list of `x IN A AND x IN B`, `x IN A AND x NOT IN B` and
-//! `x NOT IN A OR x NOT IN B`, by comparing the items as expressions. That is right only if
-//! different items have different values, none is NULL, and, where nothing is left of the lists and
-//! the result is a constant, if NULL for a NULL `x` counts as false. So `x IN (x, 'a') AND x NOT IN
-//! (x, 'b')` became `x IN ('a')`.
+//! DataFusion merges `x IN A AND x IN B`, `x IN A AND x NOT IN B` and `x NOT IN A OR x NOT IN B`
+//! into one list by comparing the items as expressions. That is right only if different items have
+//! different values and none is NULL. If the merged list is empty, the result is a constant, and
+//! NULL for a NULL `x` must count as false. So `x IN (x, 'a') AND x NOT IN (x, 'b')` became `x IN
+//! ('a')`.
 //!
-//! Here a list that must not be merged gets an alias of its own name while DataFusion simplifies;
-//! DataFusion's rules look for lists that stand directly beside each other. The same goes for
-//! `x = 1 OR x = 2`, which DataFusion makes a list of.
+//! Here a list that must not be merged gets an alias of its own name while DataFusion simplifies,
+//! because DataFusion merges only lists directly beside each other. `x = 1 OR x = 2`, which
+//! DataFusion turns into a list, is treated the same way.
 
 use datafusion::common::Result;
 use datafusion::common::metadata::FieldMetadata;
@@ -19,23 +19,23 @@ use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 use std::collections::BTreeMap;
 
-/// The rule; it stands where DataFusion's stood.
+/// The rule, in the place of DataFusion's rule.
 #[derive(Debug, Default)]
 pub struct Simplify {
     inner: SimplifyExpressions,
 }
 
-/// The metadata that tells an alias of this rule from others.
+/// The metadata that marks an alias of this rule.
 const KEPT: &str = "strandline.kept_apart";
 
-/// Where an expression stands.
+/// The place of an expression.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ExprPosition {
-    /// a part of a condition, where NULL counts as false
+    /// a conjunct of a condition, where NULL counts as false
     Conjunct,
-    /// the same, below an OR
+    /// a disjunct of a condition, where NULL counts as false
     Disjunct,
-    /// where NULL and false differ
+    /// a value, where NULL and false differ
     Value,
 }
 
@@ -73,7 +73,7 @@ impl OptimizerRule for Simplify {
     }
 }
 
-/// Whether there may be two lists in an expression.
+/// Whether an expression may have two lists.
 fn has_several(expr: &Expr) -> Result<bool> {
     let mut lists = 0;
     expr.apply(|expr| {
@@ -132,7 +132,7 @@ fn keep_apart(expr: Expr, place: ExprPosition) -> Result<Expr> {
     })
 }
 
-/// Whether merging the list with another is right: its items are different values, and a constant
+/// Whether the list may be merged with another: its items are different values, and a constant
 /// instead of NULL makes no difference.
 fn may_merge(list: &InList, place: ExprPosition) -> bool {
     let is_exact = |item: &Expr| match item {
@@ -147,7 +147,7 @@ fn may_merge(list: &InList, place: ExprPosition) -> bool {
     counts && list.list.iter().all(is_exact)
 }
 
-/// The expression under an alias that does not change its name.
+/// The expression with an alias that keeps its name.
 fn apart(expr: Expr) -> Expr {
     let name = expr.schema_name().to_string();
     let mark = BTreeMap::from([(KEPT.to_string(), String::new())]);
@@ -160,7 +160,7 @@ fn let_together(expr: Expr) -> Result<Transformed<Expr>> {
         Expr::Alias(alias) if alias.metadata.as_ref().is_some_and(is_kept) => {
             Transformed::yes(*alias.expr)
         }
-        // What was found to be a constant has taken the mark over.
+        // An expression that was folded to a constant has taken over the mark.
         Expr::Literal(value, Some(metadata)) if is_kept(&metadata) => {
             Transformed::yes(Expr::Literal(value, None))
         }

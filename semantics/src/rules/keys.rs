@@ -1,18 +1,17 @@
-//! Keys that DataFusion takes for keys of groups and that are none.
+//! Keys that DataFusion wrongly takes for keys of groups.
 //!
-//! A table's key determines the other columns of its row, also where joins have repeated the row.
-//! DataFusion takes it for a key of every GROUP BY that has it among its columns. But groups of one
-//! row differ if it was joined with different rows and their columns are grouped by, too: the key
-//! comes up several times then. By such a false key DataFusion drops columns of a GROUP BY above
-//! the groups, or adds some, drops a DISTINCT, and makes semi joins of joins. In the same way it
-//! takes a row's key for a key of the rows that unnesting makes of the row, and drops what ORDER BY
-//! has behind it.
+//! A table's key determines the other columns of its row, even where joins have repeated the row.
+//! DataFusion takes it for a key of every GROUP BY that includes it. But a row that is joined with
+//! different rows is in several groups if their columns are grouped by too, and its key then occurs
+//! several times. By such a false key DataFusion adds or drops columns of a GROUP BY above the
+//! groups, drops a DISTINCT, and turns joins into semi joins. In the same way it takes a row's key
+//! for a key of the rows that unnesting makes from the row, and drops the sort keys after it in
+//! ORDER BY.
 //!
-//! So a [`Keyless`] node stands above groups and unnested rows with a false key, which tells
-//! nothing of keys.
-//! [`KeylessRelations`] puts it above subqueries, WITH queries and views in FROM, because GROUP BY
-//! is planned by the keys of FROM; [`HideFalseKeys`] and [`DistinctRows`] put it wherever optimizer
-//! rules have made such groups, and [`RemoveKeyless`], the last rule, takes it away.
+//! So a [`Keyless`] node, which reports no keys, is put above groups and unnested rows with a false
+//! key. [`KeylessRelations`] puts it above subqueries, WITH queries and views in FROM, because
+//! GROUP BY is planned by the keys of FROM. [`HideFalseKeys`] and [`DistinctRows`] put it wherever
+//! optimizer rules have made such groups. [`RemoveKeyless`], the last rule, removes it.
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchemaRef, Dependency, FunctionalDependencies, Result, internal_err};
@@ -30,7 +29,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
-/// Its input, as rows without keys.
+/// Returns its input's rows without reporting keys.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Keyless {
     input: LogicalPlan,
@@ -92,7 +91,7 @@ impl UserDefinedLogicalNodeCore for Keyless {
     }
 }
 
-/// `plan`, as rows without keys.
+/// `plan` without keys.
 pub(super) fn without_keys(plan: LogicalPlan) -> Result<LogicalPlan> {
     Keyless::plan(plan)
 }
@@ -106,7 +105,7 @@ fn keyless_input(plan: &LogicalPlan) -> Option<&LogicalPlan> {
     Some(&node.input)
 }
 
-/// Hides false keys of what stands in FROM from the planner of SQL.
+/// Hides false keys of items in FROM from the SQL planner.
 #[derive(Debug)]
 pub struct KeylessRelations;
 
@@ -116,7 +115,7 @@ impl RelationPlanner for KeylessRelations {
         mut relation: TableFactor,
         context: &mut dyn RelationPlannerContext,
     ) -> Result<RelationPlanning> {
-        // The context asks this planner again, by the mark for the last time.
+        // The context asks this planner again; the mark shows the last time.
         if !mark(&mut relation) {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         }
@@ -130,8 +129,8 @@ impl RelationPlanner for KeylessRelations {
     }
 }
 
-/// Marks a relation that may be a query; takes the mark off and is false if it has one. The marks
-/// are clauses of other systems' SQL.
+/// Marks a relation that may be a query; false if it was marked, whose mark is then removed. The
+/// marks are clauses of other systems' SQL.
 fn mark(relation: &mut TableFactor) -> bool {
     match relation {
         TableFactor::Derived { subquery, .. } => {
@@ -152,7 +151,7 @@ fn mark(relation: &mut TableFactor) -> bool {
     }
 }
 
-/// Adds [`HideFalseKeys`] before the rules that go by keys, and [`RemoveKeyless`] at the end.
+/// Adds [`HideFalseKeys`] before the rules that use keys, and [`RemoveKeyless`] at the end.
 pub fn hide_false_keys(rules: &mut Vec<Arc<dyn OptimizerRule + Send + Sync>>) {
     let by_keys = [
         "replace_distinct_aggregate",
@@ -191,14 +190,14 @@ impl OptimizerRule for HideFalseKeys {
                 true => Keyless::plan(child).map(Transformed::yes),
                 false => Ok(Transformed::no(child)),
             })?;
-            // Keys go up from node to node.
+            // Nodes inherit the keys of the nodes below them.
             Ok(Transformed::yes(hidden.data.recompute_schema()?))
         })
     }
 }
 
-/// DataFusion's `replace_distinct_aggregate`, which makes groups of a DISTINCT and drops the
-/// DISTINCT above them by their keys.
+/// DataFusion's `replace_distinct_aggregate`, which turns a DISTINCT into groups and drops a
+/// DISTINCT above groups by their keys.
 #[derive(Debug, Default)]
 pub struct DistinctRows {
     inner: ReplaceDistinctWithAggregate,
@@ -224,7 +223,7 @@ impl OptimizerRule for DistinctRows {
     }
 }
 
-/// Takes [`Keyless`] nodes away.
+/// Removes [`Keyless`] nodes.
 #[derive(Debug)]
 pub struct RemoveKeyless;
 
@@ -249,16 +248,16 @@ impl OptimizerRule for RemoveKeyless {
     }
 }
 
-/// Whether groups with a false key stand below a node that sees their keys.
+/// Whether groups with a false key are below a node that uses their keys.
 fn has_open_keys(plan: &LogicalPlan) -> Result<bool> {
     let sees = |node: &LogicalPlan| {
         keyless_input(node).is_none() && node.inputs().into_iter().any(has_false_key)
     };
-    // Nearly all statements have no such groups at all, which is quicker to see.
+    // Most statements have no such groups, which this test finds faster.
     Ok(some_node(plan, has_false_key)? && some_node(plan, sees)?)
 }
 
-/// Whether `is_so` of some node, subqueries included.
+/// Whether `is_so` holds for a node, including subqueries.
 fn some_node(plan: &LogicalPlan, is_so: impl Fn(&LogicalPlan) -> bool) -> Result<bool> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
@@ -271,7 +270,7 @@ fn some_node(plan: &LogicalPlan, is_so: impl Fn(&LogicalPlan) -> bool) -> Result
     Ok(found)
 }
 
-/// Whether the rows of a plan are groups with a false key, or made of such.
+/// Whether the rows of a plan are groups with a false key, or derived from them.
 fn shows_false_key(plan: &LogicalPlan) -> bool {
     if keyless_input(plan).is_some() {
         return false;
@@ -279,8 +278,8 @@ fn shows_false_key(plan: &LogicalPlan) -> bool {
     has_false_key(plan) || plan.inputs().into_iter().any(shows_false_key)
 }
 
-/// Whether a plan groups by a key of a row that may be in several of the groups, or repeats the row
-/// with its key.
+/// Whether a plan groups by a key of a row that may be in several groups, or repeats a row with its
+/// key.
 fn has_false_key(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Aggregate(aggregate) => {
@@ -295,7 +294,7 @@ fn has_false_key(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// Whether a key of joined rows is among the groups, and does not determine all of them.
+/// Whether a key of joined rows is one of the groups and does not determine all other groups.
 fn takes_false_key(aggregate: &Aggregate) -> bool {
     let schema = aggregate.input.schema();
     let fields = schema.field_names();

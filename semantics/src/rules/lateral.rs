@@ -1,10 +1,11 @@
-//! DataFusion's `decorrelate_lateral_join`, where it keeps the rows of DISTINCT, and for
-//! subqueries that read no table ([`super::lateral_rows`]).
+//! DataFusion's `decorrelate_lateral_join`, restricted to subqueries whose DISTINCT it keeps right,
+//! and extended to subqueries that read no table ([`super::lateral_rows`]).
 //!
-//! A LATERAL subquery becomes a join on its conditions over outer columns. DataFusion takes those
-//! from below a DISTINCT, which must then keep the columns that they compare; under any condition
-//! but an equality, an outer row meets several of its rows and comes out several times. Such
-//! subqueries stay as they are, and are refused (0A000) as all that DataFusion cannot join.
+//! A LATERAL subquery becomes a join on its conditions over outer columns. DataFusion pulls these
+//! conditions out from below a DISTINCT, which must then keep the compared columns. With any
+//! condition but an equality, an outer row matches several rows of the DISTINCT and is repeated.
+//! Such subqueries are not rewritten, and are refused (0A000) like all subqueries that DataFusion
+//! cannot join.
 
 use super::lateral_rows;
 use datafusion::common::Result;
@@ -13,7 +14,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator};
 use datafusion::optimizer::decorrelate_lateral_join::DecorrelateLateralJoin;
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
-/// The rule; it stands where DataFusion's stood.
+/// The rule, in the place of DataFusion's rule.
 #[derive(Debug, Default)]
 pub struct LateralJoins {
     inner: DecorrelateLateralJoin,
@@ -56,12 +57,12 @@ fn lateral(plan: &LogicalPlan) -> Option<&LogicalPlan> {
     }
 }
 
-/// DISTINCT, or the aggregate that DataFusion makes of it.
+/// Whether a node is a DISTINCT, or the aggregate that DataFusion makes from it.
 fn is_distinct(plan: &LogicalPlan) -> bool {
     matches!(plan, LogicalPlan::Distinct(_) | LogicalPlan::Aggregate(_))
 }
 
-/// Whether outer columns stand in conditions `inner = outer column` only.
+/// Whether outer columns are used only in conditions `inner = outer column`.
 pub fn only_equalities(plan: &LogicalPlan) -> Result<bool> {
     let mut only = true;
     plan.apply(|node| {

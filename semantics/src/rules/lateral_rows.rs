@@ -1,8 +1,8 @@
 //! A LATERAL subquery that reads no table: `t, LATERAL (SELECT f(t.a), unnest(t.b)) s`.
 //!
-//! DataFusion joins what a LATERAL subquery reads, and has nothing to join here. Each outer row
-//! yields the subquery's rows by itself, so the outer rows take the place of the subquery's one
-//! empty row and pass through its projections, conditions and unnestings:
+//! DataFusion joins the tables of a LATERAL subquery, and has nothing to join here. Each outer row
+//! yields the subquery's rows by itself. So the outer rows replace the subquery's one empty row and
+//! pass through its projections, conditions and unnestings:
 //!
 //! ```text
 //! Join                              Projection: t.*, s.*
@@ -13,7 +13,8 @@
 //!         EmptyRelation
 //! ```
 //!
-//! On the way the outer columns have names that no query can write, so that they meet no equal one.
+//! Within the subquery the outer columns have names that no query can write, so that they cannot
+//! clash.
 
 use super::keys::without_keys;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -22,7 +23,7 @@ use datafusion::logical_expr::{
     EmptyRelation, Expr, Join, LogicalPlan, LogicalPlanBuilder, Subquery,
 };
 
-/// The join as a plan over its left side alone; None: the right side reads more than that.
+/// The join as a plan over its left side alone; None: the right side reads tables.
 pub(super) fn over_left_side(join: &Join) -> Result<Option<LogicalPlan>> {
     let is_inner = join.join_type == JoinType::Inner && join.on.is_empty();
     if !is_inner || !has_subquery(&join.right) {
@@ -60,8 +61,7 @@ struct Outer<'a> {
 }
 
 impl Outer<'_> {
-    /// `plan` with the outer rows in the place of its empty row; its columns stand behind the outer
-    /// ones.
+    /// `plan` with the outer rows in place of its empty row; its columns follow the outer columns.
     fn through(&self, plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
         let input = match plan {
             LogicalPlan::EmptyRelation(EmptyRelation {
@@ -117,7 +117,8 @@ impl Outer<'_> {
         plan.build().map(Some)
     }
 
-    /// `expr` with the outer columns as columns of its input; None: a subquery in it may have some.
+    /// `expr` with the outer columns as columns of its input; None: it has a subquery, which may
+    /// use them.
     fn resolved(&self, expr: &Expr) -> Result<Option<Expr>> {
         let is_subquery = |e: &Expr| {
             matches!(
@@ -152,12 +153,12 @@ impl Outer<'_> {
         }))
     }
 
-    /// The outer columns as they are on the way.
+    /// The outer columns with their hidden names.
     fn hidden(&self) -> impl Iterator<Item = Expr> + use<> {
         (0..self.schema.fields().len()).map(|at| Expr::Column(hidden(at).into()))
     }
 
-    /// The outer columns by their own names.
+    /// The outer columns with their own names.
     fn restored(&self) -> impl Iterator<Item = Expr> {
         let columns = self.schema.columns().into_iter();
         self.hidden()

@@ -1,5 +1,5 @@
-//! Types open literals from their context and makes comparisons and negation PostgreSQL's, before
-//! DataFusion's type coercion would settle the operands' types its own way.
+//! Gives open literals types from their context, and gives comparisons and negation PostgreSQL's
+//! behaviour. It runs before DataFusion's type coercion, which would choose other operand types.
 
 use super::alternatives::{are_intervals, extreme_interval, takes_alternatives};
 use super::comparands::{name_comparand, widen_keys};
@@ -76,7 +76,7 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     }))
 }
 
-/// An expression with alternatives, as json if they are.
+/// An expression with alternatives, marked as json if `json`.
 fn with_type(expr: Expr, json: bool) -> Expr {
     match json {
         true => as_json(expr),
@@ -97,7 +97,7 @@ fn combines(plan: &LogicalPlan) -> Result<bool> {
     Ok(found)
 }
 
-/// Functions that take char(n) as it is, with its padding.
+/// Functions that keep the padding of char(n) arguments.
 fn keeps_blanks(name: &str) -> bool {
     matches!(
         name,
@@ -105,7 +105,7 @@ fn keeps_blanks(name: &str) -> bool {
     )
 }
 
-/// char(n) arguments as text, which they lose their trailing blanks for.
+/// Converts char(n) arguments to text, which removes their trailing blanks.
 fn without_blanks(call: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let mut changed = false;
     let mut args = Vec::with_capacity(call.args.len());
@@ -174,7 +174,7 @@ fn align_list(list: InList, schema: &DFSchema) -> Result<InList> {
     Ok(InList::new(operand, aligned.collect(), list.negated))
 }
 
-/// The operand with the values it is compared to, and the results among each other.
+/// Aligns the operand with the compared values, and the results with each other.
 fn align_case(case: Case, schema: &DFSchema) -> Result<Case> {
     let (whens, thens): (Vec<_>, Vec<_>) = case
         .when_then_expr

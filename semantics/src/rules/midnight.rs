@@ -1,6 +1,6 @@
-//! Comparisons of a date column with a constant moment, as PostgreSQL types
-//! `shipped < date '1998-12-01' - interval '90 days'`, become comparisons of dates, which scans
-//! can use.
+//! Comparisons of a date column with a constant moment become comparisons of dates, which scans can
+//! use. PostgreSQL's types make such comparisons: `shipped < date '1998-12-01' - interval '90
+//! days'`.
 
 use crate::calendar::split_micros;
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
@@ -71,7 +71,7 @@ fn moment(expr: &Expr) -> Option<i64> {
     }
 }
 
-/// `date op micros` as a comparison with a day; a moment after midnight lies between two days.
+/// `date op micros` as a comparison with a day; a moment after midnight is between two days.
 fn with_day(date: Expr, op: Operator, micros: i64) -> Option<Expr> {
     let (day, time) = split_micros(micros);
     let midnight = time == 0;

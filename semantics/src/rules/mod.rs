@@ -1,12 +1,12 @@
 //! Analyzer and optimizer rules.
 //!
-//! Order: [`ColumnsOfGroupingSets`] before any rule that rewrites expressions; [`ResolveLiterals`]
-//! before DataFusion's type coercion, which must see typed operands; [`Casts`] after it, so that
-//! the casts it inserts are covered too. [`CompareDates`] and [`GuardFallible`] run among the
-//! optimizer's rules, the latter last. [`Simplify`], [`PushDownConditions`],
-//! [`DistinctAggregates`], [`LateralJoins`] and [`DistinctRows`] take the places of DataFusion's
-//! rules of the same names, which are not right for every statement. [`hide_false_keys`] adds rules
-//! around those that go by keys.
+//! Order: [`ColumnsOfGroupingSets`] runs before any rule that rewrites expressions.
+//! [`ResolveLiterals`] runs before DataFusion's type coercion, which must see typed operands;
+//! [`Casts`] runs after it, so that it also handles inserted casts. [`CompareDates`] and
+//! [`GuardFallible`] are optimizer rules, the latter the last one. [`Simplify`],
+//! [`PushDownConditions`], [`DistinctAggregates`], [`LateralJoins`] and [`DistinctRows`] replace
+//! DataFusion's rules of the same names, which are wrong for some statements. [`hide_false_keys`]
+//! adds rules around the rules that use keys.
 
 mod alternatives;
 mod casts;
@@ -48,7 +48,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::OptimizerRule;
 use std::sync::Arc;
 
-/// Puts corrected rules in the place of DataFusion's.
+/// Replaces DataFusion's rules by corrected ones.
 pub fn replace(rules: &mut [Arc<dyn OptimizerRule + Send + Sync>]) {
     let corrected: [Arc<dyn OptimizerRule + Send + Sync>; 5] = [
         Arc::new(Simplify::default()),
@@ -64,8 +64,8 @@ pub fn replace(rules: &mut [Arc<dyn OptimizerRule + Send + Sync>]) {
     }
 }
 
-/// Rewrites every expression of every node, subqueries included, bottom-up; `f` gets the columns
-/// the expression can refer to. Column names stay what they were.
+/// Rewrites every expression of every node, including subqueries, bottom-up. `f` gets the columns
+/// that the expression can refer to. Column names do not change.
 fn rewrite_expressions(
     plan: LogicalPlan,
     f: impl Fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,

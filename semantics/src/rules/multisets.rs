@@ -1,7 +1,7 @@
-//! INTERSECT ALL and EXCEPT ALL count duplicates: a row that occurs m times on the left and n
-//! times on the right comes out min(m, n) or max(m - n, 0) times. DataFusion plans them as semi
-//! and anti joins on all columns, which count nothing; here both sides number their equal rows and
-//! the join compares the numbers too.
+//! INTERSECT ALL and EXCEPT ALL count duplicates: of a row with m copies on the left and n on the
+//! right, the result has min(m, n) or max(m - n, 0) copies. DataFusion plans them as semi and anti
+//! joins on all columns, which do not count. Here both sides number their equal rows, and the join
+//! compares the numbers too.
 
 use super::unions::is_set_operation;
 use datafusion::common::tree_node::Transformed;
@@ -10,11 +10,11 @@ use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::{Expr, ExprFunctionExt, Join, LogicalPlan, LogicalPlanBuilder};
 use std::sync::Arc;
 
-/// The number of a row among its equals; the control character keeps it from any user's name.
+/// The number of a row among its equals; no user can write the control character.
 const LEFT_NUMBER: &str = "\u{1f}left number";
 const RIGHT_NUMBER: &str = "\u{1f}right number";
 
-/// Makes every INTERSECT ALL and EXCEPT ALL of `plan` count.
+/// Makes every INTERSECT ALL and EXCEPT ALL of `plan` count duplicates.
 pub(super) fn count_duplicates(plan: LogicalPlan) -> Result<LogicalPlan> {
     let counted = plan.transform_up_with_subqueries(|plan| match plan {
         LogicalPlan::Join(join) if counts(&join) => Ok(Transformed::yes(numbered(join)?)),

@@ -1,12 +1,12 @@
 //! DataFusion's `push_down_filter`, corrected for conditions that can fail or are volatile.
 //!
-//! * DataFusion infers from `a.c = b.k AND b.k * 10 > 11` that `a.c * 10 > 11`, and evaluates it
-//!   for rows of `a` that no row of `b` meets: an overflow there would be an error that the
-//!   statement does not have. Here only conditions that cannot fail are inferred; the others are
-//!   pushed down as they are.
-//! * DataFusion pushes a condition that names no column below joins and groups. A volatile one
-//!   would be evaluated for other rows than the statement says, and below an aggregate without
-//!   GROUP BY any condition would leave the one row that HAVING is to drop. Both stay.
+//! * DataFusion infers from `a.c = b.k AND b.k * 10 > 11` that `a.c * 10 > 11`, and evaluates that
+//!   for rows of `a` without a match in `b`. An overflow there would be an error that the statement
+//!   does not have. Here only conditions that cannot fail are inferred; other conditions are pushed
+//!   down unchanged.
+//! * DataFusion pushes a condition without columns below joins and groups. A volatile condition
+//!   would then be evaluated for the wrong rows. Below an aggregate without GROUP BY any condition
+//!   would keep the one row that HAVING must drop. Both are not pushed.
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, internal_err};
@@ -16,7 +16,7 @@ use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 use std::sync::Arc;
 
-/// The rule; it stands where DataFusion's stood.
+/// The rule, in the place of DataFusion's rule.
 #[derive(Debug, Default)]
 pub struct PushDownConditions {
     inner: PushDownFilter,
@@ -83,7 +83,7 @@ impl PushDownConditions {
         }
     }
 
-    /// Pushes conditions above a join and the join's own down.
+    /// Pushes down the conditions above a join and the join's own conditions.
     fn pushed_into_join(
         &self,
         above: Vec<Expr>,
@@ -102,7 +102,7 @@ impl PushDownConditions {
         if fallible.is_empty() && own_fallible.is_empty() {
             return Ok(first);
         }
-        // Without the equalities there is nothing to infer from.
+        // Without the equalities nothing can be inferred.
         let (kept, mut join) = parts(first.data)?;
         let (on, filter) = (std::mem::take(&mut join.on), join.filter.take());
         join.filter = conjunction(own_fallible);
@@ -118,7 +118,7 @@ impl PushDownConditions {
     }
 }
 
-/// Whether a condition must stay above `input` because it names no column of it.
+/// Whether a condition must stay above `input` because it uses none of its columns.
 fn is_held(condition: &Expr, input: &LogicalPlan) -> bool {
     let LogicalPlan::Aggregate(Aggregate { group_expr, .. }) = input else {
         return false;
@@ -150,8 +150,8 @@ fn parts(plan: LogicalPlan) -> Result<(Vec<Expr>, Join)> {
     }
 }
 
-/// Whether a condition is made of columns, constants, comparisons and logic alone, which have a
-/// value for every row.
+/// Whether a condition has only columns, constants, comparisons and logic, which have a value for
+/// every row.
 fn cannot_fail(condition: &Expr) -> bool {
     let mut found = false;
     let visited = condition.apply(|expr| {

@@ -1,5 +1,5 @@
-//! The columns of a recursive query have the types of its first term, as in PostgreSQL; where the
-//! recursive term's values need a wider type, DataFusion would cast them and so cut them off.
+//! The columns of a recursive query have the types of its first term, as in PostgreSQL. If the
+//! recursive term needs a wider type, DataFusion would cast its values and cut them.
 
 use crate::error::invalid;
 use crate::types::sql_name;
@@ -20,7 +20,7 @@ pub(super) fn check_recursion(plan: &LogicalPlan) -> Result<()> {
     .map(|_| ())
 }
 
-/// DataFusion's casts stand on top of the term; those that a user wrote are still functions.
+/// DataFusion's casts are on top of the term; casts by the user are still functions here.
 fn check(query: &RecursiveQuery) -> Result<()> {
     let LogicalPlan::Projection(term) = query.recursive_term.as_ref() else {
         return Ok(());
@@ -48,7 +48,7 @@ fn check(query: &RecursiveQuery) -> Result<()> {
     Ok(())
 }
 
-/// How much of the numbers a type can hold; 0 if it is no number.
+/// The rank of a number type by its range; 0 for other types.
 fn width(data_type: &DataType) -> u8 {
     match data_type {
         DataType::Int16 => 1,

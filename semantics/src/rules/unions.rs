@@ -1,7 +1,7 @@
-//! Quoted strings in a set operation take the type of the other inputs' column; texts do not mix
-//! with other types (42804), where DataFusion would convert the other types to text.
+//! Quoted strings in a set operation take the type of the other inputs' column. Texts cannot be
+//! combined with other types (42804), where DataFusion would convert the other types to text.
 //!
-//! Unions of dates and timestamps are timestamps in microseconds; DataFusion would go to
+//! A union of dates and timestamps has timestamps in microseconds. DataFusion would use
 //! nanoseconds, which end in the year 2262.
 
 use crate::align::{is_unknown, widened};
@@ -18,7 +18,7 @@ use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
 use strandline_base::{SqlState, SqlType};
 
-/// Gives the inputs of every set operation in `plan` the types of its columns.
+/// Converts the inputs of every set operation in `plan` to the types of its columns.
 pub fn align_unions(plan: LogicalPlan) -> Result<LogicalPlan> {
     let aligned = plan.transform_up_with_subqueries(|plan| match plan {
         LogicalPlan::Union(union) => Ok(match unified(&union.inputs, "UNION")? {
@@ -50,7 +50,7 @@ pub fn align_unions(plan: LogicalPlan) -> Result<LogicalPlan> {
         .map(|plan| plan.data)
 }
 
-/// Whether a join is INTERSECT or EXCEPT: before the optimizer only those take NULLs as equal.
+/// Whether a join is INTERSECT or EXCEPT: before the optimizer only these take NULLs as equal.
 pub(super) fn is_set_operation(join: &Join) -> bool {
     matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti)
         && join.null_equality == NullEquality::NullEqualsNull
@@ -72,7 +72,7 @@ fn joined(join: Join, inputs: Vec<Arc<LogicalPlan>>) -> Result<LogicalPlan> {
     )?))
 }
 
-/// The inputs with columns of the same types; `None` if they have them.
+/// The inputs with columns of equal types; `None` if they have equal types already.
 fn unified(inputs: &[Arc<LogicalPlan>], operation: &str) -> Result<Option<Vec<Arc<LogicalPlan>>>> {
     let mut inputs = inputs.to_vec();
     let Some(first) = inputs.first() else {
@@ -114,7 +114,7 @@ fn unified(inputs: &[Arc<LogicalPlan>], operation: &str) -> Result<Option<Vec<Ar
     Ok(changed.then_some(inputs))
 }
 
-/// Bigints beside numerics of up to 18 digits as numerics; whether there were any.
+/// Converts bigints beside numerics of up to 18 digits to numerics; returns whether there were any.
 fn widen_bigints(inputs: &mut [Arc<LogicalPlan>], column: usize) -> Result<bool> {
     let type_of = |input: &LogicalPlan| input.schema().field(column).data_type().clone();
     let narrow = inputs
@@ -143,7 +143,8 @@ fn widen_bigints(inputs: &mut [Arc<LogicalPlan>], column: usize) -> Result<bool>
     Ok(changed)
 }
 
-/// Numerics without a common type of all their digits as numerics of 38; whether there were any.
+/// Converts numerics without an exact common type to numerics of 38 digits; returns whether there
+/// were any.
 fn widen_numerics(inputs: &mut [Arc<LogicalPlan>], column: usize) -> Result<bool> {
     let type_of = |input: &LogicalPlan| input.schema().field(column).data_type().clone();
     let types: Vec<DataType> = inputs.iter().map(|input| type_of(input)).collect();
@@ -159,7 +160,7 @@ fn widen_numerics(inputs: &mut [Arc<LogicalPlan>], column: usize) -> Result<bool
     Ok(true)
 }
 
-/// Types the quoted strings of a column; whether there were any.
+/// Types the quoted strings of a column; returns whether there were any.
 fn type_literals(inputs: &mut [Arc<LogicalPlan>], column: usize, operation: &str) -> Result<bool> {
     let is_open = |input: &LogicalPlan| open_literal(input, column);
     let types = inputs.iter().filter(|input| !is_open(input)).map(|input| {
@@ -206,7 +207,7 @@ fn cast_literal(input: &LogicalPlan, column: usize, target: SqlType) -> Result<L
     let mut exprs = projection.expr.clone();
     let (qualifier, field) = projection.schema.qualified_field(column);
     let literal = exprs[column].clone().unalias_nested().data;
-    // A numeric keeps the digits written.
+    // A numeric keeps its written digits.
     let target = match (&literal, target) {
         (Expr::Literal(ScalarValue::Utf8(Some(text)), _), SqlType::Numeric { .. }) => {
             let shape = literal_shape(text)?;
@@ -223,7 +224,7 @@ fn cast_literal(input: &LogicalPlan, column: usize, target: SqlType) -> Result<L
     Ok(LogicalPlan::Projection(Projection::try_new(exprs, input)?))
 }
 
-/// The type of column `i` if its inputs mix dates and timestamps of several kinds.
+/// The type of column `i` if its inputs mix dates and several kinds of timestamps.
 fn moment(inputs: &[Arc<LogicalPlan>], i: usize) -> Option<DataType> {
     let mut types = Vec::new();
     for input in inputs {

@@ -1,8 +1,8 @@
-//! `x op ANY (array)`, `x op ALL (array)` and arrays written as text. For the elements of a written
-//! array `= ANY` is IN, and `<> ALL` is NOT IN: scans know how to find rows by a list of keys. Of
-//! any other array it is a call of `compare_any` or `compare_all`; DataFusion's translation of ANY
-//! ignores NULL elements. Subscripts are calls, too: DataFusion's count from an array's end if they
-//! are negative.
+//! `x op ANY (array)`, `x op ALL (array)` and arrays written as text. For a written array `= ANY`
+//! becomes IN over its elements, and `<> ALL` becomes NOT IN: scans can find rows by a list of
+//! keys. For any other array it becomes a call of `compare_any` or `compare_all`, because
+//! DataFusion's translation of ANY ignores NULL elements. Subscripts become calls too, because
+//! DataFusion counts negative ones from an array's end.
 
 use super::cast_syntax::cast as cast_to;
 use super::{calls, numbers};
@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use strandline_base::Result;
 
-/// A written array of the items of an array's text; `None` if it is no text of one.
+/// An array's text as a written array; `None` if the text is not an array.
 pub fn written(text: &Expr, item: Option<&DataType>) -> Result<Option<Expr>> {
     let Expr::Value(value) = text else {
         return Ok(None);
@@ -43,7 +43,7 @@ fn of_items(items: Vec<Item>, item: Option<&DataType>) -> Expr {
     })
 }
 
-/// `'{1,2}'::t[]` as a written array; `None` for other casts, and where there are no items to tell
+/// `'{1,2}'::t[]` as a written array; `None` for other casts, and without items, which determine
 /// the array's type.
 pub fn cast(expr: &Expr) -> Result<Option<Expr>> {
     let Expr::Cast {
@@ -58,7 +58,7 @@ pub fn cast(expr: &Expr) -> Result<Option<Expr>> {
     Ok(array.filter(|array| !matches!(array, Expr::Array(items) if items.elem.is_empty())))
 }
 
-/// `left op a join left op b …`, as a tree of little depth.
+/// `left op a join left op b …`, as a balanced tree.
 fn each(left: &Expr, op: &BinaryOperator, items: &[Expr], join: &BinaryOperator) -> Expr {
     let binary = |left: Expr, op: &BinaryOperator, right: Expr| Expr::BinaryOp {
         left: Box::new(left),
@@ -75,7 +75,7 @@ fn each(left: &Expr, op: &BinaryOperator, items: &[Expr], join: &BinaryOperator)
     }
 }
 
-/// The comparison in other words; `None` for a subquery and for other operators than comparisons.
+/// The rewritten comparison; `None` for a subquery and for operators that are not comparisons.
 pub fn quantified(left: &Expr, op: &BinaryOperator, right: &Expr, all: bool) -> Option<Expr> {
     use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
     if matches!(right, Expr::Subquery(_)) || !matches!(op, Eq | Gt | GtEq | Lt | LtEq | NotEq) {
@@ -93,7 +93,7 @@ pub fn quantified(left: &Expr, op: &BinaryOperator, right: &Expr, all: bool) -> 
                 negated: all,
             });
         }
-        // Literals take their types from what they are compared with.
+        // Literals take their types from the other operand.
         let open = |e: &Expr| match e {
             Expr::Value(v) => matches!(v.value, Value::SingleQuotedString(_) | Value::Null),
             _ => false,
@@ -112,7 +112,7 @@ pub fn quantified(left: &Expr, op: &BinaryOperator, right: &Expr, all: bool) -> 
     Some(calls::call(name, vec![symbol, left.clone(), right.clone()]))
 }
 
-/// A subscript as a whole number; a literal stays one.
+/// A subscript as an integer; a literal stays a literal.
 fn whole(index: &Expr) -> Expr {
     let mut plain = index.clone();
     numbers::restore(&mut plain);
@@ -122,8 +122,8 @@ fn whole(index: &Expr) -> Expr {
     }
 }
 
-/// `array[i][j]` as a call, `array[i:j]` as another; `None` if fields are named. If one of several
-/// subscripts is a part, `[n]` stands for `[1:n]`.
+/// `array[i][j]` as a call, `array[i:j]` as another; `None` for access to fields. If one of several
+/// subscripts is a range, `[n]` means `[1:n]`.
 pub fn subscripted(root: &Expr, chain: &[AccessExpr]) -> Option<Expr> {
     let subscripts: Option<Vec<&Subscript>> = chain
         .iter()

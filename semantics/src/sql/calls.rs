@@ -1,4 +1,4 @@
-//! Casts, intervals and function calls: what DataFusion would name or type otherwise.
+//! Casts, intervals and function calls that DataFusion would name or type differently.
 
 use super::cast_syntax::cast;
 use super::numbers;
@@ -41,7 +41,7 @@ pub(super) fn last_name(name: &ObjectName) -> Option<String> {
         .map(|ident| ident.value.to_ascii_lowercase())
 }
 
-/// The type that a written cast or a typed literal names.
+/// The type of a written cast or a typed literal.
 pub(super) fn cast_type(expr: &Expr) -> Option<DataType> {
     match expr {
         Expr::TypedString(typed) => Some(typed.data_type.clone()),
@@ -81,8 +81,8 @@ pub(super) fn named_cast(expr: &mut Expr) {
     *expr = call(CAST_AS, vec![operand, null]);
 }
 
-/// `INTERVAL 'text' [unit [TO unit]]` as a cast of the text, read by our input function, without
-/// what is smaller than the last unit.
+/// `INTERVAL 'text' [unit [TO unit]]` as a cast of the text, which our input function reads,
+/// truncated to the last unit.
 pub(super) fn interval(expr: &mut Expr) {
     let Expr::Interval(interval) = expr else {
         return;
@@ -128,7 +128,7 @@ pub(super) fn interval(expr: &mut Expr) {
     };
 }
 
-/// Undoes [`interval`] for a frame bound, where DataFusion wants the literal itself.
+/// Undoes [`interval`] for a frame bound, where DataFusion requires the literal itself.
 pub(super) fn plain_interval(expr: &mut Expr) {
     let Expr::Cast {
         expr: text,
@@ -165,8 +165,8 @@ pub(super) fn plain_argument(arg: &mut FunctionArg) {
     }
 }
 
-/// Names that DataFusion spells otherwise; plain numbers where literals are wanted; bigint results
-/// of window functions.
+/// Changes names that DataFusion spells differently, restores plain numbers where it requires
+/// literals, and makes the results of window functions bigint.
 ///
 /// # Errors
 /// 0A000 for `lag(x, NULL)`.
@@ -191,7 +191,7 @@ pub(super) fn function(expr: &mut Expr) -> Result<()> {
     }
     if let ("round" | "trunc", FunctionArguments::List(list)) = (name.as_str(), &mut function.args)
     {
-        // The number of digits decides the result's type.
+        // The number of digits determines the result's type.
         list.args.iter_mut().skip(1).for_each(plain_argument);
     }
     let Some(over) = &mut function.over else {
@@ -218,7 +218,7 @@ pub(super) fn function(expr: &mut Expr) -> Result<()> {
     Ok(())
 }
 
-/// A quoted number has the scale that it is written with, not that of a column.
+/// A quoted number gets the scale that it is written with, not the scale of a column.
 fn numbers_of_their_digits(args: &mut [FunctionArg]) -> Result<()> {
     for arg in args {
         let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = arg else {
@@ -237,8 +237,7 @@ fn numbers_of_their_digits(args: &mut [FunctionArg]) -> Result<()> {
     Ok(())
 }
 
-/// Arguments given by name in the places of their names; those left out are 0. 42883 for a name
-/// that does not exist.
+/// Puts named arguments into their positions; missing ones are 0. 42883 for an unknown name.
 fn in_places(function: &str, args: &mut Vec<FunctionArg>, names: &[&str]) -> Result<()> {
     let zero = || FunctionArg::Unnamed(FunctionArgExpr::Expr(numbers::plain("0")));
     let mut placed: Vec<FunctionArg> = Vec::new();
@@ -269,7 +268,7 @@ fn in_places(function: &str, args: &mut Vec<FunctionArg>, names: &[&str]) -> Res
     Ok(())
 }
 
-/// `lag(x, n, default)`: the value gets a type that the default has place in.
+/// `lag(x, n, default)`: gives the value a type that can also hold the default.
 fn neighbour(function: &mut Function) -> Result<()> {
     let FunctionArguments::List(list) = &mut function.args else {
         return Ok(());

@@ -1,6 +1,6 @@
-//! Spellings that clients use when they ask system tables: names and operators of `pg_catalog`
-//! with their schema, the `reg…` types, collations that are ours, `ARRAY(SELECT …)`, functions
-//! that make rows of arrays.
+//! Spellings in clients' queries of system tables: names and operators with schema `pg_catalog`,
+//! the `reg…` types, collations that compare bytes, `ARRAY(SELECT …)`, functions that make rows
+//! from arrays.
 
 use super::calls::{call, last_name};
 use super::cast_syntax::cast;
@@ -14,10 +14,10 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
-/// The schemas whose functions are found without naming them.
+/// The schemas whose functions are found without a qualifier.
 const SYSTEM_SCHEMAS: [&str; 2] = ["pg_catalog", "information_schema"];
 
-/// Puts an expression in plain words.
+/// Rewrites an expression to supported spellings.
 pub(super) fn expression(expr: &mut Expr) {
     match expr {
         Expr::Function(function) => {
@@ -117,7 +117,7 @@ fn plain_argument(arg: &FunctionArg) -> Option<&Expr> {
     }
 }
 
-/// Takes the schema off the name of a system function.
+/// Removes the schema from the name of a system function.
 fn strip_schema(name: &mut ObjectName) {
     if let [schema, _] = name.0.as_slice()
         && let Some(schema) = schema.as_ident()
@@ -127,7 +127,7 @@ fn strip_schema(name: &mut ObjectName) {
     }
 }
 
-/// Whether texts compare by bytes under the collation, as they do anyway.
+/// Whether the collation compares texts by bytes, as all texts compare here.
 fn is_ours(collation: &ObjectName) -> bool {
     matches!(
         last_name(collation).as_deref(),
@@ -135,7 +135,7 @@ fn is_ours(collation: &ObjectName) -> bool {
     )
 }
 
-/// The operator that `OPERATOR(schema.symbol)` names.
+/// The operator in `OPERATOR(schema.symbol)`.
 fn operator(symbol: &str) -> Option<BinaryOperator> {
     let parsed = Parser::new(&PostgreSqlDialect {})
         .try_with_sql(&format!("a {symbol} b"))
@@ -152,7 +152,7 @@ fn operator(symbol: &str) -> Option<BinaryOperator> {
 fn plain_type(data_type: &mut DataType) {
     match data_type {
         DataType::Array(ArrayElemTypeDef::SquareBracket(item, size)) => {
-            // As in PostgreSQL, the number of dimensions and their lengths mean nothing.
+            // As in PostgreSQL, the number of dimensions and their lengths are ignored.
             *size = None;
             plain_type(item);
             if let DataType::Array(ArrayElemTypeDef::SquareBracket(..)) = item.as_ref() {
@@ -175,7 +175,7 @@ fn plain_type(data_type: &mut DataType) {
     }
 }
 
-/// Types whose values are objects, with the functions that read and write them.
+/// Types whose values are objects, with their input and output functions.
 const OBJECT_TYPES: [(&str, &str, &str); 6] = [
     ("regclass", "regclassin", "regclassout"),
     ("regtype", "regtypein", "regtypeout"),
@@ -185,8 +185,8 @@ const OBJECT_TYPES: [(&str, &str, &str); 6] = [
     ("regprocedure", "regprocin", "regprocin"),
 ];
 
-/// A cast to a `reg…` type as a call of its input function; one of such a value to text as a call
-/// of the output function.
+/// Rewrites a cast to a `reg…` type to a call of its input function, and a cast of such a value to
+/// text to a call of its output function.
 fn named_object(expr: &mut Expr) {
     let Expr::Cast {
         expr: operand,
@@ -220,10 +220,10 @@ fn named_object(expr: &mut Expr) {
     *expr = call(function, vec![operand]);
 }
 
-/// Functions without arguments that give rows of the system: they are tables here.
+/// Functions without arguments that return rows of the system; they are tables here.
 const SET_FUNCTIONS: [&str; 1] = ["pg_get_keywords"];
 
-/// What is a table function for DataFusion too.
+/// Table functions of DataFusion too.
 const TABLE_FUNCTIONS: [&str; 4] = [
     "generate_series",
     "range",
@@ -231,7 +231,7 @@ const TABLE_FUNCTIONS: [&str; 4] = [
     "strandline_stats",
 ];
 
-/// `FROM f(x) AS a` of a function that gives one value as `FROM (SELECT f(x) AS a) AS a`.
+/// Rewrites `FROM f(x) AS a` with a scalar function to `FROM (SELECT f(x) AS a) AS a`.
 fn as_subquery(factor: &mut TableFactor, function: &str) {
     let (args, alias) = match factor {
         TableFactor::Table {
@@ -285,7 +285,7 @@ fn as_subquery(factor: &mut TableFactor, function: &str) {
     }
 }
 
-/// The one column of a table function is called like the table, and that like the function.
+/// Names the only column of a table function like the table, and the table like the function.
 fn name_column(alias: &mut Option<TableAlias>, function: &str) {
     let alias = alias.get_or_insert_with(|| TableAlias {
         explicit: true,
@@ -301,8 +301,8 @@ fn name_column(alias: &mut Option<TableAlias>, function: &str) {
     }
 }
 
-/// A function of a system schema in FROM without the schema; one that makes rows of an array, or
-/// of what is not known before the statement runs, as UNNEST.
+/// Removes the schema from a system function in FROM. A function that makes rows from an array, or
+/// from arguments that are unknown before execution, becomes UNNEST.
 pub(super) fn table_factor(factor: &mut TableFactor) {
     if let TableFactor::UNNEST {
         alias, array_exprs, ..

@@ -1,17 +1,17 @@
-//! Items of FROM that begin with a subquery over the items before them, and join more to it:
+//! Items of FROM that begin with a subquery over earlier items and join further tables:
 //!
 //! ```text
 //! a, LATERAL (SELECT f(a.x)) s JOIN b ON c      a CROSS JOIN LATERAL (SELECT f(a.x)) s JOIN b ON c
 //! ```
 //!
-//! DataFusion joins a LATERAL subquery with what is on its left, which must therefore be in the
+//! DataFusion joins a LATERAL subquery with the tables on its left, which must therefore be in the
 //! same item. Inner and left joins give the same rows in either order.
 
 use datafusion::sql::sqlparser::ast::{
     Join, JoinConstraint, JoinOperator, Select, TableFactor, TableWithJoins,
 };
 
-/// Puts such items of FROM and all before them into one.
+/// Merges such items of FROM and all items before them into one.
 pub(super) fn join_items(select: &mut Select) {
     let Some(last) = select.from.iter().rposition(is_lateral_join) else {
         return;

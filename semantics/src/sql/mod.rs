@@ -1,26 +1,26 @@
-//! Rewriting of parsed SQL before DataFusion plans it: what PostgreSQL's parser decides and
-//! DataFusion's planner would decide otherwise.
+//! Rewrites parsed SQL before DataFusion plans it, where DataFusion's planner would decide
+//! differently from PostgreSQL's parser.
 //!
-//! * Number literals get PostgreSQL's types: integer if it fits, else bigint, else numeric; a
-//!   point or an exponent makes a numeric of just the digits written.
+//! * Number literals get PostgreSQL's types: integer if it fits, else bigint, else numeric. A point
+//!   or an exponent makes a numeric with exactly the written digits.
 //! * Every column of a SELECT list gets PostgreSQL's name ([`names`]).
-//! * Casts become calls of `cast_as`, so that `x` and `x::t` have different names in the plan;
-//!   the analyzer turns them into casts again.
+//! * Casts become calls of `cast_as`, so that `x` and `x::t` have different names in the plan; the
+//!   analyzer turns them back into casts.
 //! * Comparisons of rows become comparisons of their columns ([`rows`]).
 //! * `x op ANY (array)` and ALL become lists or calls of our functions ([`arrays`]).
 //! * `x::timestamp(3)` rounds ([`moments`]).
 //! * `INTERVAL '…' unit`, `AT TIME ZONE`, `SIMILAR TO` become casts and calls of our functions;
-//!   window functions that number rows give bigint.
+//!   window functions that number rows return bigint.
 //! * `generate_series` in a SELECT list makes rows ([`series`]).
-//! * `unnest` in FROM takes arguments from tables to its left, and WITH ORDINALITY ([`unnest`]).
-//! * Items of FROM that depend on those before them become joins with these ([`lateral`]).
+//! * `unnest` in FROM accepts arguments from tables on its left, and WITH ORDINALITY ([`unnest`]).
+//! * Items of FROM that depend on earlier items become joins with them ([`lateral`]).
 //! * The columns of VALUES get one type each ([`values`]).
-//! * What clients write to ask system tables is put in plain words ([`catalog_names`]).
-//! * A table function without column names gets them as PostgreSQL names them.
+//! * Clients' spellings in queries of system tables become supported ones ([`catalog_names`]).
+//! * A table function without column names gets PostgreSQL's.
 //! * FOR UPDATE, FOR SHARE and TABLESAMPLE, which DataFusion ignores, are refused (0A000).
 //!
-//! [`normalize`] takes a query or a DML statement (or an expression of one), once. Positions in
-//! ORDER BY and GROUP BY, LIMIT, OFFSET and frame bounds stay plain numbers.
+//! [`normalize`] is applied once to a query or a DML statement (or an expression of one). Positions
+//! in ORDER BY and GROUP BY, LIMIT, OFFSET and frame bounds stay plain numbers.
 
 mod arrays;
 mod calls;
@@ -55,7 +55,7 @@ use walk::walk_mut;
 /// Rewrites a query, a DML statement or an expression; see the module's header.
 ///
 /// # Errors
-/// 0A000 for what is refused.
+/// 0A000 for refused clauses.
 pub fn normalize(node: &mut impl VisitMut) -> Result<()> {
     match walk_mut(node, &mut Normalizer) {
         ControlFlow::Continue(()) => Ok(()),
@@ -152,7 +152,7 @@ impl VisitorMut for Normalizer {
     }
 }
 
-/// The statement that a query's body is if it writes, as in WITH x AS (DELETE …).
+/// The kind of a query's body that writes, as in WITH x AS (DELETE …).
 fn writes(body: &ast::SetExpr) -> Option<&'static str> {
     match body {
         ast::SetExpr::Insert(_) => Some("INSERT"),
@@ -163,7 +163,7 @@ fn writes(body: &ast::SetExpr) -> Option<&'static str> {
     }
 }
 
-/// ORDER BY expressions of a SELECT DISTINCT that are columns of its list, by position.
+/// Replaces ORDER BY expressions of a SELECT DISTINCT by positions if they are columns of its list.
 fn order_by_positions(query: &mut Query) {
     let ast::SetExpr::Select(select) = query.body.as_ref() else {
         return;
@@ -196,7 +196,7 @@ fn order_by_positions(query: &mut Query) {
     }
 }
 
-/// ORDER BY positions, LIMIT, OFFSET and FETCH as plain numbers.
+/// Restores plain numbers in ORDER BY positions, LIMIT, OFFSET and FETCH.
 fn plain_positions(query: &mut Query) {
     if let Some(order_by) = &mut query.order_by
         && let ast::OrderByKind::Expressions(items) = &mut order_by.kind
@@ -239,7 +239,7 @@ fn plain_positions(query: &mut Query) {
     }
 }
 
-/// Names of table functions' columns; TABLESAMPLE.
+/// Names table functions' columns, and refuses TABLESAMPLE.
 fn table_factor(factor: &mut TableFactor) -> Result<()> {
     match factor {
         TableFactor::Table {
@@ -273,7 +273,7 @@ fn table_factor(factor: &mut TableFactor) -> Result<()> {
     }
 }
 
-/// A negative number literal; operators that DataFusion lacks, as functions.
+/// Rewrites a negative number literal, and operators that DataFusion lacks to functions.
 fn unary(expr: &Expr) -> Option<Expr> {
     match expr {
         Expr::UnaryOp {
@@ -297,8 +297,8 @@ fn unary(expr: &Expr) -> Option<Expr> {
     }
 }
 
-/// Comparisons with many values: `row IN (row, …)`, `row IN (subquery)`, `x op ANY (array)`; IS
-/// [NOT] DISTINCT FROM.
+/// Rewrites comparisons with several values: `row IN (row, …)`, `row IN (subquery)`, `x op ANY
+/// (array)`; and IS [NOT] DISTINCT FROM.
 fn many(expr: &mut Expr) -> Result<()> {
     match expr {
         Expr::IsDistinctFrom(left, right) => *expr = rows::distinction(left, right, true)?,
@@ -346,7 +346,7 @@ fn many(expr: &mut Expr) -> Result<()> {
     Ok(())
 }
 
-/// A written cast or a literal with its type.
+/// Rewrites a written cast, and gives a literal its type.
 fn casts(expr: &mut Expr) -> Result<()> {
     match expr {
         Expr::Cast {
@@ -372,7 +372,7 @@ fn casts(expr: &mut Expr) -> Result<()> {
     Ok(())
 }
 
-/// A comparison of rows, or an operator that DataFusion lacks.
+/// Rewrites a comparison of rows, or an operator that DataFusion lacks.
 fn binary(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<Option<Expr>> {
     match op {
         BinaryOperator::PGStartsWith => {

@@ -7,7 +7,7 @@ use super::numbers;
 use datafusion::sql::sqlparser::ast::{DataType, Expr, Value};
 use strandline_base::{Error, Result, SqlState};
 
-/// The digits that all moments have.
+/// The digits of a second that all moments have.
 const ALL: u64 = 6;
 
 fn precision(data_type: &mut DataType) -> Option<&mut Option<u64>> {
@@ -21,7 +21,7 @@ fn precision(data_type: &mut DataType) -> Option<&mut Option<u64>> {
     }
 }
 
-/// Takes the number of digits off the type of a cast; `None`: there is none, or it is all digits.
+/// Removes the precision from the type of a cast; `None` without one, or if it has all digits.
 pub fn take_precision(expr: &mut Expr) -> Result<Option<u64>> {
     let Expr::Cast { data_type, .. } = expr else {
         return Ok(None);
@@ -50,7 +50,7 @@ pub fn typed_with_precision(expr: &mut Expr) -> Option<Expr> {
     Some(cast(Expr::Value(text.into()), typed.data_type.clone()))
 }
 
-/// Rounds what `expr` gives to `digits` digits of a second.
+/// Rounds `expr` to `digits` digits of a second.
 pub fn round(expr: &mut Expr, digits: Option<u64>) {
     if let Some(digits) = digits {
         let moment = std::mem::replace(expr, Expr::Value(Value::Null.into()));

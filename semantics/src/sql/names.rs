@@ -1,7 +1,7 @@
-//! Names of result columns, as PostgreSQL chooses them.
+//! Names of result columns, chosen as in PostgreSQL.
 //!
 //! Columns with the same name get a suffix in a plan ([`crate::output_names`]); [`output_name`]
-//! takes it off again where names reach a user.
+//! removes it for users.
 
 use crate::output_names::{SEPARATOR, output_name};
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
@@ -16,7 +16,7 @@ use futures::StreamExt;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The schema of a plan with the names as a user sees them.
+/// The schema of a plan with the names that users see.
 pub fn output_schema(schema: &SchemaRef) -> SchemaRef {
     if !schema.fields().iter().any(|f| f.name().contains(SEPARATOR)) {
         return Arc::clone(schema);
@@ -33,7 +33,7 @@ pub fn output_schema(schema: &SchemaRef) -> SchemaRef {
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
-/// The batches of `stream` under the names of `schema`, which has the same types.
+/// The batches of `stream` with the names of `schema`, which has the same types.
 pub fn renamed(stream: SendableRecordBatchStream, schema: SchemaRef) -> SendableRecordBatchStream {
     let names = Arc::clone(&schema);
     let batches = stream.map(move |batch| {
@@ -80,7 +80,7 @@ pub fn name_columns(select: &mut Select) {
     }
 }
 
-/// `SELECT t.a, t.*` names a column twice: the one that is named gets a name of its own.
+/// Renames named columns that a wildcard repeats: `SELECT t.a, t.*`.
 fn distinguish_from_wildcards(items: &mut [SelectItem]) {
     let mut all = false;
     let mut tables = Vec::new();
@@ -130,7 +130,7 @@ pub fn column_name(expr: &Expr) -> String {
         .unwrap_or_else(|| "?column?".to_string())
 }
 
-/// A name that also shines through a cast.
+/// A name that is kept through a cast.
 fn strong_name(expr: &Expr) -> Option<String> {
     let fixed = |name: &str| Some(name.to_string());
     match expr {
@@ -176,7 +176,7 @@ fn strong_name(expr: &Expr) -> Option<String> {
     }
 }
 
-/// A name of last resort: a cast's type, CASE.
+/// A name without a better one: a cast's type, CASE.
 fn weak_name(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Nested(inner) => weak_name(inner),
@@ -189,7 +189,7 @@ fn weak_name(expr: &Expr) -> Option<String> {
     }
 }
 
-/// A scalar subquery is called like its column.
+/// The name of a scalar subquery, which is its column's name.
 fn subquery_name(query: &Query) -> Option<String> {
     match query.body.as_ref() {
         SetExpr::Select(select) => match select.projection.first()? {
@@ -228,8 +228,7 @@ fn type_name(data_type: &DataType) -> String {
     }
 }
 
-/// Whether a bare name is a function that needs no parentheses, of those that the parser takes for
-/// columns.
+/// Whether a bare name is a function without parentheses that the parser takes for a column.
 pub fn is_function(name: &Ident) -> bool {
     let is = |keyword: &str| name.value.eq_ignore_ascii_case(keyword);
     name.quote_style.is_none() && (is("current_schema") || is("current_role"))

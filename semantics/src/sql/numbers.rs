@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use strandline_base::Result;
 
-/// A number as the parser gave it.
+/// A number in the parser's form.
 pub fn plain(digits: &str) -> Expr {
     Expr::Value(Value::Number(digits.to_string(), false).into())
 }
@@ -28,7 +28,7 @@ pub fn typed(digits: &str) -> Result<Expr> {
     numeric(&digits)
 }
 
-/// A numeric of as many digits as are written.
+/// A numeric with exactly the written digits.
 pub fn numeric(digits: &str) -> Result<Expr> {
     let number = parse_decimal(digits)?;
     let scale = number.scale.max(0);
@@ -66,7 +66,7 @@ pub fn negated(operand: &Expr) -> Option<Expr> {
             };
             Some(cast(plain(&digits), data_type))
         }
-        // The least bigint, which is greater without its sign than a bigint may be.
+        // The least bigint, whose magnitude exceeds the bigint range.
         (Value::SingleQuotedString(digits), DataType::Numeric(_))
             if digits == LEAST_BIGINT.trim_start_matches('-') =>
         {
@@ -76,7 +76,7 @@ pub fn negated(operand: &Expr) -> Option<Expr> {
     }
 }
 
-/// Undoes [`typed`] where a plain number is wanted: a position, a limit.
+/// Undoes [`typed`] in places of plain numbers: a position, a limit.
 pub fn restore(expr: &mut Expr) {
     let Expr::Cast {
         expr: inner,
@@ -96,7 +96,7 @@ pub fn restore(expr: &mut Expr) {
     }
 }
 
-/// `-a ^ b` as `(-a) ^ b`: the sign binds closer, as in PostgreSQL.
+/// `-a ^ b` as `(-a) ^ b`, because in PostgreSQL the sign binds more tightly.
 pub fn minus_before_power(expr: &mut Expr) {
     let Expr::UnaryOp {
         op: sign @ (UnaryOperator::Minus | UnaryOperator::Plus),

@@ -1,11 +1,11 @@
-//! LIKE with another escape character than the backslash; SIMILAR TO; SUBSTRING by a pattern.
+//! LIKE with an escape character other than the backslash; SIMILAR TO; SUBSTRING by a pattern.
 
 use super::calls::call;
 use crate::text::with_backslashes;
 use datafusion::sql::sqlparser::ast::{Expr, UnaryOperator, Value, ValueWithSpan};
 use strandline_base::{Error, Result, SqlState};
 
-/// A pattern with another escape character than the backslash, which is DataFusion's only one.
+/// Rewrites a pattern with another escape character to the backslash, the only one of DataFusion.
 pub(super) fn escaped_pattern(
     pattern: &mut Expr,
     escape: &mut Option<ValueWithSpan>,
@@ -64,7 +64,7 @@ pub(super) fn similar_to(expr: &Expr) -> Result<Option<Expr>> {
     }))
 }
 
-/// `SUBSTRING(text FROM 'pattern')` as a call of our function; `None` if it counts characters.
+/// `SUBSTRING(text FROM 'pattern')` as a call of our function; `None` for a position.
 pub(super) fn substring(expr: &Expr) -> Option<Expr> {
     let Expr::Substring {
         expr: text,

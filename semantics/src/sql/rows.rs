@@ -27,7 +27,7 @@ fn all(mut conditions: impl Iterator<Item = Expr>, op: BinaryOperator) -> Option
     Some(conditions.fold(first, |all, next| binary(all, op.clone(), next)))
 }
 
-/// `left op right` of two rows; `None` if they are not rows or cannot be compared so.
+/// `left op right` of two rows; `None` if they are not rows, or if `op` is not a comparison.
 pub fn comparison(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<Option<Expr>> {
     let (Some(left), Some(right)) = (columns(left), columns(right)) else {
         return Ok(None);
@@ -43,8 +43,8 @@ pub fn comparison(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<Opti
     })
 }
 
-/// `left IS DISTINCT FROM right`, or its contrary, as a binary operator of ours: DataFusion's gives
-/// quoted strings no type.
+/// `left IS [NOT] DISTINCT FROM right` as a binary operator of ours, because DataFusion's form
+/// gives quoted strings no type.
 pub fn distinction(left: &Expr, right: &Expr, is_distinct: bool) -> Result<Expr> {
     let (name, connective) = match is_distinct {
         true => (IS_DISTINCT_FROM, BinaryOperator::Or),
@@ -72,7 +72,7 @@ fn check_lengths(left: &[Expr], right: &[Expr]) -> Result<()> {
     ))
 }
 
-/// The first columns decide unless they are equal.
+/// The comparison by the first columns, and if they are equal by the next ones.
 fn lexicographic(left: &[Expr], op: &BinaryOperator, right: &[Expr]) -> Option<Expr> {
     use BinaryOperator::{And, Eq, Gt, GtEq, Lt, LtEq, Or};
     let (l, r) = (left.first()?.clone(), right.first()?.clone());
@@ -89,7 +89,7 @@ fn lexicographic(left: &[Expr], op: &BinaryOperator, right: &[Expr]) -> Option<E
     Some(binary(binary(l, strict, r), Or, tie))
 }
 
-/// `row [NOT] IN (row, …)`; `None` if the operand is no row.
+/// `row [NOT] IN (row, …)`; `None` if the operand is not a row.
 pub fn membership(operand: &Expr, list: &[Expr], negated: bool) -> Result<Option<Expr>> {
     if columns(operand).is_none() {
         return Ok(None);
@@ -117,7 +117,8 @@ pub fn in_subquery() -> Error {
         .with_hint("Write EXISTS (SELECT 1 FROM … WHERE a = … AND b = …).")
 }
 
-/// `row IS NULL`: all columns are; `row IS NOT NULL`: none is. `None` if the operand is no row.
+/// `row IS NULL`: all columns are NULL; `row IS NOT NULL`: no column is. `None` if the operand is
+/// not a row.
 pub fn is_null(expr: &Expr) -> Option<Expr> {
     let (operand, not) = match expr {
         Expr::IsNull(operand) => (operand, false),

@@ -1,6 +1,6 @@
-//! `SELECT generate_series(1, 3), a FROM t`: the rows of a function that returns a set, beside
-//! those of FROM. DataFusion makes an array of it; here the function moves into FROM, where its
-//! rows are made as they are read, if it can.
+//! `SELECT generate_series(1, 3), a FROM t`: a function that returns a set, beside the columns of
+//! FROM. DataFusion makes an array of it. Here the function moves into FROM if possible, where its
+//! rows are made as they are read.
 
 use super::calls::{call, last_name};
 use crate::sql::walk::any_expression;
@@ -13,14 +13,14 @@ use datafusion::sql::sqlparser::parser::Parser;
 use strandline_base::{Error, Result};
 
 const NAME: &str = "generate_series";
-/// The function's name in FROM; the control character keeps it from any user's name.
+/// The function's name in FROM; no user can write the control character.
 const TABLE: &str = "generate_series\u{1f}";
 
-/// Moves the function from the SELECT list into FROM; with arguments that depend on the row, or
-/// beside another one, it becomes the unnesting of its array.
+/// Moves the function from the SELECT list into FROM. If its arguments depend on the row, or beside
+/// another set function, it becomes the unnesting of its array.
 ///
 /// # Errors
-/// 0A000 where the rows would be made too early: beside `*`, grouping or window functions.
+/// 0A000 where the rows would be made too early: with `*`, grouping or window functions.
 pub fn expand(select: &mut Select) -> Result<()> {
     let mut calls: Vec<FunctionArguments> = select
         .projection
@@ -96,7 +96,7 @@ fn arguments(expr: &Expr) -> Option<FunctionArguments> {
     }
 }
 
-/// Whether the rows of the SELECT are those of its FROM and WHERE, perhaps made distinct.
+/// Whether the rows of the SELECT are the rows of its FROM and WHERE, possibly made distinct.
 fn is_plain(select: &Select) -> bool {
     let ungrouped =
         matches!(&select.group_by, GroupByExpr::Expressions(exprs, _) if exprs.is_empty());

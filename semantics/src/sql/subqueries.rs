@@ -1,4 +1,4 @@
-//! EXISTS as a value. DataFusion executes it as a condition only; in a SELECT list it becomes a
+//! EXISTS as a value. DataFusion executes it only as a condition, so in a SELECT list it becomes a
 //! count that is compared with zero.
 
 use datafusion::sql::sqlparser::ast::{
@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use std::ops::ControlFlow;
 
-/// Rewrites the EXISTS of one expression, not those of its subqueries.
+/// Rewrites the EXISTS of one expression, excluding its subqueries.
 #[derive(Default)]
 pub struct ExistsAsValue {
     depth: usize,
@@ -77,7 +77,7 @@ fn count_is_positive(subquery: &Query) -> Option<Query> {
     Some(*query)
 }
 
-/// The SELECT whose rows are those of its FROM and WHERE.
+/// The SELECT of a query that only has FROM and WHERE.
 fn plain_select(query: &Query) -> Option<&Select> {
     let SetExpr::Select(select) = query.body.as_ref() else {
         return None;
@@ -95,7 +95,7 @@ fn plain_select(query: &Query) -> Option<&Select> {
     plain.then_some(select)
 }
 
-/// Whether a column of the list cannot be an aggregate.
+/// Whether an item of the list cannot be an aggregate.
 fn is_column_or_constant(item: &SelectItem) -> bool {
     match item {
         SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {

@@ -1,5 +1,5 @@
-//! `unnest` in FROM where DataFusion's own does not do: with arguments that depend on tables to its
-//! left, and WITH ORDINALITY. It becomes a subquery:
+//! `unnest` in FROM in forms that DataFusion does not support: with arguments that depend on tables
+//! on its left, and with WITH ORDINALITY. It becomes a subquery:
 //!
 //! ```text
 //! t, unnest(t.a, t.b) WITH ORDINALITY AS u (x, y, i)
@@ -26,7 +26,7 @@ pub(super) fn expand(select: &mut Select) {
     }
 }
 
-/// `is_first`: there is nothing to its left.
+/// `is_first`: no item is on its left.
 fn factor(factor: &mut TableFactor, is_first: bool) {
     let TableFactor::UNNEST {
         alias,
@@ -51,7 +51,7 @@ fn factor(factor: &mut TableFactor, is_first: bool) {
     }
 }
 
-/// The alias with a name for every column, as PostgreSQL gives them.
+/// The alias with a name for every column, as in PostgreSQL.
 fn named(alias: Option<TableAlias>, arrays: usize, with_ordinality: bool) -> TableAlias {
     let is_named = alias.is_some();
     let mut alias = alias.unwrap_or_else(|| TableAlias {
@@ -74,7 +74,7 @@ fn named(alias: Option<TableAlias>, arrays: usize, with_ordinality: bool) -> Tab
     alias
 }
 
-/// The array of the rows' numbers: as many as the longest array has elements.
+/// The array of the row numbers, as long as the longest array.
 fn ordinality(arrays: &[Expr]) -> Expr {
     let lengths = arrays.iter().map(|a| call("cardinality", vec![a.clone()]));
     let lengths: Vec<Expr> = lengths.collect();

@@ -1,5 +1,5 @@
-//! The columns of VALUES: rows whose types differ get the type common to them, which DataFusion
-//! finds for some types only.
+//! The columns of VALUES: cells of different types get their common type, which DataFusion finds
+//! only for some types.
 
 use super::calls::{cast_type, named_cast};
 use super::cast_syntax::cast;
@@ -14,8 +14,8 @@ use datafusion::sql::sqlparser::ast::{
 use std::cmp::Ordering;
 use strandline_base::SqlType;
 
-/// Gives the quoted strings of each column the type that the other cells name, and numbers and
-/// texts of several types one that has them all.
+/// Gives the quoted strings of each column the type of the other cells, and gives numbers and texts
+/// of several types a common type.
 pub(super) fn give_types(values: &mut Values) {
     let columns = values.rows.first().map_or(0, |row| row.content.len());
     for column in 0..columns {
@@ -46,7 +46,7 @@ pub(super) fn give_types(values: &mut Values) {
     }
 }
 
-/// The type that has the values of all cells whose types are written; `first` is one of them.
+/// The common type of all cells with a written type; `first` is one of these types.
 fn most_general(cells: &[&mut Expr], first: DataType) -> DataType {
     let known = cells.iter().filter_map(|cell| written_type(cell));
     known.fold(first, |most, other| {
@@ -61,7 +61,7 @@ fn most_general(cells: &[&mut Expr], first: DataType) -> DataType {
     })
 }
 
-/// The SQL type; `numeric` without digits as it is planned.
+/// The SQL type; `numeric` without precision has its planned shape.
 fn shaped(data_type: &DataType) -> Option<SqlType> {
     match from_ast(data_type) {
         Ok(Some(known)) => Some(known),
@@ -74,7 +74,7 @@ fn is_text(cell: &Expr) -> bool {
     matches!(cell, Expr::Value(v) if matches!(v.value, Value::SingleQuotedString(_)))
 }
 
-/// A quoted string as a value of a type: lengths and digits belong to the cast, not to the string.
+/// A quoted string as a value of a type. Lengths and digits belong to the cast, not to the string.
 fn typed(text: Expr, data_type: &DataType) -> Expr {
     match (&text, data_type) {
         (Expr::Value(written), DataType::Numeric(_) | DataType::Decimal(_) | DataType::Dec(_)) => {
@@ -89,7 +89,7 @@ fn typed(text: Expr, data_type: &DataType) -> Expr {
     }
 }
 
-/// The type that a cell has by how it is written.
+/// The type that a cell's syntax gives.
 fn written_type(cell: &Expr) -> Option<DataType> {
     match cell {
         Expr::Cast { data_type, .. } => Some(data_type.clone()),
@@ -123,8 +123,7 @@ fn widen_bigints(cells: &mut [&mut Expr]) {
     }
 }
 
-/// Numerics of which no type of 38 digits holds all digits become numerics of 38 digits and the
-/// longest fraction.
+/// Numerics that need more than 38 digits become numerics of 38 digits and the longest fraction.
 fn widen_numerics(cells: &mut [&mut Expr]) {
     let types = cells.iter().filter_map(|cell| written_type(cell));
     let Some(shapes) = types
@@ -154,7 +153,7 @@ fn join_texts(cells: &mut [&mut Expr]) {
     }
     for cell in cells.iter_mut().filter(|cell| written_type(cell).is_some()) {
         recast(cell, DataType::Text);
-        // The plain cast would keep the length as metadata.
+        // A plain cast would keep the length as metadata.
         named_cast(cell);
     }
 }

@@ -1,9 +1,9 @@
 //! Walks over parsed SQL.
 //!
 //! The parser's `visit` is generic over its visitor, and each visitor type compiles the walk over
-//! the whole syntax tree again: some 350 KB of machine code. The functions here hide the visitor
+//! the whole syntax tree again: about 350 KB of machine code. The functions here hide the visitor
 //! behind a trait object, so that the walk is compiled once per type of `Break`. Call these
-//! functions, not `visit` (clippy's `disallowed-methods` says so too).
+//! functions, not `visit` (clippy's `disallowed-methods` enforces it).
 
 use datafusion::sql::sqlparser::ast::{
     Expr, ObjectName, Query, Select, Statement, TableFactor, ValueWithSpan, Visit, VisitMut,
@@ -11,13 +11,13 @@ use datafusion::sql::sqlparser::ast::{
 };
 use std::ops::ControlFlow;
 
-/// Shows every part of `node` to `visitor`, outer parts first, until it breaks.
+/// Visits every part of `node`, outer parts first, until `visitor` breaks.
 #[expect(clippy::disallowed_methods, reason = "the one call")]
 pub fn walk<B>(node: &impl Visit, visitor: &mut dyn Visitor<Break = B>) -> ControlFlow<B> {
     node.visit(&mut Erased(visitor))
 }
 
-/// As [`walk`]; `visitor` may change what it is shown.
+/// [`walk`] with a visitor that may change the parts.
 #[expect(clippy::disallowed_methods, reason = "the one call")]
 pub fn walk_mut<B>(
     node: &mut impl VisitMut,
@@ -26,7 +26,7 @@ pub fn walk_mut<B>(
     node.visit(&mut ErasedMut(visitor))
 }
 
-/// Whether `holds` is true of an expression in `node`, subqueries included.
+/// Whether `holds` is true of an expression in `node`, including subqueries.
 pub fn any_expression(node: &impl Visit, holds: impl FnMut(&Expr) -> bool) -> bool {
     struct Any<F>(F);
 
@@ -47,10 +47,10 @@ pub fn any_expression(node: &impl Visit, holds: impl FnMut(&Expr) -> bool) -> bo
 /// A visitor behind a trait object.
 struct Erased<'a, B>(&'a mut (dyn Visitor<Break = B> + 'a));
 
-/// A visitor behind a trait object that may change what it is shown.
+/// A visitor behind a trait object that may change the visited parts.
 struct ErasedMut<'a, B>(&'a mut (dyn VisitorMut<Break = B> + 'a));
 
-/// Methods that hand `$node` on to the visitor behind the trait object.
+/// Methods that pass `$node` on to the visitor behind the trait object.
 macro_rules! hand_on {
     ($($method:ident($node:ty)),* $(,)?) => {
         $(fn $method(&mut self, node: $node) -> ControlFlow<B> {

@@ -1,5 +1,4 @@
-//! What plans look like: conditions that scans can use, names of result columns, statements that
-//! are refused.
+//! Plans: conditions that scans can use, names of result columns, refused statements.
 
 use crate::sql::{normalize, output_name};
 use crate::testing::{failure, value};
@@ -70,7 +69,7 @@ fn literals_take_the_columns_type() {
         let plan = value(&format!("explain select count(*) {from} where {condition}"));
         assert!(plan.contains(shown), "{condition}:\n{plan}");
     }
-    // A literal that the column's type cannot hold is compared exactly all the same.
+    // A literal that does not fit the column's type is still compared exactly.
     assert_eq!(
         value(&format!("select count(*) {from} where n < 1.001")),
         "1"

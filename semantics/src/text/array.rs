@@ -5,7 +5,7 @@ use std::iter::Peekable;
 use std::str::Chars;
 use strandline_base::{Error, SqlState};
 
-/// How deep arrays nest at most, as in PostgreSQL.
+/// The most dimensions of an array, as in PostgreSQL.
 const MAX_DIMENSIONS: usize = 6;
 
 /// An item of an array's text.
@@ -15,7 +15,7 @@ pub enum Item {
     Null,
     /// The text of a value.
     Text(String),
-    /// An array in the array; all of one level have the same shape.
+    /// An array in the array; all arrays of one level have the same shape.
     Array(Vec<Item>),
 }
 
@@ -31,7 +31,7 @@ fn malformed(text: &str) -> Error {
 /// The items of an array.
 ///
 /// # Errors
-/// 22P02 for what is no array, 0A000 for one that says where its subscripts begin.
+/// 22P02 for an invalid array, 0A000 for one with lower bounds.
 pub fn items(text: &str) -> Read<Vec<Item>> {
     let trimmed = trim(text);
     if trimmed.starts_with('[') {
@@ -64,13 +64,13 @@ pub fn items(text: &str) -> Read<Vec<Item>> {
     }
 }
 
-/// What an array's text has wrong.
+/// The fault of an array's text.
 enum Wrong {
     Form,
     Depth,
 }
 
-/// Whether there is no value in it at any depth.
+/// Whether an array has no value at any depth.
 fn is_empty(items: &[Item]) -> bool {
     let empty = |item: &Item| matches!(item, Item::Array(inner) if is_empty(inner));
     items.iter().all(empty)
@@ -92,7 +92,7 @@ fn is_regular(items: &[Item]) -> bool {
     })
 }
 
-/// Reads behind an opening brace up to the closing one.
+/// Reads from after an opening brace up to the closing one.
 fn array(
     characters: &mut Peekable<Chars<'_>>,
     depth: usize,
@@ -127,7 +127,7 @@ fn skip_blanks(characters: &mut Peekable<Chars<'_>>) {
     while characters.next_if(char::is_ascii_whitespace).is_some() {}
 }
 
-/// Reads one value, up to the comma or brace behind it.
+/// Reads one value, up to the comma or brace after it.
 fn value(characters: &mut Peekable<Chars<'_>>) -> std::result::Result<Item, Wrong> {
     let (mut text, mut quoted, mut kept) = (String::new(), false, 0);
     loop {
@@ -181,8 +181,8 @@ fn quoted_part(characters: &mut Peekable<Chars<'_>>, item: &mut String) -> Optio
     }
 }
 
-/// Writes one value into an array's text: with quotes if it has a special character or looks like
-/// NULL.
+/// Writes one value into an array's text, with quotes if it has a special character or could be
+/// read as NULL.
 pub fn write_item(out: &mut impl std::fmt::Write, item: &str) -> std::fmt::Result {
     let special = |c: char| c.is_ascii_whitespace() || c == '\u{b}' || "{}\",\\".contains(c);
     if !item.is_empty() && !item.contains(special) && !item.eq_ignore_ascii_case("null") {

@@ -8,7 +8,7 @@ fn nibble(byte: u8) -> Option<u8> {
     (byte as char).to_digit(16).map(|d| d as u8)
 }
 
-/// bytea in hexadecimal (`\x…`) or escape notation. As in PostgreSQL faults of the former are
+/// bytea in hexadecimal (`\x…`) or escape notation. As in PostgreSQL, errors of the former are
 /// 22023, of the latter 22P02.
 pub fn parse_bytea(input: &str) -> Result<Vec<u8>, Error> {
     match input.strip_prefix("\\x") {
@@ -65,7 +65,7 @@ pub fn write_bytea(out: &mut impl Write, bytes: &[u8]) -> fmt::Result {
     bytes.iter().try_for_each(|b| write!(out, "{b:02x}"))
 }
 
-/// A uuid: 32 hexadecimal digits, hyphens after any group of four, braces around it if you like.
+/// A uuid: 32 hexadecimal digits, with optional hyphens after groups of four and optional braces.
 pub fn parse_uuid(input: &str) -> Result<[u8; 16], Error> {
     let error = || invalid_syntax("uuid", input);
     let word = trim(input);
@@ -112,7 +112,7 @@ pub fn check_json(input: &str) -> Result<(), Error> {
         .map_err(|e| invalid_json(&e))
 }
 
-/// 22P02 with the place of the fault.
+/// 22P02 with the position of the fault.
 pub fn invalid_json(fault: &serde_json::Error) -> Error {
     Error::invalid(
         SqlState::INVALID_TEXT_REPRESENTATION,

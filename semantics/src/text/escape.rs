@@ -1,6 +1,6 @@
 //! Escape characters of LIKE patterns.
 
-/// A pattern whose escape character is `escape` (None: it has none) with the backslash instead.
+/// A pattern with escape character `escape` (None: without one), rewritten to use the backslash.
 pub fn with_backslashes(pattern: &str, escape: Option<char>) -> String {
     let mut translated = String::new();
     let mut characters = pattern.chars();

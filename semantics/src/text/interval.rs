@@ -1,8 +1,8 @@
 //! Intervals as text.
 //!
-//! Read: `1 year 2 mons -3 days 04:05:06.7`, `1.5 hours`, `2 weeks ago`, `@ 1 minute`, SQL's
-//! `1-2 3 4:05:06`, ISO 8601's `P1Y2M3DT4H5M6.7S`. A fraction of a unit spills into smaller units,
-//! of months as 30 days. Written as PostgreSQL's default style does.
+//! Input: `1 year 2 mons -3 days 04:05:06.7`, `1.5 hours`, `2 weeks ago`, `@ 1 minute`, SQL's `1-2
+//! 3 4:05:06`, ISO 8601's `P1Y2M3DT4H5M6.7S`. A fraction of a unit spills into smaller units; a
+//! month has 30 days. Output: PostgreSQL's default style.
 
 use super::temporal::{parse_fraction, write_seconds};
 use super::trim;
@@ -17,7 +17,7 @@ fn bad_format(input: &str) -> Error {
     )
 }
 
-/// The fields while they add up, wide enough not to overflow.
+/// The sums of the fields, wide enough not to overflow.
 #[derive(Default)]
 struct Sums {
     months: f64,
@@ -25,7 +25,7 @@ struct Sums {
     micros: i128,
 }
 
-/// What one unit of a name is worth.
+/// The length of a named unit.
 enum Unit {
     Months(f64),
     Days(f64),
@@ -51,7 +51,7 @@ fn unit(name: &str) -> Option<Unit> {
 }
 
 impl Sums {
-    /// Adds `number` of the unit; the number's text decides how exactly a time is taken.
+    /// Adds `number` of the unit; `number` is text, so that times are exact.
     fn add(&mut self, number: &str, unit: Unit) -> Option<()> {
         match unit {
             Unit::Months(each) => {
@@ -85,8 +85,7 @@ impl Sums {
     }
 }
 
-/// A decimal number of units of `each` microseconds, without the detour over floating point for
-/// the digits that matter.
+/// A decimal number of units of `each` microseconds, computed exactly instead of in floating point.
 fn micros_of(number: &str, each: i64) -> Option<i128> {
     let (sign, digits) = match number.strip_prefix('-') {
         Some(rest) => (-1, rest),

@@ -1,10 +1,9 @@
-//! The text form of every SQL type, as PostgreSQL reads and writes it: the input and output
-//! functions behind casts, COPY, literals and the shell.
+//! The text form of every SQL type in PostgreSQL's format: the input and output functions of casts,
+//! COPY, literals and the shell.
 //!
-//! Reading is strict: what is not a value of the type is an error (22P02, 22007), what is one but
-//! does not fit is another (22003, 22008). Dates are read in ISO order (`DateStyle = ISO, YMD`),
-//! timestamps without a zone given are UTC, intervals are read in PostgreSQL's, ISO 8601's and
-//! SQL's notation and written in PostgreSQL's.
+//! Input is strict. An invalid value is 22P02 or 22007; a value out of range is 22003 or 22008.
+//! Dates are read in ISO order (`DateStyle = ISO, YMD`), and timestamps without a zone are UTC.
+//! Intervals are read in PostgreSQL's, ISO 8601's and SQL's notation, and written in PostgreSQL's.
 
 pub mod array;
 pub mod binary;

@@ -5,7 +5,7 @@ use crate::decimal::{MAX_DIGITS, Shape, divide_rounded, power_of_ten};
 use std::fmt::{self, Write};
 use strandline_base::{Error, SqlState};
 
-/// A whole number of the type called `type_name`, between `least` and `most`.
+/// An integer of the type `type_name`, between `least` and `most`.
 pub fn parse_integer(input: &str, type_name: &str, least: i64, most: i64) -> Result<i64, Error> {
     let word = trim(input);
     let digits = word.strip_prefix(['+', '-']).unwrap_or(word);
@@ -97,7 +97,7 @@ pub struct Decimal {
     pub unscaled: i128,
     /// Digits after the point; negative for trailing zeros before it.
     pub scale: i32,
-    /// Whether digits beyond 38 were dropped after the first dropped one rounded the last kept.
+    /// Whether digits beyond 38 were dropped; the last kept digit is rounded.
     pub inexact: bool,
 }
 
@@ -150,7 +150,7 @@ pub fn parse_decimal(input: &str) -> Result<Decimal, Error> {
     Ok(number)
 }
 
-/// Exponents beyond ±10,000 are treated as that: any such number overflows or vanishes.
+/// The exponent, limited to ±10,000: beyond that any number overflows or vanishes.
 fn parse_exponent(text: &str) -> Option<i32> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
@@ -209,7 +209,7 @@ pub fn parse_numeric(input: &str, shape: Shape) -> Result<i128, Error> {
         .ok_or_else(|| field_overflow(shape))
 }
 
-/// An unscaled integer with its point.
+/// Writes an unscaled integer with its point.
 pub fn write_numeric(out: &mut impl Write, unscaled: i128, scale: u8) -> fmt::Result {
     if scale == 0 {
         return write!(out, "{unscaled}");
@@ -250,8 +250,8 @@ pub fn write_real(out: &mut impl Write, value: f32) -> fmt::Result {
     )
 }
 
-/// `scientific` is Rust's shortest form, `d.ddde±x`. PostgreSQL uses the exponent notation below
-/// 10^-4 and from 10^`digits` on.
+/// Writes a float; `scientific` is Rust's shortest form, `d.ddde±x`. PostgreSQL uses exponent
+/// notation below 10^-4 and from 10^`digits` on.
 fn write_float(
     out: &mut impl Write,
     nan: bool,

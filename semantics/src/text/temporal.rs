@@ -37,7 +37,7 @@ fn field_out_of_range(input: &str) -> Error {
     )
 }
 
-/// What a date/time text says.
+/// The parts of a date/time text.
 #[derive(Default)]
 struct Parts {
     date: Option<Civil>,
@@ -46,7 +46,7 @@ struct Parts {
     before_christ: bool,
 }
 
-/// Why a text is not a date/time.
+/// The fault of a date/time text.
 enum Fault {
     Format,
     Range,
@@ -70,7 +70,7 @@ impl Fault {
 fn parse_parts(input: &str) -> Result<Parts, Fault> {
     let mut parts = Parts::default();
     let mut words: Vec<&str> = trim(input).split_ascii_whitespace().collect();
-    // "2024-01-02T03:04:05" is two words.
+    // "2024-01-02T03:04:05" is read as two words.
     if let Some(first) = words.first().copied()
         && let Some((date, time)) = first.split_once(['T', 't'])
         && date.contains('-')
@@ -98,7 +98,7 @@ fn parse_parts(input: &str) -> Result<Parts, Fault> {
     Ok(parts)
 }
 
-/// `Jan 2 2024`, `2 Jan 2024`, `January 2, 2024`: the words it took.
+/// Reads `Jan 2 2024`, `2 Jan 2024`, `January 2, 2024`; returns the number of words.
 fn named_month_date(words: &[&str], parts: &mut Parts) -> Result<Option<usize>, Fault> {
     let [first, second, third, ..] = words else {
         return Ok(None);
@@ -164,7 +164,7 @@ fn parse_word(word: &str, parts: &mut Parts) -> Result<(), Fault> {
     Ok(())
 }
 
-/// `2001-01-01+05`, `2001-01-01z`: a date and the offset behind it, which has no minus.
+/// `2001-01-01+05`, `2001-01-01z`: splits a date from its offset, which has no minus.
 fn split_offset(word: &str) -> (&str, Option<&str>) {
     let zone = || {
         ["utc", "gmt", "zulu", "z"]
@@ -226,7 +226,7 @@ fn parse_date_word(word: &str) -> Result<Civil, Fault> {
     })
 }
 
-/// `03:04`, `03:04:05.678`, each with an offset `+02`, `-03:30` or a `Z` if you like.
+/// Reads `03:04`, `03:04:05.678`, with an optional offset `+02`, `-03:30` or `Z`.
 fn parse_time_word(word: &str, parts: &mut Parts) -> Result<(), Fault> {
     if parts.time.is_some() {
         return Err(Fault::Format);
@@ -325,7 +325,7 @@ fn parse_offset(text: &str) -> Result<i64, Fault> {
     Ok(sign * (hours * HOUR + minutes * MINUTE + seconds * SECOND))
 }
 
-/// Words that stand for a moment.
+/// The moment of a special word.
 fn special(input: &str) -> Option<i64> {
     trim(input).eq_ignore_ascii_case("epoch").then_some(0)
 }

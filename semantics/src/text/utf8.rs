@@ -2,7 +2,7 @@
 
 use strandline_base::{Error, Result, SqlState};
 
-/// What is wrong with `bytes`, whose byte at `at` begins no character: the message shows four.
+/// The message for invalid UTF-8 in `bytes`, with up to four bytes from the invalid one at `at`.
 pub fn invalid_sequence(bytes: &[u8], at: usize) -> String {
     let shown = bytes.iter().skip(at).take(4);
     let shown: Vec<String> = shown.map(|b| format!("0x{b:02x}")).collect();

@@ -21,16 +21,16 @@ pub fn interval_of(value: IntervalMonthDayNano) -> Interval {
     }
 }
 
-/// Writes values of one array as PostgreSQL's output functions do. Types that SQL does not have
-/// (other time units, structs) are written in Arrow's form.
+/// Writes the values of one array in the form of PostgreSQL's output functions. Types that SQL does
+/// not have (other time units, structs) are written in Arrow's form.
 pub struct ValueWriter<'a> {
     array: &'a ArrayRef,
     other: Other<'a>,
 }
 
-/// How values of types that tables do not store are written.
+/// The form of values whose types tables do not store.
 enum Other<'a> {
-    /// The array's type has a form of its own.
+    /// The array's type has its own form.
     None,
     /// `{a,b}`
     List(Box<ValueWriter<'a>>, Offsets<'a>),
@@ -40,7 +40,7 @@ enum Other<'a> {
     Arrow(ArrayFormatter<'a>),
 }
 
-/// Where the items of a list are.
+/// The range of a list's items.
 type Offsets<'a> = Box<dyn Fn(usize) -> std::ops::Range<usize> + 'a>;
 
 fn has_own_form(data_type: &DataType) -> bool {
@@ -132,7 +132,7 @@ impl<'a> ValueWriter<'a> {
         }
     }
 
-    /// `{1,NULL,"a b"}`: items with a special character or that look like NULL are quoted.
+    /// `{1,NULL,"a b"}`: items that have special characters or look like NULL are quoted.
     fn write_list<W: Write>(&self, out: &mut W, rows: std::ops::Range<usize>) -> fmt::Result {
         out.write_char('{')?;
         for (n, row) in rows.enumerate() {
@@ -178,7 +178,7 @@ impl<'a> ValueWriter<'a> {
     }
 }
 
-/// `(1,"a b",,"")`: NULL is nothing, an empty text has quotes.
+/// `(1,"a b",,"")`: NULL is empty, and an empty text is quoted.
 fn write_record<W: Write>(out: &mut W, columns: &[ValueWriter<'_>], row: usize) -> fmt::Result {
     out.write_char('(')?;
     for (n, column) in columns.iter().enumerate() {
@@ -209,7 +209,7 @@ fn uuid_at(array: &ArrayRef, row: usize) -> &[u8] {
         .map_or(&[], |a| a.value(row))
 }
 
-/// One value as a client sees it (`t` and `f` for booleans); `None` for NULL.
+/// One value as clients see it (`t` and `f` for booleans); `None` for NULL.
 pub fn write_value(array: &ArrayRef, row: usize) -> Result<Option<String>> {
     if array.is_null(row) || *array.data_type() == DataType::Null {
         return Ok(None);

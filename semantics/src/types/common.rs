@@ -1,17 +1,18 @@
-//! The type common to two columns that become one \[PostgreSQL, "UNION, CASE, and Related
+//! The common type of two columns that are merged \[PostgreSQL, "UNION, CASE, and Related
 //! Constructs"\].
 
 use std::cmp::Ordering;
 use strandline_base::SqlType;
 
-/// Which of two types the values of both can have: `Less` means the right one, `Greater` the left
-/// one, `Equal` each of them. Lengths and digits do not count. None: there is no such type.
+/// Compares two types by generality. The more general one can hold the values of both: `Less` means
+/// the right one, `Greater` the left one, `Equal` either. Lengths and digits are ignored. None: no
+/// common type.
 pub fn compare_generality(left: SqlType, right: SqlType) -> Option<Ordering> {
     let (left, right) = (family(left), family(right));
     (left.0 == right.0).then(|| left.1.cmp(&right.1))
 }
 
-/// A number for types that belong together, and the place among them.
+/// The number of a type's family, and its rank within the family.
 fn family(sql_type: SqlType) -> (u8, u8) {
     match sql_type {
         SqlType::SmallInt => (0, 0),

@@ -1,4 +1,4 @@
-//! Parameters that are arrays: their text, read from either form.
+//! Array parameters: their text, from text or binary form.
 
 use super::read::read_parameter;
 use super::{Format, Scalar};
@@ -6,14 +6,14 @@ use crate::error::convert;
 use crate::text::{array, utf8, write_value};
 use strandline_base::{Error, Result, SqlState, SqlType};
 
-/// How deep arrays nest at most.
+/// The most dimensions of an array.
 const MAX_DIMENSIONS: usize = 6;
 
 /// The text of an array of values of type `item`.
 ///
 /// # Errors
-/// 22P03 for bytes that are no array, 42804 for one of other items, 0A000 for one whose subscripts
-/// do not begin at 1, and those of [`read_parameter`].
+/// 22P03 for bytes that are not an array, 42804 for items of another type, 0A000 for lower bounds
+/// other than 1, and the errors of [`read_parameter`].
 pub fn read_array_parameter(item: SqlType, format: Format, bytes: &[u8]) -> Result<Scalar> {
     let text = match format {
         Format::Text => utf8(bytes)?.to_string(),
@@ -29,7 +29,7 @@ fn invalid() -> Error {
     )
 }
 
-/// What is left of an array's bytes.
+/// The unread bytes of an array.
 struct Bytes<'a>(&'a [u8]);
 
 impl<'a> Bytes<'a> {
@@ -82,7 +82,7 @@ fn from_binary(item: SqlType, bytes: &[u8]) -> Result<String> {
     }
 }
 
-/// One level of an array with `lengths` items a level.
+/// Writes one level of an array; `lengths` has the number of items per level.
 fn write(bytes: &mut Bytes<'_>, item: SqlType, lengths: &[usize], text: &mut String) -> Result<()> {
     let Some((length, inner)) = lengths.split_first() else {
         return Err(invalid());

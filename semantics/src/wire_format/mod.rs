@@ -1,8 +1,8 @@
-//! Values as PostgreSQL's protocol carries them: types by number, and every column in the text
-//! form of the type's output function and the binary form of its send function.
+//! Values in PostgreSQL's protocol: type numbers, and every column in the text form of the type's
+//! output function and the binary form of its send function.
 //!
-//! Columns are written straight from Arrow arrays into the bytes of a message ([`ColumnWriter`]),
-//! without a value in between. Parameters are read into scalars ([`read_parameter`]).
+//! Columns are written directly from Arrow arrays into the bytes of a message ([`ColumnWriter`]),
+//! without intermediate values. Parameters are read into scalars ([`read_parameter`]).
 
 mod array;
 mod read;
@@ -16,16 +16,16 @@ pub use read::read_parameter;
 pub use types::{ColumnType, array_oid_of, item_type_of_oid, sql_type_of_oid};
 pub use write::{ColumnWriter, storable_form};
 
-/// How a value is written.
+/// The format of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// as the type's output function prints it
+    /// the form of the type's output function
     Text,
-    /// as the type's send function packs it
+    /// the form of the type's send function
     Binary,
 }
 
-/// Days from 1970-01-01, where Arrow counts from, to 2000-01-01, where PostgreSQL does.
+/// Days from 1970-01-01, Arrow's epoch, to 2000-01-01, PostgreSQL's epoch.
 const EPOCH_DAYS: i32 = 10_957;
 /// The same in microseconds.
 const EPOCH_US: i64 = EPOCH_DAYS as i64 * 86_400_000_000;

@@ -8,12 +8,12 @@ use crate::text::{number, utf8};
 use datafusion::scalar::ScalarValue;
 use strandline_base::{Error, Result, SqlState, SqlType};
 
-/// A value of type `t`; without a type it is what a quoted literal would be (in binary form its
-/// bytes are the text's).
+/// A value of type `t`. Without a type it is read like a quoted literal; its binary form has the
+/// bytes of the text.
 ///
 /// # Errors
-/// 22P02 and other codes of the type's input function, 22P03 for bytes that are no value of the
-/// type, 22021 for text that is not UTF-8.
+/// 22P02 and other codes of the type's input function, 22P03 for invalid bytes of the type, 22021
+/// for text that is not UTF-8.
 pub fn read_parameter(t: Option<SqlType>, format: Format, bytes: &[u8]) -> Result<ScalarValue> {
     match (t, format) {
         (None | Some(SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_)), _) => {
@@ -60,7 +60,7 @@ fn from_binary(t: SqlType, bytes: &[u8]) -> Result<ScalarValue> {
     }
 }
 
-/// A numeric of its own shape.
+/// A numeric with exactly its own digits.
 fn numeric(unscaled: i128, scale: i32) -> Result<ScalarValue> {
     let out_of_range = || {
         Error::invalid(

@@ -1,5 +1,5 @@
-//! The binary forms are those that PostgreSQL 15's send functions give
-//! (`SELECT encode(numeric_send(…), 'hex')` and so on).
+//! The expected binary forms are results of PostgreSQL 15's send functions (`SELECT
+//! encode(numeric_send(…), 'hex')` and so on).
 
 use super::*;
 use crate::column_builder::ColumnBuilder;

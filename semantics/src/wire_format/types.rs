@@ -1,10 +1,10 @@
-//! SQL types and PostgreSQL's numbers (OIDs) for them.
+//! SQL types and their PostgreSQL numbers (OIDs).
 
 use crate::types::{PG_TYPE_KEY, sql_type_of};
 use datafusion::arrow::datatypes::{DataType, Field};
 use strandline_base::SqlType;
 
-/// What RowDescription says of a column's type.
+/// A column's type in RowDescription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnType {
     /// the type's number
@@ -66,7 +66,7 @@ impl ColumnType {
 const TEXT: u32 = 25;
 const RECORD: u32 = 2249;
 
-/// The number of a type that only PostgreSQL's system tables have.
+/// The number of a type that exists only in PostgreSQL's system tables.
 fn oid_of_system_type(field: &Field) -> Option<u32> {
     Some(match field.metadata().get(PG_TYPE_KEY)?.as_str() {
         "char" => 18,
@@ -111,7 +111,8 @@ fn oid_of(t: SqlType) -> u32 {
     }
 }
 
-/// The arrays of a type; an array of arrays has the number of its items' arrays.
+/// The number of the array type of an item type; an array of arrays has the number of an array of
+/// its items.
 fn array_oid(item: u32) -> u32 {
     match item {
         16 => 1000,
@@ -140,13 +141,13 @@ fn array_oid(item: u32) -> u32 {
     }
 }
 
-/// The number of the arrays of a parameter's type.
+/// The number of the array type of a parameter's item type.
 pub fn array_oid_of(item: SqlType) -> u32 {
     array_oid(oid_of(item))
 }
 
-/// The type of the items of an array type that a client declares by number; None: it is none, or
-/// one that does not exist here.
+/// The item type of an array type that a client declares by number; None: not an array type, or one
+/// that does not exist here.
 pub fn item_type_of_oid(oid: u32) -> Option<SqlType> {
     const ITEMS: [u32; 20] = [
         16, 17, 18, 19, 20, 21, 23, 25, 26, 114, 700, 701, 1042, 1043, 1082, 1083, 1114, 1184,
@@ -157,8 +158,8 @@ pub fn item_type_of_oid(oid: u32) -> Option<SqlType> {
     sql_type_of_oid(item)
 }
 
-/// The SQL type of a parameter that a client declares by number; None for 0 (unknown) and for
-/// types that do not exist here, whose values are taken as quoted literals are.
+/// The SQL type of a parameter that a client declares by number. None for 0 (unknown) and for types
+/// that do not exist here, whose values are read like quoted literals.
 pub fn sql_type_of_oid(oid: u32) -> Option<SqlType> {
     Some(match oid {
         16 => SqlType::Boolean,

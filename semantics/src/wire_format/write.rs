@@ -19,8 +19,7 @@ use datafusion::arrow::datatypes::{
 use std::fmt;
 use strandline_base::{Error, Result};
 
-/// `array` in the Arrow type that a table's column of its SQL type has, which
-/// [`ColumnWriter`] takes; usually itself.
+/// `array` in the Arrow type of a stored column, which [`ColumnWriter`] accepts; usually unchanged.
 pub fn storable_form(array: &ArrayRef) -> Result<ArrayRef> {
     let t = array.data_type();
     if is_writable(t) {
@@ -123,7 +122,7 @@ impl Offsets<'_> {
 }
 
 impl<'a> ColumnWriter<'a> {
-    /// A writer of `array`, which [`storable_form`] has given.
+    /// A writer of `array`, a result of [`storable_form`].
     pub fn new(array: &'a ArrayRef, format: Format) -> Result<Self> {
         let kind = match format {
             Format::Text => Kind::text(array)?,
@@ -178,7 +177,7 @@ impl<'a> ColumnWriter<'a> {
         Ok(())
     }
 
-    /// Appends the value at `row` after its length, as messages carry it; -1 says NULL.
+    /// Appends the value at `row` after its length, as in messages; the length of NULL is -1.
     pub fn write_with_length(&self, row: usize, out: &mut Vec<u8>) -> Result<()> {
         if self.is_null(row) {
             out.extend_from_slice(&(-1i32).to_be_bytes());
@@ -275,7 +274,7 @@ impl List<'_> {
             return Ok(());
         }
         out.extend_from_slice(&(rows.len() as i32).to_be_bytes());
-        // Arrays begin at 1.
+        // Arrays have the lower bound 1.
         out.extend_from_slice(&1i32.to_be_bytes());
         for item in rows {
             self.items.write_with_length(item, out)?;
@@ -284,7 +283,7 @@ impl List<'_> {
     }
 }
 
-/// Takes formatted text.
+/// Appends formatted text.
 struct Utf8Bytes<'a>(&'a mut Vec<u8>);
 
 impl fmt::Write for Utf8Bytes<'_> {

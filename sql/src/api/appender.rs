@@ -1,4 +1,4 @@
-//! Bulk loads: rows or Arrow batches straight into compressed chunks.
+//! Bulk loads: rows or Arrow batches are written directly as compressed chunks.
 
 use crate::api::rows::TableHandle;
 use crate::execution::row_checks::CheckSet;
@@ -16,14 +16,14 @@ use strandline_engine::{BulkInsert, Statement, Transaction};
 use strandline_semantics::cast::{Mode, cast_array};
 use strandline_semantics::error::{convert, from_arrow};
 
-/// Rows kept before they are handed to the engine as a batch.
+/// The most buffered rows before they go to the engine as one batch.
 const BUFFERED_ROWS: usize = 16_384;
-/// Bytes of rows kept, if they are fewer.
+/// The most buffered bytes of rows.
 const BUFFERED_BYTES: usize = 1 << 20;
 
 /// A bulk load into one table; made by [`Connection::appender`](crate::Connection::appender).
-/// [`Appender::finish`] makes the rows permanent; dropping it before discards them (inside a
-/// transaction block it leaves the block failed).
+/// [`Appender::finish`] makes the rows permanent. Dropping the appender before that discards them;
+/// inside a transaction block it leaves the block failed.
 ///
 /// Values have the types of the table's columns, in order. A NULL in an identity column takes the
 /// next value; other defaults are not filled in. Constraints are checked.
@@ -50,7 +50,7 @@ pub struct Appender<'c> {
     checks: Option<Arc<CheckSet>>,
     load: Option<BulkInsert>,
     rows: Vec<Vec<Value>>,
-    /// of `rows`
+    /// bytes of the buffered `rows`
     bytes: usize,
     joined: bool,
 }
@@ -92,7 +92,7 @@ impl<'c> Appender<'c> {
         &self.schema
     }
 
-    /// Bytes of the rows that wait to be handed to the engine.
+    /// Bytes of the buffered rows, which the engine does not have yet.
     #[doc(hidden)]
     pub fn buffered_bytes(&self) -> usize {
         self.bytes
@@ -114,8 +114,8 @@ impl<'c> Appender<'c> {
         Ok(())
     }
 
-    /// Adds a batch; its columns are the table's, in order, and are cast to their types where no
-    /// value is lost.
+    /// Adds a batch. Its columns are the table's columns, in order. They are cast to the table's
+    /// types unless a value would be lost.
     pub fn append_batch(&mut self, batch: &RecordBatch) -> Result<()> {
         if batch.num_columns() != self.table.columns.len() {
             return Err(self.wrong_width(batch.num_columns()));
@@ -131,8 +131,8 @@ impl<'c> Appender<'c> {
         self.load(&rows)
     }
 
-    /// Loads the rest, checks the keys and commits (inside a transaction block the block's COMMIT
-    /// does). Returns the rows loaded.
+    /// Loads the buffered rows, checks the keys and commits. Inside a transaction block the block's
+    /// COMMIT commits instead. Returns the number of rows.
     pub fn finish(mut self) -> Result<u64> {
         self.flush_rows()?;
         let load = self
@@ -190,7 +190,7 @@ impl<'c> Appender<'c> {
         self.complete(column, array)
     }
 
-    /// The column with identities filled in; no NULL is left in a NOT NULL one.
+    /// Fills in identity values. A NULL in a NOT NULL column is an error.
     fn complete(&self, column: &ColumnDef, array: ArrayRef) -> Result<ArrayRef> {
         if array.null_count() == 0 {
             return Ok(array);

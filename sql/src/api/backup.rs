@@ -1,5 +1,5 @@
-//! Backup and restore by path: directories that come into being at once, complete and checked, or
-//! not at all. The engine (`strandline_engine`) defines the contents of a backup.
+//! Backup and restore by path. A target directory appears complete and checked, or not at all. The
+//! engine (`strandline_engine`) defines the contents of a backup.
 
 use crate::api::database::Database;
 use crate::statements::backup::backup;
@@ -10,21 +10,21 @@ use strandline_device::{Device, OsDevice, StagedDirectory};
 use strandline_engine::{BackupReport, CopyObserver, RewindReport, Settings};
 use strandline_semantics::text::temporal::parse_timestamptz;
 
-/// What a restore did.
+/// The result of a restore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RestoreReport {
-    /// bytes of files that were copied
+    /// bytes of copied files
     pub bytes: u64,
-    /// what going back to an earlier moment took; None without one
+    /// the report of the rewind to an earlier moment; None without a rewind
     pub rewound: Option<RewindReport>,
 }
 
 impl Database {
-    /// Writes a backup into the directory `target`, which must not exist, beside whatever else the
-    /// database does: the state of one moment, every checksum verified. `observer` is told how far
-    /// it is and may end it.
+    /// Writes a backup into the directory `target`, which must not exist. Other work continues
+    /// meanwhile. The backup is the state of one moment, with every checksum verified. `observer`
+    /// receives the progress and may stop the backup.
     ///
-    /// A backup is a database: opening it, or a copy made with [`restore`], is all there is to it.
+    /// A backup is a database: it can be opened directly, or copied with [`restore`].
     ///
     /// ```
     /// # let name = format!("strandline-doc-backup-{}", std::process::id());
@@ -37,8 +37,8 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// 58P02 if `target` exists, XX001 naming the file if stored bytes are damaged, 57014 if
-    /// `observer` returned false, those of the file system.
+    /// 58P02 if `target` exists, XX001 with the file's name if stored bytes are damaged, 57014 if
+    /// `observer` returned false, and errors of the file system.
     pub fn backup(
         &self,
         target: impl AsRef<Path>,
@@ -48,9 +48,9 @@ impl Database {
     }
 }
 
-/// Makes a database in the directory `target`, which must not exist, of the backup in the directory
-/// `source`, which is only read. With `as_of` its present is that moment: a timestamp, within the
-/// history that the backup holds. Everything is checked before `target` comes into being.
+/// Makes a database in the directory `target`, which must not exist, from the backup in the
+/// directory `source`, which is only read. `as_of` is a timestamp within the backup's history; the
+/// database is then rewound to it. Everything is checked before `target` appears.
 ///
 /// # Errors
 /// 58P02 if `target` exists, 58P01 if there is no backup, XX001 if it is damaged, 22023 or 72000
@@ -74,12 +74,12 @@ pub fn restore(
     Ok(report)
 }
 
-/// Goes back to `moment` in the database on `device`, and checks all of it.
+/// Rewinds the database on `device` to `moment`, and checks all of it.
 fn open_and_check(
     device: Arc<dyn Device>,
     moment: Option<CommitTs>,
 ) -> Result<Option<RewindReport>> {
-    // The backup's time stands still, so that no history expires on the way.
+    // The clock stands still, so that no history expires during the restore.
     let clock = Arc::new(ManualClock::default());
     let settings = Settings {
         background_maintenance: false,

@@ -1,4 +1,4 @@
-//! Connections as a user, and the users of a database as a server needs them.
+//! Connections of a user, and a server's view of the users.
 
 use crate::api::connection::Connection;
 use crate::api::database::Database;
@@ -14,8 +14,8 @@ use strandline_engine::access::{BOOTSTRAP, RoleDef};
 const INVALID_AUTHORIZATION: SqlState = SqlState("28000");
 
 impl Database {
-    /// Creates a superuser who can log in to a server, with a password, if there is none yet.
-    /// Errors: there is one already, or another role has the name (42710).
+    /// Creates the first superuser that can log in to a server with a password. 42710 if such a
+    /// superuser exists, or if another role has the name.
     ///
     /// ```
     /// let database = strandline::Database::in_memory()?;
@@ -77,7 +77,7 @@ impl Database {
         self.catalog().access.has_users()
     }
 
-    /// The name of a superuser who can log in with a password now.
+    /// The name of a superuser that can log in with a password now.
     pub fn administrator(&self) -> Option<String> {
         let catalog = self.catalog();
         let found = catalog.access.administrator(self.shared().db.now_us());
@@ -86,7 +86,7 @@ impl Database {
 
     /// The data to check the password of `user`. None if no login is possible under that name: the
     /// role does not exist, may not log in, has no password, or its password has expired. A server
-    /// then continues with a made-up verifier, so that a client cannot tell.
+    /// then continues with a made-up verifier, so that a client cannot distinguish these cases.
     pub fn scram_verifier(&self, user: &str) -> Option<ScramVerifier> {
         let catalog = self.catalog();
         let role = catalog.access.role(user).filter(|role| role.login)?;
@@ -94,8 +94,8 @@ impl Database {
         ScramVerifier::parse(role.verifier.as_deref().filter(|_| is_good)?)
     }
 
-    /// A new connection as `user`, whose password the caller has checked. Errors: there is no such
-    /// role or it may not log in (28000), or it has as many connections as it may (53300).
+    /// A new connection as `user`, whose password the caller has checked. 28000 if there is no such
+    /// role or it may not log in, 53300 if it has reached its connection limit.
     pub fn connect_as(&self, user: &str) -> Result<Connection> {
         let catalog = self.catalog();
         let role = catalog.access.role(user).ok_or_else(|| {
@@ -125,7 +125,7 @@ impl Database {
         Ok(Connection::new(self.shared().clone(), user))
     }
 
-    /// Cancels the statement that the connection `backend_id` runs, if `secret` is its own. Returns
+    /// Cancels the running statement of connection `backend_id` if `secret` matches. Returns
     /// whether such a connection exists. For a server's cancel requests.
     pub fn cancel(&self, backend_id: i32, secret: i32) -> bool {
         match self.shared().sessions.find(backend_id) {
@@ -137,7 +137,7 @@ impl Database {
         }
     }
 
-    /// All sessions and the statements they run; `pg_stat_activity` shows the same.
+    /// All sessions and their statements, as in `pg_stat_activity`.
     pub fn sessions(&self) -> Vec<BackendState> {
         let backends = self.shared().sessions.all();
         backends.iter().map(|backend| backend.state()).collect()

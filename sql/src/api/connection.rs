@@ -48,7 +48,7 @@ pub struct Connection {
     pub(crate) session: Session,
 }
 
-/// What [`Connection::run`] gave.
+/// The result of [`Connection::run`].
 pub enum Outcome<'c> {
     /// Rows to pull.
     Rows(QueryStream<'c>),
@@ -63,8 +63,8 @@ impl Connection {
         }
     }
 
-    /// Runs one statement; the rows it inserted, updated, deleted, copied or (for a query, whose
-    /// rows are thrown away) selected.
+    /// Runs one statement. Returns the number of rows that it inserted, updated, deleted or copied,
+    /// or that a query selected. The rows themselves are dropped.
     pub fn execute(&mut self, sql: &str, params: impl Params) -> Result<u64> {
         let params = params.scalars();
         let _watched = self.session.watch(sql, &params);
@@ -72,7 +72,7 @@ impl Connection {
         self.count(output)
     }
 
-    /// Runs one statement and keeps its rows: those of a query, RETURNING, SHOW or EXPLAIN.
+    /// Runs one statement and returns the rows of a query, RETURNING, SHOW or EXPLAIN.
     pub fn query(&mut self, sql: &str, params: impl Params) -> Result<QueryResult> {
         let summary = self.run_to_end(sql, &params.scalars())?;
         Ok(rows_of(summary))
@@ -97,8 +97,8 @@ impl Connection {
         })
     }
 
-    /// Runs one statement: rows to pull if it is a query, else its summary (with the rows of
-    /// RETURNING, SHOW or EXPLAIN in it).
+    /// Runs one statement. Returns rows to pull for a query, else a summary, with the rows of
+    /// RETURNING, SHOW or EXPLAIN in it.
     pub fn run(&mut self, sql: &str, params: impl Params) -> Result<Outcome<'_>> {
         let params = params.scalars();
         let watched = self.session.watch(sql, &params);
@@ -120,9 +120,9 @@ impl Connection {
         })
     }
 
-    /// Runs the statements of a script one after the other, up to the first that fails. The
-    /// outcomes of those before it are lost with the error; a caller that wants them runs the
-    /// pieces of [`split_script`](crate::split_script) itself.
+    /// Runs the statements of a script one after the other, up to the first that fails. An error
+    /// drops the summaries of the statements before it. To keep them, run the pieces of
+    /// [`split_script`](crate::split_script) one by one.
     ///
     /// ```
     /// let database = strandline::Database::in_memory()?;
@@ -147,7 +147,7 @@ impl Connection {
         shared.block_on(self.session.run_text(sql, values))
     }
 
-    /// Whether statements may run in the row executor; for tests that compare the paths.
+    /// Whether statements may run in the row executor; for tests that compare both paths.
     #[doc(hidden)]
     pub fn use_row_executor(&mut self, may: bool) {
         self.session.row_executor = may;
@@ -172,7 +172,7 @@ impl Connection {
         }
     }
 
-    /// Runs an output to its end; how many rows it selected or changed.
+    /// Runs an output to its end and counts the rows that it selected or changed.
     fn count(&mut self, output: Output) -> Result<u64> {
         match output {
             Output::Rows(query) => {
@@ -183,8 +183,9 @@ impl Connection {
         }
     }
 
-    /// Runs one statement for each row of `rows`, whose columns are its parameters `$1`, `$2`, …;
-    /// all or nothing. The rows affected. A plain `INSERT … VALUES ($1, …)` is loaded in bulk.
+    /// Runs one statement for each row of `rows`, whose columns are its parameters `$1`, `$2`, …,
+    /// all or nothing. Returns the number of affected rows. A plain `INSERT … VALUES ($1, …)` is
+    /// loaded in bulk.
     ///
     /// ```
     /// let database = strandline::Database::in_memory()?;
@@ -199,14 +200,14 @@ impl Connection {
         crate::api::execute_many::run(&mut self.session, sql, rows)
     }
 
-    /// A handle with which other threads cancel what this connection runs.
+    /// A handle with which other threads cancel this connection's statement.
     pub fn cancel_handle(&self) -> CancelHandle {
         CancelHandle(self.session.cancel.clone())
     }
 
-    /// While the scope lives, a cancellation holds for all that this connection runs, not only for
-    /// the statement that it met: for work of several statements that is one to whoever cancels it.
-    /// Cancellations from before it are forgotten. Scopes within a scope change nothing.
+    /// While the scope lives, a cancellation holds for all statements of this connection, not only
+    /// for the running one. Use it where several statements are one piece of work. Cancellations
+    /// before the scope are forgotten. A scope within a scope has no effect.
     ///
     /// ```
     /// # let database = strandline::Database::in_memory()?;
@@ -222,33 +223,33 @@ impl Connection {
         CancelScope::begin(&self.session.cancel)
     }
 
-    /// Calls `hook` while a COPY runs, to show how far it is; None: no longer.
+    /// Sets the hook that receives the progress of a running COPY; None: no hook.
     pub fn on_progress(&mut self, hook: Option<ProgressHook>) {
         self.session.progress = hook;
     }
 
-    /// The number by which other sessions name this one: `pg_backend_pid()`.
+    /// The number that identifies this session to other sessions: `pg_backend_pid()`.
     pub fn backend_id(&self) -> i32 {
         self.session.registered.backend().pid()
     }
 
-    /// What a request to cancel this session's statement must show beside its number; see
+    /// The secret that a request to cancel this session's statement must present; see
     /// [`Database::cancel`](crate::Database::cancel).
     pub fn secret(&self) -> i32 {
         self.session.registered.backend().secret()
     }
 
-    /// Tells others where this connection's client is: `host:port`, or a Unix socket's path.
+    /// Sets the client's address that other sessions see: `host:port`, or a Unix socket's path.
     pub fn set_client(&mut self, address: &str) {
         self.session.registered.backend().set_client(address);
     }
 
-    /// The name of the user the connection was made for.
+    /// The user that the connection was made for.
     pub fn user(&self) -> Arc<str> {
         self.session.registered.backend().user()
     }
 
-    /// With which it is noticed that another session ends this one.
+    /// A handle that shows whether another session has ended this one.
     pub fn termination(&self) -> Termination {
         Termination(self.session.cancel.clone())
     }
@@ -258,15 +259,15 @@ impl Connection {
         self.session.transaction_status()
     }
 
-    /// Sets a parameter as SET does; `origin` is what `SHOW ALL` says of it.
+    /// Sets a parameter as SET does; `SHOW ALL` prints `origin`.
     ///
     /// # Errors
-    /// 42704 if there is none, 22023 or 0A000 for a value it cannot have.
+    /// 42704 for an unknown name, 22023 or 0A000 for a wrong value.
     pub fn set_parameter(&mut self, name: &str, value: &str, origin: &Origin) -> Result<()> {
         self.session.set_parameter(name, Some(value), false, origin)
     }
 
-    /// What SHOW says of the parameter `name`; None if there is none.
+    /// The value that SHOW prints for parameter `name`; None for an unknown name.
     pub fn parameter(&self, name: &str) -> Option<String> {
         self.session.value_of(name)
     }
@@ -276,13 +277,14 @@ impl Connection {
         self.session.parameters()
     }
 
-    /// Warnings and notices of the statements since the last call, such as "there is no
+    /// Takes the warnings and notices of the statements since the last call, such as "there is no
     /// transaction in progress".
     pub fn take_notices(&mut self) -> Vec<Error> {
         self.session.take_notices()
     }
 
-    /// The definitions this connection sees: its open transaction's, or the newest committed.
+    /// The definitions that this connection sees: those of its open transaction, or the newest
+    /// committed.
     pub fn catalog(&self) -> Arc<Catalog> {
         match &self.session.open {
             Some(open) => open.transaction.catalog(),
@@ -290,15 +292,14 @@ impl Connection {
         }
     }
 
-    /// A handle of a table for point operations; it stays good for any number of transactions.
-    /// `name` is a table's name, with or without its schema.
+    /// A handle of a table for point operations, valid for any number of transactions. `name` is a
+    /// table's name, with or without its schema.
     pub fn table(&self, name: &str) -> Result<TableHandle> {
         TableHandle::find(&self.session, name)
     }
 
-    /// Begins a transaction of point operations: reads and writes by key that never enter the
-    /// query engine. Inside an open transaction block it joins the block; committing then only
-    /// ends the joining.
+    /// Begins a transaction of point operations: reads and writes by key that bypass the query
+    /// engine. Inside an open transaction block it joins the block, and the block's COMMIT commits.
     ///
     /// ```
     /// use strandline::Value;
@@ -321,15 +322,15 @@ impl Connection {
         Transaction::begin(&mut self.session)
     }
 
-    /// A bulk load into `table`: rows go straight into compressed chunks. Inside an open
+    /// A bulk load into `table`: rows are written directly as compressed chunks. Inside an open
     /// transaction block it belongs to the block.
     pub fn appender(&mut self, table: &str) -> Result<Appender<'_>> {
         Appender::begin(&mut self.session, table)
     }
 
-    /// Makes `batches`, which all have `schema`, a table of this connection called `name`: nobody
-    /// else sees it, it cannot be changed, it hides a stored table of that name. It replaces what
-    /// was registered as `name` before.
+    /// Registers `batches`, which all have `schema`, as table `name` of this connection. The table
+    /// is read-only, invisible to other connections, and hides a stored table of that name. It
+    /// replaces an earlier registration of `name`.
     ///
     /// ```
     /// let database = strandline::Database::in_memory()?;
@@ -351,7 +352,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes away what was registered as `name`; 42P01 if there is nothing.
+    /// Removes the registered table `name`; 42P01 if there is none.
     pub fn unregister(&mut self, name: &str) -> Result<()> {
         let name = names::single(&crate::parse::object_name(name)?)?;
         let template = &mut self.session.template;
@@ -363,7 +364,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Evaluates every CHECK constraint over every row; what is violated, one line each.
+    /// Evaluates every CHECK constraint on every row. Returns one line per violated constraint.
     pub(crate) fn check_constraints(&mut self) -> Result<Vec<String>> {
         let shared = self.session.shared.clone();
         let transaction = self.session.begin_engine(self.session.default_modes())?;

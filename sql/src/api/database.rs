@@ -1,8 +1,8 @@
-//! An open database: the engine, the runtime its queries run on, their memory.
+//! An open database: the engine, the query runtime and the query memory.
 //!
 //! All connections share one runtime, one memory pool (half of `memory_bytes`, divided fairly,
-//! spilling to disk) and one template of DataFusion's state, which each connection and then each
-//! statement clones: rules and functions in it are shared, not copied.
+//! spilling to disk) and one template of DataFusion's state. Each connection and then each
+//! statement clones the template; its rules and functions are shared, not copied.
 
 use crate::api::connection::Connection;
 use crate::backends::identity::User;
@@ -40,10 +40,10 @@ use strandline_engine::{CheckpointReport, Db, DbOptions, Inspection, Settings};
 use strandline_semantics as semantics;
 use strandline_semantics::error::convert;
 
-/// The directory inside the database's that queries spill to.
+/// The directory for spill files, inside the database's directory.
 const SPILL_DIRECTORY: &str = "spill";
 
-/// Bytes of stack of a query thread: enough for expressions as deep as the parser lets them be.
+/// Bytes of stack of a query thread: enough for the deepest expression that the parser accepts.
 const QUERY_STACK: usize = 8 << 20;
 
 /// An open database. Cloning it is cheap; the last clone (and the last connection) closes it.
@@ -97,19 +97,17 @@ impl DatabaseBuilder {
             must_exist: false,
         }
     }
-    /// Sets a parameter by its name, as a configuration does: one that is settled when the database
-    /// is opened, or the default of one that connections may change. `origin` is what `SHOW ALL`
-    /// says of it.
+    /// Sets a parameter by name, as a configuration does: one that is fixed when the database is
+    /// opened, or the default of one that connections may change. `SHOW ALL` prints `origin`.
     ///
     /// # Errors
-    /// 42704 if there is none, 55P02 if nobody can set it, 22023 or 0A000 for a value it cannot
-    /// have.
+    /// 42704 for an unknown name, 55P02 for a fixed parameter, 22023 or 0A000 for a wrong value.
     pub fn parameter(mut self, name: &str, value: &str, origin: Origin) -> Result<Self> {
         let name = configure(&mut self.open, &mut self.session, name, value)?;
         self.origins.note(name, origin);
         Ok(self)
     }
-    /// Has `SHOW ALL` list a parameter of the program around the database, such as a server's port.
+    /// Adds a parameter of the surrounding program to `SHOW ALL`, such as a server's port.
     #[must_use]
     pub fn foreign_parameter(mut self, parameter: ForeignParameter) -> Self {
         self.foreign_parameters.push(parameter);
@@ -128,29 +126,29 @@ impl DatabaseBuilder {
         self.origins.note("memory_bytes", Origin::Program);
         self
     }
-    /// Whether commits wait until they are durable, unless a connection says otherwise with
-    /// `SET synchronous_commit`. Default: true.
+    /// Whether commits wait until they are durable. A connection may change it with `SET
+    /// synchronous_commit`. Default: true.
     #[must_use]
     pub fn synchronous_commit(mut self, wait: bool) -> Self {
         self.session.synchronous_commit = wait;
         self.origins.note("synchronous_commit", Origin::Program);
         self
     }
-    /// How many threads one query uses at most. Default: one per processor.
+    /// The most threads of one query. Default: one per processor.
     #[must_use]
     pub fn query_threads(mut self, threads: usize) -> Self {
         self.open.query_threads = threads.max(1);
         self.origins.note("max_query_threads", Origin::Program);
         self
     }
-    /// The clock; tests and simulations give their own.
+    /// The clock; tests and simulations provide their own.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
-    /// Where the salts of passwords and the secrets of sessions come from; tests and simulations
-    /// give their own.
+    /// The source of passwords' salts and sessions' secrets; tests and simulations provide their
+    /// own.
     #[must_use]
     pub fn random(mut self, random: Arc<dyn RandomSource>) -> Self {
         self.random = random;
@@ -162,22 +160,22 @@ impl DatabaseBuilder {
         self.device = DeviceChoice::Given(device);
         self
     }
-    /// Refuses to create a database where there is none.
+    /// Refuses to create a new database.
     #[must_use]
     pub fn must_exist(mut self) -> Self {
         self.must_exist = true;
         self
     }
 
-    /// Opens the database, creating or recovering it. Errors: the directory holds something else
-    /// or a newer format, another process has it open (the message names its pid), or stored bytes
-    /// are damaged.
+    /// Opens the database, creating or recovering it. It is an error if the directory holds other
+    /// files or a newer format, if another process has it open (the message has its pid), or if
+    /// stored bytes are damaged.
     pub fn build(self) -> Result<Database> {
         let (device, directory): (Arc<dyn Device>, _) = match self.device {
             DeviceChoice::Given(device) => (device, None),
             DeviceChoice::Path(path) => {
                 if self.must_exist {
-                    // Opening the device would make the directory.
+                    // Opening the device would create the directory.
                     std::fs::metadata(&path).map_err(|error| Error::io(path.display(), &error))?;
                 }
                 (Arc::new(OsDevice::open(&path)?), Some(path))
@@ -231,13 +229,12 @@ impl DatabaseBuilder {
     }
 }
 
-/// How many threads can run at the same time.
+/// The number of threads that can run at the same time.
 fn processors() -> usize {
     std::thread::available_parallelism().map_or(2, NonZeroUsize::get)
 }
 
-/// 58P01 if `device` is empty or holds what an unfinished creation left, 55000 if it holds
-/// something else.
+/// 58P01 if `device` is empty or holds an unfinished creation, 55000 if it holds other files.
 fn require_database(device: &dyn Device) -> Result<()> {
     if Db::exists(device)? {
         return Ok(());
@@ -249,7 +246,7 @@ fn require_database(device: &dyn Device) -> Result<()> {
     ))
 }
 
-/// The state every statement's state is cloned from.
+/// The state from which every statement's state is cloned.
 fn template(
     target_partitions: usize,
     query_bytes: usize,
@@ -257,7 +254,7 @@ fn template(
 ) -> Result<SessionState> {
     let mode = match spill {
         Some(path) => {
-            // What an earlier process left there is of no use to anyone.
+            // Spill files of an earlier process are garbage.
             let _ = std::fs::remove_dir_all(&path);
             DiskManagerMode::Directories(vec![path])
         }
@@ -299,7 +296,7 @@ fn config(target_partitions: usize) -> SessionConfig {
 }
 
 impl Database {
-    /// A database in the directory `path`, to be opened with options.
+    /// A builder for the database in the directory `path`.
     ///
     /// ```
     /// # let name = format!("strandline-doc-{}", std::process::id());
@@ -317,7 +314,7 @@ impl Database {
         DatabaseBuilder::new(DeviceChoice::Path(path.as_ref().to_path_buf()))
     }
 
-    /// A database on `device`, to be opened with options.
+    /// A builder for a database on `device`.
     pub fn on_device(device: Arc<dyn Device>) -> DatabaseBuilder {
         DatabaseBuilder::new(DeviceChoice::Given(device))
     }
@@ -327,7 +324,7 @@ impl Database {
         Self::builder(path).build()
     }
 
-    /// A new database in memory, gone when dropped.
+    /// A new database in memory, which disappears when it is dropped.
     pub fn in_memory() -> Result<Self> {
         Self::on_device(Arc::new(MemoryDevice::new())).build()
     }
@@ -357,8 +354,8 @@ impl Database {
         self.shared.db.inspect()
     }
 
-    /// Verifies every checksum, row-map and index entry and every constraint; what is wrong, one
-    /// line each. Empty: all is well.
+    /// Verifies every checksum, row-map entry, index entry and constraint. Returns one line per
+    /// problem.
     pub fn check(&self) -> Result<Vec<String>> {
         let mut damage = self.shared.db.check()?;
         damage.extend(self.connect().check_constraints()?);
@@ -366,7 +363,7 @@ impl Database {
     }
 
     /// Counters since open (commits, rollbacks, merges, checkpoints, cache hits and misses, …) and
-    /// how much there is at the moment (memory by consumer, pending records, bytes of history).
+    /// present sizes (memory by consumer, pending records, bytes of history).
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         let mut counters = self.shared.db.counters();
         let queries = &self.shared.template.runtime_env().memory_pool;
@@ -391,14 +388,13 @@ impl Database {
         &self.shared.db
     }
 
-    /// Waits for running statements, writes a checkpoint and closes the database. Later calls on
-    /// it are errors.
+    /// Waits for running statements, writes a checkpoint and closes the database. Later calls fail.
     pub fn close(&self) -> Result<()> {
         self.shared.db.close()
     }
 }
 
-/// The counters of what holds memory.
+/// The counters of the memory consumers.
 const CONSUMERS: [&str; 9] = [
     "cache_bytes",
     "tail_bytes",
@@ -411,9 +407,9 @@ const CONSUMERS: [&str; 9] = [
     "query_bytes",
 ];
 
-/// What of the process's resident memory none of the `counters` says: the program, threads' stacks,
-/// definitions, and what the allocator keeps for the next requests. None where the operating system
-/// does not say what is resident.
+/// The bytes of the process's resident memory outside the consumers' `counters`: the program,
+/// threads' stacks, definitions, and free memory of the allocator. None where the operating system
+/// does not report the resident size.
 fn unaccounted_bytes(counters: &[(&str, u64)]) -> Option<u64> {
     let is_consumer = |(name, _): &&(&str, u64)| CONSUMERS.contains(name);
     let known: u64 = counters

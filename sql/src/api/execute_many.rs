@@ -1,7 +1,7 @@
 //! One statement for many rows of parameters, all or nothing.
 //!
-//! `INSERT INTO t (…) VALUES ($1, $2, …)` is loaded as a whole, as an appender would: constraints
-//! are checked, columns that are not listed get identity values or NULL. An INSERT with DEFAULTs,
+//! `INSERT INTO t (…) VALUES ($1, $2, …)` is loaded in bulk, as by an appender: constraints are
+//! checked, and columns that are not listed get identity values or NULL. An INSERT with DEFAULTs,
 //! computed values, ON CONFLICT, RETURNING or values for identity columns, and every other
 //! statement, runs once per row.
 
@@ -21,7 +21,7 @@ use strandline_base::Result;
 use strandline_semantics::error::convert;
 
 /// Runs `sql` for each row of `rows`, whose columns are `$1`, `$2`, …, as one transaction or as
-/// part of the open block. The rows affected.
+/// part of the open block. Returns the number of affected rows.
 pub(crate) fn run(session: &mut Session, sql: &str, rows: &RecordBatch) -> Result<u64> {
     let prepared = session.prepare_plain(sql)?;
     if let Some(load) = Load::of(session, &prepared.statement, rows)? {
@@ -65,11 +65,11 @@ async fn each_row(
     Ok(affected)
 }
 
-/// An INSERT that can be loaded as a whole.
+/// An INSERT that can be loaded in bulk.
 struct Load {
     table: TableHandle,
     name: String,
-    /// per column of the table the parameter it gets, from 0; None: it is not listed
+    /// per column of the table its parameter, from 0; None: not listed
     parameters: Vec<Option<usize>>,
 }
 

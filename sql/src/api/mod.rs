@@ -1,5 +1,5 @@
-//! The Rust API: databases, connections, bulk loads, rows by key, backup and restore. The interface
-//! that only a server needs is in [`request`] and [`connect`].
+//! The Rust API: databases, connections, bulk loads, rows by key, backup and restore. [`request`]
+//! and [`connect`] have the interface for servers.
 
 pub(crate) mod appender;
 pub(crate) mod backup;

@@ -1,5 +1,5 @@
-//! The part of a connection's interface that only a server needs: transactions around the
-//! statements of one request, settings by name, a client for COPY.
+//! The interface of a connection for servers: transactions around the statements of one request,
+//! settings by name, the COPY client.
 
 use crate::api::connection::Connection;
 use crate::runtime::copy_client::SharedCopyClient;
@@ -9,8 +9,8 @@ use std::time::Duration;
 use strandline_base::Result;
 
 impl Connection {
-    /// From now on statements belong to one transaction, until [`Connection::commit_request`];
-    /// nothing if a block is open.
+    /// Makes the following statements one transaction, until [`Connection::commit_request`]. No
+    /// effect if a block is open.
     pub fn begin_request(&mut self) -> Result<()> {
         self.session.begin_implicit()
     }
@@ -25,21 +25,22 @@ impl Connection {
         self.session.commit_implicit()
     }
 
-    /// A part of a request failed: rolls back the transaction that [`Connection::begin_request`]
-    /// began. An open block is left failed, rolled back to its last savepoint.
+    /// Ends a request after a failure: rolls back the transaction that
+    /// [`Connection::begin_request`] began. An open block becomes failed and is rolled back to its
+    /// last savepoint.
     pub fn fail_request(&mut self) -> Result<()> {
         self.session.rollback_implicit()?;
         self.session.mark_failed();
         Ok(())
     }
 
-    /// Whether the open block has failed and there is no savepoint to go back to: nothing of it
-    /// is left, and no query of it gives another row.
+    /// Whether the open block has failed without a savepoint: all its changes are undone, and its
+    /// queries give no more rows.
     pub fn has_lost_its_work(&self) -> bool {
         self.session.has_lost_its_work()
     }
 
-    /// The value of a setting; None: there is no such setting.
+    /// The value of a setting; None for an unknown name.
     pub fn setting(&self, name: &str) -> Option<String> {
         self.session.value_of(name)
     }
@@ -56,24 +57,24 @@ impl Connection {
             .set_parameter(name, Some(value), false, &origin)
     }
 
-    /// How long a client may leave a transaction block open without a statement
+    /// The longest pause of a client within a transaction block
     /// (`idle_in_transaction_session_timeout`).
     pub fn idle_in_transaction_timeout(&self) -> Option<Duration> {
         self.session.settings().idle_in_transaction_timeout
     }
 
-    /// How long a client may send nothing outside a transaction block (`idle_session_timeout`).
+    /// The longest pause of a client outside a transaction block (`idle_session_timeout`).
     pub fn idle_session_timeout(&self) -> Option<Duration> {
         self.session.settings().idle_session_timeout
     }
 
-    /// Calls `act` when another session ends this one (`pg_terminate_backend`), on that one's
-    /// thread. It must not block.
+    /// Calls `act` when another session ends this one (`pg_terminate_backend`), on the other
+    /// session's thread. `act` must not block.
     pub fn on_termination(&mut self, act: impl Fn() + Send + Sync + 'static) {
         self.session.cancel.on_termination(act);
     }
 
-    /// Where COPY … FROM STDIN and TO STDOUT find their data; None: nowhere.
+    /// Sets the client of COPY … FROM STDIN and TO STDOUT; None: there is none.
     pub fn set_copy_client(&mut self, client: Option<SharedCopyClient>) {
         self.session.copy_client = client;
     }

@@ -2,9 +2,9 @@
 //! engine. A [`TableHandle`] resolves names once; an operation then costs the engine's point
 //! operation plus checks of types.
 //!
-//! The transaction rules are SQL's: each operation is a statement of its own (under read committed
-//! it sees everything committed before it), and a failed write leaves the transaction failed: its
-//! changes are undone at once, and its locks end.
+//! The transaction rules are SQL's. Each operation is a statement of its own: under read committed
+//! it sees all earlier commits. A failed write fails the transaction: its changes are undone at
+//! once, and its locks end.
 
 use crate::backends::acting::Acting;
 use crate::execution::row_checks::CheckSet;
@@ -18,8 +18,8 @@ use strandline_engine::access::Privileges;
 use strandline_engine::catalog::{Catalog, ColumnDef, KeyDef, TableDef};
 use strandline_engine::{Isolation, PointTable, Statement, Transaction as EngineTransaction};
 
-/// A table whose names are resolved; made by [`Connection::table`](crate::Connection::table).
-/// Columns are known by id, so it stays good when columns are added or renamed.
+/// A table with resolved names; made by [`Connection::table`](crate::Connection::table). Columns
+/// are known by id, so a handle stays valid when columns are added or renamed.
 #[derive(Clone, Debug)]
 pub struct TableHandle {
     catalog: Arc<Catalog>,
@@ -28,7 +28,7 @@ pub struct TableHandle {
     primary: Option<PrimaryKey>,
 }
 
-/// The prepared access by primary key of a handle.
+/// A handle's prepared access by primary key.
 #[derive(Clone, Debug)]
 struct PrimaryKey {
     /// its position among the table's keys
@@ -82,21 +82,22 @@ impl TableHandle {
         self.table.columns.iter().map(|column| column.id).collect()
     }
 
-    /// The definition as it was when the handle was made.
+    /// The definition at the time the handle was made.
     pub fn definition(&self) -> &Arc<TableDef> {
         &self.table
     }
 }
 
-/// A transaction of point operations; dropped without [`Transaction::commit`] it is rolled back.
-/// Made by [`Connection::transaction`](crate::Connection::transaction).
+/// A transaction of point operations, made by
+/// [`Connection::transaction`](crate::Connection::transaction). Dropping it without
+/// [`Transaction::commit`] rolls it back.
 pub struct Transaction<'c> {
     session: &'c mut Session,
     transaction: Arc<EngineTransaction>,
     catalog: Arc<Catalog>,
     /// The statement of all reads until the next write, under snapshot isolation.
     reader: Option<Arc<Statement>>,
-    /// Part of a transaction block that SQL began.
+    /// Whether it joined a transaction block that SQL began.
     joined: bool,
     failed: bool,
     ended: bool,
@@ -125,7 +126,7 @@ impl<'c> Transaction<'c> {
         })
     }
 
-    /// The values of `columns` of the row whose primary key is `key`; None if there is none.
+    /// The values of `columns` in the row with primary key `key`; None if there is no such row.
     pub fn get(
         &mut self,
         table: &TableHandle,
@@ -138,7 +139,7 @@ impl<'c> Transaction<'c> {
             .then_some(values))
     }
 
-    /// As [`Transaction::get`], appending to `values`; false if there is no such row.
+    /// [`Transaction::get`] that appends to `values`; false if there is no such row.
     pub fn get_into(
         &mut self,
         table: &TableHandle,
@@ -198,8 +199,8 @@ impl<'c> Transaction<'c> {
         Ok(())
     }
 
-    /// Sets columns of the row whose primary key is `key`; false if there is none. Under read
-    /// committed the newest committed version is updated.
+    /// Sets columns of the row with primary key `key`; false if there is no such row. Under read
+    /// committed it updates the newest committed version.
     pub fn update(
         &mut self,
         table: &TableHandle,
@@ -239,8 +240,8 @@ impl<'c> Transaction<'c> {
         Ok(updated)
     }
 
-    /// Evaluates CHECK constraints on the row after the update, which includes earlier commits of
-    /// other transactions. A violation fails the transaction and undoes its changes.
+    /// Evaluates CHECK constraints on the updated row, which includes other transactions' earlier
+    /// commits. A violation fails the transaction and undoes its changes.
     fn check_updated(
         &self,
         def: &Arc<TableDef>,
@@ -263,7 +264,7 @@ impl<'c> Transaction<'c> {
         Ok(())
     }
 
-    /// Deletes the row whose primary key is `key`; false if there is none.
+    /// Deletes the row with primary key `key`; false if there is no such row.
     pub fn delete(&mut self, table: &TableHandle, key: &[Value]) -> Result<bool> {
         self.refuse_if_failed()?;
         let result = self.delete_in(table, self.resolve(table)?, key);
@@ -281,8 +282,8 @@ impl<'c> Transaction<'c> {
         }
     }
 
-    /// Commits. With `synchronous_commit` it returns when the transaction is durable. A failed
-    /// transaction is rolled back, and that is the error.
+    /// Commits. With `synchronous_commit` it returns when the transaction is durable. 25P02 if a
+    /// write has failed; the transaction is then rolled back.
     pub fn commit(mut self) -> Result<()> {
         self.ended = true;
         self.reader = None;
@@ -293,7 +294,7 @@ impl<'c> Transaction<'c> {
         Ok(())
     }
 
-    /// Rolls back; a block that it has joined is failed then, and undone since its last savepoint.
+    /// Rolls back. A joined block becomes failed and is undone to its last savepoint.
     pub fn rollback(mut self) {
         self.end_without_commit();
     }
@@ -312,8 +313,7 @@ impl<'c> Transaction<'c> {
         if self.failed { Err(aborted()) } else { Ok(()) }
     }
 
-    /// After a write the next read needs a new statement; after a failed one the transaction is
-    /// failed.
+    /// After a write the next read needs a new statement. A failed write fails the transaction.
     fn written<T>(&mut self, result: Result<T>) -> Result<T> {
         self.reader = None;
         if result.is_err() {
@@ -327,7 +327,7 @@ impl<'c> Transaction<'c> {
         result
     }
 
-    /// The definition that this transaction sees of a table.
+    /// The definition of a table that this transaction sees.
     fn resolve<'a>(&'a self, handle: &'a TableHandle) -> Result<&'a Arc<TableDef>> {
         if Arc::ptr_eq(&handle.catalog, &self.catalog) {
             return Ok(&handle.table);
@@ -336,16 +336,16 @@ impl<'c> Transaction<'c> {
         found.ok_or_else(|| names::undefined_table(&handle.table.schema, &handle.table.name))
     }
 
-    /// The access prepared for `handle`, if it is valid in this transaction and each operation is
-    /// to see the commits before it.
+    /// The prepared access of `handle`, if it is valid in this transaction and each operation must
+    /// see earlier commits.
     fn prepared<'a>(&self, handle: &'a TableHandle) -> Option<&'a PrimaryKey> {
         let is_same = Arc::ptr_eq(&handle.catalog, &self.catalog)
             && self.transaction.options().isolation == Isolation::ReadCommitted;
         handle.primary.as_ref().filter(|_| is_same)
     }
 
-    /// The position of the primary key among the table's keys, if `key` fits it, and the access
-    /// prepared for it.
+    /// The position of the primary key among the table's keys, and its prepared access. An error if
+    /// `key` does not fit it.
     fn checked_key<'a>(
         &self,
         handle: &'a TableHandle,
@@ -359,8 +359,9 @@ impl<'c> Transaction<'c> {
         Ok((primary.index, Some(&primary.point)))
     }
 
-    /// A statement that sees all that a new one would see. Under read committed it is a new one,
-    /// and its snapshot ends with it: an idle transaction keeps no old versions.
+    /// A statement that reads the newest state that the transaction may see. Under read committed
+    /// it is a new statement, whose snapshot ends with it, so that an idle transaction holds no old
+    /// versions.
     fn reader(&mut self) -> Result<Arc<Statement>> {
         if let Some(reader) = &self.reader {
             return Ok(reader.clone());
@@ -397,7 +398,7 @@ fn undefined_column(def: &TableDef, id: ColumnId) -> Error {
     )
 }
 
-/// The position of the primary key among the table's keys, if `key` fits it.
+/// The position of the primary key among the table's keys; an error if `key` does not fit it.
 fn check_key(def: &TableDef, key: &[Value]) -> Result<usize> {
     let index = def.keys.iter().position(|k| k.primary).ok_or_else(|| {
         Error::invalid(
@@ -419,7 +420,7 @@ fn check_key(def: &TableDef, key: &[Value]) -> Result<usize> {
     Ok(index)
 }
 
-/// Whether a key names one row at any time.
+/// Whether a key is unique within the transaction too: a primary key that is not deferrable.
 fn is_row_key(key: &KeyDef) -> bool {
     key.primary && !key.is_deferrable()
 }
@@ -433,7 +434,7 @@ fn key_positions(def: &TableDef, index: usize) -> Result<Vec<usize>> {
     def.keys[index].columns.iter().map(position).collect()
 }
 
-/// Whether `key` fits the columns at these positions.
+/// Checks that `key` fits the columns at these positions.
 fn check_key_values(def: &TableDef, columns: &[usize], key: &[Value]) -> Result<()> {
     if columns.len() != key.len() {
         return Err(Error::invalid(

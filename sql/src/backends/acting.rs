@@ -1,5 +1,5 @@
-//! The role that a statement acts as, and its privileges. They are checked where names of tables
-//! are resolved.
+//! The role that a statement acts as, and its privileges. They are checked where table names are
+//! resolved.
 
 use crate::backends::identity::Identity;
 use datafusion::execution::session_state::SessionState;
@@ -11,7 +11,7 @@ use strandline_engine::catalog::{Catalog, TableDef};
 /// insufficient_privilege
 pub const DENIED: SqlState = SqlState("42501");
 
-/// A role that may not do everything.
+/// A role that is not a superuser.
 #[derive(Clone, Debug)]
 pub struct Acting {
     /// the role
@@ -20,14 +20,14 @@ pub struct Acting {
 }
 
 impl Acting {
-    /// The role of a statement of the session behind `state`; None: a superuser, which is not
-    /// checked.
+    /// The role of a statement of the session behind `state`; None: a superuser, whose privileges
+    /// are not checked.
     pub fn of(state: &SessionState, catalog: &Catalog) -> Option<Arc<Self>> {
         let identity = Identity::of(state)?;
         Self::new(identity.current_user.role, catalog)
     }
 
-    /// As [`Acting::of`], for a known role.
+    /// [`Acting::of`] for a known role.
     pub fn new(role: RoleId, catalog: &Catalog) -> Option<Arc<Self>> {
         let access = &catalog.access;
         (!access.is_superuser(role)).then(|| {
@@ -38,15 +38,14 @@ impl Acting {
         })
     }
 
-    /// The owner of a view, as whom its tables are read; None: a superuser.
+    /// The owner of a view, whose privileges its tables are read with; None: a superuser.
     pub fn owner_of(&self, view: &Object) -> Option<Arc<Self>> {
         let role = self.access.owner(view);
         let access = Arc::clone(&self.access);
         (!access.is_superuser(role)).then(|| Arc::new(Self { role, access }))
     }
 
-    /// 42501 unless all of `wanted` is allowed on the object, and names in its schema may be
-    /// looked up.
+    /// 42501 unless the role has the privileges `wanted` on the object and USAGE on its schema.
     pub fn require(&self, object: &Object, shown: &Shown<'_>, wanted: Privileges) -> Result<()> {
         self.require_usage(shown.schema)?;
         match self.access.privileges(self.role, object).contains(wanted) {
@@ -55,17 +54,17 @@ impl Acting {
         }
     }
 
-    /// As [`Acting::require`], for a table.
+    /// [`Acting::require`] for a table.
     pub fn require_on(&self, table: &TableDef, wanted: Privileges) -> Result<()> {
         self.require(&Object::Table(table.id), &Shown::table(table), wanted)
     }
 
-    /// 42501 unless names in the schema may be looked up.
+    /// 42501 without USAGE on the schema.
     pub fn require_usage(&self, schema: &str) -> Result<()> {
         self.require_in_schema(schema, Privileges::USAGE)
     }
 
-    /// 42501 unless objects may be created in the schema.
+    /// 42501 without CREATE on the schema.
     pub fn require_create(&self, schema: &str) -> Result<()> {
         self.require_in_schema(schema, Privileges::CREATE)
     }
@@ -90,7 +89,7 @@ impl Acting {
     }
 }
 
-/// How messages name an object.
+/// The names of an object in messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'a> {
     /// `table`, `view`, `schema`
@@ -112,12 +111,12 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// 42501 with PostgreSQL's words.
+/// 42501 in PostgreSQL's words.
 pub fn denied(kind: &str, name: &str) -> Error {
     Error::invalid(DENIED, format!("permission denied for {kind} {name}"))
 }
 
-/// 42501: the server's files are the superusers'.
+/// 42501: only superusers may access the server's files.
 pub fn files_denied(what: &str) -> Error {
     Error::invalid(DENIED, format!("must be superuser to {what} a file"))
 }

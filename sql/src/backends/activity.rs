@@ -1,13 +1,13 @@
 //! The connected sessions and their running statements: the source of `pg_stat_activity`, and the
-//! way to another session for `pg_cancel_backend` and `pg_terminate_backend`.
+//! access to other sessions for `pg_cancel_backend` and `pg_terminate_backend`.
 //!
-//! Every session has a [`Backend`] in its database's [`Registry`] from its beginning until it is
-//! dropped. A statement that starts stores its text (shared, never copied) and a few numbers in it;
-//! other sessions read them on request. The values of a running session are not one consistent
-//! snapshot: its fields are stored one after the other.
+//! Every session has a [`Backend`] in its database's [`Registry`] from its start until it is
+//! dropped. A starting statement stores its text (shared, never copied) and a few numbers in it;
+//! other sessions read them on request. The fields of a running session are not one consistent
+//! snapshot, because they are stored one after the other.
 //!
 //! Lock order: `Registry::backends`, then nothing. A backend's own locks are held only to copy a
-//! pointer and are taken under no other one.
+//! pointer, and are never nested in one another.
 
 use super::cancel::CancelState;
 use parking_lot::Mutex;
@@ -22,7 +22,7 @@ pub enum TransactionStatus {
     Idle,
     /// yes
     Open,
-    /// yes, and a statement of it failed: only ROLLBACK works
+    /// yes, and a statement has failed: only ROLLBACK works
     Failed,
 }
 
@@ -68,23 +68,23 @@ pub struct Setting {
     pub changeable: bool,
 }
 
-/// A change of a setting that a statement asks for while it runs (`set_config`).
+/// A change of a setting that a running statement requests (`set_config`).
 #[derive(Clone, Debug)]
 pub struct SettingRequest {
     /// the setting
     pub name: String,
     /// its value; None: its default
     pub value: Option<String>,
-    /// until the transaction ends
+    /// whether only until the transaction ends
     pub local: bool,
 }
 
-/// One session as others see it.
+/// A session's entry in the registry, which other sessions read.
 #[derive(Debug)]
 pub struct Backend {
     pid: i32,
     secret: i32,
-    /// when the session began, microseconds since the epoch
+    /// the session's start, microseconds since the epoch
     started_us: u64,
     cancel: Arc<CancelState>,
     user: Arc<str>,
@@ -93,7 +93,7 @@ pub struct Backend {
     query: Mutex<Option<Arc<str>>>,
     settings: Mutex<Arc<[Setting]>>,
     requested: Mutex<Vec<SettingRequest>>,
-    /// how many statements of it are under way; the rows of a query belong to it
+    /// the number of its running statements; a statement runs until the query's last row
     running: AtomicI32,
     block: AtomicU8,
     query_started_us: AtomicU64,
@@ -102,10 +102,10 @@ pub struct Backend {
     changed_us: AtomicU64,
 }
 
-/// A [`Backend`]'s fields at one moment.
+/// A [`Backend`]'s fields at one time.
 #[derive(Clone, Debug)]
 pub struct BackendState {
-    /// the number by which others name the session
+    /// the number that identifies the session
     pub pid: i32,
     /// the session's user
     pub user: Arc<str>,
@@ -117,28 +117,28 @@ pub struct BackendState {
     pub activity: Activity,
     /// the running statement, or the last one
     pub query: Option<Arc<str>>,
-    /// when the session began, microseconds since the epoch; the other times as well
+    /// the session's start, microseconds since the epoch like the other times
     pub started_us: u64,
-    /// when the last statement began; 0: none has
+    /// the last statement's start; 0: no statement yet
     pub query_started_us: u64,
-    /// when the open transaction began; None: there is none
+    /// the open transaction's start; None: no transaction
     pub transaction_started_us: Option<u64>,
-    /// when `activity` changed last
+    /// the last change of `activity`
     pub changed_us: u64,
 }
 
 impl Backend {
-    /// The number by which others name the session.
+    /// The number that identifies the session.
     pub fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// The secret that a cancel request must show beside the number.
+    /// The secret that a cancel request must present with the number.
     pub fn secret(&self) -> i32 {
         self.secret
     }
 
-    /// Through which the session's statements are cancelled.
+    /// The cancel state of the session's statements.
     pub fn cancel(&self) -> &Arc<CancelState> {
         &self.cancel
     }
@@ -153,7 +153,7 @@ impl Backend {
         self.settings.lock().clone()
     }
 
-    /// The session's settings are these from now on; the client calls itself `application`.
+    /// Replaces the session's settings; `application` is its `application_name`.
     pub fn set_settings(&self, settings: Arc<[Setting]>, application: &str) {
         *self.settings.lock() = settings;
         let mut known = self.application.lock();
@@ -162,26 +162,26 @@ impl Backend {
         }
     }
 
-    /// A running statement asks for a change of a setting, which its session makes at its end.
+    /// Requests a change of a setting, which the session makes at the statement's end.
     pub fn request(&self, request: SettingRequest) {
         self.requested.lock().push(request);
     }
 
-    /// The changes of settings that running statements have requested since the last call.
+    /// Takes the changes of settings that statements have requested.
     pub fn take_requests(&self) -> Vec<SettingRequest> {
         std::mem::take(&mut *self.requested.lock())
     }
 
-    /// Whether the client is not in this process.
+    /// Whether the client is in another process.
     pub fn is_remote(&self) -> bool {
         self.client.lock().is_some()
     }
-    /// The client is at `address`.
+    /// Sets the client's address.
     pub fn set_client(&self, address: &str) {
         *self.client.lock() = Some(Arc::from(address));
     }
 
-    /// A statement starts at `now_us`.
+    /// Marks the start of a statement at `now_us`.
     pub fn start(self: &Arc<Self>, query: Option<Arc<str>>, now_us: u64) -> Running {
         if let Some(query) = query {
             *self.query.lock() = Some(query);
@@ -192,7 +192,7 @@ impl Backend {
         Running(Arc::clone(self))
     }
 
-    /// A transaction block has begun at `started_us`, failed, or ended.
+    /// Marks that a transaction block has begun at `started_us`, has failed, or has ended.
     pub fn set_block(&self, status: TransactionStatus, started_us: u64) {
         let (block, started_us) = match status {
             TransactionStatus::Idle => (NO_BLOCK, 0),
@@ -203,7 +203,7 @@ impl Backend {
         self.block_started_us.store(started_us, Ordering::Relaxed);
     }
 
-    /// The session as it is now.
+    /// The session's present state.
     pub fn state(&self) -> BackendState {
         let running = self.running.load(Ordering::Relaxed) > 0;
         let block = self.block.load(Ordering::Relaxed);
@@ -234,7 +234,7 @@ impl Backend {
     }
 }
 
-/// A statement under way; dropped at its end.
+/// A running statement; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Running(Arc<Backend>);
 
@@ -284,7 +284,7 @@ impl Registry {
         }
     }
 
-    /// The session with the number `pid`.
+    /// The session `pid`.
     pub fn find(&self, pid: i32) -> Option<Arc<Backend>> {
         self.backends.lock().get(&pid).cloned()
     }
@@ -295,7 +295,7 @@ impl Registry {
     }
 }
 
-/// A session's place in the registry, given up when dropped.
+/// A session's registration, which ends when it is dropped.
 #[derive(Debug)]
 pub struct Registered {
     backend: Arc<Backend>,
@@ -303,12 +303,12 @@ pub struct Registered {
 }
 
 impl Registered {
-    /// The session as others see it.
+    /// The session's entry.
     pub fn backend(&self) -> &Arc<Backend> {
         &self.backend
     }
 
-    /// Where it is registered.
+    /// The registry of the entry.
     pub fn registry(&self) -> &Arc<Registry> {
         &self.registry
     }

@@ -1,10 +1,10 @@
-//! Cancelling the running statement: from another thread, or by `statement_timeout`.
+//! Cancellation of the running statement, by another thread or by `statement_timeout`.
 //!
-//! The engine polls the flag (in scans and while waiting for locks); the session races the
-//! statement's future against the wake-up, so that work which never looks at the flag ends at its
-//! next pause. A cancellation while no statement runs is dropped when the next statement starts.
-//! Where several statements form one piece of work, it is dropped when the [`CancelScope`] around
-//! them begins. A request to end the whole session (`pg_terminate_backend`) is never dropped.
+//! The engine polls the flag (in scans and while waiting for locks). The session also races the
+//! statement's future against the wake-up, so that work without polling ends at its next await. A
+//! cancellation while no statement runs is dropped when the next statement starts. Within a
+//! [`CancelScope`] around several statements it is kept; it is dropped only when a scope begins. A
+//! request to end the whole session (`pg_terminate_backend`) is never dropped.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
@@ -13,24 +13,24 @@ use std::time::Duration;
 use strandline_base::{Error, ErrorKind, Result, SqlState};
 use tokio::sync::Notify;
 
-/// Shared by a connection, its handles and its transactions.
+/// The cancel state that a connection shares with its handles and transactions.
 #[derive(Debug, Default)]
 pub struct CancelState {
     flag: Arc<AtomicBool>,
     cause: Mutex<Cause>,
     terminated: AtomicBool,
-    /// how many [`CancelScope`]s there are
+    /// the number of [`CancelScope`]s
     scopes: AtomicU32,
     woken: Notify,
     on_termination: OnTermination,
 }
 
-/// Why the flag is set; it is set and cleared under the cause's lock, and is set whenever there is
-/// a cause.
+/// The cause of the set flag. The flag changes only under the cause's lock, and is set while there
+/// is a cause.
 #[derive(Debug, Default)]
 struct Cause {
-    /// moves on when a timer is dropped or a cancellation forgotten; a timer that finds another
-    /// number than it began with is late
+    /// advances when a timer is dropped or a cancellation forgotten; a timer with another number is
+    /// late
     statement: u64,
     timed_out: bool,
     asked: bool,
@@ -65,13 +65,13 @@ impl CancelHandle {
     }
 }
 
-/// The end of a connection on request of another session (`pg_terminate_backend`). Statements of an
-/// ended connection fail with 57P01; its server should close it.
+/// The request of another session to end this connection (`pg_terminate_backend`). Statements of an
+/// ended connection then fail with 57P01; its server should close it.
 #[derive(Clone, Debug)]
 pub struct Termination(pub(crate) Arc<CancelState>);
 
-/// While it lives, a cancellation concerns all that the connection runs until the scope's end, and
-/// the moments between two statements too; see [`Connection::cancel_scope`].
+/// A scope during which a cancellation holds for all statements of the connection, and between
+/// them; see [`Connection::cancel_scope`].
 ///
 /// [`Connection::cancel_scope`]: crate::Connection::cancel_scope
 #[derive(Debug)]
@@ -109,16 +109,16 @@ impl CancelState {
         &self.flag
     }
 
-    /// Forgets earlier cancellations that do not concern the statement that starts.
+    /// Forgets earlier cancellations that do not apply to the starting statement.
     pub fn start(&self) {
-        // What is to be forgotten has set the flag. One that is being set at the moment may well
-        // concern what starts.
+        // An earlier cancellation has set the flag already. One that is just being set may be meant
+        // for the starting statement.
         if !self.flag.load(Ordering::SeqCst) && !self.is_terminated() {
             return;
         }
         let mut cause = self.cause.lock();
         cause.statement += 1;
-        // A timeout was an earlier statement's.
+        // A timeout belongs to an earlier statement.
         cause.timed_out = false;
         if self.scopes.load(Ordering::SeqCst) == 0 {
             cause.asked = false;
@@ -141,7 +141,7 @@ impl CancelState {
         *self.on_termination.0.lock() = Some(Box::new(act));
     }
 
-    /// Whether the session has been ended by another one.
+    /// Whether another session has ended this one.
     pub fn is_terminated(&self) -> bool {
         self.terminated.load(Ordering::SeqCst)
     }
@@ -161,11 +161,11 @@ impl CancelState {
         self.wake(cause);
     }
 
-    /// The time of statement number `statement` is up.
+    /// Reports that the time of statement number `statement` is up.
     fn time_out(&self, statement: u64) {
         let mut cause = self.cause.lock();
         if cause.statement == statement {
-            // The first cause is the one that is told.
+            // The first cause determines the error.
             cause.timed_out = !cause.asked;
             self.wake(cause);
         }
@@ -196,7 +196,7 @@ impl CancelState {
         }
     }
 
-    /// Runs `future` unless it is cancelled first.
+    /// Runs `future` until it ends or is cancelled.
     pub async fn guard<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
         tokio::select! {
             biased;
@@ -205,9 +205,9 @@ impl CancelState {
         }
     }
 
-    /// A cancellation that the engine reported, with its cause.
+    /// Adds the cause to a cancellation that the engine reported.
     pub fn explain(&self, error: Error) -> Error {
-        // A client that gives up its COPY has the same code and its own words.
+        // A client that aborts its COPY causes the same code with its own message.
         let is_asked = self.flag.load(Ordering::SeqCst);
         if is_asked && error.sqlstate() == SqlState::QUERY_CANCELED {
             self.error()
@@ -229,7 +229,7 @@ impl CancelState {
     }
 }
 
-/// Cancels the statement when its time is up; dropped when the statement has ended.
+/// Cancels the statement when its time is up. It is dropped at the statement's end.
 pub struct Timer {
     task: tokio::task::JoinHandle<()>,
     cancel: Arc<CancelState>,
@@ -237,7 +237,7 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// Starts on the runtime's threads, for the statement that has started last.
+    /// Starts a timer on the runtime's threads for the statement that has started last.
     pub(crate) fn start(
         threads: &tokio::runtime::Handle,
         cancel: Arc<CancelState>,
@@ -260,7 +260,7 @@ impl Timer {
 impl Drop for Timer {
     fn drop(&mut self) {
         self.task.abort();
-        // The task may be past its pause: from now on it is nobody's.
+        // The task may have woken up already: the new number makes it late.
         let mut cause = self.cancel.cause.lock();
         if cause.statement == self.statement {
             cause.statement += 1;

@@ -1,5 +1,5 @@
-//! A session's users. A running statement finds them in its DataFusion state. The session's
-//! template carries them, so statements that do not use them pay nothing.
+//! A session's users. The session's template has them, so that a running statement finds them in
+//! its DataFusion state at no cost to other statements.
 
 use super::activity::{Backend, Registered, Registry};
 use crate::backends::random::RandomSource;
@@ -28,21 +28,22 @@ impl User {
     }
 }
 
-/// The shown form of a setting once it has the value (None: its default); errors as of SET.
+/// Checks a new value of a setting (None: its default) and returns its shown form; errors as of
+/// SET.
 pub type CheckSetting = fn(&str, Option<&str>) -> Result<String>;
 
 /// The session's data that its statements use.
 #[derive(Debug)]
 pub struct Identity {
-    /// the user who has connected
+    /// the user that has connected
     pub session_user: User,
     /// the role that the session acts as
     pub current_user: User,
-    /// the session as others see it
+    /// the session's entry in the registry
     pub backend: Arc<Backend>,
     /// all sessions
     pub registry: Arc<Registry>,
-    /// where salts come from
+    /// the source of salts
     pub random: Arc<dyn RandomSource>,
     /// checks a change of a setting
     pub check_setting: CheckSetting,

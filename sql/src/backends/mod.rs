@@ -1,5 +1,5 @@
-//! Sessions as other sessions see them: the registry of sessions and their statements, a session's
-//! user and its privileges, the cancellation of its statement.
+//! The sessions' data for each other: the registry of sessions and their statements, a session's
+//! user and privileges, the cancellation of its statement.
 
 pub(crate) mod acting;
 pub(crate) mod activity;

@@ -1,5 +1,4 @@
-//! SQL expressions over one table's columns, outside of any query: from their text to their
-//! evaluators.
+//! SQL expressions over one table's columns, outside any query: from text to evaluator.
 
 use crate::parse;
 use datafusion::common::tree_node::TreeNode;
@@ -22,9 +21,9 @@ use strandline_semantics::error::convert;
 /// The role of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// its value is taken
+    /// an expression for its value
     Value,
-    /// it decides whether a row counts
+    /// a predicate that selects rows
     Condition,
 }
 
@@ -41,7 +40,7 @@ pub(super) fn plan(text: &str, schema: &DFSchema, state: &SessionState) -> Resul
         .map_err(convert)
 }
 
-/// `expr` over `schema` as DataFusion's analyzer leaves it: types agree, our casts are in place.
+/// `expr` over `schema` after DataFusion's analyzer: types agree, and our casts are inserted.
 pub(crate) fn analyze(
     expr: Expr,
     role: Role,
@@ -73,7 +72,7 @@ pub(crate) fn analyze(
     }
 }
 
-/// Whether it gives the same value for the same row at any time.
+/// Whether the expression always gives the same value for the same row.
 pub(crate) fn is_immutable(expr: &Expr) -> Result<bool> {
     let changing = expr.exists(|e| {
         Ok(match e {
@@ -88,13 +87,13 @@ pub(crate) fn is_immutable(expr: &Expr) -> Result<bool> {
 pub(crate) fn type_of(expr: &Expr, schema: &DFSchema) -> Result<SqlType> {
     let found = expr.get_type(schema).map_err(convert)?;
     match found.is_null() {
-        // A condition that is NULL is true of no row.
+        // A condition that is NULL holds for no row.
         true => Ok(SqlType::Boolean),
         false => crate::values::value::sql_type_of(&found),
     }
 }
 
-/// What evaluates an analyzed expression over `schema`.
+/// The evaluator of an analyzed expression over `schema`.
 pub(super) fn compile(
     expr: Expr,
     schema: &DFSchemaRef,

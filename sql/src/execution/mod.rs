@@ -1,5 +1,5 @@
 //! Statements that change rows ([`dml`]), and statements on single rows by key that run without
-//! DataFusion ([`row_executor`]), with the checks of such rows.
+//! DataFusion ([`row_executor`]), with the checks of their rows.
 
 pub(crate) mod dml;
 pub(crate) mod expressions;

@@ -1,4 +1,4 @@
-//! CHECK constraints compiled for rows that come without SQL (point operations, bulk loads).
+//! CHECK constraints compiled for rows that do not come from SQL (point operations, bulk loads).
 
 use super::expressions::{Role, analyze, compile, is_immutable, plan};
 use super::row_values::not_null;
@@ -17,17 +17,17 @@ use strandline_column::types;
 use strandline_engine::catalog::TableDef;
 use strandline_semantics::error::convert;
 
-/// The definition that conditions were compiled for, and the conditions.
+/// The table definition of compiled conditions, and the conditions.
 type Compiled = (Arc<TableDef>, Arc<CheckSet>);
 
-/// The compiled conditions of the tables that were asked for.
+/// The compiled conditions, by table.
 #[derive(Default)]
 pub(crate) struct RowChecks {
     compiled: Mutex<HashMap<TableId, Compiled>>,
 }
 
 impl RowChecks {
-    /// The conditions of `table`; those that depend on the time are compiled anew.
+    /// The conditions of `table`; conditions that depend on the time are compiled at each call.
     pub(crate) fn of(
         &self,
         table: &Arc<TableDef>,
@@ -58,7 +58,7 @@ impl RowChecks {
 pub(crate) struct CheckSet {
     schema: SchemaRef,
     conditions: Vec<(String, Arc<dyn PhysicalExpr>)>,
-    /// Whether the conditions mean the same at any time.
+    /// Whether the conditions are independent of the time.
     immutable: bool,
 }
 
@@ -99,7 +99,8 @@ impl CheckSet {
         self.check_batch(table, &batch)
     }
 
-    /// Checks all rows of a batch, its columns in order. NULL passes, as in the standard.
+    /// Checks all rows of a batch, whose columns are in the table's order. NULL passes, as in the
+    /// standard.
     pub(crate) fn check_batch(&self, table: &TableDef, batch: &RecordBatch) -> Result<()> {
         for (name, condition) in &self.conditions {
             let value = condition.evaluate(batch).map_err(convert)?;

@@ -1,4 +1,4 @@
-//! The evaluators of an index's expressions and predicate, which the engine asks for.
+//! The evaluators of indexes' expressions and predicates, for the engine.
 
 use super::expressions::{Role, analyze, compile, plan};
 use datafusion::arrow::array::{ArrayRef, RecordBatch};
@@ -14,10 +14,10 @@ use strandline_semantics as semantics;
 use strandline_semantics::cast::{Mode, cast_array};
 use strandline_semantics::error::convert;
 
-/// Makes evaluators of the expressions of a database's indexes.
+/// Makes the evaluators of a database's index expressions.
 #[derive(Debug)]
 pub(crate) struct SqlExpressions {
-    /// made at the first expression
+    /// made for the first expression
     state: LazyLock<SessionState>,
 }
 

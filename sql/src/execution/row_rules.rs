@@ -1,5 +1,5 @@
-//! The rules that the engine's referential actions get from SQL: CHECK constraints and DEFAULTs of
-//! the rows that they change, and the end of a statement that may have such actions.
+//! The rules of SQL for the engine's referential actions: CHECK constraints and DEFAULTs of the
+//! rows that they change, and the end of a statement with such actions.
 
 use super::row_checks::RowChecks;
 use super::row_values::identity;
@@ -16,7 +16,7 @@ use strandline_engine::catalog::TableDef;
 use strandline_engine::{RowRules, Statement};
 use strandline_semantics::error::convert;
 
-/// The rules of tables as a statement's session has them.
+/// The rules of tables in a statement's session.
 struct ContextRules<'a> {
     context: &'a StatementContext,
     checks: RowChecks,
@@ -46,12 +46,12 @@ impl RowRules for ContextRules<'_> {
     }
 }
 
-/// Ends the context's statement: its keys and foreign keys are checked, its actions run.
+/// Ends the context's statement: checks its keys and foreign keys, and runs its actions.
 pub(crate) fn finish(context: &StatementContext) -> Result<()> {
     finish_statement(context, &context.statement)
 }
 
-/// The same for another statement of the session.
+/// [`finish`] for another statement of the session.
 pub(crate) fn finish_statement(context: &StatementContext, statement: &Statement) -> Result<()> {
     if !statement.has_row_events() {
         return statement.finish();
@@ -63,7 +63,7 @@ pub(crate) fn finish_statement(context: &StatementContext, statement: &Statement
     in_place(|| statement.finish_with(&rules))
 }
 
-/// The value of a constant expression as a column of type `t` holds it.
+/// The value of a constant expression in a column of type `t`.
 pub(crate) async fn evaluate(context: &StatementContext, expr: &Expr, t: SqlType) -> Result<Value> {
     let query = parse::query(&format!("SELECT {expr}"))?;
     let plan = context.plan_query(&query).await?;

@@ -1,12 +1,12 @@
-//! Checks of single values before they are written without SQL: type, length, precision, NOT NULL,
-//! and the range of an identity column.
+//! Checks of single values that are written without SQL: type, length, precision, NOT NULL, and the
+//! range of an identity column.
 
 use crate::values::value;
 use strandline_base::{Error, ErrorKind, Result, SqlState, SqlType, Value};
 use strandline_engine::catalog::{ColumnDef, TableDef};
 
-/// Whether a column may hold `value`: its type exactly, within its length or precision. NOT NULL
-/// is checked when the row is written.
+/// Whether a column may hold `value`: exactly its type, within its length or precision. NOT NULL is
+/// checked when the row is written.
 pub(crate) fn check_value(column: &ColumnDef, value: &Value) -> Result<()> {
     use SqlType as T;
     let fits = match (column.sql_type, value) {

@@ -1,13 +1,14 @@
-//! A bound on chains of operators, such as `1 + 1 + …`: they are no nesting to the parser, but make
-//! trees as deep as they are long, which would exhaust the stack of a recursive walk.
+//! Bounds the length of operator chains, such as `1 + 1 + …`. The parser does not count them as
+//! nesting, but their trees are as deep as they are long, which would exhaust the stack of a
+//! recursive walk.
 
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use strandline_base::{Error, Result, SqlState};
 
-/// How many operators may follow each other.
+/// The most operators in a chain.
 const MOST_OPERATORS: usize = 1_000;
-/// How many UNION, EXCEPT and INTERSECT may follow each other: each is a whole query to plan.
+/// The most UNION, EXCEPT and INTERSECT in a chain: each is a whole query to plan.
 const MOST_SET_OPERATIONS: usize = 500;
 
 /// 54001 if a chain is too long.
@@ -35,7 +36,7 @@ pub fn check(tokens: &[TokenWithSpan]) -> Result<()> {
     Ok(())
 }
 
-/// What stands on one level of parentheses.
+/// The counts of one level of parentheses.
 #[derive(Default)]
 struct Chain {
     operators: usize,
@@ -69,7 +70,7 @@ impl Chain {
             | Token::Placeholder(_)
             | Token::Period
             | Token::EOF => {}
-            // Whatever else there is may be an operator.
+            // All other tokens count as operators.
             _ => self.operators += 1,
         }
     }

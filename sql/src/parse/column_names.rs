@@ -1,14 +1,14 @@
-//! `CREATE TABLE t (a, b) AS …`: the parser wants a type after every column's name. Where the
-//! names stand alone and AS follows, each gets the type [`NO_TYPE`], which is no type's name.
+//! `CREATE TABLE t (a, b) AS …`: the parser requires a type after each column name. If the list has
+//! names only and AS follows, each gets the type [`NO_TYPE`], which names no type.
 
 use datafusion::sql::sqlparser::ast::DataType;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
-/// Stands for the type of a column that was named without one.
+/// The type of a column without one.
 const NO_TYPE: &str = "no type";
 
-/// Whether a column of a parsed CREATE TABLE … AS was named without a type.
+/// Whether a column of a parsed CREATE TABLE … AS has no type.
 pub fn is_untyped(data_type: &DataType) -> bool {
     match data_type {
         DataType::Custom(name, _) => name.to_string() == format!("\"{NO_TYPE}\""),
@@ -16,7 +16,7 @@ pub fn is_untyped(data_type: &DataType) -> bool {
     }
 }
 
-/// Adds the types to the list of names of every CREATE TABLE … AS.
+/// Adds the missing types to the column list of every CREATE TABLE … AS.
 pub(super) fn add_types(tokens: &mut Vec<TokenWithSpan>) {
     let mut from = 0;
     while let Some(open) = next_list(tokens, from) {
@@ -36,7 +36,7 @@ fn keyword(token: &TokenWithSpan) -> Option<Keyword> {
     }
 }
 
-/// Places of the tokens from `from` on that are not blank.
+/// Positions of the tokens from `from` on that are not blank.
 fn solid(tokens: &[TokenWithSpan], from: usize) -> impl Iterator<Item = usize> {
     (from..tokens.len()).filter(|i| !matches!(tokens[*i].token, Token::Whitespace(_)))
 }
@@ -50,9 +50,9 @@ fn next_list(tokens: &[TokenWithSpan], from: usize) -> Option<usize> {
             (_, Some(Keyword::CREATE)) => (in_create, in_name) = (true, false),
             (_, Some(Keyword::TABLE)) if in_create => in_name = true,
             (Token::LParen, _) if in_name => return Some(at),
-            // From AS on it is the query.
+            // The query begins after AS.
             (_, Some(Keyword::AS)) => (in_create, in_name) = (false, false),
-            // OR REPLACE, TEMPORARY; IF NOT EXISTS, the name's parts.
+            // OR REPLACE, TEMPORARY; IF NOT EXISTS, parts of the name.
             (Token::Word(_), _) => {}
             (Token::Period, _) if in_name => {}
             _ => (in_create, in_name) = (false, false),
@@ -61,7 +61,7 @@ fn next_list(tokens: &[TokenWithSpan], from: usize) -> Option<usize> {
     None
 }
 
-/// The names in the list that opens at `open`, if there is nothing else in it and AS follows.
+/// The names in the list that opens at `open`, if the list has only names and AS follows.
 fn bare_names(tokens: &[TokenWithSpan], open: usize) -> Vec<usize> {
     let mut names = Vec::new();
     let mut places = solid(tokens, open + 1);

@@ -1,4 +1,4 @@
-//! The target of ON CONFLICT, of which the parser knows the names of columns only:
+//! The target of ON CONFLICT. The parser accepts only column names in it:
 //!
 //! | written | parsed as |
 //! |---|---|
@@ -19,12 +19,12 @@ use strandline_semantics::sql::walk::walk_mut;
 
 const MARK: &str = "conflict target ";
 
-/// What ON CONFLICT infers its unique index from.
+/// The target from which ON CONFLICT infers its unique index.
 #[derive(Debug)]
 pub(crate) struct InferenceTarget {
-    /// columns and expressions, in the order in which they are written
+    /// columns and expressions, in their written order
     pub parts: Vec<Expr>,
-    /// the condition of a partial index
+    /// the predicate of a partial index
     pub predicate: Option<Expr>,
 }
 
@@ -59,11 +59,11 @@ pub(super) fn rewrite(tokens: &mut Vec<TokenWithSpan>, sql: &str) {
 
 /// The tokens of a target.
 struct TargetTokens {
-    /// the parenthesis that opens it
+    /// the opening parenthesis
     open: usize,
-    /// behind its last solid token
+    /// the position after its last token that is not blank
     end: usize,
-    /// it is a list of names
+    /// whether it is a list of names
     is_plain: bool,
 }
 

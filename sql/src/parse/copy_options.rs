@@ -1,10 +1,10 @@
-//! `COPY … (FREEZE ON, HEADER OFF)`: PostgreSQL takes any spelling of a boolean, the parser TRUE
-//! and FALSE.
+//! `COPY … (FREEZE ON, HEADER OFF)`: PostgreSQL accepts any spelling of a boolean, the parser only
+//! TRUE and FALSE.
 
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
-/// Spells the booleans in the options of a COPY as the parser does.
+/// Respells the booleans in the options of a COPY for the parser.
 pub(super) fn spell_booleans(tokens: &mut [TokenWithSpan]) {
     let words = |t: &&TokenWithSpan| !matches!(t.token, Token::Whitespace(_));
     let is_copy = tokens

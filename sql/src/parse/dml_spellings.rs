@@ -1,5 +1,5 @@
-//! Three spellings of PostgreSQL that the parser does not know, rewritten before it sees them into
-//! spellings that it does know, and read back from the syntax tree:
+//! Three spellings of PostgreSQL that the parser does not accept. Their tokens are rewritten before
+//! the parser sees them, and read back from the syntax tree:
 //!
 //! | written | parsed as |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | `WHEN MATCHED … THEN DO NOTHING` | `… THEN UPDATE SET "do nothing" = NULL` |
 //! | `WHEN NOT MATCHED … THEN DO NOTHING` | `… THEN INSERT ("do nothing") VALUES (NULL)` |
 //!
-//! `OUTPUT` is another system's `RETURNING`; every other use of it is refused.
+//! `OUTPUT` is another system's `RETURNING`; every other use of it is an error.
 
 use crate::parse::names;
 use datafusion::sql::sqlparser::ast;
@@ -19,12 +19,12 @@ const OVERRIDING_SYSTEM: &str = "overriding system";
 const OVERRIDING_USER: &str = "overriding user";
 const DO_NOTHING: &str = "do nothing";
 
-/// What an INSERT says about values for identity columns.
+/// The OVERRIDING clause of an INSERT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Overriding {
-    /// take the given values even for GENERATED ALWAYS
+    /// use the given values even for GENERATED ALWAYS
     System,
-    /// ignore the given values, generate
+    /// ignore the given values and generate new ones
     User,
 }
 
@@ -75,7 +75,7 @@ fn is_word(token: &TokenWithSpan, word: &str) -> bool {
     }
 }
 
-/// The index after `expected`, if these words stand at `start` with only blanks between them.
+/// The index after the words `expected`, if they are at `start` with only blanks between them.
 fn words(tokens: &[TokenWithSpan], start: usize, expected: &[&str]) -> Option<usize> {
     let mut at = start;
     for (i, word) in expected.iter().enumerate() {
@@ -98,8 +98,8 @@ fn push(out: &mut Vec<TokenWithSpan>, span: Span, tokens: impl IntoIterator<Item
     );
 }
 
-/// After a table's name without alias or column list, gives it its own name as alias: the parser
-/// would take OUTPUT for one.
+/// Adds a table's own name as its alias if the table has no alias and no column list. The parser
+/// would take OUTPUT for the alias.
 fn push_alias(out: &mut Vec<TokenWithSpan>, span: Span) {
     let mut before = out.iter().rev().filter(|t| !is_blank(t));
     let (Some(name), Some(previous)) = (before.next(), before.next()) else {
@@ -183,7 +183,7 @@ pub(crate) fn overriding(insert: &ast::Insert) -> Result<Option<Overriding>> {
     Err(no_output())
 }
 
-/// The error for OUTPUT, another system's word.
+/// The error for OUTPUT, a clause of other systems.
 pub(crate) fn no_output() -> Error {
     Error::invalid(SqlState::SYNTAX_ERROR, "syntax error at or near \"OUTPUT\"")
         .with_hint("Write RETURNING at the end of the statement.")
@@ -280,7 +280,7 @@ mod tests {
             .map(|c| is_do_nothing(&c.action))
             .collect();
         assert_eq!(nothing, [true, true, false, true, false]);
-        // ON CONFLICT … DO NOTHING stays as it is.
+        // ON CONFLICT … DO NOTHING is not rewritten.
         let ast::Statement::Insert(insert) =
             parse("INSERT INTO t VALUES (1) ON CONFLICT DO NOTHING")
         else {

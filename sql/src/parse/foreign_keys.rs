@@ -1,4 +1,4 @@
-//! Spellings around foreign keys that the parser does not know, as tokens of ones that it does:
+//! Spellings around foreign keys that the parser does not accept, as tokens that it does:
 //!
 //! | written | parsed as |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | `ALTER CONSTRAINT c …` | `ADD FOREIGN KEY "alter constraint" (c) REFERENCES c …` |
 //! | `SET CONSTRAINTS a, s.b DEFERRED` | `CALL set_constraints('deferred', 'a, s.b')` |
 //!
-//! The name behind FOREIGN KEY is another system's name of an index, and otherwise refused.
+//! The name after FOREIGN KEY is another system's index name, and refused in all other statements.
 
 use super::names;
 use super::tokens::is;
@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::ast::{ForeignKeyConstraint, Ident, ObjectName};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 use strandline_base::{Error, Result, SqlState};
 
-/// What SET CONSTRAINTS is parsed as a call of.
+/// The procedure whose call SET CONSTRAINTS becomes.
 pub(crate) const SET_CONSTRAINTS: &str = "set_constraints";
 
 const DELETE_SETS: &str = "delete sets ";
@@ -52,7 +52,7 @@ pub(super) fn rewrite(tokens: &mut Vec<TokenWithSpan>) {
     *tokens = out;
 }
 
-/// Moves the lists behind ON DELETE SET NULL and SET DEFAULT to their REFERENCES.
+/// Moves the lists after ON DELETE SET NULL and SET DEFAULT to their REFERENCES.
 fn delete_lists(tokens: &mut Vec<TokenWithSpan>, start: usize) {
     let mut at = start;
     while at + 4 < tokens.len() {
@@ -135,7 +135,7 @@ fn set_constraints(solid: &[&TokenWithSpan], out: &mut Vec<TokenWithSpan>) {
     out.extend(solid[end..].iter().map(|t| (*t).clone()));
 }
 
-/// The referenced table, and the columns that ON DELETE SET NULL or SET DEFAULT names.
+/// The referenced table, and the columns of ON DELETE SET NULL or SET DEFAULT.
 pub fn referenced(written: &ForeignKeyConstraint) -> Result<(ObjectName, Vec<String>)> {
     if let Some(name) = &written.index_name {
         return Err(Error::invalid(

@@ -1,9 +1,9 @@
-//! Whether a qualifier has an entry in a FROM that it could mean, by the tokens of the statement.
+//! Whether a qualifier matches an item of its FROM, by the tokens of the statement.
 
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 
-/// Begin a clause.
+/// The keywords that begin a clause.
 const CLAUSES: [Keyword; 12] = [
     Keyword::SELECT,
     Keyword::FROM,
@@ -19,15 +19,15 @@ const CLAUSES: [Keyword; 12] = [
     Keyword::SET,
 ];
 
-/// Whether the statement names no table `qualifier`, or only further right in the FROM in which it
-/// is used at `at`. False where that is not sure.
+/// Whether the statement has no table `qualifier`, or only further right in the FROM around its use
+/// at `at`. False if that is uncertain.
 pub(super) fn is_missing(tokens: &[&TokenWithSpan], qualifier: &str, at: usize) -> bool {
     let names = |&i: &usize| {
         let next = tokens.get(i + 1).map(|next| &next.token);
         is_word(tokens[i], qualifier) && next != Some(&Token::Period)
     };
     match (0..tokens.len()).find(names) {
-        // The row that ON CONFLICT would have inserted.
+        // `excluded` is the proposed row of ON CONFLICT.
         None => qualifier != "excluded",
         Some(first) if first < at => false,
         Some(first) => is_in_from(tokens, at, first),
@@ -55,7 +55,7 @@ fn is_in_from(tokens: &[&TokenWithSpan], at: usize, other: usize) -> bool {
     clauses.len() == depth + 1
 }
 
-/// Keeps the clause that each open parenthesis is in.
+/// Tracks the clause of each open parenthesis.
 fn step(clauses: &mut Vec<Option<Keyword>>, token: &TokenWithSpan) {
     match &token.token {
         Token::LParen => clauses.push(None),

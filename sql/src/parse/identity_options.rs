@@ -1,10 +1,10 @@
-//! `GENERATED … AS IDENTITY (START WITH 10 INCREMENT BY 5)`: PostgreSQL takes the options in any
-//! order, the parser only in its own. Their tokens are put into that order before it sees them.
+//! `GENERATED … AS IDENTITY (START WITH 10 INCREMENT BY 5)`: PostgreSQL accepts the options in any
+//! order, the parser only in its own. Their tokens are reordered before the parser sees them.
 
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
-/// The options in the parser's order, by the word they begin with.
+/// The first words of the options, in the parser's order.
 const ORDER: &[Keyword] = &[
     Keyword::INCREMENT,
     Keyword::MINVALUE,
@@ -23,7 +23,7 @@ pub(super) fn put_in_order(tokens: &mut [TokenWithSpan]) {
         };
         let close = open + length;
         let list = &mut tokens[open + 1..close];
-        // With commas it is the call of a function of that name.
+        // With commas it is a call of a function with that name.
         if !list.iter().any(|t| t.token == Token::Comma) {
             reorder(list);
         }
@@ -55,7 +55,7 @@ fn reorder(list: &mut [TokenWithSpan]) {
         };
         let no = matches!(&token.token, Token::Word(word) if word.keyword == Keyword::NO);
         match groups.last_mut() {
-            // NO MINVALUE is one option: the word after NO gives it its place.
+            // NO MINVALUE is one option; the word after NO determines its position.
             Some(group) if negated && begins.is_some() => {
                 group.0 = begins.unwrap_or(group.0);
                 group.1.push(token.clone());
@@ -74,7 +74,7 @@ fn reorder(list: &mut [TokenWithSpan]) {
     }
 }
 
-/// 1 and up, so that white space before the first option stays first.
+/// The rank from 1, so that white space before the first option stays first.
 fn rank(keyword: Keyword) -> Option<usize> {
     ORDER
         .iter()

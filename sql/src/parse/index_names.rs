@@ -1,9 +1,9 @@
-//! The names that PostgreSQL gives an index's columns: a column's own, a function's, or `expr`.
+//! PostgreSQL's names of an index's columns: a column's name, a function's name, or `expr`.
 
 use super::names;
 use datafusion::sql::sqlparser::ast::{Expr, FunctionArguments};
 
-/// The name of an expression that has no better one.
+/// The name of an expression without a better one.
 pub(crate) const EXPRESSION: &str = "expr";
 
 /// The name of an expression's column in an index.
@@ -37,7 +37,7 @@ fn named(expression: &Expr) -> Option<String> {
     }
 }
 
-/// `name`, or `name` with the first number that makes it other than those `taken`.
+/// `name`, or `name` with the first number that makes it differ from all names in `taken`.
 pub(crate) fn distinct(taken: &[String], name: String) -> String {
     let is_free = |name: &String| !taken.contains(name);
     if is_free(&name) {
@@ -49,8 +49,8 @@ pub(crate) fn distinct(taken: &[String], name: String) -> String {
         .expect("numbers do not end")
 }
 
-/// Whether PostgreSQL writes the expression without parentheses of its own in an index's
-/// definition: a column or the call of a function.
+/// Whether PostgreSQL writes the expression without extra parentheses in an index's definition: a
+/// column or a function call.
 pub(crate) fn stands_alone(expression: &Expr) -> bool {
     matches!(
         expression,

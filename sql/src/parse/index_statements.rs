@@ -1,4 +1,4 @@
-//! Statements about indexes that the parser does not know, or not all of:
+//! Statements about indexes that the parser does not accept, at least in part:
 //!
 //! | written | parsed as |
 //! |---|---|
@@ -18,7 +18,7 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-/// The parameter that TABLESPACE is parsed as.
+/// The parameter that stands for TABLESPACE.
 pub(crate) const TABLESPACE: &str = "tablespace";
 
 /// Parses the statement if it is about indexes.
@@ -172,7 +172,7 @@ fn drop(parser: &mut Parser<'_>) -> Result<Statement, ParserError> {
 fn reindex(parser: &mut Parser<'_>) -> Result<Statement, ParserError> {
     parser.expect_keyword(Keyword::REINDEX)?;
     if parser.consume_token(&Token::LParen) {
-        // How it goes about the work: VERBOSE, CONCURRENTLY.
+        // Options of the work: VERBOSE, CONCURRENTLY.
         parser.parse_comma_separated(Parser::parse_expr)?;
         parser.expect_token(&Token::RParen)?;
     }

@@ -1,39 +1,40 @@
-//! A statement's text up to its literals: `SELECT v FROM t WHERE k = 7` is `… WHERE k = $1` and 7.
+//! Lifts the literals out of a statement's text: `SELECT v FROM t WHERE k = 7` is `… WHERE k = $1`
+//! and 7.
 //!
-//! Texts that differ in their literals only share one parsed and compiled statement, as an
-//! application's texts do that puts values into them. One pass over the bytes, without tokens.
+//! Texts that differ only in literals share one parsed and compiled statement, such as the texts of
+//! an application that inserts values into them. It is one pass over the bytes, without tokens.
 //!
 //! Invariants:
-//! - a lifted text means what the text means, for whoever reads a parameter without a declared type
-//!   as the literal that its value was written as, which the row executor does;
-//! - where the pass is not sure of that it lifts nothing: comments, dollar quotes, parameters,
-//!   escape strings, exponents;
-//! - a literal stays in the text where it is no value: behind `ORDER BY` or `GROUP BY` (a column's
-//!   number), behind `ON CONFLICT` (it decides which index is meant), behind a word (`date '…'`).
+//! - A lifted text has the meaning of the original if a parameter without a declared type is read
+//!   like the literal of its value, as the row executor does.
+//! - Where this is uncertain, nothing is lifted: comments, dollar quotes, parameters, escape
+//!   strings, exponents.
+//! - A literal stays in the text where it is not a value: after `ORDER BY` or `GROUP BY` (a
+//!   column's number), after `ON CONFLICT` (it determines the index), after a word (`date '…'`).
 
 use datafusion::scalar::ScalarValue;
 
-/// Longer texts carry bulk data, and do not come again.
+/// Bytes of the longest text that is lifted. Longer texts are bulk data and do not repeat.
 const LONGEST: usize = 2048;
-/// More literals are bulk data as well.
+/// The most literals. A text with more is bulk data.
 const MOST: usize = 64;
-/// The words that a text may begin with.
+/// The first words of lifted texts.
 const FIRST_WORDS: [&str; 8] = [
     "select", "insert", "update", "delete", "begin", "commit", "end", "rollback",
 ];
 
-/// A text without its literals, and these.
+/// A text without its literals, and the literals.
 #[derive(Debug, Default)]
 pub struct LiftedText {
     /// with `$1`, `$2`, … in the places of literals
     pub text: String,
-    /// the literals' values, as the row executor reads literals
+    /// the literals' values, as the row executor reads them
     pub values: Vec<ScalarValue>,
 }
 
 impl LiftedText {
-    /// Lifts the literals of `sql`; false: it is to be run as it is, and this holds nothing of use.
-    /// What was held before is gone; its memory is used again.
+    /// Lifts the literals of `sql`. Returns false if `sql` must run as it is; the fields are then
+    /// invalid. The previous contents are replaced, and their memory is reused.
     pub fn lift(&mut self, sql: &str) -> bool {
         self.text.clear();
         self.values.clear();
@@ -58,27 +59,27 @@ fn begins_well(sql: &str) -> bool {
     })
 }
 
-/// What a token stands behind.
+/// The token before the present one.
 #[derive(Clone, Copy, PartialEq)]
 enum Follows {
-    /// a word that may give a string behind it a type
+    /// a word that may give a type to the string after it
     Word,
     Literal,
-    /// a sign, AND, BETWEEN or nothing: a value of its own comes
+    /// a sign, AND, BETWEEN or the start: a value follows
     Other,
 }
 
 struct Pass<'a> {
     sql: &'a str,
     at: usize,
-    /// whether literals here are values
+    /// whether literals are values here
     lifts: bool,
     follows: Follows,
     out: &'a mut LiftedText,
 }
 
 impl Pass<'_> {
-    /// None: not sure.
+    /// None: nothing can be lifted safely.
     fn run(mut self) -> Option<()> {
         while let Some(byte) = self.peek(0) {
             match byte {
@@ -140,7 +141,7 @@ impl Pass<'_> {
         let rest = self.sql.as_bytes().get(self.at..)?;
         let length = rest.iter().take_while(|byte| is_word(**byte)).count();
         let word = rest.get(..length)?;
-        // 'E' and its like give a string behind them another meaning.
+        // A word directly before a quote, such as E, changes the string's meaning.
         if rest.get(length) == Some(&b'\'') {
             return None;
         }
@@ -194,7 +195,7 @@ impl Pass<'_> {
             value.push('\'');
             from = end + 2;
         };
-        // Strings on two lines are one.
+        // Strings on two lines form one literal.
         if self.follows == Follows::Literal || value.contains('\0') {
             return None;
         }
@@ -202,7 +203,7 @@ impl Pass<'_> {
         self.literal(length, ScalarValue::Utf8(Some(value)), is_value)
     }
 
-    /// A literal of so many bytes: its value and a parameter, or itself.
+    /// A literal of `length` bytes: a parameter and its value, or a copy of it.
     fn literal(&mut self, length: usize, value: ScalarValue, is_value: bool) -> Option<()> {
         self.follows = Follows::Literal;
         if !self.lifts || !is_value {
@@ -222,13 +223,13 @@ impl Pass<'_> {
     }
 }
 
-/// Whether a byte may be one of a name or a keyword. A dollar within a word is one of it, at its
-/// beginning it is not sure.
+/// Whether a byte may be part of a name or keyword. A dollar sign within a word is part of it, but
+/// a leading one is uncertain.
 const fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
 
-/// The value of a number literal: digits, perhaps with a point.
+/// The value of a number literal: digits with an optional point.
 pub fn number_value(digits: &str) -> Option<ScalarValue> {
     if digits.bytes().all(|b| b.is_ascii_digit()) {
         if let Ok(v) = digits.parse::<i32>() {
@@ -285,7 +286,7 @@ mod tests {
             "Utf8(\"a\") Utf8(\"b\")",
         );
         gives("BEGIN", "BEGIN", "");
-        // A name of other letters is one word; a long number is none of ours.
+        // A name of other letters is one word; a long number is not lifted.
         gives("SELECT ä1 FROM t", "SELECT ä1 FROM t", "");
         let many: Vec<_> = (10..30).map(|n| n.to_string()).collect();
         let (text, values) =

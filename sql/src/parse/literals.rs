@@ -1,11 +1,11 @@
-//! Literals that PostgreSQL 15 refuses, or means otherwise than the tokenizer: `0xFF` would be an
-//! empty name after a number there and a string of bytes here, `123abc` a number with an alias;
-//! `X'1F'` and `B'101'` are bit strings, which do not exist here.
+//! Literals that PostgreSQL 15 refuses but the tokenizer accepts. `0xFF` is junk after a number
+//! there and a byte string here; `123abc` is junk there and a number with an alias here. `X'1F'`
+//! and `B'101'` are bit strings, which do not exist here.
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 use strandline_base::{Error, Result, SqlState};
 
-/// 42601 for a number that letters follow at once, 0A000 for bit strings.
+/// 42601 for a number directly followed by letters, 0A000 for bit strings.
 pub(super) fn check(tokens: &[TokenWithSpan], sql: &str) -> Result<()> {
     for (i, token) in tokens.iter().enumerate() {
         match &token.token {
@@ -32,10 +32,10 @@ pub(super) fn check(tokens: &[TokenWithSpan], sql: &str) -> Result<()> {
     Ok(())
 }
 
-/// Texts in quotes that only a line's end parts are one: `'a'` above `'b'`.
+/// Joins string literals that are separated only by a line end: `'a'` above `'b'`.
 ///
 /// # Errors
-/// 42601 for two in one line.
+/// 42601 for two literals in one line.
 pub(super) fn join_lines(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
     let is_text = |t: &TokenWithSpan| matches!(t.token, Token::SingleQuotedString(_));
     let mut place = 0;
@@ -69,7 +69,7 @@ pub(super) fn join_lines(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
     Ok(())
 }
 
-/// Whether a string of hexadecimal digits was written as a number, `0x…`.
+/// Whether a string of hexadecimal digits was written as the number `0x…`.
 fn is_number(token: &TokenWithSpan, sql: &str) -> bool {
     let start = token.span.start;
     let line = sql.lines().nth(start.line.saturating_sub(1) as usize);

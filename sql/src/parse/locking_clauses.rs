@@ -1,22 +1,22 @@
-//! The locking clauses of SELECT that the parser does not know, as ones that it does: it has two
-//! strengths and takes one name after OF.
+//! Locking clauses of SELECT that the parser does not accept, as clauses that it does. The parser
+//! has two strengths and takes one name after OF.
 //!
 //! | written | parsed as |
 //! |---|---|
 //! | `FOR NO KEY UPDATE` | `FOR UPDATE OF "NO KEY UPDATE"` |
 //! | `FOR SHARE OF a, b` | `FOR SHARE OF "SHARE".a.b` |
 //!
-//! The first part of the name is one that no user can write.
+//! No user can write the first part of the name.
 
 use super::tokens::is;
 use crate::parse::names;
 use datafusion::sql::sqlparser::ast::{LockClause, LockType, ObjectNamePart};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
-/// The control character keeps users out.
+/// The control character that no user can write.
 const MARK: char = '\u{1}';
 
-/// How a clause locks, in its own words, strongest first.
+/// The strength of a locking clause, strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Strength {
     /// FOR UPDATE
@@ -48,7 +48,7 @@ impl Strength {
     }
 }
 
-/// Whether the names after OF are not single names, which the rewriting leaves as they are.
+/// Whether the names after OF are qualified; the rewriting leaves such names unchanged.
 pub fn is_qualified(clause: &LockClause) -> bool {
     let first = clause.of.as_ref().and_then(|of| of.0.first());
     first.is_some_and(|part| match part {
@@ -90,7 +90,7 @@ pub(super) fn rewrite(tokens: &mut Vec<TokenWithSpan>) {
     }
     let mut out = Vec::with_capacity(tokens.len());
     let mut at = 0;
-    // Of the open parentheses: whether FOR is an argument's name in them.
+    // Per open parenthesis whether FOR is an argument's name in it.
     let mut open = Vec::new();
     while at < tokens.len() {
         let token = &tokens[at];
@@ -135,7 +135,8 @@ pub(super) fn rewrite(tokens: &mut Vec<TokenWithSpan>) {
     *tokens = out;
 }
 
-/// The names at `at`, between commas, and the index after them; None: not names, or qualified ones.
+/// The names at `at`, separated by commas, and the index after them; None for other tokens or
+/// qualified names.
 fn names_at(tokens: &[TokenWithSpan], mut at: usize) -> Option<(Vec<Token>, usize)> {
     let solid = |mut at: usize| {
         while tokens.get(at).is_some_and(is_blank) {
@@ -157,7 +158,7 @@ fn names_at(tokens: &[TokenWithSpan], mut at: usize) -> Option<(Vec<Token>, usiz
     }
 }
 
-/// The index after `words`, if they stand at `at` with only blanks before and between them.
+/// The index after `words`, if they are at `at` with only blanks before and between them.
 fn after(tokens: &[TokenWithSpan], mut at: usize, words: &[&str]) -> Option<usize> {
     for word in words {
         while tokens.get(at).is_some_and(is_blank) {

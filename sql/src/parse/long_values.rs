@@ -1,12 +1,12 @@
-//! Long `INSERT … VALUES` texts, a piece of their rows at a time: the syntax tree of a text takes
-//! some 70 times its bytes, that of a piece is gone when the next one is parsed.
+//! Parses long `INSERT … VALUES` texts piece by piece: a syntax tree takes about 70 times the bytes
+//! of its text, and each piece's tree is freed before the next piece is parsed.
 //!
-//! [`statement`] parses a long text with its first row only. The rows behind it stay text, in
-//! pieces, each of which stands in the tree as a row that no parser makes ([`piece_row`]);
-//! [`groups`] parses them as they are read.
+//! [`statement`] parses a long text with its first row only. The other rows stay text, in pieces.
+//! In the tree each piece is a row of a form that no parser makes ([`piece_row`]); [`groups`]
+//! parses them as they are read.
 //!
-//! Only lists of plain literals are cut: the end of a row is then found without a tokenizer. All
-//! else goes the ordinary way.
+//! Only lists of plain literals are cut, because the end of a row is then found without a
+//! tokenizer. All other texts are parsed as a whole.
 
 use super::{statements_of, with_parser};
 use datafusion::sql::sqlparser::ast::{
@@ -18,17 +18,17 @@ use std::borrow::Cow;
 use std::ops::Range;
 use strandline_base::Result;
 
-/// Shorter texts are parsed as a whole.
+/// Bytes from which a text is long.
 pub(super) const LONG_BYTES: usize = 1 << 20;
-/// Bytes of the rows of a piece, beside its last row.
+/// The least bytes of the rows of a piece, without its last row.
 const PIECE_BYTES: usize = 128 << 10;
-/// What stands before the rows of a piece when they are parsed.
+/// The text before the rows of a piece when they are parsed.
 const VALUES: &str = "VALUES ";
 
 /// A row of VALUES.
 pub(crate) type Row = Parens<Vec<Expr>>;
 
-/// The statement that `sql` is if it is one INSERT of plain literals.
+/// Parses `sql` if it is one INSERT of plain literals.
 pub(super) fn statement(sql: &str) -> Option<Statement> {
     let mut rows = Rows::after_values(sql)?;
     let head = &sql[..rows.at];
@@ -41,7 +41,7 @@ pub(super) fn statement(sql: &str) -> Option<Statement> {
         counted = piece.start;
         pieces.push(piece_row(&sql[piece], before));
     }
-    // What follows the rows, such as RETURNING, belongs to the statement.
+    // The text after the rows, such as RETURNING, belongs to the statement.
     let (first, tail) = (&sql[first], &sql[rows.at..]);
     let mut found = statements_of(&format!("{head} {first} {tail}")).ok()?;
     let (mut statement, _) = found.pop().filter(|_| found.is_empty())?;
@@ -57,8 +57,8 @@ pub(super) fn statement(sql: &str) -> Option<Statement> {
     Some(statement)
 }
 
-/// Where the statement is in a text that is one INSERT of plain literals, and whether a semicolon
-/// ends it; None also if what follows the rows takes a tokenizer.
+/// The range of the statement in a text that is one INSERT of plain literals, and whether a
+/// semicolon ends it. None also if the text after the rows needs a tokenizer.
 pub(super) fn sole(sql: &str) -> Option<(Range<usize>, bool)> {
     let mut rows = Rows::after_values(sql)?;
     while rows.has_more {
@@ -74,7 +74,7 @@ pub(super) fn sole(sql: &str) -> Option<(Range<usize>, bool)> {
     Some((start..sql[..end].trim_end().len(), tail.len() < rest.len()))
 }
 
-/// The rows of a query that is nothing but VALUES; some may be pieces, see [`groups`].
+/// The rows of a query that is only VALUES; some may be pieces, see [`groups`].
 pub(crate) fn plain_rows(query: &Query) -> Option<&[Row]> {
     let plain = query.with.is_none()
         && query.order_by.is_none()
@@ -87,10 +87,10 @@ pub(crate) fn plain_rows(query: &Query) -> Option<&[Row]> {
     }
 }
 
-/// The rows of a list in order, some at a time, with those of its pieces.
+/// The rows of a list in order, in groups, with the rows of its pieces.
 ///
 /// # Errors
-/// 42601 with its place in the text, as soon as the piece that it is in is reached.
+/// 42601 with the position in the text, when the faulty piece is reached.
 pub(crate) fn groups(rows: &[Row]) -> impl Iterator<Item = Result<Cow<'_, [Row]>>> {
     let groups = rows.chunk_by(|a, b| piece_of(a).is_none() && piece_of(b).is_none());
     groups.map(|group| match group.first().and_then(piece_of) {
@@ -100,7 +100,7 @@ pub(crate) fn groups(rows: &[Row]) -> impl Iterator<Item = Result<Cow<'_, [Row]>
 }
 
 /// The rows `text` as one row of the tree, with the number of characters before them. PostgreSQL's
-/// dialect has no literals of this kind, so it cannot be taken for another row.
+/// dialect has no such literals, so the row cannot be confused with another.
 fn piece_row(text: &str, before: usize) -> Row {
     let cell = |value| {
         Expr::Value(ValueWithSpan {
@@ -113,7 +113,7 @@ fn piece_row(text: &str, before: usize) -> Row {
     Parens::with_empty_span(vec![cell(text), cell(before)])
 }
 
-/// What [`piece_row`] has been made of.
+/// The text and the number of characters of a [`piece_row`].
 fn piece_of(row: &Row) -> Option<(&str, usize)> {
     let [Expr::Value(text), Expr::Value(before)] = row.content.as_slice() else {
         return None;
@@ -126,7 +126,7 @@ fn piece_of(row: &Row) -> Option<(&str, usize)> {
     }
 }
 
-/// The rows of a piece with `before` characters before it.
+/// The rows of a piece that has `before` characters before it.
 fn parsed(piece: &str, before: usize) -> Result<Vec<Row>> {
     let parse = |parser: &mut super::Parser<'_>| -> Result<Box<Query>, ParserError> {
         let query = parser.parse_query()?;
@@ -144,17 +144,17 @@ fn parsed(piece: &str, before: usize) -> Result<Vec<Row>> {
     }
 }
 
-/// Where the rows of a text are.
+/// A cursor over the rows of a text.
 struct Rows<'a> {
     text: &'a [u8],
-    /// behind what has been looked at
+    /// the position after the scanned text
     at: usize,
-    /// a comma followed the last row
+    /// whether a comma followed the last row
     has_more: bool,
 }
 
 impl<'a> Rows<'a> {
-    /// Stands behind the word VALUES of an INSERT.
+    /// A cursor after the word VALUES of an INSERT.
     fn after_values(sql: &'a str) -> Option<Self> {
         let mut rows = Self {
             text: sql.as_bytes(),
@@ -189,7 +189,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// The next rows, of [`PIECE_BYTES`] together, with the commas between them.
+    /// The next rows, about [`PIECE_BYTES`] together, with the commas between them.
     fn next_piece(&mut self) -> Option<Range<usize>> {
         let first = self.next_row()?;
         let mut end = first.end;
@@ -199,7 +199,7 @@ impl<'a> Rows<'a> {
         Some(first.start..end)
     }
 
-    /// The next row with its parentheses; goes behind the comma that follows it.
+    /// The next row with its parentheses; moves past the comma after it.
     fn next_row(&mut self) -> Option<Range<usize>> {
         self.skip_blanks();
         let start = self.at;
@@ -210,7 +210,7 @@ impl<'a> Rows<'a> {
             self.at += 1;
             match *self.text.get(self.at)? {
                 b')' => break,
-                // A letter before the quote gives what is in it another meaning.
+                // A letter before the quote changes the string's meaning.
                 b'\'' if is_of_word(self.text[self.at - 1]) => return None,
                 b'\'' => self.skip_quoted(b'\'')?,
                 b'-' if self.text.get(self.at + 1) == Some(&b'-') => return None,
@@ -233,7 +233,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// From a quote to the one that ends it; two in a row do not.
+    /// Skips from a quote to its closing quote; a doubled quote does not close.
     fn skip_quoted(&mut self, quote: u8) -> Option<()> {
         loop {
             self.at += 1;
@@ -246,7 +246,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// The word that begins here; goes behind it.
+    /// The word that begins here; moves past it.
     fn word(&mut self) -> &'a [u8] {
         let rest = &self.text[self.at..];
         let end = rest.iter().position(|byte| !is_of_word(*byte));
@@ -326,7 +326,7 @@ mod tests {
             let found = groups(rows).find_map(Result::err);
             let told = |error: strandline_base::Error| {
                 let words = error.message().to_string();
-                // The parser's words name a line and a column beside the place.
+                // The parser's message has a line and a column besides the position.
                 let words = words.split(" at Line").next().map(str::to_string);
                 (error.sqlstate(), words, error.position())
             };

@@ -1,14 +1,14 @@
-//! `VACUUM (VERBOSE, ANALYZE) t (a)`, `ANALYZE VERBOSE t`: PostgreSQL's options are about how it
-//! goes about the work; they are left out before the parser, which knows other ones, sees them. Nor
-//! does it know CHECKPOINT.
+//! `VACUUM (VERBOSE, ANALYZE) t (a)`, `ANALYZE VERBOSE t`: PostgreSQL's options only affect how the
+//! work is done. They are removed before the parser, which has other options. The parser does not
+//! know CHECKPOINT either.
 
 use super::tokens::is;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
-/// What CHECKPOINT is parsed as a call of.
+/// The procedure whose call CHECKPOINT becomes.
 pub(crate) const CHECKPOINT: &str = "checkpoint";
 
-/// `CALL checkpoint()`, which the parser knows.
+/// Writes the tokens of `CALL checkpoint()`.
 fn checkpoint(statement: &[TokenWithSpan], word: &TokenWithSpan, out: &mut Vec<TokenWithSpan>) {
     let at = |token| TokenWithSpan {
         token,
@@ -23,7 +23,7 @@ fn checkpoint(statement: &[TokenWithSpan], word: &TokenWithSpan, out: &mut Vec<T
     }
 }
 
-/// Leaves out the options of VACUUM (but FULL) and ANALYZE, and makes CHECKPOINT a call.
+/// Removes the options of VACUUM (except FULL) and ANALYZE, and makes CHECKPOINT a call.
 pub(super) fn leave_out_options(tokens: &mut Vec<TokenWithSpan>) {
     let starts = |t: &TokenWithSpan| {
         is(t, "vacuum") || is(t, "analyze") || is(t, "analyse") || is(t, CHECKPOINT)

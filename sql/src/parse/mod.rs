@@ -1,7 +1,6 @@
-//! SQL text → statements. The dialect is PostgreSQL's plus `FOR SYSTEM_TIME` and
-//! `CREATE TABLE … USING`. Table versions are switched on only for a statement that contains the
-//! word SYSTEM_TIME, because the parser then also takes `AT`, `BEFORE` and `CHANGES` after a
-//! table's name for itself.
+//! SQL text → statements. The dialect is PostgreSQL's plus `FOR SYSTEM_TIME` and `CREATE TABLE …
+//! USING`. Table versions are enabled only for a statement with the word SYSTEM_TIME. The parser
+//! would otherwise also take `AT`, `BEFORE` and `CHANGES` after a table's name for a version.
 
 mod chains;
 pub mod column_names;
@@ -42,7 +41,7 @@ use strandline_semantics::error::{from_parser, parser_s_place};
 #[cfg(test)]
 mod tests;
 
-/// How deeply expressions and queries may nest.
+/// The most levels of nested expressions and queries.
 const RECURSION_LIMIT: usize = 100;
 
 /// PostgreSQL's dialect with our additions.
@@ -68,7 +67,8 @@ impl Dialect for OurDialect {
     fn supports_create_table_using(&self) -> bool {
         true
     }
-    /// IS [NOT] DISTINCT FROM binds as IS does; the parser would take a whole expression behind it.
+    /// IS [NOT] DISTINCT FROM has the precedence of IS; the parser would read a whole expression
+    /// after it.
     fn parse_infix(
         &self,
         parser: &mut Parser,
@@ -161,9 +161,9 @@ pub struct StatementText<'a> {
     pub terminated: bool,
 }
 
-/// Splits a script at its semicolons; those inside quotes, comments and dollar quotes do not
-/// count. Pieces of nothing but white space and comments are left out. An unclosed quote or
-/// comment is an error (42601), which a shell takes as "more lines to come".
+/// Splits a script at its semicolons, except those in quotes, comments and dollar quotes. Pieces
+/// with only white space and comments are left out. An unclosed quote or comment is an error
+/// (42601), which a shell takes as "more lines to come".
 ///
 /// ```
 /// let pieces = strandline::split_script("SELECT ';'; -- done;\n SELECT 2")?;
@@ -237,7 +237,7 @@ pub fn statements(sql: &str) -> Result<Vec<Statement>> {
     Ok(statements.map(|(statement, _)| statement).collect())
 }
 
-/// Parses all statements of `sql`; each with the place where it begins.
+/// Parses all statements of `sql`; each comes with its start position.
 pub fn statements_with_places(sql: &str) -> Result<Vec<(Statement, Location)>> {
     if sql.len() >= long_values::LONG_BYTES
         && let Some(statement) = long_values::statement(sql)
@@ -341,7 +341,7 @@ fn located(error: &ParserError, sql: &str) -> Error {
     }
 }
 
-/// A place as a number of characters from 1.
+/// A location as a number of characters, from 1.
 pub fn position_of(sql: &str, place: Location) -> usize {
     let above = sql
         .split_inclusive('\n')
@@ -350,12 +350,12 @@ pub fn position_of(sql: &str, place: Location) -> usize {
     above + place.column as usize
 }
 
-/// The tokens of a text; None: it has none.
+/// The tokens of a text; None if it cannot be tokenized.
 pub fn tokens_of(sql: &str) -> Option<Vec<TokenWithSpan>> {
     tokenize(sql).ok()
 }
 
-/// The parser says where it met what it did not expect, except at the end of the text.
+/// Adds the position to an error at the end of the text, where the parser gives none.
 fn with_place_of_end(error: ParserError, sql: &str) -> ParserError {
     match error {
         ParserError::ParserError(text) if text.ends_with("found: EOF") => {
@@ -385,7 +385,7 @@ fn line_starts(sql: &str) -> Vec<usize> {
         .collect()
 }
 
-/// The tokenizer counts lines and columns from 1, columns in characters.
+/// The byte offset of a location. Lines and columns count from 1, columns in characters.
 fn byte_offset(sql: &str, lines: &[usize], location: Location) -> usize {
     let Some(&line) = lines.get(location.line.saturating_sub(1) as usize) else {
         return sql.len();

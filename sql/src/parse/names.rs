@@ -1,5 +1,5 @@
-//! Names in SQL text: unquoted identifiers fold to lower case, quoted ones stay; a table's name is
-//! `[database.]schema.table` or a bare name looked up in the default schema.
+//! Names in SQL text: unquoted identifiers fold to lower case, quoted ones do not. A table's name
+//! is `[database.]schema.table`, or a bare name in the default schema.
 
 use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
@@ -17,7 +17,7 @@ pub const ROW_ID: &str = "_rowid";
 /// The hidden column that holds the oid of a row's table.
 pub const TABLE_OID: &str = "tableoid";
 
-/// The name an identifier stands for.
+/// The name of an identifier.
 pub fn fold(ident: &Ident) -> String {
     match ident.quote_style {
         Some(_) => ident.value.clone(),
@@ -25,7 +25,7 @@ pub fn fold(ident: &Ident) -> String {
     }
 }
 
-/// `name` as SQL text reads it back: quoted where folding or syntax would change it.
+/// `name` in SQL text, quoted where folding or syntax would change it.
 pub fn quote(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name
@@ -39,7 +39,7 @@ pub fn quote(name: &str) -> String {
     }
 }
 
-/// An identifier that stands for `name` whatever its letters.
+/// An identifier that means `name` in any spelling.
 pub fn ident(name: &str) -> Ident {
     Ident::with_quote('"', name)
 }
@@ -70,7 +70,7 @@ pub fn parts(name: &ObjectName) -> Result<Vec<String>> {
         .collect()
 }
 
-/// (schema, name) of a table, view or other object of a schema.
+/// (schema, name) of a table, view or other object in a schema.
 pub fn qualified(name: &ObjectName, default_schema: &str) -> Result<(String, String)> {
     let mut parts = parts(name)?;
     let last = parts.pop().unwrap_or_default();
@@ -89,7 +89,7 @@ pub fn qualified(name: &ObjectName, default_schema: &str) -> Result<(String, Str
     }
 }
 
-/// The one part of an unqualified name, such as a savepoint's or a schema's.
+/// The only part of an unqualified name, such as a savepoint's or a schema's.
 pub fn single(name: &ObjectName) -> Result<String> {
     match parts(name)?.as_slice() {
         [one] => Ok(one.clone()),
@@ -100,7 +100,7 @@ pub fn single(name: &ObjectName) -> Result<String> {
     }
 }
 
-/// Refuses names that are empty, too long, or taken by the system.
+/// Refuses names that are empty, too long, or reserved for the system.
 pub fn check(name: &str) -> Result<()> {
     if name.is_empty() {
         return Err(Error::invalid(
@@ -124,7 +124,7 @@ pub fn check(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Refuses what [`check`] does and the names of hidden columns.
+/// Refuses the names that [`check`] refuses, and the names of hidden columns.
 pub fn check_column(name: &str) -> Result<()> {
     check(name)?;
     if [ROW_ID, TABLE_OID].contains(&name) {
@@ -137,7 +137,7 @@ pub fn check_column(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The error for a table that is not there.
+/// The error for a missing table.
 pub fn undefined_table(schema: &str, name: &str) -> Error {
     let shown = if schema == PUBLIC {
         name.to_string()
@@ -150,7 +150,7 @@ pub fn undefined_table(schema: &str, name: &str) -> Error {
     )
 }
 
-/// The error for a schema that is not there.
+/// The error for a missing schema.
 pub fn undefined_schema(schema: &str) -> Error {
     Error::invalid(
         SqlState::INVALID_SCHEMA_NAME,
@@ -158,7 +158,7 @@ pub fn undefined_schema(schema: &str) -> Error {
     )
 }
 
-/// Whether a stored condition names the column.
+/// Whether a stored condition uses the column.
 pub(crate) fn mentions(expr: &Expr, column: &str) -> bool {
     any_expression(expr, |e| match e {
         Expr::Identifier(ident) => fold(ident) == column,

@@ -1,10 +1,9 @@
 //! Parameters: values for `$1`, `$2`, … of a statement.
 //!
-//! A value takes its parameter's place in the parsed statement as a literal, before anything is
-//! planned. Every part of a statement that takes a constant therefore takes a parameter (LIMIT,
-//! INTERVAL, `FOR SYSTEM_TIME AS OF`), a text is coerced to its neighbour's type as PostgreSQL
-//! does with an untyped literal, and the optimizer sees the value. A parameter whose type is known
-//! becomes a literal of that type ([`bind`]).
+//! A value replaces its parameter in the parsed statement as a literal, before planning. A
+//! parameter can therefore be in every place of a constant (LIMIT, INTERVAL, `FOR SYSTEM_TIME AS
+//! OF`). As in PostgreSQL, a text takes the type of its operand like an untyped literal, and the
+//! optimizer sees the value. A parameter of known type becomes a literal of that type ([`bind`]).
 
 use crate::parse;
 use crate::parse::conflict_targets;
@@ -23,9 +22,9 @@ use strandline_semantics::sql::walk::walk_mut;
 #[cfg(test)]
 mod tests;
 
-/// A value that can stand for a parameter.
+/// A value of a parameter.
 pub trait Parameter {
-    /// The value as DataFusion holds it.
+    /// The value in DataFusion's form.
     fn to_scalar(&self) -> ScalarValue;
 }
 
@@ -118,13 +117,14 @@ tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9);
 tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10);
 tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11);
 
-/// Puts `parameters` into a parsed statement or query; a number without a value is 42P02.
+/// Replaces the parameters of a parsed statement or query by values; 42P02 for a number without a
+/// value.
 pub fn substitute<T: VisitMut>(tree: &mut T, parameters: &[ScalarValue]) -> Result<()> {
     let literals = parameters.iter().map(literal).collect::<Result<Vec<_>>>()?;
     substitute_expressions(tree, &literals)
 }
 
-/// Puts expressions in the parameters' places.
+/// Replaces the parameters by expressions.
 pub fn substitute_expressions<T: VisitMut>(tree: &mut T, values: &[Expr]) -> Result<()> {
     let mut visitor = Substitution { values };
     match walk_mut(tree, &mut visitor) {
@@ -133,7 +133,8 @@ pub fn substitute_expressions<T: VisitMut>(tree: &mut T, values: &[Expr]) -> Res
     }
 }
 
-/// Puts `values` into a parsed statement, each as its parameter's type where that is known.
+/// Replaces the parameters of a parsed statement by `values`, each of its parameter's type if it is
+/// known.
 pub fn bind<T: VisitMut>(
     tree: &mut T,
     values: &[ScalarValue],
@@ -156,7 +157,8 @@ pub fn bind<T: VisitMut>(
     substitute_expressions(tree, &typed)
 }
 
-/// A value as its literal reads, with the type of this; None: it takes the type of its place.
+/// A value in the form of its literal, and the literal's type; None: it takes the type of its
+/// place.
 pub fn own_type(value: &ScalarValue) -> (ScalarValue, Option<SqlType>) {
     let integer = match value {
         ScalarValue::Int16(Some(v)) => Some(i64::from(*v)),
@@ -186,14 +188,14 @@ pub fn own_type(value: &ScalarValue) -> (ScalarValue, Option<SqlType>) {
     (value.clone(), own)
 }
 
-/// Whether a parameter of a statement stands where only a constant may.
+/// Whether a parameter of a statement is in a place that takes only a constant.
 pub fn need_constants<T: VisitMut + Clone>(tree: &T) -> bool {
     let mut none = Constants { values: &[] };
     walk_mut(&mut tree.clone(), &mut none).is_break()
 }
 
-/// Puts plain literals where only a constant may stand: LIMIT, OFFSET, FETCH and the arguments of
-/// table functions. Also names what a cast would rename.
+/// Replaces parameters by plain literals where only a constant may be: LIMIT, OFFSET, FETCH and the
+/// arguments of table functions. Also names the result columns that a cast would rename.
 struct Constants<'a> {
     values: &'a [Expr],
 }
@@ -210,7 +212,7 @@ impl Constants<'_> {
     }
 }
 
-/// Whether an expression is a parameter and nothing else.
+/// Whether an expression is just a parameter.
 fn is_parameter(expr: &Expr) -> bool {
     matches!(
         expr,
@@ -232,7 +234,7 @@ pub fn function_arguments(factor: &mut TableFactor) -> &mut [FunctionArg] {
     }
 }
 
-/// Keeps the name that a parameter has as a column of a result: a cast would give it another.
+/// Names a result column that is a parameter as PostgreSQL does; a cast would change the name.
 pub fn name_parameters(select: &mut Select) {
     for item in &mut select.projection {
         if let SelectItem::UnnamedExpr(expr) = item
@@ -288,12 +290,12 @@ impl VisitorMut for Constants<'_> {
     }
 }
 
-/// Puts `parameters` into an expression.
+/// Replaces the parameters of an expression by values.
 pub fn substitute_in_expr(expr: &mut Expr, parameters: &[ScalarValue]) -> Result<()> {
     substitute(expr, parameters)
 }
 
-/// The highest parameter number that `tree` names; 0 for none.
+/// The highest parameter number in `tree`; 0 without parameters.
 pub fn highest<T: VisitMut>(tree: &mut T) -> Result<usize> {
     let mut visitor = Count(0);
     match walk_mut(tree, &mut visitor) {
@@ -371,8 +373,7 @@ fn undefined(name: &str) -> Error {
     .with_hint("Parameters are written $1, $2, … and each needs a value.")
 }
 
-/// The name of a type as a parameter may have it: without length, precision and scale, which
-/// belong to columns.
+/// The type name of a parameter: without length, precision and scale, which belong to columns.
 pub fn type_name(sql_type: SqlType) -> String {
     match sql_type {
         SqlType::Varchar(_) | SqlType::Char(_) => SqlType::Text.to_string(),
@@ -381,7 +382,7 @@ pub fn type_name(sql_type: SqlType) -> String {
     }
 }
 
-/// The SQL literal of type `t` that reads back as `value`.
+/// The SQL literal of type `t` with the value `value`.
 fn literal_of(value: &ScalarValue, t: SqlType) -> Result<Expr> {
     let exact = match (value, t) {
         (ScalarValue::Boolean(Some(_)), SqlType::Boolean) => true,
@@ -403,7 +404,7 @@ fn literal_of(value: &ScalarValue, t: SqlType) -> Result<Expr> {
     parse::expression(&format!("CAST({text} AS {})", type_name(t)))
 }
 
-/// The SQL literal that reads back as `value`.
+/// The SQL literal with the value `value`.
 pub fn literal(value: &ScalarValue) -> Result<Expr> {
     if value.is_null() {
         return Ok(plain(Literal::Null));

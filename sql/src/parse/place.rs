@@ -1,9 +1,9 @@
-//! Where in a statement's text an error points: the place that the parser names, or that of the
-//! name which does not exist.
+//! The position of an error in a statement's text: the parser's position, or that of the undefined
+//! name.
 //!
-//! Plans have no places any more when a name turns out not to exist. So the name is looked for in
-//! the text, as the error's kind of name would be written there: a relation after FROM, a function
-//! before a parenthesis, a column not as an alias. Of two places the first is shown.
+//! Plans have no positions when a name turns out to be undefined. So the name is searched in the
+//! text where its kind of name can be: a relation after FROM, a function before a parenthesis, a
+//! column not as an alias. The first of several positions is used.
 
 use crate::parse::from_entries::{self, is_word, word};
 use crate::parse::{position_of, tokens_of};
@@ -11,11 +11,11 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 use strandline_base::{Error, SqlState};
 
-/// Which kind of name an error is about.
+/// The kind of an error's name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Relation,
-    /// of a relation or its alias, before a column
+    /// a relation's name or alias before a column
     Qualifier,
     Column,
     Function,
@@ -23,15 +23,14 @@ enum Kind {
     Operator,
 }
 
-/// A name as an error writes it.
+/// A name in an error message.
 struct Name<'a> {
     kind: Kind,
     qualifier: Option<&'a str>,
     name: &'a str,
 }
 
-/// The error with the place in `sql` of the name that it is about. The statement begins at
-/// `begins`.
+/// Adds to the error the position in `sql` of its name. The statement begins at `begins`.
 pub fn locate(error: Error, sql: &str, begins: Location) -> Error {
     if error.position().is_some() {
         return error;
@@ -44,7 +43,7 @@ pub fn locate(error: Error, sql: &str, begins: Location) -> Error {
     }
 }
 
-/// The name that an error is about, if it is of those that point at one.
+/// The name in an error's message, for errors about an undefined name.
 fn name_in(error: &Error) -> Option<Name<'_>> {
     let message = error.message();
     let (kind, named) = match error.sqlstate() {
@@ -84,7 +83,7 @@ fn name_in(error: &Error) -> Option<Name<'_>> {
     })
 }
 
-/// The operator among the names of types.
+/// The operator in a message, between names of types.
 fn operator_in(types: &str) -> Option<Name<'_>> {
     let is_symbol = |c: char| "+-*/<>=~!@#%^&|".contains(c);
     let mut words = types.split(' ');
@@ -96,7 +95,8 @@ fn operator_in(types: &str) -> Option<Name<'_>> {
     })
 }
 
-/// A column that does not exist because FROM names its table nowhere, or further right.
+/// Changes an undefined column into a missing FROM entry if FROM has its table nowhere, or only
+/// further right.
 fn with_missing_entry(error: Error, sql: &str, begins: Location) -> Error {
     let missing = || {
         let name = name_in(&error).filter(|name| name.kind == Kind::Column)?;
@@ -142,7 +142,7 @@ fn find(name: &Name<'_>, sql: &str, begins: Location) -> Option<Location> {
     Some(tokens[first_part(&tokens, at)].span.start)
 }
 
-/// Where the dotted name begins whose last part stands at `at`.
+/// The first token of the dotted name whose last part is at `at`.
 fn first_part(tokens: &[&TokenWithSpan], mut at: usize) -> usize {
     while at >= 2 && tokens[at - 1].token == Token::Period && word(tokens[at - 2]).is_some() {
         at -= 2;
@@ -150,7 +150,7 @@ fn first_part(tokens: &[&TokenWithSpan], mut at: usize) -> usize {
     at
 }
 
-/// Whether the token at `at` can be the (last part of the) name.
+/// Whether the token at `at` can be the last part of the name.
 fn is_named(tokens: &[&TokenWithSpan], at: usize, name: &Name<'_>) -> bool {
     if name.kind == Kind::Operator {
         return word(tokens[at]).is_none() && tokens[at].token.to_string() == name.name;

@@ -1,5 +1,4 @@
-//! Placeholders in the places of a statement's parameters, so that it can be planned without
-//! values.
+//! Replaces a statement's parameters by placeholders, so that it can be planned without values.
 
 use super::params;
 use datafusion::sql::sqlparser::ast::{
@@ -11,14 +10,14 @@ use strandline_base::{Error, Result, SqlType};
 use strandline_semantics as semantics;
 use strandline_semantics::sql::walk::walk_mut;
 
-/// What stands for a parameter while planning.
+/// The stand-in for a parameter during planning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
     Placeholder,
     Null,
 }
 
-/// Puts placeholders of their types into the places of a statement's parameters.
+/// Replaces a statement's parameters by placeholders of their types.
 pub(crate) fn place_parameters<T: VisitMut>(tree: &mut T, types: &[Option<SqlType>]) -> Result<()> {
     let mut types = types.to_vec();
     let mut placing = Placing {
@@ -31,7 +30,7 @@ pub(crate) fn place_parameters<T: VisitMut>(tree: &mut T, types: &[Option<SqlTyp
     }
 }
 
-/// Puts into the parameters' places what can be planned: placeholders, cast to their types where
+/// Replaces parameters by expressions that can be planned: placeholders, cast to their types if
 /// those are known.
 pub struct Placing<'a> {
     pub types: &'a mut [Option<SqlType>],
@@ -49,7 +48,7 @@ impl Placing<'_> {
         }
     }
 
-    /// A value of its type in the place of a parameter that a constant must stand for.
+    /// Replaces a parameter that must be a constant by a sample value of its type.
     fn fix(&mut self, expr: &mut Expr) -> Result<()> {
         let Some(number) = Self::is_parameter(expr) else {
             return Ok(());
@@ -119,7 +118,7 @@ impl VisitorMut for Placing<'_> {
     }
 }
 
-/// Puts the present into moments that parameters name.
+/// Replaces parameters in FOR SYSTEM_TIME by `now()`.
 struct Moments<'a>(&'a mut [Option<SqlType>]);
 
 impl VisitorMut for Moments<'_> {

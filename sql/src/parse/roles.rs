@@ -1,13 +1,13 @@
-//! Statements about users, rewritten as tokens of statements about roles, which the parser knows:
+//! Statements about users, rewritten to tokens of statements about roles, which the parser accepts:
 //!
 //! | written | parsed as |
 //! |---|---|
-//! | `CREATE USER u …` | `CREATE ROLE u … LOGIN`, unless it says LOGIN or NOLOGIN |
+//! | `CREATE USER u …` | `CREATE ROLE u … LOGIN`, unless it has LOGIN or NOLOGIN |
 //! | `CREATE GROUP`, `ALTER`/`DROP` `USER`/`GROUP` | the same with `ROLE` |
 //! | `ENCRYPTED PASSWORD 'p'` | `PASSWORD 'p'` |
 //! | `GRANT g TO u`, `REVOKE g FROM u` | `GRANT ROLE g TO u`, `REVOKE ROLE g FROM u` |
 //!
-//! A password stands in the text of such a statement; [`redacted`] is the text for others' eyes.
+//! The text of such a statement may have a password; [`redacted`] is the text that may be shown.
 
 use super::tokenize;
 use datafusion::sql::sqlparser::parser::ParserError;
@@ -80,7 +80,7 @@ fn one(statement: &[TokenWithSpan], out: &mut Vec<TokenWithSpan>) {
     }
 }
 
-/// GRANT or REVOKE of groups: ROLE before each of their names.
+/// Writes a GRANT or REVOKE of groups with ROLE before each group.
 fn membership(statement: &[TokenWithSpan], out: &mut Vec<TokenWithSpan>) {
     let (mut names_a_group, mut before_to) = (false, true);
     for token in statement {
@@ -95,7 +95,7 @@ fn membership(statement: &[TokenWithSpan], out: &mut Vec<TokenWithSpan>) {
     }
 }
 
-/// `sql` with stars in the place of passwords. Borrowed if there is none.
+/// `sql` with stars for passwords. It is borrowed if there is no password.
 pub fn redacted(sql: &str) -> Cow<'_, str> {
     let bytes = sql.as_bytes();
     let mentions = memchr::memchr2_iter(b'p', b'P', bytes).any(|at| {
@@ -106,7 +106,7 @@ pub fn redacted(sql: &str) -> Cow<'_, str> {
         return Cow::Borrowed(sql);
     }
     let Ok(tokens) = tokenize(sql) else {
-        // Where the text ends within a quote nobody knows what is secret.
+        // The text ends within a quote, so the extent of the password is unknown.
         return Cow::Borrowed("<unreadable statement about a password>");
     };
     let mut shown = String::new();
@@ -133,7 +133,7 @@ pub fn redacted(sql: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// A parser's error about `sql`, which may quote what it met, without passwords.
+/// A parser's error about `sql` without passwords, which its message may quote.
 pub(super) fn without_secrets(error: ParserError, sql: &str) -> ParserError {
     match error {
         ParserError::ParserError(text) if matches!(redacted(sql), Cow::Owned(_)) => {

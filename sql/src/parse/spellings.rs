@@ -1,4 +1,4 @@
-//! Spellings of PostgreSQL that the parser does not know, as tokens of one that it does:
+//! Spellings of PostgreSQL that the parser does not accept, as tokens of spellings that it does:
 //!
 //! | written | parsed as |
 //! |---|---|
@@ -34,7 +34,7 @@ fn one(statement: &[TokenWithSpan], out: &mut Vec<TokenWithSpan>) {
     let is_solid = |t: &&TokenWithSpan| !matches!(t.token, Token::Whitespace(_));
     let first = statement.iter().find(is_solid);
     if first.is_some_and(|t| is(t, "REINDEX")) {
-        // `REINDEX (VERBOSE) TABLE t`: no query follows the parenthesis.
+        // `REINDEX (VERBOSE) TABLE t` has no query after the parenthesis.
         return out.extend_from_slice(statement);
     }
     let statement = without_with_data(statement);
@@ -87,7 +87,7 @@ fn one(statement: &[TokenWithSpan], out: &mut Vec<TokenWithSpan>) {
     }
 }
 
-/// Whether a token may end what `ISNULL` asks about.
+/// Whether a token may end the operand of `ISNULL`.
 fn ends_operand(before: Option<&TokenWithSpan>) -> bool {
     match before.map(|t| &t.token) {
         Some(Token::Word(word)) => {
@@ -105,7 +105,7 @@ fn ends_operand(before: Option<&TokenWithSpan>) -> bool {
     }
 }
 
-/// Whether TABLE after `before` is a query, not the kind of an object.
+/// Whether TABLE after the token `before` is a query and not the kind of an object.
 fn begins_query(before: Option<&TokenWithSpan>) -> bool {
     match before {
         None => true,
@@ -125,12 +125,13 @@ fn begins_query(before: Option<&TokenWithSpan>) -> bool {
     }
 }
 
-/// Whether `after` TABLE stands the name of one; `SELECT a AS table FROM …` is no such query.
+/// Whether the token `after` TABLE is a table's name; `SELECT a AS table FROM …` is not such a
+/// query.
 fn names_table(after: Option<&TokenWithSpan>) -> bool {
     after.is_some_and(|t| matches!(t.token, Token::Word(_)) && !is(t, "FROM"))
 }
 
-/// CREATE TABLE … AS … without WITH [NO] DATA at its end.
+/// CREATE TABLE … AS … without its final WITH [NO] DATA.
 fn without_with_data(statement: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
     let mut solid = (0..statement.len())
         .rev()
@@ -164,7 +165,7 @@ fn without_with_data(statement: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
     out
 }
 
-/// Where the query of CREATE TABLE … AS begins: after the first AS outside parentheses.
+/// The start of the query of CREATE TABLE … AS: after the first AS outside parentheses.
 fn query_of_create(statement: &[TokenWithSpan]) -> Option<usize> {
     let first = statement
         .iter()
@@ -184,7 +185,7 @@ fn query_of_create(statement: &[TokenWithSpan]) -> Option<usize> {
     None
 }
 
-/// The token that `word` is, at the place of `like`.
+/// A token of the text `word` at the position of `like`.
 fn made(word: &str, like: &TokenWithSpan) -> TokenWithSpan {
     let token = match word {
         "*" => Token::Mul,

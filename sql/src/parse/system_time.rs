@@ -1,5 +1,5 @@
-//! `FOR SYSTEM_TIME FROM a TO b` and `FOR SYSTEM_TIME BETWEEN a AND b`, which the parser does not
-//! know, as an `AS OF` whose expression is a BETWEEN over a name that no user can write:
+//! `FOR SYSTEM_TIME FROM a TO b` and `FOR SYSTEM_TIME BETWEEN a AND b`. The parser does not accept
+//! them, so they become an `AS OF` with a BETWEEN over a name that no user can write:
 //!
 //! | written | parsed as |
 //! |---|---|
@@ -14,23 +14,23 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use std::ops::ControlFlow;
 use strandline_semantics::sql::walk::walk_mut;
 
-/// The control character keeps users out.
+/// No user can write the control character.
 const FROM: &str = "\u{1}from";
 const BETWEEN: &str = "\u{1}between";
 
-/// An interval of system time as written.
+/// An interval of system time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SystemTimeInterval {
-    /// its beginning
+    /// its start
     pub low: Expr,
     /// its end
     pub high: Expr,
-    /// whether the end belongs to it (BETWEEN), or not (FROM … TO)
+    /// whether the end is included (BETWEEN) or not (FROM … TO)
     pub is_closed: bool,
 }
 
 impl SystemTimeInterval {
-    /// What `version` says, if it is one.
+    /// The interval of `version`, if it is one.
     pub fn of(version: &TableVersion) -> Option<Self> {
         let TableVersion::ForSystemTimeAsOf(Expr::Between {
             expr,
@@ -65,7 +65,7 @@ impl SystemTimeInterval {
     }
 }
 
-/// Makes the text of `query` one that means the same when it is parsed. It cannot be planned.
+/// Changes `query` so that its text parses to the same query. The changed query cannot be planned.
 pub fn as_written(query: &mut Query) {
     let _ = walk_mut(query, &mut AsWritten);
 }
@@ -84,8 +84,8 @@ impl VisitorMut for AsWritten {
         {
             let interval = SystemTimeInterval::of(&time);
             let time = interval.map_or_else(|| time.to_string(), |interval| interval.written());
-            // A word without quotes is shown as it is. The parser's own text has the alias before
-            // the time, where it does not read it back.
+            // A word without quotes is printed unchanged. The parser prints the alias before the
+            // time, where it does not accept it.
             *last = Ident::new(format!("{last} {time}"));
         }
         ControlFlow::Continue(())
@@ -132,7 +132,7 @@ pub(super) fn rewrite(tokens: &mut Vec<TokenWithSpan>) {
     }
 }
 
-/// The TO after the expression that begins `rest`.
+/// The TO after the expression at the start of `rest`.
 fn end_of_beginning(tokens: &[TokenWithSpan], rest: &[usize]) -> Option<usize> {
     let mut depth = 0usize;
     for (place, &i) in rest.iter().enumerate() {
@@ -149,7 +149,7 @@ fn end_of_beginning(tokens: &[TokenWithSpan], rest: &[usize]) -> Option<usize> {
     None
 }
 
-/// Whether the token is what may follow TO in an interval such as `'1-2' YEAR TO MONTH`.
+/// Whether the token is a unit after TO, as in the interval `'1-2' YEAR TO MONTH`.
 fn is_unit(tokens: &[TokenWithSpan], at: Option<&usize>) -> bool {
     let units = ["MONTH", "DAY", "HOUR", "MINUTE", "SECOND"];
     at.is_some_and(|i| units.iter().any(|unit| is(&tokens[*i], unit)))

@@ -29,7 +29,7 @@ fn as_of_parses_with_alias_and_in_joins() {
     }
 }
 
-/// An expression with parentheses around every operation, and around nothing else.
+/// An expression with parentheses around every operation and nowhere else.
 fn shape(expr: &Expr) -> String {
     match expr {
         Expr::Nested(inner) => shape(inner),

@@ -1,4 +1,4 @@
-//! Looks at tokens, for the rewriters that go over them before the parser.
+//! Tests of tokens, for the rewriters that run before the parser.
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 

@@ -1,4 +1,4 @@
-//! `UNIQUE NULLS [NOT] DISTINCT` behind a column, which the parser knows of table constraints only.
+//! `UNIQUE NULLS [NOT] DISTINCT` of a column, which the parser accepts only in table constraints.
 
 use datafusion::sql::sqlparser::ast::{
     ColumnOption, KeyOrIndexDisplay, NullsDistinctOption, UniqueConstraint,
@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 
-/// The option at hand; None: it is another one.
+/// The column option at the parser's position; None: another option.
 pub(super) fn parse(parser: &mut Parser) -> Result<Option<ColumnOption>, ParserError> {
     let (unique, nulls, distinct) = (Keyword::UNIQUE, Keyword::NULLS, Keyword::DISTINCT);
     let nulls_distinct = if parser.parse_keywords(&[unique, nulls, Keyword::NOT, distinct]) {

@@ -1,10 +1,10 @@
-//! Names → tables for one statement, at its snapshot or at one moment of the past.
+//! Resolves names to tables for one statement, at its snapshot or at one moment of the past.
 //!
 //! A [`StatementCatalog`] is DataFusion's catalog list, catalog and (through [`SchemaView`])
-//! schemas at once. Views are planned when a query names them, in a state bound to the same
-//! statement and moment, so that `FOR SYSTEM_TIME AS OF` on a view reaches the tables below it.
-//! References that DataFusion's planner cannot express (see [`references`]) are
-//! kept here under numbers in a schema whose name no user can write.
+//! schemas at once. A view is planned when a query names it, in a state bound to the same statement
+//! and moment, so that `FOR SYSTEM_TIME AS OF` on a view reaches the tables below it. References
+//! that DataFusion's planner cannot express (see [`references`]) are kept here under numbers, in a
+//! schema whose name no user can write.
 
 use crate::backends::acting::Acting;
 use crate::backends::acting::{Shown, files_denied};
@@ -47,19 +47,19 @@ use strandline_semantics as semantics;
 use strandline_semantics::error::{convert, raise};
 use strandline_semantics::types::sql_type_of;
 
-/// How deeply views may be built on views.
+/// The most levels of views on views.
 const MAX_VIEW_DEPTH: usize = 64;
 /// invalid_object_definition
 const INFINITE_RECURSION: SqlState = SqlState("42P17");
-/// Stands among the views being planned while all views' columns are listed.
+/// An entry among the views being planned while the columns of all views are listed.
 const LISTING: &str = "\u{1}listing";
-/// The schema of prepared references; the control character keeps users out.
+/// The schema of prepared references; no user can write the control character.
 pub const REFERENCES: &str = "\u{1}references";
 
 type Present = Arc<Mutex<Vec<Arc<TableDef>>>>;
 
-/// The surroundings in which names are resolved. Views, and moments of the past, resolve theirs in
-/// a copy with some parts changed.
+/// The surroundings of name resolution. Views and moments of the past resolve names in a copy with
+/// some parts changed.
 #[derive(Clone)]
 struct Scope {
     template: Arc<Template>,
@@ -69,13 +69,13 @@ struct Scope {
     now_us: u64,
     /// The views being planned, outermost first.
     expanding: Vec<(String, String)>,
-    /// the tables that were named as they are now, also by views
+    /// the tables read as of the statement's snapshot, also by views
     present: Present,
-    /// who is checked; None: a superuser
+    /// the user whose privileges are checked; None: a superuser
     acting: Option<Arc<Acting>>,
 }
 
-/// What a statement's names mean at its snapshot or at one moment of the past.
+/// The names of a statement, at its snapshot or at one moment of the past.
 pub struct StatementCatalog {
     scope: Scope,
     references: Mutex<Vec<Arc<dyn TableProvider>>>,
@@ -84,13 +84,13 @@ pub struct StatementCatalog {
     exempt: Mutex<Option<TableId>>,
     /// whether the query being planned locks its rows
     locking: AtomicBool,
-    /// what system tables and functions look at, once one is named
+    /// the data of system tables and functions, made at the first use of one
     system: OnceLock<Arc<System>>,
     this: Weak<StatementCatalog>,
 }
 
 impl StatementCatalog {
-    /// The names as `statement` sees them.
+    /// The names at the snapshot of `statement`.
     pub fn current(
         template: Arc<Template>,
         statement: Arc<Statement>,
@@ -110,17 +110,17 @@ impl StatementCatalog {
         })
     }
 
-    /// The session's state that statements' states are cloned from.
+    /// The session's state, from which statements' states are cloned.
     pub fn template(&self) -> &Arc<Template> {
         &self.scope.template
     }
 
-    /// The tables that queries planned so far read as of the statement's snapshot.
+    /// The tables that the queries planned so far read as of the statement's snapshot.
     pub fn present_tables(&self) -> Vec<Arc<TableDef>> {
         self.scope.present.lock().clone()
     }
 
-    /// What `now()` returns, in microseconds since the epoch.
+    /// The value of `now()`, in microseconds since the epoch.
     pub fn now_us(&self) -> u64 {
         self.scope.now_us
     }
@@ -146,7 +146,7 @@ impl StatementCatalog {
             .with_hint("Use a timestamp that is not later than now()."))
     }
 
-    /// A state whose names resolve here, unqualified ones in `default_schema`.
+    /// A state whose names resolve here; unqualified names resolve in `default_schema`.
     pub fn bind(&self, default_schema: &str) -> StatementState {
         let mut state = self.scope.template.copy();
         if state.config_options().catalog.default_schema != default_schema {
@@ -174,7 +174,7 @@ impl StatementCatalog {
         state
     }
 
-    /// Plans `query` in a `state` bound to this catalog, with the values of its parameters; None:
+    /// Plans `query` in a `state` bound to this catalog, with the values of its parameters. None:
     /// they stay placeholders.
     pub async fn plan(
         &self,
@@ -199,7 +199,7 @@ impl StatementCatalog {
         locking::plan::apply(plan, &locks, &self.scope.statement)
     }
 
-    /// DataFusion's plan of a query whose merged columns are expressions.
+    /// DataFusion's plan of a query whose merged columns are expressions already.
     async fn plan_rewritten(
         &self,
         state: &SessionState,
@@ -224,7 +224,7 @@ impl StatementCatalog {
             .map_err(convert)
     }
 
-    /// The table or view `schema.name` here; with `row_id` a table shows its hidden column.
+    /// The table or view `schema.name`; with `row_id` a table shows its hidden column.
     async fn find(
         &self,
         schema: &str,
@@ -266,7 +266,7 @@ impl StatementCatalog {
             };
             return information_schema::table(schema, name, &self.scope.catalog, &views);
         }
-        // As in PostgreSQL, names are looked up among the system's without saying so.
+        // As in PostgreSQL, unqualified names are also looked up among the system tables.
         let default = &self.scope.template.config_options().catalog.default_schema;
         if pg_catalog::has(name) && (schema == pg_catalog::PG_CATALOG || schema == default) {
             let views = match pg_catalog::shows_views(name) {
@@ -278,7 +278,7 @@ impl StatementCatalog {
         Ok(None)
     }
 
-    /// The session's registered table `schema.name`; views and the past know none.
+    /// The session's registered table `schema.name`; none for views and for moments of the past.
     fn registered(&self, schema: &str, name: &str) -> Option<Arc<dyn TableProvider>> {
         let default_schema = &self.scope.template.config_options().catalog.default_schema;
         if self.scope.as_of.is_some()
@@ -290,7 +290,8 @@ impl StatementCatalog {
         RegisteredTables::of(&self.scope.template).get(name)
     }
 
-    /// 42501 unless the statement's user may read the table, and lock its rows if it does.
+    /// 42501 unless the statement's user may read the table and, for a locking query, lock its
+    /// rows.
     fn require_read(&self, table: &TableDef) -> Result<()> {
         let Some(acting) = &self.scope.acting else {
             return Ok(());
@@ -305,12 +306,12 @@ impl StatementCatalog {
         }
     }
 
-    /// The table may be named without the right to read it.
+    /// Lets the statement name the table without the right to read it.
     pub fn exempt(&self, table: Option<TableId>) {
         *self.exempt.lock() = table;
     }
 
-    /// What system tables and functions look at.
+    /// The data of system tables and functions.
     pub fn system(&self) -> &Arc<System> {
         self.system.get_or_init(|| {
             System::new(
@@ -322,8 +323,8 @@ impl StatementCatalog {
         })
     }
 
-    /// The columns of all views; of one that cannot be planned, none. While columns are listed
-    /// views have none: a view over the list would need itself.
+    /// The columns of all views; none for a view that cannot be planned. While the columns are
+    /// listed, views have none, because a view over the list would need itself.
     async fn view_columns(&self) -> ViewColumns {
         let mut columns = ViewColumns::new();
         let listing = (String::new(), LISTING.to_string());
@@ -350,7 +351,7 @@ impl StatementCatalog {
         columns
     }
 
-    /// The error for a name that [`StatementCatalog::find`] does not know.
+    /// The error for a name that [`StatementCatalog::find`] does not find.
     fn unknown(&self, schema: &str, name: &str) -> Error {
         let known = self.scope.catalog.schemas.contains_key(schema);
         let system = information_schema::is_system_schema(schema);
@@ -364,7 +365,7 @@ impl StatementCatalog {
         }
     }
 
-    /// Plans the query of a view, under the names that the view gives its columns.
+    /// Plans the query of a view, with the view's column names.
     pub(crate) fn plan_view<'a>(
         &'a self,
         view: &'a ViewDef,
@@ -478,7 +479,7 @@ impl TableNames for StatementCatalog {
     }
 }
 
-/// Gives the columns of `plan` the names `columns` (none: as they are).
+/// Renames the columns of `plan` to `columns`; empty: keeps their names.
 fn rename_columns(plan: LogicalPlan, columns: &[String]) -> Result<LogicalPlan> {
     if columns.is_empty() {
         return Ok(plan);
@@ -539,8 +540,8 @@ impl CatalogProvider for StatementCatalog {
     }
 }
 
-/// One schema of a [`StatementCatalog`]. Also made for names that are no schema, so that the error
-/// can say what is missing.
+/// One schema of a [`StatementCatalog`]. It is also made for unknown schemas, so that the error can
+/// name the missing schema.
 #[derive(Debug)]
 struct SchemaView {
     name: String,
@@ -567,7 +568,7 @@ impl SchemaProvider for SchemaView {
         let found = self.catalog.find(&self.name, name, false).await;
         match found.map_err(raise)? {
             Some(table) => Ok(Some(table)),
-            // It may be the name of a table function, which DataFusion looks up afterwards.
+            // It may be a table function, which DataFusion looks up afterwards.
             None if self.name == names::PUBLIC => Ok(None),
             None => Err(raise(self.catalog.unknown(&self.name, name))),
         }

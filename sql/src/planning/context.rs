@@ -1,10 +1,10 @@
 //! The context of one running SQL statement: the engine's statement (snapshot and statement
-//! number), the catalog it sees, and DataFusion's state whose names resolve at that snapshot.
+//! number), its catalog, and DataFusion's state whose names resolve at that snapshot.
 //!
-//! A context is made per statement by the session and lives as long as the statement's result
-//! stream. Planning a query is: bind parameters, prepare references that DataFusion has no words
-//! for (`FOR SYSTEM_TIME AS OF`, `_rowid`, files; see [`super::references`]), hand the rest to
-//! DataFusion's SQL planner.
+//! The session makes a context per statement. It lives as long as the statement's result stream.
+//! Planning binds the parameters, prepares references that DataFusion cannot express (`FOR
+//! SYSTEM_TIME AS OF`, `_rowid`, files; see [`super::references`]), and calls DataFusion's SQL
+//! planner.
 
 use crate::backends::acting::Acting;
 use crate::catalogs::pg_catalog::display;
@@ -31,36 +31,36 @@ use strandline_engine::catalog::{Catalog, TableDef, ViewDef};
 use strandline_semantics as semantics;
 use strandline_semantics::error::convert;
 
-/// Everything one running SQL statement needs: what it sees, where it writes, how to plan.
+/// The context of one running SQL statement: snapshot, catalog, planner state.
 pub struct StatementContext {
     /// DataFusion's state; its catalog resolves names at this statement's snapshot.
     pub state: StatementState,
     /// The engine's statement.
     pub statement: Arc<Statement>,
-    /// The catalog the statement sees.
+    /// The catalog at the statement's snapshot.
     pub catalog: Arc<Catalog>,
-    /// Where unqualified names are created and looked up first.
+    /// The schema of unqualified names.
     pub default_schema: String,
     /// Values of $1, $2, …
     pub parameters: Vec<ScalarValue>,
     /// Whether parameters stay placeholders: the statement is described, or its plan is kept.
     pub open_parameters: bool,
-    /// Who is checked; None: a superuser.
+    /// The user whose privileges are checked; None: a superuser.
     pub acting: Option<Arc<Acting>>,
-    /// Whether the statement is a transaction by itself, not part of a block.
+    /// Whether the statement is a transaction by itself, outside any block.
     pub is_alone: bool,
-    /// Told how far a COPY is.
+    /// Receives the progress of a COPY.
     pub progress: Option<ProgressHook>,
-    /// The other end of COPY … FROM STDIN and TO STDOUT.
+    /// The client's end of COPY … FROM STDIN and TO STDOUT.
     pub copy_client: Option<SharedCopyClient>,
     notices: Arc<Mutex<Vec<Error>>>,
     names: Arc<StatementCatalog>,
 }
 
-/// A callback that is told how far a statement is, from whichever thread does the work.
+/// A callback that receives a statement's progress, on the thread that does the work.
 pub type ProgressHook = Arc<dyn Fn(Progress) + Send + Sync>;
 
-/// How far a COPY is.
+/// The progress of a COPY.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// rows read (FROM) or written (TO) so far
@@ -72,8 +72,8 @@ pub struct Progress {
 }
 
 impl StatementContext {
-    /// A context for `statement`. `template` is the session's state; it is cloned and bound to the
-    /// statement's snapshot. `now_us` is what `now()` returns.
+    /// A context for `statement`. `template` is the session's state; a copy of it is bound to the
+    /// statement's snapshot. `now_us` is the value of `now()`.
     pub fn new(
         template: &Arc<Template>,
         statement: Arc<Statement>,
@@ -84,7 +84,7 @@ impl StatementContext {
         Self::over(template, statement, catalog, parameters, now_us)
     }
 
-    /// As [`StatementContext::new`], with names that mean what they mean in `catalog`.
+    /// [`StatementContext::new`] with names resolved in `catalog`.
     fn over(
         template: &Arc<Template>,
         statement: Arc<Statement>,
@@ -117,7 +117,7 @@ impl StatementContext {
         }
     }
 
-    /// The same session's context for another statement, perhaps of another transaction.
+    /// The same session's context for another statement, possibly of another transaction.
     pub fn again(&self, statement: Arc<Statement>) -> Self {
         let now_us = self.names.now_us();
         Self {
@@ -126,18 +126,18 @@ impl StatementContext {
         }
     }
 
-    /// Tells the client something beside the statement's result.
+    /// Queues a notice for the client.
     pub fn notice(&self, message: impl Into<String>) {
         let state = SqlState::SUCCESSFUL_COMPLETION;
         self.notices.lock().push(Error::invalid(state, message));
     }
 
-    /// What the client is to be told so far, taken out.
+    /// Takes the notices queued so far.
     pub fn take_notices(&self) -> Vec<Error> {
         std::mem::take(&mut self.notices.lock())
     }
 
-    /// As [`StatementContext::again`], with names that mean what they mean in `catalog`.
+    /// [`StatementContext::again`] with names resolved in `catalog`.
     pub fn again_over(&self, statement: Arc<Statement>, catalog: Arc<Catalog>) -> Self {
         let now_us = self.names.now_us();
         Self::over(
@@ -149,17 +149,17 @@ impl StatementContext {
         )
     }
 
-    /// What `now()` returns, in microseconds since the epoch.
+    /// The value of `now()`, in microseconds since the epoch.
     pub fn now_us(&self) -> u64 {
         self.names.now_us()
     }
 
-    /// The session's state that the statement's is a copy of.
+    /// The session's state, of which the statement's state is a copy.
     pub fn template(&self) -> &Arc<Template> {
         self.names.template()
     }
 
-    /// The memory that queries share.
+    /// The memory pool that queries share.
     pub fn memory(&self) -> &Arc<dyn MemoryPool> {
         &self.template().runtime_env().memory_pool
     }
@@ -189,7 +189,7 @@ impl StatementContext {
         }
     }
 
-    /// The table of the index that `name` means, and the index's name.
+    /// The table of index `name`, and the index's name.
     pub fn find_index(&self, name: &ast::ObjectName) -> Result<Option<(TableId, String)>> {
         let (schema, name) = names::qualified(name, &self.default_schema)?;
         let has_index = |table: &TableDef| {
@@ -201,27 +201,27 @@ impl StatementContext {
         Ok(found.map(|table| (table.id, name)))
     }
 
-    /// From now on the table may be named without the right to read it: the statement changes its
-    /// rows and asks nothing of them.
+    /// Lets the statement name the table without the right to read it, because it changes rows
+    /// without using their values.
     pub fn writes_without_reading(&self, table: Option<TableId>) {
         self.names.exempt(table);
     }
 
-    /// Plans a query (SELECT/VALUES/WITH…), parameters bound. Every table of ours also answers to
-    /// a hidden column `_rowid` (UInt64) when it is named explicitly; `*` never includes it.
+    /// Plans a query (SELECT/VALUES/WITH…) with bound parameters. Every table of ours has a hidden
+    /// column `_rowid` (UInt64), which must be named explicitly; `*` never includes it.
     pub async fn plan_query(&self, query: &ast::Query) -> Result<LogicalPlan> {
         let values = (!self.open_parameters).then_some(self.parameters.as_slice());
         self.names.plan(&self.state, query, values).await
     }
 
-    /// The plan with all types settled.
+    /// The plan after DataFusion's analyzer, with all types resolved.
     pub fn analyze(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         let analyzer = self.state.analyzer();
         let analyzed = analyzer.execute_and_check(plan, self.state.config_options(), |_, _| {});
         analyzed.map_err(convert)
     }
 
-    /// An analyzed plan, optimized.
+    /// The optimized form of an analyzed plan.
     pub fn optimize(&self, analyzed: LogicalPlan) -> Result<LogicalPlan> {
         let optimizer = self.state.optimizer();
         let optimized = optimizer.optimize(analyzed, &*self.state, |_, _| {});
@@ -233,14 +233,14 @@ impl StatementContext {
         self.names.present_tables()
     }
 
-    /// Plans the query of a view, under the names that the view gives its columns.
+    /// Plans the query of a view, with the view's column names.
     pub async fn plan_view(&self, view: &ViewDef) -> Result<LogicalPlan> {
         self.names.plan_view(view).await
     }
 
-    /// Plans an expression over the columns of `schema`, parameters bound. Subqueries in it see
-    /// what [`StatementContext::plan_query`] sees only if they were planned there; use this for
-    /// scalar expressions such as defaults and CHECK conditions.
+    /// Plans a scalar expression over the columns of `schema`, such as a default or a CHECK
+    /// condition, with bound parameters. Subqueries in it see the tables of
+    /// [`StatementContext::plan_query`] only if they were planned there.
     pub fn plan_expression(&self, expression: &ast::Expr, schema: &DFSchema) -> Result<Expr> {
         let mut expression = expression.clone();
         params::substitute_in_expr(&mut expression, &self.parameters)?;
@@ -254,8 +254,8 @@ impl StatementContext {
             .map_err(convert)
     }
 
-    /// Plans and runs from now on with as many partitions as `plan` is worth, and with batches of
-    /// as many rows as its tables' width allows.
+    /// Sets the partitions that `plan` is worth, and the batch rows that its tables' width allows,
+    /// for all later planning and execution.
     pub fn fit(&mut self, plan: &LogicalPlan) -> Result<()> {
         let most = self.template().config().target_partitions();
         let query_bytes = match self.memory().memory_limit() {
@@ -267,7 +267,7 @@ impl StatementContext {
         Ok(())
     }
 
-    /// Runs a plan. The columns of the result have the names that users see.
+    /// Runs a plan. The result's columns have the names that users see.
     pub async fn run(&self, plan: LogicalPlan) -> Result<(SchemaRef, SendableRecordBatchStream)> {
         let plan = match display::is_needed(&plan) {
             true => display::shown(plan, self.names.system())?,
@@ -278,7 +278,7 @@ impl StatementContext {
         self.start(physical, &schema)
     }
 
-    /// What runs an analyzed plan, which may have been optimized too.
+    /// The physical plan of an analyzed plan, which may be optimized already.
     pub async fn physical(
         &self,
         plan: LogicalPlan,
@@ -307,8 +307,8 @@ impl StatementContext {
         Ok((schema.clone(), renamed))
     }
 
-    /// The statement's DEFAULT expression of each column (in table order) as a parsed expression;
-    /// None: NULL. Identity columns are filled by `Db::next_identity`.
+    /// The parsed DEFAULT expression of each column, in table order; None: NULL.
+    /// `Db::next_identity` gives the values of identity columns.
     pub fn defaults(&self, table: &TableDef) -> Result<Vec<Option<ast::Expr>>> {
         table
             .columns

@@ -1,7 +1,7 @@
-//! From a parsed statement to a physical plan: names become tables ([`catalog`], [`references`],
-//! [`provider`]), subqueries become joins or calls ([`scalar_subqueries`], [`subplan`]), locking
-//! clauses become nodes ([`locking`]). [`context`] holds the catalog, snapshot and settings of one
-//! running statement; [`template`] is the state of DataFusion that a statement starts from.
+//! From a parsed statement to a physical plan. Names become tables ([`catalog`], [`references`],
+//! [`provider`]), subqueries become joins or calls ([`scalar_subqueries`], [`subplan`]), and
+//! locking clauses become nodes ([`locking`]). [`context`] has the catalog, snapshot and settings
+//! of one running statement; [`template`] is DataFusion's state from which a statement starts.
 
 pub(crate) mod catalog;
 pub(crate) mod context;

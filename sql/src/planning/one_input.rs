@@ -1,5 +1,5 @@
-//! Methods that plan nodes have in common: logical nodes over one input, physical nodes over one
-//! input (read in one partition and in order), and physical nodes without input.
+//! Shared methods of plan nodes: logical nodes over one input, physical nodes over one input (read
+//! in one partition and in order), and physical nodes without input.
 
 use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::execution_plan::EvaluationType;
@@ -8,8 +8,8 @@ use datafusion::physical_plan::{
 };
 use std::sync::Arc;
 
-/// The comparisons of a logical node that has a field `input`: two nodes are equal only if their
-/// fields `$identity` are one object. They have no order.
+/// The comparisons of a logical node with a field `input`. Two nodes are equal only if their inputs
+/// are equal and their fields `$identity` are the same object. They have no order.
 macro_rules! compared_by {
     ($node:ident, $identity:ident) => {
         impl PartialEq for $node {
@@ -31,7 +31,7 @@ macro_rules! compared_by {
 pub(crate) use compared_by;
 
 /// The methods of `UserDefinedLogicalNodeCore` for a node without expressions that has a field
-/// `input`; `unchanged_schema`: its rows have the input's columns.
+/// `input`. `unchanged_schema`: its rows have the input's columns.
 macro_rules! logical_input {
     () => {
         fn inputs(&self) -> Vec<&LogicalPlan> {
@@ -105,8 +105,8 @@ macro_rules! input_as_child {
 
 pub(crate) use input_as_child;
 
-/// The methods of `ExecutionPlan` for a node that stands in a plan for what is known of its field
-/// `input`, whose rows it hands on; it has a method `with_input`.
+/// The methods of `ExecutionPlan` for a node that returns the rows of its field `input` unchanged
+/// and only changes their known properties. It has a method `with_input`.
 macro_rules! hands_on_its_input {
     () => {
         fn benefits_from_input_partitioning(&self) -> Vec<bool> {
@@ -161,8 +161,8 @@ macro_rules! one_input {
 
 pub(crate) use one_input;
 
-/// The methods of `ExecutionPlan` for a node that reads no other one and has a field `properties`;
-/// `no_expressions`: that has none.
+/// The methods of `ExecutionPlan` for a node without inputs that has a field `properties`;
+/// `no_expressions`: it has no expressions either.
 macro_rules! no_input {
     () => {
         fn properties(&self) -> &Arc<PlanProperties> {
@@ -205,7 +205,7 @@ macro_rules! no_input {
 
 pub(crate) use no_input;
 
-/// The properties of a node that hands its input's rows on in their order, in one partition.
+/// The properties of a node that returns its input's rows in their order, in one partition.
 pub(crate) fn as_its_input(input: &Arc<dyn ExecutionPlan>) -> Arc<PlanProperties> {
     let mut equivalences = EquivalenceProperties::new(input.schema());
     if let Some(known) = input.output_ordering() {

@@ -1,11 +1,11 @@
-//! The statement for which a part of a plan reads or writes. A plan that is kept from one
-//! execution to the next has none: it would keep the statement's snapshot.
+//! The statement for which a part of a plan reads or writes. A plan that is kept between executions
+//! has none, because it would hold the statement's snapshot.
 
 use std::sync::Arc;
 use strandline_base::{Error, Result};
 use strandline_engine::Statement;
 
-/// See the module's header.
+/// The statement of a plan's part; see the module's header.
 #[derive(Clone)]
 pub(crate) struct Owner(Option<Arc<Statement>>);
 
@@ -18,7 +18,7 @@ impl Owner {
         self.0.as_ref()
     }
 
-    /// The statement; only a kept plan that nobody has bound has none.
+    /// The statement; an error for a kept plan that is not bound to a statement.
     pub fn statement(&self) -> Result<&Arc<Statement>> {
         let none = || Error::internal("a plan of no statement was run");
         self.0.as_ref().ok_or_else(none)

@@ -1,10 +1,12 @@
-//! How many partitions a query is planned for: one if it is small, because exchanges between
-//! threads and planning them cost more than they gain. And how many rows its batches have: fewer if
-//! the rows of one of its tables are wide, because operators bound their buffers by rows alone.
+//! The number of a query's partitions and the rows of its batches.
+//!
+//! A small query gets one partition, because exchanges between threads and their planning would
+//! cost more than they gain. A table with wide rows gets smaller batches, because operators bound
+//! their buffers by rows alone.
 //!
 //! A query is small if it reads only stored tables and VALUES with few rows together, joined by
-//! equal values: the output of such joins is mostly not much larger than their input. Joins that
-//! WHERE alone makes are not seen yet where this is decided, and count as products.
+//! equal values: such joins rarely return many more rows than they read. Joins by WHERE are not
+//! recognized at this stage and count as products.
 
 use crate::planning::locking::node::LockNode;
 use crate::planning::provider::table::Table;
@@ -15,19 +17,19 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::LogicalPlan;
 
-/// The rows of all tables of a small query together, at most. One thread scans and aggregates them
-/// in a fraction of a millisecond.
+/// The most rows of all tables of a small query together. One thread scans and aggregates them in a
+/// fraction of a millisecond.
 const FEW_ROWS: usize = 1 << 15;
 
-/// Rows of a batch of operators.
+/// The fewest rows of a batch.
 const BATCH_ROWS_MIN: usize = 64;
-/// DataFusion's default.
+/// The most rows of a batch, DataFusion's default.
 const BATCH_ROWS_MAX: usize = 8192;
-/// The rows of a batch are to have one part in so many of queries' memory: an operator holds
-/// several batches.
+/// The inverse share of the query memory that a batch may take: an operator holds several batches.
 const BATCH_PART: usize = 16;
 
-/// What fits `plan`: `most` partitions at most, and batches by what queries may have together.
+/// The partitions, at most `most`, and the batch rows for `plan`; `query_bytes` is the query
+/// memory.
 pub fn fit(plan: &LogicalPlan, most: usize, query_bytes: usize) -> Result<Fit> {
     let mut rows = 0_usize;
     let mut row_bytes = 1;
@@ -43,13 +45,13 @@ pub fn fit(plan: &LogicalPlan, most: usize, query_bytes: usize) -> Result<Fit> {
     })
 }
 
-/// Rows of batches whose rows have about `row_bytes`.
+/// The rows of a batch whose rows have about `row_bytes` bytes.
 fn batch_rows(row_bytes: usize, query_bytes: usize) -> usize {
     (query_bytes / BATCH_PART / row_bytes.max(1)).clamp(BATCH_ROWS_MIN, BATCH_ROWS_MAX)
 }
 
-/// The rows that a node adds to its inputs' (`usize::MAX`: it cannot be told), and the bytes of one
-/// (0: not known).
+/// The rows that a node adds to its inputs' rows (`usize::MAX`: unknown), and the bytes of one row
+/// (0: unknown).
 fn size_of(node: &LogicalPlan) -> Result<(usize, usize)> {
     let rows = match node {
         LogicalPlan::TableScan(scan) => {
@@ -63,7 +65,7 @@ fn size_of(node: &LogicalPlan) -> Result<(usize, usize)> {
         }
         LogicalPlan::Values(values) => values.values.len(),
         LogicalPlan::Join(join) if join.on.is_empty() => usize::MAX,
-        // The other nodes of our own are DML's, which hand on at most their inputs' rows.
+        // Our other nodes belong to DML and return at most their inputs' rows.
         LogicalPlan::Extension(node) if node.node.as_any().is::<LockNode>() => usize::MAX,
         LogicalPlan::Unnest(_) | LogicalPlan::RecursiveQuery(_) => usize::MAX,
         _ => 0,

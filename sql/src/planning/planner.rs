@@ -1,6 +1,6 @@
-//! From logical to physical plans: DataFusion's planner plus the nodes of our own, an optimizer
-//! that knows where constants end, which columns share a name and which indexes have an order, and
-//! projections whose batches are bounded in bytes.
+//! From logical to physical plans: DataFusion's planner with our own nodes, and optimizer rules of
+//! our own. They end the constants of outer joins and unions, keep filters away from ambiguous
+//! names, use ordered indexes, and bound the bytes of projections' batches.
 
 mod constants;
 mod first_rows;
@@ -39,7 +39,7 @@ pub(crate) struct QueryPlanner {
 }
 
 impl QueryPlanner {
-    /// A planner whose own nodes are those of `own`.
+    /// A planner with the extension nodes of `own`.
     pub fn new(own: Vec<Arc<dyn ExtensionPlanner + Send + Sync>>) -> Self {
         Self {
             planner: DefaultPhysicalPlanner::with_extension_planners(own),

@@ -1,11 +1,11 @@
-//! Table references that DataFusion's SQL planner has no words for are prepared here, before it
-//! sees the query: `t FOR SYSTEM_TIME …`, tables whose hidden column `_rowid` is named, and files.
-//! Each becomes a table of its own in the statement's catalog, found under a number; an alias keeps
-//! the name the user knows. Clauses that would be silently ignored (`FOR UPDATE`, `TABLESAMPLE`,
-//! hints) are refused.
+//! Prepares the table references that DataFusion's SQL planner cannot express, before it sees the
+//! query: `t FOR SYSTEM_TIME …`, tables whose hidden column `_rowid` is named, and files. Each
+//! becomes a table in the statement's catalog, found under a number; an alias keeps the user's
+//! name. Clauses that DataFusion would silently ignore (`FOR UPDATE`, `TABLESAMPLE`, hints) are
+//! refused.
 //!
-//! The hidden column `tableoid` comes from [`table_oid`] and the columns that joins merge from
-//! [`merged`], before that.
+//! Before that, [`table_oid`] replaces the hidden column `tableoid`, and [`merged`] the columns
+//! that joins merge.
 
 pub(crate) mod cte_scopes;
 mod hidden;
@@ -42,10 +42,10 @@ use strandline_semantics::types;
 #[cfg(test)]
 mod tests;
 
-/// The names of a statement, among which references are looked up and kept.
+/// The names of a statement, which resolve references and keep prepared ones.
 #[async_trait]
 pub trait TableNames: Send + Sync {
-    /// The table or view `schema.name` here; with `row_id` a table shows its hidden column.
+    /// The table or view `schema.name`; with `row_id` a table shows its hidden column.
     async fn resolve(
         &self,
         schema: &str,
@@ -53,14 +53,14 @@ pub trait TableNames: Send + Sync {
         row_id: bool,
     ) -> Result<Option<Arc<dyn TableProvider>>>;
 
-    /// The error for a name that [`TableNames::resolve`] does not know.
+    /// The error for a name that [`TableNames::resolve`] does not find.
     fn undefined(&self, schema: &str, name: &str) -> Error;
 
     /// The same statement's names at the moment `ts`.
     fn at(&self, ts: CommitTs) -> Result<Arc<dyn TableNames>>;
 
-    /// The versions of the rows of table `schema.name` in an interval with inclusive bounds. One
-    /// that ends before it begins has none.
+    /// The versions of the rows of table `schema.name` in an interval with inclusive bounds. An
+    /// interval that ends before it begins has none.
     fn versions(
         &self,
         table: (&str, &str),
@@ -70,18 +70,18 @@ pub trait TableNames: Send + Sync {
     /// 42501 unless the statement's user may read the server's files.
     fn require_files(&self) -> Result<()>;
 
-    /// Keeps a prepared reference; the name it is found under.
+    /// Keeps a prepared reference; returns its new name.
     fn keep(&self, table: Arc<dyn TableProvider>) -> ObjectName;
 
     /// The columns of `query`, which has no parameters.
     async fn columns_of(&self, state: &SessionState, query: Query) -> Result<Vec<RelationColumn>>;
 }
 
-/// A column of something in FROM.
+/// A column of an item of FROM.
 #[derive(Clone, Debug)]
 pub struct RelationColumn {
     pub name: String,
-    /// None: a type that no table stores, or numeric of any shape
+    /// None: a type that tables do not store, or numeric without precision
     pub sql_type: Option<SqlType>,
 }
 
@@ -96,7 +96,7 @@ impl RelationColumn {
     }
 }
 
-/// Prepares every reference of `query`. Parameters are bound already.
+/// Prepares every reference of `query`, whose parameters are bound.
 pub async fn prepare(
     query: &mut Query,
     names: &dyn TableNames,
@@ -122,8 +122,8 @@ pub async fn prepare(
     Ok(())
 }
 
-/// Calls of table functions, which the parser takes for tables with arguments, as what they are:
-/// DataFusion would look for a table of that name first.
+/// Marks calls of table functions, which the parser reads as tables with arguments. DataFusion
+/// would look for a table of that name first.
 struct Functions;
 
 impl VisitorMut for Functions {
@@ -149,7 +149,7 @@ impl VisitorMut for Functions {
     }
 }
 
-/// One reference that needs preparing.
+/// A reference to prepare.
 #[derive(Debug)]
 struct Reference {
     name: ObjectName,
@@ -157,7 +157,7 @@ struct Reference {
     row_id: bool,
 }
 
-/// What FOR SYSTEM_TIME says.
+/// The FOR SYSTEM_TIME clause.
 #[derive(Debug)]
 enum SystemTime {
     AsOf(Box<Expr>),
@@ -176,7 +176,7 @@ impl SystemTime {
     }
 }
 
-/// The words for it in a table factor; None: DataFusion handles it.
+/// The reference to prepare in a table factor; None if DataFusion handles it.
 fn special(factor: &TableFactor) -> Option<Reference> {
     let TableFactor::Table {
         name,
@@ -232,7 +232,7 @@ impl VisitorMut for Collector {
     }
 }
 
-/// Puts the prepared names in, in the order in which the collector met the references.
+/// Puts the prepared names in place, in the order of the collected references.
 struct Replacer {
     prepared: std::vec::IntoIter<ObjectName>,
 }
@@ -325,7 +325,7 @@ async fn resolve(
     Ok(names.keep(found))
 }
 
-/// The first and the last moment of an interval; the last is before the first if there is none.
+/// The first and the last moment of an interval; of an empty one the last is before the first.
 async fn bounds(
     interval: &SystemTimeInterval,
     state: &SessionState,
@@ -341,7 +341,7 @@ async fn bounds(
     })
 }
 
-/// The moment that an expression of `FOR SYSTEM_TIME` names.
+/// The moment of an expression in `FOR SYSTEM_TIME`.
 async fn evaluate(expression: &Expr, state: &SessionState) -> Result<CommitTs> {
     let sql = format!("SELECT CAST({expression} AS TIMESTAMP WITH TIME ZONE)");
     let mut statement = crate::parse::statement(&sql)?;

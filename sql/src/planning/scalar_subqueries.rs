@@ -1,12 +1,12 @@
-//! Scalar subqueries that refer to the outer query and are not aggregates, such as
-//! `UPDATE t SET a = (SELECT x FROM u WHERE u.id = t.id)`.
+//! Scalar subqueries that refer to the outer query and are not aggregates, such as `UPDATE t SET a
+//! = (SELECT x FROM u WHERE u.id = t.id)`.
 //!
 //! DataFusion plans a correlated scalar subquery only if it is an aggregate, because its join could
-//! otherwise double rows. This rule makes it one: `single_value` returns a value of its group and
-//! how many there are. `only_value` around the subquery takes the value out, NULL without rows, and
-//! fails with 21000 if there were several, as PostgreSQL does; it stands outside because groups
-//! that no outer row asks for may well have several. A subquery that ends in
-//! `[ORDER BY …] LIMIT 1` becomes `first_value(c ORDER BY …)`.
+//! otherwise duplicate rows. This rule makes it one: `single_value` returns a value of its group
+//! and the number of its rows. `only_value` around the subquery returns the value, NULL without
+//! rows, and fails with 21000 for several rows, as PostgreSQL does. It is outside the subquery,
+//! because groups without an outer row may have several rows. A subquery that ends in `[ORDER BY …]
+//! LIMIT 1` becomes `first_value(c ORDER BY …)`.
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, StructArray};
 use datafusion::arrow::compute::nullif;
@@ -62,8 +62,8 @@ fn rewrite(expr: Expr) -> Result<Transformed<Expr>> {
     })
 }
 
-/// A correlated scalar subquery as an aggregate, and whether it counts its rows; `None` if it is
-/// one already.
+/// A correlated scalar subquery as an aggregate, and whether it counts its rows. `None` if it needs
+/// no change.
 pub(crate) fn as_aggregate(subquery: &Subquery) -> Result<Option<(Subquery, bool)>> {
     let plan = subquery.subquery.as_ref();
     if subquery.outer_ref_columns.is_empty()
@@ -83,7 +83,7 @@ pub(crate) fn as_aggregate(subquery: &Subquery) -> Result<Option<(Subquery, bool
     Ok(Some((aggregate, counted)))
 }
 
-/// Whether a plan is an aggregate of one row, which DataFusion's planner takes.
+/// Whether a plan is an aggregate of one row, which DataFusion's planner accepts.
 fn is_aggregate(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Projection(Projection { input, .. })
@@ -94,7 +94,7 @@ fn is_aggregate(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// `SELECT aggregate AS c` over a plan; `c` is named as the only column of `original`.
+/// `SELECT aggregate AS c` over a plan; `c` has the name of the only column of `original`.
 fn aggregate(original: &LogicalPlan, input: Arc<LogicalPlan>, value: Expr) -> Result<LogicalPlan> {
     let (qualifier, field) = original.schema().qualified_field(0);
     let result = Expr::Column(Column::from_name(value.schema_name().to_string()));
@@ -104,7 +104,7 @@ fn aggregate(original: &LogicalPlan, input: Arc<LogicalPlan>, value: Expr) -> Re
     Projection::try_new(vec![named], input).map(LogicalPlan::Projection)
 }
 
-/// The value of a plan of one column, and how many it has.
+/// A value of a plan of one column, and the number of its rows.
 fn counted(plan: LogicalPlan) -> Result<LogicalPlan> {
     static FUNCTION: LazyLock<Arc<AggregateUDF>> =
         LazyLock::new(|| Arc::new(AggregateUDF::from(SingleValue::default())));
@@ -114,14 +114,14 @@ fn counted(plan: LogicalPlan) -> Result<LogicalPlan> {
     aggregate(&input, input.clone(), FUNCTION.call(vec![column]))
 }
 
-/// What [`counted`] counted, if it was one.
+/// The value in the result of [`counted`] if it counted one row.
 fn only_value(value: Expr) -> Expr {
     static FUNCTION: LazyLock<Arc<ScalarUDF>> =
         LazyLock::new(|| Arc::new(ScalarUDF::from(OnlyValue::default())));
     FUNCTION.call(vec![value])
 }
 
-/// For a plan of one column that ends in LIMIT 1: the same as an aggregate.
+/// A plan of one column that ends in LIMIT 1 as an equivalent aggregate.
 fn first_of(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
     let LogicalPlan::Limit(limit) = plan else {
         return Ok(None);
@@ -164,7 +164,7 @@ impl Default for SingleValue {
     }
 }
 
-/// The fields of what [`SingleValue`] returns.
+/// The fields of the result of [`SingleValue`].
 fn counted_fields(value: &Field) -> Fields {
     let value = value.clone().with_name("value").with_nullable(true);
     Fields::from(vec![value, Field::new("rows", DataType::Int64, false)])
@@ -220,7 +220,7 @@ impl AggregateUDFImpl for SingleValue {
     }
 }
 
-/// A value so far and the number of rows.
+/// The state of [`SingleValue`]: a value and the number of rows.
 #[derive(Debug)]
 struct Single {
     value: ScalarValue,
@@ -270,7 +270,7 @@ impl Accumulator for Single {
     }
 }
 
-/// `only_value(s)`: the value that [`SingleValue`] found, if it was the only one.
+/// `only_value(s)`: the value that [`SingleValue`] found, if its group had one row.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct OnlyValue {
     signature: Signature,
@@ -319,7 +319,7 @@ impl ScalarUDFImpl for OnlyValue {
                 "more than one row returned by a subquery used as an expression",
             )));
         }
-        // Where the struct is NULL, so is the value.
+        // The value is NULL where the struct is NULL.
         let missing = datafusion::arrow::compute::is_null(counted)?;
         Ok(ColumnarValue::Array(nullif(counted.column(0), &missing)?))
     }

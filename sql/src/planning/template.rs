@@ -1,9 +1,8 @@
-//! The state of DataFusion that a session's statements start from.
+//! DataFusion's state from which a session's statements start.
 //!
-//! Copying a state copies the names of some hundred functions, more work than planning a small
-//! query. So a statement's copy goes back to its template when the statement ends, and the next
-//! one starts from it. A spare state knows no statement: it names no catalog, so that it keeps no
-//! snapshot.
+//! Copying a state copies the names of some hundred functions, which is more work than planning a
+//! small query. So a statement's copy returns to its template when the statement ends, and the next
+//! statement uses it. A spare state has no catalog, and so holds no statement and no snapshot.
 
 use crate::planning::provider::history::HistoryFunction;
 use datafusion::catalog::MemoryCatalogProviderList;
@@ -15,7 +14,7 @@ use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// A state that is not changed any more, and one that statements have used.
+/// A constant state, and a spare copy that a statement has returned.
 #[derive(Debug)]
 pub struct Template {
     state: SessionState,
@@ -31,7 +30,7 @@ impl Template {
         })
     }
 
-    /// The state itself, to make another template of.
+    /// The state, to derive another template from.
     pub fn state(&self) -> &SessionState {
         &self.state
     }
@@ -53,16 +52,16 @@ impl Deref for Template {
     }
 }
 
-/// The degree of parallelism and the batch size that a query is planned and run with.
+/// The degree of parallelism and the batch size of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fit {
-    /// threads that work on it
+    /// the number of threads
     pub partitions: usize,
-    /// rows of a batch
+    /// the rows of a batch
     pub batch_rows: usize,
 }
 
-/// A statement's copy of a [`Template`]'s state; goes back to it when dropped.
+/// A statement's copy of a [`Template`]'s state, returned to it when dropped.
 #[derive(Debug)]
 pub struct StatementState {
     /// None: being dropped
@@ -71,7 +70,7 @@ pub struct StatementState {
 }
 
 impl StatementState {
-    /// Plans and runs from now on with so many partitions and rows of a batch.
+    /// Sets the partitions and the batch rows of all later planning and execution.
     pub fn fit(
         &mut self,
         Fit {
@@ -83,7 +82,7 @@ impl StatementState {
         if config.target_partitions() == partitions && config.batch_size() == batch_rows {
             return;
         }
-        // Options that nobody else holds are changed in place.
+        // Options without other references are changed in place.
         self.execution_props_mut().config_options = None;
         let options = self.config_mut().options_mut();
         options.execution.target_partitions = partitions;
@@ -93,8 +92,8 @@ impl StatementState {
         self.execution_props_mut().config_options = Some(options);
     }
 
-    /// What plans of this state run with. They hold their functions themselves, so there are none
-    /// in it to be found by name.
+    /// The context in which plans of this state run. Plans hold their functions themselves, so the
+    /// context has none.
     pub fn task(&self) -> Arc<TaskContext> {
         Arc::new(TaskContext::new(
             None,
@@ -127,7 +126,7 @@ impl Drop for StatementState {
         let Some(mut state) = self.state.take() else {
             return;
         };
-        // What is left of the statement in it: its catalog, and what looks at its snapshot.
+        // Remove the statement's parts: its catalog, and the function that reads at its snapshot.
         state.register_catalog_list(Arc::new(MemoryCatalogProviderList::new()));
         if state.deregister_udtf(HistoryFunction::NAME).is_ok() {
             *self.template.spare.lock() = Some(state);

@@ -1,8 +1,8 @@
-//! Waiting for a future on the thread at hand: at the entrance of the API, and where DataFusion's
+//! Waiting for a future on the present thread: at the API's entry points, and where DataFusion's
 //! interface is synchronous, in a function's evaluation.
 //!
-//! Waits may nest on one thread. Each has a flag of its own that its waker sets, so that a wake-up
-//! meant for the outer one, which arrives while the inner one waits, is not lost.
+//! Waits may nest on one thread. Each wait has its own flag, which its waker sets. So a wake-up for
+//! the outer wait that arrives during the inner wait is not lost.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// Wakes the thread that waits.
+/// Wakes the waiting thread.
 struct ThreadWaker {
     thread: Thread,
     woken: AtomicBool,
@@ -25,8 +25,8 @@ impl Wake for ThreadWaker {
     }
 }
 
-/// Polls `future` on this thread until it is done. The thread's own task may be one of tokio's,
-/// whose budget of polls is not ours: nothing would ever refill it here.
+/// Polls `future` on this thread until it is done. The thread may run a tokio task, whose poll
+/// budget nothing would refill here, so the future is polled without a budget.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(tokio::task::unconstrained(future));
     let signal = Arc::new(ThreadWaker {
@@ -47,13 +47,13 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// As [`block_on`], inside of a query: a query thread hands its other tasks on before it waits.
+/// [`block_on`] within a query: a query thread first hands its other tasks on.
 pub fn wait<F: Future>(future: F) -> F::Output {
     in_place(|| block_on(future))
 }
 
-/// Runs `work`, which may wait, on this thread. A caller's thread may simply wait, whatever runtime
-/// it belongs to; a query thread hands its other tasks on.
+/// Runs `work`, which may block, on this thread. A query thread first hands its other tasks on. A
+/// caller's thread just blocks, in any runtime.
 pub(crate) fn in_place<T>(work: impl FnOnce() -> T) -> T {
     let flavor = Handle::try_current().map(|handle| handle.runtime_flavor());
     match flavor {
@@ -63,16 +63,16 @@ pub(crate) fn in_place<T>(work: impl FnOnce() -> T) -> T {
 }
 
 thread_local! {
-    /// How many [`CallersThread`]s are alive on this thread's stack.
+    /// The number of [`CallersThread`]s on this thread's stack.
     static BLOCKED_ON: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Whether this thread is a caller's that waits for a future, which may then block it.
+/// Whether this is a caller's thread in the API's `block_on`, which may therefore block.
 pub(crate) fn on_callers_thread() -> bool {
     BLOCKED_ON.get() > 0
 }
 
-/// Marks the thread while it is in the API's `block_on`.
+/// Marks the present thread while it is in the API's `block_on`.
 pub(crate) struct CallersThread;
 
 impl CallersThread {

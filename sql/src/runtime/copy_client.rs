@@ -1,25 +1,25 @@
-//! The other end of COPY … FROM STDIN and TO STDOUT: a client that sends and takes data while the
-//! statement runs.
+//! The client of COPY … FROM STDIN and TO STDOUT, which sends and receives data while the statement
+//! runs.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
 use strandline_base::Result;
 use strandline_semantics::wire_format::Format;
 
-/// A client that a COPY exchanges data with. Its calls come from one thread at a time, not
-/// necessarily that of the connection, and block.
+/// A client that exchanges data with a COPY. Its methods block. They are called from one thread at
+/// a time, not necessarily the connection's.
 pub trait CopyClient: Send {
-    /// Data for `columns` columns is to be sent from now on.
+    /// Asks for data of `columns` columns.
     fn begin_in(&mut self, format: Format, columns: usize) -> Result<()>;
-    /// Appends the next piece of data, which may end anywhere; false: there is no more.
+    /// Appends the next piece of data, cut anywhere; false: the data is complete.
     fn read(&mut self, into: &mut Vec<u8>) -> Result<bool>;
-    /// Data of `columns` columns follows.
+    /// Announces data of `columns` columns.
     fn begin_out(&mut self, format: Format, columns: usize) -> Result<()>;
-    /// Takes a row (or a header or trailer).
+    /// Takes a row, a header or a trailer.
     fn write(&mut self, data: &[u8]) -> Result<()>;
-    /// The data is complete.
+    /// Ends the data.
     fn end_out(&mut self) -> Result<()>;
 }
 
-/// A client as a connection and its statements share it.
+/// A client shared by a connection and its statements.
 pub type SharedCopyClient = Arc<Mutex<dyn CopyClient>>;

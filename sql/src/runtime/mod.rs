@@ -1,5 +1,5 @@
-//! How work runs on threads: waiting for futures, room on the stack, the memory of queries, and the
-//! client at the other end of COPY.
+//! Threads, stack and memory of running work: waiting for futures, stack growth, the memory of
+//! queries, and the client of COPY.
 
 pub(crate) mod blocking;
 pub(crate) mod copy_client;

@@ -1,21 +1,21 @@
-//! The memory that all queries share: fairly among the consumers that can work with less, so that
-//! each of them gets a part.
+//! The memory that all queries share, divided fairly among the consumers that can work with less.
 //!
 //! There are three kinds of consumers:
 //! * *Sharers* can work with any amount: operators that spill to disk, and the merges of sorts'
 //!   spill files, which read fewer files at a time. Each may have an equal part of the memory that
-//!   the other kinds leave. DataFusion counts a merge among the consumers that cannot spill: the
-//!   first of a sort's partitions to merge would leave nothing to the others, which fail.
-//! * *Holders* can not, such as the hash table of a join: first come, first served.
+//!   the other kinds leave. DataFusion counts a merge among the consumers that cannot spill. The
+//!   first partition's merge would then take all the memory, and the merges of the other partitions
+//!   would fail.
+//! * *Holders* cannot work with less, such as the hash table of a join: first come, first served.
 //! * *Exchanges* between the partitions of a query are never refused: `RepartitionExec`, and
-//!   `SortPreservingMergeExec`, which joins sorted partitions. Both hold a few batches per
-//!   partition: the first stops its inputs when every output has rows waiting, the second has one
-//!   batch of each input and the one that it fills. The second asks when the sorts below it have
-//!   the whole of their parts, and they give nothing back before it has read their rows. The first
-//!   must not spill: it can wait for itself for ever in this version of DataFusion (issue 24883
-//!   there: two inputs spill at the same time, the reader waits for the older file while the batch
-//!   it needs is in the newer one). What exchanges hold is taken from the others' part, down to a
-//!   half of the whole: where one partition gets most rows, theirs may be much.
+//!   `SortPreservingMergeExec`, which merges sorted partitions. Both hold a few batches per
+//!   partition. `RepartitionExec` stops its inputs when every output has rows waiting. It must not
+//!   spill, because in this version of DataFusion its spilling can deadlock (issue 24883 there).
+//!   Two inputs spill at the same time, and the reader waits for the older file while its batch is
+//!   in the newer one. `SortPreservingMergeExec` has one batch of each input and one output batch.
+//!   It asks for memory when the sorts below it have their whole parts, which they keep until it
+//!   has read their rows. The memory of exchanges is taken from the other kinds' part, down to half
+//!   of the whole. It may be much if one partition gets most rows.
 
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{
@@ -24,22 +24,22 @@ use datafusion::execution::memory_pool::{
 use parking_lot::Mutex;
 use std::fmt;
 
-/// How exchanges name themselves.
+/// The consumer names of exchanges.
 const EXCHANGES: [&str; 2] = ["RepartitionExec", "SortPreservingMergeExec"];
-/// How the merge of a sort names itself.
+/// The consumer name of a sort's merge.
 const MERGE: &str = "ExternalSorterMerge";
 
-/// See the module's header.
+/// The pool; see the module's header.
 #[derive(Debug)]
 pub struct QueryMemory {
     bytes: usize,
     held: Mutex<Held>,
 }
 
-/// What is held, by kind.
+/// Reserved bytes by kind.
 #[derive(Debug, Default)]
 struct Held {
-    /// how many sharers there are
+    /// the number of sharers
     sharers: usize,
     by_sharers: usize,
     by_holders: usize,
@@ -75,7 +75,7 @@ impl Held {
         }
     }
 
-    /// What a reservation of `kind` and of `size` bytes may grow by, of `bytes` altogether.
+    /// The bytes by which a reservation of `kind` may grow from `size`, in a pool of `bytes`.
     fn left(&self, bytes: usize, kind: Kind, size: usize) -> usize {
         let all = bytes - self.by_exchanges.min(bytes / 2);
         let shared = all.saturating_sub(self.by_holders);
@@ -178,7 +178,7 @@ mod tests {
         sort.try_grow(400).unwrap();
         exchange.try_grow(5_000).unwrap();
         assert_eq!(pool.reserved(), 5_400);
-        // They leave a half.
+        // Exchanges leave half of the memory.
         assert!(sort.try_grow(101).is_err());
         sort.try_grow(100).unwrap();
         exchange.shrink(5_000);

@@ -1,26 +1,26 @@
-//! Futures that nest as deeply as the user's views do: each level is polled with stack enough for
+//! Futures that nest as deeply as the user's views. Each level is polled with enough stack for
 //! planning one more query.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// With less stack than this a new piece is taken, bytes.
+/// Bytes of free stack below which a new segment is allocated.
 const RED_ZONE: usize = 512 << 10;
-/// The size of a new piece, bytes.
+/// Bytes of a new segment.
 const NEW_STACK: usize = 2 << 20;
 
-/// What a statement may need on its caller's stack, bytes.
+/// Bytes of its caller's stack that a statement may need.
 const STATEMENT_STACK: usize = 4 << 20;
-/// The size of the piece it gets if there is less, bytes.
+/// Bytes of the segment that a statement gets if less is free.
 const STATEMENT_PIECE: usize = 16 << 20;
 
-/// Runs a statement with room on the stack for expressions as deep as the parser lets them be.
+/// Runs a statement with enough stack for the deepest expression that the parser accepts.
 pub(crate) fn with_room<T>(run: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(STATEMENT_STACK, STATEMENT_PIECE, run)
 }
 
-/// A boxed future that is polled with room on the stack.
+/// A boxed future that is polled with enough stack.
 pub(crate) struct DeepFuture<'a, T>(Pin<Box<dyn Future<Output = T> + Send + 'a>>);
 
 impl<'a, T> DeepFuture<'a, T> {

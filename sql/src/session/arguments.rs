@@ -1,8 +1,8 @@
-//! The arguments of EXECUTE: values, known before the statement that they are for is run.
+//! The arguments of EXECUTE, which are known before the prepared statement runs.
 //!
-//! A literal has its value by itself; anything else is computed, once, by a query of its own. An
-//! argument is cast to the type that PREPARE declares. Without one it keeps its own, and a quoted
-//! literal, as everywhere, takes that of its place.
+//! A literal is read without a plan. A query of its own computes all other arguments, once. An
+//! argument is cast to the type that PREPARE declares. Without a declared type it keeps its own
+//! type, and a quoted literal takes the type of the parameter's place.
 
 use super::Session;
 use super::description::of_parameter;
@@ -23,11 +23,11 @@ use strandline_semantics::error::convert;
 use strandline_semantics::sql::cast;
 use strandline_semantics::types;
 
-/// What EXECUTE runs.
+/// An EXECUTE with its arguments evaluated.
 pub(super) struct Executed {
     pub prepared: Arc<PreparedStatement>,
     pub values: Vec<ScalarValue>,
-    /// None: the type of the value's place
+    /// None: the type comes from the parameter's place
     pub types: Vec<Option<SqlType>>,
 }
 
@@ -35,7 +35,8 @@ pub(super) struct Executed {
 type Argument = (ScalarValue, Option<SqlType>);
 
 impl Session {
-    /// The statement that EXECUTE names, and its arguments; they may be `outer` parameters.
+    /// The statement that EXECUTE names, and its arguments. An argument may be an `outer`
+    /// parameter.
     pub(super) async fn executed(
         &self,
         statement: &Parsed,
@@ -90,7 +91,7 @@ impl Session {
         })
     }
 
-    /// What expressions without columns are now.
+    /// Evaluates expressions without columns.
     async fn compute(&self, exprs: Vec<Expr>) -> Result<Vec<Argument>> {
         let item = |(n, expr)| SelectItem::ExprWithAlias {
             expr,
@@ -128,7 +129,8 @@ impl Session {
     }
 }
 
-/// A literal's value, of its declared type if there is one; None: it is to be computed.
+/// The value of a literal, cast to the declared type if there is one. None: a query must compute
+/// it.
 fn literal(
     expr: &Expr,
     outer: &[ScalarValue],
@@ -151,7 +153,7 @@ fn literal(
     if value.is_null() || is_of_type(&value, declared) {
         return Ok(Some((value, Some(of_parameter(declared)))));
     }
-    // What is no such value, computing it says.
+    // An invalid value goes to the computation, which reports the error.
     let read = value
         .try_as_str()
         .flatten()

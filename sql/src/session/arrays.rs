@@ -1,9 +1,9 @@
-//! Parameters that are arrays.
+//! Array parameters.
 //!
-//! The value of one is its text, `{1,2}`: in its place it reads as a quoted literal does, which a
-//! cast, or what it is compared with by ANY or ALL, makes an array. So a parameter that is declared
-//! as an array is cast where it stands ([`declare`]), and no plan is kept for several values of it.
-//! To describe a statement a sample stands for it ([`sample`]).
+//! The value of an array parameter is its text, `{1,2}`. Like a quoted literal it becomes an array
+//! by a cast, or by the type that ANY or ALL compares it with. A parameter declared as an array is
+//! cast in its place ([`declare`]), and its statement's plan is not kept for other values. A
+//! statement is described with a sample in the array's place ([`sample`]).
 
 use crate::parse::params;
 use datafusion::sql::sqlparser::ast::{
@@ -20,16 +20,16 @@ use strandline_semantics::types;
 pub enum ParameterType {
     /// one value
     Value(SqlType),
-    /// an array of such values
+    /// an array of values of this type
     Array(SqlType),
 }
 
-/// What is known of the items of an array that a parameter is.
+/// The item type of an array parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Items {
-    /// it is cast to an array of this
+    /// from a cast to an array of this type
     Known(SqlType),
-    /// they are what it is compared with
+    /// the type of the operand that ANY or ALL compares with the items
     Compared,
 }
 
@@ -54,7 +54,7 @@ pub(super) fn array_of(item: SqlType) -> Option<DataType> {
     }
 }
 
-/// Casts every parameter with an array type among `types` to it.
+/// Casts every parameter that has an array type in `types` to that type.
 pub(super) fn declare<T: VisitMut>(tree: &mut T, types: &[Option<DataType>]) {
     struct Declare<'a>(&'a [Option<DataType>]);
     impl VisitorMut for Declare<'_> {
@@ -74,9 +74,9 @@ pub(super) fn declare<T: VisitMut>(tree: &mut T, types: &[Option<DataType>]) {
     }
 }
 
-/// Puts samples in the places of parameters that are arrays: an empty array where it is cast to
-/// one; the comparison without ANY or ALL where it is compared, so that the parameter gets the type
-/// of the items. What is known of each parameter's items; `None`: it is no array.
+/// Puts a sample in the place of each array parameter, and returns the item type per parameter
+/// (`None`: not an array). A cast gets an empty array. ANY or ALL becomes a plain comparison, so
+/// that the parameter gets the type of the items.
 pub(super) fn sample<T: VisitMut>(tree: &mut T, count: usize) -> Vec<Option<Items>> {
     struct Sample(Vec<Option<Items>>);
     impl VisitorMut for Sample {

@@ -1,6 +1,6 @@
-//! CALL: the procedures of the database. `strandline_backup('directory')` is for databases that a
-//! server has open: a directory belongs to one process at a time. CHECKPOINT is parsed as a call
-//! too.
+//! CALL: the procedures of the database. `strandline_backup('directory')` backs up a database that
+//! a server has open, since only one process at a time may open a directory. CHECKPOINT is parsed
+//! as a call too.
 
 use super::Session;
 use crate::backends::acting::{Acting, files_denied};
@@ -65,7 +65,8 @@ impl Session {
         let work = tokio::task::spawn_blocking(move || {
             crate::statements::backup::backup(&db, &target, &|_| !flag.load(Ordering::SeqCst))
         });
-        // Not raced against the cancellation: the copying sees it and removes what it has made.
+        // Not raced against the cancel flag: the backup checks the flag itself and removes its
+        // files.
         let report = match work.await {
             Ok(report) => report.map_err(|error| cancel.explain(error))?,
             Err(panic) => return Err(Error::internal(format!("the backup panicked: {panic}"))),
@@ -79,7 +80,7 @@ impl Session {
     }
 }
 
-/// The arguments, if all of them are texts.
+/// The arguments, if all of them are string literals.
 fn texts(arguments: &FunctionArguments) -> Option<Vec<String>> {
     let FunctionArguments::List(list) = arguments else {
         return None;
@@ -97,7 +98,7 @@ fn text_of(expr: &Expr) -> Option<String> {
             Value::SingleQuotedString(text) => Some(text.clone()),
             _ => None,
         },
-        // What a bound parameter becomes.
+        // A bound parameter becomes a cast.
         Expr::Cast { expr, .. } => text_of(expr),
         _ => None,
     }

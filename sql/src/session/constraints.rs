@@ -10,7 +10,7 @@ use strandline_engine::catalog::Catalog;
 use strandline_engine::catalog::index::ConstraintTiming;
 
 impl Session {
-    /// `mode` and `names` as they were written, `names` separated by commas.
+    /// `mode` and `names` are the statement's words; commas separate the `names`.
     pub(super) fn set_constraints(&mut self, mode: &str, names: &str) -> Result<Summary> {
         let is_deferred = match mode {
             "deferred" => true,

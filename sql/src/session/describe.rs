@@ -1,11 +1,10 @@
-//! A statement's parameters and result columns, without running it: the types of its parameters and
-//! the columns of its result.
+//! Describes a statement without running it: the types of its parameters and the columns of its
+//! result.
 //!
-//! A parameter that is declared has its declared type. Any other is, as a quoted literal would be,
-//! of no type until its place gives it one \[PostgreSQL, "Type Conversion"\]: the statement is
-//! planned with placeholders, and the analyzer's result for each placeholder gives its type. A
-//! parameter that nothing gives a type is a text. Types are without length, precision and scale,
-//! which belong to columns.
+//! A declared parameter has its declared type. Any other parameter has no type until its place
+//! gives it one, like a quoted literal \[PostgreSQL, "Type Conversion"\]. The statement is planned
+//! with placeholders, and the analyzer finds the type of each. A parameter whose place gives no
+//! type is a text. The types have no length, precision or scale, which belong to columns.
 //!
 //! Places that are evaluated while planning (`FOR SYSTEM_TIME AS OF $1`, arguments of table
 //! functions) cannot hold a placeholder; their types are known by the place.
@@ -36,7 +35,7 @@ use strandline_semantics::sql::walk::walk_mut;
 use strandline_semantics::types;
 
 impl Session {
-    /// Describes `prepared`; a description stays as long as the definitions it went by.
+    /// Describes `prepared`. A description is reused until the catalog or the settings change.
     pub(crate) async fn describe(&self, prepared: &PreparedStatement) -> Result<Arc<Described>> {
         if let Some(known) = self.known_description(prepared) {
             return Ok(known);
@@ -60,7 +59,7 @@ impl Session {
         Ok(described)
     }
 
-    /// The description that `prepared` has got before, if it still holds.
+    /// The last description of `prepared`, unless the catalog or the settings have changed since.
     pub(crate) fn known_description(&self, prepared: &PreparedStatement) -> Option<Arc<Described>> {
         let known = prepared.described.lock().clone()?;
         let holds = Arc::ptr_eq(&known.template, &self.template)
@@ -134,8 +133,8 @@ impl Session {
         Ok((types, items, result))
     }
 
-    /// A context for what is looked up besides a statement: in the open block's transaction, or in
-    /// one of its own, which is then to be rolled back.
+    /// A context for a lookup besides a statement. It runs in the open block's transaction, or in
+    /// one of its own, which the caller rolls back.
     pub(super) fn context_aside(&self) -> Result<(StatementContext, Option<Arc<Transaction>>)> {
         self.refuse_if_failed()?;
         let (transaction, now_us, implicit) = match &self.open {
@@ -153,8 +152,8 @@ impl Session {
     }
 }
 
-/// The types of a statement's parameters where they are known, those of the items of arrays, and
-/// its result's columns.
+/// The types of a statement's parameters and of the items of arrays, where they are known, and the
+/// columns of its result.
 type Found = (
     Vec<Option<SqlType>>,
     Vec<Option<SqlType>>,
@@ -174,13 +173,13 @@ async fn types_and_result(
     match planned(context, statement, &mut types, Hold::Placeholder).await {
         Ok((_, result)) if !open || result.is_none() => Ok((types, result)),
         Ok(_) => {
-            // Only now is it known what the result depends on.
+            // The result's types may depend on the parameter types, which are known only now.
             let untyped = |t: &Option<SqlType>| Some(t.unwrap_or(SqlType::Text));
             let mut known: Vec<_> = types.iter().map(untyped).collect();
             let again = planned(context, statement, &mut known, Hold::Placeholder).await?;
             Ok((known, again.1))
         }
-        // Some place takes only constants.
+        // One of the places takes only constants.
         Err(error) => {
             let mut types = declared;
             match planned(context, statement, &mut types, Hold::Null).await {
@@ -191,7 +190,7 @@ async fn types_and_result(
     }
 }
 
-/// Plans `statement`; fills in the types that are found. The result's columns if it gives rows.
+/// Plans `statement` and fills in the types that it finds. Returns the columns of its rows, if any.
 async fn planned(
     context: &StatementContext,
     statement: &Parsed,

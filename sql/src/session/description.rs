@@ -1,5 +1,4 @@
-//! A statement's parameters and result columns: the types of its parameters and the columns of its
-//! result.
+//! The description of a statement: the types of its parameters and the columns of its result.
 
 use crate::planning::template::Template;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -7,30 +6,30 @@ use std::sync::Arc;
 use strandline_base::SqlType;
 use strandline_engine::catalog::Catalog;
 
-/// What a prepared statement takes and gives.
+/// The parameters and the result of a prepared statement.
 #[derive(Clone, Debug)]
 pub struct Description {
-    /// the types of `$1`, `$2`, …; of varchar, char and numeric without length, precision and
-    /// scale (those of a numeric mean nothing)
+    /// the types of `$1`, `$2`, …, without length, precision and scale (a numeric has the
+    /// precision 38 and scale 16 as placeholders)
     pub parameters: Vec<SqlType>,
-    /// per parameter that is an array the type of its items
+    /// the item type of each array parameter
     pub items: Vec<Option<SqlType>>,
-    /// the columns of the rows it gives; None: it gives none
+    /// the columns of the result's rows; None: it has no rows
     pub result: Option<SchemaRef>,
 }
 
-/// A description and what it holds for.
+/// A description, and the catalog and the settings that it is valid for.
 #[derive(Debug)]
 pub(crate) struct Described {
     pub(super) catalog: Arc<Catalog>,
     pub(super) template: Arc<Template>,
-    /// per parameter its type, where it is known
+    /// the type of each parameter, where it is known
     pub types: Vec<Option<SqlType>>,
     pub description: Arc<Description>,
 }
 
 impl Described {
-    /// The same with the parameters' types that `before` had, which the client goes by.
+    /// This description with the parameter types of `before`, which the client relies on.
     pub(super) fn with_types_of(&self, before: &Self) -> Self {
         Self {
             catalog: self.catalog.clone(),
@@ -41,7 +40,7 @@ impl Described {
     }
 }
 
-/// A numeric whose precision and scale mean nothing.
+/// A numeric whose precision and scale are placeholders.
 pub(crate) const NUMERIC: SqlType = SqlType::Numeric {
     precision: 38,
     scale: 16,

@@ -1,8 +1,8 @@
 //! Running work: the transaction around a statement, its savepoint, and running it again.
 //!
 //! Under read committed a statement that meets a newer committed version fails in the engine with
-//! `ErrorKind::Conflict` and 40001. It is then undone to the savepoint before it and run again
-//! with a new snapshot, as often as it takes up to [`MAX_TRIES`]; others see none of it.
+//! `ErrorKind::Conflict` and 40001. The session undoes it to the savepoint before it and runs it
+//! again with a new snapshot, up to [`MAX_TRIES`] times. Other transactions see none of this.
 
 use super::Session;
 use super::outcome::{Output, RunningQuery};
@@ -74,7 +74,8 @@ impl Session {
             return Err(read_only(work));
         }
         modes.read_only = reads;
-        // Rows are handed out as they come, before the commit could wait for what they depend on.
+        // A query's rows go out before its commit. Only the commit would wait for the transactions
+        // that a speculative read depends on.
         modes.speculative &= !reads;
         Ok((self.begin_engine(modes)?, self.now_us(), true))
     }
@@ -133,7 +134,7 @@ impl Session {
         }
     }
 
-    /// Plans and runs what is not prepared.
+    /// Plans and runs a statement that is not prepared.
     async fn run_anew(&self, mut context: StatementContext, work: &Work<'_>) -> Result<Output> {
         let statement = context.statement.clone();
         self.shared.statistics.planned();
@@ -180,7 +181,7 @@ impl Session {
                 explain::execute(&mut context, parsed, row_plan, note).await?
             }
         };
-        // EXPLAIN ANALYZE may have gone on with another moment.
+        // EXPLAIN ANALYZE may have read at an older moment, by another statement.
         row_rules::finish_statement(&context, &statement)?;
         Ok(Output::Done(summary))
     }
@@ -197,7 +198,8 @@ impl Session {
         }
         let cancel = self.cancel.clone();
         let next = async {
-            // Rows that are always ready leave no pause in which to notice it.
+            // A stream whose rows are always ready never yields, so the cancel flag is checked
+            // here.
             cancel.check()?;
             query.stream.next().await.transpose().map_err(convert)
         };
@@ -260,7 +262,7 @@ impl Session {
         }
     }
 
-    /// The number of a running query's rows, which are thrown away.
+    /// Counts the rows of a running query and drops them.
     pub(crate) async fn count(&mut self, mut query: Box<RunningQuery>) -> Result<u64> {
         let _timer = self.timer();
         let mut rows = 0;
@@ -284,7 +286,7 @@ fn running(
     }))
 }
 
-/// Runs a query that locks to its end: a conflict is noticed while it can still run again.
+/// Runs a locking query to its end, so that a conflict appears while the query can still run again.
 async fn locked_rows(context: StatementContext, plan: LogicalPlan) -> Result<Box<RunningQuery>> {
     let (schema, mut stream) = context.run(plan).await?;
     let mut rows = Gathered::new(context.memory());
@@ -301,7 +303,7 @@ async fn locked_rows(context: StatementContext, plan: LogicalPlan) -> Result<Box
     }))
 }
 
-/// Whether a newer version of a row stood in a statement's way, so that it may be repeated.
+/// Whether a statement failed on a newer version of a row, so that it may run again.
 pub(super) fn is_conflict(error: &Error) -> bool {
     error.kind() == ErrorKind::Conflict && error.sqlstate() == SqlState::SERIALIZATION_FAILURE
 }

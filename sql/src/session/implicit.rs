@@ -42,7 +42,7 @@ impl Session {
         Ok(())
     }
 
-    /// BEGIN in an implicit block: whether there was one.
+    /// Makes an implicit block an ordinary one for BEGIN; false if there is none.
     pub(super) fn make_explicit(&mut self, modes: Modes) -> Result<bool> {
         if !self.leave_implicit() {
             return Ok(false);

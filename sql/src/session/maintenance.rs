@@ -1,6 +1,6 @@
-//! VACUUM, ANALYZE and LOCK TABLE. Background work and snapshots already do most of their work:
-//! VACUUM runs a checkpoint, which merges the ranges that are due (FULL: all that have updates);
-//! ANALYZE has nothing to do, because statistics are kept up.
+//! VACUUM, ANALYZE and LOCK TABLE. Background work already merges tails and keeps statistics
+//! current. VACUUM runs a checkpoint, which merges the ranges that are due (FULL: all ranges with
+//! updates). ANALYZE has nothing to do.
 
 use super::Session;
 use crate::parse::names;
@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{Lock, LockTableMode, ObjectName};
 use strandline_base::{Error, Result, SqlState};
 
 impl Session {
-    /// VACUUM of `table`, or of everything, which comes to the same.
+    /// VACUUM. The checkpoint covers the whole database, also for a single `table`.
     pub(super) fn vacuum(&mut self, table: Option<&ObjectName>, full: bool) -> Result<Summary> {
         if self.open.is_some() {
             return Err(Error::invalid(
@@ -22,14 +22,14 @@ impl Session {
         Ok(Summary::tag("VACUUM"))
     }
 
-    /// ANALYZE of `table`, or of everything.
+    /// ANALYZE of `table`, or of all tables.
     pub(super) fn analyze(&mut self, table: Option<&ObjectName>) -> Result<Summary> {
         self.require_relation(table)?;
         Ok(Summary::tag("ANALYZE"))
     }
 
-    /// LOCK TABLE in the one mode that readers take by reading: it keeps nobody from anything here,
-    /// because a snapshot goes on seeing a table that others drop.
+    /// LOCK TABLE in ACCESS SHARE, the mode of plain reads. It blocks nothing here: a snapshot
+    /// keeps a dropped table readable.
     pub(super) fn lock_tables(&self, lock: &Lock) -> Result<Summary> {
         if self.open.is_none() || self.is_implicit() {
             return Err(Error::invalid(

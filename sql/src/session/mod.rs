@@ -3,12 +3,12 @@
 //!
 //! * Transaction control, settings and prepared statements are handled here and below
 //!   ([`transaction`], [`settings`], [`prepared`]).
-//! * Everything that reads or writes data or definitions is *work* ([`Work`]): it runs in the open
-//!   transaction or in one of its own, with a savepoint before it and, under read committed,
-//!   again with a new snapshot when another transaction's commit got in its way ([`execute`]).
-//! * A statement that fails inside a transaction block leaves the block failed: its changes since
-//!   its last savepoint are undone at once, its locks end, and until ROLLBACK every statement is
-//!   25P02.
+//! * Every statement that reads or writes data or definitions is *work* ([`Work`]). It runs in the
+//!   open transaction or in its own, with a savepoint before it ([`execute`]). Under read committed
+//!   it runs again with a new snapshot when it meets another transaction's commit.
+//! * A statement that fails inside a transaction block leaves the block failed. Its changes since
+//!   the last savepoint are undone at once and its row locks end. Every statement fails with 25P02
+//!   until ROLLBACK.
 
 mod arguments;
 pub mod arrays;
@@ -66,15 +66,15 @@ pub struct Session {
     statements: StatementCache,
     /// Whether statements may run in the row executor; tests compare with it off.
     pub(crate) row_executor: bool,
-    /// the row executor has just left the statement that comes next to the full path
+    /// whether the row executor has just passed the coming statement on to the full path
     is_undecided: bool,
     pub(crate) cancel: Arc<CancelState>,
-    /// as others see the session
+    /// the session's entry in the registry, which other sessions read
     pub(crate) registered: Registered,
     pub(crate) progress: Option<ProgressHook>,
-    /// the other end of COPY … FROM STDIN and TO STDOUT
+    /// the client's end of COPY … FROM STDIN and TO STDOUT
     pub(crate) copy_client: Option<SharedCopyClient>,
-    /// this session's newest commit that changed something
+    /// this session's newest commit that wrote
     committed: CommitTs,
     notices: Vec<Error>,
 }
@@ -126,50 +126,51 @@ impl Session {
         Ok(())
     }
 
-    /// Warnings and notices since the last call.
+    /// Takes the warnings and notices since the last call.
     pub(crate) fn take_notices(&mut self) -> Vec<Error> {
         std::mem::take(&mut self.notices)
     }
 
-    /// The settings that hold.
+    /// The settings in force.
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// A warning for the client, unless it wants errors only (`client_min_messages`).
+    /// Queues a warning for the client unless it wants errors only (`client_min_messages`).
     fn notice(&mut self, state: SqlState, message: impl Into<String>) {
         if self.settings.client_min_messages != "error" {
             self.notices.push(Error::invalid(state, message));
         }
     }
 
-    /// Notices of a statement for the client, unless it wants warnings or errors only.
+    /// Queues a statement's notices for the client unless it wants errors only
+    /// (`client_min_messages`).
     fn pass_on(&mut self, notices: Vec<Error>) {
         if self.settings.client_min_messages != "error" {
             self.notices.extend(notices);
         }
     }
 
-    /// Parses and runs one statement. A text that is no statement fails the open block too.
+    /// Parses and runs one statement. A syntax error fails the open block too.
     pub(crate) async fn run_text(&mut self, sql: &str, params: &[ScalarValue]) -> Result<Output> {
         let statement = self.prepare_plain(sql)?;
         self.run_prepared(&statement, params).await
     }
 
-    /// The one statement that `sql` is. A text that is no statement fails the open block.
+    /// Parses `sql` as one statement. A syntax error fails the open block.
     pub(crate) fn prepare_plain(&mut self, sql: &str) -> Result<Arc<PreparedStatement>> {
         let prepared = self.statements.plain(sql, &self.shared.statistics);
         prepared.inspect_err(|_| self.mark_failed())
     }
 
-    /// Lets others see whether a transaction block is open.
+    /// Shows other sessions whether a transaction block is open.
     pub(crate) fn report_block(&self) {
         let started_us = self.open.as_ref().map_or(0, |open| open.now_us);
         let status = self.transaction_status();
         self.registered.backend().set_block(status, started_us);
     }
 
-    /// The statements that end a transaction or go back in it: all that a failed one takes.
+    /// Runs COMMIT, ROLLBACK or ROLLBACK TO SAVEPOINT, the only statements of a failed block.
     fn run_control(&mut self, statement: &Parsed) -> Result<Option<Output>> {
         let summary = match statement {
             Parsed::Commit { chain, .. } => self.commit(*chain)?,
@@ -186,7 +187,7 @@ impl Session {
         Ok(Some(Output::Done(summary)))
     }
 
-    /// The statements that begin a transaction or mark a place in it.
+    /// Runs a statement that begins a transaction or makes or releases a savepoint.
     fn run_begin(&mut self, statement: &Parsed) -> Result<Option<Output>> {
         let summary = match statement {
             Parsed::StartTransaction {
@@ -207,7 +208,8 @@ impl Session {
         Ok(Some(Output::Done(summary)))
     }
 
-    /// Runs a statement without parameters, or an EXECUTE, whose arguments may be `outer` ones.
+    /// Runs a statement without parameters, or an EXECUTE whose arguments may be `outer`
+    /// parameters.
     async fn run_unfailed(&mut self, statement: &Parsed, outer: &[ScalarValue]) -> Result<Output> {
         if let Some(done) = self.run_begin(statement)? {
             return Ok(done);
@@ -236,7 +238,7 @@ impl Session {
             Parsed::Discard { object_type } => self.discard(object_type)?,
             Parsed::Lock(lock) => self.lock_tables(lock)?,
             Parsed::Close { cursor } => close(cursor)?,
-            // There is nothing to listen to.
+            // There are no notifications.
             Parsed::UNLISTEN { .. } => Summary::tag("UNLISTEN"),
             Parsed::Vacuum(vacuum) => self.vacuum(vacuum.table_name.as_ref(), vacuum.full)?,
             Parsed::Analyze(analyze) => self.analyze(analyze.table_name.as_ref())?,
@@ -264,7 +266,7 @@ impl Session {
         }
     }
 
-    /// The table's CHECK constraints, compiled for rows that come without SQL.
+    /// The table's CHECK constraints, compiled for rows that do not come from SQL.
     pub(crate) fn checks_of(&self, table: &Arc<TableDef>) -> Result<Arc<CheckSet>> {
         let now_us = match &self.open {
             Some(open) => open.now_us,
@@ -294,7 +296,7 @@ impl Session {
     }
 }
 
-/// CLOSE: there are no cursors by name.
+/// CLOSE of one cursor fails: named cursors do not exist.
 fn close(cursor: &ast::CloseCursor) -> Result<Summary> {
     match cursor {
         ast::CloseCursor::All => Ok(Summary::tag("CLOSE CURSOR ALL")),

@@ -7,19 +7,19 @@ use datafusion::sql::sqlparser::ast::{
 use strandline_base::{Error, Result, SqlState};
 use strandline_engine::{Isolation, Transaction};
 
-/// See the module's header.
+/// The modes of a transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Modes {
-    /// what its statements see
+    /// the isolation level
     pub isolation: Isolation,
-    /// whether writing is an error
+    /// whether writes are refused
     pub read_only: bool,
-    /// whether it reads what is committed and not durable yet
+    /// whether it reads transactions that are pre-committed, not durable yet
     pub speculative: bool,
 }
 
 impl Modes {
-    /// These modes changed by what a statement says.
+    /// These modes with the changes of a statement.
     pub fn with(mut self, modes: &[TransactionMode]) -> Result<Self> {
         for mode in modes {
             match mode {
@@ -43,7 +43,7 @@ fn isolation(level: TransactionIsolationLevel) -> Result<Isolation> {
     }
 }
 
-/// The isolation level that a setting names.
+/// The isolation level of a setting's value.
 pub fn isolation_of(name: &str) -> Result<Isolation> {
     match name.to_ascii_lowercase().as_str() {
         "read uncommitted" | "read committed" => Ok(Isolation::ReadCommitted),
@@ -66,7 +66,7 @@ pub fn isolation_name(isolation: Isolation) -> &'static str {
     }
 }
 
-/// The modes a transaction runs with.
+/// The modes of a running transaction.
 pub(crate) fn modes_of(transaction: &Transaction) -> Modes {
     let options = transaction.options();
     Modes {

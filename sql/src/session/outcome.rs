@@ -10,25 +10,25 @@ use datafusion::execution::SendableRecordBatchStream;
 use std::sync::Arc;
 use strandline_engine::Transaction;
 
-/// What a statement gave: rows to come, or the summary of what is done.
+/// The output of a statement: a query's rows, or the summary of a finished statement.
 pub enum Output {
     /// A query whose rows are still to be computed.
     Rows(Box<RunningQuery>),
-    /// A query of one row by its key, which is done.
+    /// A finished query of one row by its key.
     Row(ValueRow),
-    /// A query of the rows with one key of an index, which is done.
+    /// A finished query of the rows with one key of an index.
     Batch(QueryResult),
-    /// Done, with any rows at hand.
+    /// A finished statement, with the rows of RETURNING, if any.
     Done(Summary),
 }
 
-/// A query under way. It keeps its snapshot until it is dropped.
+/// A running query. It holds its snapshot until it is dropped.
 pub struct RunningQuery {
     pub(crate) schema: SchemaRef,
     pub(crate) stream: SendableRecordBatchStream,
-    /// The transaction of a statement outside any block; it ends with the rows.
+    /// The transaction of a query outside any block; it ends with the query.
     pub(crate) implicit: Option<Arc<Transaction>>,
     pub(crate) context: StatementContext,
-    /// lets others see that it runs
+    /// the entry that shows other sessions the running query
     pub(crate) running: Option<Running>,
 }

@@ -1,10 +1,10 @@
-//! A query under way, apart from the connection that runs it: the state of a cursor or a protocol's
-//! portal between two calls. It borrows nothing, so other statements of the connection may run
-//! before the next rows are asked for.
+//! A running query without its connection: the state of a cursor or of a protocol's portal between
+//! two calls. A portal borrows nothing, so the connection may run other statements between two
+//! batches.
 //!
-//! A query outside a transaction block has a transaction of its own, which ends with its rows or
-//! when the portal is dropped. One inside a block ends with the block: rows asked for later, or
-//! while the block is failed, are an error.
+//! A query outside a transaction block has its own transaction, which ends with the last row or
+//! with the portal. A query inside a block ends with the block. Pulling rows later, or while the
+//! block is failed, is an error.
 
 use crate::session::Session;
 use crate::session::outcome::RunningQuery;
@@ -16,7 +16,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use strandline_base::Result;
 
-/// What [`Connection::start`](crate::Connection::start) gave.
+/// The result of [`Connection::start`](crate::Connection::start).
 pub enum Started {
     /// Rows to pull.
     Rows(Portal),
@@ -31,16 +31,16 @@ pub enum Started {
 /// [`QueryStream::into_portal`]: crate::QueryStream::into_portal
 pub struct Portal {
     rows: Rows,
-    /// until the last row
+    /// ends with the last row
     watched: Option<WatchedStatement>,
 }
 
 enum Rows {
-    /// of a query under way; None: it is over
+    /// a running query; None: it has ended
     Query(SchemaRef, Option<Box<RunningQuery>>),
-    /// of one that is done
+    /// a finished query of one row
     Row(ValueRow),
-    /// the same as batches, the last one first
+    /// a finished query's batches, the last one first
     Batches(SchemaRef, Vec<RecordBatch>),
 }
 
@@ -52,7 +52,7 @@ impl Portal {
         }
     }
 
-    /// A row that is there, or none.
+    /// A portal over a row found by its key.
     pub(crate) fn of_row(row: ValueRow) -> Self {
         Self {
             rows: Rows::Row(row),
@@ -60,7 +60,7 @@ impl Portal {
         }
     }
 
-    /// Rows that are there.
+    /// A portal over finished batches.
     pub(crate) fn of_result(result: QueryResult) -> Self {
         let schema = result.schema().clone();
         let mut batches = result.into_batches();
@@ -81,8 +81,8 @@ impl Portal {
         }
     }
 
-    /// The rows as values, if that is how they are at hand: a row found by its key, or none. They
-    /// are then no longer in the portal. Anything else is pulled by [`Connection::next_batch`].
+    /// The row as values, if the query found it by its key; the portal gives it up. Rows of other
+    /// queries come from [`Connection::next_batch`].
     ///
     /// ```
     /// use strandline::{Started, Value};
@@ -110,7 +110,7 @@ impl Portal {
         }
     }
 
-    /// Whether the query belongs to a transaction block and must be read before that ends.
+    /// Whether the query belongs to a transaction block and must be read before the block ends.
     pub fn in_block(&self) -> bool {
         match &self.rows {
             Rows::Query(_, query) => query.as_ref().is_some_and(|q| q.implicit.is_none()),
@@ -118,7 +118,7 @@ impl Portal {
         }
     }
 
-    /// Whether all rows have been given out, or the query has failed.
+    /// Whether the portal has returned all rows, or the query has failed.
     pub fn has_ended(&self) -> bool {
         match &self.rows {
             Rows::Query(_, query) => query.is_none(),
@@ -137,7 +137,7 @@ impl Portal {
         let Some(query) = running.as_mut() else {
             return Ok(None);
         };
-        // Outside a scope, a cancellation that came between two calls holds.
+        // A cancellation that arrives between two calls ends the next call.
         let _timer = session.timer();
         let shared = session.shared.clone();
         let next = shared.block_on(session.next_batch(query));

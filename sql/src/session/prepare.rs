@@ -19,7 +19,7 @@ use strandline_base::{Error, Result, SqlState, SqlType};
 use strandline_semantics::types;
 
 impl Session {
-    /// Runs a prepared statement and lets others see that it runs.
+    /// Runs a prepared statement and shows other sessions that it runs.
     pub(crate) async fn run_prepared(
         &mut self,
         prepared: &PreparedStatement,
@@ -43,7 +43,7 @@ impl Session {
         output
     }
 
-    /// In a failed transaction block only its end is allowed.
+    /// A failed transaction block allows only statements that end it or go back to a savepoint.
     async fn run_unreported(
         &mut self,
         prepared: &PreparedStatement,
@@ -60,7 +60,8 @@ impl Session {
         })
     }
 
-    /// What could plan is boxed: a future is as large as all that it may run, and is moved.
+    /// Futures that may plan a query are boxed. A future is as large as every future it may hold,
+    /// and is moved.
     async fn run_values(
         &mut self,
         prepared: &PreparedStatement,
@@ -79,8 +80,8 @@ impl Session {
         Box::pin(self.run_with(prepared, &values, &types)).await
     }
 
-    /// Runs a prepared statement outside the row executor. `types` is what is known of each
-    /// parameter.
+    /// Runs a prepared statement outside the row executor. `types` are the parameters' types, where
+    /// they are known.
     async fn run_with(
         &mut self,
         prepared: &PreparedStatement,
@@ -106,8 +107,8 @@ impl Session {
         Box::pin(self.run_unfailed(&bound, &[])).await
     }
 
-    /// Whether a statement is one whose plan is kept: a query that only reads, unless it may read
-    /// an older moment, or one that changes rows.
+    /// Whether the statement's plan is kept. It is for DML, and for a read-only query unless the
+    /// query may read at an older moment.
     fn may_keep_plan(&self, statement: &Parsed) -> bool {
         match Work::of(statement) {
             Ok(work @ Work::Query(_)) => {
@@ -118,8 +119,8 @@ impl Session {
         }
     }
 
-    /// The types of a typed statement's parameters, where they are known. If it has been
-    /// described, its result must be what it was: the client goes by it.
+    /// The types of a typed statement's parameters, where they are known. A described statement
+    /// must still have the result of its description, which the client relies on.
     pub(super) async fn known_types(
         &self,
         prepared: &PreparedStatement,
@@ -128,7 +129,7 @@ impl Session {
         let Some(before) = before else {
             return prepared.declared_types();
         };
-        // What is wrong with a statement that cannot be described any more, running it says.
+        // If the statement can no longer be described, its execution reports the error.
         if let Ok(now) = self.describe(prepared).await {
             let same = same_columns(&before.description, &now.description);
             *prepared.described.lock() = Some(match same {
@@ -144,7 +145,7 @@ impl Session {
         Ok(before.types.clone())
     }
 
-    /// The statement that `sql` is, with the types that a client declares, described.
+    /// The statement of the text `sql` with the types that a client declares, and its description.
     pub(crate) async fn prepare_typed(
         &mut self,
         sql: &str,
@@ -163,7 +164,7 @@ impl Session {
         described
     }
 
-    /// `prepared` with its description in it.
+    /// Stores the description of `prepared` in it.
     pub(crate) async fn described(
         &self,
         prepared: Arc<PreparedStatement>,
@@ -192,7 +193,7 @@ impl Session {
                 format!("prepared statement \"{name}\" already exists"),
             ));
         }
-        // Others see the text of the EXECUTE.
+        // Other sessions see the text of the EXECUTE.
         let prepared = PreparedStatement::new("", statement.clone(), types.to_vec())?;
         self.prepared.insert(name, Arc::new(prepared));
         Ok(Summary::tag("PREPARE"))
@@ -210,7 +211,7 @@ impl Session {
         }
     }
 
-    /// Runs what an EXECUTE names, whose arguments may be `outer` parameters.
+    /// Runs the statement that an EXECUTE names. The arguments may be `outer` parameters.
     pub(super) async fn run_executed(
         &mut self,
         statement: &Parsed,

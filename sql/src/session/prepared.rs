@@ -17,25 +17,25 @@ use strandline_semantics::types;
 /// A statement with parameters, parsed once.
 #[derive(Debug)]
 pub struct PreparedStatement {
-    /// what others see while it runs
+    /// the text that other sessions see while it runs
     pub(crate) text: Arc<str>,
     /// the text that errors point into, passwords included
     source: Arc<str>,
-    /// where in it the statement begins
+    /// the statement's start within `source`
     begins: Location,
     pub(crate) statement: Parsed,
-    /// what PREPARE declares
+    /// the types that PREPARE declares
     types: Vec<DataType>,
-    /// what a client declares
+    /// the types that a client declares
     declared: Vec<Option<SqlType>>,
     parameters: usize,
-    /// whether its parameters have types of their own, not their values'
+    /// whether the parameters have their own types instead of their values' types
     pub(super) typed: bool,
-    /// the last description that was asked for
+    /// the last description
     pub(super) described: Mutex<Option<Arc<Described>>>,
-    /// what it was compiled to for the row executor last
+    /// the last result of compiling it for the row executor
     pub(super) compiled: Mutex<Option<Arc<Compiled>>>,
-    /// its plan, if it is a query
+    /// the kept plan, for a query or DML
     pub(super) plan: PlanSlot,
 }
 
@@ -62,7 +62,7 @@ impl PreparedStatement {
         }
     }
 
-    /// A statement whose parameters have their values' types.
+    /// A statement whose parameters take the types of their values.
     pub(crate) fn plain(sql: &str, mut statement: Parsed) -> Result<Self> {
         let parameters = params::highest(&mut statement)?;
         Ok(Self::of(
@@ -82,13 +82,12 @@ impl PreparedStatement {
         })
     }
 
-    /// An error of this statement with the place in its text.
+    /// Adds the position within the text to an error of this statement.
     pub(crate) fn locate(&self, error: Error) -> Error {
         place::locate(error, &self.source, self.begins)
     }
 
-    /// A statement as a client sends it; `declared` are the types of its parameters that the
-    /// client knows.
+    /// A statement from a client. `declared` has the parameter types that the client knows.
     pub(crate) fn typed(
         sql: &str,
         mut statement: Parsed,
@@ -142,8 +141,8 @@ impl PreparedStatement {
         }
     }
 
-    /// 08P01 for too many values; too few are missed where they are wanted, unless a client has
-    /// been told how many there are.
+    /// 08P01 if the number of values differs from the number of parameters of a typed statement.
+    /// Too few values of another statement fail when it is bound.
     pub(super) fn check_count(&self, values: usize) -> Result<()> {
         let needed = self.parameters;
         if self.typed && values != needed {
@@ -164,7 +163,7 @@ impl PreparedStatement {
         Ok(())
     }
 
-    /// Per parameter the type that is declared for it.
+    /// The declared type of each parameter.
     pub(super) fn declared_types(&self) -> Result<Vec<Option<SqlType>>> {
         let mut declared = self.declared.clone();
         for t in &self.types {
@@ -177,7 +176,7 @@ impl PreparedStatement {
         Ok(declared)
     }
 
-    /// Whether it may be compiled for the row executor.
+    /// Whether the statement is of a kind that the row executor compiles.
     pub(super) fn may_be_row_statement(&self) -> bool {
         matches!(
             self.statement,
@@ -185,7 +184,7 @@ impl PreparedStatement {
         )
     }
 
-    /// Whether it begins or ends a transaction or a part of one.
+    /// Whether the statement begins or ends a transaction or a savepoint.
     pub(super) fn is_of_transaction(&self) -> bool {
         matches!(
             self.statement,
@@ -202,7 +201,7 @@ impl PreparedStatement {
         self.types.get(index)
     }
 
-    /// How many parameters it has.
+    /// The number of parameters.
     pub fn parameter_count(&self) -> usize {
         self.parameters
     }

@@ -1,10 +1,10 @@
-//! `strandline.max_staleness`: queries that may read an older moment, to avoid the updates that are
-//! not merged yet.
+//! `strandline.max_staleness`: a query may read at an older moment to avoid updates that are not
+//! merged yet.
 //!
-//! A query is planned as usual, which tells its tables. If there is a moment that will do, the
-//! query is planned once more and run by a statement that reads there. It never is before this
-//! session's own last commit. A transaction that has written reads its own writes, one that keeps
-//! a snapshot keeps it: both read as ever.
+//! A query is planned once to find its tables. If a suitable moment exists, the query is planned
+//! again and runs in a statement that reads at that moment. The moment is never before the
+//! session's own last commit. A transaction that has written, or that keeps its snapshot, reads as
+//! usual.
 
 use super::Session;
 use crate::planning::context::StatementContext;
@@ -14,9 +14,9 @@ use std::time::Duration;
 use strandline_base::{CommitTs, Result};
 use strandline_engine::{Isolation, Relaxed, Statement};
 
-/// Which moment a query reads.
+/// The moment at which a query reads.
 pub(super) struct Choice {
-    /// reads at an older moment; None: the query's own statement reads
+    /// the statement that reads at an older moment; None: the query's own statement reads
     pub older: Option<Arc<Statement>>,
     /// the moment and why, for EXPLAIN ANALYZE
     pub text: String,

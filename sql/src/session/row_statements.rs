@@ -1,11 +1,10 @@
-//! The row executor of a session: which statements take it, and the transaction around them.
+//! The row executor's side of a session: the choice of statements, and the transaction around them.
 //!
-//! A prepared statement keeps its compiled form for the last catalog and settings it ran with. An
-//! execution that the row executor leaves undecided is undone and goes the full path.
+//! A prepared statement keeps its compiled form for the last catalog and settings. An execution
+//! that the row executor leaves undecided is undone and takes the full path.
 //!
-//! A compiled statement, and the statements around a transaction, run without a future
-//! ([`Session::run_at_once`]): making and polling the one that could also plan queries would cost
-//! more than the statement.
+//! Compiled statements and transaction control run without a future ([`Session::run_at_once`]). The
+//! future that could also plan a query costs more to make and to poll than such a statement.
 
 use super::Session;
 use super::execute::is_conflict;
@@ -22,12 +21,12 @@ use std::sync::Arc;
 use strandline_base::{Error, Result, SqlType};
 use strandline_engine::{ConflictPolicy, Isolation, Transaction};
 
-/// The transaction of a point statement; `now()` if it is an open block's.
+/// The transaction of a point statement, and the open block's `now()` if it belongs to a block.
 type Begun = (Arc<Transaction>, Option<u64>);
 
 impl Session {
-    /// Runs a text whose statement is compiled already, up to its literals; None: it takes the
-    /// longer way.
+    /// Runs a text whose statement is compiled already except for its literals; None: it takes the
+    /// longer path.
     pub(crate) fn run_text_at_once(
         &mut self,
         sql: &str,
@@ -47,7 +46,7 @@ impl Session {
             return self.run_of_transaction(&prepared).map(Some);
         }
         if self.compiled(&prepared).is_none() {
-            // Literals have no declared types, nor have these parameters.
+            // Literals have no declared types, and neither have these parameters.
             self.compile(&prepared, &[]);
         }
         let literals = self.statements.literals();
@@ -57,7 +56,7 @@ impl Session {
         ran
     }
 
-    /// Runs a statement that is compiled already; None: it takes the longer way.
+    /// Runs a compiled statement; None: it takes the longer path.
     pub(crate) fn run_at_once(
         &mut self,
         prepared: &PreparedStatement,
@@ -69,7 +68,7 @@ impl Session {
         self.run_known(prepared, values, || prepared.text.clone())
     }
 
-    /// `text` is what others see to run.
+    /// `text` is the query text that other sessions see.
     fn run_known(
         &mut self,
         prepared: &PreparedStatement,
@@ -160,7 +159,7 @@ impl Session {
             return Ok(None);
         };
         let implicit = began_us.is_none();
-        // A read waits for nobody.
+        // A read never waits for a lock.
         let _timer = match reads {
             true => None,
             false => self.timer(),
@@ -211,8 +210,8 @@ impl Session {
         Ok(Some(output))
     }
 
-    /// `now()` as far as the statement asks for it: to read the clock is a part of what a short one
-    /// costs.
+    /// `now()` if the statement uses it. Reading the clock is a measurable part of a short
+    /// statement.
     fn asked_now(&self, compiled: &Compiled, began_us: Option<u64>) -> u64 {
         match began_us {
             None if compiled.asks_now => self.now_us(),
@@ -220,7 +219,7 @@ impl Session {
         }
     }
 
-    /// What `prepared` is compiled to for the catalog and settings of now.
+    /// The compiled form of `prepared` if it is for the present catalog and settings.
     fn compiled(&self, prepared: &PreparedStatement) -> Option<Arc<Compiled>> {
         let known = prepared.compiled.lock().clone()?;
         let same_catalog = match &self.open {
@@ -236,7 +235,7 @@ impl Session {
         compiled
     }
 
-    /// What the row executor does for the statement of an EXPLAIN; None: nothing.
+    /// The row executor's text for the statement of an EXPLAIN; None: it takes the full path.
     pub(super) fn row_plan(&self, explain: &Parsed) -> Option<String> {
         let Parsed::Explain { statement, .. } = explain else {
             return None;
@@ -260,8 +259,8 @@ impl Session {
             uses_indexes: self.settings.access.indexes,
             asks_now: Cell::new(false),
         };
-        // Who may not run it is told so by the full path. Another role is another template, other
-        // privileges are another catalog.
+        // Without the privileges, the full path reports the error. The result stays valid: another
+        // role is another template, and other privileges are another catalog.
         let acting = Acting::of(&self.template, &catalog);
         let may = |statement: &RowStatement| {
             let (table, wanted) = statement.privileges();
@@ -280,8 +279,8 @@ impl Session {
         }
     }
 
-    /// The open block's transaction and its `now()`, or one of the statement's own, whose `now()`
-    /// nobody has asked for yet; None if the full path is to refuse.
+    /// The open block's transaction and its `now()`, or a new transaction whose `now()` is not read
+    /// yet. None: the full path reports that writing is refused.
     fn point_transaction(&mut self, reads: bool) -> Result<Option<Begun>> {
         if let Some(open) = &mut self.open {
             if open.transaction.options().read_only && !reads {

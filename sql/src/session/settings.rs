@@ -1,12 +1,12 @@
 //! A connection's settings.
 //!
-//! [`parameters`] is the table of all parameters, [`values`] reads and shows their values,
-//! [`origin`] is the source of a value. `set` runs SET and RESET, `show` SHOW. [`Settings`] has
-//! the settings of one connection. The database's `Shared` has their defaults, and the parameters
-//! that are fixed when the database is opened.
+//! [`parameters`] is the table of all parameters, [`values`] parses and shows their values,
+//! [`origin`] is the source of a value. `set` runs SET and RESET, `show` runs SHOW. [`Settings`]
+//! holds one connection's settings. The database's `Shared` holds their defaults, and the
+//! parameters that are fixed at open.
 //!
-//! Names with a dot that are not ours are the client's own, as in PostgreSQL: any value may be kept
-//! under them.
+//! As in PostgreSQL, a name with a dot is the client's own unless it has our prefix. It takes any
+//! value.
 
 pub mod origin;
 pub mod parameters;
@@ -33,41 +33,41 @@ const OWN_PREFIX: &str = "strandline.";
 pub struct Settings {
     /// whether COMMIT waits until the transaction is durable
     pub synchronous_commit: bool,
-    /// the level of transactions that name none
+    /// the isolation level unless BEGIN gives one
     pub default_isolation: Isolation,
-    /// whether transactions that do not say are read-only
+    /// whether transactions are read-only unless BEGIN says otherwise
     pub default_read_only: bool,
     /// whether writers wait for each other
     pub conflict_policy: ConflictPolicy,
-    /// whether transaction blocks read what is committed and not durable yet
+    /// whether transaction blocks read transactions that are pre-committed, not durable yet
     pub speculative_reads: bool,
-    /// how long a statement waits for another transaction's row; None: for ever
+    /// how long a statement waits for a row lock; None: without limit
     pub lock_timeout: Option<Duration>,
-    /// how long a statement may run; None: for ever
+    /// how long a statement may run; None: without limit
     pub statement_timeout: Option<Duration>,
-    /// how long a connection may idle in a transaction; None: for ever
+    /// how long a connection may idle in a transaction; None: without limit
     pub idle_in_transaction_timeout: Option<Duration>,
-    /// how long a connection may idle outside transactions; None: for ever
+    /// how long a connection may idle outside transactions; None: without limit
     pub idle_session_timeout: Option<Duration>,
-    /// statements that take so long are logged; None: none
+    /// the duration from which a statement is logged; None: no statement is logged
     pub log_min_duration: Option<Duration>,
     /// bytes of a parameter's value that are logged with a statement; negative: all
     pub log_parameter_max_length: i64,
-    /// the least severe notices that are given out
+    /// the lowest severity of notices that the client receives
     pub client_min_messages: &'static str,
-    /// which access paths statements may take
+    /// the access paths that statements may take
     pub access: AccessSettings,
-    /// how old a moment queries may read to be spared what is not merged yet; None: not at all
+    /// how far back a query may read to avoid unmerged updates; None: it reads the newest state
     pub max_staleness: Option<Duration>,
-    /// where unqualified names are created and looked up
+    /// the schema of unqualified names
     pub search_path: String,
-    /// the client's name, kept for it
+    /// the client's name, without effect
     pub application_name: String,
     /// parameters without effect, by name
     kept: BTreeMap<&'static str, String>,
     /// the client's own parameters
     custom: BTreeMap<String, String>,
-    /// who has set what, where it is not the database's default
+    /// the origins of the values that are not the database's default
     origins: BTreeMap<&'static str, Origin>,
 }
 
@@ -97,8 +97,7 @@ impl Default for Settings {
     }
 }
 
-/// The settings of a connection, its user among them, at some time. Two that are equal show the
-/// same values.
+/// A connection's settings and its user at one time. Two equal versions show the same values.
 #[derive(Clone, Debug)]
 pub struct SettingsVersion(Arc<Settings>, Arc<Template>);
 
@@ -108,12 +107,12 @@ impl PartialEq for SettingsVersion {
     }
 }
 
-/// What a database is opened with and nobody changes afterwards.
+/// Settings that are fixed when a database is opened.
 #[derive(Clone, Debug)]
 pub struct OpenSettings {
-    /// the engine's
+    /// the engine's settings
     pub engine: strandline_engine::Settings,
-    /// how many threads one query uses at most
+    /// the most threads of one query
     pub query_threads: usize,
 }
 
@@ -124,9 +123,9 @@ pub struct ForeignParameter {
     pub name: String,
     /// its value
     pub value: String,
-    /// what it is for, in one line
+    /// its purpose, in one line
     pub description: String,
-    /// where the value is from
+    /// the source of the value
     pub origin: Origin,
 }
 
@@ -137,18 +136,18 @@ pub struct ShownParameter {
     pub name: String,
     /// its value as SHOW prints it
     pub value: String,
-    /// what it is for, in one line
+    /// its purpose, in one line
     pub description: String,
-    /// what values it has
+    /// the kind of its values
     pub kind: Kind,
-    /// PostgreSQL's word for who may change it: user, postmaster or internal
+    /// PostgreSQL's word for the permission to change it: user, postmaster or internal
     pub context: &'static str,
-    /// where the value is from
+    /// the source of the value
     pub origin: Origin,
 }
 
 impl ShownParameter {
-    /// The value as `pg_settings` has it: times and sizes as numbers of [`ShownParameter::unit`].
+    /// The value in `pg_settings`: times and sizes are numbers of [`ShownParameter::unit`].
     pub fn plain_value(&self) -> String {
         match self.kind {
             Kind::Time if self.value == "-1" => self.value.clone(),
@@ -169,14 +168,14 @@ impl ShownParameter {
     }
 }
 
-/// What a database is opened with, each value with its origin.
+/// The origins of the values that a database is opened with.
 #[derive(Clone, Debug, Default)]
 pub struct Origins {
     by_name: BTreeMap<&'static str, Origin>,
 }
 
 impl Origins {
-    /// Notes where the value of `name`, a parameter's name, is from.
+    /// Notes the origin of parameter `name`.
     pub fn note(&mut self, name: &str, origin: Origin) {
         if let Some(parameter) = find(name) {
             self.by_name.insert(parameter.name, origin);
@@ -187,10 +186,10 @@ impl Origins {
     }
 }
 
-/// Sets parameter `name` of a database that is to be opened; its name as in the table.
+/// Sets parameter `name` of a database before it is opened.
 ///
 /// # Errors
-/// 42704 if there is none, 55P02 if nobody can set it, 22023 or 0A000 for a wrong value.
+/// 42704 for an unknown name, 55P02 for a fixed parameter, 22023 or 0A000 for a wrong value.
 pub fn configure(
     open: &mut OpenSettings,
     session: &mut Settings,
@@ -247,7 +246,7 @@ fn change_back(settings: &mut Settings, defaults: &Settings, parameter: &Paramet
     Ok(())
 }
 
-/// Sets `name` of `settings`, None: to its default.
+/// Sets parameter `name` in `settings`; None: to its default.
 fn assign_to(
     settings: &mut Settings,
     defaults: &Settings,
@@ -275,7 +274,7 @@ fn assign_to(
     Ok(())
 }
 
-/// Whether a name that is no parameter's may be the client's own.
+/// Whether `name` may be the client's own.
 fn is_custom(name: &str) -> bool {
     let is_word = |part: &str| {
         let mut chars = part.chars();
@@ -285,7 +284,7 @@ fn is_custom(name: &str) -> bool {
     name.contains('.') && !name.starts_with(OWN_PREFIX) && name.split('.').all(is_word)
 }
 
-/// What `name` is shown as once it has `value` (None: its default).
+/// The text that SHOW would give for `name` with `value` (None: its default).
 ///
 /// # Errors
 /// As [`Connection::set_parameter`](crate::Connection::set_parameter).

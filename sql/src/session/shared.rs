@@ -29,21 +29,21 @@ pub(crate) struct Shared {
     pub(crate) runtime: Mutex<Option<Runtime>>,
     pub(crate) handle: Handle,
     pub(crate) location: String,
-    /// who is connected
+    /// the connected sessions
     pub(crate) sessions: Arc<Registry>,
     pub(crate) random: Arc<dyn RandomSource>,
 }
 
 impl Shared {
-    /// Runs `future` on the calling thread with the query threads at hand. Works inside another
-    /// runtime or executor too, where it blocks the calling thread.
+    /// Runs `future` on the calling thread, within the runtime of the query threads. It blocks the
+    /// calling thread, also inside another runtime or executor.
     pub(crate) fn block_on<F: Future>(&self, future: F) -> F::Output {
         let _entered = self.handle.enter();
         let _here = CallersThread::enter();
         with_room(|| block_on(future))
     }
 
-    /// Adds a session of `user` to those that others see.
+    /// Adds a session of `user` to the registry.
     pub(crate) fn register(&self, cancel: Arc<CancelState>, user: &User) -> Registered {
         let mut secret = [0; 4];
         self.random.fill(&mut secret);
@@ -60,7 +60,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // Waiting for the threads here could wait for the very thread that drops us.
+        // Waiting here for the query threads could deadlock: this may run on one of them.
         if let Some(runtime) = self.runtime.get_mut().take() {
             runtime.shutdown_background();
         }

@@ -1,7 +1,7 @@
-//! Long statements, reported to `tracing` when they end: `log_min_duration_statement`.
+//! Logs slow statements to `tracing` when they end: `log_min_duration_statement`.
 //!
-//! A statement's time runs from its text's arrival to its last row, or to its error. Without a
-//! threshold a statement costs one comparison. Passwords are left out of the text.
+//! A statement's time runs from the arrival of its text to its last row or its error. Without a
+//! threshold the cost is one comparison. The logged text has no passwords.
 
 use super::Session;
 use datafusion::scalar::ScalarValue;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use strandline_engine::Db;
 use tracing::info;
 
-/// A running statement that is told about if it takes long; its time ends when this is dropped.
+/// A running statement that may be logged; its time ends when this is dropped.
 pub struct WatchedStatement {
     db: Arc<Db>,
     began_us: u64,
@@ -21,7 +21,7 @@ pub struct WatchedStatement {
 }
 
 impl Session {
-    /// Starts to watch a statement; None if nobody wants to know.
+    /// Starts to time a statement; None without a threshold.
     pub(crate) fn watch(&self, text: &str, parameters: &[ScalarValue]) -> Option<WatchedStatement> {
         let threshold = self.settings.log_min_duration?;
         Some(WatchedStatement {
@@ -35,7 +35,7 @@ impl Session {
 }
 
 impl Session {
-    /// As [`Session::watch`], for a statement whose text is not at hand.
+    /// [`Session::watch`] for a statement whose text is not at hand.
     pub(crate) fn watch_parsed(
         &self,
         statement: &Statement,
@@ -67,7 +67,7 @@ fn shown(parameters: &[ScalarValue], max_bytes: i64) -> String {
 }
 
 impl WatchedStatement {
-    /// Stops to watch: the statement is to begin anew.
+    /// Stops the timing, since the statement starts over.
     pub(crate) fn dismiss(mut self) {
         self.threshold = Duration::MAX;
     }

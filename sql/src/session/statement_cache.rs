@@ -1,9 +1,8 @@
-//! The statements that a session has parsed lately, by their texts.
+//! The recently parsed statements of a session, by text.
 //!
-//! A text is kept once per declaration of its parameters' types. Texts that differ in their
-//! literals only are one text with parameters, from the second of them on. When the cache is full,
-//! by number or by the bytes of its texts, it starts over: texts that are used often come back at
-//! once.
+//! A text is kept once for each declaration of its parameter types. From their second text on,
+//! statements that differ only in literals share one text with parameters. A cache that is full, by
+//! number or by bytes, is cleared: frequent texts return at once.
 
 use super::arrays::ParameterType;
 use super::prepared::PreparedStatement;
@@ -14,12 +13,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use strandline_base::Result;
 
-/// How many statements a session remembers.
+/// The most statements of each map.
 const STATEMENTS: usize = 512;
-/// Longer texts are not kept: they are bulk INSERTs, and never come again.
+/// Bytes of the longest text that is kept. Longer texts are bulk INSERTs and do not repeat.
 const LONGEST: usize = 64 << 10;
-/// Bytes of all texts that a session remembers. A parsed statement takes up to some 70 times its
-/// text's.
+/// Bytes of all kept texts. A parsed statement takes up to about 70 times the bytes of its text.
 const TEXT_BYTES: usize = 512 << 10;
 
 /// Statements by text.
@@ -29,17 +27,17 @@ pub(super) struct StatementCache {
     typed: HashMap<(String, Vec<Option<ParameterType>>), Arc<PreparedStatement>>,
     /// by texts without their literals
     lifted: HashMap<String, Lifted>,
-    /// of all these texts
+    /// bytes of all kept texts
     text_bytes: usize,
-    /// the text that was lifted last
+    /// the last text whose literals were lifted
     last: LiftedText,
 }
 
-/// What is known of a text without its literals.
+/// The cache entry of a text without its literals.
 enum Lifted {
-    /// it came once: many never come again, and parsing is dear
+    /// seen once: many texts never repeat, and parsing is expensive
     Seen,
-    /// it is no statement that could be compiled
+    /// not a statement that the row executor could compile, nor transaction control
     Unsuited,
     Statement(Arc<PreparedStatement>),
 }
@@ -50,8 +48,8 @@ impl StatementCache {
         self.plain.get(sql).cloned()
     }
 
-    /// The statement that `sql` is without its literals, which [`StatementCache::literals`] has
-    /// then; None: `sql` is to be run as it is.
+    /// The statement of `sql` with parameters in place of its literals, which
+    /// [`StatementCache::literals`] then returns. None: `sql` must run as it is.
     pub fn without_literals(
         &mut self,
         sql: &str,
@@ -87,8 +85,8 @@ impl StatementCache {
         statement
     }
 
-    /// The literals of the text that [`StatementCache::without_literals`] was asked for last. They
-    /// come back by [`StatementCache::give_back`], so that their memory is used again.
+    /// Takes the literals of the last text given to [`StatementCache::without_literals`].
+    /// [`StatementCache::give_back`] returns them, so that their memory is reused.
     pub fn literals(&mut self) -> Vec<ScalarValue> {
         std::mem::take(&mut self.last.values)
     }
@@ -98,7 +96,7 @@ impl StatementCache {
         self.last.values = literals;
     }
 
-    /// The one statement that `sql` is; values give its parameters their types.
+    /// `sql` as one statement, whose parameters take the types of their values.
     pub fn plain(
         &mut self,
         sql: &str,
@@ -119,7 +117,7 @@ impl StatementCache {
         Ok(statement)
     }
 
-    /// The one statement that `sql` is, with the types that a client declares.
+    /// `sql` as one statement, with the parameter types that a client declares.
     pub fn typed(
         &mut self,
         sql: &str,
@@ -140,7 +138,7 @@ impl StatementCache {
         Ok(statement)
     }
 
-    /// Counts a text that is to be kept; starts over if there is no room for it.
+    /// Counts a text that will be kept; clears the cache if there is no room for it.
     fn make_room(&mut self, sql: &str) {
         let texts = [self.plain.len(), self.typed.len(), self.lifted.len()];
         let texts = texts.into_iter().max().unwrap_or_default();

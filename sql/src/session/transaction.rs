@@ -13,23 +13,23 @@ use strandline_engine::{Savepoint, Transaction, TxnOptions};
 /// A transaction block.
 pub struct OpenTransaction {
     pub(crate) transaction: Arc<Transaction>,
-    /// A statement failed; only the block's end is allowed. What came after the last savepoint is
-    /// undone already; without one the transaction has been rolled back.
+    /// Whether a statement has failed. Only the block's end is allowed then. The changes since the
+    /// last savepoint are undone already; without a savepoint the transaction is rolled back.
     pub(crate) failed: bool,
-    /// What `now()` returns all through the block, microseconds since the epoch.
+    /// The value of `now()` throughout the block, in microseconds since the epoch.
     pub(crate) now_us: u64,
     savepoints: Vec<NamedSavepoint>,
-    /// Nobody has said BEGIN: several statements of one request ([`super::implicit`]).
+    /// Whether the block has no BEGIN: several statements of one request ([`super::implicit`]).
     pub(super) implicit: bool,
-    /// Whether a statement has run, after which the isolation level is fixed.
+    /// Whether a statement has run; then the isolation level is fixed.
     pub(crate) used: bool,
-    /// The settings at the block's begin, which hold again after ROLLBACK.
+    /// The settings at the block's start; ROLLBACK restores them.
     before: Arc<Settings>,
-    /// The settings that hold after COMMIT: without those of SET LOCAL.
+    /// The settings after COMMIT, without the changes by SET LOCAL.
     pub(super) kept: Arc<Settings>,
 }
 
-/// A savepoint and the settings that held at it.
+/// A savepoint and the settings at its time.
 struct NamedSavepoint {
     name: String,
     savepoint: Savepoint,
@@ -38,7 +38,7 @@ struct NamedSavepoint {
 }
 
 impl Session {
-    /// The modes a transaction has unless its BEGIN says otherwise.
+    /// The modes of a transaction whose BEGIN gives none.
     pub(crate) fn default_modes(&self) -> Modes {
         Modes {
             isolation: self.settings.default_isolation,
@@ -60,13 +60,13 @@ impl Session {
         })
     }
 
-    /// What `now()` returns in a transaction that begins now: not before the newest commit, so
-    /// that AS OF it shows everything acknowledged so far.
+    /// The value of `now()` in a transaction that begins now. It is not before the newest commit,
+    /// so that AS OF `now()` shows everything acknowledged so far.
     pub(crate) fn now_us(&self) -> u64 {
         self.shared.db.now_us().max(self.shared.db.stable().0)
     }
 
-    /// BEGIN, or START TRANSACTION, which is the same under its own tag.
+    /// BEGIN or START TRANSACTION; `begin` selects the command tag.
     pub(super) fn begin(&mut self, modes: &[TransactionMode], begin: bool) -> Result<Summary> {
         let modes = self.default_modes().with(modes)?;
         let tag = if begin { "BEGIN" } else { "START TRANSACTION" };
@@ -99,8 +99,8 @@ impl Session {
         Ok(())
     }
 
-    /// Gives the open block, of which no statement has run, a transaction with the settings that
-    /// hold now.
+    /// Gives the open block a new transaction with the present settings. No statement of the block
+    /// has run.
     pub(super) fn begin_again(&mut self) -> Result<()> {
         match &self.open {
             Some(open) => self.begin_with(Modes {
@@ -187,7 +187,7 @@ impl Session {
         Ok(Summary::tag("RELEASE"))
     }
 
-    /// Back to the savepoint, which stays; a failed block is alive again.
+    /// ROLLBACK TO SAVEPOINT. The savepoint stays, and a failed block accepts statements again.
     pub(super) fn rollback_to(&mut self, name: &Ident) -> Result<Summary> {
         let open = self.block("ROLLBACK TO SAVEPOINT")?;
         let at = match position(open, name) {
@@ -261,7 +261,7 @@ impl Session {
         self.open.as_ref().is_some_and(|open| open.failed)
     }
 
-    /// Whether it is failed and has no savepoint.
+    /// Whether the block has failed without a savepoint.
     pub(crate) fn has_lost_its_work(&self) -> bool {
         let open = self.open.as_ref();
         open.is_some_and(|open| open.failed && open.savepoints.is_empty())
@@ -274,7 +274,7 @@ impl Session {
         }
     }
 
-    /// 25P02 or 34000 unless `transaction` is that of the open block.
+    /// 25P02 or 34000 unless `transaction` is the open block's transaction.
     pub(crate) fn refuse_outside(&self, transaction: &Arc<Transaction>) -> Result<()> {
         match &self.open {
             Some(open) if Arc::ptr_eq(&open.transaction, transaction) => self.refuse_if_failed(),
@@ -286,9 +286,9 @@ impl Session {
         }
     }
 
-    /// Something in the open block, if there is one, has failed. What it did since the last
-    /// savepoint (without one: since its begin) is undone now and its locks end: whoever waits for
-    /// them does not have to wait for the client's ROLLBACK.
+    /// Marks the open block, if there is one, as failed. Its changes since the last savepoint
+    /// (without one: all changes) are undone now and their locks end, so that waiting transactions
+    /// need not wait for the client's ROLLBACK.
     pub(crate) fn mark_failed(&mut self) {
         let Some(open) = self.open.as_mut().filter(|open| !open.failed) else {
             return;

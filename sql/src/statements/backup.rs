@@ -1,5 +1,4 @@
-//! A backup by path: a directory that comes into being at once, complete and checked, or not at
-//! all.
+//! A backup by path. The target directory appears complete and checked, or not at all.
 
 use std::path::Path;
 use strandline_base::Result;

@@ -1,4 +1,4 @@
-//! Queries and changes of rows, distinguished by their syntax trees.
+//! Distinguishes queries and DML by their syntax trees.
 
 use datafusion::sql::sqlparser::ast::{Query, SetExpr, Statement as Parsed};
 
@@ -11,7 +11,7 @@ pub enum DataStatement<'a> {
 }
 
 impl<'a> DataStatement<'a> {
-    /// `statement` as one of them; None: it is of another kind.
+    /// `statement` as a query or DML; None: another kind.
     pub fn of(statement: &'a Parsed) -> Option<Self> {
         match statement {
             Parsed::Query(query) => match query.body.as_ref() {

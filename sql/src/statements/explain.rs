@@ -2,8 +2,8 @@
 //! PostgreSQL. The lines of scans show ranges read and pruned, and with ANALYZE chunks decoded and
 //! tail records patched.
 //!
-//! If the row executor takes the statement, the first line says how; the plan below runs the
-//! statement if the row executor gives up. ANALYZE runs the plan.
+//! If the row executor runs the statement, the first line describes its plan. The plan below it is
+//! used when the row executor gives up. ANALYZE runs the plan below.
 
 use crate::execution::dml;
 use crate::planning::context::StatementContext;
@@ -21,11 +21,11 @@ use std::sync::Arc;
 use strandline_base::{Error, Result};
 use strandline_semantics::error::convert;
 
-/// The name of the column that EXPLAIN gives.
+/// The name of EXPLAIN's column.
 pub const COLUMN: &str = "QUERY PLAN";
 
-/// Executes EXPLAIN. `row_plan`: a line about the row executor, shown without ANALYZE; `note`: one
-/// about the snapshot, shown with it.
+/// Executes EXPLAIN. `row_plan` is a line about the row executor, shown without ANALYZE; `note` is
+/// a line about the snapshot, shown with ANALYZE.
 pub async fn execute(
     context: &mut StatementContext,
     statement: &Parsed,

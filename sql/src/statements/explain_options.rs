@@ -5,7 +5,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use strandline_base::{Error, Result, SqlState};
 
-/// How a plan is shown.
+/// The layout of a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     #[default]
@@ -25,7 +25,7 @@ impl Options {
     /// The options of `statement`, an EXPLAIN.
     ///
     /// # Errors
-    /// An option or a format that is not known.
+    /// Unknown options and formats.
     pub fn of(statement: &Parsed) -> Result<Self> {
         let Parsed::Explain {
             analyze,

@@ -1,5 +1,5 @@
 //! The statements by kind ([`work`]): definitions, roles and privileges, COPY, EXPLAIN, backup, and
-//! the plans kept of statements that are run again ([`plan_cache`]).
+//! the kept plans of repeated statements ([`plan_cache`]).
 
 pub(crate) mod backup;
 pub(crate) mod copy;

@@ -1,22 +1,23 @@
-//! The plans of statements that are run again and again: parsed, names resolved, types settled;
-//! only work that depends on data and values is repeated at each execution.
+//! The kept plans of repeated statements: parsed, names resolved, types settled. Each execution
+//! repeats only the work that depends on data and values.
 //!
-//! A query that only reads, and a statement that changes rows, keeps one plan from its second
-//! execution on, prepared by a client, by a program or by SQL's PREPARE. The plan is bound to no
-//! snapshot: an execution puts its own tables, nodes that write and values into a copy of it.
-//! INSERTs of values as they are need no plan at all ([`dml::execute_directly`]).
+//! From its second execution on, a prepared read-only query or DML statement keeps one plan,
+//! whether a client, a program or SQL's PREPARE has prepared it. The plan is bound to no snapshot:
+//! an execution puts its own tables, DML nodes and values into a copy. INSERTs of literals only
+//! need no plan ([`dml::execute_directly`]).
 //!
 //! Invariants:
-//! 1. A kept plan is used only with the very catalog and settings it was made with ([`Key`]): so
-//!    its names, types and privileges are those of now.
-//! 2. It has nothing of the statement that made it, whose snapshot it would keep: it has no owner,
-//!    each execution's copy has ([`Owner`]). Tables of the past, files, system tables and
-//!    functions, subqueries run row by row, locking clauses, and identity values drawn by an UPDATE
-//!    or a MERGE are reasons to plan anew each time ([`is_free`]).
-//! 3. A plan for any values stands for parameters of known types whose literals have no shape of
-//!    their own ([`is_plain`]), and values of just these types; others are part of the key.
-//! 4. A plan that has been optimized too has neither parameters nor functions of the moment.
-//! 5. Only planning is repeated without the kept plan; a failure of the execution is final. A
+//! 1. A kept plan is used only with the very catalog and settings it was made with ([`Key`]), so
+//!    its names, types and privileges are current.
+//! 2. It holds nothing of the statement that made it, because that would hold the statement's
+//!    snapshot. It has no owner; each execution's copy has one ([`Owner`]). A plan is not kept if
+//!    it has tables of the past, files, system tables and functions, subqueries run row by row,
+//!    locking clauses, or identity values drawn by an UPDATE or a MERGE ([`is_free`]).
+//! 3. A plan for any values requires parameters of known types whose literals carry no more than
+//!    their type ([`is_plain`]), and values of exactly these types. All other values are part of
+//!    the key.
+//! 4. A plan that is kept optimized has neither parameters nor volatile functions.
+//! 5. Without the kept plan only planning is repeated; a failure of the execution is final. A
 //!    failure that depends on time or parameters does not invalidate the kept plan ([`Failure`]).
 
 use crate::catalogs::pg_catalog::{self, display};
@@ -52,62 +53,62 @@ use strandline_semantics::error::convert;
 use strandline_semantics::functions::Function;
 use strandline_semantics::types::arrow_type;
 
-/// What a prepared statement has of its plan.
+/// The state of a prepared statement's plan.
 #[derive(Debug, Default)]
 pub(crate) struct PlanSlot(Mutex<SlotState>);
 
 #[derive(Debug, Default)]
 enum SlotState {
-    /// it has not run yet
+    /// not run yet
     #[default]
     New,
-    /// it has run before
+    /// run once
     Used,
     Kept(Arc<Kept>),
-    /// its plan cannot be kept
+    /// the plan cannot be kept
     Bound(Key),
 }
 
-/// What a plan is good for.
+/// The conditions under which a plan is valid.
 #[derive(Clone, Debug)]
 struct Key {
     catalog: Arc<Catalog>,
     template: Arc<Template>,
     /// the parameters' types
     types: Vec<Option<SqlType>>,
-    /// None: any values
+    /// None: valid for any values
     values: Option<Vec<ScalarValue>>,
 }
 
 #[derive(Debug)]
 struct Kept {
     key: Key,
-    /// of no owner
+    /// without an owner
     plan: LogicalPlan,
-    /// None: it is a query's
+    /// None: the plan of a query
     form: Option<DmlForm>,
-    /// the columns that users see
+    /// the columns with the names that users see
     output: SchemaRef,
     is_optimized: bool,
 }
 
 /// One execution of a prepared statement.
 pub(crate) struct Execution<'a> {
-    /// with its parameters' numbers in it
+    /// the statement with its parameters' numbers
     pub statement: &'a ast::Statement,
-    /// where its plan is kept
+    /// the slot of its plan
     pub slot: &'a PlanSlot,
     pub values: &'a [ScalarValue],
-    /// what is known of each parameter's type; None: a value takes that of its place
+    /// the types of the parameters, where they are known; None: the type of the parameter's place
     pub types: &'a [Option<SqlType>],
     pub statistics: &'a StatementStatistics,
 }
 
-/// What a slot has for an execution.
+/// The slot's answer to an execution.
 enum Known {
-    /// nothing: it is planned for itself
+    /// no kept plan applies: the execution is planned alone
     No,
-    /// a plan is to be made and kept
+    /// a plan must be made and kept
     NotYet,
     Kept(Arc<Kept>),
 }
@@ -115,22 +116,22 @@ enum Known {
 /// A query's columns and rows.
 type Rows = (SchemaRef, SendableRecordBatchStream);
 
-/// What an execution has given.
+/// The result of an execution.
 pub(crate) enum Ran {
     Rows(Rows),
     Changed(DmlOutcome),
 }
 
-/// What an execution runs.
+/// The physical plan of an execution.
 struct Planned {
     plan: Arc<dyn ExecutionPlan>,
-    /// what it will have changed
+    /// the counters of the execution
     tally: Arc<Tally>,
 }
 
 impl Execution<'_> {
-    /// Runs the statement by its kept plan, or plans one and keeps it; None: it is to be planned as
-    /// if there were no others.
+    /// Runs the statement by its kept plan, or makes a plan and keeps it. None: the caller plans
+    /// this execution alone.
     pub async fn run(&self, context: &mut StatementContext) -> Result<Option<Ran>> {
         let known = self.known(context);
         if matches!(known, Known::No) {
@@ -172,7 +173,7 @@ impl Execution<'_> {
         }))
     }
 
-    /// Whether it is INSERT, UPDATE, DELETE or MERGE.
+    /// Whether the statement is INSERT, UPDATE, DELETE or MERGE.
     pub fn changes_rows(&self) -> bool {
         matches!(
             DataStatement::of(self.statement),
@@ -180,7 +181,7 @@ impl Execution<'_> {
         )
     }
 
-    /// An INSERT of values as they are is quicker without any plan.
+    /// Runs an INSERT of literals only without a plan, which is faster.
     fn run_directly(&self, context: &StatementContext) -> Result<Option<DmlOutcome>> {
         match self.statement {
             ast::Statement::Insert(insert) if dml::may_be_direct(insert) => {
@@ -190,14 +191,14 @@ impl Execution<'_> {
         }
     }
 
-    /// No plan of the statement can be kept.
+    /// Notes that the statement's plan cannot be kept.
     fn plans_anew(&self, context: &StatementContext) -> Option<Ran> {
         *self.slot.0.lock() = SlotState::Bound(self.key(context));
         None
     }
 
-    /// What there is to do when there is no plan because of `error`: mostly, planning anew says
-    /// why, or finds that these values need a plan of their own.
+    /// Handles a failure to make the plan. Planning this execution alone mostly reports the error,
+    /// or finds that its values need their own plan.
     fn failed(&self, error: Error, context: &StatementContext) -> Result<Option<Ran>> {
         match Failure::of(&error) {
             Failure::Moment => Err(error),
@@ -233,7 +234,7 @@ impl Execution<'_> {
         }
     }
 
-    /// Whether the values are such as one plan may serve.
+    /// Whether a plan for any values can serve these values.
     fn is_generic(&self) -> bool {
         let fits = |(value, t): (&ScalarValue, &Option<SqlType>)| match t {
             Some(t) => is_plain(*t) && (value.is_null() || is_of_type(value, *t)),
@@ -252,21 +253,21 @@ impl Execution<'_> {
         }
     }
 
-    /// The statement with its values in it.
+    /// The statement with its values as literals.
     pub fn bound_statement(&self) -> Result<ast::Statement> {
         let mut statement = self.statement.clone();
         params::bind(&mut statement, self.values, self.types)?;
         Ok(statement)
     }
 
-    /// The statement with placeholders of the parameters' types in it.
+    /// The statement with placeholders of the parameters' types.
     fn open_statement(&self) -> Result<ast::Statement> {
         let mut statement = self.statement.clone();
         place_parameters(&mut statement, self.types)?;
         Ok(statement)
     }
 
-    /// Plans the statement and keeps the plan; None: it cannot be kept.
+    /// Plans the statement and keeps the plan; None: the plan cannot be kept.
     async fn keep(&self, context: &mut StatementContext) -> Result<Option<Arc<Kept>>> {
         let key = self.key(context);
         let statement = match key.values {
@@ -304,14 +305,14 @@ impl Execution<'_> {
     }
 }
 
-/// Why there is no plan.
+/// The cause of a failure to plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failure {
-    /// the statement was stopped, or something was short
+    /// a cancellation, or a lack of resources
     Moment,
-    /// a value is none of its type, or none that an operator takes
+    /// a value that is invalid for its type or an operator
     Value,
-    /// the statement is wrong, or cannot be planned for any values
+    /// the statement itself: it is wrong, or cannot be planned for any values
     Plan,
 }
 
@@ -325,7 +326,7 @@ impl Failure {
     }
 }
 
-/// The plan of a query or of a statement that changes rows.
+/// The plan of a query or a DML statement.
 async fn plan(
     context: &StatementContext,
     statement: &ast::Statement,
@@ -363,8 +364,7 @@ impl Kept {
     }
 }
 
-/// The plan for `owner`, who counts in `tally`, with values in its parameters' places if there are
-/// any.
+/// The plan for `owner`, counted in `tally`, with `values` in place of its parameters.
 fn owned(
     plan: LogicalPlan,
     owner: &Owner,
@@ -394,7 +394,8 @@ fn owned(
     Ok(plan.data)
 }
 
-/// A node whose parameters are `values`. Its columns keep their names: others refer to them.
+/// Replaces the parameters of a node by `values`. Its columns keep their names, which other nodes
+/// use.
 fn with_values(node: LogicalPlan, values: &[ScalarValue]) -> PlanResult<Transformed<LogicalPlan>> {
     let names = NamePreserver::new(&node);
     node.map_expressions(|expr| {
@@ -407,7 +408,7 @@ fn with_values(node: LogicalPlan, values: &[ScalarValue]) -> PlanResult<Transfor
     })
 }
 
-/// `expr` or, if that is a parameter, its value.
+/// `expr`, or the value if it is a parameter.
 fn filled(expr: Expr, values: &[ScalarValue]) -> PlanResult<Transformed<Expr>> {
     let Expr::Placeholder(Placeholder { id, .. }) = &expr else {
         return Ok(Transformed::no(expr));
@@ -419,7 +420,7 @@ fn filled(expr: Expr, values: &[ScalarValue]) -> PlanResult<Transformed<Expr>> {
     })
 }
 
-/// Whether a value is of the type as it is: others are converted, or refused, by their texts.
+/// Whether a value has exactly the type; other values are converted, or refused, by their texts.
 pub(crate) fn is_of_type(value: &ScalarValue, t: SqlType) -> bool {
     match t {
         SqlType::Text => value.data_type().is_string(),
@@ -427,7 +428,7 @@ pub(crate) fn is_of_type(value: &ScalarValue, t: SqlType) -> bool {
     }
 }
 
-/// Whether a literal of the type is of the type and nothing more: a numeric one has a scale.
+/// Whether a literal's type is exactly `t`; a numeric literal also has a scale.
 fn is_plain(t: SqlType) -> bool {
     matches!(
         t,
@@ -444,11 +445,11 @@ fn is_plain(t: SqlType) -> bool {
     )
 }
 
-/// What was found in a plan.
+/// The traits of a plan.
 struct PlanTraits {
-    /// it has nothing of its statement but tables of the present
+    /// it holds nothing of its statement except present tables
     is_free: bool,
-    /// something in it is known only when it runs: a parameter, the time
+    /// it has parts that are known only at execution: parameters, volatile functions
     is_open: bool,
 }
 
@@ -463,7 +464,8 @@ fn look(plan: &LogicalPlan) -> PlanResult<PlanTraits> {
             expr.apply(|expr| {
                 match expr {
                     Expr::Placeholder(_) => found.is_open = true,
-                    // Its place in the node is that of no single expression.
+                    // A grouping set has several expressions, so a parameter in it cannot be
+                    // replaced alone.
                     Expr::GroupingSet(_) => found.is_free &= !has_parameter(expr)?,
                     Expr::ScalarFunction(call) => {
                         let function = call.func.inner().downcast_ref::<Function>();
@@ -489,7 +491,7 @@ fn has_parameter(expr: &Expr) -> PlanResult<bool> {
     expr.exists(|e| Ok(matches!(e, Expr::Placeholder(_))))
 }
 
-/// Whether a node would be the same for another statement.
+/// Whether a node does not depend on its statement.
 fn is_free(node: &LogicalPlan) -> PlanResult<bool> {
     Ok(match node {
         LogicalPlan::TableScan(scan) => {
@@ -522,7 +524,7 @@ mod tests {
     use super::*;
     use strandline_base::{ErrorKind, SqlState};
 
-    /// What stops a statement says nothing of its plan.
+    /// A cancellation does not invalidate the plan.
     #[test]
     fn only_a_plan_s_own_failure_is_remembered() {
         let failure = |state| Failure::of(&Error::new(ErrorKind::Invalid, state, "no plan"));

@@ -13,7 +13,7 @@ use strandline_base::{Error, Result};
 pub enum Work<'a> {
     /// SELECT, VALUES, TABLE, WITH
     Query(&'a Query),
-    /// a prepared query that only reads, or statement that changes rows
+    /// a prepared read-only query, or prepared DML
     Prepared(plan_cache::Execution<'a>),
     /// INSERT, UPDATE, DELETE, MERGE
     Dml(&'a Parsed),
@@ -26,7 +26,7 @@ pub enum Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    /// What `statement` is; statements that do not exist here are 0A000.
+    /// The work of `statement`; 0A000 for unsupported statements.
     pub fn of(statement: &'a Parsed) -> Result<Self> {
         match DataStatement::of(statement) {
             Some(DataStatement::Query(query)) => return Ok(Self::Query(query)),

@@ -1,4 +1,4 @@
-//! Values on their way in and out: single values in three forms, values as text, results, and the
+//! Values of parameters and results: single values in three forms, values as text, results, and the
 //! summary of a statement.
 
 pub(crate) mod result;

@@ -34,7 +34,7 @@ impl QueryResult {
     pub fn batches(&self) -> &[RecordBatch] {
         &self.batches
     }
-    /// The rows as Arrow batches, taken out.
+    /// Takes the rows as Arrow batches.
     pub fn into_batches(self) -> Vec<RecordBatch> {
         self.batches
     }
@@ -42,7 +42,7 @@ impl QueryResult {
     pub fn to_batch(&self) -> Result<RecordBatch> {
         concat_batches(&self.schema, &self.batches).map_err(|error| from_arrow(&error))
     }
-    /// How many rows there are.
+    /// The number of rows.
     pub fn row_count(&self) -> usize {
         self.batches.iter().map(RecordBatch::num_rows).sum()
     }
@@ -52,7 +52,7 @@ impl QueryResult {
             .iter()
             .flat_map(|batch| (0..batch.num_rows()).map(move |row| Row { batch, row }))
     }
-    /// The value of the first column of the only row; an error if there are more or fewer rows.
+    /// The value of the first column of the only row; an error unless there is exactly one row.
     pub fn single<T: FromCell>(&self) -> Result<T> {
         let mut rows = self.rows();
         match (rows.next(), rows.next()) {
@@ -77,7 +77,7 @@ impl<'a> Row<'a> {
     pub fn new(batch: &'a RecordBatch, row: usize) -> Self {
         Self { batch, row }
     }
-    /// How many columns there are.
+    /// The number of columns.
     pub fn len(&self) -> usize {
         self.batch.num_columns()
     }
@@ -86,7 +86,7 @@ impl<'a> Row<'a> {
         self.len() == 0
     }
     /// The value of a column, by position from 0 or by name. NULL is an error unless `T` is an
-    /// `Option` or a [`Value`]; so is a value that `T` cannot hold exactly.
+    /// `Option` or a [`Value`]. A value that `T` cannot hold exactly is an error.
     pub fn get<T: FromCell>(&self, column: impl ColumnIndex) -> Result<T> {
         let position = column.position(self.batch)?;
         T::from_cell(self.batch.column(position), self.row).map_err(|error| {
@@ -96,7 +96,7 @@ impl<'a> Row<'a> {
             ))
         })
     }
-    /// The value as text, the way PostgreSQL prints it; None for NULL.
+    /// The value as text in PostgreSQL's form; None for NULL.
     pub fn text(&self, column: impl ColumnIndex) -> Result<Option<String>> {
         Ok(text::cell(
             self.batch.column(column.position(self.batch)?),
@@ -137,7 +137,7 @@ impl ColumnIndex for &str {
     }
 }
 
-/// A Rust type that a column's value can be read as.
+/// A Rust type into which a column's value can be read.
 pub trait FromCell: Sized {
     /// The value at `row`.
     fn from_cell(array: &ArrayRef, row: usize) -> Result<Self>;
@@ -178,7 +178,7 @@ impl FromCell for Value {
     }
 }
 
-/// A value as a whole number, if it is one.
+/// A value as an integer, if it is one.
 fn integer(array: &ArrayRef, row: usize) -> Option<i128> {
     use datafusion::scalar::ScalarValue as S;
     match S::try_from_array(array, row).ok()? {
@@ -250,7 +250,7 @@ plain! {
 }
 
 impl FromCell for String {
-    /// Any value as text; a text as it is.
+    /// Any value in its text form.
     fn from_cell(array: &ArrayRef, row: usize) -> Result<Self> {
         text::cell(array, row).ok_or_else(|| mismatch::<String>(array, row))
     }

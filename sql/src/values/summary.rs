@@ -1,4 +1,4 @@
-//! The summary of a statement that is done: command tag, affected rows, rows at hand.
+//! The summary of a finished statement: command tag, affected rows, result rows.
 
 use super::result::QueryResult;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use strandline_base::{Error, SqlState};
 
-/// What a statement did.
+/// The result of a finished statement.
 #[derive(Clone, Debug)]
 pub struct Summary {
     tag: Cow<'static, str>,
@@ -37,17 +37,17 @@ impl Summary {
         self.result = result;
         self
     }
-    /// As it is, with one more thing that the client is told: 00000 is a notice, 01… a warning.
+    /// Adds a message for the client: state 00000 is a notice, 01… a warning.
     pub(crate) fn with_notice(mut self, state: SqlState, message: impl Into<String>) -> Self {
         self.notices.push(Error::invalid(state, message));
         self
     }
-    /// The same with several.
+    /// Adds several messages for the client.
     pub(crate) fn with_notices(mut self, notices: Vec<Error>) -> Self {
         self.notices.extend(notices);
         self
     }
-    /// What the client is told, taken out.
+    /// Takes the messages for the client.
     pub(crate) fn take_notices(&mut self) -> Vec<Error> {
         std::mem::take(&mut self.notices)
     }
@@ -63,7 +63,7 @@ impl Summary {
     pub fn result(&self) -> Option<&QueryResult> {
         self.result.as_ref()
     }
-    /// The rows, taken out.
+    /// Takes the rows.
     pub fn into_result(self) -> Option<QueryResult> {
         self.result
     }

@@ -1,7 +1,7 @@
-//! Values as text, the way PostgreSQL prints them, for every Arrow type a result may have.
+//! Values as text in PostgreSQL's form, for every Arrow type of a result.
 //!
-//! [`strandline_semantics::text`] writes the types that tables store. The other types (other units
-//! of time, lists) are cast to one of these or written here.
+//! [`strandline_semantics::text`] writes the types that tables store. Other types (other units of
+//! time, lists) are cast to a stored type or written here.
 
 use datafusion::arrow::array::cast::AsArray;
 use datafusion::arrow::array::{Array, ArrayRef};
@@ -30,7 +30,7 @@ pub fn cell(array: &ArrayRef, row: usize) -> Option<String> {
     Some(written.flatten().unwrap_or_else(|| "?".to_string()))
 }
 
-/// The type of tables that a time of another unit is written as.
+/// The stored type to which a time of another unit is cast; None if it is stored already.
 fn stored_form(t: &DataType) -> Option<DataType> {
     match t {
         DataType::Timestamp(TimeUnit::Microsecond, _) | DataType::Time64(TimeUnit::Microsecond) => {

@@ -1,4 +1,5 @@
-//! One value as [`Value`] (the engine's), as [`ScalarValue`] (DataFusion's) and as text.
+//! Conversions of one value between [`Value`] (the engine's), [`ScalarValue`] (DataFusion's) and
+//! text.
 
 use datafusion::arrow::array::ArrayRef;
 use datafusion::arrow::array::{
@@ -28,7 +29,7 @@ pub fn from_scalar(value: &ScalarValue, t: SqlType) -> Result<Value> {
     Ok(types::value_at(t, &array, 0))
 }
 
-/// The SQL type that a value of Arrow type `t` has in results.
+/// The SQL type in results of a value of Arrow type `t`.
 pub fn sql_type_of(t: &DataType) -> Result<SqlType> {
     sql_type_of_arrow(t).ok_or_else(|| {
         Error::unsupported(format!(
@@ -121,7 +122,7 @@ fn one<P: ArrowPrimitiveType>(v: P::Native, t: SqlType) -> ArrayRef {
     }
 }
 
-/// An array of the one value.
+/// An array of one value.
 pub(crate) fn array_of_one(t: SqlType, value: &Value) -> Result<ArrayRef> {
     Ok(match (t, value) {
         (SqlType::SmallInt, Value::SmallInt(v)) => one::<Int16Type>(*v, t),

@@ -1,6 +1,6 @@
-//! The result of a query of one row by its key, as the engine's values. A caller that uses values
-//! takes them ([`ValueRow::take`]); an Arrow batch is made only on request, because it costs more
-//! than finding the row did.
+//! The result of a query of one row by its key, in the engine's values. A caller takes the values
+//! ([`ValueRow::take`]) or asks for an Arrow batch, which costs more to make than the lookup of the
+//! row.
 
 use crate::values::result::QueryResult;
 use crate::values::value::array_of_one;
@@ -9,15 +9,14 @@ use datafusion::arrow::datatypes::SchemaRef;
 use std::sync::Arc;
 use strandline_base::{Error, Result, SqlType, Value};
 
-/// The columns of a [`ValueRow`], the same for all executions of a statement.
+/// The columns of a [`ValueRow`], shared by all executions of a statement.
 #[derive(Debug)]
 pub(crate) struct ValueColumns {
     pub types: Vec<SqlType>,
     pub schema: SchemaRef,
 }
 
-/// The rows of a query that gives one at most. [`Portal::take_row`](crate::Portal::take_row) has
-/// them.
+/// The rows of a query that gives at most one; see [`Portal::take_row`](crate::Portal::take_row).
 #[derive(Clone, Debug)]
 pub struct ValueRow {
     columns: Arc<ValueColumns>,
@@ -25,28 +24,28 @@ pub struct ValueRow {
 }
 
 impl ValueRow {
-    /// `values`, one per column; None: there is no row.
+    /// `values`, one per column; None: no row.
     pub(crate) fn new(columns: Arc<ValueColumns>, values: Option<Vec<Value>>) -> Self {
         Self { columns, values }
     }
 
-    /// Names and Arrow types of the columns. A value is what Arrow's type says: of a numeric it has
-    /// the scale.
+    /// Names and Arrow types of the columns. A numeric value is an unscaled integer; its Arrow type
+    /// has the scale.
     pub fn schema(&self) -> &SchemaRef {
         &self.columns.schema
     }
 
-    /// How many rows there are: one or none.
+    /// The number of rows: one or none.
     pub fn row_count(&self) -> usize {
         usize::from(self.values.is_some())
     }
 
-    /// Takes the row's values, one per column; None: there is no row, or it has been taken.
+    /// Takes the row's values, one per column; None: no row, or it is taken already.
     pub fn take(&mut self) -> Option<Vec<Value>> {
         self.values.take()
     }
 
-    /// Takes the row as a batch; None: there is no row, or it has been taken.
+    /// Takes the row as a batch; None: no row, or it is taken already.
     pub fn take_batch(&mut self) -> Result<Option<RecordBatch>> {
         let Some(values) = self.values.take() else {
             return Ok(None);

@@ -1,8 +1,8 @@
-//! Writes a number's digits into the places of a pattern, place by place as PostgreSQL does.
+//! Writes a number's digits into the positions of a pattern, one by one as PostgreSQL does.
 
 use super::{Anchor, Digits, NumberPattern, Part};
 
-/// One number on its way into the places of a pattern.
+/// The state of writing one number into a pattern.
 pub(super) struct Filling<'a> {
     pattern: &'a NumberPattern,
     digits: &'a [u8],
@@ -10,16 +10,16 @@ pub(super) struct Filling<'a> {
     blanks: usize,
     /// the next digit
     at: usize,
-    /// the place
+    /// the present position
     place: usize,
-    /// places in all
+    /// the number of positions
     places: usize,
-    /// without padding: the last character that is shown of what follows the point
+    /// without padding: the last fractional character that is written
     last: Option<usize>,
     anchor: Anchor,
     brackets: bool,
     sign_written: bool,
-    /// the last place showed a digit
+    /// whether the last position had a digit
     inside: bool,
     out: String,
 }
@@ -100,7 +100,7 @@ impl<'a> Filling<'a> {
         self.out
     }
 
-    /// The sign that `MI`, `PL` or `SG` shows.
+    /// The sign for `MI`, `PL` or `SG`.
     fn shows(&self, part: Part) -> Option<char> {
         match (part, self.negative) {
             (Part::Minus | Part::SignHere, true) => Some('-'),
@@ -113,7 +113,8 @@ impl<'a> Filling<'a> {
         if self.negative { '-' } else { '+' }
     }
 
-    /// A zero before the point for which no place is a `0` is not shown: `9.9` shows ` .1`.
+    /// Whether the zero before the point is hidden, because no position is a `0`: `9.9` gives `
+    /// .1`.
     fn hidden_zero(&self) -> bool {
         let pattern = self.pattern;
         !pattern.has_zero()
@@ -144,7 +145,7 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// One place: a digit, a blank, or the point.
+    /// Writes one position: a digit, a blank, or the point.
     fn put(&mut self, zero: bool) {
         let pattern = self.pattern;
         // Counted from 0.
@@ -200,7 +201,7 @@ impl<'a> Filling<'a> {
     }
 }
 
-/// The last character behind the point that is not a zero, or the point itself.
+/// The last character after the point that is not a zero, or the point itself.
 fn last_relevant(text: &[u8]) -> Option<usize> {
     let point = text.iter().position(|c| *c == b'.')?;
     let behind = text[point + 1..].iter().rposition(|c| *c != b'0');

@@ -37,7 +37,7 @@ const ROMAN_MONTHS: [&str; 12] = [
     "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII",
 ];
 
-/// How a name is spelled.
+/// The spelling of a name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Case {
     Upper,
@@ -83,9 +83,9 @@ enum Field {
     Fraction(usize),
     Millisecond,
     Microsecond,
-    /// With dots or without.
+    /// whether it has dots
     HalfDay(bool),
-    /// With dots or without.
+    /// whether it has dots
     Era(bool),
     WeekOfMonth,
     WeekOfYear,
@@ -109,7 +109,7 @@ impl Field {
         )
     }
 
-    /// Whether a text has digits for the field, so that a number before it has a fixed width.
+    /// Whether the field is written in digits, so that a number before it has a fixed width.
     fn is_digits(self) -> bool {
         !matches!(
             self,
@@ -202,12 +202,12 @@ enum Part {
     Text(char),
 }
 
-/// A pattern, taken apart.
+/// A parsed pattern.
 #[derive(Debug)]
 pub struct Pattern(Vec<Part>);
 
 impl Pattern {
-    /// Takes a pattern apart; what is no field is text.
+    /// Parses a pattern; other characters are text.
     pub fn parse(pattern: &str) -> Self {
         let mut parts = Vec::new();
         let mut rest = pattern;
@@ -244,20 +244,20 @@ impl Pattern {
         Self(parts)
     }
 
-    /// Whether the pattern is empty: `to_char` of a moment is NULL then.
+    /// Whether the pattern is empty; `to_char` of a moment is then NULL.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// What follows a word in capitals or in small letters.
+/// The text after a word in upper or lower case.
 fn either<'a>(text: &'a str, word: &str) -> Option<&'a str> {
     let found = text.get(..word.len())?;
     let matches = found == word || found == word.to_ascii_lowercase();
     matches.then(|| &text[word.len()..])
 }
 
-/// The field at the start of a text, how its name is spelled, and what follows.
+/// The field at the start of a text, the spelling of its name, and the rest.
 fn field_at(text: &str) -> Option<(Field, Case, &str)> {
     TABLE.iter().find_map(|(spelling, field)| {
         let rest = either(text, spelling)?;
@@ -272,7 +272,7 @@ fn field_at(text: &str) -> Option<(Field, Case, &str)> {
     })
 }
 
-/// Gives `put` what stands up to the closing quote, or to the end; returns what follows.
+/// Passes the characters up to the closing quote, or to the end, to `put`; returns the rest.
 pub fn quoted_text(quoted: &str, mut put: impl FnMut(char)) -> &str {
     let mut characters = quoted.chars();
     while let Some(c) = characters.next() {

@@ -7,7 +7,7 @@ use datafusion::common::Result;
 use datafusion::error::DataFusionError;
 use strandline_base::SqlState;
 
-/// What a text said, field by field.
+/// The values that a text gives, field by field.
 #[derive(Default)]
 struct Said {
     year: Option<i64>,
@@ -30,11 +30,11 @@ struct Said {
 }
 
 impl Pattern {
-    /// Reads a text written by the pattern: microseconds since 1970-01-01. What the text ends
-    /// before keeps its default: 1 BC-01-01, as in PostgreSQL.
+    /// Parses a text in the pattern's form: microseconds since 1970-01-01. Missing fields at the
+    /// end of the text default to 1 BC-01-01, as in PostgreSQL.
     ///
     /// # Errors
-    /// 22007 if the text does not follow the pattern, 22008 for fields out of range.
+    /// 22007 if the text does not match the pattern, 22008 for fields out of range.
     pub fn read(&self, text: &str) -> Result<i64> {
         let mut said = Said::default();
         let mut rest = text.trim_start();
@@ -86,7 +86,7 @@ fn mismatch(text: &str, field: Field) -> DataFusionError {
     )
 }
 
-/// The names of which a text has one for the field, longest first where one starts another.
+/// The possible names of the field, longest first where one is a prefix of another.
 fn names(field: Field) -> Option<(&'static [&'static str], bool)> {
     Some(match field {
         Field::MonthName => (&MONTHS, false),
@@ -167,7 +167,7 @@ fn read_word<'a>(text: &'a str, field: Field, said: &mut Said) -> Result<&'a str
     Ok(&text[word.len()..])
 }
 
-/// Digits of a field before another number.
+/// The digits of a field that is followed by another number.
 fn width(field: Field) -> usize {
     match field {
         Field::Year(digits) | Field::IsoYear(digits) | Field::Fraction(digits) => digits,
@@ -180,7 +180,7 @@ fn width(field: Field) -> usize {
     }
 }
 
-/// A year of fewer than four digits is the one nearest to 2020.
+/// Completes a year of fewer than four digits to the year nearest to 2020.
 fn near_2020(year: i64) -> i64 {
     match year {
         ..70 => year + 2_000,
@@ -221,7 +221,7 @@ impl Said {
         }
     }
 
-    /// The day that week, year and day of week of the ISO calendar name, if they were said.
+    /// The day of the ISO calendar's year, week and day of week, if the text gives them.
     fn iso_days(&self) -> Option<i64> {
         if self.iso_week.is_none() && self.iso_day_of_year.is_none() {
             return None;

@@ -12,21 +12,21 @@ use datafusion::error::DataFusionError;
 use std::fmt::Write;
 use strandline_base::SqlState;
 
-/// What a pattern shows: a moment's or an interval's fields.
+/// The fields of a moment or an interval for a pattern.
 pub struct Shown {
-    /// Astronomical: 0 is 1 BC. An interval's whole years.
+    /// The astronomical year: 0 is 1 BC. For an interval its whole years.
     year: i64,
-    /// 1 to 12; an interval's months, from -11 to 11.
+    /// 1 to 12; for an interval its months, from -11 to 11.
     month: i64,
     day: i64,
-    /// an interval's may be more than 23, or negative like its minutes and seconds
+    /// for an interval any number, negative like its minutes and seconds if it is negative
     hour: i64,
     minute: i64,
     second: i64,
     micros: i64,
-    /// the first is 1; of an interval its days, months of 30 days among them
+    /// from 1; for an interval its days, with months of 30 days
     day_of_year: i64,
-    /// days since 1970-01-01; an interval has none
+    /// days since 1970-01-01; None for an interval
     days: Option<i64>,
     zoned: bool,
 }
@@ -55,7 +55,7 @@ impl Shown {
         }
     }
 
-    /// An interval: its months are years and months, its hours do not become days.
+    /// An interval: its months become years and months, its hours do not become days.
     pub fn interval(value: IntervalMonthDayNano) -> Self {
         let time = value.nanoseconds / 1_000;
         let (months, day) = (i64::from(value.months), i64::from(value.days));
@@ -73,7 +73,7 @@ impl Shown {
         }
     }
 
-    /// The year as it is counted: 1 BC is 1.
+    /// The year as people count: 1 for 1 BC.
     fn counted_year(&self) -> i64 {
         match self.days {
             Some(_) if self.year <= 0 => 1 - self.year,
@@ -104,7 +104,7 @@ pub fn ordinal_suffix(digits: &[u8]) -> &'static str {
 }
 
 impl Pattern {
-    /// What a moment or an interval looks like in the pattern.
+    /// A moment or an interval in the pattern's form.
     ///
     /// # Errors
     /// 22007 for fields that an interval does not have.
@@ -136,7 +136,7 @@ impl Pattern {
     }
 }
 
-/// A width of zeros, one more for a minus.
+/// A zero-padded width, one more for a minus.
 fn padded(value: i64, width: usize) -> (i64, usize) {
     (value, width + usize::from(value < 0))
 }
@@ -149,7 +149,7 @@ fn year_digits(year: i64, digits: usize) -> (i64, usize) {
     }
 }
 
-/// The number a field shows and the width it is padded to; `None` for names.
+/// The number of a field and its padded width; `None` for names.
 fn number(field: Field, shown: &Shown) -> Result<Option<(i64, usize)>> {
     let year = shown.counted_year();
     Ok(Some(match field {

@@ -1,4 +1,4 @@
-//! Prepared statements: parsed once, described, run or started with parameters.
+//! Prepared statements: parsed once, described, and executed with parameters.
 
 use super::{Connection, rows_of};
 use crate::parse::params::Params;
@@ -23,7 +23,7 @@ use strandline_base::{Result, SqlType};
 pub struct Prepared(Arc<PreparedStatement>);
 
 impl Prepared {
-    /// How many parameters it takes.
+    /// The number of parameters.
     pub fn parameter_count(&self) -> usize {
         self.0.parameter_count()
     }
@@ -53,10 +53,10 @@ impl Connection {
         Ok(Prepared(Arc::new(prepared)))
     }
 
-    /// Parses one statement and says at once what is wrong with it. `types` are those of its
-    /// first parameters, where the caller knows them; the other parameters get the types that
-    /// their places give them, text if none does. Inside a failed transaction block only the
-    /// statements that end it are prepared; an error fails the open block.
+    /// Parses and describes one statement, so that its errors appear at once. `types` has the types
+    /// of the first parameters, where the caller knows them. Another parameter gets the type of its
+    /// place, or text if its place gives none. A failed transaction block prepares only the
+    /// statements that end it; an error fails the open block.
     ///
     /// ```
     /// use strandline::SqlType;
@@ -75,8 +75,8 @@ impl Connection {
         self.prepare_declared(sql, &types)
     }
 
-    /// As [`Connection::prepare_typed`], for parameters of which some may be arrays. The value of
-    /// an array is its text, `{1,2}`.
+    /// [`Connection::prepare_typed`] for parameters that may be arrays. The value of an array is
+    /// its text, `{1,2}`.
     pub fn prepare_declared(
         &mut self,
         sql: &str,
@@ -87,8 +87,8 @@ impl Connection {
         Ok(Prepared(prepared))
     }
 
-    /// The statements of a text, parsed: a text with a mistake in it has none. They have no
-    /// parameters.
+    /// Parses the statements of a text, which have no parameters. A syntax error anywhere fails the
+    /// whole text.
     pub fn prepare_script(&mut self, sql: &str) -> Result<Vec<Prepared>> {
         let parsed: Result<Vec<Prepared>> = with_room(|| {
             let prepared = crate::parse::statements_with_places(sql)?.into_iter();
@@ -101,7 +101,7 @@ impl Connection {
         parsed
     }
 
-    /// What a statement takes and gives, by the definitions of now.
+    /// The parameters and result columns of a statement by the present definitions.
     pub fn describe(&mut self, prepared: &Prepared) -> Result<Arc<Description>> {
         if let Some(known) = self.session.known_description(&prepared.0) {
             return Ok(known.description.clone());
@@ -111,7 +111,7 @@ impl Connection {
         Ok(described.description.clone())
     }
 
-    /// Runs a prepared statement; as [`Connection::execute`].
+    /// Runs a prepared statement; see [`Connection::execute`].
     pub fn execute_prepared(&mut self, prepared: &Prepared, params: impl Params) -> Result<u64> {
         let params = params.scalars();
         let _watched = self.session.watch_parsed(&prepared.0.statement, &params);
@@ -119,7 +119,7 @@ impl Connection {
         self.count(output)
     }
 
-    /// Runs a prepared statement; as [`Connection::query`].
+    /// Runs a prepared statement; see [`Connection::query`].
     pub fn query_prepared(
         &mut self,
         prepared: &Prepared,
@@ -129,7 +129,7 @@ impl Connection {
         Ok(rows_of(summary))
     }
 
-    /// Runs a prepared statement to its end, with the rows of a query in its summary.
+    /// Runs a prepared statement to its end; the summary has a query's rows.
     pub fn run_prepared(&mut self, prepared: &Prepared, values: &[ScalarValue]) -> Result<Summary> {
         self.prepared_to_end(prepared, values)
     }
@@ -157,8 +157,8 @@ impl Connection {
         Ok(started(output, watched))
     }
 
-    /// Starts the statement that a text is, if it is compiled already but for its literals; None:
-    /// the text is to be prepared ([`Connection::prepare_script`]).
+    /// Starts the statement of a text if it is compiled already except for its literals. None: the
+    /// caller prepares the text ([`Connection::prepare_script`]).
     pub fn start_known(&mut self, sql: &str) -> Result<Option<Started>> {
         let watched = self.session.watch(sql, &[]);
         match self.session.run_text_at_once(sql, &[])? {

@@ -18,7 +18,7 @@ impl QueryStream<'_> {
         self.portal.schema()
     }
 
-    /// The same query apart from its connection, to be pulled with
+    /// The running query without its connection, to be pulled with
     /// [`Connection::next_batch`](super::Connection::next_batch).
     ///
     /// ```

@@ -1,10 +1,10 @@
 //! Applying batches of computed rows through the engine.
 //!
-//! An [`Applier`] is the state of one statement while its input streams by: which rows it has
-//! changed, which keys it has inserted, the rows waiting to be inserted. Per batch it decides what
-//! happens to each row, checks the constraints of the rows it will write, writes, and returns the
-//! rows it changed. The engine hides a statement's own writes from it, so that applying while the
-//! input is still being scanned is safe.
+//! An [`Applier`] is the state of one statement while its input streams by: the rows that it has
+//! changed, the keys that it has inserted, the rows that wait to be inserted. For each batch it
+//! chooses the action of each row, checks the constraints of the new rows, writes them, and returns
+//! the changed rows. Applying is safe while the input is still being scanned, because the engine
+//! hides a statement's own writes from it.
 
 use super::failing_row;
 use super::keys::InsertedKeys;
@@ -31,7 +31,7 @@ pub(super) struct Applier {
 }
 
 impl Applier {
-    /// Nothing applied yet.
+    /// An applier at the start of its statement.
     pub fn new(operation: Arc<Operation>, statement: Arc<Statement>) -> Self {
         let conflicts = if operation.is_upsert() {
             OnInvisibleDuplicate::Conflict
@@ -47,7 +47,7 @@ impl Applier {
         }
     }
 
-    /// Applies a batch; the rows that were changed, in order.
+    /// Applies a batch; returns the changed rows, in order.
     pub fn apply(&mut self, batch: &RecordBatch) -> Result<RecordBatch> {
         self.verify(batch, None, |check| check.proposed)?;
         let choices = self.choose(batch)?;
@@ -71,7 +71,7 @@ impl Applier {
         filter_record_batch(batch, &kept).map_err(|e| strandline_semantics::error::from_arrow(&e))
     }
 
-    /// The input has ended: writes what is still waiting.
+    /// Ends the input: writes the rows that still wait.
     pub fn finish(&mut self) -> Result<()> {
         self.sink.finish(&self.statement)
     }
@@ -80,7 +80,7 @@ impl Applier {
         choice.is_some_and(|number| self.operation.actions[number] != Action::Nothing)
     }
 
-    /// The action of each row; `None` for rows that nothing happens to.
+    /// The action of each row; `None` for rows without one.
     fn choose(&mut self, batch: &RecordBatch) -> Result<Vec<Option<usize>>> {
         let layout = &self.operation.layout;
         let mut choices: Vec<Option<usize>> = match layout.action {
@@ -129,7 +129,7 @@ impl Applier {
         Ok(choices)
     }
 
-    /// A row is to be changed a second time.
+    /// Handles a second change of one row: an error, or nothing if it is skipped.
     fn repeated(&self) -> Result<()> {
         let error = match self.operation.repeated {
             Repeated::Skipped => return Ok(()),
@@ -206,7 +206,7 @@ impl Applier {
             .ok_or_else(|| Error::internal("a column to write was not computed"))
     }
 
-    /// NOT NULL of the columns to be written and CHECK of the whole new rows.
+    /// Checks NOT NULL of the written columns and CHECK of the whole new rows.
     fn check_rows(&self, batch: &RecordBatch, rows: &[u32], columns: &[usize]) -> Result<()> {
         for position in columns {
             let column = &self.operation.table.columns[*position];
@@ -229,7 +229,7 @@ impl Applier {
         self.verify(batch, Some(rows), |check| !check.proposed)
     }
 
-    /// The conditions chosen by `which`, for `rows` or all rows.
+    /// Checks the conditions that `which` selects, for `rows` or for all rows.
     fn verify(
         &self,
         batch: &RecordBatch,
@@ -274,8 +274,8 @@ fn row_ids(batch: &RecordBatch, operation: &Operation, rows: &[u32]) -> Vec<RowI
         .collect()
 }
 
-/// The schema of the table's columns at `positions`. All are nullable: NOT NULL is checked, with a
-/// better message than a schema's.
+/// The schema of the table's columns at `positions`. All are nullable, because NOT NULL is checked
+/// separately with a better message.
 fn table_schema(operation: &Operation, positions: &[usize]) -> SchemaRef {
     let fields: Vec<Field> = positions
         .iter()

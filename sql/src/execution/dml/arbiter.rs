@@ -1,5 +1,5 @@
-//! The constraints and indexes that decide whether a row of INSERT … ON CONFLICT conflicts: a
-//! constraint's key, or an index that CREATE UNIQUE INDEX made.
+//! The arbiters of INSERT … ON CONFLICT, which decide whether a row conflicts: a constraint's key,
+//! or an index of CREATE UNIQUE INDEX.
 
 use strandline_base::{ColumnId, Error, Result, SqlState};
 use strandline_engine::catalog::TableDef;
@@ -15,7 +15,7 @@ pub(super) enum Arbiter {
 }
 
 impl Arbiter {
-    /// All of a table.
+    /// All arbiters of a table.
     pub fn all(table: &TableDef) -> Vec<Self> {
         let indexes = table.indexes.iter().enumerate();
         let unique = indexes.filter(|(_, index)| index.unique);
@@ -31,14 +31,15 @@ impl Arbiter {
             Self::Index(at) => &table.indexes[at].name,
         }
     }
-    /// The columns whose values are unique in all rows; None: it is over expressions or some rows.
+    /// The columns whose values are unique in all rows; None for an index over expressions or with
+    /// a predicate.
     pub fn columns(self, table: &TableDef) -> Option<Vec<ColumnId>> {
         match self {
             Self::Key(at) => Some(table.keys[at].columns.clone()),
             Self::Index(at) => plain_columns(&table.indexes[at]),
         }
     }
-    /// The error if it does not decide at once.
+    /// An error if the constraint is deferrable.
     pub fn require_immediate(self, table: &TableDef) -> Result<()> {
         match self {
             Self::Key(at) if table.keys[at].is_deferrable() => Err(Error::invalid(

@@ -1,9 +1,9 @@
-//! Assignment casts: what happens to a value on its way into a column.
+//! Assignment casts of values to column types.
 //!
-//! PostgreSQL distinguishes three cases, and so do we. A quoted literal has no type yet and is
-//! read by the column type's input rules. An expression whose type may be assigned is converted,
-//! with rounding and range checks but never silently cut. Anything else is 42804 with a hint:
-//! text, in particular, becomes a number or date only by an explicit cast.
+//! There are three cases, as in PostgreSQL. A quoted literal has no type yet and is read by the
+//! column type's input rules. An expression of an assignable type is converted, with rounding and
+//! range checks but never silently cut. Anything else is 42804 with a hint: a text, in particular,
+//! becomes a number or a date only by an explicit cast.
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, ScalarValue};
@@ -16,7 +16,7 @@ use strandline_semantics::cast::{Mode, cast_expression};
 use strandline_semantics::error::convert;
 use strandline_semantics::types;
 
-/// `expr`, whose columns are in `schema`, as a value of `column`.
+/// Converts `expr`, whose columns are in `schema`, to the type of `column`.
 pub(super) fn assign(expr: Expr, schema: &DFSchema, column: &ColumnDef) -> Result<Expr> {
     let mut expr = super::query::strip_alias(expr);
     if let Expr::Placeholder(parameter) = &mut expr

@@ -13,16 +13,17 @@ use datafusion::sql::sqlparser::ast;
 use strandline_base::Result;
 use strandline_semantics::error::convert;
 
-/// A condition over `qualifier.column` expressions.
+/// A condition over columns `qualifier.column`.
 #[derive(Clone)]
 pub(super) struct PlannedCheck {
-    /// what it comes from
+    /// the constraint of the condition
     pub constraint: Constraint,
     /// false: violated; NULL passes
     pub condition: Expr,
 }
 
-/// The CHECK constraints of the target that name one of `columns` (positions), or all.
+/// The target's CHECK constraints that use one of `columns` (positions) or no column; without
+/// `columns` all of them.
 pub(super) async fn plan(
     context: &StatementContext,
     target: &Target,
@@ -43,7 +44,7 @@ pub(super) async fn plan(
             ))
         })
         .collect::<Result<Vec<_>>>()?;
-    // Conditions may name the table, never the statement's alias.
+    // Conditions may use the table's name, never the statement's alias.
     let name = vec![names::ident(&table.schema), names::ident(&table.name)];
     let plain = Target::named(context, &ast::ObjectName::from(name), None)?;
     let query = select(None, items, vec![plain.joined()], None);
@@ -72,7 +73,7 @@ pub(super) async fn plan(
     Ok(checks)
 }
 
-/// The expression with all its columns under `qualifier`.
+/// Moves all columns of the expression to `qualifier`.
 pub(super) fn requalify(expr: Expr, qualifier: &TableReference) -> Result<Expr> {
     let moved = expr.transform(|e| {
         Ok(match e {

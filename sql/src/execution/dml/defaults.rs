@@ -19,7 +19,7 @@ use strandline_engine::Statement;
 use strandline_engine::catalog::{ColumnDef, TableDef};
 use strandline_semantics::error::raise;
 
-/// What DEFAULT means for each column in `positions`: the next identity value, the DEFAULT
+/// The value of DEFAULT for each column in `positions`: the next identity value, the DEFAULT
 /// expression, or NULL.
 pub(super) async fn plan(
     context: &StatementContext,
@@ -91,7 +91,7 @@ fn next_identity(context: &StatementContext, table: &Arc<TableDef>, column: &Col
     Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(function), Vec::new()))
 }
 
-/// Whether a function draws identity values, for the statement that it was planned for.
+/// Whether the function draws identity values for one statement.
 pub(crate) fn draws_identity(function: &ScalarUDF) -> bool {
     function.inner().is::<NextIdentity>()
 }

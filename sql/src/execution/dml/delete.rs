@@ -12,7 +12,7 @@ use datafusion::logical_expr::Expr;
 use datafusion::sql::sqlparser::ast;
 use strandline_base::{Error, Result, SqlState};
 
-/// Plans a DELETE; `with` stands before it.
+/// Plans a DELETE with its WITH clause.
 pub(super) async fn plan(
     context: &StatementContext,
     delete: &ast::Delete,

@@ -1,8 +1,7 @@
-//! INSERT … VALUES of nothing but literals, without a plan: the rows are built and inserted at
-//! once.
+//! INSERT … VALUES with only literals, without a plan: the rows are built and inserted at once.
 //!
-//! Its result is the plan's result for the same statement; a statement with computed cells, CHECK,
-//! ON CONFLICT, RETURNING, or DEFAULTs that are not literals takes the plan.
+//! The result is the same as with a plan. A statement with computed cells, CHECK, ON CONFLICT,
+//! RETURNING, or DEFAULTs that are not literals takes the plan.
 
 use super::apply::Applier;
 use super::defaults;
@@ -23,7 +22,7 @@ use strandline_engine::catalog::ColumnDef;
 use strandline_semantics::column_builder::ColumnBuilder;
 use strandline_semantics::error::from_arrow;
 
-/// Whether an INSERT could do without a plan, as far as its form tells.
+/// Whether the form of an INSERT permits it to run without a plan.
 pub(crate) fn may_be_direct(insert: &ast::Insert) -> bool {
     let source = insert.source.as_deref();
     let is_rows = source.is_none_or(|query| long_values::plain_rows(query).is_some());
@@ -65,7 +64,7 @@ pub(super) fn execute(context: &StatementContext, insert: &ast::Insert) -> Resul
     Ok(Some(rows as u64))
 }
 
-/// The number of rows and, by position in the table, the columns given as literals.
+/// The number of rows, and per column of the table its literals.
 fn given_columns(
     target: &Target,
     insert: &ast::Insert,
@@ -94,7 +93,7 @@ fn given_columns(
     Ok(Some((rows, given)))
 }
 
-/// The rows with DEFAULTs and identity values in the columns that are not given.
+/// The rows, with DEFAULTs and identity values in the missing columns.
 fn full_rows(
     context: &StatementContext,
     target: &Target,
@@ -114,7 +113,7 @@ fn full_rows(
             constants[position] = Some(constant);
         }
     }
-    // Identity values are drawn last, when nothing else can need a plan.
+    // Identity values are drawn last, when the statement can no longer need a plan.
     for (position, column) in table.columns.iter().enumerate() {
         let known = given[position]
             .clone()
@@ -136,7 +135,7 @@ fn full_rows(
         .map_err(|e| from_arrow(&e))
 }
 
-/// A DEFAULT in `rows` rows; `None` if it is not a literal.
+/// A DEFAULT repeated in `rows` rows; `None` if it is not a literal.
 fn constant(
     default: Option<&ast::Expr>,
     column: &ColumnDef,

@@ -1,10 +1,10 @@
 //! The physical node that applies a DML statement; see [`super::node`].
 //!
-//! One partition in, one out: the rows of a statement are applied in one order. A writer may have
-//! to wait for another transaction, so it announces to the runtime that its thread blocks; the work
-//! stays on this thread, so that a cancelled statement leaves nothing running behind. The node asks
-//! for its input in the order in which the input happens to be sorted, so that `INSERT … SELECT …
-//! ORDER BY` inserts in that order.
+//! The node has one input and one output partition, so a statement's rows are applied in one order.
+//! A writer may wait for another transaction, so the node tells the runtime that its thread blocks.
+//! The work stays on this thread, so that a cancelled statement leaves nothing running. The node
+//! requires the sort order that its input has already, so that `INSERT … SELECT … ORDER BY` inserts
+//! in that order.
 
 use super::apply::Applier;
 use super::operation::Tally;
@@ -31,11 +31,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use strandline_semantics::error::raise;
 
-/// Applies its input; passes on the rows that were changed.
+/// Applies its input and returns the changed rows.
 pub(super) struct DmlExec {
     explain: String,
     input: Arc<dyn ExecutionPlan>,
-    /// taken by the one execution
+    /// taken by the only execution
     applier: Arc<Mutex<Option<Applier>>>,
     tally: Arc<Tally>,
     ordering: Option<OrderingRequirements>,
@@ -44,7 +44,7 @@ pub(super) struct DmlExec {
 }
 
 impl DmlExec {
-    /// The node over `input`; `explain` is what EXPLAIN shows.
+    /// The node over `input`; `explain` is its text in EXPLAIN.
     pub fn new(
         explain: String,
         input: Arc<dyn ExecutionPlan>,

@@ -1,4 +1,4 @@
-//! Constraint errors in PostgreSQL's words, with the row that fails.
+//! Constraint errors in PostgreSQL's words, with the failing row.
 
 use super::operation::{Constraint, Operation};
 use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch};
@@ -32,7 +32,7 @@ pub(super) fn violation(table: &TableDef, constraint: &Constraint) -> Error {
 }
 
 /// `Failing row contains (1, null, abc).` Columns that the statement does not compute are read from
-/// the existing row; `None` if that row cannot be read.
+/// the existing row. `None` if that row cannot be read.
 pub(super) fn detail(
     operation: &Operation,
     statement: &Statement,

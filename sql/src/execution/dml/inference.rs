@@ -1,6 +1,6 @@
-//! Unique index inference [PostgreSQL, INSERT: conflict_target]: the keys and unique indexes with
-//! the columns and expressions of ON CONFLICT's target, in any order, and whose predicate follows
-//! from the target's.
+//! Unique index inference [PostgreSQL, INSERT: conflict_target]. ON CONFLICT's target selects the
+//! keys and unique indexes with exactly its columns and expressions, in any order. The predicate of
+//! a partial index must follow from the target's predicate.
 
 use super::arbiter::Arbiter;
 use super::target::Target;
@@ -18,10 +18,10 @@ use strandline_base::{ColumnId, Error, Result, SqlState};
 use strandline_engine::catalog::index::{IndexDef, IndexValue};
 use strandline_semantics::sql::walk::walk_mut;
 
-/// The arbiters that `columns`, a target as the parser gives it, means.
+/// The arbiters for the target `columns`, in the parser's form.
 ///
 /// # Errors
-/// 42P10 if there is none.
+/// 42P10 if no key or index matches.
 pub(super) fn infer(
     context: &StatementContext,
     target: &Target,
@@ -62,11 +62,11 @@ pub(super) fn infer(
 
 /// A target with its names resolved.
 struct Wanted {
-    /// sorted, each once
+    /// sorted, without duplicates
     columns: Vec<ColumnId>,
-    /// canonical
+    /// in canonical form
     expressions: Vec<Expr>,
-    /// canonical
+    /// in canonical form
     predicate: Option<Expr>,
 }
 
@@ -117,7 +117,7 @@ fn parts(index: &IndexDef) -> Result<(Vec<ColumnId>, Vec<Expr>)> {
     Ok((columns, expressions))
 }
 
-/// Whether `index` has every row that fulfils the target's predicate.
+/// Whether `index` contains every row that satisfies the target's predicate.
 fn is_covered(
     context: &StatementContext,
     target: &Target,
@@ -152,8 +152,8 @@ fn conjuncts(condition: &Expr) -> Vec<&Expr> {
     }
 }
 
-/// The expression in one spelling: without parentheses around it or its operands, with bare
-/// columns, folded names and casts by CAST.
+/// The canonical form of an expression: no parentheses around it or its operands, columns without
+/// qualifiers, folded names, casts by CAST.
 fn canonical(expression: &Expr) -> Expr {
     let mut expression = expression.clone();
     let _ = walk_mut(&mut expression, &mut Canonical);

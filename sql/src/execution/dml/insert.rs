@@ -1,6 +1,5 @@
-//! INSERT: the source's rows become full rows of the table (assignment casts, DEFAULTs, identity
-//! values), then are inserted, with ON CONFLICT after a look at what is there
-//! ([`super::upsert`]).
+//! INSERT. The source's rows become full rows of the table by assignment casts, DEFAULTs and
+//! identity values. ON CONFLICT then looks for existing rows ([`super::upsert`]).
 
 use super::assignment::assign;
 use super::operation::{Action, Repeated};
@@ -26,7 +25,7 @@ use std::sync::atomic::AtomicU64;
 use strandline_base::{Error, Result, SqlState};
 use strandline_engine::catalog::ColumnDef;
 
-/// Plans an INSERT; `with` stands before it.
+/// Plans an INSERT with its WITH clause.
 pub(super) async fn plan(
     context: &StatementContext,
     insert: &ast::Insert,
@@ -67,7 +66,7 @@ pub(super) async fn plan(
     pipeline.finish(context, &target)
 }
 
-/// Plans the insertion of `rows`, whose fields are for the columns at `positions`.
+/// Plans the insertion of `rows`, whose fields belong to the columns at `positions`.
 pub(super) async fn plan_load(
     context: &StatementContext,
     name: &ast::ObjectName,
@@ -91,7 +90,7 @@ pub(super) async fn plan_load(
     pipeline.finish(context, &target)
 }
 
-/// The target, after refusing what other systems add to INSERT.
+/// The target; refuses the clauses that other systems add to INSERT.
 pub(super) fn target_of(context: &StatementContext, insert: &ast::Insert) -> Result<Target> {
     if has_foreign_clause(insert) {
         return Err(Error::invalid(
@@ -108,7 +107,7 @@ pub(super) fn target_of(context: &StatementContext, insert: &ast::Insert) -> Res
     Target::named(context, name, insert.table_alias.as_ref().map(|a| &a.alias))
 }
 
-/// Whether an INSERT has a clause of other systems.
+/// Whether an INSERT has a clause that PostgreSQL does not know.
 fn has_foreign_clause(insert: &ast::Insert) -> bool {
     insert.or.is_some()
         || insert.ignore
@@ -164,7 +163,7 @@ pub(super) fn listed_columns(
     Ok(Some(positions))
 }
 
-/// The columns that `given` expressions per row go into.
+/// The columns of an INSERT with `given` expressions per row.
 pub(super) fn columns_for(
     target: &Target,
     listed: Option<Vec<usize>>,
@@ -222,7 +221,7 @@ impl Source {
         Self::of_plan(target, plan, columns)
     }
 
-    /// The fields of `plan` into `columns`.
+    /// The fields of `plan` as the values of `columns`.
     pub fn of_plan(target: &Target, plan: LogicalPlan, columns: Vec<usize>) -> Result<Self> {
         let schema = plan.schema().clone();
         let values = columns
@@ -231,7 +230,7 @@ impl Source {
             .enumerate()
             .map(|(i, (position, field))| {
                 let column = &target.table.columns[*position];
-                // A quoted literal or parameter in the select list has no type of its own yet.
+                // A quoted literal or parameter in the select list takes its column's type.
                 let expr = match select_list(&plan).map(|list| strip_alias(list[i].clone())) {
                     Some(open @ (Expr::Literal(..) | Expr::Placeholder(_))) => open,
                     _ => Expr::Column(field),
@@ -309,7 +308,7 @@ pub(super) async fn full_rows(
     project(plan, exprs)
 }
 
-/// Whether the rows of a query come in an order that it asks for.
+/// Whether a query ends in an ORDER BY.
 fn is_sorted(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Sort(_) => true,
@@ -320,8 +319,8 @@ fn is_sorted(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// Appends the keys of a query's ORDER BY as fields of their own, which the select list may leave
-/// out; also says what they are called.
+/// Appends the keys of a query's ORDER BY as fields, since the select list may lack them. Returns
+/// their names and directions.
 fn with_sort_keys(plan: LogicalPlan) -> Result<(LogicalPlan, Vec<SortKey>)> {
     let (sorted, fields) = match &plan {
         LogicalPlan::Projection(projection) => (projection.input.as_ref(), projection.expr.clone()),
@@ -381,7 +380,7 @@ fn in_order(
     WidenNode::plan(Arc::new(sequence), plan)
 }
 
-/// Whether a column takes the value given for it, rather than an identity value (428C9).
+/// Whether a column takes the given value instead of an identity value (428C9).
 pub(super) fn takes_value(
     column: &ColumnDef,
     overriding: Option<Overriding>,
@@ -396,7 +395,7 @@ pub(super) fn takes_value(
     }
 }
 
-/// The columns and values of a MERGE's INSERT.
+/// The columns and values of INSERT in a MERGE.
 pub(super) fn merge_values(
     target: &Target,
     insert: &ast::MergeInsertExpr,
@@ -435,7 +434,7 @@ pub(super) fn merge_values(
     Ok(set)
 }
 
-/// Puts the CTEs before a statement in front of those of its query.
+/// Puts the CTEs of a statement before the CTEs of its query.
 fn add_with(query: &mut ast::Query, with: Option<&ast::With>) {
     let Some(outer) = with else { return };
     match &mut query.with {
@@ -448,8 +447,8 @@ fn add_with(query: &mut ast::Query, with: Option<&ast::With>) {
     }
 }
 
-/// `SELECT x, x` is fine for INSERT, where names do not matter, but not for a plan: later items
-/// get names of their own.
+/// Gives repeated items of a select list new names. `SELECT x, x` is valid in an INSERT but not as
+/// a plan.
 fn number_duplicates(query: &mut ast::Query) {
     let ast::SetExpr::Select(select) = query.body.as_mut() else {
         return;

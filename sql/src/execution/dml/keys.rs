@@ -1,5 +1,5 @@
-//! The keys that an INSERT … ON CONFLICT has inserted itself. The engine shows a statement the rows
-//! that were there before it; a second proposed row with the key of a first one is found here.
+//! The keys that an INSERT … ON CONFLICT has inserted itself. The engine does not show a statement
+//! its own rows, so a second proposed row with the same key is found here.
 
 use super::operation::Operation;
 use datafusion::arrow::array::{Array, ArrayRef, RecordBatch};
@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use strandline_base::{Error, Result};
 use strandline_column::types::arrow_type;
 
-/// Per arbiter key the keys inserted so far.
+/// The inserted keys of each arbiter.
 pub(super) struct InsertedKeys {
     arbiters: Vec<Inserted>,
 }
@@ -22,13 +22,13 @@ struct Inserted {
 }
 
 impl InsertedKeys {
-    /// Nothing inserted yet.
+    /// The keys at the start of a statement: none.
     pub fn new(operation: &Operation) -> Self {
         let arbiters = operation
             .arbiters
             .iter()
             .filter_map(|arbiter| {
-                // Whoever repeats what is unique by an expression, or in some rows, is refused.
+                // The engine refuses a repeated value of an expression or of a partial index.
                 let ids = arbiter.columns(&operation.table)?;
                 let columns = ids.iter();
                 let columns = columns.filter_map(|id| operation.table.position(*id));
@@ -43,8 +43,8 @@ impl InsertedKeys {
         Self { arbiters }
     }
 
-    /// Remembers the keys of the rows that are inserts; those whose key was there already. A NULL
-    /// in a key repeats only where NULLs are not distinct.
+    /// Adds the keys of the rows marked in `inserts`. Returns the rows whose key was inserted
+    /// before. A key with NULL repeats only if NULLs are not distinct.
     pub fn repeated(
         &mut self,
         operation: &Operation,

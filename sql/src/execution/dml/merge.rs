@@ -1,5 +1,5 @@
-//! MERGE: a join of source and target. One expression finds each row's action, the first WHEN that
-//! holds; the new row's columns depend on the action.
+//! MERGE: a join of source and target. One expression gives each row's action, that of the first
+//! WHEN that applies. The new row's columns depend on the action.
 
 use super::insert;
 use super::operation::{Action, Repeated};
@@ -22,7 +22,7 @@ use strandline_semantics::error::convert;
 /// The field that is true where a row comes from the source.
 const FROM_SOURCE: &str = "#source";
 
-/// Plans a MERGE; `with` stands before it.
+/// Plans a MERGE with its WITH clause.
 pub(super) async fn plan(
     context: &StatementContext,
     merge: &ast::Merge,
@@ -103,7 +103,7 @@ pub(super) async fn plan(
     pipeline.finish(context, &target)
 }
 
-/// `source LEFT JOIN target ON …`, a full join if rows without a source matter.
+/// `source LEFT JOIN target ON …`, or a full join if a clause has NOT MATCHED BY SOURCE.
 fn joined(target: &Target, merge: &ast::Merge) -> ast::TableWithJoins {
     let on = ast::JoinConstraint::On(merge.on.as_ref().clone());
     let full = merge
@@ -130,7 +130,7 @@ struct Clause {
     kind: ast::MergeClauseKind,
     predicate: Option<ast::Expr>,
     action: Action,
-    /// columns set or inserted
+    /// the columns that are set or inserted
     set: Vec<(usize, NewValue)>,
 }
 
@@ -200,7 +200,7 @@ fn mark_source(plan: LogicalPlan) -> Result<LogicalPlan> {
     .map_err(convert)
 }
 
-/// The number of the first clause that applies; NULL if none does.
+/// The number of the first clause that applies; NULL without one.
 fn action_of(clauses: &[Clause], row_id: &Expr, predicates: Vec<Option<Expr>>) -> Result<Expr> {
     let full = clauses
         .iter()
@@ -249,7 +249,7 @@ struct NewRows<'a> {
 }
 
 impl NewRows<'_> {
-    /// `_rowid`, the action, the columns that some clause writes or `needed` names.
+    /// `_rowid`, the action, and the columns that a clause writes or `needed` contains.
     async fn columns(mut self, needed: Needed) -> Result<Vec<Expr>> {
         let table = self.target.table.clone();
         let inserts = self.clauses.iter().any(|c| c.action == Action::Insert);
@@ -283,7 +283,7 @@ impl NewRows<'_> {
         Ok(columns)
     }
 
-    /// Per column of the table what the clause writes into it.
+    /// Per column of the table the value that the clause writes.
     async fn clause_values(
         &self,
         clause: &Clause,

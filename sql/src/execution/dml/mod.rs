@@ -1,8 +1,8 @@
 //! INSERT, UPDATE, DELETE and MERGE.
 //!
-//! A statement is rewritten into a SELECT whose rows say what is to be done: the hidden row ids of
+//! A statement is rewritten into a SELECT whose rows describe the changes: the hidden row ids of
 //! the rows to change and the new values of their columns. DataFusion plans and runs that SELECT
-//! like any other; our own node on top of it ([`node`]) applies the rows through the engine.
+//! like any other. Our node on top of it ([`node`]) applies the rows through the engine.
 //! DataFusion's own DML is never used: it loses the conditions of some statements and changes whole
 //! tables.
 //!
@@ -14,10 +14,13 @@
 //!         SELECT             what the user wrote
 //! ```
 //!
-//! Invariants: a statement never sees its own changes (the engine's statement numbers), so rows are
-//! applied while the SELECT still runs; expressions are computed from old values; a row is changed
-//! at most once ([`row_set`]); the caller gives the statement a savepoint, retries it on a conflict
-//! under read committed, and calls `Statement::finish`, where deferred uniqueness is checked.
+//! Invariants:
+//! * A statement never sees its own changes (the engine's statement numbers), so rows are applied
+//!   while the SELECT still runs.
+//! * Expressions are computed from old values.
+//! * A row is changed at most once ([`row_set`]).
+//! * The caller gives the statement a savepoint and retries it on a conflict under read committed.
+//!   It then calls `Statement::finish`, which checks deferred uniqueness.
 
 mod apply;
 mod arbiter;
@@ -69,7 +72,7 @@ use std::sync::atomic::Ordering;
 use strandline_base::{Error, Result};
 use strandline_semantics::error::convert;
 
-/// What a DML statement did.
+/// The result of a DML statement.
 pub struct DmlOutcome {
     /// `INSERT`, `UPDATE`, `DELETE`, `MERGE`
     pub tag: &'static str,
@@ -79,7 +82,7 @@ pub struct DmlOutcome {
     pub returning: Option<(SchemaRef, Vec<RecordBatch>)>,
 }
 
-/// The DML statement itself and the WITH before it.
+/// The DML statement itself and its WITH clause.
 pub(crate) fn parts(statement: &ast::Statement) -> Option<(&ast::Statement, Option<&ast::With>)> {
     match statement {
         ast::Statement::Insert(_)
@@ -111,11 +114,11 @@ pub(crate) async fn plan(
     }
 }
 
-/// Executes INSERT, UPDATE, DELETE or MERGE. The caller owns savepoint, retry and `finish`.
+/// Executes INSERT, UPDATE, DELETE or MERGE. The caller provides savepoint, retry and `finish`.
 ///
 /// # Errors
-/// As PostgreSQL's, with its SQLSTATEs; `ErrorKind::Conflict` asks for a retry with a new snapshot.
-/// After an error the statement's rows must be rolled back.
+/// PostgreSQL's SQLSTATEs; `ErrorKind::Conflict` asks for a retry with a new snapshot. After an
+/// error the caller must roll back the statement's changes.
 pub async fn execute(
     context: &mut StatementContext,
     statement: &ast::Statement,
@@ -128,7 +131,7 @@ pub async fn execute(
     run(context, planned).await
 }
 
-/// Executes an INSERT of nothing but literals; None: the statement needs a plan.
+/// Executes an INSERT of literals only; None: the statement needs a plan.
 pub(crate) fn execute_directly(
     context: &StatementContext,
     statement: &ast::Statement,
@@ -144,7 +147,7 @@ pub(crate) fn execute_directly(
     }))
 }
 
-/// The plan that EXPLAIN shows for a DML statement. Running it applies the statement.
+/// The plan of a DML statement for EXPLAIN. Running it applies the statement.
 pub async fn explain(
     context: &StatementContext,
     statement: &ast::Statement,
@@ -152,7 +155,7 @@ pub async fn explain(
     Ok(plan(context, statement).await?.plan)
 }
 
-/// The plan of a DML statement, and whether its rows are RETURNING's.
+/// The plan of a DML statement, and whether its rows are the result of RETURNING.
 pub async fn describe(
     context: &StatementContext,
     statement: &ast::Statement,
@@ -167,7 +170,7 @@ async fn run(context: &StatementContext, planned: DmlPlan) -> Result<DmlOutcome>
     drain(context, context.run(plan).await?, form, &tally).await
 }
 
-/// Runs the physical plan of a statement, whose rows have the columns of `schema`, to its end.
+/// Runs a statement's physical plan, whose rows have the columns of `schema`, to its end.
 pub(crate) async fn run_physical(
     context: &StatementContext,
     plan: Arc<dyn ExecutionPlan>,
@@ -200,8 +203,8 @@ async fn drain(
     })
 }
 
-/// Inserts the rows of `rows`, whose fields are for the table's columns at `positions`, as COPY
-/// does: values for identity columns are taken as they are. The number of rows.
+/// Inserts `rows`, whose fields belong to the table's columns at `positions`, for COPY. Given
+/// values of identity columns are kept. Returns the number of rows.
 pub(crate) async fn load(
     context: &StatementContext,
     name: &ast::ObjectName,
@@ -212,7 +215,7 @@ pub(crate) async fn load(
     Ok(run(context, planned).await?.rows)
 }
 
-/// `SELECT projection FROM from WHERE selection` and nothing else.
+/// `SELECT projection FROM from WHERE selection` without other clauses.
 pub(crate) fn plain_select(
     projection: Vec<ast::SelectItem>,
     from: Vec<ast::TableWithJoins>,

@@ -1,11 +1,10 @@
 //! The plan node that applies a DML statement.
 //!
-//! Its input computes, per row, what is to happen: the id of the row to change, the new values of
-//! its columns, the results of CHECK conditions, at the places of a
-//! [`Layout`](super::operation::Layout). The node applies each batch through the engine and passes
-//! on the rows that it changed, unchanged in shape, so that a projection above it computes
-//! RETURNING. It never lets an optimizer rule move a filter, a limit or a projection through
-//! itself.
+//! Its input has one row per change: the id of the row to change, the new values of its columns and
+//! the results of CHECK conditions, at the positions of a [`Layout`](super::operation::Layout). The
+//! node applies each batch through the engine. It returns the changed rows in the same shape, so
+//! that a projection above it computes RETURNING. No optimizer rule moves a filter, a limit or a
+//! projection through the node.
 
 use super::apply::Applier;
 use super::exec::DmlExec;
@@ -27,20 +26,20 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use strandline_semantics::error::raise;
 
-/// The logical node. Two nodes are equal only if they are the same statement.
+/// The logical node. Two nodes are equal only if they belong to the same statement.
 #[derive(Clone)]
 pub(super) struct DmlNode {
-    /// what to do
+    /// the operation
     pub operation: Arc<Operation>,
-    /// for whom
+    /// the statement that runs it
     pub owner: Owner,
-    /// what has been done
+    /// the counters of the running statement
     pub tally: Arc<Tally>,
-    /// which rows
+    /// the computed rows
     pub input: LogicalPlan,
 }
 
-/// The node of DML that `node` is, for `owner` to run, who counts in `tally`; None: another's.
+/// A copy of DML node `node` that `owner` runs and `tally` counts; None for any other node.
 pub(crate) fn owned(node: &Extension, owner: &Owner, tally: &Arc<Tally>) -> Option<Extension> {
     let node: Arc<dyn UserDefinedLogicalNode> =
         if let Some(dml) = node.node.as_any().downcast_ref::<DmlNode>() {
@@ -57,7 +56,7 @@ pub(crate) fn owned(node: &Extension, owner: &Owner, tally: &Arc<Tally>) -> Opti
     Some(Extension { node })
 }
 
-/// Whether a node of a plan is one of DML's.
+/// Whether a node of a plan belongs to DML.
 pub(crate) fn is_own(node: &Extension) -> bool {
     let node = node.node.as_any();
     node.is::<DmlNode>() || node.is::<WidenNode>()
@@ -90,11 +89,11 @@ impl UserDefinedLogicalNodeCore for DmlNode {
     logical_input!(unchanged_schema);
 }
 
-/// Makes the physical nodes of this module's logical ones.
+/// Plans this module's logical nodes as physical nodes.
 #[derive(Debug)]
 struct DmlPlanner;
 
-/// The planner that a session needs to run DML.
+/// The extension planner of DML for a session.
 pub fn extension_planner() -> Arc<dyn ExtensionPlanner + Send + Sync> {
     Arc::new(DmlPlanner)
 }

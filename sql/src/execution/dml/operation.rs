@@ -6,20 +6,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use strandline_engine::catalog::TableDef;
 
-/// What happens to a row.
+/// The action on a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// a new row of all columns
     Insert,
     /// new values for the columns at these positions
     Update(Vec<usize>),
-    /// the row goes
+    /// the row is deleted
     Delete,
-    /// nothing; it is not counted and not returned
+    /// no change; the row is neither counted nor returned
     Nothing,
 }
 
-/// What a second change of one row means.
+/// The treatment of a second change of one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Repeated {
     /// the first change wins (UPDATE … FROM, DELETE … USING)
@@ -37,11 +37,11 @@ pub(super) struct CheckColumn {
     pub index: usize,
     /// the constraint
     pub constraint: Constraint,
-    /// It holds for the row as proposed, before ON CONFLICT: every input row must meet it.
+    /// whether it applies to the row before ON CONFLICT, so that every input row must meet it
     pub proposed: bool,
 }
 
-/// What a condition comes from.
+/// The constraint of a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Constraint {
     /// the CHECK constraint of this name
@@ -50,7 +50,7 @@ pub(super) enum Constraint {
     NotNull(String),
 }
 
-/// Where the node finds things in its input.
+/// The positions of the input columns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Layout {
     /// the id of the existing row (UInt64)
@@ -71,13 +71,13 @@ pub(super) struct Operation {
     pub tag: &'static str,
     /// the target
     pub table: Arc<TableDef>,
-    /// what can happen to a row
+    /// the possible actions on a row
     pub actions: Vec<Action>,
-    /// what a second change of a row means
+    /// the treatment of a second change of a row
     pub repeated: Repeated,
-    /// ON CONFLICT: what decides whether a row conflicts
+    /// ON CONFLICT: the keys and indexes that decide whether a row conflicts
     pub arbiters: Vec<Arbiter>,
-    /// where things are in the input
+    /// the positions of the input columns
     pub layout: Layout,
 }
 
@@ -87,7 +87,7 @@ impl Operation {
         !self.arbiters.is_empty()
     }
 
-    /// The operation as EXPLAIN shows it.
+    /// The operation's text in EXPLAIN.
     pub fn explain(&self) -> String {
         let mut text = format!("{} {}", self.tag, self.table.name);
         if let [Action::Update(columns)] = self.actions.as_slice() {
@@ -117,11 +117,11 @@ impl Operation {
     }
 }
 
-/// What a running statement has done.
+/// The counters of a running statement.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     /// rows changed so far
     pub(super) rows: AtomicU64,
-    /// the whole input has been applied
+    /// whether the whole input has been applied
     pub(super) complete: AtomicBool,
 }

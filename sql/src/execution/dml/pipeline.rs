@@ -1,9 +1,9 @@
 //! From computed rows to a plan that applies them.
 //!
 //! Every statement ends as `RETURNING projection ← Dml node ← CHECK projection ← computed rows`.
-//! The computed rows are a plan with these fields, each present only if needed: `_rowid`
-//! (unqualified), [`ACTION`], the new row's columns under the target's qualified names, and other
-//! tables' columns that RETURNING names, under theirs.
+//! The computed rows have these fields, each only if needed: `_rowid` (unqualified), [`ACTION`],
+//! the new row's columns under the target's qualified names, and the other tables' columns that
+//! RETURNING uses, under their own qualified names.
 
 use super::arbiter::Arbiter;
 use super::checks::PlannedCheck;
@@ -24,50 +24,50 @@ use strandline_base::{Error, Result};
 use strandline_engine::catalog::ColumnDef;
 use strandline_semantics::error::convert;
 
-/// The field that says what happens to a row: an index into the statement's actions.
+/// The field with the row's action, an index into the statement's actions.
 pub(super) const ACTION: &str = "#action";
 
-/// A statement that is planned.
+/// A planned statement.
 pub(crate) struct DmlPlan {
     /// the whole plan
     pub plan: LogicalPlan,
-    /// what runs it
+    /// the form of its result
     pub form: DmlForm,
-    /// what it will have done
+    /// the counters of its execution
     pub tally: Arc<Tally>,
 }
 
-/// What is to be told of a statement besides its plan.
+/// The form of a statement's result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DmlForm {
     /// `INSERT`, `UPDATE`, `DELETE` or `MERGE`
     pub tag: &'static str,
-    /// whether the plan's rows are RETURNING's
+    /// whether the plan's rows are the result of RETURNING
     pub returning: bool,
 }
 
-/// A statement whose rows are computed.
+/// A statement whose rows are computed by a plan.
 pub(super) struct Pipeline {
     /// `INSERT`, `UPDATE`, `DELETE` or `MERGE`
     pub tag: &'static str,
     /// the computed rows
     pub rows: LogicalPlan,
-    /// what can happen to a row
+    /// the possible actions on a row
     pub actions: Vec<Action>,
-    /// what a second change of a row means
+    /// the treatment of a second change of a row
     pub repeated: Repeated,
-    /// keys of ON CONFLICT
+    /// the arbiters of ON CONFLICT
     pub arbiters: Vec<Arbiter>,
     /// conditions on the new rows
     pub checks: Vec<PlannedCheck>,
-    /// conditions that `rows` has computed already, by field name
+    /// conditions that are fields of `rows` already
     pub proposed: Vec<(String, Constraint)>,
     /// RETURNING's expressions
     pub returning: Option<Vec<Expr>>,
 }
 
 impl Pipeline {
-    /// Puts conditions, node and RETURNING on top.
+    /// Adds the conditions, the DML node and RETURNING to the plan.
     pub fn finish(self, context: &StatementContext, target: &Target) -> Result<DmlPlan> {
         let schema = self.rows.schema().clone();
         let first_check = schema.fields().len();
@@ -171,7 +171,7 @@ pub(super) async fn plan_returning(
     Ok(Some(plan_select(context, &query, "RETURNING").await?.exprs))
 }
 
-/// The columns that `exprs` name, also from inside their subqueries.
+/// The columns that `exprs` use, including their subqueries.
 pub(super) fn references<'a>(exprs: impl IntoIterator<Item = &'a Expr>) -> Result<HashSet<Column>> {
     let mut found = HashSet::new();
     for expr in exprs {
@@ -199,7 +199,7 @@ pub(super) fn references<'a>(exprs: impl IntoIterator<Item = &'a Expr>) -> Resul
     Ok(found)
 }
 
-/// What CHECK and RETURNING need from the computed rows beyond the columns that are written.
+/// The fields that CHECK and RETURNING need besides the written columns.
 pub(super) struct Needed {
     /// positions of target columns
     pub columns: Vec<usize>,
@@ -208,7 +208,7 @@ pub(super) struct Needed {
 }
 
 impl Needed {
-    /// Collects it.
+    /// Collects the fields that the expressions use.
     pub fn by(
         target: &Target,
         checks: &[PlannedCheck],

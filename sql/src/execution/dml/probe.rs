@@ -1,9 +1,9 @@
 //! INSERT … ON CONFLICT: finds the existing row that each proposed row conflicts with.
 //!
-//! The input has the proposed rows as columns `excluded.c`, all columns of the table in order. The
-//! output appends `_rowid`, NULL where nothing conflicts, and if the statement updates, the
-//! existing row's columns under the target's name. A conflict with a row that this very statement
-//! inserts is not found here but by [`super::keys`].
+//! The input has the proposed rows: all columns of the table in order, as `excluded.c`. The output
+//! appends `_rowid`, NULL without a conflict. If the statement updates, it also appends the
+//! existing row's columns under the target's name. [`super::keys`] finds conflicts with rows that
+//! the same statement inserts.
 
 use super::arbiter::Arbiter;
 use super::widen::Widening;
@@ -22,17 +22,17 @@ use strandline_engine::catalog::TableDef;
 use strandline_semantics::error::from_arrow;
 use strandline_semantics::types;
 
-/// What is looked for and where.
+/// The parameters of the search for conflicts.
 pub(super) struct Probe {
     /// the table
     pub table: Arc<TableDef>,
-    /// by what it is looked for
+    /// the keys and indexes to search
     pub arbiters: Vec<Arbiter>,
-    /// whether the existing rows' columns are wanted
+    /// whether to read the existing rows' columns
     pub fetch: bool,
-    /// what the existing rows' columns are qualified with
+    /// the qualifier of the existing rows' columns
     pub target: TableReference,
-    /// who asks
+    /// the statement that searches
     pub owner: Owner,
 }
 
@@ -130,8 +130,8 @@ impl Probe {
         RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map_err(|e| from_arrow(&e))
     }
 
-    /// The existing rows' columns, NULL where `found` has none. Rows that cannot be fetched are
-    /// this statement's own inserts and leave `found`.
+    /// The existing rows' columns, NULL where `found` has no row. Rows that cannot be fetched are
+    /// this statement's own inserts, and are removed from `found`.
     fn existing(&self, found: &mut [Option<RowId>]) -> Result<Vec<ArrayRef>> {
         if !self.fetch {
             return Ok(Vec::new());

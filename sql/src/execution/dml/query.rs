@@ -1,11 +1,11 @@
-//! SELECTs built from the parts of a DML statement, and their plans taken apart.
+//! SELECTs built from the parts of a DML statement, and the parts of their plans.
 //!
-//! The planner of queries knows everything about names, scopes, subqueries, CTEs and types. A DML
-//! statement therefore has its expressions planned as the select list of a query over the tables
-//! that the expressions may name, and takes from the plan what it needs: the expressions and, for
-//! UPDATE, DELETE and MERGE, the plan below them. Expressions of RETURNING and CHECK are planned
-//! the same way over the same tables; the plan below them is thrown away and they are put on top
-//! of the statement's own node, whose columns carry the same qualified names.
+//! The query planner resolves names, scopes, subqueries, CTEs and types. A DML statement's
+//! expressions are therefore planned as the select list of a query over the tables that they may
+//! use. The statement takes the planned expressions from it and, for UPDATE, DELETE and MERGE, the
+//! plan below them. Expressions of RETURNING and CHECK are planned in the same way over the same
+//! tables. The plan below them is dropped, and they are put on top of the DML node, whose columns
+//! have the same qualified names.
 
 use crate::parse::names::ROW_ID;
 use crate::planning::context::StatementContext;
@@ -16,7 +16,7 @@ use strandline_base::{Error, Result, SqlState};
 
 /// GROUP BY or aggregates where only scalar expressions are allowed.
 const GROUPING_ERROR: SqlState = SqlState("42803");
-/// Window functions in such places.
+/// Window functions where only scalar expressions are allowed.
 const WINDOWING_ERROR: SqlState = SqlState("42P20");
 
 /// `SELECT projection FROM from WHERE selection`, after `WITH with`.
@@ -71,7 +71,7 @@ pub(super) fn of_body(with: Option<&ast::With>, body: ast::SetExpr) -> ast::Quer
     }
 }
 
-/// `expr AS "#n"`: names that no two items share and no user writes.
+/// `expr AS "#n"`: a name that is unique among the items and differs from all user names.
 pub(super) fn numbered(n: usize, expr: ast::Expr) -> ast::SelectItem {
     ast::SelectItem::ExprWithAlias {
         expr,
@@ -81,13 +81,13 @@ pub(super) fn numbered(n: usize, expr: ast::Expr) -> ast::SelectItem {
 
 /// The select list of a plan and the plan below it.
 pub(super) struct Planned {
-    /// one per item; aliases are still on
+    /// one per item, with its alias
     pub exprs: Vec<Expr>,
-    /// what they are computed from
+    /// the plan that the expressions are computed over
     pub input: Arc<LogicalPlan>,
 }
 
-/// Plans a query made by [`select`] whose items must be scalar; `place` names the clause in
+/// Plans a query made by [`select`], whose items must be scalar; `place` is the clause's name in
 /// errors.
 pub(super) async fn plan_select(
     context: &StatementContext,

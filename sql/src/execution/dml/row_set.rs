@@ -1,5 +1,5 @@
-//! A set of row ids as one bitmap of 8 KiB per range touched: a statement over a whole table of
-//! ten million rows needs 1.2 MB.
+//! A set of row ids: one bitmap of 8 KiB per touched range, so 1.2 MB for a table of ten million
+//! rows.
 
 use std::collections::HashMap;
 use strandline_base::{RANGE_ROWS, RowId};
@@ -13,7 +13,7 @@ pub(super) struct RowSet {
 }
 
 impl RowSet {
-    /// Adds `row`; false if it was there.
+    /// Adds `row`; false if the set has it already.
     pub fn insert(&mut self, row: RowId) -> bool {
         let bits = self
             .ranges

@@ -1,8 +1,7 @@
 //! INSERT: numbers the rows of the source in its order and draws their identity values.
 //!
-//! Later projections may run side by side on parts of the rows; the number brings the rows
-//! back into order before they are inserted, and every identity value stays with the row it was
-//! drawn for.
+//! Later projections may process parts of the rows in parallel. The number restores the order
+//! before the rows are inserted, and every identity value stays with its row.
 
 use super::defaults::identity_values;
 use super::widen::{SortKey, Widening};
@@ -34,7 +33,7 @@ pub(super) fn identity_field(position: usize) -> String {
 pub(super) struct Drawn {
     /// its position in the table
     pub position: usize,
-    /// the input field that says for which rows; all if `None`
+    /// the boolean input field that selects the rows; all rows if `None`
     pub only: Option<usize>,
 }
 
@@ -42,11 +41,11 @@ pub(super) struct Drawn {
 pub(super) struct Sequence {
     /// the target
     pub table: Arc<TableDef>,
-    /// whose rows they are
+    /// the statement of the rows
     pub owner: Owner,
-    /// what to draw
+    /// the identity columns
     pub drawn: Vec<Drawn>,
-    /// what the rows are sorted by
+    /// the sort keys of the rows
     pub sorted: Vec<SortKey>,
     /// rows numbered so far
     pub next: AtomicU64,

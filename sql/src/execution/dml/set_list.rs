@@ -5,7 +5,7 @@ use super::target::Target;
 use datafusion::sql::sqlparser::ast;
 use strandline_base::{Error, Result, SqlState};
 
-/// What a column is set to.
+/// The new value of a column.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(
     clippy::large_enum_variant,
@@ -19,7 +19,7 @@ pub(super) enum NewValue {
 }
 
 impl NewValue {
-    /// The keyword DEFAULT is an identifier to the parser.
+    /// Recognizes the keyword DEFAULT, which the parser reads as an identifier.
     pub fn of(expr: &ast::Expr) -> Self {
         match expr {
             ast::Expr::Identifier(ident)
@@ -33,7 +33,7 @@ impl NewValue {
     }
 }
 
-/// The columns set, by position in the table, in the order written.
+/// The columns that are set, by position in the table, in their written order.
 pub(super) fn read(
     target: &Target,
     assignments: &[ast::Assignment],
@@ -114,8 +114,8 @@ fn row_arguments(function: &ast::Function) -> Result<Vec<NewValue>> {
         .collect()
 }
 
-/// One scalar subquery per column of a subquery that returns a row. Each is computed by itself, so
-/// the subquery must say which row it means.
+/// One scalar subquery per column of a subquery that returns a row. Each is computed separately, so
+/// the subquery must determine its row.
 fn subquery_columns(query: &ast::Query, columns: usize) -> Result<Vec<NewValue>> {
     let refused = |what: &str| {
         Error::unsupported(format!(

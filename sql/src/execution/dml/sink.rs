@@ -1,6 +1,5 @@
-//! Where inserted rows go: up to [`BULK_ROWS`], and up to a range's bytes, wait in memory and are
-//! inserted when the statement's input ends; with more, all go through the engine's bulk load as
-//! they come.
+//! Inserts the rows of one statement. Up to [`BULK_ROWS`] rows and one range's bytes wait in memory
+//! until the input ends. Beyond that, all rows go through the engine's bulk load.
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::concat_batches;
@@ -10,10 +9,10 @@ use strandline_column::row_bytes;
 use strandline_engine::catalog::TableDef;
 use strandline_engine::{BulkInsert, OnInvisibleDuplicate, Statement};
 
-/// More rows than this in one statement are bulk-loaded.
+/// The most rows of one statement that are inserted without a bulk load.
 pub(crate) const BULK_ROWS: usize = 32_768;
 
-/// Rows on their way into a table.
+/// The rows of one statement that are not inserted yet.
 pub(crate) struct InsertSink {
     table: Arc<TableDef>,
     conflicts: OnInvisibleDuplicate,
@@ -24,8 +23,8 @@ pub(crate) struct InsertSink {
 }
 
 impl InsertSink {
-    /// An empty sink. `conflicts` says what a duplicate of a row that the snapshot does not see
-    /// means; unless it is a violation, rows are never bulk-loaded.
+    /// An empty sink. `conflicts` is the meaning of a duplicate of an invisible row. Rows are
+    /// bulk-loaded only if it is a violation.
     pub fn new(table: Arc<TableDef>, conflicts: OnInvisibleDuplicate) -> Self {
         Self {
             table,
@@ -37,7 +36,7 @@ impl InsertSink {
         }
     }
 
-    /// Takes rows; columns as in the table.
+    /// Takes rows with the table's columns.
     pub fn push(&mut self, statement: &Arc<Statement>, rows: RecordBatch) -> Result<()> {
         if let Some(bulk) = &mut self.bulk {
             return bulk.append(&rows);
@@ -58,7 +57,7 @@ impl InsertSink {
         Ok(())
     }
 
-    /// Lets `rows` wait; whether all that wait are now too many.
+    /// Adds `rows` to the waiting rows; true if too many rows wait.
     fn has_to_go(&mut self, rows: &RecordBatch, bytes_max: usize) -> bool {
         self.waiting_rows += rows.num_rows();
         self.waiting_bytes += row_bytes::batch_bytes(rows);
@@ -66,7 +65,7 @@ impl InsertSink {
         self.waiting_rows > BULK_ROWS || self.waiting_bytes > bytes_max
     }
 
-    /// Lets rows wait that are never bulk-loaded; inserts them when they are too many.
+    /// Adds rows that are never bulk-loaded; inserts the waiting rows when they are too many.
     fn wait_or_insert(
         &mut self,
         statement: &Arc<Statement>,
@@ -79,7 +78,7 @@ impl InsertSink {
         }
     }
 
-    /// No more rows come.
+    /// Ends the input and inserts the waiting rows.
     pub fn finish(&mut self, statement: &Arc<Statement>) -> Result<()> {
         match self.bulk.take() {
             Some(bulk) => bulk.finish().map(|_| ()),

@@ -1,13 +1,13 @@
-//! The rows that an INSERT is to insert.
+//! The source of an INSERT's rows.
 
 use datafusion::common::Column;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
-/// A plan of the rows and, per column, the expression over its fields.
+/// A plan of the rows, and per column an expression over its fields.
 pub(super) struct Source {
     /// the rows
     pub plan: LogicalPlan,
-    /// the columns given
+    /// the columns with given values
     pub columns: Vec<usize>,
     /// their values, of the columns' types
     pub values: Vec<SourceValue>,
@@ -23,7 +23,7 @@ pub(super) enum SourceValue {
     SomeDefault(Expr, Expr),
 }
 
-/// The column of a field by name.
+/// The column expression of a field.
 pub(super) fn field(name: &str) -> Expr {
     Expr::Column(Column::from_name(name))
 }

@@ -1,5 +1,4 @@
-//! The table that a statement changes, and the name under which the statement's expressions know
-//! it.
+//! The table that a statement changes, and its name within the statement's expressions.
 
 use crate::parse::names;
 use crate::planning::context::StatementContext;
@@ -12,7 +11,7 @@ use strandline_engine::catalog::TableDef;
 /// The target of an INSERT, UPDATE, DELETE or MERGE.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
-    /// the table's definition as the statement sees it
+    /// the table's definition in the statement's catalog
     pub table: Arc<TableDef>,
     /// its alias, or its own name
     pub alias: String,
@@ -20,7 +19,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// A target with its alias as INSERT writes it.
+    /// The target of an INSERT, with its alias.
     pub fn named(
         context: &StatementContext,
         name: &ast::ObjectName,
@@ -35,7 +34,7 @@ impl Target {
         })
     }
 
-    /// The target of UPDATE, DELETE or MERGE; `verb` is for messages.
+    /// The target of UPDATE, DELETE or MERGE; `verb` is for error messages.
     pub fn of_factor(
         context: &StatementContext,
         factor: &ast::TableFactor,
@@ -124,7 +123,7 @@ impl Target {
         }
     }
 
-    /// How plans qualify the target's columns.
+    /// The qualifier of the target's columns in plans.
     pub fn qualifier(&self) -> TableReference {
         TableReference::bare(self.alias.clone())
     }
@@ -139,8 +138,7 @@ impl Target {
         ast::Expr::CompoundIdentifier(vec![names::ident(&self.alias), names::ident(names::ROW_ID)])
     }
 
-    /// The position of the column that `name` (`column` or `alias.column`) names in SET or in a
-    /// column list.
+    /// The position of column `name` (`column` or `alias.column`) in SET or in a column list.
     pub fn position(&self, name: &ast::ObjectName) -> Result<usize> {
         let parts = names::parts(name)?;
         let column = match parts.as_slice() {

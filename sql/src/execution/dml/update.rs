@@ -1,5 +1,5 @@
-//! UPDATE: `SELECT _rowid, e1, e2, … FROM t, others WHERE …`, whose expressions become the new
-//! values of the columns set.
+//! UPDATE: `SELECT _rowid, e1, e2, … FROM t, others WHERE …`, whose expressions are the new values
+//! of the columns that are set.
 
 use super::assignment::assign;
 use super::operation::{Action, Repeated};
@@ -16,7 +16,7 @@ use datafusion::logical_expr::Expr;
 use datafusion::sql::sqlparser::ast;
 use strandline_base::{Error, Result, SqlState};
 
-/// Plans an UPDATE; `with` stands before it.
+/// Plans an UPDATE with its WITH clause.
 pub(super) async fn plan(
     context: &StatementContext,
     update: &ast::Update,
@@ -83,8 +83,8 @@ pub(super) fn written(set: &[(usize, NewValue)]) -> impl Iterator<Item = &ast::E
     })
 }
 
-/// One value per entry of `set`, converted to its column's type; `planned` are the plans of
-/// [`written`].
+/// One value per entry of `set`, converted to its column's type; `planned` are the planned
+/// expressions of [`written`].
 pub(super) async fn new_values(
     context: &StatementContext,
     target: &Target,
@@ -152,7 +152,7 @@ fn refuse_foreign_clauses(update: &ast::Update) -> Result<()> {
     Ok(())
 }
 
-/// The error for a clause of other systems that would be dangerous to ignore.
+/// The error for another system's clause that would be dangerous to ignore.
 pub(super) fn no_limit(verb: &str, clause: &str) -> Error {
     Error::invalid(
         SqlState::SYNTAX_ERROR,

@@ -1,8 +1,8 @@
 //! INSERT … ON CONFLICT: proposed rows (`excluded`) ← [`super::probe`] ← action ← new rows.
 //!
-//! A row without a conflicting one is inserted; one with is left alone or updated from
-//! `excluded.*` and its own columns. NOT NULL and CHECK hold for the proposed row in any case, as
-//! in PostgreSQL.
+//! A row without a conflict is inserted. With a conflict the existing row stays or is updated from
+//! `excluded.*` and its own columns. The proposed row must satisfy NOT NULL and CHECK in any case,
+//! as in PostgreSQL.
 
 use super::arbiter::Arbiter;
 use super::checks::{PlannedCheck, requalify};
@@ -26,7 +26,7 @@ use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState};
 use strandline_semantics::error::convert;
 
-/// The proposed row's name.
+/// The qualifier of the proposed row.
 const EXCLUDED: &str = "excluded";
 
 /// Number of the action that inserts, in [`Operation::actions`](super::operation::Operation).
@@ -34,7 +34,7 @@ const INSERT: i32 = 0;
 /// Number of the action that updates.
 const UPDATE: i32 = 1;
 
-/// How plans qualify the proposed row's columns.
+/// The qualifier of the proposed row's columns in plans.
 pub(super) fn excluded() -> TableReference {
     TableReference::bare(EXCLUDED)
 }
@@ -44,13 +44,13 @@ type DoUpdate = (Vec<(usize, NewValue)>, Option<ast::Expr>);
 
 /// An ON CONFLICT clause.
 pub(super) struct Conflict {
-    /// what decides whether a row conflicts
+    /// the keys and indexes that decide whether a row conflicts
     arbiters: Vec<Arbiter>,
-    /// DO UPDATE: what is set, and WHERE
+    /// DO UPDATE: SET and WHERE
     update: Option<DoUpdate>,
 }
 
-/// Reads ON CONFLICT; `None` without it, or if the table has no key that could conflict.
+/// Reads ON CONFLICT; `None` without it, or if the table has no key or unique index.
 pub(super) fn read(
     context: &StatementContext,
     target: &Target,
@@ -93,7 +93,7 @@ pub(super) fn read(
     Ok((!arbiters.is_empty()).then_some(Conflict { arbiters, update }))
 }
 
-/// The keys and indexes that ON CONFLICT names; without a target all.
+/// The keys and indexes that ON CONFLICT selects; all without a target.
 fn arbiters(
     context: &StatementContext,
     target: &Target,
@@ -252,7 +252,7 @@ async fn plan_update(
     Ok((values, condition))
 }
 
-/// INSERT without a conflicting row; UPDATE with one if there is DO UPDATE and its WHERE holds.
+/// INSERT without a conflict; with one UPDATE, if DO UPDATE exists and its WHERE holds.
 fn action(update: Option<Option<Expr>>) -> Expr {
     let mut cases = vec![(Box::new(field(ROW_ID).is_null()), Box::new(lit(INSERT)))];
     if let Some(condition) = update {
@@ -268,7 +268,7 @@ fn action(update: Option<Option<Expr>>) -> Expr {
     })
 }
 
-/// The columns of the row as it will be.
+/// The columns of the new row.
 fn new_row(target: &Target, set: &[usize], values: Vec<Expr>, updates: bool) -> Result<Vec<Expr>> {
     let mut by_position: Vec<Option<Expr>> = vec![None; target.table.columns.len()];
     for (position, value) in set.iter().zip(values) {

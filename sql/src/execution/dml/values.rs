@@ -1,12 +1,12 @@
-//! VALUES of an INSERT. PostgreSQL converts every cell straight to its column's type, so cells of
-//! one column may be written in different ways; literals are converted here, without a plan, and
-//! computed cells are planned each by itself.
+//! VALUES of an INSERT. As in PostgreSQL, every cell is converted directly to its column's type, so
+//! cells of one column may have different forms. Literals are converted here without a plan, and
+//! computed cells are planned one by one.
 //!
-//! The rows become a table in memory with a column per given column of the target. Cells with
-//! subqueries are computed once beside it and put into their row by its number.
+//! The rows become a table in memory with one column per given column of the target. Cells with
+//! subqueries are computed once beside it and joined to their row by its number.
 //!
-//! Literals go into Arrow columns row by row, so the syntax tree of a long list, whose pieces are
-//! parsed here ([`long_values`]), takes memory for one piece.
+//! Literals go into Arrow columns row by row. A long list is parsed here piece by piece
+//! ([`long_values`]), so only one piece's syntax tree is in memory.
 
 use super::assignment::{assign, is_assignable, mismatch};
 use super::query::plan_scalars;
@@ -32,7 +32,7 @@ use strandline_semantics::error::convert;
 use strandline_semantics::text::number::parse_numeric;
 use strandline_semantics::types;
 
-/// The name of the table of rows in plans.
+/// The name in plans of the table of rows.
 const VALUES: &str = "values";
 /// The column with the row's number.
 const ROW: &str = "#row";
@@ -43,7 +43,7 @@ pub(super) enum ValuesItem {
     Default,
     /// NULL
     Null,
-    /// a literal, as the column's input function reads it
+    /// a literal, in the form of the column's input function
     Text(String),
     /// an expression
     Computed(Box<ast::Expr>),
@@ -56,7 +56,7 @@ pub(super) type Literals = Vec<Option<ArrayRef>>;
 pub(super) struct Values {
     rows: usize,
     columns: Vec<Cells>,
-    /// the first literal that is no value of its column's type
+    /// the error of the first literal that is invalid for its column's type
     refused: Option<Error>,
 }
 
@@ -71,8 +71,8 @@ struct Cells {
 }
 
 impl Values {
-    /// The rows of a list and the columns that they are for, which `columns_for` tells from a row's
-    /// width. 42601 if rows differ in width, or for the syntax of a long list's pieces.
+    /// Reads the rows of a list. `columns_for` gives the target's columns for the width of a row.
+    /// 42601 if rows differ in width, or for a syntax error in a long list.
     pub fn read(
         target: &Target,
         rows: &[long_values::Row],
@@ -141,8 +141,8 @@ impl Values {
         self.rows
     }
 
-    /// Per column the literals, `None` where it is DEFAULT throughout; `None` altogether if cells
-    /// must be computed or DEFAULT is mixed with values.
+    /// Per column the literals, `None` for a column of DEFAULTs only. `None` altogether if cells
+    /// must be computed or a column mixes DEFAULT with values.
     pub fn into_literals(self) -> Result<Option<Literals>> {
         let is_plain = |cells: &Cells| {
             let defaults = cells.defaults.len();
@@ -209,7 +209,7 @@ impl Values {
     }
 }
 
-/// The rows as a table in memory.
+/// A table in memory of the rows.
 struct TableOfRows {
     fields: Vec<Field>,
     arrays: Vec<ArrayRef>,
@@ -241,7 +241,7 @@ impl TableOfRows {
         let scan = LogicalPlanBuilder::scan(VALUES, provider_as_source(Arc::new(rows)), None)
             .and_then(LogicalPlanBuilder::build)
             .map_err(convert)?;
-        // The fields lose the table's name: nothing of the statement may refer to it.
+        // The fields lose the table's name, so that the statement cannot refer to it.
         let bare = scan.schema().columns().into_iter().zip(names);
         let exprs = bare.map(|(c, _)| {
             let name = c.name.clone();
@@ -251,11 +251,11 @@ impl TableOfRows {
     }
 }
 
-/// Cells that are expressions.
+/// The computed cells.
 struct Computed {
     /// (column, row, expression)
     cells: Vec<(usize, usize, Expr)>,
-    /// what the expressions with subqueries are computed from
+    /// the plan that computes the expressions with subqueries
     subqueries: Option<LogicalPlan>,
 }
 
@@ -297,7 +297,7 @@ impl Computed {
         Ok(Self { cells, subqueries })
     }
 
-    /// The computed cells of a column.
+    /// Takes the computed cells of a column.
     fn take(&mut self, column: usize) -> Vec<(usize, Expr)> {
         let (of_column, others) = std::mem::take(&mut self.cells)
             .into_iter()
@@ -310,7 +310,7 @@ impl Computed {
             .collect()
     }
 
-    /// `rows` with the results of the subqueries as further fields.
+    /// `rows` with the subqueries' results as additional fields.
     fn beside(self, rows: LogicalPlan) -> Result<LogicalPlan> {
         let Some(subqueries) = self.subqueries else {
             return Ok(rows);
@@ -342,7 +342,7 @@ fn has_subquery(expr: &Expr) -> Result<bool> {
     Ok(found)
 }
 
-/// A cell that is a literal, or one that must be computed.
+/// Reads a cell as a literal, or as an expression to compute.
 pub(super) fn literal(expr: &ast::Expr, column: &ColumnDef) -> Result<ValuesItem> {
     match expr {
         ast::Expr::Nested(inner) => literal(inner, column),
@@ -396,7 +396,7 @@ fn is_quoted(expr: &ast::Expr) -> bool {
     )
 }
 
-/// A number literal.
+/// Reads a number literal.
 fn of_number(text: String, expr: &ast::Expr, column: &ColumnDef) -> Result<ValuesItem> {
     let is_whole = text.bytes().all(|b| b.is_ascii_digit() || b == b'-');
     Ok(match column.sql_type {

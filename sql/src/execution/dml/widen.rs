@@ -1,8 +1,7 @@
 //! A plan node that appends columns to its rows, batch by batch, in one partition and in order.
 //!
-//! What it appends is up to a [`Widening`]. The node asks for its input in the order in which the
-//! input happens to be sorted, and its output is sorted the same way (or by a column that the
-//! widening appends).
+//! A [`Widening`] computes the appended columns. The node requires the sort order that its input
+//! has already. Its output has the same order, or is sorted by an appended column.
 
 use crate::planning::one_input::{compared_by, logical_input, one_input};
 use crate::planning::owner::Owner;
@@ -32,27 +31,26 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use strandline_semantics::error::{convert, raise};
 
-/// What is appended to rows.
+/// The computation of appended columns.
 pub(super) trait Widening: Send + Sync {
     /// the node's name
     fn name(&self) -> &'static str;
-    /// what EXPLAIN shows after the name
+    /// the text in EXPLAIN after the name
     fn explain(&self) -> String;
     /// the fields appended, with their qualifiers
     fn fields(&self) -> Vec<(Option<TableReference>, Field)>;
-    /// What the input must be sorted by. Empty: as it happens to be. What it happens to be is not
-    /// enough for an ORDER BY: of a column that is constant in each part of a union, the plan knows
-    /// no order.
+    /// The sort order that the input must have. Empty: its present order. That is not enough for an
+    /// ORDER BY: a plan knows no order of a column that is constant in each part of a union.
     fn input_order(&self) -> &[SortKey] {
         &[]
     }
-    /// which of them the rows are sorted by, ascending, if any
+    /// the appended field by which the rows are sorted, ascending, if any
     fn sorted_by(&self) -> Option<usize> {
         None
     }
-    /// The same, with nothing appended yet, for `owner`.
+    /// A copy at its start, for `owner`.
     fn of(&self, owner: Owner) -> Arc<dyn Widening>;
-    /// The batch with the fields appended, as `schema` says. It may wait.
+    /// Appends the fields to the batch; the result has `schema`. It may block.
     fn extend(
         &self,
         batch: &RecordBatch,
@@ -60,16 +58,16 @@ pub(super) trait Widening: Send + Sync {
     ) -> strandline_base::Result<RecordBatch>;
 }
 
-/// A field of the input that it is sorted by.
+/// A sort key of the input.
 #[derive(Clone)]
 pub(super) struct SortKey {
     /// its name
     pub field: String,
-    /// direction and place of NULLs
+    /// direction and position of NULLs
     pub options: SortOptions,
 }
 
-/// The logical node. Two nodes are equal only if they are the same.
+/// The logical node. A node is equal only to itself.
 #[derive(Clone)]
 pub(super) struct WidenNode {
     widening: Arc<dyn Widening>,
@@ -203,7 +201,7 @@ impl WidenExec {
             let column = Arc::new(Column::new(schema.field(index).name(), index));
             equivalences.add_ordering([PhysicalSortExpr::new_default(column)]);
         } else if let Some(known) = input.output_ordering() {
-            // The input's columns keep their places.
+            // The input's columns keep their positions.
             equivalences.add_ordering(known.iter().cloned());
         }
         let properties = PlanProperties::new(

@@ -1,13 +1,13 @@
 //! `SELECT … FOR UPDATE`, `FOR NO KEY UPDATE`, `FOR SHARE` and `FOR KEY SHARE`.
 //!
 //! Locking clauses are taken out of a query before DataFusion plans it ([`take`]) and put into the
-//! plan afterwards ([`plan`]): the scans of the tables to lock give row ids as well, these go along
-//! up to above ORDER BY, and there a node of our own ([`node`]) locks the rows, in their order,
-//! below LIMIT and OFFSET. A query with clauses that stands inside another one is wrapped into a
-//! derived table with a name that no user can write, by which its plan is found.
+//! plan afterwards ([`plan`]). The scans of the tables to lock also return row ids, which are
+//! passed up through ORDER BY. There a node of our own ([`node`]) locks the rows in their order,
+//! below LIMIT and OFFSET. A query with locking clauses inside another query becomes a derived
+//! table with a name that no user can write, by which its plan is found.
 //!
-//! NO KEY UPDATE locks as UPDATE does, KEY SHARE as SHARE: stronger than in PostgreSQL, which has
-//! foreign keys to spare.
+//! NO KEY UPDATE locks like UPDATE, and KEY SHARE like SHARE. This is stronger than in PostgreSQL,
+//! where the weaker locks spare foreign keys.
 
 pub mod node;
 pub mod plan;
@@ -25,20 +25,20 @@ use strandline_base::{Error, Result, SqlState};
 use strandline_engine::{LockWait, RowLock};
 use strandline_semantics::sql::walk::{walk, walk_mut};
 
-/// The names of wrapped queries begin so; the control character keeps users out.
+/// The prefix of wrapped queries' names; no user can write the control character.
 const WRAPPED: &str = "\u{1}locks";
 
 /// How the rows of an item of FROM are locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lock {
-    /// in whose words
+    /// the clause's strength
     pub strength: Strength,
-    /// what about rows that others hold
+    /// the action on rows that other transactions have locked
     pub wait: LockWait,
 }
 
 impl Lock {
-    /// What others may still do.
+    /// The engine's lock on the row.
     pub fn row_lock(self) -> RowLock {
         match self.strength {
             Strength::Update | Strength::NoKeyUpdate => RowLock::Exclusive,
@@ -46,7 +46,7 @@ impl Lock {
         }
     }
 
-    /// Both: the stronger lock, and rather an error than a row left out.
+    /// Combines two locks of one item: the stronger lock, and an error rather than a skipped row.
     fn and(self, other: Self) -> Self {
         let rank = |wait| match wait {
             LockWait::NoWait => 2,
@@ -65,14 +65,14 @@ impl Lock {
     }
 }
 
-/// What one query locks: items of its FROM by alias.
+/// The locks of one query: items of its FROM by alias.
 #[derive(Clone, Debug)]
 pub struct Locks {
     /// the wrapped query; None: the outermost
     pub wrapped: Option<String>,
     /// by alias
     pub items: HashMap<String, Lock>,
-    /// for messages
+    /// the clause, for messages
     pub clause: &'static str,
 }
 
@@ -262,7 +262,7 @@ fn alias_of(factor: &TableFactor) -> Option<&Ident> {
     }
 }
 
-/// An item of FROM.
+/// An item of FROM that a clause may lock.
 struct Item {
     alias: String,
     kind: Kind,
@@ -272,13 +272,13 @@ struct Item {
 enum Kind {
     /// a table, a view or a derived table
     Table,
-    /// a table as it was
+    /// a table at a moment of the past
     Past,
-    /// something without rows to lock
+    /// an item without rows to lock
     Other(&'static str),
 }
 
-/// The aliases that a clause locks: those after OF, or all that can be.
+/// The aliases that a clause locks: those after OF, else all lockable ones.
 fn chosen(items: &[Item], strength: Strength, of: &[String]) -> Result<Vec<String>> {
     let clause = strength.clause();
     let past = || Error::unsupported(format!("{clause} cannot be applied to the past of a table"));

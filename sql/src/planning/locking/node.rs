@@ -1,8 +1,8 @@
 //! The plan node that locks rows.
 //!
-//! One partition in, one out: rows are locked in the order in which they come, and not one more
-//! than LIMIT asks for. A row that has gone, or that SKIP LOCKED passes over, goes no further. As
-//! for DML, no optimizer rule moves anything through the node.
+//! The node has one input and one output partition. Rows are locked in the order of the input, and
+//! no more of them than LIMIT asks for. A row that is deleted, or that SKIP LOCKED skips, is
+//! dropped. As with DML, no optimizer rule moves anything through the node.
 
 use super::Lock;
 use crate::planning::one_input::{as_its_input, compared_by, logical_input, one_input};
@@ -45,18 +45,18 @@ pub struct LockTarget {
     pub column: Column,
     /// the table
     pub table: Arc<TableDef>,
-    /// how
+    /// the strength of the lock, and the action on locked rows
     pub lock: Lock,
 }
 
 /// The logical node.
 #[derive(Clone)]
 pub struct LockNode {
-    /// what is locked, in this order
+    /// the locked tables, in this order
     pub targets: Arc<[LockTarget]>,
-    /// how many rows are enough
+    /// the most rows to lock
     pub fetch: Option<usize>,
-    /// locks
+    /// the statement that locks
     pub statement: Arc<Statement>,
     /// the rows
     pub input: LogicalPlan,
@@ -106,11 +106,11 @@ impl UserDefinedLogicalNodeCore for LockNode {
     logical_input!(unchanged_schema);
 }
 
-/// Makes the physical node of the logical one.
+/// Plans the logical node as the physical one.
 #[derive(Debug)]
 struct LockPlanner;
 
-/// The planner that a session needs to lock rows.
+/// The extension planner of row locks for a session.
 pub fn extension_planner() -> Arc<dyn ExtensionPlanner + Send + Sync> {
     Arc::new(LockPlanner)
 }
@@ -153,9 +153,9 @@ impl ExtensionPlanner for LockPlanner {
     }
 }
 
-/// What is locked and who does it.
+/// The locked tables and the locking statement.
 struct Work {
-    /// by target the input column with the row ids
+    /// per target the input column with the row ids
     places: Vec<usize>,
     targets: Arc<[LockTarget]>,
     fetch: Option<usize>,
@@ -163,7 +163,7 @@ struct Work {
 }
 
 impl Work {
-    /// Locks the rows of `batch`; which of them are locked now.
+    /// Locks the rows of `batch`; the result marks the locked rows.
     fn lock(&self, batch: &RecordBatch) -> strandline_base::Result<BooleanArray> {
         let mut locked = vec![true; batch.num_rows()];
         for (target, place) in self.targets.iter().zip(&self.places) {
@@ -183,7 +183,7 @@ impl Work {
     }
 }
 
-/// Locks its input's rows; passes on those that are locked.
+/// Locks its input's rows and returns the locked ones.
 struct LockRowsExec {
     work: Arc<Work>,
     input: Arc<dyn ExecutionPlan>,
@@ -265,7 +265,7 @@ impl ExecutionPlan for LockRowsExec {
 struct Run {
     input: SendableRecordBatchStream,
     work: Arc<Work>,
-    /// rows that have not been looked at
+    /// the rest of the last batch
     batch: Option<RecordBatch>,
     left: usize,
 }
@@ -281,7 +281,7 @@ impl Run {
                     None => return Ok(None),
                 },
             };
-            // No more than are still wanted: whatever is locked is passed on.
+            // At most as many as are still wanted, because every locked row is returned.
             let rows = batch.num_rows().min(self.left);
             let rest = batch.num_rows() - rows;
             self.batch = (rest > 0).then(|| batch.slice(rows, rest));

@@ -1,5 +1,4 @@
-//! Locks put into a plan: scans that give row ids, nodes that pass them on, and the node that
-//! locks.
+//! Puts locks into a plan: scans with row ids, nodes that pass the ids on, and the node that locks.
 
 use super::node::{LockNode, LockTarget};
 use super::{Lock, Locks, not_allowed};
@@ -19,7 +18,7 @@ use strandline_engine::Statement;
 use strandline_engine::catalog::TableDef;
 use strandline_semantics::error::{convert, raise};
 
-/// `plan` with the rows locked that `all` says. `statement` locks them.
+/// `plan` with row locks of `statement` according to `all`.
 pub fn apply(plan: LogicalPlan, all: &[Locks], statement: &Arc<Statement>) -> Result<LogicalPlan> {
     let mut plan = plan;
     let mut number = 0;
@@ -41,7 +40,7 @@ pub fn apply(plan: LogicalPlan, all: &[Locks], statement: &Arc<Statement>) -> Re
 struct Weaver<'a> {
     locks: &'a Locks,
     statement: &'a Arc<Statement>,
-    /// of row id columns in the whole plan
+    /// the number of row id columns in the whole plan
     number: &'a mut usize,
     targets: Vec<PlanTarget>,
 }
@@ -51,7 +50,7 @@ struct PlanTarget {
     lock: Lock,
 }
 
-/// A plan and the columns of row ids it has got, each with the index of its target.
+/// A plan and its columns of row ids, each with the index of its target.
 type Woven = (LogicalPlan, Vec<(Column, usize)>);
 
 impl Weaver<'_> {
@@ -68,7 +67,7 @@ impl Weaver<'_> {
         Ok(done.data)
     }
 
-    /// Locks what the query's rows are made of, below its LIMIT.
+    /// Locks the rows of the query's tables, below its LIMIT.
     fn query(&mut self, plan: &LogicalPlan) -> Result<LogicalPlan> {
         let (limit, core) = match plan {
             LogicalPlan::Limit(limit) => (Some(limit), limit.input.as_ref()),
@@ -117,7 +116,7 @@ impl Weaver<'_> {
         }
     }
 
-    /// `plan` with row ids. `lock`: that of the item of FROM that it is in, if it is in one.
+    /// `plan` with row ids. `lock` is the lock of the surrounding item of FROM, if there is one.
     fn weave(&mut self, plan: &LogicalPlan, lock: Option<Lock>) -> Result<Woven> {
         let clause = self.locks.clause;
         let item = |name: &TableReference| lock.or(self.locks.items.get(name.table()).copied());
@@ -152,7 +151,7 @@ impl Weaver<'_> {
                 clause,
                 "set-returning functions in the target list",
             )),
-            // Locked by a clause of its own, or without rows to lock.
+            // It is locked by its own clause, or has no rows to lock.
             _ => Ok((plan.clone(), Vec::new())),
         }
     }
@@ -183,7 +182,7 @@ impl Weaver<'_> {
         Ok((plan, row_ids))
     }
 
-    /// A scan with row ids under a name that no other has.
+    /// A scan with row ids under a unique name.
     fn scan(&mut self, scan: &TableScan, lock: Lock) -> Result<Woven> {
         let unchanged = || Ok((LogicalPlan::TableScan(scan.clone()), Vec::new()));
         let provider = source_as_provider(&scan.source).map_err(convert)?;
@@ -212,7 +211,7 @@ impl Weaver<'_> {
     }
 }
 
-/// Whether the rows of input `side` of a join may be made up of NULLs.
+/// Whether an outer join may fill input `side` with NULLs.
 fn is_nullable(plan: &LogicalPlan, side: usize) -> bool {
     let LogicalPlan::Join(join) = plan else {
         return false;

@@ -1,13 +1,13 @@
 //! Columns that are constant below a node and not above it.
 //!
-//! DataFusion leaves columns out of an ORDER BY that it knows to be constant. Two of its nodes tell
-//! more constants than there are: an outer join, whose side without a match becomes NULL, and a
-//! union, whose inputs have constants of their own. (They stay constants per partition, but
-//! partitions share the bound of a Top-K.) For columns that are equal the same holds: a union does
-//! not know them to be, and asks its inputs for orders that those call by other columns.
+//! DataFusion removes constant columns from an ORDER BY. Two of its nodes report too many
+//! constants: an outer join, whose unmatched side becomes NULL, and a union, whose inputs have
+//! different constants. (They are constant per partition, but partitions share the bound of a
+//! Top-K.) Equal columns have the same problem. A union does not know its inputs' equalities, and
+//! asks its inputs for orders that they name by other columns.
 //!
-//! [`EndConstants`] puts a node of no cost above such inputs, which tells nothing of them: not even
-//! their orders, since a sort that is pushed below it would leave the constants out again.
+//! [`EndConstants`] puts a node without cost above such inputs that reports no properties. It hides
+//! their orders too, because a sort that is pushed below it would drop the constants again.
 
 use crate::planning::one_input::hands_on_its_input;
 use datafusion::common::config::ConfigOptions;
@@ -30,7 +30,7 @@ use datafusion::physical_plan::{
 use std::fmt;
 use std::sync::Arc;
 
-/// Ends constants at outer joins and unions.
+/// Hides constants at outer joins and unions.
 #[derive(Debug)]
 pub(super) struct EndConstants;
 
@@ -48,7 +48,7 @@ impl PhysicalOptimizerRule for EndConstants {
         plan: Arc<dyn ExecutionPlan>,
         _config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        // Most plans have neither.
+        // Most plans have no outer join and no union.
         if !plan.exists(|node| Ok(may_end(node)))? {
             return Ok(plan);
         }
@@ -74,13 +74,13 @@ impl PhysicalOptimizerRule for EndConstants {
     }
 }
 
-/// Whether constants of its inputs may end at a node: a union or an outer join.
+/// Whether constants of the inputs may end at a node: a union or an outer join.
 fn may_end(node: &Arc<dyn ExecutionPlan>) -> bool {
     let is_outer = |join| matches!(join, JoinType::Left | JoinType::Right | JoinType::Full);
     node.is::<UnionExec>() || join_type(node).is_some_and(is_outer)
 }
 
-/// For each child of a node whether it has constants that end at the node.
+/// Per child of a node whether it has constants that end at the node.
 fn ends(node: &Arc<dyn ExecutionPlan>) -> Vec<bool> {
     let is_union = node.is::<UnionExec>();
     let has_constants = |child: &Arc<dyn ExecutionPlan>| {
@@ -111,7 +111,7 @@ fn join_type(node: &Arc<dyn ExecutionPlan>) -> Option<JoinType> {
     Some(join.join_type())
 }
 
-/// Its input, of whose values nothing is known.
+/// Returns its input's rows without any known properties of their values.
 #[derive(Debug)]
 struct EndExec {
     input: Arc<dyn ExecutionPlan>,

@@ -1,12 +1,12 @@
-//! The first rows of an order, and the least and greatest values of columns, by walks over indexes.
+//! The first rows of an order, and the minima and maxima of columns, by walks over indexes.
 //!
-//! `ORDER BY … LIMIT` is a sort that keeps the first rows, MIN and MAX are an aggregate over all
-//! rows. If an index of the scan below has the order, [`FirstRows`] puts a node above that first
-//! tries the same plan with a walk over the index instead of the sort, or instead of the scan. How
-//! many rows conditions keep back is not known beforehand, so the walk gives up after as many
-//! entries as the scan would cost, and the node runs the plan as it was.
+//! `ORDER BY … LIMIT` is a sort that keeps the first rows; MIN and MAX are an aggregate over all
+//! rows. If an index of the scan below has the order, [`FirstRows`] puts a node above. The node
+//! first tries the same plan with a walk over the index in place of the sort, or of the scan. The
+//! number of rows that predicates reject is unknown, so the walk gives up after as many entries as
+//! the scan would cost. The node then runs the original plan.
 //!
-//! The rule comes last: the other rules know the plan without an index only.
+//! The rule comes last, because the other rules know plans without an index only.
 
 use crate::planning::provider::scan::{IndexWalkExec, ScanExec};
 use datafusion::arrow::compute::SortOptions;
@@ -37,7 +37,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use strandline_semantics::error::raise;
 
-/// So many rows of an order at most are taken from an index: they are kept until all are there.
+/// The most rows of an order from an index: they are buffered until all have arrived.
 const ROWS_MAX: usize = 8192;
 
 type Plan = Arc<dyn ExecutionPlan>;
@@ -56,7 +56,7 @@ impl PhysicalOptimizerRule for FirstRows {
     }
 
     fn optimize(&self, plan: Plan, _config: &ConfigOptions) -> Result<Plan> {
-        // Most plans have no index to ask.
+        // Most plans have no index.
         let is_indexed = |node: &Plan| {
             let scan = node.downcast_ref::<ScanExec>();
             Ok(scan.is_some_and(ScanExec::has_indexes))
@@ -78,7 +78,7 @@ impl PhysicalOptimizerRule for FirstRows {
     }
 }
 
-/// `node` with a walk before it, if it sorts and keeps the first rows.
+/// `node` with a walk to try first, if it sorts and keeps the first rows.
 fn first_of_order(node: &Plan) -> Result<Option<Plan>> {
     let Some(rows) = node.fetch().filter(|rows| *rows <= ROWS_MAX) else {
         return Ok(None);
@@ -110,7 +110,7 @@ fn first_of_order(node: &Plan) -> Result<Option<Plan>> {
     }
 }
 
-/// `node` with walks before it, if it is made of nothing but MIN and MAX of all rows.
+/// `node` with walks to try first, if it computes only MIN and MAX of all rows.
 fn ends_of_columns(node: &Plan) -> Result<Option<Plan>> {
     let Some(top) = node.downcast_ref::<AggregateExec>() else {
         return Ok(None);
@@ -134,7 +134,7 @@ fn ends_of_columns(node: &Plan) -> Result<Option<Plan>> {
     }
 }
 
-/// The aggregate without groups that reads rows, of which `top` gives the result.
+/// The aggregate without groups below `top` that reads the rows.
 fn first_aggregate(top: &AggregateExec) -> Option<&AggregateExec> {
     let mut aggregate = top;
     loop {
@@ -152,7 +152,7 @@ fn first_aggregate(top: &AggregateExec) -> Option<&AggregateExec> {
     }
 }
 
-/// Per aggregate its column, and whether it is MAX; None: one is something else.
+/// Per aggregate its column, and whether it is MAX; None if one is another function.
 fn ends_of(aggregate: &AggregateExec) -> Option<Vec<(usize, bool)>> {
     let is_filtered = aggregate.filter_expr().iter().any(Option::is_some);
     let ends = aggregate.aggr_expr().iter().map(|function| {
@@ -170,8 +170,9 @@ fn ends_of(aggregate: &AggregateExec) -> Option<Vec<(usize, bool)>> {
     (!is_filtered && !ends.is_empty()).then_some(ends)
 }
 
-/// The scan below `node`, if all between them hand rows on one by one, and where `columns` of the
-/// node's output are in the scan's. `filtered`: some rows may get lost on the way.
+/// The scan below `node` if the nodes between pass rows on one by one, and the positions of
+/// `columns` (of the node's output) in the scan's output. `filtered`: rows may be dropped in
+/// between.
 fn scan_below(node: &Plan, columns: Vec<usize>, filtered: bool) -> Option<(&ScanExec, Vec<usize>)> {
     if let Some(scan) = node.downcast_ref::<ScanExec>() {
         return Some((scan, columns));
@@ -202,12 +203,12 @@ fn scan_below(node: &Plan, columns: Vec<usize>, filtered: bool) -> Option<(&Scan
     }
 }
 
-/// Whether a node only moves rows between partitions, of which a walk has one.
+/// Whether a node only moves rows between partitions; a walk has a single partition.
 fn is_exchange(node: &Plan) -> bool {
     node.is::<CoalescePartitionsExec>() || node.is::<RepartitionExec>()
 }
 
-/// `node`, but first `part` of it is tried with `walk` instead of its scan.
+/// `node` that first tries its part `part` with `walk` in place of the scan.
 fn before(node: &Plan, part: &Plan, walk: IndexWalkExec, rows: Option<usize>) -> Result<Plan> {
     let gave_up = Arc::clone(walk.gave_up());
     let attempt = with_leaf(part, &(Arc::new(walk) as Plan))?;
@@ -218,7 +219,7 @@ fn before(node: &Plan, part: &Plan, walk: IndexWalkExec, rows: Option<usize>) ->
     }))
 }
 
-/// A chain of nodes with another leaf.
+/// Replaces the leaf of a chain of nodes.
 fn with_leaf(node: &Plan, leaf: &Plan) -> Result<Plan> {
     match node.children().as_slice() {
         [] => Ok(Arc::clone(leaf)),
@@ -232,14 +233,14 @@ fn with_leaf(node: &Plan, leaf: &Plan) -> Result<Plan> {
     }
 }
 
-/// Tries one plan and, if that gives up, runs another one.
+/// Tries one plan and, if it gives up, runs another one.
 #[derive(Debug)]
 struct FirstRowsExec {
-    /// the one with the walk, and the one without
+    /// the plan with the walk, and the plan without
     children: [Plan; 2],
-    /// so many of the first one's rows are the result; None: all
+    /// the number of the first plan's rows in the result; None: all
     rows: Option<usize>,
-    /// whether the first plan's rows are not all
+    /// whether the first plan gave up, so that its rows are incomplete
     gave_up: Arc<AtomicBool>,
 }
 

@@ -1,9 +1,8 @@
-//! Projections that may make their rows wide compute a batch in pieces, so that their output
-//! batches are bounded in bytes: DataFusion's batches are bounded in rows alone.
+//! Projections that may widen their rows compute a batch in pieces, so that their output batches
+//! are bounded in bytes. DataFusion bounds batches in rows alone.
 //!
-//! How many rows a piece has follows from the bytes of the rows before: the first piece of a
-//! partition is small, and each one says how wide the next will about be. Batches of narrow rows
-//! stay whole but for the first.
+//! The first piece of a partition is small. The bytes of each piece predict the width of the next
+//! one and so give its number of rows. Batches of narrow rows stay whole except for the first.
 
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
@@ -27,12 +26,12 @@ use std::fmt;
 use std::sync::Arc;
 use strandline_column::row_bytes::batch_bytes;
 
-/// Bytes of the rows that a piece is to have.
+/// The target bytes of a piece.
 const PIECE_BYTES: usize = 4 << 20;
 /// Rows of a partition's first piece.
 const FIRST_ROWS: usize = 64;
 
-/// `plan` with those projections computed in pieces that may make rows wide.
+/// `plan` with the projections that may widen rows computed in pieces.
 pub(super) fn in_pieces(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let changed = plan.transform_up(|node| {
         let projection = node.downcast_ref::<ProjectionExec>();
@@ -48,7 +47,7 @@ pub(super) fn in_pieces(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Executio
     Ok(changed.data)
 }
 
-/// Whether a column is computed whose values have no fixed width.
+/// Whether a column of variable width is computed.
 fn may_widen(projection: &ProjectionExec) -> bool {
     let schema = projection.schema();
     let fields = schema.fields().iter();
@@ -175,10 +174,10 @@ impl ExecutionPlan for PiecewiseExec {
     }
 }
 
-/// One partition at work.
+/// The execution of one partition.
 struct Pieces {
     input: SendableRecordBatchStream,
-    /// what is left of the input's batch
+    /// the rest of the input's batch
     rest: Option<RecordBatch>,
     /// rows of the next piece
     rows: usize,
@@ -217,7 +216,7 @@ impl Pieces {
     }
 }
 
-/// How many rows have [`PIECE_BYTES`] if they are as wide as `rows` rows of `bytes`; one at least.
+/// The rows of [`PIECE_BYTES`] bytes at the width of `rows` rows of `bytes`; at least one.
 fn rows_of_next(rows: usize, bytes: usize) -> usize {
     match (rows, bytes) {
         (0, _) => FIRST_ROWS,

@@ -1,10 +1,10 @@
-//! Filters that find their columns where several have the same name.
+//! Keeps filters above nodes whose columns share names.
 //!
-//! DataFusion pushes filters down from node to node and looks their columns up by name, among them
-//! the bound of a Top-K and the keys that a join learns. A join's output, or a projection of it,
-//! may have several columns of a name: the filter would be that of the first one, and drop rows
+//! DataFusion pushes filters down from node to node and looks up their columns by name, such as the
+//! bound of a Top-K and the keys that a join learns. A join's output, or a projection of it, may
+//! have several columns of one name. The filter would then test the first of them and drop rows
 //! that belong to the result. [`PushUnambiguous`] keeps a filter above such a node if one of its
-//! columns shares its name there.
+//! columns has an ambiguous name there.
 
 use crate::planning::one_input::hands_on_its_input;
 use datafusion::arrow::datatypes::Schema;
@@ -24,11 +24,10 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-/// What the names of the rules begin with that this one stands for: before and after the choice of
-/// nodes.
+/// The name prefix of the replaced rules, which run before and after the choice of physical nodes.
 pub(super) const REPLACED: &str = "FilterPushdown";
 
-/// DataFusion's rule, which does not take one column for another.
+/// DataFusion's rule without confusion between columns of one name.
 #[derive(Debug)]
 pub(super) struct PushUnambiguous(pub Arc<dyn PhysicalOptimizerRule + Send + Sync>);
 
@@ -74,7 +73,7 @@ impl PhysicalOptimizerRule for PushUnambiguous {
     }
 }
 
-/// The places of the columns whose names no other one has.
+/// The positions of the columns with unique names.
 fn unique_columns(schema: &Schema) -> HashSet<usize> {
     let mut times: HashMap<&str, usize> = HashMap::new();
     for field in schema.fields() {
@@ -85,11 +84,11 @@ fn unique_columns(schema: &Schema) -> HashSet<usize> {
     unique.map(|(at, _)| at).collect()
 }
 
-/// Its input, some of whose columns share their names. It is in a plan while filters are pushed.
+/// Its input, in which some columns share a name. It is in a plan only while filters are pushed.
 #[derive(Debug)]
 struct SameNamesExec {
     input: Arc<dyn ExecutionPlan>,
-    /// the places of the other columns
+    /// the positions of the columns with unique names
     unique: HashSet<usize>,
 }
 

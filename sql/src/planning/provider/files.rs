@@ -14,7 +14,7 @@ use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState};
 use strandline_semantics::error::convert;
 
-/// The table that the file at `path` is; its format is told by the extension.
+/// The file at `path` as a table; its extension gives the format.
 pub async fn open(path: &str, state: &SessionState) -> Result<Arc<dyn TableProvider>> {
     let (format, extension) = format_of(path)?;
     if !path.contains(['*', '?', '[']) {

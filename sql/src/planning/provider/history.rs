@@ -1,5 +1,5 @@
-//! `strandline_history('t', key…)`: every version within the retention of the row with that
-//! primary key, with the times from and to which it was valid.
+//! `strandline_history('t', key…)`: every version within the retention of the row with that primary
+//! key, with the times from and to which it was valid.
 
 use crate::backends::acting::Acting;
 use crate::parse::names;
@@ -24,7 +24,7 @@ use strandline_semantics::error::raise;
 pub struct HistoryFunction {
     statement: Arc<Statement>,
     catalog: Arc<Catalog>,
-    /// who is checked; None: a superuser
+    /// the user whose privileges are checked; None: a superuser
     acting: Option<Arc<Acting>>,
 }
 

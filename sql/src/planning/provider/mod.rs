@@ -1,6 +1,5 @@
-//! Everything that a name in FROM can stand for, as DataFusion's table providers: tables that scan
-//! the engine or ask its indexes, the versions of their rows, files, a row's history, and a
-//! session's registered tables.
+//! DataFusion's table providers for the items of FROM: tables that scan the engine or search its
+//! indexes, versions of their rows, files, a row's history, and a session's registered tables.
 
 pub mod access;
 pub mod files;

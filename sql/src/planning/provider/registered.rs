@@ -1,10 +1,9 @@
-//! Tables that one session registered: Arrow batches that it holds, such as a data frame. They are
-//! invisible to other sessions, belong to no transaction, cannot be changed, and end with the
-//! session.
+//! Registered tables: Arrow batches of one session, such as a data frame. They are read-only,
+//! invisible to other sessions, belong to no transaction, and end with the session.
 //!
-//! They live in the configuration of the session's template, so that every statement planned from
-//! it finds them. A registered table hides a stored one of the same name in the default schema.
-//! Views and moments of the past know stored tables only.
+//! They are an extension of the session's template, so that every statement planned from it finds
+//! them. A registered table hides a stored table of the same name in the default schema. Views and
+//! moments of the past see stored tables only.
 
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -18,7 +17,7 @@ use strandline_semantics::cast::strict_cast;
 use strandline_semantics::error::convert;
 use strandline_semantics::types::{arrow_type, sql_type_of_arrow};
 
-/// Longer batches are cut to pieces of so many rows, which operators work on one at a time.
+/// The most rows of a batch. Longer batches are split, because operators work on one at a time.
 const BATCH_ROWS: usize = 8_192;
 
 /// A session's registered tables by name.
@@ -26,12 +25,12 @@ const BATCH_ROWS: usize = 8_192;
 pub struct RegisteredTables(HashMap<String, Arc<MemTable>>);
 
 impl RegisteredTables {
-    /// Those of the session whose state `state` is, or is cloned from.
+    /// The registered tables of the session of `state`.
     pub fn of(state: &SessionState) -> Arc<Self> {
         state.config().get_extension::<Self>().unwrap_or_default()
     }
 
-    /// `state` with these tables instead.
+    /// `state` with these registered tables.
     pub fn put_into(self, state: &SessionState) -> SessionState {
         let mut state = state.clone();
         state.config_mut().set_extension(Arc::new(self));
@@ -44,8 +43,8 @@ impl RegisteredTables {
         Some(Arc::clone(table) as Arc<dyn TableProvider>)
     }
 
-    /// Adds a table, or puts it in the place of the one of that name. Values of types that tables
-    /// do not have are cast to the type that holds them.
+    /// Adds or replaces a table. Values of types that stored tables do not have are cast to a type
+    /// that can hold them.
     pub fn add(&mut self, name: &str, schema: &Schema, batches: &[RecordBatch]) -> Result<()> {
         let schema = stored_schema(schema);
         let mut pieces = Vec::new();
@@ -59,7 +58,7 @@ impl RegisteredTables {
         Ok(())
     }
 
-    /// Takes a table away; whether it was there.
+    /// Removes a table; false if there is none.
     pub fn remove(&mut self, name: &str) -> bool {
         self.0.remove(name).is_some()
     }
@@ -73,7 +72,7 @@ fn stored_schema(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-/// The type that a column of `t` would have in a table; types without one stay as they are.
+/// The type that a stored column for values of `t` has; other types stay unchanged.
 fn stored_type(t: &DataType) -> DataType {
     match t {
         DataType::UInt64 => DataType::Decimal128(20, 0),

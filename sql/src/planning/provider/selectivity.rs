@@ -1,5 +1,5 @@
-//! How many rows of a table its pushed-down filters leave: guesses for the join order, made from
-//! the columns' bounds and distinct counts as a textbook does.
+//! Estimates of the rows that remain after pushed-down filters, for the join order. They use the
+//! columns' bounds and distinct counts with the usual textbook formulas.
 
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, ScalarValue, Statistics};
@@ -10,14 +10,14 @@ use strandline_engine::catalog::TableDef;
 #[cfg(test)]
 mod tests;
 
-/// The share of rows that a condition of unknown kind leaves, as DataFusion guesses.
+/// The selectivity of a predicate of unknown kind, as in DataFusion.
 const UNKNOWN: f64 = 0.2;
-/// The share of rows that equality with one of unknown many values leaves.
+/// The selectivity of equality when the number of values is unknown.
 const EQUAL: f64 = 0.05;
-/// The share of rows that an open comparison without bounds leaves.
+/// The selectivity of an open comparison without bounds.
 const RANGE: f64 = 1.0 / 3.0;
 
-/// `statistics` of the table as its rows are after `filters`.
+/// The `statistics` of the table after `filters`.
 pub fn filtered(statistics: Statistics, filters: &[Expr], def: &TableDef) -> Statistics {
     if filters.is_empty() {
         return statistics;
@@ -26,7 +26,7 @@ pub fn filtered(statistics: Statistics, filters: &[Expr], def: &TableDef) -> Sta
         .iter()
         .map(|filter| share(filter, &statistics, def))
         .product();
-    // Estimates round up: what sums of shares leave in the last digits must not count as a row.
+    // Estimates round up, so rounding errors in the last digits must not count as a row.
     let share = (share.clamp(0.0, 1.0) * 1e9).round() / 1e9;
     let scale = |p: &Precision<usize>| p.with_estimated_selectivity(share);
     let num_rows = scale(&statistics.num_rows);
@@ -173,7 +173,7 @@ fn known_bounds(expr: &Expr, statistics: &Statistics, def: &TableDef) -> Option<
     ))
 }
 
-/// A value on a line: numbers as they are, dates and times in microseconds.
+/// A value as a float: numbers unchanged, dates and times in microseconds.
 fn number(value: &ScalarValue) -> Option<f64> {
     use ScalarValue as S;
     let scaled = |v: f64, scale: i8| v / 10f64.powi(i32::from(scale));

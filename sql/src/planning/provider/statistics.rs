@@ -1,6 +1,6 @@
-//! The engine's statistics as DataFusion's, for join order and selectivity. All are marked
-//! inexact: the engine's numbers are of another moment than the snapshot, and DataFusion answers
-//! `COUNT`, `MIN` and `MAX` from exact ones without reading a row.
+//! The engine's statistics in DataFusion's form, for join order and selectivity. All are marked
+//! inexact, because they are of another moment than the snapshot. DataFusion would answer `COUNT`,
+//! `MIN` and `MAX` from exact ones without reading a row.
 
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, ScalarValue, Statistics};
@@ -9,7 +9,7 @@ use strandline_column::types;
 use strandline_engine::TableStatistics;
 use strandline_engine::catalog::TableDef;
 
-/// Statistics of all columns of `def` (and of `_rowid` if asked for).
+/// Statistics of all columns of `def`, and of `_rowid` if `row_id`.
 pub fn of_table(engine: &TableStatistics, def: &TableDef, row_id: bool) -> Statistics {
     let rows = engine.rows as usize;
     let mut columns: Vec<ColumnStatistics> = def
@@ -59,7 +59,8 @@ fn scalar(sql_type: SqlType, value: Option<&Value>) -> Option<ScalarValue> {
     ScalarValue::try_from_array(&array, 0).ok()
 }
 
-/// A single-column key has as many values as rows; integers have at most as many as their span.
+/// The distinct values of a column. A single-column key has as many values as rows; integers have
+/// at most as many as their span.
 fn distinct(
     def: &TableDef,
     position: usize,

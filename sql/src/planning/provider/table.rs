@@ -1,6 +1,6 @@
-//! A table of ours as DataFusion's `TableProvider`: schema, pushdown decisions, scans. Writing
-//! never goes through here: `DELETE` and `UPDATE` of the provider are errors, because DataFusion
-//! loses conditions on the way to them (apache/datafusion#24654).
+//! A table of ours as DataFusion's `TableProvider`: schema, pushdown decisions, scans. `DELETE` and
+//! `UPDATE` through the provider are errors, because DataFusion loses conditions on the way to them
+//! (apache/datafusion#24654).
 
 use crate::parse::names::ROW_ID;
 use crate::planning::owner::Owner;
@@ -77,7 +77,7 @@ impl Table {
         self.as_of.is_none()
     }
 
-    /// How many rows it has and how many bytes one of them, about; None: there is no owner to ask.
+    /// The approximate number of its rows and bytes of one row; None without an owner.
     pub fn stored_size(&self) -> Option<(usize, usize)> {
         let db = self.owner.known()?.transaction().db();
         let found = db.statistics(&self.def);
@@ -86,7 +86,7 @@ impl Table {
         Some((in_usize(found.rows), in_usize(row_bytes)))
     }
 
-    /// The indexes that a scan with `filters` may ask; `statistics` are those of the table.
+    /// The indexes that a scan with `filters` may use; `statistics` are the table's.
     fn access(
         &self,
         state: &dyn Session,
@@ -113,7 +113,7 @@ impl Table {
 }
 
 fn primary_key(def: &TableDef) -> Constraints {
-    // A deferrable key may be there twice within a transaction.
+    // A deferrable key may be in two rows within a transaction.
     let key = def.primary_key().filter(|key| !key.is_deferrable());
     let key = key.and_then(|key| {
         key.columns

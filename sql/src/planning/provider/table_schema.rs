@@ -1,5 +1,5 @@
-//! The schemas of a table's rows: in Arrow, and as the conditions of its CHECK constraints and the
-//! predicates and expressions of its indexes are planned over it.
+//! The schemas of a table's rows: in Arrow, and for planning CHECK conditions and the predicates
+//! and expressions of indexes.
 
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::DFSchema;
@@ -22,7 +22,8 @@ pub fn fields(def: &TableDef) -> Vec<Field> {
         .collect()
 }
 
-/// The Arrow field of a column; its metadata tells the SQL type where Arrow's type does not.
+/// The Arrow field of a column; its metadata has the SQL type if the Arrow type does not determine
+/// it.
 pub fn arrow_field(name: &str, sql_type: SqlType, nullable: bool) -> Field {
     types::field(name, sql_type, nullable)
 }

@@ -9,7 +9,7 @@ use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::ExecutionPlan;
 use std::sync::Arc;
 
-/// The rows of VALUES in a plan: those of the text and of no statement.
+/// The rows of VALUES in a plan, which belong to the text and to no statement.
 #[derive(Debug)]
 pub(crate) struct ValueRows {
     table: MemTable,
@@ -23,7 +23,7 @@ impl ValueRows {
         Ok(Self { table, rows })
     }
 
-    /// How many they are.
+    /// The number of rows.
     pub fn count(&self) -> usize {
         self.rows
     }

@@ -1,9 +1,9 @@
 //! `t FOR SYSTEM_TIME FROM … TO` and `BETWEEN … AND`: every version of the table's rows that was
-//! valid in the interval, with the times from and to which it was.
+//! valid in the interval, with the times from and to which it was valid.
 //!
-//! The engine offers the versions as a list of units (ranges), as it does a scan; partition p of n
-//! takes every n-th unit from p on. A unit may have to read the history from files, so units are
-//! read off the asynchronous threads, a batch at a time. Conditions stay above the node.
+//! The engine offers the versions as a list of units (ranges), like a scan. Partition p of n takes
+//! every n-th unit from p on. A unit may read history from files, so units are read on blocking
+//! threads, one batch at a time. Predicates stay above the node.
 
 use crate::parse::names;
 use crate::planning::one_input::no_input;
@@ -46,8 +46,8 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// Those valid at some moment of `interval`, whose bounds are inclusive, as far as `statement`
-    /// (or the moment `as_of`) sees them.
+    /// The versions valid at some moment of `interval`, whose bounds are inclusive, that are
+    /// visible to `statement` or at the moment `as_of`.
     pub fn new(
         def: Arc<TableDef>,
         statement: Arc<Statement>,
@@ -216,7 +216,7 @@ impl ExecutionPlan for VersionsExec {
     }
 }
 
-/// One partition at work.
+/// The execution of one partition.
 struct Reader {
     scan: Arc<VersionScan>,
     schema: SchemaRef,

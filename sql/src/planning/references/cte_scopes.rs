@@ -1,27 +1,27 @@
-//! Which names mean WITH queries at a place of a statement, for visitors that look at names before
-//! they are resolved.
+//! The names that refer to WITH queries at a place of a statement, for visitors of unresolved
+//! names.
 //!
-//! A WITH query's own body sees only the queries written before it (all of them under RECURSIVE); a
-//! name is in force in the query that it belongs to and in those inside, nowhere else.
+//! The body of a WITH query sees only the WITH queries before it (all of them under RECURSIVE). A
+//! name is visible in the query that it belongs to and in the queries inside it.
 
 use crate::parse::names::fold;
 use datafusion::sql::sqlparser::ast::Query;
 use std::collections::{HashSet, VecDeque};
 
-/// The scopes of the queries that a visitor is in. A visitor comes to the bodies of WITH queries
-/// first, in order.
+/// The scopes of the queries around a visitor. A visitor enters the bodies of WITH queries first,
+/// in order.
 #[derive(Default)]
 pub struct CteScopes(Vec<Scope>);
 
 #[derive(Default)]
 struct Scope {
     in_force: HashSet<String>,
-    /// whose bodies have not been visited
+    /// names whose bodies are not visited yet
     pending: VecDeque<String>,
 }
 
 impl CteScopes {
-    /// The visitor comes to `query`.
+    /// The visitor enters `query`.
     pub fn enter(&mut self, query: &Query) {
         let mut scope = Scope::default();
         if let Some(with) = &query.with {
@@ -35,8 +35,8 @@ impl CteScopes {
         self.0.push(scope);
     }
 
-    /// It leaves the query that it came to last: if that was the body of a WITH query, the name is
-    /// in force from now on.
+    /// The visitor leaves its present query. If that was the body of a WITH query, its name becomes
+    /// visible.
     pub fn leave(&mut self) {
         self.0.pop();
         if let Some(scope) = self.0.last_mut() {
@@ -45,7 +45,7 @@ impl CteScopes {
         }
     }
 
-    /// Whether `name` is a WITH query to the body of the query that the visitor came to last.
+    /// Whether `name` is a WITH query that the body of the visitor's present query can see.
     pub fn has(&self, name: &str) -> bool {
         let own = self
             .0

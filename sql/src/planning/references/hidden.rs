@@ -1,6 +1,6 @@
-//! Columns that a table shows only where the query names them: `t.column` asks the table called `t`
-//! of that SELECT, a bare `column` all its tables. Wildcards of a SELECT with a table that is asked
-//! leave it out.
+//! Hidden columns, which a table shows only if the query names them. `t.column` asks table `t` of
+//! its SELECT for the column, and a bare `column` asks all tables of it. Wildcards leave the column
+//! out.
 
 use super::cte_scopes::CteScopes;
 use crate::parse::names::fold;
@@ -13,8 +13,8 @@ use std::ops::ControlFlow;
 use strandline_base::{Error, Result};
 use strandline_semantics::sql::walk::{any_expression, walk_mut};
 
-/// Gives `show` the tables of `query` that `column` is asked of; what it gives is whether the table
-/// has the column now. WITH queries and files are none.
+/// Calls `show` for each table of `query` from which `column` is asked; `show` returns whether the
+/// table now has the column. WITH queries and files are skipped.
 pub fn show(
     query: &mut Query,
     column: &'static str,
@@ -40,7 +40,7 @@ struct Walk<S> {
     show: S,
 }
 
-/// The qualifiers under which a column is named; None is the bare name.
+/// The qualifiers of a column in a query; None is the bare name.
 type Qualifiers = HashSet<Option<String>>;
 
 impl<S: FnMut(&mut TableFactor) -> Result<bool>> VisitorMut for Walk<S> {
@@ -136,7 +136,7 @@ impl<S: FnMut(&mut TableFactor) -> Result<bool>> Walk<S> {
     }
 }
 
-/// The qualifiers under which `column` is named in `query`; None is the bare name.
+/// The qualifiers of `column` in `query`; None is the bare name.
 fn mentions(query: &Query, column: &str) -> Qualifiers {
     let mut found = HashSet::new();
     any_expression(query, |expr| {
@@ -158,7 +158,7 @@ fn mentions(query: &Query, column: &str) -> Qualifiers {
     found
 }
 
-/// Keeps `column`, which the tables `marked` show, out of a wildcard.
+/// Excludes `column`, which the tables `marked` show, from a wildcard.
 fn hide(item: &mut SelectItem, marked: &HashSet<String>, column: &str) -> Result<()> {
     let options = match item {
         SelectItem::Wildcard(options) if marked.len() == 1 => options,

@@ -1,15 +1,16 @@
-//! `JOIN … USING` and `NATURAL JOIN` as joins ON a condition, before the query is normalized.
+//! Rewrites `JOIN … USING` and `NATURAL JOIN` to joins ON a condition, before the query is
+//! normalized.
 //!
-//! DataFusion takes a merged column for the left one, whatever the join. In PostgreSQL it is the
-//! left one of an inner or left join, the right one of a right join, and
-//! `coalesce(left, right)` of a full join; it stands for the bare name in every clause and comes
-//! first in `*`. Its type is common to both columns, so of an inner join it is the one that has
-//! this type, and a column of another is cast. So the bare names of merged columns become these
+//! DataFusion takes a merged column for the left one in every join. In PostgreSQL it is the left
+//! column of an inner or left join, the right one of a right join, and `coalesce(left, right)` of a
+//! full join. It is the meaning of the bare name in every clause and comes first in `*`. Its type
+//! is the common type of both columns. An inner join takes the column that has this type; the other
+//! joins cast a column of another type. So the bare names of merged columns become these
 //! expressions, wildcards of such a SELECT become lists, and the joins get conditions.
 //!
-//! Which columns a table has is known to the planner only. [`expand`] rewrites a copy of the query
-//! up to the first relation whose columns it needs, asks for them, and starts again with the
-//! answer: a question depends on the answers before it and on nothing else.
+//! Only the planner knows the columns of a table. [`expand`] rewrites a copy of the query up to the
+//! first relation whose columns it needs, asks for them, and starts over with the answer. A
+//! question depends only on the answers before it.
 
 mod scope;
 
@@ -26,7 +27,7 @@ use std::ops::ControlFlow;
 use strandline_base::{Error, Result};
 use strandline_semantics::sql::walk::walk_mut;
 
-/// What ends a pass over the query before its end.
+/// The reason to stop a pass over the query before its end.
 enum Stop {
     /// The columns of a relation are not known yet.
     Question(Box<Question>),
@@ -39,7 +40,7 @@ impl From<Error> for Stop {
     }
 }
 
-/// A FROM list whose columns are asked for, and the WITH queries that it may name.
+/// A question for the columns of a FROM list, with the WITH queries that it may use.
 struct Question {
     with: Option<With>,
     from: Vec<TableWithJoins>,
@@ -67,7 +68,7 @@ pub async fn expand(query: &mut Query, names: &dyn TableNames, state: &SessionSt
     }
 }
 
-/// The columns that a FROM list has.
+/// The columns of a FROM list.
 async fn columns(
     question: Question,
     names: &dyn TableNames,
@@ -135,7 +136,7 @@ fn merges(from: &[TableWithJoins]) -> bool {
     })
 }
 
-/// A join's condition; `None` for joins that have none.
+/// A join's condition; `None` for joins without one.
 fn constraint(operator: &JoinOperator) -> Option<&JoinConstraint> {
     use JoinOperator as J;
     match operator {
@@ -159,7 +160,7 @@ fn constraint(operator: &JoinOperator) -> Option<&JoinConstraint> {
     }
 }
 
-/// `(a JOIN b USING (k)) AS j`, which hides `a` and `b`, as a derived table,
+/// Rewrites `(a JOIN b USING (k)) AS j`, whose alias hides `a` and `b`, to the derived table
 /// `(SELECT * FROM a JOIN b USING (k)) AS j`.
 struct AliasedJoins;
 
@@ -195,7 +196,7 @@ impl VisitorMut for AliasedJoins {
     }
 }
 
-/// The name under which a relation's columns are found; one that has none gets `unnamed`.
+/// The qualifier of a relation's columns; a relation without one gets `unnamed`.
 fn relation_name(factor: &mut TableFactor, unnamed: &str) -> Option<Ident> {
     let given = |alias: &mut Option<TableAlias>, default: Option<&ObjectName>| {
         if alias.is_none() && default.is_none() {
@@ -225,17 +226,17 @@ fn relation_name(factor: &mut TableFactor, unnamed: &str) -> Option<Ident> {
     }
 }
 
-/// The WITH queries that a place of a statement sees, outermost first.
+/// The WITH queries that are visible at a place of a statement, outermost first.
 #[derive(Default)]
 struct Withs(Vec<(Option<With>, usize)>);
 
 impl Withs {
-    /// A visitor comes to `query`, to the bodies of its WITH queries first.
+    /// The visitor enters `query`; it visits the bodies of the WITH queries first.
     fn enter(&mut self, query: &Query) {
         self.0.push((query.with.clone(), 0));
     }
 
-    /// The visitor leaves the query that it came to last, which has become `left`.
+    /// The visitor leaves its present query, whose rewritten form is `left`.
     fn leave(&mut self, left: &Query) {
         self.0.pop();
         if let Some((Some(with), visited)) = self.0.last_mut()
@@ -246,7 +247,7 @@ impl Withs {
         }
     }
 
-    /// All that are in force.
+    /// All visible WITH queries.
     fn in_force(&self) -> Option<With> {
         let mut all: Option<With> = None;
         for (with, visited) in &self.0 {

@@ -1,5 +1,5 @@
-//! Clauses that DataFusion parses and then ignores. Ignoring them would be a silent downgrade, so
-//! they are errors.
+//! Refuses clauses that DataFusion parses and ignores. Ignoring them would silently change a
+//! query's meaning.
 
 use crate::parse::names;
 use datafusion::sql::sqlparser::ast::{
@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use strandline_base::{Error, Result, SqlState};
 use strandline_semantics::sql::walk::walk_mut;
 
-/// Refuses what would be ignored anywhere in `query`.
+/// Refuses ignored clauses anywhere in `query`.
 pub fn check(query: &mut Query) -> Result<()> {
     match walk_mut(query, &mut Refusal) {
         ControlFlow::Continue(()) => Ok(()),
@@ -29,7 +29,7 @@ fn syntax(message: &str) -> ControlFlow<Error> {
     ControlFlow::Break(Error::invalid(SqlState::SYNTAX_ERROR, message))
 }
 
-/// Joins of other dialects, and those without a condition, which would be cross joins.
+/// Refuses joins of other dialects, and joins without a condition, which would become cross joins.
 fn joins(from: &TableWithJoins) -> ControlFlow<Error> {
     use JoinOperator as J;
     for join in &from.joins {
@@ -58,7 +58,7 @@ fn joins(from: &TableWithJoins) -> ControlFlow<Error> {
     ControlFlow::Continue(())
 }
 
-/// Set operations of other dialects.
+/// Refuses set operations of other dialects.
 fn set_operations(body: &SetExpr) -> ControlFlow<Error> {
     let SetExpr::SetOperation {
         left,
@@ -84,8 +84,8 @@ fn set_operations(body: &SetExpr) -> ControlFlow<Error> {
     set_operations(right)
 }
 
-/// `* EXCLUDE (a)` and the like. A hidden column is kept out of a wildcard by EXCLUDE, written by
-/// us alone.
+/// Refuses `* EXCLUDE (a)` and the like. Only our own rewriting uses EXCLUDE, to keep a hidden
+/// column out of a wildcard.
 fn wildcard(options: &WildcardAdditionalOptions) -> ControlFlow<Error> {
     let is_ours = match &options.opt_exclude {
         None => true,

@@ -1,9 +1,8 @@
-//! The hidden column `tableoid`, the oid of the table that a row is of. A table that is asked for
-//! it becomes a subquery that has it, so that it is NULL where an outer join has no row of the
+//! The hidden column `tableoid`, the oid of a row's table. A table whose `tableoid` is named
+//! becomes a subquery with this column, so that it is NULL where an outer join has no row of the
 //! table. Wildcards leave it out.
 //!
-//! Differences from PostgreSQL: views have it too; under an alias with names of columns a table
-//! does not.
+//! Differences from PostgreSQL: views have it too; a table whose alias has column names does not.
 
 use super::hidden;
 use crate::parse;
@@ -11,13 +10,13 @@ use crate::parse::names::TABLE_OID;
 use datafusion::sql::sqlparser::ast::{ObjectNamePart, Query, SetExpr, TableAlias, TableFactor};
 use strandline_base::Result;
 
-/// Gives the tables of `query` whose `tableoid` is named that column. Comes before the query is
+/// Adds `tableoid` to the tables of `query` from which it is named. Runs before the query is
 /// normalized.
 pub fn expand(query: &mut Query) -> Result<()> {
     hidden::show(query, TABLE_OID, expand_table)
 }
 
-/// False if the table's alias has names for its columns.
+/// Returns false if the table's alias has column names.
 fn expand_table(factor: &mut TableFactor) -> Result<bool> {
     let TableFactor::Table { name, alias, .. } = factor else {
         return Ok(false);

@@ -23,10 +23,10 @@ use std::sync::{Arc, LazyLock};
 use strandline_base::{Error, SqlState};
 use strandline_semantics::error::raise;
 
-/// What the rows of a subquery become.
+/// The result of a subquery's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gives {
-    /// the one row's one column; NULL without rows, 21000 with several
+    /// the only column of the only row; NULL without rows, 21000 with several
     Value,
     /// whether there are rows
     Existence,
@@ -34,17 +34,17 @@ pub enum Gives {
     Array,
 }
 
-/// The operand of IN stands under this name among the outer columns.
+/// The name of the operand of IN among the outer columns.
 const OPERAND: &str = "\u{1}operand";
 
 /// A subquery as a function of the outer columns it refers to.
 #[derive(Debug)]
 pub struct Subplan {
-    /// tells subqueries apart
+    /// identifies the subquery
     number: u64,
     name: String,
     plan: LogicalPlan,
-    /// what the arguments are in the plan, in their order
+    /// the columns of the plan that the arguments replace, in their order
     outer: Vec<Column>,
     gives: Gives,
     field: FieldRef,
@@ -53,7 +53,7 @@ pub struct Subplan {
 }
 
 impl Subplan {
-    /// A function over the analyzed `plan` and its arguments in a node over `schema`. An outer
+    /// A function over the analyzed `plan`, and its arguments in a node over `schema`. An outer
     /// column that is not in `schema` belongs to a query further out.
     pub fn new(
         plan: LogicalPlan,
@@ -99,7 +99,7 @@ impl Subplan {
         (subplan, args)
     }
 
-    /// The subquery's result for one row's values of the outer columns.
+    /// Runs the subquery with one row's values of the outer columns.
     fn run(&self, values: &[ScalarValue]) -> Result<ScalarValue> {
         let plan = self.plan.clone().transform_up(|node| {
             let names = NamePreserver::new(&node);
@@ -112,7 +112,8 @@ impl Subplan {
                 true => node.map_data(|node| node.recompute_schema())?,
                 false => node,
             };
-            // A function of outer columns in FROM stands under a node of its own until it is bound.
+            // Until it is bound, a function of outer columns in FROM is under its own Subquery
+            // node.
             Ok(match node.data {
                 LogicalPlan::Subquery(inner) => {
                     Transformed::yes(Arc::unwrap_or_clone(inner.subquery))
@@ -155,7 +156,7 @@ impl Subplan {
         Ok(SingleRowListArrayBuilder::new(items).build_list_scalar())
     }
 
-    /// An outer column as its value.
+    /// Replaces an outer column by its value.
     fn bind(&self, expr: Expr, values: &[ScalarValue]) -> Result<Transformed<Expr>> {
         if let Expr::OuterReferenceColumn(_, column) = &expr
             && let Some(at) = self.outer.iter().position(|outer| outer == column)
@@ -232,7 +233,7 @@ pub fn operand(value: &Expr, schema: &DFSchemaRef) -> Result<(FieldRef, Column)>
     Ok((field, Column::from_name(OPERAND)))
 }
 
-/// The call of a subplan with the operand's value where its outer column is among the arguments.
+/// Replaces the operand's column among the arguments of a subplan's call by `value`.
 pub fn with_operand(call: Expr, value: Expr) -> Result<Expr> {
     let Expr::ScalarFunction(ScalarFunction { func, args }) = call else {
         return internal_err!("a subplan is a call");
@@ -245,7 +246,7 @@ pub fn with_operand(call: Expr, value: Expr) -> Result<Expr> {
     Ok(Expr::ScalarFunction(ScalarFunction { func, args }))
 }
 
-/// `array_of((SELECT …))`: how ARRAY(SELECT …) stands in a plan until it is extracted.
+/// `array_of((SELECT …))`, the form of ARRAY(SELECT …) in a plan until it is extracted.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct ArrayOf {
     signature: Signature,
@@ -280,8 +281,8 @@ impl ScalarUDFImpl for ArrayOf {
     }
 }
 
-/// The plan of a scalar subquery, with a column that may be NULL. DataFusion takes a column's word
-/// for it that it holds none, also where no row makes a NULL.
+/// Makes the column of a scalar subquery's plan nullable. DataFusion trusts a NOT NULL column
+/// although the subquery is NULL without rows.
 pub fn nullable(plan: LogicalPlan) -> Result<LogicalPlan> {
     static FUNCTION: LazyLock<Arc<ScalarUDF>> =
         LazyLock::new(|| Arc::new(ScalarUDF::from(MayBeNull::default())));
@@ -292,7 +293,7 @@ pub fn nullable(plan: LogicalPlan) -> Result<LogicalPlan> {
     LogicalPlanBuilder::from(plan).project([value])?.build()
 }
 
-/// Its argument, as a value that may be NULL. Volatile, so that no rule looks through it.
+/// Returns its argument as a nullable value. It is volatile, so that no rule looks through it.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct MayBeNull {
     signature: Signature,

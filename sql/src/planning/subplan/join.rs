@@ -1,4 +1,4 @@
-//! Which subqueries DataFusion can turn into joins.
+//! The subqueries that DataFusion can turn into joins.
 
 use super::ExprPosition;
 use crate::planning::scalar_subqueries;
@@ -27,7 +27,7 @@ pub fn is_possible(expr: &Expr, place: ExprPosition, schema: &DFSchema) -> Resul
     }
 }
 
-/// Whether the plan of a scalar subquery has a row whatever its input is.
+/// Whether the plan of a scalar subquery has a row for any input.
 pub fn has_one_row(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Projection(projection) => has_one_row(&projection.input),
@@ -38,9 +38,9 @@ pub fn has_one_row(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// Whether a join tells what IN is there. It does not tell NULL from false: a semi join and a mark
-/// join take both for false, and only the anti join of one key with no other condition, which must
-/// be a key of columns, lets NULLs make NOT IN unknown.
+/// Whether a join computes IN correctly at `place`. A semi join and a mark join take NULL for
+/// false. Only the anti join of one key without other conditions lets NULLs make NOT IN unknown;
+/// its key must be a key of columns.
 fn is_known_by_join(
     membership: &InSubquery,
     place: ExprPosition,
@@ -58,7 +58,7 @@ fn is_known_by_join(
     }
 }
 
-/// Whether no planner finds the value to be a constant, which would be no key.
+/// Whether no planner can reduce the value to a constant, which would not be a join key.
 fn is_variable(expr: &Expr) -> bool {
     let is_literal = |expr: &Expr| matches!(expr, Expr::Literal(value, _) if !value.is_null());
     match expr {
@@ -76,7 +76,8 @@ fn is_variable(expr: &Expr) -> bool {
     }
 }
 
-/// A scalar subquery is joined as an aggregate, past which only equalities can be pulled up.
+/// Whether a scalar subquery can be joined. It is joined as an aggregate, and only equalities can
+/// be pulled up through an aggregate.
 fn scalar(subquery: &Subquery) -> Result<bool> {
     let aggregated = scalar_subqueries::as_aggregate(subquery)?;
     let subquery = aggregated.as_ref().map_or(subquery, |(s, _)| s);
@@ -88,7 +89,7 @@ fn pulls_up(subquery: &Subquery, scalar: bool) -> Result<bool> {
     if plan.all_out_ref_exprs().is_empty() {
         return Ok(true);
     }
-    // Such an aggregate has a row where the join finds none.
+    // The aggregate has a row where the join would find none.
     if !scalar && plan.exists(|node| Ok(has_row_of_nothing(node)))? {
         return Ok(false);
     }
@@ -112,8 +113,8 @@ fn pulls_up(subquery: &Subquery, scalar: bool) -> Result<bool> {
     })
 }
 
-/// Whether every node of a plan knows its columns. DataFusion adds columns to projections and
-/// aggregates and leaves the nodes above them as they were.
+/// Whether every node of a plan has the right schema. DataFusion adds columns to projections and
+/// aggregates without updating the nodes above them.
 fn has_true_schemas(plan: &LogicalPlan) -> Result<bool> {
     let mut is_true = true;
     plan.apply(|node| {
@@ -127,8 +128,8 @@ fn has_true_schemas(plan: &LogicalPlan) -> Result<bool> {
     Ok(is_true)
 }
 
-/// Whether a mark join may take one column for two: the subquery's own has no qualifier, and a
-/// condition on groups makes it give more of that kind.
+/// Whether a mark join could confuse two columns. The subquery's own column has no qualifier, and a
+/// condition on groups adds further columns without one.
 fn is_ambiguous(subquery: &Subquery) -> Result<bool> {
     let plan = subquery.subquery.as_ref();
     let (qualifier, _) = plan.schema().qualified_field(0);
@@ -136,7 +137,7 @@ fn is_ambiguous(subquery: &Subquery) -> Result<bool> {
     Ok(qualifier.is_none() && !plan.all_out_ref_exprs().is_empty() && plan.exists(has_groups)?)
 }
 
-/// Whether a node has a row for an input of no rows.
+/// Whether a node has a row for an empty input.
 fn has_row_of_nothing(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Aggregate(aggregate) => {

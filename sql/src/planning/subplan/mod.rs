@@ -1,15 +1,14 @@
-//! Subqueries that are run for one outer row after the other, as PostgreSQL's SubPlans are.
+//! Subqueries that run once per outer row, like PostgreSQL's SubPlans.
 //!
-//! DataFusion turns a subquery that refers to the outer query into a join, and refuses subqueries
-//! for which it knows no join: comparisons other than `=` with the outer columns, outer columns
-//! below outer joins, in GROUP BY or in a table function's arguments; subqueries as values of a
-//! SELECT list (IN, ANY) or in conditions of joins. [`extract`] finds these in a plan as the SQL
-//! planner made it and puts a function call in their place ([`function`]). The call gets the values
-//! of the outer columns, runs the subquery with them, and remembers the result by the values.
+//! DataFusion turns a subquery that refers to the outer query into a join. It refuses subqueries
+//! without a known join: comparisons other than `=` with the outer columns, outer columns below
+//! outer joins, in GROUP BY or in a table function's arguments, and subqueries as values of a
+//! SELECT list (IN, ANY) or in conditions of joins. [`extract`] finds these in the SQL planner's
+//! plan and puts a function call in their place ([`function`]). The call gets the values of the
+//! outer columns, runs the subquery with them, and caches the result by the values.
 //!
-//! `ARRAY(SELECT …)`, which DataFusion lacks, always becomes such a call. Subqueries that
-//! DataFusion can join are left to it: a join over many rows is much faster than a subquery per
-//! row.
+//! `ARRAY(SELECT …)`, which DataFusion lacks, always becomes such a call. DataFusion joins all
+//! other subqueries: a join over many rows is much faster than one subquery per row.
 
 mod function;
 mod join;
@@ -31,21 +30,21 @@ use std::sync::{Arc, OnceLock};
 use strandline_semantics::align::for_comparison;
 use strandline_semantics::error::convert;
 
-/// The function that marks `ARRAY(SELECT …)`, around the subquery as a value.
+/// The function around the subquery of `ARRAY(SELECT …)`.
 pub use function::ArrayOf;
 
-/// Whether a function is a subquery that runs row by row, in a state of its statement.
+/// Whether a function runs a subquery row by row, in a state of its statement.
 pub fn is_subplan(function: &ScalarUDF) -> bool {
     function.inner().is::<Subplan>()
 }
 
-/// Whether a function gives the value of a scalar subquery, as it is.
+/// Whether a function returns the value of a scalar subquery unchanged.
 pub fn is_value(function: &ScalarUDF) -> bool {
     function.inner().is::<MayBeNull>()
 }
 
-/// Puts calls in the place of `plan`'s subqueries that DataFusion cannot join. `state` is the one
-/// that the statement is planned in.
+/// Replaces the subqueries of `plan` that DataFusion cannot join by calls. `state` is the
+/// statement's planning state.
 pub fn extract(plan: LogicalPlan, state: &SessionState) -> strandline_base::Result<LogicalPlan> {
     if !has_subqueries(&plan).map_err(convert)? {
         return Ok(plan);
@@ -81,13 +80,13 @@ fn subquery_of(expr: &Expr) -> Option<&Subquery> {
     }
 }
 
-/// Whether some row's value is equal to the operand of IN, and whether some may be.
+/// The columns for IN: whether a row equals the operand, and whether a comparison with it is NULL.
 const ANY_EQUAL: &str = "any_equal";
 const ANY_UNKNOWN: &str = "any_unknown";
 
 struct Extraction<'a> {
     planned_in: &'a SessionState,
-    /// for the subqueries: one partition, because they are small and many
+    /// the state of subqueries, with one partition, because they are small and many
     state: OnceLock<Arc<SessionState>>,
 }
 
@@ -101,8 +100,8 @@ impl Extraction<'_> {
         })
     }
 
-    /// `all`: the plan is one of a subquery that is extracted itself, so that every subquery in it
-    /// is too; none of them may be left that the outer columns could be confused in.
+    /// `all`: the plan belongs to an extracted subquery. Then every subquery in it is extracted
+    /// too, so that none is left in which the outer columns could be confused.
     fn plan(&self, plan: LogicalPlan, all: bool) -> Result<LogicalPlan> {
         let extracted = plan.transform_up(|node| {
             let names = NamePreserver::new(&node);
@@ -146,7 +145,7 @@ impl Extraction<'_> {
         })
     }
 
-    /// A condition, or a part of one: IN is joined where NULL and false come to the same.
+    /// A condition, or a part of one. IN can be joined where NULL and false have the same effect.
     fn condition(
         &self,
         expr: Expr,
@@ -192,7 +191,8 @@ impl Extraction<'_> {
         }
     }
 
-    /// The subquery as a call if it is `taken`; else with what is extracted inside of it.
+    /// Replaces a `taken` subquery by a call, and any other one by its form with extracted inner
+    /// subqueries.
     fn subquery(&self, expr: Expr, schema: &DFSchemaRef, taken: bool) -> Result<Expr> {
         let inner = |s: &Subquery| self.plan(s.subquery.as_ref().clone(), taken);
         let left = |plan: LogicalPlan, s: Subquery| Subquery {
@@ -243,7 +243,7 @@ impl Extraction<'_> {
         }
     }
 
-    /// `value IN (plan)`: whether one is equal, NULL if it might be.
+    /// `value IN (plan)`: true if a row is equal, else NULL if a comparison is NULL, else false.
     fn membership(&self, value: Expr, plan: LogicalPlan, schema: &DFSchemaRef) -> Result<Expr> {
         let outer = function::operand(&value, schema)?;
         let (qualifier, field) = plan.schema().qualified_field(0);
@@ -281,12 +281,12 @@ impl Extraction<'_> {
     }
 }
 
-/// Where in a plan an expression is.
+/// The place of an expression in a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ExprPosition {
-    /// a condition of a Filter, or a part of it that must hold
+    /// a condition of a Filter, or a conjunct of it
     Condition,
-    /// the same, below an OR
+    /// a disjunct of a condition
     Alternative,
     /// elsewhere in a Filter
     Within,

@@ -1,12 +1,12 @@
-//! Where a parameter has its value from.
+//! The origin of a parameter's value.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// Where a parameter's value comes from; `SHOW ALL` prints it.
+/// The origin of a parameter's value; `SHOW ALL` prints it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Origin {
-    /// nobody has set it
+    /// the built-in default
     #[default]
     Default,
     /// the program that opened the database
@@ -22,7 +22,7 @@ pub enum Origin {
     Environment(String),
     /// a flag of the command line
     Flag(String),
-    /// what the client asked for when it connected
+    /// the startup message of the client
     Client,
     /// SET
     Session,

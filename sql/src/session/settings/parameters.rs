@@ -1,9 +1,9 @@
-//! The table of parameters: `SHOW ALL` lists them, SET changes them, a configuration may name them.
+//! The table of parameters: `SHOW ALL` lists them, SET changes them, a configuration file may set
+//! them.
 //!
-//! A parameter of PostgreSQL's that we have in one form only ([`Access::Only`]) takes that form and
-//! refuses the others, so that no client relies on a form that is missing. Parameters about
-//! features that do not exist here (`row_security`, `check_function_bodies`) are kept and shown
-//! without effect.
+//! Some of PostgreSQL's parameters have one supported value here ([`Access::Only`]). Other values
+//! are refused, so that no client relies on a missing feature. Parameters about missing features
+//! (`row_security`, `check_function_bodies`) are kept and shown without effect.
 
 use super::values::{
     POLICIES, boolean, bytes, count, integer, limit, on_off, only, policy, policy_name, records,
@@ -16,8 +16,8 @@ use crate::session::modes::{isolation_name, isolation_of};
 use strandline_base::Result;
 use strandline_engine::{ConflictPolicy, Isolation};
 
-/// What PostgreSQL clients are told the server's version is: the reference for what they may
-/// expect, then our own.
+/// The server version that PostgreSQL clients receive: the PostgreSQL version that they may rely
+/// on, then our own.
 pub const SERVER_VERSION: &str = concat!("15.0 (Strandline ", env!("CARGO_PKG_VERSION"), ")");
 /// [`SERVER_VERSION`] as PostgreSQL's number.
 pub const SERVER_VERSION_NUM: &str = "150000";
@@ -25,16 +25,16 @@ pub const SERVER_VERSION_NUM: &str = "150000";
 /// A parameter.
 #[derive(Debug)]
 pub struct Parameter {
-    /// as `SHOW ALL` writes it; names are found in any case
+    /// the name in `SHOW ALL`; names are case-insensitive
     pub name: &'static str,
-    /// what it is for, in one line
+    /// its purpose, in one line
     pub description: &'static str,
-    /// what values it has
+    /// the kind of its values
     pub kind: Kind,
     pub(super) access: Access,
 }
 
-/// What values a parameter has.
+/// The kind of a parameter's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// on or off
@@ -54,16 +54,16 @@ pub enum Kind {
 type Show<T> = fn(&T) -> String;
 type Assign<T> = fn(&mut T, &'static str, &str) -> Result<()>;
 
-/// Where a parameter's value is and who may change it.
+/// Where a parameter's value is kept, and which statement may change it.
 #[derive(Debug)]
 pub(super) enum Access {
-    /// a connection's, changed by SET
+    /// a connection's setting, changed by SET
     Session {
         show: Show<Settings>,
         assign: Assign<Settings>,
         reset: fn(&mut Settings, &Settings),
     },
-    /// SET takes what holds anyway
+    /// SET accepts only the present value
     Only {
         shown: &'static str,
         check: fn(&'static str, &str) -> Result<()>,
@@ -73,12 +73,12 @@ pub(super) enum Access {
         default: &'static str,
         normal: fn(&'static str, &str) -> Result<String>,
     },
-    /// settled when the database is opened
+    /// fixed when the database is opened
     Open {
         show: Show<OpenSettings>,
         assign: Assign<OpenSettings>,
     },
-    /// settled by what the program is and does
+    /// computed from the program and the session
     Internal(Show<Session>),
 }
 
@@ -96,7 +96,7 @@ macro_rules! field {
     };
 }
 
-/// A parameter whose value is a field of what the database is opened with.
+/// A parameter whose value is a field of the open settings.
 macro_rules! open {
     ($($field:ident).+, $read:expr) => {
         Access::Open {
@@ -544,7 +544,7 @@ pub fn find(name: &str) -> Option<&'static Parameter> {
         .find(|p| p.name.eq_ignore_ascii_case(name))
 }
 
-/// A text that is kept for the client.
+/// A text that is kept without effect.
 const fn kept_text(default: &'static str) -> Access {
     Access::Kept {
         default,
@@ -552,7 +552,7 @@ const fn kept_text(default: &'static str) -> Access {
     }
 }
 
-/// A switch that is kept for the client.
+/// A switch that is kept without effect.
 const fn kept_switch(default: &'static str) -> Access {
     Access::Kept {
         default,

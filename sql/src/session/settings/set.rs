@@ -14,7 +14,7 @@ use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState};
 
 impl Session {
-    /// Makes the changes of settings that the statement which has ended asked for.
+    /// Applies the changes of settings that the finished statement requested (`set_config`).
     pub(in crate::session) fn apply_requests(&mut self) -> Result<()> {
         for request in self.registered.backend().take_requests() {
             if request.local && self.open.is_none() {
@@ -71,7 +71,7 @@ impl Session {
         self.set_parameter(name, value, local, &Origin::Session)
     }
 
-    /// Sets `name`, None: to its default; `local`: until the transaction block ends.
+    /// Sets parameter `name`; None: to its default. `local`: until the transaction block ends.
     pub(crate) fn set_parameter(
         &mut self,
         name: &str,
@@ -99,7 +99,7 @@ impl Session {
             }
             return Ok(());
         };
-        // What its snapshots see is settled by then.
+        // A statement has run, so the setting of the transaction's snapshots is fixed.
         let fixed = settings.speculative_reads != self.settings.speculative_reads;
         if fixed && open.used {
             return Err(Error::invalid(
@@ -118,7 +118,8 @@ impl Session {
         Ok(())
     }
 
-    /// Makes `settings` the ones that hold, and tells DataFusion the one it must know.
+    /// Puts `settings` in force: in the registry, in the open transaction and in the planner's
+    /// template.
     pub(in crate::session) fn restore(&mut self, settings: Arc<Settings>) {
         let moved = self.settings.search_path != settings.search_path
             || self.settings.access != settings.access;
@@ -146,7 +147,7 @@ impl Session {
         }
     }
 
-    /// SET ROLE: the session acts as `name` from now on; None: as who has connected.
+    /// SET ROLE: the session acts as `name` from now on; None: as the session user.
     pub(in crate::session) fn set_role(&mut self, name: Option<&Ident>) -> Result<Summary> {
         let Some(identity) = Identity::of(&self.template) else {
             return Err(Error::internal("a session without an identity"));

@@ -1,4 +1,4 @@
-//! SHOW, and the parameters' values as system tables list them.
+//! SHOW, and the parameters' values in system tables.
 
 use super::origin::Origin;
 use super::parameters::{Access, Kind, PARAMETERS, Parameter, find};
@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::Ident;
 use strandline_base::Result;
 
 impl Session {
-    /// The columns that SHOW gives.
+    /// The result columns of SHOW.
     pub(in crate::session) fn shown_columns(
         &self,
         variable: &[Ident],
@@ -47,7 +47,7 @@ impl Session {
         text_result("SHOW", &columns, rows.collect())
     }
 
-    /// Lets system tables show the settings.
+    /// Publishes the settings to system tables.
     pub(in crate::session) fn report_settings(&self) {
         let parameters = self.parameters().into_iter();
         let all = parameters.map(|parameter| Setting {
@@ -67,7 +67,7 @@ impl Session {
         backend.set_settings(all.collect(), &self.settings.application_name);
     }
 
-    /// All parameters by name, those of the program around the database among them.
+    /// All parameters by name, including those of the program around the database.
     pub(crate) fn parameters(&self) -> Vec<ShownParameter> {
         let own = PARAMETERS.iter().map(|parameter| ShownParameter {
             name: parameter.name.to_string(),
@@ -102,12 +102,12 @@ impl Session {
         }
     }
 
-    /// What all settings are by now.
+    /// The version of all present settings.
     pub(crate) fn settings_version(&self) -> SettingsVersion {
         SettingsVersion(self.settings.clone(), self.template.clone())
     }
 
-    /// What SHOW says of `name`; None if there is no such parameter.
+    /// The value that SHOW prints for `name`; None if there is no such parameter.
     pub(crate) fn value_of(&self, name: &str) -> Option<String> {
         if let Some(parameter) = find(name) {
             return Some(self.value_of_parameter(parameter));

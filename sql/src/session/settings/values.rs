@@ -1,14 +1,14 @@
-//! Values of parameters: read as PostgreSQL reads them, refused in its words, shown in its form.
+//! Values of parameters: parsed, refused and shown as in PostgreSQL.
 
 use crate::parse::names;
 use std::time::Duration;
 use strandline_base::{Error, Result, SqlState};
 use strandline_engine::ConflictPolicy;
 
-/// Milliseconds that PostgreSQL's times may have at most.
+/// The most milliseconds of a time, as in PostgreSQL.
 const MILLISECONDS_MAX: f64 = i32::MAX as f64;
 
-/// 22023: the parameter has no such value.
+/// 22023: not a value of the parameter.
 pub fn invalid(name: &str, value: &str) -> Error {
     Error::invalid(
         SqlState::INVALID_PARAMETER_VALUE,
@@ -16,7 +16,7 @@ pub fn invalid(name: &str, value: &str) -> Error {
     )
 }
 
-/// 0A000: a value that PostgreSQL has and we do not.
+/// 0A000: a value of PostgreSQL that is not supported here.
 pub fn unsupported(name: &str, value: &str, only: &str) -> Error {
     Error::unsupported(format!("parameter \"{name}\" cannot be set to \"{value}\""))
         .with_hint(format!("The only supported value is {only}."))
@@ -46,8 +46,8 @@ pub fn boolean(name: &str, value: &str) -> Result<bool> {
     }
 }
 
-/// Whether commits wait. PostgreSQL's levels between on and off are about replicas, which there
-/// are none of.
+/// Whether commits wait. PostgreSQL's levels between on and off concern replicas, which do not
+/// exist here.
 pub fn synchronous(name: &str, value: &str) -> Result<bool> {
     match value.to_ascii_lowercase().as_str() {
         "local" | "remote_write" | "remote_apply" => Ok(true),
@@ -75,7 +75,8 @@ fn with_unit(value: &str) -> Option<(f64, &str)> {
     Some((number.parse().ok()?, unit.trim()))
 }
 
-/// A time in milliseconds, such as `500`, `500ms`, `2s`, `5min`; from −1 if `may_be_off`.
+/// A time in milliseconds, such as `500`, `500ms`, `2s`, `5min`; at least −1 if `may_be_off`, else
+/// 0.
 fn milliseconds(name: &str, value: &str, may_be_off: bool) -> Result<f64> {
     let (number, unit) = with_unit(value).ok_or_else(|| invalid(name, value))?;
     let milliseconds = number
@@ -110,13 +111,13 @@ fn of_milliseconds(milliseconds: f64) -> Duration {
     Duration::from_secs_f64(milliseconds / 1e3)
 }
 
-/// A limit; 0 is none.
+/// A limit; 0 means no limit.
 pub fn limit(name: &str, value: &str) -> Result<Option<Duration>> {
     let limit = of_milliseconds(milliseconds(name, value, false)?);
     Ok((!limit.is_zero()).then_some(limit))
 }
 
-/// A threshold; 0 is always reached, −1 is none.
+/// A threshold; 0 is always reached, −1 means no threshold.
 pub fn threshold(name: &str, value: &str) -> Result<Option<Duration>> {
     let milliseconds = milliseconds(name, value, true)?;
     Ok((milliseconds >= 0.0).then(|| of_milliseconds(milliseconds)))
@@ -167,7 +168,7 @@ pub fn on_off(on: bool) -> String {
     if on { "on" } else { "off" }.to_string()
 }
 
-/// UTC under any of its names: timestamps are read and shown in no other zone.
+/// UTC under any of its names, the only time zone of timestamps.
 pub fn require_utc(value: &str) -> Result<()> {
     const NAMES: [&str; 7] = ["utc", "gmt", "z", "etc/utc", "etc/gmt", "zulu", "local"];
     let name = value.trim().to_ascii_lowercase();
@@ -232,7 +233,7 @@ pub(super) fn text(value: &str) -> Result<String> {
     Ok(value.to_string())
 }
 
-/// The one value there is; of `others` PostgreSQL knows.
+/// Accepts the only supported value, `shown`; `others` are PostgreSQL's other values.
 pub(super) fn only(name: &'static str, value: &str, shown: &str, others: &[&str]) -> Result<()> {
     if value.eq_ignore_ascii_case(shown) {
         return Ok(());

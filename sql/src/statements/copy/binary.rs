@@ -1,5 +1,5 @@
-//! PostgreSQL's binary format: a header, rows of counted values in the form of the types' send
-//! functions, a trailer.
+//! PostgreSQL's binary format: a header, rows of counted values in their types' send format, a
+//! trailer.
 
 use super::input::{Input, Origin};
 use super::source::{FileColumn, at, blocking, schema_of, stream_or_error};
@@ -16,18 +16,18 @@ use strandline_base::{Error, Result, SqlState};
 use strandline_semantics::column_builder::ColumnBuilder;
 use strandline_semantics::error::from_arrow;
 
-/// What every file begins with.
+/// The first bytes of every file.
 pub(super) const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
 /// Rows of a batch.
 const BATCH_ROWS: usize = 8_192;
-/// Bytes of the data that a batch is made of, beside its last row.
+/// The least bytes of data of a full batch, without its last row.
 const BATCH_BYTES: usize = 4 << 20;
-/// A longer value is an error: most likely the data is damaged.
+/// Bytes of the longest value. A longer value is an error, most likely damaged data.
 const VALUE_BYTES_MAX: usize = 1 << 28;
-/// Flags that a reader must know.
+/// Flags that a reader must not ignore.
 const CRITICAL_FLAGS: i32 = 0xffff << 16;
 
-/// Data in binary format to be loaded.
+/// A source of rows in binary format.
 pub(super) struct BinarySource {
     origin: Origin,
     columns: Arc<[FileColumn]>,
@@ -36,7 +36,7 @@ pub(super) struct BinarySource {
 }
 
 impl BinarySource {
-    /// What comes from `origin`, which has `columns`.
+    /// The rows of `origin`, which have `columns`.
     pub fn new(origin: Origin, columns: &[FileColumn], reporter: Option<ProgressHook>) -> Self {
         Self {
             origin,
@@ -108,7 +108,7 @@ struct Reader {
     input: Input,
     columns: Arc<[FileColumn]>,
     schema: SchemaRef,
-    /// read, of which the bytes from `next` on are not used yet
+    /// the bytes read from the input; those from `next` on are not parsed yet
     unread: Vec<u8>,
     next: usize,
     row: u64,
@@ -170,7 +170,7 @@ impl Reader {
         }
     }
 
-    /// Reads a row and adds its bytes; false: the data ends here.
+    /// Reads a row and adds its bytes to `bytes`; false at the end of the data.
     fn read_row(
         &mut self,
         columns: &[FileColumn],
@@ -178,7 +178,7 @@ impl Reader {
         bytes: &mut usize,
     ) -> Result<bool> {
         if !self.has(2)? {
-            // A file may lack its trailer.
+            // The trailer may be missing.
             return match self.unread.len() - self.next {
                 0 => Ok(false),
                 _ => Err(fault("unexpected EOF in COPY data")),
@@ -217,7 +217,7 @@ impl Reader {
         Ok(true)
     }
 
-    /// After the trailer nothing may come.
+    /// Checks that nothing follows the trailer.
     fn read_to_end(&mut self) -> Result<()> {
         match self.has(1)? {
             false => Ok(()),
@@ -233,7 +233,7 @@ impl Reader {
         Ok(i32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
     }
 
-    /// Whether `count` more bytes come; reads them if they have to be read.
+    /// Whether `count` more bytes exist; reads them if necessary.
     fn has(&mut self, count: usize) -> Result<bool> {
         while self.unread.len() - self.next < count {
             self.unread.drain(..self.next);
@@ -245,7 +245,7 @@ impl Reader {
         Ok(true)
     }
 
-    /// The next `count` bytes, which are there.
+    /// The next `count` bytes, which have been read.
     fn take(&mut self, count: usize) -> &[u8] {
         self.next += count;
         &self.unread[self.next - count..self.next]

@@ -1,9 +1,9 @@
 //! CSV as PostgreSQL reads it.
 //!
 //! An unquoted field equal to the NULL string (by default the empty one) is NULL, a quoted one is
-//! text: `,,` is NULL, `,"",` an empty text. The usual CSV readers, Arrow's among them, do not tell
-//! the two apart, hence our own. A quote may open and close anywhere in a field. A line has one
-//! field per column, no more and no less.
+//! text: `,,` is NULL, `,"",` an empty text. Other CSV readers, including Arrow's, do not
+//! distinguish them, so this reader is our own. A quote may open and close anywhere in a field. A
+//! line has exactly one field per column.
 
 use super::lines::{Block, Quoting};
 use super::options::CsvOptions;
@@ -21,7 +21,7 @@ pub(super) struct CsvParser {
     null_rules: Vec<NullRule>,
 }
 
-/// When a field that says NULL is NULL.
+/// The condition under which a field equal to the NULL string is NULL.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NullRule {
     Unquoted,
@@ -30,7 +30,7 @@ enum NullRule {
 }
 
 impl CsvParser {
-    /// A parser of files with `columns`; 42703 if an option names another column.
+    /// A parser of files with `columns`; 42703 if an option names a column that is not among them.
     pub fn new(path: &Path, options: CsvOptions, columns: Vec<FileColumn>) -> Result<Self> {
         for name in options.force_null.iter().chain(&options.force_not_null) {
             if !columns.iter().any(|c| c.name == *name) {
@@ -58,7 +58,7 @@ impl CsvParser {
         })
     }
 
-    /// How records end.
+    /// The quoting that hides line ends in records.
     pub fn quoting(&self) -> Quoting {
         Quoting {
             quote: self.options.quote,
@@ -73,7 +73,7 @@ impl CsvParser {
         )
     }
 
-    /// Puts a field into its column.
+    /// Appends a field to its column.
     fn take_field(
         &self,
         builders: &mut [ColumnBuilder],
@@ -150,7 +150,7 @@ impl BlockParser for CsvParser {
     }
 }
 
-/// A field, unescaped.
+/// A field without quotes and escapes.
 struct Field<'a> {
     text: &'a str,
     quoted: bool,
@@ -163,9 +163,9 @@ struct FieldReader<'a> {
     delimiter: u8,
     quote: u8,
     escape: u8,
-    /// holds fields that had quotes
+    /// the text of the last field with quotes
     unescaped: String,
-    /// line ends passed
+    /// the number of line ends passed
     lines: u64,
 }
 
@@ -186,7 +186,7 @@ impl<'a> FieldReader<'a> {
         self.at >= self.text.len()
     }
 
-    /// The line ends passed since the last call.
+    /// Takes the number of line ends since the last call.
     fn take_lines(&mut self) -> u64 {
         std::mem::take(&mut self.lines)
     }
@@ -232,7 +232,7 @@ impl<'a> FieldReader<'a> {
         ))
     }
 
-    /// As [`Self::next`], for a field with a quote at `quote_at`.
+    /// [`Self::next`] for a field with a quote at `quote_at`.
     fn next_quoted(
         &mut self,
         start: usize,
@@ -244,7 +244,7 @@ impl<'a> FieldReader<'a> {
         let mut at = quote_at;
         let mut ends_record = true;
         let mut in_quotes = false;
-        // Copies runs between the bytes that mean something.
+        // Copies the runs between special bytes.
         let mut run = at;
         while let Some(&b) = bytes.get(at) {
             if in_quotes {

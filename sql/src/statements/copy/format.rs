@@ -1,5 +1,5 @@
-//! Rows as bytes, in the formats that a client may ask for too: CSV, PostgreSQL's text format and
-//! its binary one.
+//! Rows as bytes in the formats that clients may use too: CSV, PostgreSQL's text format and its
+//! binary format.
 
 use super::binary::SIGNATURE;
 use super::options::CsvOptions;
@@ -11,16 +11,16 @@ use strandline_semantics::error::convert;
 use strandline_semantics::text::ValueWriter;
 use strandline_semantics::wire_format::{ColumnWriter, Format as WireFormat, storable_form};
 
-/// Takes one row.
+/// A consumer of one row's bytes.
 pub(super) type TakeRow<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;
 
-/// Makes bytes of rows.
+/// Formats rows as bytes.
 pub(super) trait RowFormat: Send {
-    /// Appends what precedes the rows.
+    /// Appends the bytes before the rows.
     fn begin(&mut self, out: &mut Vec<u8>);
-    /// Gives each row of `batch`, with its end, to `take`.
+    /// Passes the bytes of each row of `batch`, with the row's end, to `take`.
     fn rows(&mut self, batch: &RecordBatch, take: &mut TakeRow<'_>) -> Result<()>;
-    /// Appends what follows the rows.
+    /// Appends the bytes after the rows.
     fn end(&mut self, out: &mut Vec<u8>);
 }
 
@@ -42,10 +42,10 @@ pub(super) fn value_writers(batch: &RecordBatch) -> Result<Vec<ValueWriter<'_>>>
         .collect()
 }
 
-/// How fields of text are told apart and protected.
+/// The separation and protection of text fields.
 pub(super) trait Fields: Send {
     fn options(&self) -> &CsvOptions;
-    /// Appends a field, protected where it must be.
+    /// Appends a field, with quotes or escapes if necessary.
     fn push(&self, column: usize, field: &str, row: &mut String);
     /// Appends a column's name for the header.
     fn push_name(&self, name: &str, row: &mut String);
@@ -117,7 +117,7 @@ pub(super) struct Quoted {
     always: Vec<bool>,
 }
 
-/// CSV as PostgreSQL writes it; 42703 if an option names a column that is not there.
+/// CSV in PostgreSQL's form; 42703 if an option names an unknown column.
 pub(super) fn csv(schema: &SchemaRef, options: CsvOptions) -> Result<Lines<Quoted>> {
     let mut always = vec![false; schema.fields().len()];
     for position in columns_named(schema, &options.force_quote)? {
@@ -207,7 +207,7 @@ pub(super) struct Binary {
 impl RowFormat for Binary {
     fn begin(&mut self, out: &mut Vec<u8>) {
         out.extend_from_slice(SIGNATURE);
-        // No flags, no extension of the header.
+        // No flags and no header extension.
         out.extend_from_slice(&[0; 8]);
     }
 
@@ -235,7 +235,7 @@ impl RowFormat for Binary {
     }
 }
 
-/// A format that is chosen when the statement is.
+/// A format that the statement selects.
 pub(super) type AnyFormat = Box<dyn RowFormat>;
 
 impl RowFormat for AnyFormat {
@@ -250,7 +250,7 @@ impl RowFormat for AnyFormat {
     }
 }
 
-/// The positions of the columns in `wanted` (42703).
+/// The positions of the columns `wanted` (42703).
 fn columns_named(schema: &Schema, wanted: &[String]) -> Result<Vec<usize>> {
     wanted
         .iter()

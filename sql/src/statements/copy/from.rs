@@ -1,8 +1,8 @@
-//! COPY … FROM: an INSERT whose rows are a file's or a client's.
+//! COPY … FROM: an INSERT with the rows of a file or a client.
 //!
-//! Everything after parsing is INSERT's: DEFAULTs of columns that are not listed, CHECK, NOT NULL,
-//! bulk load above a threshold, all or nothing. As in PostgreSQL, values of identity columns are
-//! taken from the file.
+//! After parsing it works as an INSERT: DEFAULTs of columns that are not listed, CHECK, NOT NULL,
+//! bulk load above a threshold, all or nothing. As in PostgreSQL, identity columns take the file's
+//! values.
 
 use super::End;
 use super::binary::BinarySource;
@@ -30,7 +30,7 @@ use strandline_engine::catalog::TableDef;
 use strandline_semantics::error::convert;
 use strandline_semantics::wire_format::Format as WireFormat;
 
-/// Loads a file or what a client sends into a table; the number of rows.
+/// Loads a file or a client's data into a table; returns the number of rows.
 pub(super) async fn load(
     context: &StatementContext,
     name: &ast::ObjectName,
@@ -54,10 +54,10 @@ pub(super) async fn load(
         })
         .collect();
     let options_format = options.format;
-    // What errors call the data.
+    // `path` is the name of the data in error messages.
     let (path, origin) = match end {
         End::File(path) => {
-            // Opened here too, so that a missing file is reported before anything else happens.
+            // Opened here too, so that a missing file is reported before any other work.
             open(path)?;
             (path.to_path_buf(), Origin::File(path.to_path_buf()))
         }

@@ -1,4 +1,4 @@
-//! Where COPY … FROM reads: a file of the server, or a client.
+//! The input of COPY … FROM: a file of the server, or a client.
 
 use crate::runtime::copy_client::SharedCopyClient;
 use std::fs::File;
@@ -9,17 +9,17 @@ use strandline_base::{Error, Result, SqlState};
 /// Bytes read from a file at a time.
 const READ_BYTES: usize = 1 << 20;
 
-/// Where data is to be read from.
+/// The origin of the data.
 #[derive(Clone)]
 pub(super) enum Origin {
     /// a file
     File(PathBuf),
-    /// a client, which has been asked for the data
+    /// a client that has been asked for the data
     Client(SharedCopyClient),
 }
 
 impl Origin {
-    /// Begins to read; the number of bytes if it is known.
+    /// Opens the input; returns the number of bytes if it is known.
     pub fn open(&self) -> Result<(Input, Option<u64>)> {
         match self {
             Self::File(path) => {
@@ -31,16 +31,16 @@ impl Origin {
     }
 }
 
-/// Data that is being read.
+/// An open input.
 pub(super) enum Input {
     /// a file and its name
     File(File, PathBuf),
-    /// a client that sends
+    /// a sending client
     Client(SharedCopyClient),
 }
 
 impl Input {
-    /// Appends the next piece; false: there is no more.
+    /// Appends the next piece; false at the end.
     pub fn read(&mut self, into: &mut Vec<u8>) -> Result<bool> {
         let (file, path) = match self {
             Self::Client(client) => return client.lock().read(into),
@@ -62,7 +62,7 @@ impl Input {
     }
 }
 
-/// Opens a file to read; the errors say what is wrong with the path.
+/// Opens a file for reading; the errors are about the path.
 pub(super) fn open(path: &Path) -> Result<(File, u64)> {
     let shown = format!("could not open file \"{}\" for reading", path.display());
     let metadata = std::fs::metadata(path).map_err(|e| Error::io(&shown, &e))?;

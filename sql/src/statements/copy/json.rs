@@ -92,14 +92,14 @@ fn malformed(what: &dyn std::fmt::Display) -> Error {
     )
 }
 
-/// A line and a place in it.
+/// A line and a position in it.
 struct Line<'a> {
     text: &'a str,
     at: usize,
 }
 
 impl<'a> Line<'a> {
-    /// The text of the value of each column; `None` where its key is missing.
+    /// The JSON text of each column's value; `None` if its key is missing.
     fn values(mut self, columns: &[FileColumn]) -> Result<Vec<Option<&'a str>>> {
         let mut values = vec![None; columns.len()];
         self.expect(b'{')?;
@@ -157,7 +157,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The next value, checked, and its text.
+    /// The next value, checked, and its JSON text.
     fn value<T: Deserialize<'a>>(&mut self) -> Result<(T, &'a str)> {
         self.peek();
         let rest = &self.text[self.at..];

@@ -1,7 +1,7 @@
 //! Files of lines, cut into blocks of whole records.
 //!
-//! A block is about [`BLOCK_BYTES`]; it ends where a record ends, so that blocks can be parsed
-//! side by side. In CSV a line end inside quotes does not end a record: the cutter counts quotes.
+//! A block has about [`BLOCK_BYTES`] and ends with a record, so that blocks can be parsed in
+//! parallel. In CSV a line end inside quotes does not end a record, so the cutter counts quotes.
 //! Memory is bounded by the blocks in flight, and by [`RECORD_BYTES_MAX`] for one record.
 
 use super::input::Input;
@@ -9,14 +9,14 @@ use std::path::PathBuf;
 use strandline_base::{Error, Result, SqlState};
 use strandline_semantics::text::invalid_sequence;
 
-/// Bytes read at a time.
+/// Bytes of a block.
 const BLOCK_BYTES: usize = 1 << 20;
-/// A record longer than this is an error: most likely a quote is missing.
+/// Bytes of the longest record. A longer record is an error, most likely a missing quote.
 const RECORD_BYTES_MAX: usize = 1 << 28;
 
-/// Whole records.
+/// A block of whole records.
 pub(super) struct Block {
-    /// their bytes, UTF-8; the last line may lack its end
+    /// the bytes, in UTF-8; the last line end may be missing
     pub text: String,
     /// the number of the first line in the file, from 1
     pub first_line: u64,
@@ -24,23 +24,23 @@ pub(super) struct Block {
     pub end: u64,
 }
 
-/// How records end.
+/// The rule for the end of a record.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Records {
-    /// every line end ends one
+    /// every line end
     Lines,
-    /// line ends inside quotes do not
+    /// line ends outside quotes
     Quoted(Quoting),
-    /// line ends after a backslash do not
+    /// line ends without a backslash before them
     Escaped,
 }
 
-/// How quotes hide line ends.
+/// The characters that hide line ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Quoting {
-    /// opens and closes
+    /// opens and closes quotes
     pub quote: u8,
-    /// hides a quote inside quotes
+    /// escapes a quote inside quotes
     pub escape: u8,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Blocks {
     input: Input,
     path: PathBuf,
     records: Records,
-    /// read, not yet in a block
+    /// bytes read that are not in a block yet
     rest: Vec<u8>,
     next_line: u64,
     position: u64,
@@ -57,7 +57,7 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Blocks of `input`, which is at its start; errors call it `path`.
+    /// The blocks of `input`, which is at its start; `path` is its name in errors.
     pub fn new(input: Input, path: PathBuf, records: Records) -> Self {
         Self {
             input,
@@ -105,7 +105,7 @@ impl Blocks {
         }
     }
 
-    /// Reads more, a block's worth if there is so much.
+    /// Reads another block's worth, or up to the end.
     fn fill(&mut self) -> Result<()> {
         let enough = self.rest.len() + BLOCK_BYTES;
         while self.rest.len() < enough {
@@ -165,13 +165,13 @@ pub(super) fn is_escaped(bytes: &[u8], at: usize) -> bool {
     backslashes.count() % 2 == 1
 }
 
-/// Finds the ends of records in bytes that grow.
+/// Finds the ends of records in a growing buffer.
 struct RecordEnds {
     records: Records,
     is_quoted: bool,
-    /// where the open quote is
+    /// the position of the open quote
     opened: usize,
-    /// after the last record that is whole
+    /// the position after the last whole record
     last_end: Option<usize>,
     scanned: usize,
 }
@@ -222,7 +222,7 @@ impl RecordEnds {
                 continue;
             }
             if byte == quote {
-                // A doubled quote closes and opens again, which comes to the same.
+                // A doubled quote closes and reopens, with the same effect.
                 self.is_quoted = !self.is_quoted;
                 self.opened = at;
             } else {
@@ -233,7 +233,7 @@ impl RecordEnds {
         self.scanned = at;
     }
 
-    /// Lines before the one with the open quote.
+    /// The number of lines before the line with the open quote.
     fn line_of_quote(&self, bytes: &[u8]) -> u64 {
         count(&bytes[..self.opened], b'\n')
     }

@@ -2,10 +2,11 @@
 //! clients (STDIN and STDOUT).
 //!
 //! FROM is an INSERT whose source is a file read as a stream, block by block, in bounded memory
-//! ([`source`], [`parquet`]); one bad line loads nothing, because the statement is one unit. TO is
-//! a SELECT whose rows are written beside the target and renamed over it at the end ([`to`]).
-//! The process's own standard input and output are files too: `/dev/stdin`, `/dev/stdout`. STDIN
-//! and STDOUT are the client's of a server ([`CopyClient`]); data of theirs is never gathered.
+//! ([`source`], [`parquet`]). One bad line loads nothing, because the statement is atomic. TO is a
+//! SELECT whose rows are written to a temporary file, which is then renamed over the target
+//! ([`to`]). The process's own standard input and output are files too: `/dev/stdin`,
+//! `/dev/stdout`. STDIN and STDOUT are the server's client ([`CopyClient`]); its data is streamed,
+//! never buffered as a whole.
 
 mod binary;
 mod csv;
@@ -29,11 +30,11 @@ use options::Options;
 use std::path::Path;
 use strandline_base::{Error, Result, SqlState};
 
-/// Executes COPY … FROM/TO a file; returns the rows copied. The caller owns savepoint, retry and
+/// Executes COPY … FROM/TO; returns the number of rows. The caller provides savepoint, retry and
 /// `finish`, as for DML.
 ///
 /// # Errors
-/// 58P01, 58030 or 42809 for files that cannot be opened; 22P04 and the codes of bad values name
+/// 58P01, 58030 or 42809 for files that cannot be opened; 22P04 and the codes of bad values, with
 /// file, line and column; the errors of INSERT.
 pub async fn execute(context: &StatementContext, statement: &ast::Statement) -> Result<u64> {
     let ast::Statement::Copy {
@@ -77,9 +78,9 @@ pub async fn execute(context: &StatementContext, statement: &ast::Statement) -> 
     }
 }
 
-/// What a COPY reads from or writes to.
+/// The other end of a COPY.
 enum End<'a> {
-    /// a file of the machine that the database is on
+    /// a file on the database's machine
     File(&'a Path),
     /// the connection's client
     Client(SharedCopyClient),
@@ -104,7 +105,7 @@ fn no_client(target: &ast::CopyTarget, to: bool) -> Error {
         .with_hint(format!("Name a file; {named} is the process's own stream."))
 }
 
-/// Whether `statement` takes data from a client, which it can do only once.
+/// Whether `statement` takes data from a client, which sends it only once.
 pub(crate) fn takes_from_client(statement: &ast::Statement) -> bool {
     matches!(
         statement,

@@ -1,12 +1,12 @@
 //! The options of COPY: PostgreSQL's `WITH (FORMAT csv, HEADER, …)` and the older `WITH CSV HEADER
-//! DELIMITER ','`. Without FORMAT the file's extension determines it.
+//! DELIMITER ','`. Without FORMAT the file's extension determines the format.
 
 use crate::parse::names;
 use datafusion::sql::sqlparser::ast::{CopyLegacyCsvOption, CopyLegacyOption, CopyOption};
 use std::path::Path;
 use strandline_base::{Error, Result, SqlState};
 
-/// What a file consists of.
+/// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     /// PostgreSQL's text format
@@ -21,18 +21,18 @@ pub(super) enum Format {
     Json,
 }
 
-/// How a CSV file is written; of PostgreSQL's text format the first three.
+/// The form of a CSV file; PostgreSQL's text format uses the first three fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CsvOptions {
     /// the first line has the columns' names
     pub header: bool,
-    /// between fields; one byte
+    /// the byte between fields
     pub delimiter: u8,
-    /// an unquoted field that says this is NULL; in text format before backslashes are resolved
+    /// the unquoted field that means NULL; in text format before backslashes are resolved
     pub null: String,
-    /// around fields
+    /// the byte around quoted fields
     pub quote: u8,
-    /// before a quote inside quotes
+    /// the byte before a quote inside quotes
     pub escape: u8,
     /// columns that are always quoted (TO)
     pub force_quote: Vec<String>,
@@ -51,7 +51,7 @@ pub(super) struct Options {
     pub csv: CsvOptions,
 }
 
-/// What was written, each at most once.
+/// The given options, each at most once.
 #[derive(Default)]
 struct GivenOptions {
     format: Option<String>,
@@ -77,7 +77,7 @@ fn set<T>(slot: &mut Option<T>, value: T) -> Result<()> {
 }
 
 impl Options {
-    /// Reads the options of a COPY of the file at `path`; None: with a client.
+    /// Reads the options of a COPY of the file at `path`; None: a client.
     pub fn read(
         path: Option<&Path>,
         options: &[CopyOption],
@@ -184,7 +184,7 @@ impl GivenOptions {
         Ok(Options { format, csv })
     }
 
-    /// The format: as it is written, or by the file's extension, or by the other options.
+    /// The format by FORMAT, by the file's extension, or by the other options.
     fn format(&self, path: Option<&Path>, extension: &str) -> Result<Format> {
         let is_csv = self.quote.is_some()
             || self.escape.is_some()
@@ -222,7 +222,7 @@ impl GivenOptions {
         }
     }
 
-    /// Whether all options are for `format`.
+    /// Checks that all options apply to `format`.
     fn check_for(&self, format: Format) -> Result<()> {
         let for_lines = self.header.is_some() || self.delimiter.is_some() || self.null.is_some();
         let for_csv = self.quote.is_some()
@@ -253,7 +253,7 @@ fn byte(what: &str, c: char) -> Result<u8> {
 }
 
 impl CsvOptions {
-    /// PostgreSQL's text format, unless something else is said.
+    /// The defaults of PostgreSQL's text format.
     #[cfg(test)]
     pub fn of_text() -> Self {
         Self {

@@ -1,8 +1,8 @@
-//! Parquet files: reading for COPY FROM.
+//! Reads Parquet files for COPY FROM.
 //!
-//! The file's columns are matched by name if all of the table's (listed) columns are in the file,
-//! else by position, as PostgreSQL matches the fields of any other file. A text column of the file
-//! is read by the rules of the table's column, like a field of CSV; other types must be assignable.
+//! The file's columns are matched by name if it has all listed columns of the table, else by
+//! position, like the fields of other files. A text column of the file is parsed by the rules of
+//! the table's column, like a CSV field; other types must be assignable.
 
 use super::input::open;
 use super::source::{FileColumn, at, blocking, stream_or_error};
@@ -31,24 +31,24 @@ use strandline_semantics::types;
 
 /// Rows per batch.
 const BATCH_ROWS: usize = 8192;
-/// Bytes per batch, by what the file says of its columns' bytes per row.
+/// Bytes per batch, estimated from the file's metadata.
 const BATCH_BYTES: u64 = 4 << 20;
 
-/// A Parquet file to be loaded.
+/// A Parquet file to load.
 pub(super) struct ParquetSource {
     path: PathBuf,
-    /// per column to be loaded: its place in the file and how it is read
+    /// per loaded column its position in the file and its conversion
     columns: Vec<(usize, Reading)>,
     schema: SchemaRef,
     reporter: Option<ProgressHook>,
 }
 
-/// How a column of the file becomes one of the table.
+/// The conversion of a file column to a table column.
 #[derive(Clone, Debug)]
 enum Reading {
-    /// passed on; the plan converts it
+    /// passed on unchanged; the plan converts it
     AsIs,
-    /// text that is parsed
+    /// parsed from text
     Parsed(FileColumn),
 }
 
@@ -131,7 +131,7 @@ impl ParquetSource {
     }
 }
 
-/// Rows of a batch so that those of the widest row group have [`BATCH_BYTES`]; one at least.
+/// The rows of [`BATCH_BYTES`] in the widest row group; at least one.
 fn batch_rows(metadata: &ParquetMetaData) -> usize {
     let groups = metadata.row_groups().iter();
     let widest = groups.map(|group| group.total_byte_size() / group.num_rows().max(1));
@@ -188,7 +188,7 @@ fn wrong_columns(
     .with_hint("List the table's columns that the file has: COPY t (a, b) FROM ….")
 }
 
-/// How a column is read, and the type it then has.
+/// The conversion of a column, and the type of its result.
 fn reading(path: &Path, column: &FileColumn, from: &DataType) -> Result<(Reading, DataType)> {
     let from_text =
         from.is_string() || matches!(from, DataType::Dictionary(_, values) if values.is_string());
@@ -210,7 +210,7 @@ fn reading(path: &Path, column: &FileColumn, from: &DataType) -> Result<(Reading
     ))
 }
 
-/// A file being read.
+/// A running read of a file.
 struct Loading {
     path: PathBuf,
     reader: ParquetRecordBatchReader,
@@ -229,7 +229,7 @@ impl Loading {
         };
         let batch =
             batch.map_err(|e| damaged(&self.path, &ParquetError::General(e.to_string())))?;
-        // A projection keeps the file's order of columns.
+        // A projection keeps the file's column order.
         let mut places: Vec<usize> = self.columns.iter().map(|(place, _)| *place).collect();
         places.sort_unstable();
         places.dedup();
@@ -259,7 +259,7 @@ impl Loading {
             .map_err(|e| strandline_semantics::error::from_arrow(&e))
     }
 
-    /// A column of text read as the table's type.
+    /// Parses a text column as the table's type.
     fn parsed(&self, array: &ArrayRef, column: &FileColumn) -> Result<ArrayRef> {
         let texts = datafusion::arrow::compute::cast(array, &DataType::Utf8View)
             .map_err(|e| strandline_semantics::error::from_arrow(&e))?;

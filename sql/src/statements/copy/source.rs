@@ -1,8 +1,8 @@
 //! A file of lines as a stream of record batches.
 //!
-//! Blocks are cut one after the other ([`super::lines`]) and parsed side by side, as many at a
-//! time as the session has partitions, on threads that may block; batches come out in the file's
-//! order. Nothing more than the blocks in flight is in memory.
+//! Blocks are cut one after the other ([`super::lines`]) and parsed in parallel on blocking
+//! threads, as many at a time as the session has partitions. Batches come out in the file's order.
+//! Only the blocks in flight are in memory.
 
 use super::input::Origin;
 use super::lines::{Block, Blocks, Records};
@@ -23,16 +23,16 @@ use strandline_base::{Error, Result, SqlType};
 use strandline_column::types::arrow_type;
 use strandline_semantics::error::raise;
 
-/// A column that a file has.
+/// A column of a file.
 #[derive(Clone, Debug)]
 pub(super) struct FileColumn {
-    /// the table's name for it
+    /// the table column's name
     pub name: String,
-    /// the table's type
+    /// the table column's type
     pub sql_type: SqlType,
 }
 
-/// Puts the place in front of an error's message.
+/// Adds the position before an error's message.
 pub(super) fn at(error: Error, place: String) -> Error {
     error.context(place)
 }
@@ -46,13 +46,13 @@ pub(super) fn schema_of(columns: &[FileColumn]) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// Turns blocks of one format into columns.
+/// Parses blocks of one format into columns.
 pub(super) trait BlockParser: Send + Sync {
     /// The number of rows, and the columns.
     fn parse(&self, block: &Block) -> Result<(usize, Vec<ArrayRef>)>;
 }
 
-/// A file of lines to be loaded.
+/// A file of lines to load.
 pub(super) struct LineSource {
     path: PathBuf,
     origin: Origin,
@@ -63,7 +63,7 @@ pub(super) struct LineSource {
 }
 
 impl LineSource {
-    /// What comes from `origin`, whose records `parser` turns into `columns`.
+    /// The rows of `origin`, whose records `parser` parses as `columns`.
     pub fn new(
         path: &Path,
         origin: Origin,
@@ -144,7 +144,7 @@ impl PartitionStream for LineSource {
     }
 }
 
-/// Runs `work`, which reads or writes files, on a thread that may block.
+/// Runs `work`, which reads or writes files, on a blocking thread.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> PlanResult<T> {
@@ -154,7 +154,7 @@ pub(super) async fn blocking<T: Send + 'static>(
         .map_err(raise)
 }
 
-/// A stream, or one that has only an error.
+/// The stream, or a stream that has only the error.
 pub(super) fn stream_or_error(
     schema: &SchemaRef,
     stream: Result<SendableRecordBatchStream>,

@@ -1,9 +1,9 @@
-//! Files that take their place only when they are whole.
+//! Files that replace their target only when they are complete.
 //!
-//! Rows go into a file beside the target, which is renamed over it once everything is on the
-//! device: a reader never sees half a file, and an error leaves the old file as it was. A symbolic
-//! link stays one: its target is replaced. Devices and pipes (`/dev/stdout`) cannot be replaced and
-//! are written to directly.
+//! Rows go into a temporary file beside the target. It is renamed over the target when its content
+//! is durable. So a reader never sees a partial file, and an error leaves the old file unchanged. A
+//! symbolic link is kept: its target is replaced. Devices and pipes (`/dev/stdout`) cannot be
+//! replaced and are written directly.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use strandline_base::{Error, Result, SqlState};
 
-/// Makes the names of temporary files differ within a process.
+/// A number that makes the names of temporary files unique within a process.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// A file that becomes another when it is whole, and vanishes otherwise.
+/// A temporary file, which is removed unless it is published.
 pub(super) struct TemporaryFile {
     file: File,
-    /// its own name; `None` if it is a device, written to directly, or already the target
+    /// its own path; `None` for a device that is written directly, and after publication
     path: Option<PathBuf>,
     target: PathBuf,
 }
@@ -61,7 +61,7 @@ impl TemporaryFile {
         })
     }
 
-    /// Makes the content durable and gives it its name.
+    /// Makes the content durable and renames the file to its target.
     pub fn publish(mut self) -> Result<()> {
         let Some(path) = &self.path else {
             return Ok(());
@@ -78,7 +78,7 @@ impl TemporaryFile {
         Ok(())
     }
 
-    /// The name of the file that this will be.
+    /// The path of the target.
     pub fn target(&self) -> &Path {
         &self.target
     }
@@ -97,19 +97,20 @@ impl Write for TemporaryFile {
 impl Drop for TemporaryFile {
     fn drop(&mut self) {
         if let Some(path) = &self.path {
-            // Nothing more can be done about a file that cannot be removed.
+            // An error of the removal cannot be handled here.
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-/// Whether the file is there and is a device, a pipe or another process's stream.
+/// Whether the target exists and is a device, a pipe or another process's stream.
 fn is_special(target: &Path) -> bool {
     let stream = target.starts_with("/dev") || target.starts_with("/proc");
     std::fs::metadata(target).is_ok_and(|found| stream || !found.is_file())
 }
 
-/// Standard output and error share their place in the file with those of the process.
+/// Opens a special file. Standard output and error share the file position of the process's own
+/// streams.
 fn special(target: &Path) -> std::io::Result<File> {
     let stream = match target.to_str() {
         Some("/dev/stdout" | "/dev/fd/1") => std::io::stdout().as_fd().try_clone_to_owned(),

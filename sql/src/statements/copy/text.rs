@@ -1,5 +1,5 @@
-//! PostgreSQL's text format: a line per row, fields between delimiters, backslashes before
-//! characters with another meaning.
+//! PostgreSQL's text format: a line per row, fields between delimiters, backslashes before special
+//! characters.
 
 use super::lines::{Block, is_escaped};
 use super::options::CsvOptions;
@@ -70,7 +70,7 @@ impl TextParser {
         }
     }
 
-    /// The first field of `text`, and what follows its delimiter.
+    /// The first field of `text`, and the rest after its delimiter.
     fn split_field<'a>(&self, text: &'a str) -> (&'a str, Option<&'a str>) {
         let bytes = text.as_bytes();
         for end in memchr::memchr_iter(self.options.delimiter, bytes) {
@@ -110,7 +110,7 @@ impl BlockParser for TextParser {
     }
 }
 
-/// A field without its backslashes.
+/// Resolves the backslashes of a field.
 fn unescape<'a>(field: &str, scratch: &'a mut Vec<u8>) -> Result<&'a str> {
     scratch.clear();
     let mut rest = field.as_bytes();
@@ -138,7 +138,7 @@ fn unescape<'a>(field: &str, scratch: &'a mut Vec<u8>) -> Result<&'a str> {
     strandline_semantics::wire_format::utf8(scratch)
 }
 
-/// The number that `first` and at most `most` digits of `rest` make, and how many there are.
+/// The number of `first` and at most `most` digits of `rest`, and the count of these digits.
 fn number(first: u8, rest: &[u8], radix: u32, most: usize) -> (u8, usize) {
     let digits = rest.iter().take(most);
     let digits = digits.map_while(|b| (*b as char).to_digit(radix));

@@ -1,4 +1,4 @@
-//! COPY … TO. Rows for a client are sent as they come, rows for a file go into a
+//! COPY … TO. Rows for a client are sent as they are computed; rows for a file go into a
 //! [`TemporaryFile`].
 
 use super::End;
@@ -19,9 +19,9 @@ use strandline_base::{Error, Result};
 use strandline_semantics::error::convert;
 use strandline_semantics::wire_format::Format as WireFormat;
 
-/// Bytes gathered before they are written.
+/// Bytes that are buffered before a write.
 const BUFFER_BYTES: usize = 1 << 18;
-/// Writes the rows of a table or query to a file or to a client; the number of rows.
+/// Writes the rows of a table or query to a file or a client; returns the number of rows.
 pub(super) async fn unload(
     context: &StatementContext,
     source: &ast::CopySource,
@@ -70,7 +70,7 @@ pub(super) async fn unload(
     }
 }
 
-/// A format of rows that a client may ask for.
+/// A row format that clients may use too.
 fn row_format(schema: &SchemaRef, options: Options) -> Result<AnyFormat> {
     Ok(match options.format {
         Format::Text => Box::new(format::text(schema, options.csv)),
@@ -84,7 +84,7 @@ fn row_format(schema: &SchemaRef, options: Options) -> Result<AnyFormat> {
     })
 }
 
-/// Gives all rows to `writer`.
+/// Passes all rows to `writer`.
 async fn write_rows<W: TakeRows + ?Sized + 'static>(
     context: &StatementContext,
     mut rows: SendableRecordBatchStream,
@@ -110,7 +110,7 @@ async fn write_rows<W: TakeRows + ?Sized + 'static>(
     Ok((count, writer))
 }
 
-/// Where rows go.
+/// A consumer of rows.
 trait TakeRows: Send {
     fn take(&mut self, batch: &RecordBatch) -> Result<()>;
 }
@@ -121,11 +121,11 @@ impl TakeRows for dyn RowWriter {
     }
 }
 
-/// Sends rows to a client, a message each.
+/// Sends rows to a client, one message each.
 struct ClientWriter {
     client: SharedCopyClient,
     format: AnyFormat,
-    /// a header that is sent with the first row
+    /// the header to send with the first row
     header: Vec<u8>,
 }
 
@@ -133,7 +133,7 @@ impl ClientWriter {
     fn start(client: SharedCopyClient, mut format: AnyFormat, kind: WireFormat) -> Result<Self> {
         let mut header = Vec::new();
         format.begin(&mut header);
-        // A line of names is a row to clients; the binary header is no row.
+        // The line of names is a row to clients; the binary header is not.
         if kind == WireFormat::Text && !header.is_empty() {
             client.lock().write(&header)?;
             header.clear();

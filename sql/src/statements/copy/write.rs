@@ -1,4 +1,4 @@
-//! Rows as files: of the formats of [`super::format`], JSON lines and Parquet.
+//! Writes rows to files: in the formats of [`super::format`], as JSON lines and as Parquet.
 
 use super::format::{RowFormat, value_writers, write_text};
 use super::temporary_file::TemporaryFile;
@@ -14,20 +14,20 @@ use strandline_semantics::error::{convert, from_arrow};
 use strandline_semantics::text::ValueWriter;
 use strandline_semantics::types;
 
-/// Bytes of text gathered before they go to the file.
+/// Bytes of text that are buffered before a write.
 const TEXT_BYTES: usize = 1 << 16;
 
-/// Encoded bytes of a Parquet file's row group, which is in memory while it is written.
+/// Encoded bytes of a Parquet row group, which is in memory until it is written.
 const ROW_GROUP_BYTES: usize = 16 << 20;
 
 /// The file behind a writer.
 pub(super) type Output = BufWriter<TemporaryFile>;
 
-/// Takes rows and ends as a whole file.
+/// Writes rows to a file.
 pub(super) trait RowWriter: Send {
     /// Writes rows.
     fn write(&mut self, batch: &RecordBatch) -> Result<()>;
-    /// No more rows come: the finished file, not yet under its name.
+    /// Ends the rows and returns the finished file, which is not published yet.
     fn finish(self: Box<Self>) -> Result<TemporaryFile>;
 }
 
@@ -49,14 +49,14 @@ fn into_file(output: Output) -> Result<TemporaryFile> {
     })
 }
 
-/// Writes rows of a format that has no more to it than its rows.
+/// Writes rows in a [`RowFormat`].
 pub(super) struct RowsWriter<F> {
     output: Output,
     format: F,
 }
 
 impl<F: RowFormat> RowsWriter<F> {
-    /// Writes the header, if there is to be one.
+    /// Writes the header, if the format has one.
     pub fn start(mut output: Output, mut format: F) -> Result<Self> {
         let mut text = Vec::new();
         format.begin(&mut text);
@@ -90,7 +90,7 @@ pub(super) struct JsonWriter {
     output: Output,
     /// `"name":`
     keys: Vec<String>,
-    /// `None`: a type that no table stores
+    /// `None`: a type that tables do not store
     columns: Vec<Option<SqlType>>,
     text: String,
     value: String,
@@ -118,7 +118,7 @@ impl JsonWriter {
         }
     }
 
-    /// Appends `self.value`, a value of the column at `column`.
+    /// Appends `self.value`, a value of column `column`.
     fn push_value(&mut self, column: usize) {
         let value = &self.value;
         match self.columns[column] {
@@ -146,7 +146,7 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// `2024-01-31 12:00:00+02` as ISO 8601, whose offsets have minutes.
+/// `2024-01-31 12:00:00+02` in ISO 8601, where offsets have minutes.
 fn iso_with_zone(text: &str) -> String {
     let iso = text.replacen(' ', "T", 1);
     let offset = iso.rfind(['+', '-']).map_or(0, |at| iso.len() - at);
@@ -190,7 +190,8 @@ impl RowWriter for JsonWriter {
     }
 }
 
-/// Writes Parquet. Intervals, which Parquet's Arrow writer does not know, are written as text.
+/// Writes Parquet. Intervals are written as text, because the Arrow writer of Parquet does not
+/// support them.
 pub(super) struct ParquetFileWriter {
     writer: ArrowWriter<Output>,
     schema: SchemaRef,

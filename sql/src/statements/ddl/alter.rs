@@ -118,7 +118,7 @@ fn edit(
         })
 }
 
-/// The table's definition as the transaction has it by now.
+/// The table's present definition in the transaction.
 fn definition(context: &StatementContext, table: TableId) -> Result<Arc<TableDef>> {
     let catalog = context.statement.transaction().catalog();
     catalog
@@ -205,7 +205,7 @@ async fn add_constraint(
     add_declared(context, table, &declared).await
 }
 
-/// VALIDATE CONSTRAINT: the rows from before NOT VALID are checked.
+/// VALIDATE CONSTRAINT: checks the rows from before NOT VALID.
 async fn validate(context: &StatementContext, table: TableId, name: &Ident) -> Result<()> {
     let name = names::fold(name);
     let def = definition(context, table)?;
@@ -284,8 +284,9 @@ fn drop_constraint(
     })
 }
 
-/// Changes the definition of one table. The foreign keys that lose what they reference by that go
-/// too (CASCADE), or forbid it; `what` is dropped, `needed` the foreign keys depend on.
+/// Changes the definition of one table. Foreign keys that lose their referenced key are dropped too
+/// (CASCADE), or forbid the change. For messages: `what` is dropped, and the foreign keys depend on
+/// `needed`.
 fn edit_with_references(
     context: &StatementContext,
     table: TableId,

@@ -1,4 +1,5 @@
-//! One column as declared: type, NULLs, default, identity; and the constraints written with it.
+//! The declaration of one column: type, NULLs, default, identity; and the constraints written with
+//! it.
 
 use super::constraint::{Declared, Key};
 use super::foreign_key;
@@ -19,9 +20,9 @@ use strandline_semantics::error::convert;
 /// A column and the constraints written with it.
 #[derive(Debug)]
 pub struct DeclaredColumn {
-    /// the definition; its id is still to be given
+    /// the definition; its id is assigned later
     pub def: ColumnDef,
-    /// PRIMARY KEY, UNIQUE, CHECK and REFERENCES behind the column
+    /// PRIMARY KEY, UNIQUE, CHECK and REFERENCES of the column
     pub constraints: Vec<Declared>,
 }
 
@@ -154,7 +155,7 @@ fn check_collation(name: &str) -> Result<()> {
     }
 }
 
-/// The identity that GENERATED … AS IDENTITY (…) declares.
+/// The identity in GENERATED … AS IDENTITY (…).
 pub fn identity(
     generated_as: &GeneratedAs,
     options: &Option<Vec<SequenceOptions>>,
@@ -227,8 +228,8 @@ fn integer(expr: &Expr) -> Result<i64> {
     })
 }
 
-/// A DEFAULT as stored: checked to be a scalar of no columns that casts to the column's type.
-/// `DEFAULT NULL` is no default.
+/// The stored text of a DEFAULT. It must be a scalar without columns that casts to the column's
+/// type. `DEFAULT NULL` is no default.
 pub fn default_text(
     context: &StatementContext,
     expr: &Expr,
@@ -268,7 +269,7 @@ pub fn default_text(
     Ok(Some(expr.to_string()))
 }
 
-/// A quoted string is a value of the column's type; how long it may be is seen when it is stored.
+/// Checks a quoted string by the column's type. Its length is checked when it is stored.
 fn check_literal(planned: &Plan, sql_type: SqlType) -> Result<()> {
     let Plan::Literal(value, _) = planned else {
         return Ok(());

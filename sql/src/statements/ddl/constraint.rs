@@ -1,5 +1,5 @@
-//! PRIMARY KEY, UNIQUE, CHECK and FOREIGN KEY as declared, and as put into a table's definition.
-//! Names that are not given are PostgreSQL's: `t_pkey`, `t_a_b_key`, `t_a_check`.
+//! Declarations of PRIMARY KEY, UNIQUE, CHECK and FOREIGN KEY, and their addition to a table's
+//! definition. Default names are PostgreSQL's: `t_pkey`, `t_a_b_key`, `t_a_check`.
 
 use super::constraint_names::{constraint_name, is_constraint};
 use super::foreign_key::{self, ForeignKey};
@@ -18,7 +18,7 @@ use strandline_engine::catalog::index::ConstraintTiming;
 use strandline_engine::catalog::{Catalog, CheckDef, KeyDef, TableDef};
 use strandline_semantics::error::convert;
 
-/// A constraint as declared.
+/// A declared constraint.
 #[derive(Clone, Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -29,21 +29,21 @@ pub enum Declared {
     Key(Key),
     /// CHECK
     Check {
-        /// the name given
+        /// the given name
         name: Option<String>,
         /// the condition
         expression: Expr,
-        /// the column it was written behind
+        /// the column that it was declared with
         column: Option<String>,
     },
     /// FOREIGN KEY
     ForeignKey(ForeignKey),
 }
 
-/// A PRIMARY KEY or UNIQUE constraint as declared.
+/// A declared PRIMARY KEY or UNIQUE constraint.
 #[derive(Clone, Debug)]
 pub struct Key {
-    /// the name given
+    /// the given name
     name: Option<String>,
     /// PRIMARY KEY
     primary: bool,
@@ -51,12 +51,12 @@ pub struct Key {
     columns: Vec<String>,
     /// NULLS NOT DISTINCT
     nulls_not_distinct: bool,
-    /// when it is checked
+    /// the time of the check
     timing: ConstraintTiming,
 }
 
 impl Key {
-    /// Reads PRIMARY KEY; `column`: the one that it stands behind.
+    /// Reads PRIMARY KEY; `column`: the column that it is declared with.
     pub fn primary(written: &PrimaryKeyConstraint, column: Option<&str>) -> Result<Self> {
         Ok(Self {
             name: written.name.as_ref().map(names::fold),
@@ -67,7 +67,7 @@ impl Key {
         })
     }
 
-    /// Reads UNIQUE; `column`: the one that it stands behind.
+    /// Reads UNIQUE; `column`: the column that it is declared with.
     pub fn unique(written: &UniqueConstraint, column: Option<&str>) -> Result<Self> {
         let nulls = &written.nulls_distinct;
         Ok(Self {
@@ -79,7 +79,7 @@ impl Key {
         })
     }
 
-    /// With the name that CONSTRAINT gives, if it does.
+    /// Takes the name of CONSTRAINT, if there is one.
     pub fn named(mut self, name: Option<String>) -> Self {
         self.name = name.or(self.name);
         self
@@ -118,8 +118,8 @@ fn key_columns(columns: &[IndexColumn], column: Option<&str>) -> Result<Vec<Stri
         .collect()
 }
 
-/// Puts a declared constraint into `table`, whose relations' names are those of `catalog`; it need
-/// not be in there yet.
+/// Adds a declared constraint to `table`, which need not be in `catalog` yet. `catalog` has the
+/// names of the other relations.
 pub fn add(
     context: &StatementContext,
     catalog: &Catalog,
@@ -213,7 +213,7 @@ fn check_condition(context: &StatementContext, table: &TableDef, expr: &Expr) ->
     Ok(())
 }
 
-/// The name given, if it is free, or one that is; a key's index has it too.
+/// The given name, if it is free, or a free name; the key's index has the same name.
 fn key_name(
     catalog: &Catalog,
     table: &TableDef,

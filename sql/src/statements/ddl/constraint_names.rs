@@ -11,7 +11,7 @@ pub fn is_constraint(table: &TableDef, name: &str) -> bool {
         || table.foreign_keys.iter().any(|k| k.name == name)
 }
 
-/// The name given, if it is free, or `base` made free with a number.
+/// The given name, if it is free, or `base` made free with a number.
 pub fn constraint_name(table: &TableDef, given: Option<String>, base: &str) -> Result<String> {
     let taken = |name: &str| is_constraint(table, name);
     if let Some(name) = given {
@@ -36,7 +36,7 @@ pub fn constraint_name(table: &TableDef, given: Option<String>, base: &str) -> R
         .expect("numbers do not end"))
 }
 
-/// The error for a constraint that is not there.
+/// The error for a missing constraint.
 pub fn undefined_constraint(name: &str, table: &str) -> Error {
     Error::invalid(
         SqlState::UNDEFINED_OBJECT,

@@ -44,7 +44,7 @@ pub async fn execute(context: &StatementContext, create: &CreateTable) -> Result
     Ok(Summary::tag("CREATE TABLE"))
 }
 
-/// Schema and name of the new table, its clauses checked.
+/// The schema and name of the new table; checks its clauses.
 pub fn target(context: &StatementContext, create: &CreateTable) -> Result<(String, String)> {
     refuse_clauses(create)?;
     let (schema, name) = names::qualified(&create.name, &context.default_schema)?;
@@ -57,7 +57,7 @@ pub fn target(context: &StatementContext, create: &CreateTable) -> Result<(Strin
     Ok((schema, name))
 }
 
-/// Whether something of that name is there and IF NOT EXISTS leaves it alone.
+/// Whether a relation has the name and IF NOT EXISTS permits that.
 pub fn exists(
     context: &StatementContext,
     schema: &str,
@@ -80,7 +80,7 @@ pub fn require_free(catalog: &Catalog, schema: &str, name: &str) -> Result<()> {
     relation_names::require_free(catalog, schema, name)
 }
 
-/// An empty definition; ids of table and storage are given when it enters the catalog.
+/// An empty definition; the catalog assigns the ids of table and storage.
 pub fn empty(schema: String, name: String) -> TableDef {
     TableDef {
         id: TableId(0),
@@ -100,7 +100,7 @@ pub fn empty(schema: String, name: String) -> TableDef {
     }
 }
 
-/// The new table, and its foreign keys, which are added when it has its number.
+/// The new table, and its foreign keys, which are added when the table has its id.
 fn define(
     context: &StatementContext,
     create: &CreateTable,
@@ -142,7 +142,7 @@ fn define(
     Ok((table, foreign_keys))
 }
 
-/// LIKE: the other table's columns with type and NOT NULL, their defaults if asked for.
+/// LIKE: copies the other table's columns with type and NOT NULL, and with defaults if requested.
 fn copy_columns(
     context: &StatementContext,
     table: &mut TableDef,
@@ -160,7 +160,7 @@ fn copy_columns(
     Ok(())
 }
 
-/// What WITH (…) says.
+/// The history policy in WITH (…).
 pub fn options(create: &CreateTable) -> Result<HistoryPolicy> {
     let mut policy = HistoryPolicy::default();
     match &create.table_options {
@@ -175,10 +175,10 @@ pub fn options(create: &CreateTable) -> Result<HistoryPolicy> {
     Ok(policy)
 }
 
-/// Storage parameters of PostgreSQL that say nothing here.
+/// Storage parameters of PostgreSQL without an effect here.
 const WITHOUT_MEANING: &[&str] = &["fillfactor", "parallel_workers", "toast_tuple_target"];
 
-/// The one storage option there is; None: one of PostgreSQL's, which is passed over.
+/// The only storage option; None for an ignored parameter of PostgreSQL's.
 pub fn history_option(option: &SqlOption) -> Result<Option<HistoryPolicy>> {
     let SqlOption::KeyValue { key, value } = option else {
         return Err(unrecognized(option));
@@ -237,7 +237,7 @@ fn refuse_clauses(create: &CreateTable) -> Result<()> {
     access_method(create)
 }
 
-/// `USING lineage` is what every table is; others are still to come.
+/// Accepts `USING lineage`, the access method of every table.
 fn access_method(create: &CreateTable) -> Result<()> {
     let Some(formats) = &create.hive_formats else {
         return Ok(());

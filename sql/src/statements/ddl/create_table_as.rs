@@ -1,4 +1,4 @@
-//! CREATE TABLE … AS: the table has the query's columns, its rows are bulk-loaded.
+//! CREATE TABLE … AS: the table gets the query's columns, and its rows by bulk load.
 
 use super::{column, create_table};
 use crate::parse::column_names::is_untyped;
@@ -91,7 +91,7 @@ fn define(create: &CreateTable, result: &Schema, schema: String, name: String) -
     Ok(table)
 }
 
-/// A batch of the query under the table's types.
+/// Casts a batch of the query to the table's types.
 fn fit(batch: &RecordBatch, table: &TableDef, target: &SchemaRef) -> Result<RecordBatch> {
     let columns = batch
         .columns()

@@ -1,14 +1,13 @@
-//! Views that depend on something that changed. A view is text over names, so it depends on every
-//! object that its planning needs: after a change every view is planned again in the changed
-//! catalog, and one that was sound before and is not now either goes too (CASCADE) or forbids the
-//! change.
+//! Dependent views. A view is a text over names, so it depends on every object that its planning
+//! needs. After a change every view is planned again in the changed catalog. A view that was valid
+//! before and is not now is dropped too (CASCADE) or forbids the change.
 
 use crate::planning::context::StatementContext;
 use std::sync::Arc;
 use strandline_base::{Error, ErrorKind, Result, SqlState};
 use strandline_engine::catalog::ViewDef;
 
-/// Plans every view in the transaction's changed catalog. `what` names the thing that changed.
+/// Plans every view in the transaction's changed catalog; `what` is the changed object.
 pub async fn settle(context: &StatementContext, what: &str, cascade: bool) -> Result<()> {
     let transaction = context.statement.transaction();
     let now = context.again(context.statement.clone());

@@ -1,5 +1,5 @@
-//! FOREIGN KEY and REFERENCES as declared, and as put into a table's definition; what becomes of
-//! foreign keys when something that they need is dropped.
+//! Declarations of FOREIGN KEY and REFERENCES, their addition to a table's definition, and the
+//! effects on foreign keys when an object that they need is dropped.
 
 use super::constraint_names::{constraint_name, is_constraint, undefined_constraint};
 use super::relation_names;
@@ -22,7 +22,7 @@ use strandline_engine::catalog::{Catalog, KeyDef, TableDef};
 /// The hint of every error about dependent objects.
 const DROP_CASCADE: &str = "Use DROP ... CASCADE to drop the dependent objects too.";
 
-/// A foreign key as declared.
+/// A declared foreign key.
 #[derive(Clone, Debug)]
 pub struct ForeignKey {
     name: Option<String>,
@@ -38,7 +38,7 @@ pub struct ForeignKey {
     pub not_valid: bool,
 }
 
-/// Reads a foreign key; `column`: the one that REFERENCES stands behind.
+/// Reads a foreign key; `column`: the column that REFERENCES is declared with.
 pub fn declare(
     written: &ForeignKeyConstraint,
     name: Option<String>,
@@ -76,7 +76,7 @@ fn action(written: Option<&Written>) -> ReferentialAction {
     }
 }
 
-/// When a constraint is checked, by what stands behind it.
+/// The time of a constraint's check by its characteristics.
 pub fn timing(written: Option<&ConstraintCharacteristics>) -> Result<ConstraintTiming> {
     let Some(written) = written else {
         return Ok(ConstraintTiming::Immediate);
@@ -95,7 +95,7 @@ pub fn timing(written: Option<&ConstraintCharacteristics>) -> Result<ConstraintT
     }
 }
 
-/// Puts a foreign key into `table`, which `catalog` need not have yet.
+/// Adds a foreign key to `table`, which need not be in `catalog` yet.
 pub fn add(
     context: &StatementContext,
     catalog: &Catalog,
@@ -162,8 +162,8 @@ pub fn add(
     Ok(())
 }
 
-/// The index over the referencing columns, by which a change of a referenced row finds the rows
-/// that reference it. Its name leaves those free that CREATE INDEX gives.
+/// The index over the referencing columns, which finds the rows that reference a changed row. Its
+/// name avoids the names that CREATE INDEX chooses.
 fn index_for(catalog: &Catalog, table: &TableDef, key: &ForeignKeyDef) -> IndexDef {
     let is_taken = |name: &str| {
         name == table.name
@@ -185,14 +185,14 @@ fn index_for(catalog: &Catalog, table: &TableDef, key: &ForeignKeyDef) -> IndexD
         nulls_not_distinct: false,
         predicate: None,
         state: IndexState::Valid,
-        // Set when it is built.
+        // Set when the index is built.
         complete_since: CommitTs::ZERO,
         comment: None,
         options: Default::default(),
     }
 }
 
-/// The next number as far as a table tells that is not in the catalog yet.
+/// The next number according to a table that is not in the catalog yet.
 fn next_number(table: &TableDef) -> u32 {
     let numbers = table.foreign_keys.iter().map(|key| key.number + 1);
     numbers.max().unwrap_or(1)
@@ -217,7 +217,7 @@ fn columns_of(table: &TableDef, names: &[String]) -> Result<Vec<ColumnId>> {
     Ok(ids)
 }
 
-/// The table that a name in REFERENCES means; None: the referencing table itself.
+/// The table of a name in REFERENCES; None: the referencing table itself.
 fn referenced(
     context: &StatementContext,
     catalog: &Catalog,
@@ -268,7 +268,7 @@ fn primary_key(parent: &TableDef) -> Result<Vec<ColumnId>> {
     }
 }
 
-/// An error unless a key of `parent` has exactly these columns.
+/// An error unless `parent` has a key of exactly these columns.
 fn require_unique(parent: &TableDef, columns: &[ColumnId]) -> Result<()> {
     let repeats = columns.iter().enumerate();
     if repeats.clone().any(|(at, id)| columns[..at].contains(id)) {
@@ -326,7 +326,7 @@ fn check_types(
     Ok(())
 }
 
-/// A type without its length or precision, as messages name it.
+/// The name of a type in messages, without length or precision.
 fn type_name(sql_type: strandline_base::SqlType) -> String {
     let text = sql_type.to_string();
     match text.split_once('(') {
@@ -335,7 +335,7 @@ fn type_name(sql_type: strandline_base::SqlType) -> String {
     }
 }
 
-/// A foreign key that lacks something in a catalog.
+/// A foreign key whose referenced key is missing in a catalog.
 pub struct Broken {
     child: TableId,
     table: String,
@@ -343,7 +343,7 @@ pub struct Broken {
     parent: TableId,
 }
 
-/// The foreign keys whose referenced table, columns or key are gone from `catalog`.
+/// The foreign keys whose referenced table, columns or key are missing in `catalog`.
 pub fn broken(catalog: &Catalog) -> Vec<Broken> {
     let mut found = Vec::new();
     for table in catalog.tables.values() {
@@ -363,9 +363,9 @@ pub fn broken(catalog: &Catalog) -> Vec<Broken> {
     found
 }
 
-/// Drops the foreign keys that what has been dropped from `catalog` leaves without a referenced
-/// key, or refuses that. `what` names the thing dropped (`table p`), `needed` what the foreign
-/// keys depend on; None: on tables.
+/// Drops the foreign keys whose referenced key has been dropped from `catalog` (CASCADE), or
+/// refuses the drop. For messages: `what` is dropped (`table p`), and the foreign keys depend on
+/// `needed`; None: on tables.
 pub fn settle(
     context: &StatementContext,
     catalog: &mut Catalog,
@@ -410,7 +410,7 @@ pub fn settle(
     Ok(())
 }
 
-/// ALTER CONSTRAINT: changes when a foreign key is checked.
+/// ALTER CONSTRAINT: changes the time of a foreign key's check.
 pub fn alter(table: &mut TableDef, name: &str, written: &ForeignKeyConstraint) -> Result<()> {
     let timing = timing(written.characteristics.as_ref())?;
     let is_it = |key: &&mut Arc<ForeignKeyDef>| key.name == name;
@@ -432,7 +432,7 @@ pub fn alter(table: &mut TableDef, name: &str, written: &ForeignKeyConstraint) -
     })
 }
 
-/// TRUNCATE of `tables`: refuses to leave rows of others that reference theirs, or adds their
+/// TRUNCATE of `tables`: refuses it if rows of other tables reference them, or adds the other
 /// tables (CASCADE).
 pub fn truncated_with(
     context: &StatementContext,

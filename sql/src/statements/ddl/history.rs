@@ -1,4 +1,4 @@
-//! How long a table keeps old versions: `forever`, `none` or an interval.
+//! The retention of a table's old versions: `forever`, `none` or an interval.
 
 use strandline_base::{Error, Result, SqlState};
 use strandline_engine::catalog::HistoryPolicy;
@@ -6,7 +6,7 @@ use strandline_engine::catalog::HistoryPolicy;
 const SECOND_US: f64 = 1e6;
 const DAY_US: f64 = 86_400e6;
 
-/// The policy that a text names.
+/// The policy of a text.
 pub fn policy(text: &str) -> Result<HistoryPolicy> {
     match text.trim().to_ascii_lowercase().as_str() {
         "forever" => Ok(HistoryPolicy::Forever),
@@ -23,8 +23,8 @@ pub fn policy(text: &str) -> Result<HistoryPolicy> {
     }
 }
 
-/// `2 days 3 hours`, `1 day 12:00:00`, `90 s`; months count 30 days, years 365.25 as when
-/// PostgreSQL brings intervals to seconds.
+/// `2 days 3 hours`, `1 day 12:00:00`, `90 s`. Months have 30 days and years 365.25 days, as in
+/// PostgreSQL's conversion of intervals to seconds.
 fn microseconds(text: &str) -> Option<u64> {
     let mut words = text.split_whitespace().peekable();
     let mut total = 0f64;

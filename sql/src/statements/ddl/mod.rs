@@ -1,8 +1,8 @@
 //! Data definition: statements that change the catalog. Every change goes through
-//! `Transaction::change_catalog`, so it is seen by the transaction's later statements, undone by
-//! ROLLBACK, and waits for the table's writers. Conditions over existing rows (SET NOT NULL, ADD
-//! CHECK, keys) are verified after the change is made, when no other transaction can write the
-//! table any more; a violation fails the statement and with it the change.
+//! `Transaction::change_catalog`: it waits for the table's writers, the transaction's later
+//! statements see it, and ROLLBACK undoes it. Constraints on existing rows (SET NOT NULL, ADD
+//! CHECK, keys) are verified after the change, when no other transaction can write the table. A
+//! violation fails the statement and undoes the change.
 
 pub mod alter;
 pub mod column;

@@ -1,5 +1,5 @@
-//! Expressions that a definition may not contain: conditions, defaults and indexes are about one
-//! row.
+//! Expressions that a definition may not contain. Conditions, defaults and indexes refer to a
+//! single row.
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::Expr as Plan;
@@ -26,7 +26,7 @@ pub fn refuse_aggregates(planned: &Plan, place: &str) -> Result<()> {
     found
 }
 
-/// Whether the expression is a query of its own.
+/// Whether the expression is a subquery.
 pub fn is_subquery(expr: &Expr) -> bool {
     matches!(
         expr,
@@ -34,7 +34,7 @@ pub fn is_subquery(expr: &Expr) -> bool {
     )
 }
 
-/// 0A000 for a subquery in `expr`, the expression of a `what`.
+/// 0A000 for a subquery in `expr`; `what` is the expression's kind.
 pub fn refuse_subqueries(expr: &Expr, what: &str) -> Result<()> {
     if any_expression(expr, is_subquery) {
         return Err(Error::unsupported(format!(

@@ -1,27 +1,27 @@
-//! The names of a schema's relations. Tables, views and indexes share them, indexes of PRIMARY KEY
-//! and UNIQUE constraints included: a constraint's index has its name.
+//! The names of a schema's relations. Tables, views and indexes share one namespace. A PRIMARY KEY
+//! or UNIQUE constraint's index has the constraint's name.
 
 use crate::parse::names;
 use strandline_base::{Error, Result, SqlState};
 use strandline_engine::catalog::{Catalog, TableDef};
 
-/// The longest name that is chosen, in bytes.
+/// Bytes of the longest generated name.
 const CHOSEN_MAX: usize = names::MAX_NAME_BYTES;
 
-/// Whether `schema` has a relation called `name`.
+/// Whether `schema` has a relation `name`.
 pub fn is_taken(catalog: &Catalog, schema: &str, name: &str) -> bool {
     let is_in = |table: &TableDef| table.name == name || has_index(table, name);
     let mut tables = catalog.tables.values().filter(|t| t.schema == schema);
     catalog.view(schema, name).is_some() || tables.any(|table| is_in(table))
 }
 
-/// Whether an index of `table` is called `name`.
+/// Whether `table` has an index `name`.
 pub fn has_index(table: &TableDef, name: &str) -> bool {
     table.keys.iter().any(|key| key.name == name)
         || table.indexes.iter().any(|index| index.name == name)
 }
 
-/// 42P07 if `schema` has a relation called `name`.
+/// 42P07 if `schema` has a relation `name`.
 pub fn require_free(catalog: &Catalog, schema: &str, name: &str) -> Result<()> {
     match is_taken(catalog, schema, name) {
         true => Err(taken(name)),
@@ -29,7 +29,7 @@ pub fn require_free(catalog: &Catalog, schema: &str, name: &str) -> Result<()> {
     }
 }
 
-/// The error for a name that a relation has.
+/// The error for a name that is taken.
 pub fn taken(name: &str) -> Error {
     Error::invalid(
         SqlState::DUPLICATE_TABLE,
@@ -37,7 +37,7 @@ pub fn taken(name: &str) -> Error {
     )
 }
 
-/// `table_column_label`, cut to the length of names, with the first number that makes it free.
+/// `table_column_label`, cut to the longest length, with the first number that makes it free.
 pub fn choose(
     table: &str,
     columns: &[String],
@@ -54,8 +54,7 @@ pub fn choose(
         .expect("numbers do not end")
 }
 
-/// The parts with underlines between them; of the longer of the first two is cut off what is too
-/// much.
+/// The parts joined by underlines. If that is too long, the longer of the first two parts is cut.
 fn made(table: &str, columns: &str, label: &str) -> String {
     let (mut table, mut columns) = (table, columns);
     let underlines = if columns.is_empty() { 1 } else { 2 };

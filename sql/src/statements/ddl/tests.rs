@@ -1,4 +1,4 @@
-//! Types and retention as written. What the statements do is in the integration tests.
+//! Types and retention texts. The integration tests cover the statements.
 
 use super::history::policy;
 use super::types::{serial, sql_type};

@@ -1,5 +1,5 @@
 //! TRUNCATE: the table gets a new, empty storage. The old one stays for AS OF until the retention
-//! has passed.
+//! ends.
 
 use super::foreign_key;
 use crate::planning::context::StatementContext;
@@ -53,8 +53,8 @@ pub fn execute(context: &StatementContext, truncate: &Truncate) -> Result<Summar
     Ok(Summary::tag("TRUNCATE TABLE"))
 }
 
-/// Counters belong to column ids and the storage is new: identity columns that get new ids count
-/// from their start, and go on where they were if the transaction is rolled back.
+/// Gives the identity columns new ids, so that they count from their start: counters belong to
+/// column ids. A rollback restores the old ids with their counters.
 fn restart_identity(catalog: &mut Catalog, table: &mut TableDef) {
     let mut renumbered = Vec::new();
     for column in &mut table.columns {

@@ -1,15 +1,15 @@
-//! SQL types as written → [`SqlType`].
+//! Declared SQL types → [`SqlType`].
 
 use datafusion::sql::sqlparser::ast::DataType;
 use strandline_base::{Error, Result, SqlState, SqlType};
 use strandline_semantics::types;
 
-/// The precision and scale of `numeric` without any.
+/// `numeric` without precision and scale.
 const DEFAULT_NUMERIC: SqlType = SqlType::Numeric {
     precision: 38,
     scale: 10,
 };
-/// The serial types: an integer with an identity of its own.
+/// The serial types: an integer column with an identity.
 pub fn serial(data_type: &DataType) -> Option<SqlType> {
     let DataType::Custom(name, arguments) = data_type else {
         return None;
@@ -25,8 +25,8 @@ pub fn serial(data_type: &DataType) -> Option<SqlType> {
     }
 }
 
-/// The SQL type that a column declared as `data_type` has. Stricter than a cast: what a column
-/// could not keep as declared is refused.
+/// The SQL type of a column declared as `data_type`. Stricter than a cast: a declaration that a
+/// column could not keep is refused.
 pub fn sql_type(data_type: &DataType) -> Result<SqlType> {
     if serial(data_type).is_some() {
         return Err(Error::invalid(
@@ -48,7 +48,7 @@ pub fn sql_type(data_type: &DataType) -> Result<SqlType> {
         );
     }
     if let DataType::Custom(name, _) = data_type {
-        // A cast knows them, for the sake of the system tables.
+        // Casts accept these types for the system tables.
         return Err(match types::from_ast(data_type) {
             Ok(_) => Error::unsupported(format!("a column of type {name} is not supported"))
                 .with_hint("Use text, or integer or bigint for a number."),

@@ -1,9 +1,9 @@
-//! Whether the rows that are there satisfy a new constraint.
+//! Verifies existing rows against a new constraint.
 //!
-//! Runs after the catalog is changed, when no other transaction can write the table. It reads with
-//! a new statement, so that under read committed it sees everything committed before. A transaction
-//! with a fixed snapshot also looks at the newest committed rows: commits of others since its
-//! snapshot count too.
+//! It runs after the change of the catalog, when no other transaction can write the table. It reads
+//! with a new statement, so that under read committed it sees all earlier commits. A transaction
+//! with a fixed snapshot also reads the newest committed rows, because commits after its snapshot
+//! count too.
 
 use crate::parse;
 use crate::parse::names;
@@ -18,9 +18,9 @@ use strandline_engine::catalog::{Catalog, KeyDef, TableDef};
 use strandline_engine::{Isolation, TxnOptions};
 use strandline_semantics::error::convert;
 
-/// No row of `table` has NULL in `column`.
+/// Checks that no row of `table` has NULL in `column`.
 pub async fn not_null(context: &StatementContext, table: &TableDef, column: &str) -> Result<()> {
-    // The definition may say NOT NULL already, and IS NULL would be taken for false.
+    // The definition may have NOT NULL already, and then IS NULL would be optimized to false.
     let sql = format!(
         "SELECT 1 FROM {} WHERE num_nulls({}) > 0 LIMIT 1",
         quoted(table),
@@ -40,7 +40,7 @@ pub async fn not_null(context: &StatementContext, table: &TableDef, column: &str
     Ok(())
 }
 
-/// No row of `table` makes the condition false.
+/// Checks that the condition is false for no row of `table`.
 pub async fn check(
     context: &StatementContext,
     table: &TableDef,
@@ -64,7 +64,7 @@ pub async fn check(
     Ok(())
 }
 
-/// No two rows of `table` have the same key, and for a PRIMARY KEY none has NULL in it.
+/// Checks that no two rows of `table` have the same key, and that no PRIMARY KEY has a NULL.
 pub async fn key(context: &StatementContext, table: &TableDef, key: &KeyDef) -> Result<()> {
     let columns: Vec<&str> = key
         .columns
@@ -117,7 +117,7 @@ pub async fn key(context: &StatementContext, table: &TableDef, key: &KeyDef) -> 
     )))
 }
 
-/// Every row of `table` has the row that `key` references.
+/// Checks that every row of `table` has the row that `key` references.
 pub async fn foreign_key(
     context: &StatementContext,
     table: &TableDef,
@@ -179,7 +179,7 @@ fn orphans(table: &TableDef, key: &ForeignKeyDef, parent: &TableDef, select: &st
             )
         })
         .collect();
-    // NULLs count also where the definition has none.
+    // NULLs are counted even if the definition has none.
     let nulls = own.iter().map(|name| format!("fk.{}", names::quote(name)));
     let nulls = nulls.collect::<Vec<_>>().join(", ");
     let some = match key.match_full {
@@ -201,7 +201,7 @@ pub async fn all(context: &StatementContext) -> Result<Vec<String>> {
     Ok(violated)
 }
 
-/// Every violated foreign key of every table, one line each; not those that are NOT VALID.
+/// Every violated foreign key of every table, one line each; NOT VALID ones are skipped.
 async fn all_references(context: &StatementContext) -> Result<Vec<String>> {
     let mut violated = Vec::new();
     for table in context.catalog.tables.values() {
@@ -263,7 +263,7 @@ fn quoted(table: &TableDef) -> String {
     )
 }
 
-/// The first row that `sql` finds, in the transaction itself and in what others committed.
+/// The first row of `sql`, in the transaction itself and among other transactions' commits.
 async fn first_row(
     context: &StatementContext,
     sql: &str,
@@ -312,8 +312,8 @@ async fn first_row(
     }
 }
 
-/// The catalog with a table whose rows may have NULLs anywhere: the rows that are verified need
-/// not keep the new definition's promises.
+/// The catalog with all columns of the table nullable, because unverified rows need not satisfy the
+/// new definition.
 fn with_nulls(catalog: &Catalog, table: &TableDef) -> Arc<Catalog> {
     let mut catalog = catalog.clone();
     if let Some(def) = catalog.tables.get(&table.id) {
@@ -326,7 +326,7 @@ fn with_nulls(catalog: &Catalog, table: &TableDef) -> Arc<Catalog> {
     Arc::new(catalog)
 }
 
-/// As [`first`], but a column that only this transaction knows is in no committed row.
+/// [`first`] on committed rows; None if the column or the table exists only in this transaction.
 async fn newest_row(context: &StatementContext, sql: &str) -> Result<Option<RecordBatch>> {
     match first(context, sql).await {
         Err(error) if error.sqlstate() == SqlState::UNDEFINED_COLUMN => Ok(None),

@@ -1,5 +1,5 @@
-//! CREATE VIEW. The stored text keeps its meaning later: bare table names are qualified with the
-//! schema they were found in, and `*` is pinned to the columns there are now.
+//! CREATE VIEW. The stored text must keep its meaning: bare table names get the schema in which
+//! they were found, and `*` is replaced by the present columns.
 
 use super::{create_table, dependents};
 use crate::parse::names;
@@ -124,7 +124,7 @@ fn column_names(create: &CreateView, plan: &LogicalPlan) -> Result<Vec<String>> 
     Ok(columns)
 }
 
-/// A replacement keeps the old columns and may add more.
+/// Checks that a replacement keeps the old columns; it may add more.
 fn check_replacement(old: &ViewDef, columns: &[String]) -> Result<()> {
     if columns.len() < old.columns.len() {
         return Err(Error::invalid(
@@ -143,7 +143,8 @@ fn check_replacement(old: &ViewDef, columns: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The query's text; a `*` in its outermost SELECT is pinned by selecting the columns by name.
+/// The query's text; a `*` in its outermost SELECT is replaced by an outer SELECT of the columns by
+/// name.
 fn pinned(query: &Query, plan: &LogicalPlan) -> String {
     let mut query = query.clone();
     system_time::as_written(&mut query);
@@ -173,7 +174,7 @@ fn has_wildcard(body: &SetExpr) -> bool {
     }
 }
 
-/// Puts the schema before bare table names that are no common table expressions.
+/// Adds the schema to bare table names that are not common table expressions.
 struct Qualifier<'a> {
     schema: &'a str,
     ctes: HashSet<String>,

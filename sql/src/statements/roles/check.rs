@@ -1,5 +1,5 @@
-//! The privileges that statements need which change data or definitions: the privileges on their
-//! targets. Privileges to read are checked where names are resolved.
+//! Checks the privileges of DML and data definition on their targets. Privileges to read are
+//! checked where names are resolved.
 
 use crate::backends::acting::{Acting, Shown, denied};
 use crate::execution::dml;
@@ -14,13 +14,13 @@ use strandline_base::{Result, TableId};
 use strandline_engine::access::{Object, Privileges};
 use strandline_semantics::sql::walk::any_expression;
 
-/// 42501 unless the user may run the DML statement. If it asks nothing of its target's rows, that
-/// target is returned: to change it takes no right to read it.
+/// 42501 unless the user may run the DML statement. Returns the target if the statement uses no
+/// values of its rows, because changing it then requires no right to read it.
 pub fn dml(context: &StatementContext, statement: &Parsed) -> Result<Option<TableId>> {
     let Some(acting) = &context.acting else {
         return Ok(None);
     };
-    // A WITH before it makes it a part of a query.
+    // A statement after WITH is parsed as part of a query.
     let statement = dml::parts(statement).map_or(statement, |(changes, _)| changes);
     let (target, wanted, reads) = match statement {
         Parsed::Insert(insert) => {
@@ -33,7 +33,7 @@ pub fn dml(context: &StatementContext, statement: &Parsed) -> Result<Option<Tabl
                 true => Privileges::INSERT.with(Privileges::UPDATE),
                 false => Privileges::INSERT,
             };
-            // Without a target any conflict counts, which tells nothing of the rows.
+            // Without a target any conflict counts, which reveals nothing about the rows.
             let names_target = match &insert.on {
                 Some(OnInsert::OnConflict(conflict)) => conflict.conflict_target.is_some(),
                 other => other.is_some(),
@@ -74,7 +74,7 @@ pub fn dml(context: &StatementContext, statement: &Parsed) -> Result<Option<Tabl
     if reads {
         acting.require_on(&table, Privileges::SELECT)?;
     }
-    // The query of an INSERT may read the table that it inserts into.
+    // The query of an INSERT may read the table into which it inserts.
     let exempt = !reads && !matches!(statement, Parsed::Insert(_));
     Ok(exempt.then_some(table.id))
 }
@@ -130,7 +130,7 @@ pub fn ddl(context: &StatementContext, statement: &Parsed) -> Result<()> {
                 .iter()
                 .any(|o| matches!(o, AlterTableOperation::OwnerTo { .. }));
             match given_away {
-                // Giving away needs a superuser: who receives cannot refuse.
+                // A change of owner needs a superuser, because the new owner cannot refuse.
                 true => Err(denied("table", &alter.name.to_string())),
                 false => Ok(()),
             }
@@ -203,7 +203,7 @@ fn create_in(context: &StatementContext, acting: &Acting, name: &ObjectName) -> 
 }
 
 fn owner_if_there(context: &StatementContext, acting: &Acting, name: &ObjectName) -> Result<()> {
-    // What is not there is the statement's own error, or none at all.
+    // The statement itself reports a missing object, or ignores it.
     let Ok((object, kind, schema, name)) = object_named(context, name) else {
         return Ok(());
     };
@@ -215,7 +215,7 @@ fn owner_if_there(context: &StatementContext, acting: &Acting, name: &ObjectName
     acting.require_owner(&object, &shown)
 }
 
-/// The owner of an index is its table's.
+/// Checks the owner of an index's table, who owns the index.
 fn owner_of_index(context: &StatementContext, acting: &Acting, name: &ObjectName) -> Result<()> {
     let Some((table, name)) = context.find_index(name)? else {
         return Ok(());
@@ -250,7 +250,7 @@ fn reindex(
     }
 }
 
-/// Makes the user the owner of what the statement has created.
+/// Makes the user the owner of the objects that the statement has created.
 pub fn own_what_is_new(context: &StatementContext) -> Result<()> {
     let Some(acting) = &context.acting else {
         return Ok(());
@@ -285,7 +285,7 @@ pub fn own_what_is_new(context: &StatementContext) -> Result<()> {
         })
 }
 
-/// The object that a name means: its kind, its schema, its name.
+/// The object of a name: its kind, its schema, its name.
 pub fn object_named(
     context: &StatementContext,
     name: &ObjectName,

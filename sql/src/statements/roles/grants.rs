@@ -13,7 +13,7 @@ use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState, TableId};
 use strandline_engine::access::{Access, EVERYBODY, Object, Privileges, RoleId};
 
-/// An object with what messages call it.
+/// An object with its kind and name in messages.
 struct Named {
     object: Object,
     kind: &'static str,
@@ -94,7 +94,7 @@ fn on_objects<F: FnOnce(&mut strandline_engine::access::Grant)>(
     })
 }
 
-/// Owners may grant everything, others what they were granted with the option to.
+/// Owners may grant all privileges, other roles those that they have with grant option.
 fn require_grantable(
     access: &Access,
     user: RoleId,
@@ -165,7 +165,7 @@ fn schema(context: &StatementContext, name: &ast::ObjectName) -> Result<Named> {
     })
 }
 
-/// The privileges as written; 0LP01 for those that are none on the object.
+/// The given privileges; 0LP01 for privileges that the object's kind does not have.
 fn privileges_on(written: &Written, named: &Named) -> Result<Privileges> {
     let all = match &named.object {
         Object::Schema(_) => Privileges::ALL_ON_SCHEMA,

@@ -1,12 +1,12 @@
 //! Users and groups: their passwords, their privileges, and the statements that change both.
 //!
-//! * The catalog holds them (`strandline_engine::access`); they are changed as any definition is,
-//!   in a transaction.
-//! * [`acting`] has the privileges of a statement's user. It is asked where names of tables become
-//!   tables (`planning::catalog`, [`check`]), and nowhere else. A superuser is never asked about.
-//! * A view's tables are read as its owner, as in PostgreSQL.
-//! * Passwords are kept as SCRAM verifiers ([`scram`]); the password itself is in the statement's
-//!   text only, which [`redacted`](crate::redacted) makes fit for logs.
+//! * The catalog holds them (`strandline_engine::access`). Like all definitions they change within
+//!   a transaction.
+//! * [`acting`] has the privileges of a statement's user. They are checked only where table names
+//!   are resolved (`planning::catalog`, [`check`]). Superusers are not checked.
+//! * A view's tables are read with its owner's privileges, as in PostgreSQL.
+//! * Passwords are kept as SCRAM verifiers ([`scram`]). The password itself is only in the
+//!   statement's text, from which [`redacted`](crate::redacted) removes it for logs.
 
 pub mod check;
 mod grants;

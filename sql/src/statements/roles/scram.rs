@@ -1,5 +1,5 @@
-//! Passwords as SCRAM-SHA-256 verifiers (RFC 5802, RFC 7677): the data with which the server checks
-//! a password; the password cannot be computed from it.
+//! Passwords as SCRAM-SHA-256 verifiers (RFC 5802, RFC 7677). The server checks a password with its
+//! verifier, but the password cannot be computed from it.
 
 use crate::backends::random::RandomSource;
 use base64::Engine;
@@ -8,19 +8,19 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 use strandline_base::{Error, Result};
 
-/// How often the hash is applied.
+/// The number of hash iterations.
 pub const ITERATIONS: u32 = 4096;
 /// Bytes of a salt.
 const SALT_BYTES: usize = 16;
-/// How verifiers begin.
+/// The prefix of verifiers.
 const METHOD: &str = "SCRAM-SHA-256";
 
 /// A stored password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ScramVerifier {
-    /// how often the hash is applied
+    /// the number of hash iterations
     pub iterations: u32,
-    /// what is mixed into the password
+    /// the salt of the hash
     pub salt: Vec<u8>,
     /// checks the client's proof
     pub stored_key: [u8; 32],
@@ -51,7 +51,7 @@ impl ScramVerifier {
 
     /// The verifier of `password` with a given salt.
     pub fn with_salt(password: &str, salt: Vec<u8>, iterations: u32) -> Result<Self> {
-        // As PostgreSQL does: what SASLprep refuses is taken as it is.
+        // As in PostgreSQL, a password that SASLprep refuses is used unchanged.
         let prepared = stringprep::saslprep(password);
         let password = prepared.as_deref().unwrap_or(password).as_bytes();
         let mut step = keyed_hash(password, &[&salt, &1u32.to_be_bytes()])?;
@@ -72,7 +72,7 @@ impl ScramVerifier {
         })
     }
 
-    /// As it is stored and as PostgreSQL writes it.
+    /// The stored form, which is also PostgreSQL's.
     pub fn to_text(&self) -> String {
         format!(
             "{METHOD}${}:{}${}:{}",
@@ -83,7 +83,7 @@ impl ScramVerifier {
         )
     }
 
-    /// The verifier that a text is; `None` if it is none.
+    /// Parses a verifier; `None` for other texts.
     pub fn parse(text: &str) -> Option<Self> {
         let (head, keys) = text
             .strip_prefix(METHOD)?
@@ -100,7 +100,7 @@ impl ScramVerifier {
         })
     }
 
-    /// Whether `password` is the right one; takes the same time for every wrong one.
+    /// Whether `password` is right, in constant time.
     pub fn accepts(&self, password: &str) -> Result<bool> {
         let other = Self::with_salt(password, self.salt.clone(), self.iterations)?;
         let differing = self.stored_key.iter().zip(other.stored_key);

@@ -15,7 +15,7 @@ use strandline_base::{Error, Result, SqlState};
 use strandline_engine::access::{Access, BOOTSTRAP, Object, RoleDef, RoleId};
 use strandline_engine::catalog::Catalog;
 
-/// A role without any rights.
+/// A role without privileges.
 pub fn new_role(id: RoleId, name: String) -> RoleDef {
     RoleDef {
         id,
@@ -50,7 +50,7 @@ fn denied(message: impl Into<String>) -> Error {
     Error::invalid(DENIED, message)
 }
 
-/// What the user may do about roles.
+/// The user's rights over roles.
 struct Power {
     user: RoleId,
     superuser: bool,
@@ -86,8 +86,8 @@ fn change(
     })
 }
 
-/// A client must not lock everybody out of the server: as soon as there are users, and all have to
-/// log in, one of them can administer. An embedding program always can.
+/// An error unless a user can administer the database. Otherwise a client could lock everybody out
+/// of a server that requires logins. An embedding program always can administer.
 fn keep_an_administrator(access: &Access, now_us: u64) -> Result<()> {
     if access.administrator(now_us).is_some() {
         return Ok(());
@@ -152,19 +152,19 @@ fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The id of the role that an identifier names.
+/// The id of role `name`; 42704 if there is none.
 pub fn require(access: &Access, name: &Ident) -> Result<RoleId> {
     let name = names::fold(name);
     find(access, &name).ok_or_else(|| undefined_role(&name))
 }
 
-/// The id of the role called `name`.
+/// The id of role `name`.
 pub fn find(access: &Access, name: &str) -> Option<RoleId> {
     let named = access.role(name).map(|role| role.id);
     named.or_else(|| (name == access.role_name(BOOTSTRAP)).then_some(BOOTSTRAP))
 }
 
-/// Makes `member` a member of `group`; 0LP01 if that would close a circle.
+/// Makes `member` a member of `group`; 0LP01 for a cycle.
 pub fn add_membership(access: &mut Access, group: RoleId, member: RoleId) -> Result<()> {
     if access.memberships(group).contains(&member) {
         return Err(Error::invalid(
@@ -300,7 +300,7 @@ fn verifier_of(password: &Password, identity: &Identity) -> Result<Option<String
         ));
     };
     if text.is_empty() {
-        // As PostgreSQL: nobody gets in with an empty password.
+        // As in PostgreSQL, an empty password permits no login.
         return Ok(None);
     }
     if ScramVerifier::parse(text).is_some() {
@@ -373,7 +373,7 @@ pub fn alter(
     Ok(Summary::tag("ALTER ROLE"))
 }
 
-/// The first superuser stays one: somebody must be able to give rights.
+/// The first superuser must stay one, because somebody must be able to grant privileges.
 fn keep_a_superuser(access: &Access, changed: &RoleDef) -> Result<()> {
     if changed.id == BOOTSTRAP && !changed.superuser && access.is_superuser(BOOTSTRAP) {
         return Err(Error::invalid(

@@ -1,6 +1,6 @@
-//! Rows that are gathered before anybody gets the first one: those of RETURNING, of a query that
-//! locks, of [`Connection::query`](crate::Connection::query). Their bytes are taken from queries'
-//! memory, so that a result which does not fit is refused (53200) and not gathered.
+//! Rows that are gathered before the first one is returned: rows of RETURNING, of a locking query,
+//! of [`Connection::query`](crate::Connection::query). Their bytes are reserved in the query
+//! memory, so that a result that does not fit fails with 53200 instead of exhausting memory.
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::error::Result;
@@ -8,14 +8,14 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReser
 use std::sync::Arc;
 use strandline_column::row_bytes::batch_bytes;
 
-/// Batches and what is reserved for them.
+/// Batches and their reservation.
 pub(crate) struct Gathered {
     batches: Vec<RecordBatch>,
     reserved: MemoryReservation,
 }
 
 impl Gathered {
-    /// Nothing yet; what comes is taken from `pool`.
+    /// An empty result that reserves from `pool`.
     pub fn new(pool: &Arc<dyn MemoryPool>) -> Self {
         Self {
             batches: Vec::new(),
@@ -23,14 +23,14 @@ impl Gathered {
         }
     }
 
-    /// Takes a batch.
+    /// Adds a batch.
     pub fn push(&mut self, batch: RecordBatch) -> Result<()> {
         self.reserved.try_grow(batch_bytes(&batch))?;
         self.batches.push(batch);
         Ok(())
     }
 
-    /// The batches, which are the caller's from now on.
+    /// Takes the batches and ends their reservation.
     pub fn into_batches(self) -> Vec<RecordBatch> {
         self.batches
     }

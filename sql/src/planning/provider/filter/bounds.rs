@@ -1,13 +1,13 @@
 //! `column op constant` → bounds on the stored values of the column, for pruning by min/max.
 //!
 //! Numbers, dates and timestamps are stored as integers in a unit of the column (numeric(p, s):
-//! 10^-s; timestamps: microseconds). A constant is brought into that unit as the fraction n/d and
-//! rounded in the direction that keeps the comparison's meaning: `x > n/d` is `x > ⌊n/d⌋` for an
-//! integer x, `x ≥ n/d` is `x ≥ ⌈n/d⌉`, and so on. A constant that is not comparable this way
-//! gives no bound.
+//! 10^-s; timestamps: microseconds). A constant is converted into that unit as the fraction n/d. It
+//! is then rounded in the direction that keeps the comparison's meaning: `x > n/d` is `x > ⌊n/d⌋`
+//! for an integer x, `x ≥ n/d` is `x ≥ ⌈n/d⌉`, and so on. A constant that is not comparable in this
+//! way gives no bound.
 //!
-//! Of one comparison that is brought into integers the bound says just what it says, so that a
-//! column's bounds may show it to hold ([`comparison`]).
+//! The bound of a single comparison over integers is equivalent to the comparison. A column's
+//! bounds may therefore prove that it holds ([`comparison`]).
 
 use super::{ScalarValue, is_lossless};
 use datafusion::logical_expr::expr::{Between, InList, Like};
@@ -80,7 +80,7 @@ pub fn collect(filter: &Expr, def: &TableDef, bounds: &mut Vec<ColumnPredicate>)
     }
 }
 
-/// What `filter` says, if that is one comparison of an integer, numeric, date or timestamp column.
+/// The comparison that `filter` is, for an integer, numeric, date or timestamp column; else None.
 pub fn comparison(filter: &Expr, def: &TableDef) -> Option<ColumnPredicate> {
     let Expr::BinaryExpr(comparison) = filter else {
         return None;
@@ -89,7 +89,7 @@ pub fn comparison(filter: &Expr, def: &TableDef) -> Option<ColumnPredicate> {
     integer_bound(column, op, fraction(column.sql_type, constant)?)
 }
 
-/// `column op constant`, whichever side the column is on.
+/// The sides of `column op constant`, written in either order.
 fn column_and_constant<'a>(
     BinaryExpr { left, op, right }: &'a BinaryExpr,
     def: &'a TableDef,
@@ -123,7 +123,7 @@ fn mirror(op: CompareOp) -> CompareOp {
     }
 }
 
-/// The column `expr` is, seen through casts that keep values and order.
+/// The column that `expr` is, through casts that keep values and order.
 pub(in crate::planning::provider) fn column_of<'a>(
     expr: &Expr,
     def: &'a TableDef,
@@ -165,8 +165,8 @@ pub(in crate::planning::provider) fn bound(
     }
 }
 
-/// The bound of a column that is stored in integers by n/d in its unit: it says just what the
-/// comparison says.
+/// The bound by n/d, in the column's unit, of a column stored as integers. It is equivalent to the
+/// comparison.
 fn integer_bound(
     column: &ColumnDef,
     op: CompareOp,
@@ -176,8 +176,8 @@ fn integer_bound(
     stored_value(column.sql_type, stored).map(|v| predicate(column, op, v))
 }
 
-/// `op n/d` over integers; None for an equality that no integer satisfies (no bound rather than
-/// an empty result: pruning never decides).
+/// `op n/d` over integers; None for an equality that no integer satisfies. (No bound instead of an
+/// empty result: pruning never decides about a row.)
 fn round(op: CompareOp, n: i128, d: i128) -> Option<(CompareOp, i128)> {
     let floor = n.div_euclid(d);
     let exact = n.rem_euclid(d) == 0;
@@ -245,7 +245,7 @@ fn timestamp(value: &ScalarValue, zoned: bool) -> Option<(i128, i128)> {
     (zone.is_some() == zoned).then_some((i128::from(v) * n, d))
 }
 
-/// The integer as the column's value; None beyond the column's range.
+/// The integer as the column's value; None outside the column's range.
 fn stored_value(t: SqlType, v: i128) -> Option<Value> {
     Some(match t {
         SqlType::SmallInt => Value::SmallInt(v.try_into().ok()?),
@@ -280,7 +280,7 @@ fn other_value(t: SqlType, value: &ScalarValue) -> Option<Value> {
     }
 }
 
-/// `IN (…)`: between the least and the greatest member.
+/// `IN (…)`: from the least to the greatest member.
 fn list_bounds(column: &ColumnDef, list: &[Expr]) -> Option<[ColumnPredicate; 2]> {
     let mut members = Vec::with_capacity(list.len());
     for member in list {

@@ -1,8 +1,7 @@
-//! WHERE conjuncts inside the scan. A conjunct that can neither fail nor change from row to row for
-//! other reasons than its columns is compiled once and evaluated by the engine on the rows of a
-//! block ([`ScanFilter`]); The provider reports it to DataFusion as handled exactly, so DataFusion
-//! keeps no filter of its own. Comparisons with constants additionally become bounds that prune
-//! ranges and blocks ([`bounds`]).
+//! WHERE conjuncts inside the scan. A conjunct that cannot fail and depends on its columns alone is
+//! compiled once; the engine evaluates it on the rows of a block ([`ScanFilter`]). The provider
+//! reports it as handled exactly, so DataFusion keeps no filter of its own. Comparisons with
+//! constants also become bounds that prune ranges and blocks ([`bounds`]).
 //!
 //! Invariant: pruning never decides about a row, so a bound may be weaker than its conjunct but
 //! never stronger.
@@ -31,12 +30,12 @@ use strandline_semantics::error::{convert, raise};
 #[cfg(test)]
 mod tests;
 
-/// What the engine's scan gets from a WHERE clause.
+/// The filters of the engine's scan from a WHERE clause.
 #[derive(Clone, Default)]
 pub struct ScanFilters {
     /// bounds that prune
     pub prune: Vec<ColumnPredicate>,
-    /// conjuncts that decide
+    /// conjuncts that decide about rows
     pub rows: Vec<Arc<ScanFilter>>,
 }
 
@@ -69,8 +68,8 @@ impl ScanFilter {
             is_dynamic: false,
         }
     }
-    /// `expression` over the scan's output, if it is a dynamic filter of stored columns as they
-    /// are. One of computed values could fail on rows that nobody is to see.
+    /// `expression` over the scan's output, if it is a dynamic filter of stored columns themselves.
+    /// A filter of computed values could fail on rows that are not in the result.
     pub fn dynamic(
         expression: &Arc<dyn PhysicalExpr>,
         table: &TableDef,
@@ -101,7 +100,7 @@ impl ScanFilter {
         let expression = reassign_expr_columns(expression.clone(), &schema)?;
         let text = "dynamic".to_string();
         Ok(Some(Self {
-            // It may look every row up in a join's hash table.
+            // It may look up every row in a join's hash table.
             is_costly: true,
             is_dynamic: true,
             ..Self::new(columns, schema, expression, text)
@@ -111,12 +110,12 @@ impl ScanFilter {
     pub fn expression(&self) -> &Arc<dyn PhysicalExpr> {
         &self.expression
     }
-    /// What a dynamic filter has learned so far; None: it is not one.
+    /// The present predicate of a dynamic filter; None for other filters.
     pub fn learned(&self) -> Result<Option<Arc<dyn PhysicalExpr>>, DataFusionError> {
         let dynamic = self.expression.downcast_ref::<DynamicFilterPhysicalExpr>();
         dynamic.map(DynamicFilterPhysicalExpr::current).transpose()
     }
-    /// The conjunct as EXPLAIN shows it.
+    /// The conjunct's text in EXPLAIN.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -153,7 +152,7 @@ impl RowFilter for ScanFilter {
     }
 }
 
-/// Whether the scan can handle `expr` exactly: deterministic, unable to fail, columns of ours.
+/// Whether the scan can handle `expr` exactly: deterministic, unable to fail, over stored columns.
 pub fn is_pushable(expr: &Expr, def: &TableDef, schema: &Schema) -> bool {
     let all = |exprs: &[&Expr]| exprs.iter().all(|e| is_pushable(e, def, schema));
     match expr {
@@ -207,7 +206,7 @@ fn is_safe_operator(op: Operator) -> bool {
     )
 }
 
-/// The type of a column, literal or cast; None for what casts are not looked through.
+/// The type of a column, literal or cast; None for other expressions.
 fn expression_type(expr: &Expr, schema: &Schema) -> Option<DataType> {
     match expr {
         Expr::Column(column) => schema
@@ -220,7 +219,7 @@ fn expression_type(expr: &Expr, schema: &Schema) -> Option<DataType> {
     }
 }
 
-/// Whether a cast keeps every value, its order, and never fails.
+/// Whether a cast keeps every value and its order, and never fails.
 pub(crate) fn is_lossless(from: &DataType, to: &DataType) -> bool {
     use DataType as T;
     if from == to {
@@ -259,7 +258,7 @@ fn decimal(t: &DataType) -> Option<(u8, i8)> {
     }
 }
 
-/// Compiles the conjuncts DataFusion handed to the scan.
+/// Compiles the conjuncts that DataFusion passed to the scan.
 pub fn compile(
     filters: &[Expr],
     def: &TableDef,

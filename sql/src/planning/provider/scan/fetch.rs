@@ -1,4 +1,4 @@
-//! Rows fetched by their ids: those that an index has found. All filters are applied to them.
+//! Fetches rows by the ids that an index has found, and applies all filters to them.
 
 use super::source::Source;
 use datafusion::arrow::array::{
@@ -15,12 +15,13 @@ use strandline_semantics::error::from_arrow;
 pub struct Fetcher {
     source: Arc<Source>,
     view: RowView,
-    /// the scan's output, then what only filters read, then what the caller asks for besides
+    /// the scan's output columns, then columns of filters only, then the caller's additional
+    /// columns
     columns: Vec<ColumnId>,
     schema: SchemaRef,
 }
 
-/// Visible rows, whether they pass the filters or not.
+/// The fetched rows that are visible, before the filters.
 pub struct FetchedRows {
     /// ascending
     pub ids: Vec<RowId>,
@@ -29,7 +30,7 @@ pub struct FetchedRows {
 }
 
 impl Fetcher {
-    /// For the rows of `source`, given out under `schema`; it reads `besides` too.
+    /// A fetcher for the rows of `source`, returned with `schema`; it also reads `besides`.
     pub fn new(source: Arc<Source>, schema: SchemaRef, besides: &[ColumnId]) -> Result<Self> {
         let mut columns = source.columns.clone();
         let filtered = source.filters.rows.iter().flat_map(|f| f.columns());
@@ -46,13 +47,13 @@ impl Fetcher {
         })
     }
 
-    /// The rows of `ids`, which ascend, that the statement sees.
+    /// The visible rows of `ids`, which must ascend.
     pub fn fetch(&self, ids: &[RowId]) -> Result<FetchedRows> {
         let (ids, batch) = self.view.fetch(ids, &self.columns)?;
         Ok(FetchedRows { ids, batch })
     }
 
-    /// Which of `rows` pass the filters; None: all.
+    /// Marks the `rows` that pass the filters; None: all.
     pub fn passing(&self, rows: &FetchedRows) -> Result<Option<BooleanArray>> {
         let mut selection: Option<BooleanArray> = None;
         for filter in &self.source.filters.rows {
@@ -71,7 +72,7 @@ impl Fetcher {
         Ok(selection.filter(|s| s.true_count() < rows.ids.len()))
     }
 
-    /// The output's columns of `rows`.
+    /// The output columns of `rows`.
     pub fn output(&self, rows: &FetchedRows) -> Result<RecordBatch> {
         let mut columns = rows.batch.columns().to_vec();
         columns.truncate(self.source.columns.len());
@@ -84,8 +85,8 @@ impl Fetcher {
             .map_err(|e| from_arrow(&e))
     }
 
-    /// The output's columns of the rows of `ids` that the statement sees and the filters let pass,
-    /// and how many the filters have kept back.
+    /// The output columns of the rows of `ids` that are visible and pass the filters, and the
+    /// number of rows that the filters reject.
     pub fn filtered(&self, ids: &[RowId]) -> Result<(RecordBatch, usize)> {
         let rows = self.fetch(ids)?;
         let output = self.output(&rows)?;
@@ -97,7 +98,7 @@ impl Fetcher {
         Ok((output, kept_back))
     }
 
-    /// One of the columns that are read.
+    /// One of the fetched columns.
     pub fn column(&self, rows: &FetchedRows, id: ColumnId) -> Result<ArrayRef> {
         let at = self.columns.iter().position(|column| *column == id);
         let column = at.and_then(|at| rows.batch.columns().get(at));
@@ -107,7 +108,7 @@ impl Fetcher {
     }
 }
 
-/// A batch whose columns are known by their places.
+/// A batch whose columns are known by position.
 fn anonymous(columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
     let fields = columns
         .iter()

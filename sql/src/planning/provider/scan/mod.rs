@@ -1,17 +1,17 @@
-//! The plan node that reads a table. The engine offers a scan as a list of units (ranges of
-//! 2^16 rows); all partitions take the next unit from one shared counter, so that none idles while
-//! another has work left. Units whose blocks are in memory are read on the spot, others off the
-//! asynchronous threads. One unit's batches are held per partition at a time.
+//! The plan node that reads a table. The engine offers a scan as a list of units (ranges of 2^16
+//! rows). All partitions take the next unit from one shared counter, so that none idles while units
+//! are left. Units whose blocks are in memory are read on the spot, other units on blocking
+//! threads. A partition holds one unit's batches at a time.
 //!
 //! The engine's scan is opened when the node first runs (or is explained), after DataFusion has
-//! settled the filters. Among those are the dynamic filters of joins and of ORDER BY … LIMIT: what
-//! the build side or the rows so far allow, looked at again for every unit. Running a partition
-//! again (recursive queries) starts a new round with a counter of its own.
+//! settled the filters. They include the dynamic filters of joins and of ORDER BY … LIMIT, which
+//! are read again for every unit. Running a partition again (recursive queries) starts a new round
+//! with its own counter.
 //!
-//! If the table's indexes find the rows at less cost ([`super::access`]) the node fetches these
-//! instead ([`fetch`]). That is decided by the first partition that is asked for rows: by then the
-//! build sides of joins have told which keys they have. The first rows of an order come from walks
-//! over an index ([`ordered`]).
+//! If the table's indexes find the rows at less cost ([`super::access`]), the node fetches these
+//! rows instead ([`fetch`]). The first partition that is asked for rows decides this: by then the
+//! build sides of joins have published their keys. The first rows of an order come from walks over
+//! an index ([`ordered`]).
 
 mod fetch;
 mod ordered;
@@ -67,7 +67,7 @@ pub struct ScanExec {
     rounds: Mutex<Rounds>,
 }
 
-/// Which round each partition runs, and what it shares with the others.
+/// The number of rounds that each partition has started, and the state of each round.
 #[derive(Default)]
 struct Rounds {
     started: Vec<usize>,
@@ -153,7 +153,7 @@ impl ScanExec {
         }
     }
 
-    /// What `partition` shares with the others of its round.
+    /// The state that `partition` shares with the other partitions of its round.
     fn round(&self, partition: usize) -> Arc<Round> {
         let mut rounds = self.rounds.lock();
         if rounds.started.len() <= partition {
@@ -167,8 +167,8 @@ impl ScanExec {
         rounds.rounds[round].clone()
     }
 
-    /// The rows that the node fetches, as far as it is known: the plan's, or what the filters of
-    /// joins have made of them.
+    /// The rows that the node fetches, if they are known: those of the plan, or of the joins'
+    /// filters.
     fn candidates(&self) -> Option<Arc<Candidates>> {
         let rounds = self.rounds.lock();
         let run = rounds.rounds.iter().find_map(|round| round.candidates());
@@ -177,7 +177,7 @@ impl ScanExec {
     }
 }
 
-/// Small tables are read by one partition: more would only cost exchanges.
+/// Small tables are read by one partition, because more would only add exchanges.
 fn partition_count(rows: usize, target_partitions: usize) -> usize {
     let units = rows.div_ceil(strandline_base::ids::RANGE_ROWS).max(1);
     units.min(target_partitions.max(1))
@@ -233,7 +233,7 @@ impl ExecutionPlan for ScanExec {
         Ok(TreeNodeRecursion::Continue)
     }
 
-    /// Takes the dynamic filters that read nothing but stored columns.
+    /// Takes the dynamic filters that read only stored columns.
     fn handle_child_pushdown_result(
         &self,
         phase: FilterPushdownPhase,

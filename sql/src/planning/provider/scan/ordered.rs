@@ -1,12 +1,11 @@
 //! The first rows of a scan in the order of an index.
 //!
-//! Entries are read chunk by chunk, their rows fetched, and a row is kept if the key of its visible
-//! version is the entry's: a row has an entry for each key that it had. Keys that are cut have no
-//! order among themselves.
+//! Entries are read in chunks, and their rows are fetched. A row has an entry for each key that it
+//! had, so it is kept only if its visible version has the entry's key. Cut keys have no order among
+//! themselves.
 //!
-//! A walk gives up after so many entries that to scan the table would have cost less, or at a cut
-//! key. The node above ([`crate::planning::planner`]) then throws away the rows so far and runs
-//! another plan.
+//! A walk gives up at a cut key, or after so many entries that a scan would have cost less. The
+//! node above ([`crate::planning::planner`]) then drops the rows so far and runs another plan.
 
 use super::ScanExec;
 use super::fetch::{FetchedRows, Fetcher};
@@ -40,17 +39,17 @@ use strandline_engine::IndexRows;
 use strandline_engine::KeyBytes;
 use strandline_semantics::error::{from_arrow, raise};
 
-/// Entries of the first chunk at least; each further chunk has twice as many.
+/// The least entries of the first chunk; each further chunk has twice as many.
 const CHUNK_MIN: usize = 16;
-/// Entries of a chunk at most.
+/// The most entries of a chunk.
 const CHUNK_MAX: usize = 4096;
 
-/// What is wanted of each walk.
+/// The rows that are wanted of each walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// its rows, from a single walk, until the reader has enough: about so many
+    /// all rows of a single walk, until the reader stops, after about this many
     Rows(usize),
-    /// its first row; those of several walks come together
+    /// the first row; the first rows of several walks are returned together
     First,
 }
 
@@ -60,7 +59,7 @@ pub struct IndexWalkExec {
     schema: SchemaRef,
     walks: Arc<Vec<Walk>>,
     wanted: Wanted,
-    /// entries that may be read
+    /// the most entries to read
     limit: usize,
     gave_up: Arc<AtomicBool>,
     properties: Arc<PlanProperties>,
@@ -68,14 +67,14 @@ pub struct IndexWalkExec {
 }
 
 impl ScanExec {
-    /// Whether indexes may find its rows.
+    /// Whether the scan has indexes that keep an order.
     pub fn has_indexes(&self) -> bool {
         let access = self.source.access.as_ref();
         access.is_some_and(|access| access.is_ordered())
     }
 
-    /// The scan's first `rows` rows, or a few more, ordered by columns of its output; None: no
-    /// index has the order, or it is cheaper to sort.
+    /// The first `rows` rows of the scan, or a few more, ordered by columns of its output. None: no
+    /// index has the order, or a sort is cheaper.
     pub fn in_order(
         &self,
         order: &[(usize, SortOptions)],
@@ -90,8 +89,8 @@ impl ScanExec {
         }
     }
 
-    /// For each of `ends`, a column of the output, a row with its least value (true: its greatest);
-    /// None: there is none if the value is NULL in all rows.
+    /// For each of `ends`, a column of the output, a row with the column's least value (true: its
+    /// greatest). There is no row for a column with only NULLs.
     pub fn ends(&self, ends: &[(usize, bool)]) -> Result<Option<IndexWalkExec>> {
         let ends = ends.iter().map(|(at, greatest)| {
             let options = SortOptions::new(*greatest, false);
@@ -159,7 +158,7 @@ impl ScanExec {
 }
 
 impl IndexWalkExec {
-    /// Set when a walk gives up: its rows so far are not all.
+    /// Set when a walk gives up, so that its rows are incomplete.
     pub fn gave_up(&self) -> &Arc<AtomicBool> {
         &self.gave_up
     }
@@ -223,13 +222,13 @@ impl ExecutionPlan for IndexWalkExec {
     }
 }
 
-/// One execution.
+/// One execution of the node.
 struct Walker {
     source: Arc<Source>,
     schema: SchemaRef,
     walks: Arc<Vec<Walk>>,
     wanted: Wanted,
-    /// entries that may still be read
+    /// the remaining entries
     left: usize,
     gave_up: Arc<AtomicBool>,
     /// the walk for [`Wanted::Rows`]
@@ -240,9 +239,9 @@ struct Walker {
     rechecked: Count,
 }
 
-/// A walk at work.
+/// A running walk.
 struct OpenWalk {
-    /// of the walks
+    /// its position among the walks
     number: usize,
     /// None: the index has been dropped
     entries: Option<IndexRows>,
@@ -252,7 +251,7 @@ struct OpenWalk {
 }
 
 impl Walker {
-    /// The next rows; None: there are no more, or the walk has given up.
+    /// The next rows; None at the end, or when the walk has given up.
     fn next(&mut self) -> Result<Option<RecordBatch>> {
         let elapsed = self.metrics.elapsed_compute().clone();
         let _timer = elapsed.timer();
@@ -277,7 +276,7 @@ impl Walker {
         }
     }
 
-    /// The first row of each walk, together: the reader gets all or none.
+    /// The first rows of all walks in one batch, so that the reader gets all or none.
     fn firsts(&mut self) -> Result<Option<RecordBatch>> {
         let mut rows = Vec::with_capacity(self.walks.len());
         for number in 0..self.walks.len() {
@@ -333,7 +332,7 @@ impl Walker {
         Ok(None)
     }
 
-    /// The rows of a chunk of entries that are wanted, in the chunk's order.
+    /// The rows to keep of a chunk of entries, in the chunk's order.
     fn rows_of(&self, walk: &OpenWalk, chunk: &[(KeyBytes, RowId)]) -> Result<RecordBatch> {
         let mut ids: Vec<RowId> = chunk.iter().map(|(_, row)| *row).collect();
         ids.sort_unstable();

@@ -1,5 +1,5 @@
-//! One partition of a scan at work: it reads units of the table, or fetches the rows that indexes
-//! have found.
+//! The execution of one partition of a scan: it reads units of the table, or fetches the rows that
+//! indexes have found.
 
 use super::fetch::Fetcher;
 use super::source::Source;
@@ -17,28 +17,28 @@ use std::sync::{Arc, OnceLock};
 use strandline_engine::{TableScan, UnitReader};
 use strandline_semantics::error::{convert, raise};
 
-/// So many units of which nothing has to be read make a turn: it cannot be stopped meanwhile.
+/// The most pruned units of a turn, during which it cannot be cancelled.
 const PRUNED_UNITS_MAX: usize = 64;
 
-/// Candidates that a partition fetches at a time.
+/// The candidates that a partition fetches at a time.
 const FETCHED_ROWS: usize = 4096;
 
-/// What the partitions of a scan share.
+/// The state that the partitions of a scan share.
 #[derive(Default)]
 pub(super) struct Round {
-    /// how many units, or pieces of [`FETCHED_ROWS`] candidates, partitions have taken
+    /// the number of units, or of pieces of [`FETCHED_ROWS`] candidates, that partitions have taken
     taken: Arc<AtomicUsize>,
-    /// what the first partition that came has decided
+    /// the decision of the first partition
     candidates: OnceLock<Option<Arc<Candidates>>>,
 }
 
 impl Round {
-    /// The rows that it fetches, if that is decided.
+    /// The rows to fetch, if the decision is to fetch.
     pub fn candidates(&self) -> Option<&Arc<Candidates>> {
         self.candidates.get()?.as_ref()
     }
 
-    /// Decides, unless it is decided, whether the table is scanned (None) or its indexes asked.
+    /// Decides once whether to fetch candidates from indexes or to scan the table (None).
     fn decide(&self, source: &Source) -> Result<Option<Arc<Candidates>>, DataFusionError> {
         if let Some(decided) = self.candidates.get() {
             return Ok(decided.clone());
@@ -48,7 +48,7 @@ impl Round {
     }
 }
 
-/// One partition at work.
+/// The execution of one partition.
 pub(super) struct Reader {
     pub source: Arc<Source>,
     pub round: Arc<Round>,
@@ -61,15 +61,15 @@ pub(super) struct Reader {
     pub reservation: MemoryReservation,
 }
 
-/// How a partition finds its rows.
+/// The way in which a partition finds its rows.
 pub(super) enum Work {
-    /// not known yet: the filters of joins may still learn something
+    /// undecided, since the filters of joins may still change
     Undecided,
     Scan(Units),
     Fetch(Fetch),
 }
 
-/// Rows that indexes have found.
+/// The fetching of rows that indexes have found.
 pub(super) struct Fetch {
     candidates: Arc<Candidates>,
     taken: Arc<AtomicUsize>,
@@ -77,7 +77,7 @@ pub(super) struct Fetch {
     metrics: FetchMetrics,
 }
 
-/// What EXPLAIN ANALYZE shows.
+/// The metrics in EXPLAIN ANALYZE.
 struct FetchMetrics {
     fetched: Count,
     rechecked: Count,
@@ -98,29 +98,29 @@ impl Fetch {
     }
 }
 
-/// The units of a scan that this partition takes, one after the other.
+/// The units that this partition takes from a scan, one after the other.
 pub(super) struct Units {
     scan: Arc<TableScan>,
-    /// how many units partitions have taken
+    /// the number of units that partitions have taken
     taken: Arc<AtomicUsize>,
     unit: Unit,
 }
 
 enum Unit {
-    /// the next one is to be taken
+    /// the next unit must be taken
     Next,
-    /// taken, to be opened
+    /// taken, not open
     Taken(usize),
     /// being read
     Open(Box<UnitReader>),
-    /// there are no more
+    /// no more units
     End,
 }
 
-/// How a turn has ended.
+/// The result of a turn.
 enum Turn {
     Batch(RecordBatch),
-    /// A unit has been read to its end, or many have been passed over.
+    /// A unit has ended, or many units were pruned.
     Nothing,
     End,
     /// The next unit may have to read files.
@@ -136,8 +136,8 @@ impl Units {
         }
     }
 
-    /// Goes on to the next batch or the end of a unit, over however many units of which nothing
-    /// has to be read, but stops before one that may read files unless it `may_read`.
+    /// Continues to the next batch or the end of a unit, and skips pruned units. It stops before a
+    /// unit that may read files unless `may_read`.
     fn turn(&mut self, may_read: bool) -> strandline_base::Result<Turn> {
         let mut pruned = 0;
         loop {
@@ -203,7 +203,7 @@ impl Reader {
         Ok(Some(batch.record_output(&self.metrics)))
     }
 
-    /// A turn here if that stays in memory, else off the asynchronous threads.
+    /// Runs a turn here if it stays in memory, else on a blocking thread.
     async fn turn(&mut self) -> Result<Turn, DataFusionError> {
         let _timer = self.metrics.elapsed_compute().timer();
         if matches!(self.work, Work::Undecided) {
@@ -236,8 +236,8 @@ impl Reader {
         Ok(turn)
     }
 
-    /// Opens the scan, whose conditions a serializable transaction notes, whether the table is
-    /// scanned or not.
+    /// Opens the scan and decides how to read. The scan is opened in both cases, because a
+    /// serializable transaction records its predicates.
     fn decide(&self) -> Result<Work, DataFusionError> {
         let scan = self.source.open().map_err(raise)?;
         let taken = self.round.taken.clone();
@@ -266,7 +266,7 @@ impl Reader {
     }
 }
 
-/// Runs `work`, which may read files, off the asynchronous threads.
+/// Runs `work`, which may read files, on a blocking thread.
 pub async fn off_thread<T: Send + 'static>(
     work: impl FnOnce() -> strandline_base::Result<T> + Send + 'static,
 ) -> Result<T, DataFusionError> {
@@ -278,7 +278,7 @@ pub async fn off_thread<T: Send + 'static>(
     }
 }
 
-/// The engine's batch under the plan's schema (names, metadata).
+/// The engine's batch with the plan's schema (names, metadata).
 fn label(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, DataFusionError> {
     if Arc::ptr_eq(&batch.schema(), schema) {
         return Ok(batch);

@@ -11,7 +11,7 @@ use strandline_engine::catalog::TableDef;
 use strandline_engine::{RowFilter, RowView, ScanRequest, Statement, TableScan};
 use strandline_semantics::error::raise;
 
-/// What the engine is asked for.
+/// The parameters of the engine's scan.
 pub(super) struct Source {
     pub table: Arc<TableDef>,
     pub statement: Arc<Statement>,
@@ -25,7 +25,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// The same with other filters, not open yet.
+    /// The same request with other filters, not open yet.
     pub fn with_filters(&self, filters: ScanFilters) -> Self {
         Self {
             table: self.table.clone(),
@@ -39,7 +39,7 @@ impl Source {
         }
     }
 
-    /// The rows to fetch, with what the filters have learned by now; None: the table is scanned.
+    /// The rows to fetch by the present dynamic filters; None: the table is scanned.
     pub fn candidates(&self) -> Result<Option<Arc<Candidates>>, DataFusionError> {
         let Some(access) = &self.access else {
             return Ok(None);
@@ -54,7 +54,7 @@ impl Source {
         }
     }
 
-    /// The engine's scan, opened at the first call.
+    /// The engine's scan, which the first call opens.
     pub fn open(&self) -> Result<Arc<TableScan>> {
         self.scan
             .get_or_init(|| {
@@ -73,7 +73,7 @@ impl Source {
             .clone()
     }
 
-    /// Reads rows by their ids, at the moment that the scan reads.
+    /// A view of rows by id, at the scan's moment.
     pub fn view(&self) -> Result<RowView> {
         match self.as_of {
             Some(ts) => self.statement.view_as_of(&self.table, ts),
@@ -81,7 +81,7 @@ impl Source {
         }
     }
 
-    /// The table, columns and filters as EXPLAIN shows them.
+    /// Writes the table, columns and filters for EXPLAIN.
     pub fn fmt_request(
         &self,
         f: &mut fmt::Formatter<'_>,

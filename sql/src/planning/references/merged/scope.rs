@@ -1,5 +1,5 @@
-//! The columns of a FROM list in PostgreSQL's order, and the bare names of merged columns replaced
-//! by what they stand for, in subqueries too where nothing nearer has the name.
+//! The columns of a FROM list in PostgreSQL's order, and the replacement of merged columns' bare
+//! names by their expressions. It reaches into subqueries unless a nearer column has the name.
 
 use super::{Question, RelationColumn, Stop, Withs, merges, relation_name};
 use crate::parse;
@@ -22,12 +22,12 @@ pub(super) struct Walk<'a> {
     answers: &'a [Vec<RelationColumn>],
     asked: usize,
     unnamed: usize,
-    /// The relations of the SELECT at hand and their columns.
+    /// The relations of the present SELECT and their columns.
     relations: Vec<(Ident, Vec<String>)>,
     withs: Withs,
 }
 
-/// A column that a FROM list shows.
+/// A column of a FROM list.
 struct Column {
     name: String,
     expr: Expr,
@@ -35,7 +35,7 @@ struct Column {
     merged: bool,
 }
 
-/// What the bare names of merged columns stand for; `None`: several columns have the name.
+/// The expressions of merged columns by bare name; `None`: several columns have the name.
 type Merged = HashMap<String, Option<Expr>>;
 
 type Step<T> = std::result::Result<T, Stop>;
@@ -106,7 +106,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// An item of the SELECT list, which keeps the name of its column.
+    /// Replaces an item of the SELECT list, which keeps the name of its column.
     fn replace_item(&mut self, item: &mut SelectItem, merged: &Merged) -> Step<()> {
         let SelectItem::UnnamedExpr(expr) = item else {
             return self.replace(item, merged);
@@ -184,7 +184,7 @@ impl<'a> Walk<'a> {
             J::Left(c) | J::LeftOuter(c) => (c, Kept::Left),
             J::Right(c) | J::RightOuter(c) => (c, Kept::Right),
             J::FullOuter(c) => (c, Kept::Both),
-            // Without a condition, or refused by name.
+            // A join without a condition, or one that is refused by name.
             _ => return Ok(left.into_iter().chain(right).collect()),
         };
         let named = match constraint {
@@ -247,18 +247,18 @@ fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
     }
 }
 
-/// Which values a merged column has.
+/// The values of a merged column.
 #[derive(Clone, Copy)]
 enum Kept {
-    /// those of either side, which are equal
+    /// the values of either side, which are equal
     Either,
     Left,
     Right,
-    /// the left one, or the right one if that is NULL
+    /// the left value, or the right value if the left one is NULL
     Both,
 }
 
-/// The column that two of a name become.
+/// Merges two columns of one name.
 fn merge(left: Column, right: Column, kept: Kept) -> Result<Column> {
     let generality = match (left.sql_type, right.sql_type) {
         (Some(left), Some(right)) => types::compare_generality(left, right),
@@ -298,7 +298,7 @@ fn merge(left: Column, right: Column, kept: Kept) -> Result<Column> {
     })
 }
 
-/// Takes the one column called `name` out of one side of a join.
+/// Removes the only column `name` from one side of a join.
 fn take(columns: &mut Vec<Column>, name: &str, side: &str) -> Result<Column> {
     let mut places = (0..columns.len()).filter(|i| columns[*i].name == name);
     match (places.next(), places.next()) {
@@ -314,7 +314,7 @@ fn take(columns: &mut Vec<Column>, name: &str, side: &str) -> Result<Column> {
     }
 }
 
-/// The names that columns of both sides have, in the order of the left one.
+/// The column names that both sides have, in the order of the left side.
 fn common(left: &[Column], right: &[Column]) -> Vec<String> {
     let mut seen = HashSet::new();
     let both = left
@@ -339,8 +339,8 @@ fn column_of(relation: &Ident, name: &str) -> Expr {
     Expr::CompoundIdentifier(vec![relation.clone(), names::ident(name)])
 }
 
-/// `*` and `t.*` as lists of the columns: the name of a merged column beside a wildcard would be
-/// one of two columns with this name.
+/// Expands `*` and `t.*` to lists of columns. Beside a wildcard, a merged column's name would be
+/// ambiguous.
 fn expand_wildcards(
     items: &mut Vec<SelectItem>,
     columns: &[Column],
@@ -401,16 +401,16 @@ struct Replacer<'a, 'w> {
     frames: Vec<Frame>,
 }
 
-/// A subquery, or a SELECT of its set operation, that the visitor is in.
+/// A subquery around the visitor, or a SELECT of its set operation.
 #[derive(Default)]
 struct Frame {
-    /// The columns that it has itself.
+    /// The subquery's own columns.
     columns: HashSet<String>,
-    /// The names of its own relations.
+    /// The names of the subquery's own relations.
     relations: HashSet<String>,
-    /// Whether its SELECT has not been visited yet, which this frame counts for.
+    /// Whether its SELECT is not visited yet; the frame is for that SELECT.
     expects_select: bool,
-    /// ORDER BY items that name columns of its result, taken out of the visitor's way.
+    /// ORDER BY items that name columns of its result, hidden from the visitor.
     order_by: Vec<(usize, Expr)>,
 }
 
@@ -562,7 +562,7 @@ impl VisitorMut for Relations<'_> {
     }
 }
 
-/// Breaks at a qualifier that a subquery's own relation has too.
+/// Breaks at a qualifier that is also a relation of a subquery.
 struct Captured<'a> {
     frames: &'a [Frame],
 }

@@ -1,6 +1,6 @@
-//! ADD COLUMN. A default that gives every row the same value rewrites nothing: the definition keeps
-//! the value that older rows show. A volatile default, or an identity, gives each row its own value
-//! by an UPDATE.
+//! ADD COLUMN. A default with the same value for every row rewrites no rows: the definition keeps
+//! the value for older rows. With a volatile default or an identity, an UPDATE gives each row its
+//! own value.
 
 use super::{add_declared, definition, edit};
 use crate::execution::dml;

@@ -118,8 +118,8 @@ fn may_be_null(table: &TableDef, column: &ColumnDef) -> Result<()> {
     Ok(())
 }
 
-/// Only a change that leaves every stored value as it is: to the same type, or to a text type
-/// that holds all the old one does.
+/// Changes the type if every stored value stays unchanged: to the same type, or to a text type that
+/// holds all old values.
 fn set_type(
     context: &StatementContext,
     table: TableId,

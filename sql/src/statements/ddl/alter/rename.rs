@@ -115,7 +115,7 @@ pub fn constraint(
     })
 }
 
-/// Old and new name of the table, or of one of its columns, in stored conditions.
+/// The old and the new name of the table, or of one of its columns, in stored conditions.
 struct Renaming<'a> {
     table: Option<(&'a str, &'a str)>,
     column: Option<(&'a str, &'a str)>,

@@ -1,5 +1,5 @@
-//! ALTER INDEX: its name and its storage parameters. ALTER TABLE with an index's name does the
-//! same.
+//! ALTER INDEX: changes an index's name and storage parameters. ALTER TABLE with an index's name
+//! does the same.
 
 use super::{gone, options};
 use crate::parse::names;
@@ -66,7 +66,7 @@ fn secondary<'a>(table: &'a mut TableDef, name: &str) -> Option<&'a mut IndexDef
     indexes.find(|index| index.name == name).map(Arc::make_mut)
 }
 
-/// Renames an index, or a key, whose index has its name.
+/// Renames an index, or a key, which shares the name of its index.
 fn rename(table: &mut TableDef, old: &str, new: &str) {
     if let Some(index) = secondary(table, old) {
         index.name = new.to_string();

@@ -1,8 +1,8 @@
-//! CREATE INDEX: the table and the name, and the way in which the index is built.
+//! CREATE INDEX: finds the table and the name, and builds the index.
 //!
-//! Within a transaction block an index is built under the lock that every change of a definition
-//! takes: its table has no other writer until the block ends. A statement by itself lets writers
-//! go on ([`strandline_engine::Db::create_index`]), whether it says CONCURRENTLY or not.
+//! Within a transaction block the index is built under the lock of every definition change: its
+//! table has no other writer until the block ends. A statement outside a block lets writers
+//! continue ([`strandline_engine::Db::create_index`]), with or without CONCURRENTLY.
 
 use super::{define, gone, require_alone};
 use crate::catalogs::information_schema::is_system_schema;
@@ -48,7 +48,7 @@ pub fn create(context: &StatementContext, create: &CreateIndex) -> Result<Summar
     Ok(done)
 }
 
-/// The table that CREATE INDEX names.
+/// The table of CREATE INDEX.
 fn target(context: &StatementContext, create: &CreateIndex) -> Result<Arc<TableDef>> {
     let (schema, name) = names::qualified(&create.table_name, &context.default_schema)?;
     if context.catalog.view(&schema, &name).is_some() {
@@ -70,7 +70,7 @@ fn target(context: &StatementContext, create: &CreateIndex) -> Result<Arc<TableD
     context.resolve_table(&create.table_name)
 }
 
-/// Adds the index to the catalog under its name, or one that is free.
+/// Adds the index to the catalog under its name, or under a free one.
 fn add(
     catalog: &mut Catalog,
     table: TableId,

@@ -1,4 +1,4 @@
-//! The definition of an index as CREATE INDEX declares it.
+//! The definition of an index from CREATE INDEX.
 
 use super::options;
 use crate::execution::expressions::{self, Role};
@@ -20,10 +20,10 @@ use strandline_engine::catalog::index::{
 };
 use strandline_semantics::sql::walk::{any_expression, walk_mut};
 
-/// The most columns of an index, INCLUDE's among them.
+/// The most columns of an index, including those of INCLUDE.
 const COLUMNS_MAX: usize = 32;
 
-/// What CREATE INDEX declares. Name and number are given when it enters the catalog.
+/// The index of CREATE INDEX. The catalog assigns its name and number.
 pub fn index(
     context: &StatementContext,
     table: &TableDef,
@@ -59,8 +59,8 @@ pub fn index(
     })
 }
 
-/// The names that PostgreSQL gives the columns of an index: a column's own, a function's, or
-/// `expr`; the later of two equal ones gets a number.
+/// PostgreSQL's names of an index's columns: a column's name, a function's name, or `expr`. The
+/// second of two equal names gets a number.
 pub fn column_names(table: &TableDef, def: &IndexDef) -> Result<Vec<String>> {
     let mut columns: Vec<String> = Vec::new();
     let own = |id: ColumnId| table.column_by_id(id).map(|c| c.name.clone());
@@ -145,7 +145,7 @@ fn value(context: &StatementContext, table: &TableDef, written: &Expr) -> Result
     }
 }
 
-/// Whether `parts` name a column as the table's: `t.a`.
+/// Whether `parts` is a column with the table's name: `t.a`.
 fn is_own(table: &TableDef, parts: &[Ident]) -> bool {
     match parts {
         [owner, _] => names::fold(owner) == table.name,
@@ -153,7 +153,7 @@ fn is_own(table: &TableDef, parts: &[Ident]) -> bool {
     }
 }
 
-/// What messages call an expression.
+/// The nouns of an expression in messages.
 struct ExpressionNoun {
     one: &'static str,
     many: &'static str,
@@ -222,7 +222,7 @@ fn expression(
     })
 }
 
-/// The columns that an expression reads, each once, in the table's order.
+/// The columns that an expression reads, without duplicates, in the table's order.
 fn columns_of(table: &TableDef, expression: &Plan) -> Result<Vec<ColumnId>> {
     let mut places = BTreeMap::new();
     for column in expression.column_refs() {
@@ -232,7 +232,7 @@ fn columns_of(table: &TableDef, expression: &Plan) -> Result<Vec<ColumnId>> {
     Ok(places.into_values().collect())
 }
 
-/// Takes the table's name off columns.
+/// Removes the table's name from columns.
 struct WithoutTable;
 
 impl VisitorMut for WithoutTable {
@@ -264,7 +264,7 @@ fn check_type(sql_type: SqlType) -> Result<()> {
     }
 }
 
-/// Texts compare by bytes.
+/// Texts compare by bytes, so only collations that do the same are accepted.
 fn check_collation(collation: &ObjectName) -> Result<()> {
     let name = names::parts(collation)?;
     let name = name.last().map_or("", String::as_str);
@@ -278,8 +278,8 @@ fn check_collation(collation: &ObjectName) -> Result<()> {
     .with_hint("Text compares by bytes (collation \"C\")."))
 }
 
-/// PostgreSQL's class of the type, or for texts one of those that compare bytes, which is what
-/// theirs does here.
+/// Accepts PostgreSQL's operator class of the type. For texts the classes that compare bytes are
+/// accepted too, because texts always compare by bytes here.
 fn check_operator_class(sql_type: SqlType, class: Option<&ObjectName>) -> Result<()> {
     let Some(class) = class else {
         return Ok(());
@@ -325,7 +325,7 @@ fn check_operator_class(sql_type: SqlType, class: Option<&ObjectName>) -> Result
     ))
 }
 
-/// The operator classes that exist.
+/// The known operator classes.
 const ALL_CLASSES: &[&str] = &[
     "bool_ops",
     "bpchar_ops",

@@ -57,7 +57,7 @@ pub fn drop(
     }))
 }
 
-/// The words of DROP INDEX.
+/// The options of DROP INDEX.
 #[derive(Clone, Copy)]
 pub struct How {
     /// CONCURRENTLY
@@ -66,7 +66,7 @@ pub struct How {
     pub cascade: bool,
 }
 
-/// The index called `name`; an error if the name is another relation's or a constraint's.
+/// The index `name`; an error if another relation or a constraint has the name.
 fn found(catalog: &Catalog, schema: &str, name: &str) -> Result<Option<(TableId, IndexId)>> {
     let tables = catalog.tables.values().filter(|t| t.schema == schema);
     for table in tables {
@@ -89,7 +89,7 @@ fn found(catalog: &Catalog, schema: &str, name: &str) -> Result<Option<(TableId,
     .with_hint(other))
 }
 
-/// The error for the index of a constraint.
+/// The error for dropping the index of a constraint.
 fn required(table: &TableDef, name: &str) -> Error {
     Error::new(
         ErrorKind::Invalid,

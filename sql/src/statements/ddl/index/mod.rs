@@ -1,5 +1,5 @@
-//! CREATE INDEX, ALTER INDEX, DROP INDEX, REINDEX, COMMENT ON INDEX, and constraints that are made
-//! of an index.
+//! CREATE INDEX, ALTER INDEX, DROP INDEX, REINDEX, COMMENT ON INDEX, and constraints made from an
+//! index.
 
 mod alter;
 mod comment;
@@ -20,12 +20,12 @@ pub use reindex::reindex;
 use strandline_base::{ColumnId, Error, Result, SqlState};
 use strandline_engine::catalog::index::IndexDef;
 
-/// Whether the index has to go with the column.
+/// Whether the index is dropped with the column.
 pub fn needs(def: &IndexDef, column: ColumnId) -> bool {
     def.include.contains(&column) || def.key_columns().contains(&column)
 }
 
-/// 25001 if the statement is part of a transaction block. `what` names it.
+/// 25001 if the statement is within a transaction block; `what` is its name.
 pub fn require_alone(
     context: &crate::planning::context::StatementContext,
     what: &str,
@@ -46,7 +46,7 @@ fn gone() -> Error {
     )
 }
 
-/// The error for an index that is not there.
+/// The error for a missing index.
 fn undefined(name: &str) -> Error {
     Error::invalid(
         SqlState::UNDEFINED_OBJECT,

@@ -1,4 +1,4 @@
-//! Storage parameters of an index: PostgreSQL's, which are kept and shown, and mean nothing here.
+//! Storage parameters of an index. They are PostgreSQL's, kept and shown without effect.
 
 use crate::parse::index_statements::TABLESPACE;
 use crate::parse::names;
@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::ast::{BinaryOperator, CreateIndex, Expr, SqlOpti
 use std::collections::BTreeMap;
 use strandline_base::{Error, Result, SqlState};
 
-/// What WITH (…) of CREATE INDEX says.
+/// The parameters in WITH (…) of CREATE INDEX.
 pub fn of_create(create: &CreateIndex) -> Result<BTreeMap<String, String>> {
     let mut options = BTreeMap::new();
     for option in &create.with {
@@ -33,8 +33,7 @@ pub fn of_create(create: &CreateIndex) -> Result<BTreeMap<String, String>> {
     Ok(options)
 }
 
-/// What SET (…) of ALTER INDEX says: names with their new values, or without one those that RESET
-/// takes away.
+/// The parameters in SET (…) or RESET (…) of ALTER INDEX; RESET gives no values.
 pub fn of_alter(options: &[SqlOption]) -> Result<Vec<(String, Option<String>)>> {
     let changes = options.iter().map(|option| match option {
         SqlOption::KeyValue { key, value } => {

@@ -1,5 +1,5 @@
-//! ALTER TABLE … ADD CONSTRAINT … USING INDEX: a unique index becomes a constraint, which has an
-//! index of its own.
+//! ALTER TABLE … ADD CONSTRAINT … USING INDEX: a unique index becomes a constraint, which has its
+//! own index.
 
 use super::undefined;
 use crate::parse::names;
@@ -10,7 +10,7 @@ use strandline_base::{ColumnId, Error, Result, SqlState, TableId};
 use strandline_engine::catalog::index::{IndexDef, IndexState, IndexValue};
 use strandline_engine::catalog::{Catalog, KeyDef, TableDef};
 
-/// Makes the index that `written` names a key of `table`.
+/// Makes the given index a key of `table`.
 pub async fn promote(
     context: &StatementContext,
     table: TableId,
@@ -41,7 +41,7 @@ pub async fn promote(
     }
 }
 
-/// Takes the index out of `table`; the key that is to be there instead.
+/// Removes the index from `table` and returns the key that replaces it.
 fn key_of(
     catalog: &Catalog,
     table: &mut TableDef,
@@ -94,7 +94,7 @@ fn not_usable(catalog: &Catalog, table: &TableDef, index: &str) -> Error {
     undefined(index)
 }
 
-/// The columns of an index that a constraint can be made of.
+/// The columns of an index that can become a constraint.
 fn columns_of(def: &IndexDef) -> Result<Vec<ColumnId>> {
     let name = &def.name;
     let refused = |message: String| {

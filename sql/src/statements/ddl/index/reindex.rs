@@ -1,5 +1,5 @@
-//! REINDEX: an index is filled anew under another number, beside no writer of its table. Indexes of
-//! constraints are left: they are made of the rows whenever the database is opened.
+//! REINDEX: fills an index again under a new number, without other writers of its table. Indexes of
+//! constraints are skipped, because they are built from the rows whenever the database is opened.
 
 use super::{require_alone, undefined};
 use crate::parse::names;
@@ -11,7 +11,7 @@ use strandline_base::{Error, Result, TableId};
 use strandline_engine::catalog::index::{IndexDef, IndexId, IndexState};
 use strandline_engine::catalog::{Catalog, TableDef};
 
-/// Executes REINDEX of a `kind` of thing.
+/// Executes REINDEX of an object of `kind`.
 pub fn reindex(
     context: &StatementContext,
     kind: Option<&Ident>,
@@ -69,7 +69,8 @@ fn in_database(context: &StatementContext, name: &str) -> Result<Vec<TableId>> {
     Ok(context.catalog.tables.keys().copied().collect())
 }
 
-/// Gives the indexes of a table, or the one called `only`, new numbers: the engine fills them.
+/// Gives the indexes of a table, or only index `only`, new numbers, so that the engine fills them
+/// again.
 fn renew(catalog: &mut Catalog, table: TableId, only: Option<&str>) {
     let Some(table) = catalog.tables.get_mut(&table) else {
         return;
