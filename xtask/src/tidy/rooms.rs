@@ -1,17 +1,18 @@
 //! The direction of imports between the modules of a crate.
 //!
-//! A crate declares it in the header of its `lib.rs`: a line that begins `Rooms, lowest first`, and
-//! a table below it whose first column names modules. A module imports only modules of rows above
-//! its own; those of one row do not see each other. `lib.rs` itself is above all of them.
+//! A crate declares it in the header of its `lib.rs`, with a line that begins `Rooms, lowest first`
+//! and a table below it whose first column names modules. A module imports only modules of rows
+//! above its own row. Modules of one row do not see each other. `lib.rs` itself is above all of
+//! them.
 //!
-//! In no crate do modules side by side import each other in a circle, at any depth, except for
-//! [`STANDING_CYCLES`]: a list that only shrinks.
+//! Modules side by side never import each other in a circle, at any depth. [`STANDING_CYCLES`]
+//! lists the exceptions, and only shrinks.
 
 use super::Violation;
 use crate::modules::Modules;
 use crate::source::SourceFile;
 
-/// Cycles that still stand: the parent module, and one of the modules in it that import each other.
+/// Cycles that still stand: the parent module, and one of its modules that is in the cycle.
 const STANDING_CYCLES: &[(&str, &str)] = &[
     ("engine/src/maintenance", "checkpoint"),
     ("sql/src/execution/row_executor", "compile"),
