@@ -1,25 +1,25 @@
 //! Processor time by thread, from `/proc/self/task`.
 //!
-//! Every thread of the process belongs to a [`Class`] by its name, so that a figure of one class
-//! can show what the others did meanwhile. A thread that ends between two samples is missing from
-//! the second: samples are taken while the measured threads live.
+//! Every thread of the process belongs to a [`Class`] by its name. A figure of one class can
+//! therefore show the processor time of the other classes beside it. A thread that ends between two
+//! samples is missing from the second, so samples are taken while the measured threads live.
 
 use crate::Result;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
-/// What a thread works on.
+/// The kind of a thread's work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Class {
     /// Short transactions: the benchmark's writers.
     Write,
-    /// Queries: every thread that no other class has.
+    /// Queries: every thread that is in no other class.
     Scan,
-    /// Dense overlays of pending updates, made for scans.
+    /// Dense overlays of pending updates, built for scans.
     Overlay,
     /// Merges and checkpoints, the engine's and the rivals'; bulk loads.
     Maintenance,
-    /// Relaxed commits on their way to the log's file.
+    /// Relaxed commits on their way to the log file.
     Log,
 }
 
@@ -42,7 +42,7 @@ impl Class {
             ("strandline-load", Self::Maintenance),
             ("strandline-log", Self::Log),
         ];
-        // The system keeps 15 characters of a name.
+        // Linux keeps 15 characters of a thread's name.
         let is_named = |whole: &str| name == &whole[..whole.len().min(15)];
         let found = names.into_iter().find(|(whole, _)| is_named(whole));
         found.map_or(Self::Scan, |(_, class)| class)
@@ -61,24 +61,24 @@ pub const MERGER: &str = "bench-merger";
 pub struct CpuSeconds([f64; Class::ALL.len()]);
 
 impl CpuSeconds {
-    /// Of one class.
+    /// The seconds of one class.
     pub fn of(&self, class: Class) -> f64 {
         let place = Class::ALL.iter().position(|(other, _)| *other == class);
         place.map_or(0.0, |place| self.0[place])
     }
 
-    /// Of the threads that neither write nor scan: what the engine does besides.
+    /// The seconds of all threads that neither write nor scan: the engine's background work.
     pub fn background(&self) -> f64 {
         self.of(Class::Overlay) + self.of(Class::Maintenance) + self.of(Class::Log)
     }
 
-    /// All of them divided by `n`.
+    /// All seconds divided by `n`.
     pub fn per(mut self, n: f64) -> Self {
         self.0.iter_mut().for_each(|seconds| *seconds /= n);
         self
     }
 
-    /// By the classes' names.
+    /// The seconds as JSON, by the classes' names.
     pub fn json(&self) -> Value {
         let named = Class::ALL.iter().zip(self.0);
         named
@@ -88,11 +88,11 @@ impl CpuSeconds {
     }
 }
 
-/// Nanoseconds on a processor by thread.
+/// Nanoseconds of processor time by thread.
 pub struct Sample(HashMap<u64, (String, u64)>);
 
 impl Sample {
-    /// The clocks of all threads of this process now.
+    /// Reads the clocks of all threads of this process.
     pub fn take() -> Result<Self> {
         let mut threads = HashMap::new();
         for entry in std::fs::read_dir("/proc/self/task")? {
@@ -101,7 +101,7 @@ impl Sample {
                 .file_name()
                 .and_then(|n| n.to_str())
                 .and_then(|n| n.parse().ok());
-            // A thread may end between listing and reading.
+            // A thread may end between the listing and the reading.
             let Ok(clock) = std::fs::read_to_string(folder.join("schedstat")) else {
                 continue;
             };
@@ -116,7 +116,7 @@ impl Sample {
         Ok(Self(threads))
     }
 
-    /// Seconds that threads have run since `earlier`.
+    /// The seconds that threads have run since `earlier`.
     pub fn since(&self, earlier: &Self) -> CpuSeconds {
         let seconds = |class| {
             let of_class = self

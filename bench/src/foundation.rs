@@ -1,4 +1,4 @@
-//! The suite `foundation`: does one engine hold its ground against specialists of both kinds?
+//! The suite `foundation`: can one engine match the specialists of both kinds?
 //!
 //! | group | figure | peer |
 //! |---|---|---|
@@ -35,7 +35,7 @@ pub const GROUPS: [(&str, Group<Bench>); 5] = [
 /// Rounds of every comparison.
 const ROUNDS: usize = 5;
 
-/// Sizes, places and peers of a run.
+/// Sizes, directories and peers of a run.
 pub struct Bench {
     directory: PathBuf,
     pub seed: u64,
@@ -45,14 +45,14 @@ pub struct Bench {
     pub sum_rows: u64,
     /// Rows of the table of point transactions.
     pub point_rows: u64,
-    /// Seconds that one measurement of a round lasts, for those that are timed by duration.
+    /// Seconds per measurement, for measurements that are timed by duration.
     pub seconds: f64,
     pub duckdb: Option<Peer>,
 }
 
 impl Bench {
-    /// A run that keeps its files in `directory`. Prints why if DuckDB is not there; its cases then
-    /// have no peer.
+    /// A run that keeps its files in `directory`. Without DuckDB it prints the reason, and DuckDB's
+    /// cases have no peer.
     pub fn new(directory: &Path, quick: bool, seed: u64) -> Self {
         let duckdb = Peer::duckdb().map_err(|error| eprintln!("{error}")).ok();
         let directory = directory.to_path_buf();
@@ -88,7 +88,8 @@ impl Bench {
         Ok(path)
     }
 
-    /// The folder with TPC-H as Parquet files and the rows of lineitem, made on first use.
+    /// The folder with TPC-H as Parquet files and the number of rows of lineitem; made on first
+    /// use.
     fn tpch(&self) -> Result<(PathBuf, u64)> {
         let folder = self.directory.join("tpch");
         let count = folder.join("lineitem.rows");
@@ -140,7 +141,7 @@ fn remove(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Processors, which every engine may use.
+/// The number of processors, all of which every engine may use.
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }

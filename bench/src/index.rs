@@ -1,4 +1,4 @@
-//! The suite `index`: what secondary indexes give to readers and cost writers.
+//! The suite `index`: the benefit of secondary indexes for readers and their cost for writers.
 //!
 //! | group | figure | peer |
 //! |---|---|---|
@@ -8,8 +8,8 @@
 //! | writes | 8 + 2 transactions/s with 0, 1 and 8 indexes | itself without indexes, PostgreSQL |
 //! | selectivity | ms of a sum over 1 to all rows, as chosen | a scan of an unindexed copy |
 //!
-//! The groups `create`, `reads` and `selectivity` share a table; `create` goes first, since it
-//! leaves the indexes.
+//! The groups `create`, `reads` and `selectivity` share a table. `create` runs first, since it
+//! leaves its indexes for the other two.
 
 mod clients;
 mod create;
@@ -44,29 +44,29 @@ pub const GROUPS: [(&str, Group<Bench>); 5] = [
 /// Rows with the same value of `a`.
 const SAME: u64 = 10;
 
-/// The table that the groups share: `a` has each value in [`SAME`] scattered rows, `v` and its copy
-/// `u` are unique and random, `note` is a random text.
+/// The table that the groups share. `a` has each value in [`SAME`] scattered rows. `v` and its copy
+/// `u` are unique and random, and `note` is a random text.
 const TABLE: &str = "CREATE TABLE items (id bigint PRIMARY KEY, a bigint NOT NULL, \
                      v bigint NOT NULL, u bigint NOT NULL, note text NOT NULL)";
 
-/// Sizes, places and peers of a run.
+/// Sizes, directories and peers of a run.
 pub struct Bench {
     directory: PathBuf,
     seed: u64,
     /// rows of the shared table
     rows: u64,
-    /// rows of tables that one group has for itself
+    /// rows of a table that only one group uses
     small_rows: u64,
     rounds: usize,
-    /// how long one round of statements lasts
+    /// duration of one round of statements
     round: Duration,
-    /// ours and PostgreSQL, with the shared table
+    /// our server and PostgreSQL, with the shared table
     servers: Option<[Client; 2]>,
     duckdb: Option<Peer>,
 }
 
 impl Bench {
-    /// A run that keeps our files in `directory`; PostgreSQL's are below `/var/tmp`.
+    /// A run that keeps our files in `directory`; PostgreSQL's files are below `/var/tmp`.
     pub fn new(directory: &Path, quick: bool, seed: u64) -> Self {
         Self {
             directory: directory.to_path_buf(),
@@ -80,7 +80,7 @@ impl Bench {
         }
     }
 
-    /// Ours and PostgreSQL; the shared table is loaded on first use, from the same file.
+    /// Our server and PostgreSQL. The shared table is loaded on first use, from the same file.
     fn servers(&mut self) -> Result<&mut [Client; 2]> {
         if self.servers.is_none() {
             let path = self.directory.join("index.strandline");
@@ -120,7 +120,7 @@ impl Bench {
         Ok(path)
     }
 
-    /// A number below `rows` for each row, every one once, in random order.
+    /// A number below `rows` for each row. Every number occurs once, in random order.
     fn scattered(&self, row: u64) -> u64 {
         scattered(row, self.rows, self.seed)
     }
@@ -152,7 +152,7 @@ impl Bench {
     }
 }
 
-/// What a figure is compared with.
+/// A figure's name and the peer that it is compared with.
 struct Case<'a> {
     name: &'a str,
     unit: &'static str,
@@ -163,7 +163,8 @@ struct Case<'a> {
     settings: Value,
 }
 
-/// Interleaved measurements of ours and PostgreSQL; `measure` gets a server's client and the round.
+/// Interleaved measurements of our server and PostgreSQL; `measure` gets a server's client and the
+/// round.
 fn both(
     bench: &mut Bench,
     rounds: usize,
@@ -191,7 +192,7 @@ fn both(
 }
 
 /// A permutation of the numbers below `rows`: a Feistel network of four rounds over as many bits as
-/// they have, whose results above them are put in again.
+/// they have. A result that is too large goes through the network again.
 fn scattered(row: u64, rows: u64, seed: u64) -> u64 {
     let half = (64 - rows.leading_zeros()).div_ceil(2);
     let mask = (1 << half) - 1;

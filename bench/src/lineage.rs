@@ -1,5 +1,6 @@
 //! The suite `lineage`: the evaluation of the L-Store paper on this machine, against its two rivals
-//! in the same harness, and what the paper leaves out: other stores, pauses, held snapshots.
+//! in the same harness. It also measures subjects that the paper leaves out: other stores, pauses,
+//! held snapshots.
 //!
 //! | group | figures | against |
 //! |---|---|---|
@@ -15,9 +16,10 @@
 //! | latency | p99.9 beside merges and checkpoints | a number |
 //! | held | memory and reads beside one held snapshot; idle cursors | itself |
 //!
-//! The paper had 24 hardware threads; with more threads than processors every figure is one of an
-//! oversubscribed machine, and says so. Its transaction: 8 reads and 2 updates of 4 of 10 columns
-//! at read committed, with a thread that scans 10 % of the table over and over and one that merges.
+//! The paper's machine had 24 hardware threads. With more threads than processors, a figure comes
+//! from an oversubscribed machine and says so. The paper's transaction has 8 reads and 2 updates of
+//! 4 of 10 columns at read committed. Beside it, one thread scans 10 % of the table over and over,
+//! and one merges.
 
 mod contention;
 mod core;
@@ -66,15 +68,15 @@ pub const GROUPS: [(&str, Group<Bench>); 11] = [
 /// Rounds of every comparison.
 const ROUNDS: usize = 3;
 
-/// Sizes, places and peers of a run.
+/// Sizes, directories and peers of a run.
 pub struct Bench {
-    /// What the suites share; its `seconds` are those of peers.
+    /// The state that the suites share; its `seconds` are for the peers.
     shared: foundation::Bench,
     /// Rows of the paper's table; also the active set of low contention.
     rows: u64,
     /// Seconds of one measurement in the harness.
     seconds: f64,
-    /// Seconds that a snapshot is held open.
+    /// Seconds for which a snapshot is held open.
     hold: f64,
     /// Our loaded table, made on first use.
     image: Option<Image>,
@@ -99,7 +101,7 @@ impl Bench {
         }
     }
 
-    /// Our table in memory, as it was loaded.
+    /// Our freshly loaded table in memory.
     fn image(&mut self) -> Result<&Image> {
         if self.image.is_none() {
             eprintln!("loading {} rows …", self.rows);
@@ -108,8 +110,8 @@ impl Bench {
         Ok(self.image.as_ref().expect("made above"))
     }
 
-    /// Ours and the rivals with the same rows, none of which has been used: every point of a figure
-    /// begins with the same state.
+    /// Our engines and the rivals with the same rows, all unused. Every point of a figure therefore
+    /// starts from the same state.
     fn engines(&mut self) -> Result<Vec<Arc<dyn Engine>>> {
         let (rows, seed) = (self.rows, self.shared.seed);
         Ok(vec![
@@ -120,7 +122,8 @@ impl Bench {
         ])
     }
 
-    /// The paper's transactions on the first `active` rows beside one scan and one merge thread.
+    /// The paper's transactions on the first `active` rows, beside one scan thread and one merge
+    /// thread.
     fn load(&self, writers: usize, active: u64) -> Load {
         Load {
             writers,
@@ -138,7 +141,7 @@ impl Bench {
         }
     }
 
-    /// The active sets of the paper with their names; no larger than the table.
+    /// The active sets of the paper with their names, limited to the table's size.
     fn active_sets(&self) -> [(&'static str, u64); 3] {
         [("low", self.rows), ("medium", 100_000), ("high", 10_000)]
     }
@@ -159,39 +162,40 @@ fn measure(engines: &[Arc<dyn Engine>], load: &Load) -> Result<Vec<Vec<Measured>
     take_turns(ROUNDS, engines.iter().map(side).collect())
 }
 
-/// One number of every round, for each engine.
+/// One number per round, for each engine.
 fn spreads(measured: &[Vec<Measured>], number: impl Fn(&Measured) -> f64) -> Vec<Spread> {
     let of_engine = |rounds: &Vec<Measured>| Spread::of(rounds.iter().map(&number));
     measured.iter().map(of_engine).collect()
 }
 
-/// Processor seconds per second by class of thread, of an engine's first round.
+/// Processor seconds per second of an engine's first round, by class of thread.
 fn cpu(measured: &[Measured]) -> Value {
     measured
         .first()
         .map_or(Value::Null, |first| first.cpu.json())
 }
 
-/// Places in [`Bench::engines`].
+/// Positions in [`Bench::engines`].
 const PRODUCT: usize = 0;
 const RIVALS: [usize; 2] = [1, 2];
 const STORAGE: usize = 3;
 
-/// A result of all engines.
+/// One result of all engines.
 struct Comparison<'c> {
     case: String,
     unit: &'static str,
     load: &'c Load,
-    /// Which curves it is on, and where: (figure, x).
+    /// The figure whose curves the result is on, and its x.
     plot: (&'static str, f64),
     goal: Option<Goal>,
-    /// The paper's ratios over each rival at best, if it gives them.
+    /// The paper's best ratios over each rival, if the paper gives them.
     paper: Option<[f64; 2]>,
 }
 
 impl Comparison<'_> {
-    /// Adds a figure per rival, of the product and of its storage on the rivals' own transactions,
-    /// and gives the medians of `number`. Goals are the product's.
+    /// Adds two figures per rival and returns the medians of `number`. One compares the product;
+    /// the other compares its storage alone, on the rivals' transactions. Goals apply to the
+    /// product.
     fn add(
         &self,
         engines: &[Arc<dyn Engine>],
@@ -268,7 +272,7 @@ impl Comparison<'_> {
     }
 }
 
-/// Points at `x` on the curves of a figure; read by `plots`.
+/// Points at `x` on the curves of a figure, for `plots`.
 fn plot(figure: &str, x: f64, points: Map<String, Value>) -> Value {
     json!({ "figure": figure, "x": x, "points": points })
 }

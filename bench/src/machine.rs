@@ -1,4 +1,4 @@
-//! What the figures were measured on.
+//! The machine that the figures were measured on.
 
 use crate::Result;
 use serde_json::{Map, Value, json};
@@ -48,8 +48,8 @@ fn field(path: &str, name: &str) -> String {
         .to_string()
 }
 
-/// Type and device of the file system that holds `directory`; memory is refused, because durable
-/// commits would mean nothing there.
+/// Type and device of the file system that holds `directory`. A file system in memory is refused,
+/// since durable commits would mean nothing there.
 fn file_system(directory: &Path) -> Result<String> {
     let directory = directory.canonicalize()?;
     let mounts = read("/proc/self/mounts");
@@ -82,7 +82,7 @@ fn commit() -> String {
         .unwrap_or("unknown".to_string())
 }
 
-/// Bytes of memory that a process has: its number, or `self`.
+/// Resident memory in bytes of a process; `process` is its number, or `self`.
 pub fn resident_bytes(process: &str) -> Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,7 +1,7 @@
 //! `strandline-bench`: suites of figures against peers measured in the same run.
 //!
-//! Every suite prints one JSON line per result as it comes, then a table. Rivals run in processes
-//! of their own ([`peer`]) and take turns with us ([`rounds`]); data and keys follow from one seed.
+//! Every suite prints one JSON line per result as it arrives, then a table. Rivals run in separate
+//! processes ([`peer`]) and take turns with us ([`rounds`]). One seed determines all data and keys.
 
 mod cpu_time;
 mod foundation;
@@ -26,10 +26,10 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Failures end a case, never a suite.
+/// A failure ends a case, never a suite.
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// Cases of a suite that share data; `B` is the suite's sizes, places and peers.
+/// Cases of a suite that share data. `B` has the suite's sizes, directories and peers.
 pub type Group<B> = fn(&mut B, &mut Report) -> Result<()>;
 
 #[global_allocator]
@@ -137,7 +137,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a suite; the number of groups of cases that failed.
+/// Runs a suite; returns the number of failed groups.
 fn run<B>(
     suite: &'static str,
     options: &Options,

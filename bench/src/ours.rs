@@ -1,4 +1,4 @@
-//! Strandline as the suites use it: SQL, the appender and point transactions of its public API.
+//! Strandline for the suites: SQL, the appender and point transactions of its public API.
 
 use crate::Result;
 use datafusion::arrow::array::RecordBatch;
@@ -18,8 +18,8 @@ pub struct Ours {
 }
 
 impl Ours {
-    /// Opens or creates a database at `path` whose queries use `threads` threads. Everything else
-    /// is as it comes.
+    /// Opens or creates a database at `path` whose queries use `threads` threads. All other
+    /// settings have their defaults.
     pub fn open(path: &Path, threads: usize) -> Result<Self> {
         Self::build(Database::builder(path).query_threads(threads))
     }
@@ -43,7 +43,7 @@ impl Ours {
         })
     }
 
-    /// The database itself, for connections with a life of their own.
+    /// The database, for further connections.
     pub fn database(&self) -> &Database {
         &self.database
     }
@@ -59,13 +59,13 @@ impl Ours {
         Ok(self.connection().query(sql, ())?.into_batches())
     }
 
-    /// A checkpoint after which nothing is pending.
+    /// Runs a checkpoint that leaves nothing pending.
     pub fn checkpoint(&self) -> Result<()> {
         self.database.merge_all()?;
         Ok(())
     }
 
-    /// Appends `rows` rows of bigints; `fill` gets the row's number and its columns to set.
+    /// Appends `rows` rows of bigints. `fill` receives a row's number and sets its columns.
     pub fn append_bigints(
         &self,
         table: &str,
@@ -85,7 +85,7 @@ impl Ours {
         Ok(())
     }
 
-    /// A connection of its own for point transactions on `columns` of `table`.
+    /// A new connection for point transactions on `columns` of `table`.
     pub fn worker(&self, table: &str, columns: &[&str], durable: bool) -> Result<Worker> {
         let mut connection = self.database.connect();
         let durability = if durable { "on" } else { "off" };
@@ -113,19 +113,19 @@ pub struct Worker {
     connection: Connection,
     table: TableHandle,
     columns: Vec<ColumnId>,
-    /// What was read last.
+    /// The row that was read last.
     row: Vec<Value>,
 }
 
 impl Worker {
-    /// Makes writes fail at once when they meet another transaction's, instead of waiting for it.
+    /// Makes a write fail at once when it meets another transaction's write, instead of waiting.
     pub fn abort_on_conflict(&mut self) -> Result<()> {
         self.connection
             .execute("SET strandline.conflict_policy = 'abort'", ())?;
         Ok(())
     }
 
-    /// Runs `work` in a transaction; again if another transaction was in its way.
+    /// Runs `work` in a transaction, and again if another transaction was in conflict with it.
     pub fn transaction(
         &mut self,
         work: impl Fn(&mut Point<'_, '_>) -> strandline::Result<()>,
@@ -139,7 +139,7 @@ impl Worker {
         }
     }
 
-    /// Begins a transaction; dropped without [`Point::commit`] it is rolled back.
+    /// Begins a transaction. It is rolled back if it is dropped without [`Point::commit`].
     pub fn begin(&mut self) -> strandline::Result<Point<'_, '_>> {
         Ok(Point {
             transaction: self.connection.transaction()?,
@@ -185,7 +185,7 @@ impl Point<'_, '_> {
     }
 }
 
-/// Bytes of a database's directory, in all and by kind of file (the name up to its number).
+/// Bytes of a database's directory: the total, and by kind of file (the name up to its number).
 pub fn size_on_disk(path: &Path) -> Result<(u64, BTreeMap<String, u64>)> {
     let mut by_kind = BTreeMap::new();
     for entry in std::fs::read_dir(path)? {

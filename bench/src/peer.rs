@@ -1,8 +1,8 @@
-//! Rival engines in processes of their own, asked over pipes.
+//! Rival engines in separate processes, controlled over pipes.
 //!
-//! One JSON request per line, one JSON answer per line; an answer with `error` is a failure. The
-//! peers of bench/rivals are built here on first use, so that building the benchmarks does not
-//! build them; RocksDB, which takes minutes, only when it is asked for.
+//! Requests and answers are one JSON line each; an answer with `error` is a failure. The peers of
+//! bench/rivals are built here on first use, so that a build of the benchmarks does not include
+//! them. RocksDB takes minutes and is built only on request.
 
 use crate::Result;
 use serde_json::{Value, json};
@@ -17,13 +17,13 @@ pub struct Peer {
     answers: BufReader<ChildStdout>,
     /// Engine and version.
     pub name: String,
-    /// How it is configured.
+    /// The engine's settings.
     pub settings: String,
 }
 
 impl Peer {
-    /// The engine called `name` in bench/rivals, compiled now if need be with the profile of this
-    /// binary.
+    /// The engine called `name` in bench/rivals. It is compiled now if necessary, with the profile
+    /// of this binary.
     pub fn rival(name: &str) -> Result<Self> {
         let mut build = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
         build.args(["build", "--quiet", "--package", "strandline-bench-rivals"]);
@@ -90,7 +90,7 @@ impl Peer {
         }
     }
 
-    /// A number in the answer to `request`.
+    /// Sends `request`; returns the number `key` of the answer.
     pub fn number(&mut self, request: Value, key: &str) -> Result<f64> {
         let answer = self.call(request)?;
         Ok(answer[key]
@@ -98,7 +98,7 @@ impl Peer {
             .ok_or_else(|| format!("no number `{key}` in {answer}"))?)
     }
 
-    /// Every number of the list `key` in the answer to `request`.
+    /// Sends `request`; returns the list of numbers `key` of the answer.
     pub fn numbers(&mut self, request: Value, key: &str) -> Result<Vec<f64>> {
         let answer = self.call(request)?;
         let list = answer[key]
@@ -107,14 +107,14 @@ impl Peer {
         Ok(list.iter().filter_map(Value::as_f64).collect())
     }
 
-    /// Runs SQL on DuckDB: seconds.
+    /// Runs SQL on DuckDB; returns the seconds.
     pub fn sql(&mut self, sql: &str) -> Result<f64> {
         self.number(json!({ "op": "sql", "sql": sql }), "seconds")
     }
 }
 
 impl Drop for Peer {
-    /// The end of its input ends a peer.
+    /// Ends the peer by closing its input.
     fn drop(&mut self) {
         self.requests = None;
         if let Err(error) = self.process.wait() {
@@ -123,7 +123,7 @@ impl Drop for Peer {
     }
 }
 
-/// The workspace of `cargo run`, else of the build.
+/// The workspace of `cargo run`, or else of the build.
 fn workspace() -> PathBuf {
     let built = env!("CARGO_MANIFEST_DIR").into();
     let manifest = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or(built));

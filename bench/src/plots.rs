@@ -1,8 +1,8 @@
-//! Draws the figures of a run of the suite `lineage`: an SVG and a PNG each, with our curves, the
-//! rivals' and the paper's numbers where it gives them.
+//! Draws the figures of a run of the suite `lineage`, each as SVG and PNG. A figure has our curves,
+//! the rivals' curves and the paper's numbers, where the paper gives any.
 //!
-//! A result says in `config.plots` which points it is on which figure; what a figure is called and
-//! how its axes are labelled stands here.
+//! A result's `config.plots` lists its points by figure. The titles of figures and the labels of
+//! axes are in this file.
 
 use crate::Result;
 use plotters::coord::Shift;
@@ -28,10 +28,10 @@ pub struct Options {
 }
 
 const SIZE: (u32, u32) = (800, 500);
-/// The y axis by the highest point, so that the legend has room.
+/// The top of the y axis as a multiple of the highest point, so that the legend has room.
 const HEADROOM: f64 = 1.4;
 
-/// How a figure looks.
+/// The looks of a figure.
 struct Chart {
     figure: &'static str,
     title: &'static str,
@@ -208,7 +208,7 @@ const CHARTS: [Chart; 27] = [
 /// Points by the name of their curve.
 type Curves = BTreeMap<String, Vec<(f64, f64)>>;
 
-/// Draws every figure that the run has.
+/// Draws every figure for which the run has points.
 pub fn draw(options: &Options) -> Result<()> {
     register_font("sans-serif", FontStyle::Normal, dejavu::sans::regular())
         .map_err(|_| "the font is not readable")?;
@@ -228,7 +228,7 @@ pub fn draw(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The curves of every figure in a run's lines, in order of x.
+/// Reads the curves of every figure from a run's lines, in order of x.
 fn read(text: &str) -> Result<BTreeMap<String, Curves>> {
     let mut figures: BTreeMap<String, Curves> = BTreeMap::new();
     for line in text.lines() {
@@ -245,7 +245,7 @@ fn read(text: &str) -> Result<BTreeMap<String, Curves>> {
     }
     for points in figures.values_mut().flat_map(Curves::values_mut) {
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        // Ours is on the line of every rival.
+        // Our point is on the line of every rival; keep one.
         points.dedup_by(|a, b| a.0 == b.0);
     }
     Ok(figures)
@@ -332,7 +332,7 @@ impl Chart {
     }
 }
 
-/// A PNG of [`SIZE`] from red, green and blue bytes.
+/// Encodes red, green and blue bytes as a PNG of [`SIZE`].
 fn encode(pixels: &[u8]) -> Vec<u8> {
     const NO_FILTER: u8 = 0;
     const EIGHT_BITS_RGB: [u8; 5] = [8, 2, 0, 0, 0];

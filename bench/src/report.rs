@@ -8,12 +8,12 @@ use serde_json::{Map, Value, json};
 use std::fs::File;
 use std::io::Write;
 
-/// What a ratio (ours / theirs) should be.
+/// The goal for a ratio (ours / theirs).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Goal {
-    /// Rates: as large as possible.
+    /// For rates: as large as possible.
     AtLeast(f64),
-    /// Times and sizes: as small as possible.
+    /// For times and sizes: as small as possible.
     AtMost(f64),
 }
 
@@ -33,26 +33,26 @@ impl Goal {
     }
 }
 
-/// One result: our median against a peer's.
+/// One result: our median and a peer's.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// What was measured.
+    /// The case's name.
     pub case: String,
     /// The unit of `ours` and `theirs`.
     pub unit: &'static str,
-    /// Our rounds.
+    /// The figures of our rounds.
     pub ours: Spread,
-    /// The peer with its version; `strandline` where we are compared with ourselves.
+    /// The peer with its version; `strandline` where we compare with ourselves.
     pub peer: String,
-    /// The peer's rounds; None if it could not be measured.
+    /// The figures of the peer's rounds; None if it could not be measured.
     pub theirs: Option<Spread>,
-    /// None: reported only.
+    /// None: reported without a goal.
     pub goal: Option<Goal>,
     /// Sizes, settings and rounds.
     pub config: Map<String, Value>,
 }
 
-/// Everything that a suite's lines have in common.
+/// The fields that all lines of a suite share.
 pub struct Stamp {
     /// The suite's name.
     pub suite: &'static str,
@@ -118,7 +118,7 @@ impl Figure {
     }
 }
 
-/// Where a suite's results go: JSON lines as they come, a table at the end.
+/// The output of a suite's results: JSON lines as they arrive, a table at the end.
 pub struct Report {
     stamp: Stamp,
     file: Option<File>,
@@ -127,7 +127,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// An empty report, whose lines go to `file` too.
+    /// An empty report whose lines also go to `file`.
     pub fn new(stamp: Stamp, file: Option<File>) -> Self {
         let (figures, verdicts) = (Vec::new(), Vec::new());
         Self {
@@ -145,7 +145,7 @@ impl Report {
         Ok(())
     }
 
-    /// Says in one line what several results together show.
+    /// Adds a line that states what several results show together.
     pub fn verdict(&mut self, case: &str, verdict: &str) -> Result<()> {
         let line = json!({ "suite": self.stamp.suite, "case": case, "verdict": verdict });
         self.line(&line.to_string())?;
@@ -161,7 +161,7 @@ impl Report {
         Ok(())
     }
 
-    /// The table, the verdicts and how many goals are met.
+    /// The table, the verdicts and the number of goals met.
     pub fn summary(&self) -> String {
         let meets = self.figures.iter().filter_map(Figure::meets);
         let (met, goals) = meets.fold((0, 0), |(met, goals), m| (met + usize::from(m), goals + 1));
@@ -215,7 +215,7 @@ pub fn config<const N: usize>(entries: [(&str, Value); N]) -> Map<String, Value>
         .collect()
 }
 
-/// Four significant digits, as much as a benchmark knows.
+/// Rounds to four significant digits, the precision of a benchmark.
 fn rounded(n: f64) -> f64 {
     if n == 0.0 || !n.is_finite() {
         return n;

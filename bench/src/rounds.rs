@@ -1,11 +1,12 @@
-//! Rounds: the sides take turns, so that a machine that slows down slows all of them; a figure is
-//! the median of its rounds and the range they were in.
+//! Rounds: the sides take turns, so that a slower phase of the machine affects all of them. A
+//! figure is the median of its rounds, with their range.
 
 use crate::Result;
 use std::time::{Duration, Instant};
 
-/// One contestant: every call measures once, in the round with this number. Who writes draws other
-/// rows and values in each: a round that repeated the last one would change nothing.
+/// One contestant. Every call measures once, in the round with this number. A side that writes
+/// draws other rows and values in each round, since a repetition of the last round would change
+/// nothing.
 pub type Side<'a, T = f64> = Box<dyn FnMut(u64) -> Result<T> + 'a>;
 
 /// A figure of several rounds.
@@ -13,14 +14,14 @@ pub type Side<'a, T = f64> = Box<dyn FnMut(u64) -> Result<T> + 'a>;
 pub struct Spread {
     /// The median of the rounds.
     pub median: f64,
-    /// The least of them.
+    /// The smallest of the rounds.
     pub least: f64,
-    /// The largest of them.
+    /// The largest of the rounds.
     pub most: f64,
 }
 
 impl Spread {
-    /// The spread of `values`, which are not empty.
+    /// The spread of `values`, which must not be empty.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let values: Vec<f64> = values.into_iter().collect();
         let fold =
@@ -32,13 +33,13 @@ impl Spread {
         }
     }
 
-    /// The two ends; None if there was one measurement, or all were alike.
+    /// The smallest and the largest; None after one measurement, or if all are equal.
     pub fn range(&self) -> Option<[f64; 2]> {
         (self.least < self.most).then_some([self.least, self.most])
     }
 }
 
-/// One measurement.
+/// The spread of one measurement.
 impl From<f64> for Spread {
     fn from(value: f64) -> Self {
         Self {
@@ -57,7 +58,7 @@ pub fn interleave(rounds: usize, sides: Vec<Side<'_>>) -> Result<Vec<Spread>> {
         .collect())
 }
 
-/// `rounds` interleaved measurements of each side; who begins rotates.
+/// `rounds` interleaved measurements of each side; the side that begins rotates.
 pub fn take_turns<T>(rounds: usize, mut sides: Vec<Side<'_, T>>) -> Result<Vec<Vec<T>>> {
     let mut figures: Vec<Vec<T>> = sides.iter().map(|_| Vec::new()).collect();
     for round in 0..rounds {
@@ -69,7 +70,7 @@ pub fn take_turns<T>(rounds: usize, mut sides: Vec<Side<'_, T>>) -> Result<Vec<V
     Ok(figures)
 }
 
-/// Runs `work` over and over for `seconds`, at least 3 times: the median of the seconds it took.
+/// Runs `work` over and over for `seconds`, at least 3 times; returns the median of its seconds.
 pub fn repeat(seconds: f64, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
     let deadline = Instant::now() + Duration::from_secs_f64(seconds);
     let mut times = Vec::new();
@@ -81,7 +82,7 @@ pub fn repeat(seconds: f64, mut work: impl FnMut() -> Result<()>) -> Result<f64>
     Ok(median(times))
 }
 
-/// The median; the mean of the middle two if there is an even number. `values` is not empty.
+/// The median, or the mean of the middle two of an even number. `values` must not be empty.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

@@ -1,4 +1,4 @@
-//! Servers as child processes: ours and PostgreSQL, each with a database of its own.
+//! Servers as child processes: ours and PostgreSQL, each with its own database.
 
 use crate::Result;
 use crate::machine::resident_bytes;
@@ -9,11 +9,11 @@ use tempfile::TempDir;
 
 /// A server that listens on loopback until it is dropped.
 pub struct Served {
-    /// its name in results
+    /// the server's name in results
     pub name: String,
     port: u16,
     user: &'static str,
-    /// stops it
+    /// the way to stop the server
     stop: Stop,
 }
 
@@ -24,12 +24,12 @@ enum Stop {
     Postgres { programs: PathBuf, data: TempDir },
 }
 
-/// PostgreSQL's user and database, which are ours too.
+/// The user and database on PostgreSQL; ours has the same names.
 const USER: &str = "postgres";
 
 impl Served {
-    /// `strandline serve`, the program beside this one, on the database at `path`, with that much
-    /// memory.
+    /// Starts `strandline serve`, the program beside this one, on the database at `path`. `memory`
+    /// is its memory limit.
     pub fn ours(path: &Path, memory: &str) -> Result<Self> {
         let program = std::env::current_exe()?.with_file_name("strandline");
         let mut child = Command::new(&program)
@@ -50,7 +50,7 @@ impl Served {
                 break port;
             }
         };
-        // Whatever else it says must not fill the pipe.
+        // Drain the remaining output, which must not fill the pipe.
         std::thread::spawn(move || lines.for_each(drop));
         Ok(Self {
             name: "strandline".to_string(),
@@ -60,7 +60,8 @@ impl Served {
         })
     }
 
-    /// A PostgreSQL of its own below `/var/tmp`, tuned for a machine with memory to spare.
+    /// Starts a PostgreSQL with its own data below `/var/tmp`, tuned for a machine with ample
+    /// memory.
     pub fn postgres() -> Result<Self> {
         let programs = programs()?;
         let data = tempfile::Builder::new()
@@ -99,12 +100,12 @@ impl Served {
         })
     }
 
-    /// The port of the loopback address that it listens on.
+    /// The server's port on the loopback address.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Bytes of memory that the process of our server has; None of PostgreSQL's many.
+    /// Resident memory of our server in bytes; None for PostgreSQL, which has many processes.
     pub fn resident_bytes(&self) -> Result<Option<f64>> {
         let Stop::Ours(child) = &self.stop else {
             return Ok(None);
@@ -112,7 +113,7 @@ impl Served {
         Ok(Some(resident_bytes(&child.id().to_string())?))
     }
 
-    /// Ends our server at once, as a crash does.
+    /// Kills our server, like a crash.
     pub fn kill(mut self) -> Result<()> {
         if let Stop::Ours(child) = &mut self.stop {
             child.kill()?;
@@ -121,7 +122,7 @@ impl Served {
         Ok(())
     }
 
-    /// A client program of PostgreSQL's that talks to this server.
+    /// A PostgreSQL client program that connects to this server.
     pub fn client(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command
@@ -159,7 +160,7 @@ impl Drop for Served {
     }
 }
 
-/// The output of a command that has worked.
+/// Runs a command; returns its output, or an error if it failed.
 pub fn done(command: &mut Command) -> Result<String> {
     let output = command
         .output()
@@ -172,7 +173,7 @@ pub fn done(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Where PostgreSQL's programs are: Debian keeps them by version.
+/// The directory of PostgreSQL's programs, which Debian keeps by version.
 fn programs() -> Result<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql")
         .map_err(|e| format!("PostgreSQL is not installed (/usr/lib/postgresql: {e})"))?;
@@ -183,14 +184,14 @@ fn programs() -> Result<PathBuf> {
     newest.ok_or_else(|| "/usr/lib/postgresql has no initdb".into())
 }
 
-/// PostgreSQL refuses to run as root.
+/// A command that runs as user postgres, since PostgreSQL refuses to run as root.
 fn as_postgres(program: &Path) -> Result<Command> {
     if !is_root()? {
         return Ok(Command::new(program));
     }
     let mut command = Command::new("runuser");
     command.args(["-u", USER, "--"]).arg(program);
-    // It need not be able to read the directory we are in.
+    // That user may not be able to read the current directory.
     command.current_dir("/var/tmp");
     Ok(command)
 }

@@ -1,5 +1,5 @@
 //! The suite `server`: PostgreSQL's own clients against `strandline serve` and PostgreSQL, on the
-//! same machine, in turns.
+//! same machine, taking turns.
 //!
 //! | group | figures |
 //! |---|---|
@@ -26,13 +26,13 @@ fn mixed(bench: &mut Bench, report: &mut Report) -> Result<()> {
     mixed::run(bench, report)
 }
 
-/// Sizes, times and the servers of a run.
+/// Sizes, times and servers of a run.
 pub struct Bench {
     directory: PathBuf,
-    /// pgbench's scale: 100 000 accounts each
+    /// pgbench's scale, 100 000 accounts per unit
     scale: u32,
     tpch_scale: f64,
-    /// how long pgbench runs each time
+    /// duration of each pgbench run
     seconds: u32,
     rounds: usize,
     servers: Option<(Served, Served)>,
@@ -40,7 +40,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// A run that keeps our files in `directory`; PostgreSQL's are below `/var/tmp`.
+    /// A run that keeps our files in `directory`; PostgreSQL's files are below `/var/tmp`.
     pub fn new(directory: &Path, quick: bool) -> Self {
         Self {
             directory: directory.to_path_buf(),
@@ -80,7 +80,7 @@ impl Bench {
         Ok(())
     }
 
-    /// TPC-H's tables in both, by COPY of the same files.
+    /// Loads TPC-H's tables into both servers, by COPY of the same files.
     fn fill_tpch(&mut self) -> Result<()> {
         let folder = self.directory.join("tpch");
         std::fs::create_dir_all(&folder)?;

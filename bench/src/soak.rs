@@ -1,12 +1,12 @@
-//! The suite `soak`: our server under everything at once for as long as one likes.
+//! The suite `soak`: our server under every kind of work at once, for any length of time.
 //!
-//! [`clients`] run a queue, hot counters, wide rows, definitions, checkpoints, sums and connections
-//! that never read, beside each other, under a small memory setting. The server is killed every few
-//! minutes and started again. Once a second memory, files and latencies are taken down.
+//! [`clients`] run side by side under a small memory limit: a queue, hot counters, wide rows,
+//! definitions, checkpoints, sums and connections that never read. The server is killed every few
+//! minutes and started again. Memory, files and latencies are sampled once a second.
 //!
-//! It fails if a counter is not what was acknowledged, if a statement fails that should not, or if
-//! a curve is not flat: the last quarter of the time is compared with the second, the first being
-//! the one that fills caches and the first history.
+//! The suite fails if a counter differs from the acknowledged additions, if a statement fails
+//! unexpectedly, or if a curve is not flat. For flatness the last quarter of the time is compared
+//! with the second quarter, since the first one fills caches and the first history.
 
 mod clients;
 
@@ -41,15 +41,15 @@ pub struct Options {
     seed: u64,
 }
 
-/// How often memory and files are taken down.
+/// The interval between samples of memory and files.
 const SAMPLE: Duration = Duration::from_secs(1);
 
-/// What is drawn over time.
+/// A curve over time.
 struct Curve {
     name: &'static str,
     unit: &'static str,
     number: fn(&Sample) -> Option<f64>,
-    /// How much of the second quarter's median the last one's may be.
+    /// The limit for the last quarter's median, as a multiple of the second quarter's.
     most: f64,
 }
 
@@ -83,7 +83,7 @@ struct Sample {
     latency: Option<f64>,
 }
 
-/// Runs it; the number of things that are not as they should be.
+/// Runs the suite; returns the number of faults.
 pub fn run(options: &Options) -> Result<usize> {
     let parent =
         std::env::var_os("STRANDLINE_BENCH_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
@@ -142,7 +142,7 @@ fn stamp(options: &Options, directory: &Path) -> Result<Stamp> {
 fn sample(served: &Served, path: &Path, shared: &Shared, began: Instant) -> Result<Sample> {
     let mut files = 0;
     for entry in std::fs::read_dir(path)? {
-        // A file may go between listing and looking.
+        // A file may disappear between the listing and the look-up.
         files += entry?.metadata().map_or(0, |metadata| metadata.len());
     }
     Ok(Sample {
@@ -153,7 +153,7 @@ fn sample(served: &Served, path: &Path, shared: &Shared, began: Instant) -> Resu
     })
 }
 
-/// The figures and what is wrong.
+/// Prints the figures; returns the faults.
 fn conclude(
     options: &Options,
     samples: &[Sample],

@@ -1,5 +1,5 @@
-//! The suite `statements`: what one statement costs from its text to its result, in process, on one
-//! thread, without waiting for the disk.
+//! The suite `statements`: the cost of one statement from its text to its result. It runs in
+//! process, on one thread, without waiting for the disk.
 //!
 //! | group | figure | compared with |
 //! |---|---|---|
@@ -22,20 +22,20 @@ use strandline_base::rng::Rng;
 pub const GROUPS: [(&str, Group<Bench>); 3] =
     [("point", point), ("planned", planned), ("hot", hot)];
 
-/// Rounds of every case, whose median counts.
+/// Rounds of every case; the figure is their median.
 const ROUNDS: usize = 5;
 /// Rows of the table, of 10 bigints each.
 const ROWS: u64 = 100_000;
-/// Rows of the group `hot` that are updated, and as many that are not.
+/// Rows of the group `hot` that are updated; as many are not.
 const HOT_ROWS: u64 = 16;
-/// Updates of each.
+/// Updates of each hot row.
 const HOT_UPDATES: u64 = 20_000;
 
-/// Places and times of a run.
+/// Directories and times of a run.
 pub struct Bench {
     directory: PathBuf,
     seed: u64,
-    /// how long one round lasts
+    /// duration of one round
     round: Duration,
     database: Option<Database>,
 }
@@ -64,7 +64,7 @@ impl Bench {
         Ok(database.connect())
     }
 
-    /// Microseconds of `run`, which gets a row's number.
+    /// Times `run` in microseconds; `run` receives a row's number.
     fn time(&self, mut run: impl FnMut(u64) -> Result<()>) -> Result<Spread> {
         let mut rng = Rng::new(self.seed);
         let rounds = (0..ROUNDS).map(|_| self.round(&mut rng, ROWS, &mut run));
@@ -72,7 +72,7 @@ impl Bench {
         Ok(Spread::of(rounds))
     }
 
-    /// Mean microseconds of `run` in one round; it gets the number of a row below `rows`.
+    /// Mean microseconds of `run` in one round; `run` receives the number of a row below `rows`.
     fn round(
         &self,
         rng: &mut Rng,
@@ -107,7 +107,7 @@ fn fill(connection: &mut Connection, seed: u64) -> Result<()> {
     Ok(())
 }
 
-/// A statement with the key as its last parameter, after `1` for the others.
+/// A statement whose last parameter is the key; the other parameters are `1`.
 struct Case {
     name: &'static str,
     sql: &'static str,
@@ -162,14 +162,14 @@ fn values(case: &Case, key: i64) -> Vec<ScalarValue> {
     values
 }
 
-/// The statement with its values in its text, as an application's template writes it.
+/// The statement with its values in its text, like an application's template writes it.
 fn with_literals(case: &Case, key: i64) -> String {
     let last = format!("${}", case.parameters);
     let text = case.sql.replace(&last, &key.to_string());
     text.replace("$1", "1")
 }
 
-/// Statements on one row.
+/// Measures statements on one row.
 fn point(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let mut connection = bench.connect()?;
     for case in &POINT {
@@ -231,7 +231,7 @@ fn point(bench: &mut Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Statements of the query engine.
+/// Measures statements of the query engine.
 fn planned(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let mut connection = bench.connect()?;
     for (name, sql) in [
@@ -254,8 +254,8 @@ fn planned(bench: &mut Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// A table of [`HOT_ROWS`] rows whose `c1` was updated [`HOT_UPDATES`] times, and as many that were
-/// never updated.
+/// Fills a table with [`HOT_ROWS`] rows whose `c1` is updated [`HOT_UPDATES`] times, and as many
+/// that are never updated.
 fn fill_hot(connection: &mut Connection, database: &Database) -> Result<()> {
     connection.execute(
         "CREATE TABLE hot (id bigint PRIMARY KEY, name text UNIQUE, c1 bigint, c2 bigint, \
@@ -275,8 +275,8 @@ fn fill_hot(connection: &mut Connection, database: &Database) -> Result<()> {
     Ok(())
 }
 
-/// Reads of all columns of hot rows, by each of their keys, in turns with the same reads of rows
-/// that were never updated. Nothing is merged meanwhile.
+/// Measures reads of all columns of hot rows by key, in turns with reads of rows that were never
+/// updated. Nothing is merged in the meantime.
 fn hot(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let path = bench.directory.join("hot.strandline");
     let settings = Settings {

@@ -1,7 +1,7 @@
-//! TPC-H: data as Parquet files, definitions and queries, the same text for every engine.
+//! TPC-H: data as Parquet files, definitions and queries, with the same text for every engine.
 //!
-//! The tables have no keys: no engine measured here needs one for the queries, and DuckDB's load
-//! would pay for an index it does not use.
+//! The tables have no keys. No engine measured here needs one for the queries, and DuckDB's load
+//! would pay for an index that it does not use.
 
 use crate::Result;
 use datafusion::arrow::error::ArrowError;
@@ -53,7 +53,8 @@ pub fn file(table: &str, folder: &Path) -> PathBuf {
     folder.join(format!("{table}.parquet"))
 }
 
-/// Generates every table at `scale` as a Parquet file in `folder`; rows of lineitem.
+/// Generates every table at `scale` as a Parquet file in `folder`; returns the number of lineitem
+/// rows.
 pub fn generate(scale: f64, folder: &Path) -> Result<u64> {
     let mut rows = 0;
     for table in TABLES {
@@ -85,7 +86,7 @@ fn batches(table: &str, scale: f64) -> Batches {
     }
 }
 
-/// Writes `batches` as one Parquet file, snappy-compressed: rows written.
+/// Writes `batches` as one snappy-compressed Parquet file; returns the number of rows.
 pub fn write_parquet(
     path: &Path,
     batches: impl Iterator<Item = std::result::Result<RecordBatch, ArrowError>>,

@@ -15,7 +15,7 @@ pub mod exit_code {
     pub const CANNOT_OPEN: u8 = 3;
     /// Ctrl-C outside a query
     pub const INTERRUPTED: u8 = 130;
-    /// whoever read the output has gone away
+    /// the reader of the output has gone away
     pub const OUTPUT_CLOSED: u8 = 141;
 }
 
@@ -204,7 +204,7 @@ pub struct ServeArgs {
 }
 
 impl ServeArgs {
-    /// Flags that were given, with the parameters they set.
+    /// The flags given on the command line, with the parameters that they set.
     pub fn parameters(&self) -> Vec<(&'static str, &'static str, String)> {
         let listen: Vec<String> = self.listen.iter().map(ToString::to_string).collect();
         let switch = |on: Switch| if on == Switch::On { "on" } else { "off" }.to_string();

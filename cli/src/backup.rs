@@ -25,7 +25,7 @@ pub fn backup(path: &Path, target: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes a database at `path` of the backup `source`, as of an earlier moment if one is given.
+/// Makes a database at `path` from the backup `source`, as of an earlier moment if one is given.
 pub fn restore(source: &Path, path: &Path, as_of: Option<&str>) -> Result<()> {
     let (bar, stop) = (bytes_bar("restore"), interrupt::stop_flag());
     let report = strandline::restore(source, path, as_of, &|p| advance(&bar, stop, p))?;
@@ -44,14 +44,15 @@ pub fn restore(source: &Path, path: &Path, as_of: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// Shows how far it is; false after Ctrl-C, so that what has been copied is removed.
+/// Shows the progress. Returns false after Ctrl-C, so that the engine removes the partial copy.
 fn advance(bar: &ProgressBar, stop: &AtomicBool, progress: CopyProgress) -> bool {
     bar.set_length(progress.total_bytes);
     bar.set_position(progress.bytes);
     !stop.load(Ordering::Relaxed)
 }
 
-/// A directory that another process has is backed up through that process.
+/// Adds a hint to the error for a directory that another process has locked: that process can write
+/// the backup itself.
 fn explain_lock(error: Error, target: &Path) -> Error {
     if error.sqlstate() != SqlState::OBJECT_IN_USE {
         return error;

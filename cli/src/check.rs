@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
-/// Verifies everything; prints what was verified, or the damage. True: no damage.
+/// Verifies everything; prints a summary, or the damage. Returns true if there is no damage.
 pub fn run(database: &Database, path: &Path, out: &mut dyn Write) -> Result<bool, PrintError> {
     let begin = Instant::now();
     let damage = database.check()?;

@@ -24,7 +24,7 @@ pub fn run(database: &Database, format: Format, out: &mut dyn Write) -> Result<(
     Ok(())
 }
 
-/// A number, perhaps with a unit or nothing at all (aligned to the right either way).
+/// Whether the text is a number, perhaps with a unit, or is empty. Either is aligned to the right.
 fn looks_like_number(text: &str) -> bool {
     text.is_empty() || text == "-" || text.starts_with(|c: char| c.is_ascii_digit())
 }

@@ -1,14 +1,14 @@
-//! Ctrl-C: cancels the statement that is running; with none running it ends a script (the shell's
-//! prompt reads Ctrl-C as a key, so it never gets here).
+//! Ctrl-C: cancels the running statement, or ends a script if none runs. (The shell's prompt reads
+//! Ctrl-C as a key, so the signal never arrives here.)
 //!
-//! The signal is handled on a thread of its own (crate `ctrlc`), which only looks at one slot.
+//! Crate `ctrlc` calls the handler on a thread of its own, which only looks at one slot.
 
 use crate::args::exit_code;
 use crate::session::CancelHandle;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The statement that Ctrl-C would cancel, and what it does if there is none.
+/// The statement that Ctrl-C would cancel, and the behaviour if there is none.
 struct State {
     running: Option<CancelHandle>,
     ignore_when_idle: bool,
@@ -23,9 +23,9 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Installs the handler. Without one (it cannot be installed) Ctrl-C ends the process.
+/// Installs the handler. If that fails, Ctrl-C ends the process.
 pub fn install() {
-    // An error means that another handler is in place: the default behaviour stays.
+    // An error means that another handler is in place; the default behaviour stays.
     let _ = ctrlc::set_handler(|| {
         let state = state();
         match &state.running {
@@ -36,20 +36,20 @@ pub fn install() {
     });
 }
 
-/// For work that is no statement: true once Ctrl-C has been pressed.
+/// A flag for work that is not a statement: true once Ctrl-C has been pressed.
 pub fn stop_flag() -> &'static AtomicBool {
     static STOP: AtomicBool = AtomicBool::new(false);
-    // An error means that another handler is in place: the default behaviour stays.
+    // An error means that another handler is in place; the default behaviour stays.
     let _ = ctrlc::set_handler(|| STOP.store(true, Ordering::Relaxed));
     &STOP
 }
 
-/// The shell stays when Ctrl-C arrives between two statements.
+/// Makes the process go on when Ctrl-C arrives between two statements, as the shell needs.
 pub fn ignore_when_idle() {
     state().ignore_when_idle = true;
 }
 
-/// While it lives, Ctrl-C cancels the statement.
+/// As long as this value lives, Ctrl-C cancels the statement.
 pub struct Cancellable(());
 
 impl Cancellable {

@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// What `-c` and `-f` asked for.
+/// One input that `-c` or `-f` names.
 enum Input {
     Text(String),
     File(PathBuf),
@@ -69,7 +69,7 @@ fn inputs(shell: &ShellArgs, matches: &clap::ArgMatches) -> Vec<Input> {
     inputs.into_iter().map(|(_, input)| input).collect()
 }
 
-/// Why a database could not be opened.
+/// Reports the error for a database that cannot be opened; returns the exit code.
 fn cannot_open(error: &Error) -> u8 {
     report(error, "", None);
     exit_code::CANNOT_OPEN
@@ -147,7 +147,8 @@ fn code_of(stop: &Stop) -> u8 {
     }
 }
 
-/// The output cannot be written: quietly if its reader (`head`, say) has gone away.
+/// Returns the exit code for an output that cannot be written. Reports the error, except when the
+/// output's reader (`head`, say) has gone away.
 fn output_failed(error: &io::Error) -> u8 {
     if error.kind() == io::ErrorKind::BrokenPipe {
         return exit_code::OUTPUT_CLOSED;
@@ -185,14 +186,14 @@ fn done(result: session::Result<()>) -> u8 {
     }
 }
 
-/// What a database or a backup that cannot be opened fails with.
+/// The errors for a database or a backup that cannot be opened.
 const CANNOT_OPEN: [SqlState; 3] = [
     SqlState::OBJECT_IN_USE,
     SqlState::UNDEFINED_FILE,
     SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
 ];
 
-/// The exit code of a command that says whether all is well.
+/// The exit code of a command whose result says whether all is well.
 fn ended(result: session::Result<bool>) -> u8 {
     match result {
         Ok(true) => exit_code::OK,
@@ -208,7 +209,7 @@ fn run_check(path: &Path) -> u8 {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let result = match session::open_existing(path) {
         Ok(database) => check::run(&database, path, &mut out),
-        // Damage that keeps a database from being opened is damage found.
+        // Damage that keeps a database from being opened counts as damage found.
         Err(error) if error.kind() == ErrorKind::Corrupt => writeln!(out, "DAMAGE:  {error}")
             .map(|()| false)
             .map_err(PrintError::from),

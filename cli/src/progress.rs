@@ -25,15 +25,15 @@ pub fn on_terminal() -> bool {
     std::io::stderr().is_terminal()
 }
 
-/// A spinner with the time elapsed, a bar for a statement that reads a file; appears when the
-/// statement takes long, goes away when dropped.
+/// A spinner with the elapsed time, or a bar for a statement that reads a file. It appears when the
+/// statement takes long, and goes away when dropped.
 pub struct Spinner {
     reached: Arc<Reached>,
     done: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// How far the statement is, as it said last.
+/// The progress that the statement reported last.
 #[derive(Default)]
 struct Reached {
     rows: AtomicU64,
@@ -43,7 +43,7 @@ struct Reached {
 }
 
 impl Spinner {
-    /// Starts to wait. Shows nothing if standard error is no terminal.
+    /// Starts to wait. Shows nothing if standard error is not a terminal.
     pub fn start() -> Self {
         let reached = Arc::<Reached>::default();
         if !on_terminal() {
@@ -55,7 +55,7 @@ impl Spinner {
         }
         let (done, finished) = channel();
         let shown = reached.clone();
-        // Without the thread there is no spinner, which is no reason to fail.
+        // Without the thread there is no spinner; the statement still runs.
         let thread = std::thread::Builder::new()
             .name("spinner".into())
             .spawn(move || spin(&finished, &shown))
@@ -67,7 +67,7 @@ impl Spinner {
         }
     }
 
-    /// What the statement tells how far it is; None if nothing is shown.
+    /// The hook to which the statement reports its progress; None if nothing is shown.
     pub fn hook(&self) -> Option<ProgressHook> {
         self.thread.as_ref()?;
         let reached = self.reached.clone();
@@ -81,7 +81,7 @@ impl Spinner {
     }
 }
 
-/// Shows the spinner from when the statement takes long until the sender is dropped.
+/// Shows the spinner once the statement takes long, until the sender is dropped.
 fn spin(finished: &Receiver<()>, reached: &Reached) {
     if finished.recv_timeout(PATIENCE) != Err(RecvTimeoutError::Timeout) {
         return;
@@ -123,7 +123,7 @@ impl Drop for Spinner {
     }
 }
 
-/// A bar of bytes, whose number is told later; hidden if standard error is no terminal.
+/// A progress bar in bytes, whose total is set later; hidden if standard error is not a terminal.
 pub fn bytes_bar(label: &str) -> ProgressBar {
     let bar = if on_terminal() {
         ProgressBar::new(0)
@@ -134,7 +134,7 @@ pub fn bytes_bar(label: &str) -> ProgressBar {
         .with_message(label.to_string())
 }
 
-/// A bar of `total` rows, hidden if standard error is no terminal.
+/// A progress bar of `total` rows; hidden if standard error is not a terminal.
 pub fn rows_bar(total: u64, label: &str) -> ProgressBar {
     let bar = if on_terminal() {
         ProgressBar::new(total)

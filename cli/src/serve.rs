@@ -14,7 +14,7 @@ use strandline_server::{Server, logging};
 /// The variable that names the configuration file.
 const CONFIG: &str = "STRANDLINE_CONFIG";
 
-/// Serves until SIGTERM, SIGINT or SIGHUP; the exit code.
+/// Serves until SIGTERM, SIGINT or SIGHUP; returns the exit code.
 pub fn run(arguments: &ServeArgs) -> u8 {
     let metrics = Arc::new(Metrics::new());
     let opened = configure(arguments).and_then(|configuration| {
@@ -41,7 +41,7 @@ pub fn run(arguments: &ServeArgs) -> u8 {
     }
 }
 
-/// Flags, environment and file together; the log begins.
+/// Combines flags, environment and file into the configuration, and starts the log.
 fn configure(arguments: &ServeArgs) -> Result<Configuration> {
     let configuration = Configuration::load(&Sources {
         directory: Some(arguments.path.clone()),
@@ -76,7 +76,7 @@ fn open(arguments: &ServeArgs, configuration: &Configuration) -> Result<Database
     Ok(database)
 }
 
-/// What a file holds, without the ends of its lines.
+/// The content of a file without the line breaks at its end.
 fn password_in(file: &Path) -> Result<String> {
     let password = std::fs::read_to_string(file)
         .map_err(|e| Error::io(format!("reading \"{}\"", file.display()), &e))?;
@@ -91,7 +91,7 @@ fn password_in(file: &Path) -> Result<String> {
 fn serve(configuration: &Configuration, database: Database, metrics: Arc<Metrics>) -> Result<()> {
     let (asked, stop) = mpsc::sync_channel(1);
     ctrlc::set_handler(move || {
-        // A second signal finds the first one still there.
+        // If a second signal finds the first one still queued, nothing is lost.
         let _full = asked.try_send(());
     })
     .map_err(|e| Error::internal(format!("signals cannot be handled: {e}")))?;
@@ -111,7 +111,7 @@ fn serve(configuration: &Configuration, database: Database, metrics: Arc<Metrics
     if let Some(path) = server.socket_path() {
         eprintln!("listening on {}", path.display());
     }
-    // The handler lives as long as the process, so the channel does not end.
+    // The handler lives as long as the process, so the channel never closes.
     let _asked = stop.recv();
     server.shut_down()
 }

@@ -1,4 +1,4 @@
-//! The embedded database as the shell and the commands open it.
+//! Opens the embedded database for the shell and the commands.
 
 use crate::args::OpenArgs;
 use crate::render::Batches;
@@ -29,7 +29,7 @@ pub fn open_existing(path: &Path) -> Result<Database> {
     Database::builder(path).must_exist().build()
 }
 
-/// A database to be opened with the options of the command line.
+/// Applies the options of the command line to `builder`.
 pub fn configure(mut builder: DatabaseBuilder, arguments: OpenArgs) -> DatabaseBuilder {
     if let Some(bytes) = arguments.memory {
         builder = builder.memory_bytes(bytes);
@@ -46,7 +46,7 @@ impl Batches for QueryStream<'_> {
     }
 }
 
-/// A result that is there already.
+/// A result that is complete in memory.
 pub struct Stored {
     schema: SchemaRef,
     batches: std::vec::IntoIter<RecordBatch>,

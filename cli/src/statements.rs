@@ -1,13 +1,13 @@
-//! Splits SQL text into statements without parsing it: a statement ends at a `;` that is outside
-//! quotes, dollar quotes and comments. A line that starts with `\` where a statement could start
-//! is a meta command and ends with the line.
+//! Splits SQL text into statements without parsing it. A statement ends at a `;` that is outside
+//! quotes, dollar quotes and comments. A line that starts with `\` where a statement could start is
+//! a meta command and ends with the line.
 //!
-//! The splitter works on text as it arrives (whole lines at a time) and never looks at a byte
-//! twice, so a dump of many megabytes on standard input costs linear time and only the memory of
-//! its longest statement.
+//! The splitter works on text as it arrives, in whole lines, and never looks at a byte twice. A
+//! dump of many megabytes on standard input therefore costs linear time, and memory only for its
+//! longest statement.
 //!
-//! Invariants: every delimiter is ASCII, so scanning bytes never splits a character; text is
-//! pushed in whole lines, so no delimiter of several bytes is ever cut in two.
+//! Invariants: every delimiter is ASCII, so scanning bytes never splits a character. Text is pushed
+//! in whole lines, so no delimiter of several bytes is ever cut in two.
 
 /// One piece of input, with the number of its first line (from 1).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,11 +16,11 @@ pub struct Piece {
     pub text: String,
     /// The line on which `text` starts.
     pub line: usize,
-    /// What it is.
+    /// The kind of input.
     pub kind: PieceKind,
 }
 
-/// What a [`Piece`] is.
+/// The kind of a [`Piece`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PieceKind {
     /// an SQL statement
@@ -47,13 +47,13 @@ enum State {
     },
 }
 
-/// Splits text into [`Piece`]s. See the module.
+/// Splits text into [`Piece`]s; see the module's header.
 #[derive(Debug)]
 pub struct Splitter {
     buffer: String,
-    /// Everything before it has been handed out; cut off by the next `push`.
+    /// All text before this offset has been returned; the next `push` removes it.
     consumed: usize,
-    /// Everything before it has been looked at.
+    /// All text before this offset has been scanned.
     scanned: usize,
     state: State,
     /// Line of the byte at `scanned`.
@@ -108,8 +108,8 @@ impl Splitter {
         None
     }
 
-    /// What is left at the end of the input: a statement without `;`, or nothing. An unterminated
-    /// quote is left for the parser to complain about.
+    /// The rest at the end of the input: a statement without `;`, or nothing. An unterminated quote
+    /// is left for the parser to report.
     pub fn finish(mut self) -> Option<Piece> {
         if let Some(piece) = self.next_piece() {
             return Some(piece);
@@ -122,7 +122,7 @@ impl Splitter {
         self.start.is_some() || !matches!(self.state, State::Plain | State::LineComment)
     }
 
-    /// Looks at the next token; true if it was a `;` between statements.
+    /// Scans the next token; returns true if it was a `;` between statements.
     fn step(&mut self) -> bool {
         let rest = &self.buffer.as_bytes()[self.scanned..];
         let (advance, next) = match &self.state {
@@ -168,7 +168,7 @@ impl Splitter {
         false
     }
 
-    /// A token outside quotes: its length and the state after it, if that changes.
+    /// Scans a token outside quotes: its length, and the state after it if that changes.
     fn step_plain(&self, rest: &[u8]) -> (usize, Option<State>) {
         match rest {
             [b'\'', ..] => (
@@ -195,7 +195,7 @@ impl Splitter {
             .is_some_and(|&b| is_word(b))
     }
 
-    /// Whether the quote at the current place opens an `E'…'` string.
+    /// Whether the quote at the current position opens an `E'…'` string.
     fn after_escape_prefix(&self) -> bool {
         match self.buffer.as_bytes()[..self.scanned] {
             [.., before, b'e' | b'E'] => !is_word(before),
@@ -204,7 +204,7 @@ impl Splitter {
         }
     }
 
-    /// The statement before the current place; None if it is blank.
+    /// The statement before the current position; None if it is blank.
     fn take_statement(&mut self) -> Option<Piece> {
         let found = self.start.take();
         let piece = found.map(|(line, offset)| {

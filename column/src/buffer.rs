@@ -1,8 +1,8 @@
-//! Cells of record pages into Arrow arrays, and patches into decoded arrays.
+//! Builds Arrow arrays from the cells of record pages, and patches decoded arrays.
 //!
-//! Fixed-width columns are handled as raw little-endian bytes of 2, 4, 8 or 16 per value, whatever
-//! their Arrow type; an array nobody else holds is patched in place. Booleans are bit-packed.
-//! Text and bytes are rebuilt as view arrays.
+//! Fixed-width columns are handled as raw little-endian values of 2, 4, 8 or 16 bytes, for every
+//! Arrow type. An array with a single owner is patched in place. Booleans are bit-packed. Text and
+//! bytes are rebuilt as view arrays.
 
 use crate::types::arrow_type;
 use crate::word_patches::WordPatches;
@@ -37,7 +37,7 @@ fn width_of(data_type: &DataType) -> Option<usize> {
     }
 }
 
-/// An array of `rows` values, `cell(i)` giving the i-th.
+/// An array of `rows` values; `cell(i)` gives the i-th.
 pub fn gather<'a>(
     spec: &StorageColumn,
     rows: usize,
@@ -156,7 +156,7 @@ fn build_with(
     Ok(make_array(data))
 }
 
-/// Replaces the values at `patches` (row, cell); of one row the last counts.
+/// Replaces the values at `patches` (row, cell); the last patch of a row wins.
 pub fn patch<'a>(
     spec: &StorageColumn,
     array: ArrayRef,
@@ -179,7 +179,7 @@ pub fn patch<'a>(
     }
 }
 
-/// Puts words in the place of values of an array of fixed-width values of at most 8 bytes.
+/// Replaces values by words, in an array of fixed-width values of at most 8 bytes.
 pub fn patch_words(array: ArrayRef, patches: &WordPatches<'_>) -> Result<ArrayRef> {
     let mut fixed = FixedWidth::of(array)?;
     let (width, nulls) = (fixed.width, &mut fixed.nulls);
@@ -207,7 +207,7 @@ fn patch_fixed<'a>(
     fixed.build()
 }
 
-/// An array of fixed-width values taken apart to be changed.
+/// An array of fixed-width values, taken apart for changes.
 struct FixedWidth {
     data_type: DataType,
     width: usize,
@@ -217,7 +217,7 @@ struct FixedWidth {
 }
 
 impl FixedWidth {
-    /// The array's own buffer if nobody else holds it, else a copy.
+    /// The array's own buffer if it has a single owner, else a copy.
     fn of(array: ArrayRef) -> Result<Self> {
         let data_type = array.data_type().clone();
         let width = fixed_width(&data_type)?;

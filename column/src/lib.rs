@@ -1,16 +1,16 @@
 //! Columns of values as Arrow arrays, as encoded chunks, and as bytes: pure functions over memory.
 //!
-//! No device, no cache and no transaction is known here, so that every codec can be tested, and
-//! damaged, by itself. [`types`] maps SQL types to Arrow and single values, [`chunk`] encodes one
-//! column of one range, [`buffer`] turns cells of record pages into arrays and patches arrays, and
-//! [`row_bytes`] measures rows.
+//! The crate knows no device, no cache and no transaction, so that every codec can be tested, and
+//! damaged, in isolation. [`types`] maps SQL types to Arrow and single values, [`chunk`] encodes
+//! one column of one range, [`buffer`] turns cells of record pages into arrays and patches arrays,
+//! and [`row_bytes`] measures rows.
 //!
 //! Rooms, lowest first; a room imports only from rooms above it in this table:
 //!
-//! | room | what is in it |
+//! | room | contents |
 //! |---|---|
 //! | `row_bytes`, `types`, `word_patches` | bytes of rows; types and values; new words for rows |
-//! | `buffer`, `chunk` | cells into arrays; columns of ranges as files hold them |
+//! | `buffer`, `chunk` | arrays from cells; columns of ranges in their file format |
 
 pub mod buffer;
 pub mod chunk;

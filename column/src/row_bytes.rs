@@ -1,8 +1,8 @@
-//! Bytes of rows: the one measure by which batches, ranges and what waits in memory are bounded.
+//! Bytes of rows: the measure that bounds batches, ranges and waiting rows in memory.
 //!
-//! A row has what its values take in memory, whatever buffers they share with other rows: 8 bytes
-//! for a value of fixed width (16 for wide ones), 16 and its length for text and bytea. Slices of a
-//! batch so have the bytes of their own rows, which Arrow's own measures do not say.
+//! The bytes of a row are the bytes of its values, also if their buffers are shared with other
+//! rows: 8 bytes for a value of fixed width (16 for wide ones), 16 and its length for text and
+//! bytea. A slice of a batch therefore has the bytes of its own rows, unlike in Arrow's measures.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};
@@ -37,13 +37,13 @@ pub fn array_bytes(array: &dyn Array) -> usize {
     }
 }
 
-/// How many of the first rows of `batch` have `bytes` at most; one at least, unless it is empty.
+/// The number of first rows of `batch` that have at most `bytes`; at least one, unless it is empty.
 pub fn rows_within(batch: &RecordBatch, bytes: usize) -> usize {
     let rows = batch.num_rows();
     if rows <= 1 || batch_bytes(batch) <= bytes {
         return rows;
     }
-    // The largest number of rows that fits, by halving: a slice costs nothing.
+    // The largest number of rows that fits, by bisection: a slice costs nothing.
     let (mut fits, mut exceeds) = (1, rows);
     while exceeds - fits > 1 {
         let middle = fits + (exceeds - fits) / 2;
@@ -55,7 +55,7 @@ pub fn rows_within(batch: &RecordBatch, bytes: usize) -> usize {
     fits
 }
 
-/// `batch` in slices of `bytes` at most, or of one row.
+/// `batch` in slices of at most `bytes`, or of one row.
 pub fn slices(batch: RecordBatch, bytes: usize) -> impl Iterator<Item = RecordBatch> {
     let mut rest = batch;
     std::iter::from_fn(move || {
@@ -96,7 +96,7 @@ fn heads(rows: usize) -> usize {
     rows * BYTES_HEAD
 }
 
-/// The lengths that views have in their low 32 bits.
+/// The sum of the lengths in the low 32 bits of views.
 fn views_bytes(views: &[u128]) -> usize {
     views.iter().map(|view| *view as u32 as usize).sum()
 }

@@ -1,8 +1,8 @@
 //! SQL types ↔ Arrow arrays ↔ single [`Value`]s ↔ the words and bytes of tail pages.
 //!
-//! One column has one SQL type, one Arrow type ([`arrow_type`]) and one physical form in tail
-//! pages ([`physical`]). Every conversion between the four lives here, so that the tail, the
-//! chunks, the log and the update runs cannot disagree about a value's bits.
+//! One column has one SQL type, one Arrow type ([`arrow_type`]) and one physical form in tail pages
+//! ([`physical`]). All conversions between them are here, so that the tail, the chunks, the log and
+//! the update runs agree on a value's bits.
 //!
 //! Invariants:
 //! * a value that goes through an array, a word, two words or bytes comes back bit for bit (also
@@ -92,12 +92,12 @@ pub fn word_at(t: SqlType, array: &ArrayRef, row: usize) -> Option<u64> {
     array.is_valid(row).then(|| word_of_valid(t, array, row))
 }
 
-/// Gives `put` the words of an array of a [`Physical::Word`] type in order; `None` for NULL.
+/// Passes the words of an array of a [`Physical::Word`] type to `put`, in order; `None` for NULL.
 ///
 /// # Panics
 /// If the array has another type.
 pub fn each_word(t: SqlType, array: &ArrayRef, mut put: impl FnMut(Option<u64>)) {
-    // The type is looked at once per array, not per value.
+    // The type is examined once per array, not per value.
     match t {
         SqlType::BigInt => each_of::<Int64Type>(array, |v| v as u64, put),
         SqlType::Integer => each_of::<Int32Type>(array, |v| i64::from(v) as u64, put),
@@ -111,7 +111,7 @@ pub fn each_word(t: SqlType, array: &ArrayRef, mut put: impl FnMut(Option<u64>))
     }
 }
 
-/// The same for an array whose type is known.
+/// [`each_word`] for a known array type.
 fn each_of<P: ArrowPrimitiveType>(
     array: &ArrayRef,
     word: impl Fn(P::Native) -> u64,

@@ -1,7 +1,7 @@
 //! Bulk loads: data frames and rows straight into a table.
 //!
-//! What is loaded is one transaction, or part of the open one. It goes to the engine a million
-//! rows at a time; each time is a statement of the transaction.
+//! A load is one transaction, or part of the open one. It goes to the engine in pieces of about a
+//! million rows; each piece is one statement of the transaction.
 
 use crate::columns::{Finished, Rows};
 use crate::errors;
@@ -15,10 +15,10 @@ use pyo3_arrow::error::PyArrowError;
 use std::sync::Arc;
 use strandline::TransactionStatus;
 
-/// Rows that are loaded at once.
+/// Rows that are loaded in one piece.
 const ROWS_AT_ONCE: usize = 1 << 20;
 
-/// Loads the rows of `frame` into `table`; how many they were.
+/// Loads the rows of `frame` into `table`; returns their number.
 pub fn append_frame(
     py: Python<'_>,
     link: &Link,
@@ -43,7 +43,7 @@ pub fn append_frame(
     Ok(loaded)
 }
 
-/// The next batches, a million rows or so, and whether there are no more.
+/// The next batches, about a million rows, and whether the stream has ended.
 fn some(
     reader: &mut impl Iterator<Item = Result<RecordBatch, arrow::error::ArrowError>>,
 ) -> Result<(Vec<RecordBatch>, bool), arrow::error::ArrowError> {
@@ -61,7 +61,7 @@ fn some(
     Ok((batches, false))
 }
 
-/// Loads batches in the open block, or in one that it begins.
+/// Loads batches in the open block, or in a block that it begins.
 fn load(
     py: Python<'_>,
     link: &Link,
@@ -118,7 +118,7 @@ pub struct Appender {
 
 struct Load {
     rows: Rows,
-    /// it began the transaction block
+    /// whether the appender began the transaction block
     begun: bool,
     loaded: u64,
 }
@@ -194,7 +194,7 @@ impl Appender {
             result = self.flush(py, load);
         }
         if result.is_err() {
-            // Half a row cannot be taken back: the load is given up.
+            // A part of a row cannot be taken back, so the load is given up.
             let load = guard.take();
             drop(guard);
             return load.map_or(Ok(()), |load| self.end(py, &load, result));

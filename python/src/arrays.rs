@@ -5,10 +5,10 @@ use arrow::datatypes::DataType;
 use std::sync::Arc;
 use strandline::ScalarValue;
 
-/// The largest whole number up to which a float holds every whole number.
+/// Up to this whole number, a float represents every whole number exactly.
 const EXACT_FLOAT: i64 = 1 << 53;
 
-/// Values as one array; None if no type holds them all exactly.
+/// Values as one array; None if no type represents them all exactly.
 pub fn array_of(mut values: Vec<ScalarValue>) -> Option<ArrayRef> {
     let typed = |value: &&ScalarValue| !matches!(value, ScalarValue::Null);
     let Some(first) = values.iter().find(typed).map(ScalarValue::data_type) else {

@@ -1,6 +1,6 @@
-//! The engine's values as Python's: a batch is converted column by column, in a loop per type, and
-//! then cut into tuples. A row of values, which a statement on one key gives, is converted value by
-//! value to the same objects.
+//! The engine's values as Python's. A batch is converted column by column, in a loop per type, and
+//! then cut into tuples. A row of values, the result of a statement on one key, is converted value
+//! by value to the same objects.
 
 use crate::errors;
 use crate::temporal::{DAY_US, civil, clock};
@@ -39,7 +39,7 @@ pub fn tuples<'py>(py: Python<'py>, batch: &RecordBatch) -> PyResult<Vec<Bound<'
     Ok(rows)
 }
 
-/// Takes the row that was found, as a tuple; None: there was none, or it has been taken.
+/// Takes the row that was found, as a tuple; None if there was none, or if it has been taken.
 pub fn row_tuple<'py>(
     py: Python<'py>,
     row: &mut ValueRow,
@@ -219,7 +219,7 @@ fn nested_column<'py>(py: Python<'py>, array: &ArrayRef) -> PyResult<Cells<'py>>
     }
 }
 
-/// The type whose conversion serves another.
+/// The type to which values are cast before their conversion; None for types without one.
 fn plainer(t: &DataType) -> Option<DataType> {
     use DataType as T;
     Some(match t {
@@ -282,7 +282,7 @@ fn write_decimal(text: &mut String, unscaled: i128, scale: usize) {
     text.clear();
     let digits = unscaled.unsigned_abs();
     let sign = if unscaled < 0 { "-" } else { "" };
-    // A string takes whatever is written to it; one more digit stands before the point.
+    // A write to a string never fails. One more digit stands before the point.
     let _ = write!(text, "{sign}{digits:0width$}", width = scale + 1);
     if scale > 0 {
         text.insert(text.len() - scale, '.');
@@ -347,7 +347,7 @@ fn timestamp<'py>(
     Ok(moment.into_any())
 }
 
-/// A `timedelta`, or an `Interval` if there are months in it, which have no length.
+/// A `timedelta`, or an `Interval` if there are months, which have no fixed length.
 fn interval(py: Python<'_>, months: i32, days: i32, nanos: i64) -> PyResult<Bound<'_, PyAny>> {
     let us = nanos / 1_000;
     if months != 0 {

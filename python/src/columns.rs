@@ -1,9 +1,8 @@
-//! Rows of Python values as columns, for statements that run once per row of them and for
-//! appenders.
+//! Rows of Python values as columns, for appenders and for statements that run once per row.
 //!
 //! A column begins with the type of its first value. Whole numbers, floats and texts stay in
-//! Arrow's builders; a column of anything else, or of several types, is kept as scalars until its
-//! end, when numbers of several kinds become the one that holds them all.
+//! Arrow's builders. A column of another type, or of several types, is kept as scalars until its
+//! end. Numbers of several types then become the one type that represents them all.
 
 use crate::arrays::array_of;
 use crate::values::scalar;
@@ -134,11 +133,11 @@ pub struct Rows {
     rows: usize,
 }
 
-/// What [`Rows::finish`] gives.
+/// The result of [`Rows::finish`].
 pub enum Finished {
     /// columns
     Batch(RecordBatch),
-    /// rows: a column has values of types that do not go together
+    /// rows, since a column has values of types that have no common type
     Scalars(Vec<Vec<ScalarValue>>),
 }
 
@@ -156,12 +155,12 @@ impl Rows {
         self.columns.len()
     }
 
-    /// How many there are.
+    /// The number of complete rows.
     pub fn len(&self) -> usize {
         self.rows
     }
 
-    /// Adds the value of the next row's column `at`; [`Rows::end_row`] follows its last.
+    /// Adds the next row's value in column `at`. [`Rows::end_row`] follows the row's last value.
     pub fn push(&mut self, at: usize, value: &Bound<'_, PyAny>) -> PyResult<()> {
         self.columns[at].push(value)
     }
@@ -171,7 +170,7 @@ impl Rows {
         self.rows += 1;
     }
 
-    /// Takes the rows out.
+    /// Takes the rows and leaves none.
     pub fn finish(&mut self) -> strandline::Result<Finished> {
         let width = self.width();
         let Self { columns, rows } = std::mem::replace(self, Self::new(width));

@@ -1,9 +1,10 @@
 //! `strandline.Cursor`: a statement's result.
 //!
-//! Rows become tuples a chunk at a time; a row that was found by its key becomes one from the
-//! engine's values, and batches only for those who ask for batches. The state stands behind a
-//! lock that nobody waits for: a cursor that another thread is using is an error, so that no thread
-//! waits with the interpreter in its hands.
+//! Rows become tuples a chunk at a time. A row that was found by its key becomes a tuple directly
+//! from the engine's values; a batch is made of it only on request.
+//!
+//! No thread waits for the lock of the cursor's state, since it would wait while it holds the
+//! interpreter lock. The use of a cursor that another thread is using is an error.
 
 use crate::link::Link;
 use crate::results::Rows;
@@ -19,7 +20,7 @@ use pyo3_arrow::ffi::{ArrayIterator, to_stream_pycapsule};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-/// Rows that become tuples at once when they are asked for one by one.
+/// Rows that become tuples together when they are fetched one by one.
 const CHUNK_ROWS: usize = 256;
 
 /// Runs statements and gives their rows; made by `Connection.cursor()` and `Connection.execute()`.
@@ -70,7 +71,7 @@ impl State {
         }
     }
 
-    /// The rows nobody has seen yet.
+    /// The rows that have not been fetched yet.
     fn unseen(&mut self, py: Python<'_>) -> PyResult<&Arc<Mutex<Rows>>> {
         if let Given::Row(row) = &self.given {
             let result = row.clone().into_result();
@@ -92,7 +93,7 @@ impl State {
         Ok(rows)
     }
 
-    /// Sees to it that the next row is a tuple; false at the end.
+    /// Makes the next row a tuple; returns false at the end.
     fn fill(&mut self, py: Python<'_>, link: &Link, wanted: usize) -> PyResult<bool> {
         if self.tuples.len() > 0 {
             return Ok(true);
@@ -168,7 +169,7 @@ impl Cursor {
         }
     }
 
-    /// A cursor of what a statement gave.
+    /// A cursor of a statement's result.
     pub fn of(connection: Py<PyAny>, link: Arc<Link>, executed: Executed) -> Self {
         let cursor = Self::new(connection, link);
         *cursor.state.lock() = State::of(executed);
@@ -191,7 +192,7 @@ impl Cursor {
         Ok(Stream::new(self.link.clone(), rows))
     }
 
-    /// Computes all rows, so that an error is raised here.
+    /// Computes all rows, so that an error is raised by this call.
     fn complete(&self, py: Python<'_>) -> PyResult<()> {
         let mut state = self.state(py)?;
         let rows = state.unseen(py)?.clone();
@@ -219,7 +220,7 @@ impl Cursor {
     ) -> PyResult<Bound<'py, Self>> {
         let (py, this) = (slf.py(), slf.get());
         let mut state = this.state(py)?;
-        // The rows of the statement before are no longer wanted.
+        // Drops the rows of the statement before.
         *state = State::default();
         state.rowcount = -1;
         let autocommit = this.link.is_autocommit();

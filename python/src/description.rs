@@ -31,7 +31,7 @@ pub fn of<'py>(py: Python<'py>, schema: &Schema) -> PyResult<Bound<'py, PyList>>
     PyList::new(py, columns)
 }
 
-/// The SQL type's name, without length or precision.
+/// The SQL type's name without length or precision.
 fn type_name(field: &Field) -> String {
     let stored = field.metadata().get("strandline.sql_type");
     match stored.map(String::as_str) {

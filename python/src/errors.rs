@@ -1,6 +1,7 @@
 //! The engine's errors as exceptions of the DB-API's hierarchy.
 //!
-//! The classes are Python's (`strandline/_errors.py`); the SQLSTATE's class chooses among them.
+//! The classes are defined in Python (`strandline/_errors.py`). The SQLSTATE's class chooses among
+//! them.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -29,17 +30,17 @@ pub fn exception(py: Python<'_>, error: &Error) -> PyErr {
     }
 }
 
-/// An exception that the package raises by itself.
+/// The exception for an error that the package itself detects.
 pub fn raise(py: Python<'_>, state: &'static str, message: impl Into<String>) -> PyErr {
     exception(py, &Error::invalid(SqlState(state), message))
 }
 
-/// The use of something that is closed.
+/// The exception for the use of a closed object; `what` names the object.
 pub fn closed(py: Python<'_>, what: &str) -> PyErr {
     interface(py, &format!("the {what} is closed"))
 }
 
-/// A wrong use of the package.
+/// The exception for a wrong use of the package.
 pub fn interface(py: Python<'_>, message: &str) -> PyErr {
     match class(py, "InterfaceError").and_then(|class| class.call1((message,))) {
         Ok(exception) => PyErr::from_value(exception),

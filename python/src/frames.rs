@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3_arrow::error::PyArrowError;
 use pyo3_arrow::input::AnyRecordBatch;
 
-/// The batches of anything that has `__arrow_c_stream__` or `__arrow_c_array__`.
+/// The batches of an object that has `__arrow_c_stream__` or `__arrow_c_array__`.
 pub fn reader(frame: &Bound<'_, PyAny>) -> PyResult<Box<dyn RecordBatchReader + Send>> {
     if !frame.hasattr("__arrow_c_stream__")? && !frame.hasattr("__arrow_c_array__")? {
         let name = frame.get_type().name()?.to_string();
@@ -19,7 +19,7 @@ pub fn reader(frame: &Bound<'_, PyAny>) -> PyResult<Box<dyn RecordBatchReader + 
     frame.extract::<AnyRecordBatch>()?.into_reader()
 }
 
-/// Everything of `frame`.
+/// The schema and all batches of `frame`.
 pub fn read(frame: &Bound<'_, PyAny>) -> PyResult<(SchemaRef, Vec<RecordBatch>)> {
     let reader = reader(frame)?;
     let schema = reader.schema();

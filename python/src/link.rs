@@ -1,11 +1,11 @@
-//! A connection as several Python threads share it.
+//! A connection that several Python threads share.
 //!
-//! * One statement at a time: the connection stands behind a lock. It is only waited for, and only
-//!   held, by threads that have let go of the interpreter; so no thread holds the interpreter while
-//!   it waits for the engine, and none needs it while it holds the lock.
-//! * Lock order: connection, then a result's ([`crate::stream`]).
-//! * After a fork the child has neither the engine's threads nor a say in its files: every use is
-//!   an error there, and dropping a connection leaves it as it is.
+//! * The connection runs one statement at a time, so it stands behind a lock. Only threads that
+//!   have released the interpreter lock wait for it or hold it. No thread therefore holds the
+//!   interpreter lock while it waits for the engine.
+//! * Lock order: the connection's, then a result's ([`crate::stream`]).
+//! * After a fork the child has none of the engine's threads and must not touch the files. Every
+//!   use of the connection is an error there, and dropping it leaks it.
 
 use crate::errors;
 use crate::open::Opened;
@@ -36,14 +36,14 @@ pub fn forked(py: Python<'_>) -> PyResult<()> {
 pub struct Session {
     pub connection: Connection,
     opened: Arc<Opened>,
-    /// results of the open transaction block that have not been read to their end
+    /// results of the open transaction block that have not been read to the end
     unread: Vec<Weak<Mutex<Rows>>>,
-    /// of the last statement
+    /// notices of the last statement
     pub notices: Vec<Error>,
 }
 
 impl Session {
-    /// Reads the rest of the results that the next statement could make unreadable.
+    /// Reads the rest of the results that the next statement could invalidate.
     pub fn settle(&mut self) {
         for rows in std::mem::take(&mut self.unread) {
             if let Some(rows) = rows.upgrade() {
@@ -52,8 +52,8 @@ impl Session {
         }
     }
 
-    /// Makes ready for a statement: what it could make unreadable is read, a block is begun unless
-    /// the statement needs none.
+    /// Prepares for a statement. Reads the results that it could invalidate, and begins a block
+    /// unless one is open or the statement needs none.
     pub fn prepare_for(&mut self, text: &Text, autocommit: bool) -> strandline::Result<()> {
         self.notices.clear();
         if self.connection.transaction_status() != TransactionStatus::Idle {
@@ -64,7 +64,7 @@ impl Session {
         Ok(())
     }
 
-    /// Keeps the notices of the statement that has run.
+    /// Keeps the notices of the statement that has just run.
     pub fn keep_notices(&mut self) {
         self.notices = self.connection.take_notices();
     }
@@ -82,7 +82,8 @@ impl Session {
         Ok(())
     }
 
-    /// Commits the open block, if any. A failed one is rolled back, and that is the error.
+    /// Commits the open block, if any. A failed block is rolled back, which is reported as an
+    /// error.
     pub fn commit(&mut self) -> strandline::Result<()> {
         self.settle();
         match self.connection.transaction_status() {
@@ -108,7 +109,7 @@ impl Session {
     }
 }
 
-/// See the module's header.
+/// A connection that threads share; see the module's header.
 pub struct Link {
     session: Mutex<Option<Box<Session>>>,
     opened: Weak<Opened>,
@@ -116,9 +117,9 @@ pub struct Link {
     forks: u32,
     /// whether statements outside a block commit by themselves
     autocommit: AtomicBool,
-    /// the thread that runs a statement, as [`signals::this_thread`] names it; 0: none
+    /// the thread that runs a statement, as numbered by [`signals::this_thread`]; 0: none
     running: AtomicUsize,
-    /// when it began, in microseconds since [`STARTED`]
+    /// when the statement began, in microseconds since [`STARTED`]
     since_us: AtomicU64,
     reached: Arc<Mutex<Option<Progress>>>,
     texts: Mutex<Texts>,
@@ -165,17 +166,17 @@ impl Link {
         self.autocommit.store(on, Ordering::Relaxed);
     }
 
-    /// A statement's text as the engine takes it.
+    /// A statement's text with the engine's parameters.
     pub fn text(&self, sql: &str, named: bool) -> Arc<Text> {
         self.texts.lock().get(sql, named)
     }
 
-    /// As [`Link::text`], of a text that a program has written.
+    /// Like [`Link::text`], for a text that is a Python object.
     pub fn text_of(&self, sql: &Bound<'_, PyString>, named: bool) -> PyResult<Arc<Text>> {
         self.texts.lock().get_object(sql, named)
     }
 
-    /// The connections of this process that are open.
+    /// The open connections of this process.
     pub fn all() -> Vec<Arc<Self>> {
         let links = LINKS.lock();
         let ours = |link: &Arc<Link>| link.forks == forks();
@@ -186,8 +187,9 @@ impl Link {
             .collect()
     }
 
-    /// Runs `work` on the connection without the interpreter. An error is the Python exception, or
-    /// what Ctrl-C raises if that is what ended it.
+    /// Runs `work` on the connection without the interpreter lock. An error becomes the Python
+    /// exception. If Ctrl-C cancelled the statement, the error is the exception of Python's signal
+    /// handler.
     pub fn run<T: Send>(
         &self,
         py: Python<'_>,
@@ -204,8 +206,8 @@ impl Link {
         })
     }
 
-    /// Runs `work`, which may wait for the connection, without the interpreter; errors as for
-    /// [`Link::run`].
+    /// Runs `work`, which may wait for the connection, without the interpreter lock. Errors are the
+    /// same as for [`Link::run`].
     pub fn detached<T: Send>(
         &self,
         py: Python<'_>,
@@ -234,7 +236,7 @@ impl Link {
         Err(errors::exception(py, &error))
     }
 
-    /// As [`Link::run`], on a thread that does not hold the interpreter.
+    /// Like [`Link::run`], on a thread that does not hold the interpreter lock.
     pub fn run_detached<T>(
         &self,
         work: impl FnOnce(&mut Session) -> strandline::Result<T>,
@@ -243,7 +245,7 @@ impl Link {
         self.run_locked(session, Instant::now(), work)
     }
 
-    /// Runs `work`, which begins `now`.
+    /// Runs `work` on the locked session; `now` is its start.
     fn run_locked<T>(
         &self,
         mut session: MutexGuard<'_, Option<Box<Session>>>,
@@ -251,7 +253,8 @@ impl Link {
         work: impl FnOnce(&mut Session) -> strandline::Result<T>,
     ) -> strandline::Result<T> {
         let session = session.as_mut().ok_or_else(closed)?;
-        // Whoever sees that a statement runs can interrupt it: the scope comes first.
+        // A thread that sees the running statement may interrupt it at once, so the scope comes
+        // first.
         let _scope = session.connection.cancel_scope();
         let started = now.saturating_duration_since(*STARTED).as_micros() as u64;
         self.since_us.store(started, Ordering::Relaxed);
@@ -261,7 +264,7 @@ impl Link {
         work(session)
     }
 
-    /// The database, while the connection is open; waits for no statement.
+    /// The database, as long as the connection is open. Waits for no statement.
     pub fn opened(&self, py: Python<'_>) -> PyResult<Arc<Opened>> {
         self.check_process(py)?;
         let open = self.opened.upgrade().filter(|_| !self.is_closed());
@@ -279,14 +282,14 @@ impl Link {
         ))
     }
 
-    /// Whether it has been closed. One that is in use is open.
+    /// Whether the connection has been closed. One that runs a statement is open.
     pub fn is_closed(&self) -> bool {
         self.session
             .try_lock()
             .is_some_and(|session| session.is_none())
     }
 
-    /// Makes the running statement fail.
+    /// Cancels the running statement.
     pub fn cancel(&self) {
         if self.forks == forks() {
             self.cancel.cancel();
@@ -298,7 +301,7 @@ impl Link {
         thread != 0 && self.running.load(Ordering::Acquire) == thread
     }
 
-    /// How long the running statement has run, and how far it is; None if none runs.
+    /// The time that the running statement has taken and its progress; None if none runs.
     fn progress(&self) -> Option<(Duration, Option<Progress>)> {
         if self.running.load(Ordering::Acquire) == 0 {
             *self.reached.lock() = None;
@@ -311,8 +314,8 @@ impl Link {
         ))
     }
 
-    /// Closes the connection: its block is rolled back, the last connection to a database closes
-    /// that. Closing again does nothing.
+    /// Closes the connection and rolls its block back. The last connection to a database closes the
+    /// database. A second call does nothing.
     pub fn close(&self, py: Python<'_>) -> PyResult<()> {
         if self.forks != forks() {
             return Ok(());
@@ -341,7 +344,7 @@ impl Drop for Link {
                 connection, opened, ..
             } = *session;
             drop(connection);
-            // There is nobody to tell that closing failed; the log has every commit.
+            // A drop cannot report that closing failed; the log has every commit.
             let _ = Opened::release(opened);
         } else {
             Box::leak(session);
@@ -349,7 +352,7 @@ impl Drop for Link {
     }
 }
 
-/// A state of our own for a closed connection, which becomes an `InterfaceError`.
+/// This package's own SQLSTATE for a closed connection, which becomes an `InterfaceError`.
 const CLOSED: SqlState = SqlState("08003");
 
 fn closed() -> Error {

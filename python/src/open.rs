@@ -1,5 +1,5 @@
-//! Databases that are open in this process, by directory: connections to one directory share one
-//! open database, which the last of them closes.
+//! The databases that are open in this process, by directory. Connections to one directory share
+//! one open database, which the last of them closes.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -8,15 +8,16 @@ use std::sync::{Arc, Weak};
 use strandline::{Database, DatabaseBuilder, Error, Result, Settings, SqlState};
 use strandline_device::MemoryDevice;
 
-/// The open ones. Held while one is opened or closed, so that nobody meets a half-open one.
+/// The open databases. The lock is held while one is opened or closed, so that no thread sees a
+/// half-open one.
 static OPEN: Mutex<Option<HashMap<PathBuf, Weak<Opened>>>> = Mutex::new(None);
 
-/// Settings of the database as a whole, by name. The others are a connection's.
+/// The settings that belong to a database, by name. All other settings belong to a connection.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DatabaseSettings(Vec<(String, u64)>);
 
 impl DatabaseSettings {
-    /// Takes `name` if it is one of the database's.
+    /// Whether `name` is a setting of the database.
     pub fn knows(name: &str) -> bool {
         matches!(
             name,
@@ -63,7 +64,7 @@ impl Opened {
         }))
     }
 
-    /// The database in the directory `path`; made if there is none and `create` says so.
+    /// The database in the directory `path`; created if there is none and `create` is true.
     pub fn at(path: &Path, settings: DatabaseSettings, create: bool) -> Result<Arc<Self>> {
         let path = absolute(path)?;
         let mut open = OPEN.lock();
@@ -92,7 +93,7 @@ impl Opened {
         Ok(opened)
     }
 
-    /// Lets go of a database; the last one closes it.
+    /// Releases a database; the last release closes it.
     pub fn release(opened: Arc<Self>) -> Result<()> {
         let mut open = OPEN.lock();
         match Arc::into_inner(opened) {
@@ -107,7 +108,7 @@ impl Opened {
     }
 }
 
-/// The one name of a directory that may not exist yet.
+/// The canonical path of a directory that may not exist yet.
 fn absolute(path: &Path) -> Result<PathBuf> {
     if let Ok(path) = path.canonicalize() {
         return Ok(path);

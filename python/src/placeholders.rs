@@ -1,9 +1,11 @@
 //! Parameters in statement texts: `?` and `:name` become the engine's `$1`, `$2`, ….
 //!
-//! A text is rewritten once per connection and remembered; of the last ones the very objects are
-//! known, so that a program that runs a constant text again costs a comparison of pointers. Quoted
-//! strings and names, dollar-quoted strings and comments are left alone. `:name` is a parameter
-//! only if the values come in a mapping; `::` is a cast.
+//! A text is rewritten once per connection and remembered. For the last few texts the Python
+//! objects are remembered too, so that a program that runs a constant text again costs a comparison
+//! of pointers.
+//!
+//! Quoted strings and names, dollar-quoted strings and comments are left alone. `:name` is a
+//! parameter only if the values come in a mapping; `::` is a cast.
 
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -12,26 +14,26 @@ use std::hash::BuildHasherDefault;
 use std::sync::{Arc, OnceLock};
 use strandline::{Connection, Prepared};
 
-/// How many texts a connection remembers.
+/// The number of texts that a connection remembers.
 const TEXTS: usize = 512;
-/// Longer texts are not remembered: they are bulk INSERTs, and never come again.
+/// Longer texts are not remembered: they are bulk INSERTs, which rarely come again.
 const LONGEST: usize = 64 << 10;
-/// How many of Python's objects are known.
+/// The number of Python objects that are remembered.
 const OBJECTS: usize = 16;
 
-/// A statement as the engine takes it.
+/// A statement's text with the engine's parameters.
 pub struct Text {
     /// with `$1`, `$2`, … for parameters
     pub sql: String,
     /// the names of the parameters in order, if it has names
     pub names: Vec<String>,
-    /// whether it begins or ends a transaction itself, or changes nothing but settings
+    /// whether the statement begins or ends a transaction, or changes no data
     pub is_control: bool,
     prepared: OnceLock<Option<Prepared>>,
 }
 
 impl Text {
-    /// The statement, parsed once; None for those that cannot be, and those with mistakes.
+    /// The statement, parsed once; None if it cannot be prepared or has an error.
     pub fn prepared(&self, connection: &mut Connection) -> Option<&Prepared> {
         self.prepared
             .get_or_init(|| connection.prepare(&self.sql).ok())
@@ -39,16 +41,16 @@ impl Text {
     }
 }
 
-/// The texts a connection has seen.
+/// The texts that a connection has run.
 #[derive(Default)]
 pub struct Texts {
     positional: HashMap<Box<str>, Arc<Text>, BuildHasherDefault<FxHasher>>,
     named: HashMap<Box<str>, Arc<Text>, BuildHasherDefault<FxHasher>>,
-    /// by address; an object that is here lives, so that no other has its address
+    /// by address; an object in this table stays alive, so that no other object has its address
     objects: [Option<Known>; OBJECTS],
 }
 
-/// A text as an object of Python's.
+/// A text as a Python object.
 struct Known {
     object: Py<PyString>,
     named: bool,
@@ -56,9 +58,9 @@ struct Known {
 }
 
 impl Texts {
-    /// As [`Texts::get`].
+    /// Like [`Texts::get`], for a Python object.
     pub fn get_object(&mut self, sql: &Bound<'_, PyString>, named: bool) -> PyResult<Arc<Text>> {
-        // Objects stand at multiples of 16.
+        // Objects are aligned to 16 bytes.
         let place = (sql.as_ptr() as usize >> 4) % OBJECTS;
         if let Some(known) = &self.objects[place]
             && known.object.is(sql)
@@ -77,7 +79,7 @@ impl Texts {
         Ok(text)
     }
 
-    /// `sql` rewritten; `named`: its parameters have names.
+    /// `sql` rewritten; `named` says whether its parameters have names.
     pub fn get(&mut self, sql: &str, named: bool) -> Arc<Text> {
         let known = match named {
             true => &mut self.named,
@@ -97,7 +99,7 @@ impl Texts {
     }
 }
 
-/// A fast hash of texts that the program itself wrote.
+/// A fast hash; it need not resist attacks, since the program itself wrote the texts.
 #[derive(Default)]
 pub struct FxHasher(u64);
 
@@ -142,7 +144,7 @@ fn rewritten(sql: &str, named: bool) -> Text {
     }
 }
 
-/// Whether no transaction is begun for a statement when none is open.
+/// Whether a statement begins no transaction when none is open.
 fn is_control(sql: &str) -> bool {
     let mut rest = sql.trim_start();
     while let Some(comment) = comment_length(rest) {
@@ -178,7 +180,7 @@ struct Scanner<'a> {
 }
 
 impl Scanner<'_> {
-    /// Takes one token over; false at the end.
+    /// Translates one token to the output; false at the end.
     fn step(&mut self, named: bool) -> bool {
         let Some(first) = self.rest.chars().next() else {
             return false;
@@ -205,7 +207,7 @@ impl Scanner<'_> {
         self.rest = &self.rest[bytes..];
     }
 
-    /// Whether a quote here opens a string in which a backslash escapes: `E'…'`.
+    /// Whether the quote at this position opens a string with backslash escapes: `E'…'`.
     fn escapes(&self) -> bool {
         let mut before = self.out.chars().rev();
         let prefix = before.next().is_some_and(|c| matches!(c, 'e' | 'E'));
@@ -236,14 +238,15 @@ fn word_length(text: &str) -> usize {
         .unwrap_or(text.len())
 }
 
-/// Bytes up to and with the closing quote; the rest of the text if there is none.
+/// The number of bytes up to and including the closing quote, or of the whole text if there is
+/// none.
 fn quoted_length(text: &str, quote: char, escapes: bool) -> usize {
     let mut is_escaped = false;
     for (at, c) in text.char_indices().skip(1) {
         match c {
             _ if is_escaped => is_escaped = false,
             '\\' if escapes => is_escaped = true,
-            // A doubled quote ends one string and begins the next.
+            // A doubled quote is treated as the end of one string and the begin of the next.
             c if c == quote => return at + 1,
             _ => {}
         }

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How many times this process is a forked child of the one that loaded the module.
+/// The number of forks between the process that loaded the module and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// How many forks lie between the module's loading and this process.
+/// The number of forks between the process that loaded the module and this one.
 pub fn forks() -> u32 {
     FORKS.load(Ordering::Relaxed)
 }

@@ -1,25 +1,25 @@
-//! A statement's rows on their way to Python: batches at hand, and the query that computes the
-//! others when they are asked for.
+//! A statement's rows on their way to Python: the batches in memory, and the query that computes
+//! the other batches on demand.
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use std::collections::VecDeque;
 use strandline::{Connection, Error, Portal, QueryResult, Result};
 
-/// A statement is over at once if its rows are no more than these, or what it computes next to it.
+/// A statement computes its rows until it has this many. One with fewer rows is complete at once.
 const ROWS_AT_HAND: usize = 8_192;
 
-/// See the module's header.
+/// A statement's rows; see the module's header.
 pub struct Rows {
     pub schema: SchemaRef,
     batches: VecDeque<RecordBatch>,
     portal: Option<Portal>,
-    /// why the rest is not to be had
+    /// the error that keeps the rest from being computed
     failed: Option<Error>,
 }
 
 impl Rows {
-    /// The rows of a statement that is done.
+    /// The rows of a finished statement.
     pub fn done(result: QueryResult) -> Self {
         Self {
             schema: result.schema().clone(),
@@ -29,7 +29,7 @@ impl Rows {
         }
     }
 
-    /// The rows of a query under way, of which the first are computed here.
+    /// The rows of a query under way. The first rows are computed here.
     pub fn begun(portal: Portal, connection: &mut Connection) -> Result<Self> {
         let mut rows = Self {
             schema: portal.schema().clone(),
@@ -47,7 +47,7 @@ impl Rows {
         Ok(rows)
     }
 
-    /// Computes one more batch; its rows, None at the end.
+    /// Computes one more batch; returns its number of rows, or None at the end.
     pub fn pull(&mut self, connection: &mut Connection) -> Result<Option<usize>> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -75,32 +75,32 @@ impl Rows {
         }
     }
 
-    /// Computes all that is left. An error is kept for whoever asks for the rows.
+    /// Computes the rest. An error is kept and reported to the next reader.
     pub fn read_rest(&mut self, connection: &mut Connection) {
         while let Ok(Some(_)) = self.pull(connection) {}
     }
 
-    /// Whether all rows are at hand.
+    /// Whether all rows are in memory.
     pub fn is_complete(&self) -> bool {
         self.portal.is_none() && self.failed.is_none()
     }
 
-    /// Whether the rows still to come end with the open transaction block.
+    /// Whether the rows not yet computed end with the open transaction block.
     pub fn in_block(&self) -> bool {
         self.portal.as_ref().is_some_and(Portal::in_block)
     }
 
-    /// Rows at hand.
+    /// The number of rows in memory.
     pub fn at_hand(&self) -> usize {
         self.batches.iter().map(RecordBatch::num_rows).sum()
     }
 
-    /// The batches at hand, without taking them.
+    /// The batches in memory, without taking them.
     pub fn peek(&self) -> impl Iterator<Item = &RecordBatch> {
         self.batches.iter()
     }
 
-    /// Up to `rows` of the next batch at hand.
+    /// Takes up to `rows` rows of the next batch in memory.
     pub fn take(&mut self, rows: usize) -> Option<RecordBatch> {
         let batch = self.batches.pop_front()?;
         if batch.num_rows() > rows {
@@ -110,7 +110,7 @@ impl Rows {
         Some(batch)
     }
 
-    /// Puts rows that nobody has seen back in front.
+    /// Puts rows that were not fetched back in front.
     pub fn put_back(&mut self, batch: RecordBatch) {
         self.batches.push_front(batch);
     }

@@ -1,13 +1,15 @@
 //! Ctrl-C while a statement runs: cancels it.
 //!
 //! Python runs signal handlers on its main thread between two bytecodes, which is too late for a
-//! thread that is inside a statement. Its C handler, however, writes a byte into the *wakeup
-//! descriptor* (`signal.set_wakeup_fd`) at once. A thread of ours reads the other end and cancels
-//! what the main thread runs; the statement fails, and the thread that ran it lets Python raise
-//! `KeyboardInterrupt`. A statement pays nothing for it.
+//! thread inside a statement. Its C handler, however, writes a byte into the *wakeup descriptor*
+//! (`signal.set_wakeup_fd`) at once.
 //!
-//! A program that has a wakeup descriptor of its own, as asyncio's event loops may, keeps it. Ours
-//! is set again, at most once a second, when its main thread runs a statement.
+//! A thread of this module reads the other end and cancels the main thread's statement. The
+//! statement fails, and its thread lets Python raise `KeyboardInterrupt`. Statements themselves pay
+//! nothing for it.
+//!
+//! A program's own wakeup descriptor, as asyncio's event loops may have, stays in place. This
+//! module's descriptor is set again, at most once a second, when the main thread runs a statement.
 
 use crate::process::forks;
 use parking_lot::Mutex;
@@ -23,10 +25,10 @@ use std::time::{Duration, Instant};
 
 /// SIGINT's number.
 const INTERRUPT: u8 = 2;
-/// How often a thread looks whether the wakeup descriptor is still ours.
+/// The interval at which a thread checks that the wakeup descriptor is still this module's.
 const REARMED: Duration = Duration::from_secs(1);
 
-/// Names the calling thread; never 0.
+/// The number of the calling thread; never 0.
 pub fn this_thread() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(1);
     thread_local! {
@@ -35,16 +37,17 @@ pub fn this_thread() -> usize {
     TOKEN.with(|token| *token)
 }
 
-/// The thread that Python runs signal handlers on; 0: not known yet.
+/// The thread on which Python runs signal handlers; 0: not known yet.
 static MAIN_THREAD: AtomicUsize = AtomicUsize::new(0);
 
-/// The end that Python writes to, and the process it belongs to as [`forks`] counts.
+/// The end that Python writes to, and the process that it belongs to, as numbered by [`forks`].
 static WRITER: Mutex<Option<(u32, UnixStream)>> = Mutex::new(None);
 
-/// Cancels the statements that run on a thread, which [`this_thread`] has named.
+/// Cancels the statements that run on a thread, as numbered by [`this_thread`].
 pub type CancelOnThread = fn(usize);
 
-/// When called on the main thread: from `now` on Ctrl-C calls `cancel` with this thread.
+/// On the main thread, makes Ctrl-C call `cancel` with this thread from `now` on. On other threads
+/// it does nothing.
 pub fn arm(py: Python<'_>, now: Instant, cancel: CancelOnThread) -> PyResult<()> {
     thread_local! {
         static LAST: Cell<Option<(u32, Instant)>> = const { Cell::new(None) };
@@ -67,14 +70,14 @@ pub fn arm(py: Python<'_>, now: Instant, cancel: CancelOnThread) -> PyResult<()>
             MAIN_THREAD.store(0, Ordering::Release);
         }
         Ok(_) => MAIN_THREAD.store(this_thread(), Ordering::Release),
-        // Not the main thread.
+        // This is not the main thread.
         Err(error) if error.is_instance_of::<PyValueError>(py) => {}
         Err(error) => return Err(error),
     }
     Ok(())
 }
 
-/// Lets go, in a forked child, of the descriptor that it has from its parent: what the child wrote
+/// Releases, in a forked child, the descriptor that it has inherited. A byte that the child wrote
 /// there would cancel its parent's statement.
 pub fn disarm(py: Python<'_>) -> PyResult<()> {
     let Some((_, stream)) = WRITER.lock().take() else {
@@ -94,7 +97,7 @@ fn set_wakeup_fd(py: Python<'_>, descriptor: i32) -> PyResult<i32> {
         .extract()
 }
 
-/// The descriptor for Python; None if the process can have no more. A forked child gets its own.
+/// The descriptor for Python; None if the process can open no more. A forked child gets its own.
 fn writer(forks: u32, cancel: CancelOnThread) -> Option<i32> {
     let mut writer = WRITER.lock();
     if let Some((made, stream)) = &*writer

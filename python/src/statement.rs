@@ -13,12 +13,12 @@ use std::sync::Arc;
 use strandline::ScalarValue;
 use strandline::{Outcome, Started, Summary, TransactionStatus, ValueRow};
 
-/// Rows of parameters that are loaded at once.
+/// Rows of parameters that are loaded in one piece.
 const ROWS_AT_ONCE: usize = 1 << 20;
-/// How often a loop over a program's rows looks whether Ctrl-C was pressed.
+/// Rows of the program between two checks for Ctrl-C.
 const ROWS_PER_LOOK: usize = 1 << 16;
 
-/// What a statement gave.
+/// The rows of a statement's result.
 #[derive(Default)]
 pub enum Given {
     /// no rows
@@ -30,7 +30,7 @@ pub enum Given {
     Rows(Arc<Mutex<Rows>>),
 }
 
-/// What a statement did.
+/// The result of a statement.
 pub struct Executed {
     pub given: Given,
     /// rows affected or given; -1: not known
@@ -76,7 +76,7 @@ impl Executed {
     }
 }
 
-/// A program's text with `parameters` as the engine takes it.
+/// The program's text with the engine's parameters; `parameters` says whether they have names.
 pub fn text_of(
     link: &Link,
     sql: &Bound<'_, PyString>,
@@ -144,7 +144,7 @@ fn values(text: &Text, parameters: &Bound<'_, PyAny>) -> PyResult<Vec<ScalarValu
     Ok(values)
 }
 
-/// Hands the values over in the order of their numbers; how many there are.
+/// Hands over the values in the order of the parameters; returns their number.
 fn each_value(
     text: &Text,
     parameters: &Bound<'_, PyAny>,
@@ -180,7 +180,7 @@ fn each_value(
     Ok(count)
 }
 
-/// Runs `sql` for each of `rows`, all or nothing; the rows affected.
+/// Runs `sql` for each of `rows`, all or nothing; returns the number of rows affected.
 pub fn execute_many(
     py: Python<'_>,
     link: &Link,
@@ -222,7 +222,7 @@ pub fn execute_many(
     Ok(affected as i64)
 }
 
-/// Ends the block that the caller began: commits if all went well.
+/// Ends the block if the caller began it: commits on success, and rolls back otherwise.
 pub fn end_block(py: Python<'_>, link: &Link, ours: bool, result: PyResult<()>) -> PyResult<()> {
     if !ours {
         return result;

@@ -1,4 +1,4 @@
-//! Rows that a connection computes when they are asked for.
+//! Rows that a connection computes on demand.
 
 use crate::link::Link;
 use crate::results::Rows;
@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use strandline::Result;
 
-/// Up to `wanted` of the next rows, computed if they must be; None at the end. Not for threads that
-/// hold the interpreter.
+/// Up to `wanted` of the next rows, computed if necessary; None at the end. The calling thread must
+/// not hold the interpreter lock.
 pub fn next(link: &Link, rows: &Mutex<Rows>, wanted: usize) -> Result<Option<RecordBatch>> {
     loop {
         {
@@ -26,7 +26,7 @@ pub fn next(link: &Link, rows: &Mutex<Rows>, wanted: usize) -> Result<Option<Rec
     }
 }
 
-/// Computes all rows. Not for threads that hold the interpreter.
+/// Computes all rows. The calling thread must not hold the interpreter lock.
 pub fn complete(link: &Link, rows: &Mutex<Rows>) -> Result<()> {
     if rows.lock().is_complete() {
         return Ok(());
@@ -38,8 +38,8 @@ pub fn complete(link: &Link, rows: &Mutex<Rows>) -> Result<()> {
     })
 }
 
-/// The rows as a stream that other libraries read through Arrow's C interface. It needs no
-/// interpreter, only the connection.
+/// The rows as a stream that other libraries read through Arrow's C interface. It needs the
+/// connection, but not the interpreter lock.
 pub struct Stream {
     link: Arc<Link>,
     rows: Arc<Mutex<Rows>>,
@@ -47,7 +47,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// What is left of `rows`.
+    /// The rest of `rows` as a stream.
     pub fn new(link: Arc<Link>, rows: Arc<Mutex<Rows>>) -> Self {
         let schema = rows.lock().schema.clone();
         Self { link, rows, schema }

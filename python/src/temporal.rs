@@ -1,12 +1,12 @@
-//! Days and microseconds since 1970 ↔ years, months, days and times, in the calendar of Python
-//! (proleptic Gregorian, years 1 to 9999).
+//! Conversion between days and microseconds since 1970 and years, months, days and times. The
+//! calendar is Python's (proleptic Gregorian, years 1 to 9999).
 
 /// Microseconds of a day.
 pub const DAY_US: i64 = 86_400_000_000;
 
 /// Year, month and day of a day since 1970-01-01.
 pub fn civil(days: i64) -> (i64, u8, u8) {
-    // Years begin in March, so that the leap day is the last; eras are 400 years.
+    // Years begin in March, so that the leap day is the last day. Eras have 400 years.
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
     let day_of_era = days.rem_euclid(146_097);

@@ -1,7 +1,7 @@
 //! Python's values as the engine's, for parameters.
 //!
-//! The common types are told by their exact type, one after the other; subclasses, and scalars of
-//! NumPy and pandas, take the longer way.
+//! Values of the common types are recognized by their exact type. Subclasses, and scalars of NumPy
+//! and pandas, take a slower path.
 
 use crate::errors;
 use crate::temporal::{DAY_US, days};
@@ -51,7 +51,7 @@ fn integer(value: &Bound<'_, PyInt>) -> PyResult<ScalarValue> {
 }
 
 fn temporal(value: &Bound<'_, PyAny>) -> PyResult<ScalarValue> {
-    // A moment is a date as well, pandas' NaT is a moment.
+    // A `datetime` is a `date` as well, and pandas' NaT is a `datetime`.
     if is_missing(value)? {
         return Ok(ScalarValue::Null);
     }
@@ -75,7 +75,7 @@ fn temporal(value: &Bound<'_, PyAny>) -> PyResult<ScalarValue> {
     other(value)
 }
 
-/// Whether it is one of pandas' marks for a value that is missing.
+/// Whether the value is one of pandas' marks for a missing value.
 fn is_missing(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     let name = value.get_type().name()?;
     Ok(name == "NaTType" || name == "NAType")
@@ -144,7 +144,7 @@ fn other(value: &Bound<'_, PyAny>) -> PyResult<ScalarValue> {
     foreign(value)
 }
 
-/// Subclasses of the plain types, and scalars of other libraries.
+/// Converts subclasses of the plain types, and scalars of other libraries.
 fn foreign(value: &Bound<'_, PyAny>) -> PyResult<ScalarValue> {
     if let Ok(v) = value.cast::<PyInt>() {
         return integer(v);
@@ -156,7 +156,7 @@ fn foreign(value: &Bound<'_, PyAny>) -> PyResult<ScalarValue> {
         return Ok(ScalarValue::Float64(Some(v.extract()?)));
     }
     if value.hasattr("dtype")? && value.hasattr("item")? {
-        // NumPy's moments count in units of their own; a nanosecond has no type in Python.
+        // NumPy's timestamps have units of their own. Python has no type with nanoseconds.
         let plain = match value.get_type().name()?.to_str()? {
             "datetime64" => value
                 .call_method1("astype", ("datetime64[us]",))?
@@ -203,7 +203,7 @@ fn list<'py>(
     }
 }
 
-/// A decimal from how Python writes it: `-12.50`, `1E+5`, `NaN`.
+/// A decimal from Python's notation: `-12.50`, `1E+5`, `NaN`.
 fn decimal(py: Python<'_>, text: &str) -> PyResult<ScalarValue> {
     let refused = || {
         let message = format!("{text} is out of range: a numeric has at most 38 digits");

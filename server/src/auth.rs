@@ -1,9 +1,9 @@
 //! Authentication of clients: SCRAM-SHA-256 against stored verifiers.
 //!
-//! A user that does not exist goes through the same exchange as one that does, with a salt that is
-//! always the same for its name and a verifier that no password fits, so that a client cannot tell
-//! the two apart. The server compares a hash of the client's proof; how far it agrees with the
-//! stored one tells nothing about a password.
+//! A client must not be able to find out whether a user exists. A missing user goes through the
+//! same exchange, with a salt that is fixed per name and a verifier that no password fits. The
+//! server compares a hash of the client's proof; a partial match reveals nothing about the
+//! password.
 
 use crate::message::Fields;
 use crate::report::protocol_violation;
@@ -22,10 +22,10 @@ const BOUND: &str = "SCRAM-SHA-256-PLUS";
 /// The server's side of all exchanges.
 pub(crate) struct Authenticator {
     random: SystemRandom,
-    /// makes the salts of users that do not exist
+    /// makes the salts of missing users
     nobody: hmac::Key,
     plain: ScramServerAuth,
-    /// over TLS: bound to the certificate, so that nobody in between can pass it on
+    /// over TLS: bound to the certificate, so that a man in the middle cannot forward the exchange
     bound: Option<ScramServerAuth>,
 }
 
@@ -36,7 +36,7 @@ impl Authenticator {
         let nobody = hmac::Key::generate(hmac::HMAC_SHA256, &random).map_err(|_| no_random())?;
         let bound = certificate_pem.and_then(|pem| {
             let mut auth = ScramServerAuth::new();
-            // Certificates whose hash is not known can be used without binding.
+            // The hash of the certificate is unknown: such certificates work without binding.
             auth.configure_certificate(pem).ok().map(|()| auth)
         });
         Ok(Self {
@@ -47,7 +47,7 @@ impl Authenticator {
         })
     }
 
-    /// The mechanisms a client may choose from, each ended by NUL.
+    /// The mechanisms that a client may choose from, each ended by NUL.
     pub fn mechanisms(&self, over_tls: bool) -> Vec<u8> {
         let mut names = Vec::new();
         if over_tls && self.bound.is_some() {
@@ -57,7 +57,8 @@ impl Authenticator {
         names
     }
 
-    /// Takes the client's first message; the answer and what is to be proved.
+    /// Reads the client's first message; returns the answer and the exchange that expects the
+    /// proof.
     pub fn begin(
         &self,
         user: &str,
@@ -72,7 +73,8 @@ impl Authenticator {
         let bound = self.bound.as_ref().filter(|_| over_tls);
         let auth = match (mechanism, bound) {
             (PLAIN, Some(bound)) => {
-                // A client that thinks there is no binding here has been lied to.
+                // The client believes that the server offers no binding, so its list of mechanisms
+                // was forged.
                 if data.starts_with(b"y") {
                     bound
                 } else {
@@ -104,7 +106,7 @@ impl Authenticator {
         Ok((answer, Exchange { exists, state }))
     }
 
-    /// What a user that does not exist seems to have.
+    /// A made-up verifier for a missing user.
     fn nobody(&self, user: &str) -> Result<ScramVerifier> {
         let salt = hmac::sign(&self.nobody, user.as_bytes());
         let (mut stored_key, mut server_key) = ([0; 32], [0; 32]);
@@ -127,7 +129,7 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// The server's own proof if the client's is right.
+    /// The server's own proof, if the client's proof is right.
     pub fn finish(&self, last: &[u8]) -> Option<String> {
         let proved = self.state.on_client_final_message(last).ok();
         proved.filter(|_| self.exists)
@@ -138,7 +140,7 @@ fn no_random() -> Error {
     Error::internal("the system has no random numbers to give")
 }
 
-/// 28P01, the same for every reason.
+/// 28P01, with the same message for every cause.
 pub(crate) fn wrong_password(user: &str) -> Error {
     Error::invalid(
         SqlState("28P01"),

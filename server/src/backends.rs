@@ -1,9 +1,9 @@
-//! The sessions of a server as other threads see them: how many there are, how to cancel what one
-//! runs, how to end it.
+//! The sessions of a server for its other threads: their number, their cancellation, their end.
 //!
-//! A session's thread says through [`Backend`] when it waits for its client outside a transaction;
-//! a shutdown ends such sessions at once. The flag and the request to end are stored and read in
-//! opposite orders on both sides (sequentially consistent), so that one of them sees the other.
+//! A session's thread marks in its [`Backend`] when it waits for its client outside a transaction;
+//! a shutdown ends such sessions at once. Both sides store and read the mark and the shutdown phase
+//! in opposite orders (sequentially consistent), so that at least one of them sees the other's
+//! store.
 //!
 //! Lock order: `Backends::sessions`, then nothing.
 
@@ -15,14 +15,14 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use strandline::Termination;
 
-/// How far a shutdown is.
+/// The phase of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
-    /// none was asked for
+    /// no shutdown
     Serving,
-    /// nobody new comes in, sessions end when their transaction does
+    /// no new sessions; sessions end with their transactions
     Draining,
-    /// the time for that is over
+    /// the grace period is over
     Ending,
 }
 
@@ -30,7 +30,7 @@ pub(crate) enum Phase {
 pub(crate) struct Backends {
     sessions: Mutex<HashMap<i32, Arc<Backend>>>,
     gone: Condvar,
-    /// threads that serve a connection, authenticated or not
+    /// the number of threads that serve a connection, authenticated or not
     threads: AtomicUsize,
     phase: AtomicU8,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Backend {
     pub pid: i32,
     termination: Termination,
     hangup: Arc<Hangup>,
-    /// waits for its client outside a transaction
+    /// whether it waits for its client outside a transaction
     is_idle: AtomicBool,
 }
 
@@ -51,18 +51,18 @@ impl Backend {
         self.termination.request();
     }
 
-    /// Whether the server or another session has asked that it ends.
+    /// Whether the server or another session has requested the end of this session.
     pub fn is_ended(&self) -> bool {
         self.termination.is_requested()
     }
 
-    /// The session waits for its client, or no longer.
+    /// Marks whether the session waits for its client.
     pub fn set_idle(&self, is_idle: bool) {
         self.is_idle.store(is_idle, Ordering::SeqCst);
     }
 
-    /// Wakes a session that waits for its client, to see that the server shuts down. What has just
-    /// begun is left to end.
+    /// Wakes a session that waits for its client, so that it sees the shutdown. Running work
+    /// continues.
     fn wake_if_idle(&self) {
         if self.is_idle.load(Ordering::SeqCst) {
             self.hangup.stop_reading();
@@ -71,7 +71,7 @@ impl Backend {
 }
 
 impl Backends {
-    /// No sessions yet.
+    /// No sessions.
     pub fn new() -> Self {
         Self {
             sessions: Mutex::default(),
@@ -81,7 +81,7 @@ impl Backends {
         }
     }
 
-    /// How far a shutdown is.
+    /// The phase of the shutdown.
     pub fn phase(&self) -> Phase {
         match self.phase.load(Ordering::SeqCst) {
             0 => Phase::Serving,
@@ -90,7 +90,7 @@ impl Backends {
         }
     }
 
-    /// A thread for one more connection, unless there are `most`.
+    /// Registers a thread for one more connection, unless there are `most`.
     pub fn enter(self: &Arc<Self>, most: usize) -> Option<Serving> {
         let entered = self
             .threads
@@ -125,14 +125,14 @@ impl Backends {
         })
     }
 
-    /// How many sessions there are.
+    /// The number of sessions.
     pub fn count(&self) -> usize {
         self.sessions.lock().len()
     }
 
-    /// Ends all sessions: at once those that wait for their client outside a transaction, the
-    /// others within `grace`. Returns when all threads have ended, or `grace` and as long again as
-    /// they may need to give up has passed.
+    /// Ends all sessions. A session that waits for its client outside a transaction ends at once,
+    /// another one within `grace`. Returns when all sessions have ended, or [`GIVE_UP`] after the
+    /// grace period.
     pub fn shut_down(&self, grace: Duration) {
         self.phase.store(1, Ordering::SeqCst);
         for backend in self.all() {
@@ -163,10 +163,10 @@ impl Backends {
     }
 }
 
-/// How long sessions may take to end when they must.
+/// The time for sessions to end after the grace period.
 const GIVE_UP: Duration = Duration::from_secs(10);
 
-/// A connection's thread, counted while it lives.
+/// A connection's thread, counted until this is dropped.
 pub(crate) struct Serving(Arc<Backends>);
 
 impl Drop for Serving {
@@ -175,7 +175,7 @@ impl Drop for Serving {
     }
 }
 
-/// A session's place among the others, given up when dropped.
+/// A session's registration, which ends when it is dropped.
 pub(crate) struct Registration {
     backend: Arc<Backend>,
     backends: Arc<Backends>,

@@ -1,14 +1,14 @@
 //! Configuration: a file, the environment and the command line, in rising precedence.
 //!
-//! Everything has one name, the one `SHOW ALL` prints. The file is TOML with such names as keys
-//! (`strandline.max_staleness` may also stand in a table `[strandline]`), an environment variable
-//! is `STRANDLINE_` and the name in capitals with `_` for `.`, and a flag says so in its help.
-//! Parameters of the database go to [`strandline::DatabaseBuilder::parameter`], parameters of the
-//! server ([`parameters`]) into [`ServerOptions`], parameters of log and metrics into options of
-//! their own.
+//! Each parameter has one name, the name in `SHOW ALL`. The file is TOML with these names as keys
+//! (`strandline.max_staleness` may also be in a table `[strandline]`). An environment variable is
+//! `STRANDLINE_` and the name in upper case with `_` for `.`. The help of a flag names its
+//! parameter. Database parameters go to [`strandline::DatabaseBuilder::parameter`], server
+//! parameters ([`parameters`]) into [`ServerOptions`], and the parameters of log and metrics into
+//! their own options.
 //!
-//! A key that is unknown or has a wrong value is an error that names file, line and key. An unknown
-//! variable is a warning: container platforms set some that happen to begin like ours.
+//! An unknown key or a wrong value is an error with file, line and key. An unknown variable is only
+//! a warning, because container platforms set some with the same prefix.
 
 mod file;
 pub mod parameters;
@@ -33,33 +33,33 @@ const OTHER_VARIABLES: [&str; 4] = [
     "STRANDLINE_CRASH_STRIDE",
 ];
 
-/// A value that somebody has given, and where.
+/// A configured value and its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Given {
-    /// as text
+    /// the value as text
     pub value: String,
     /// file and line, variable or flag
     pub origin: Origin,
 }
 
-/// Where a configuration is read from.
+/// The sources of a configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
-    /// the database's directory, whose `strandline.toml` is read if it is there
+    /// the database's directory, whose `strandline.toml` is read if it exists
     pub directory: Option<PathBuf>,
-    /// a file to read instead; it must be there
+    /// a file to read instead; it must exist
     pub file: Option<PathBuf>,
     /// the environment: names and values
     pub environment: Vec<(String, String)>,
-    /// what flags have set: flag, parameter, value
+    /// the flags: flag, parameter, value
     pub flags: Vec<(&'static str, &'static str, String)>,
 }
 
-/// What has been configured, by the names of parameters.
+/// The configured values by parameter name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Configuration {
     given: BTreeMap<&'static str, Given>,
-    /// what is odd but no error, one line each
+    /// the warnings, one line each
     pub warnings: Vec<String>,
 }
 
@@ -67,8 +67,7 @@ impl Configuration {
     /// Reads all sources.
     ///
     /// # Errors
-    /// 58P01 for a file that is not there, F0000 for one that is no TOML or names a parameter that
-    /// does not exist, with its line.
+    /// 58P01 for a missing file, F0000 with the line for invalid TOML or an unknown parameter.
     pub fn load(sources: &Sources) -> Result<Self> {
         let mut configuration = Self::default();
         let in_directory = sources.directory.as_ref().map(|d| d.join(FILE_NAME));
@@ -127,15 +126,15 @@ impl Configuration {
         }
     }
 
-    /// The value given for `name` and where, if there is one.
+    /// The configured value of `name` and its origin, if there is one.
     pub fn given(&self, name: &str) -> Option<&Given> {
         self.given.get(name)
     }
 
-    /// Configures a database that is to be opened; `SHOW ALL` will list the server's parameters.
+    /// Configures a database before it is opened; `SHOW ALL` will list the server's parameters.
     ///
     /// # Errors
-    /// Those of [`DatabaseBuilder::parameter`], with the place of the value.
+    /// The errors of [`DatabaseBuilder::parameter`], with the origin of the value.
     pub fn configure(&self, mut builder: DatabaseBuilder) -> Result<DatabaseBuilder> {
         for (name, given) in &self.given {
             if !is_servers(name) {
@@ -159,10 +158,10 @@ impl Configuration {
         }
     }
 
-    /// What the server is to be started with.
+    /// The options of the server.
     ///
     /// # Errors
-    /// 22023 with the place of a value that does not suit; certificate without key or the reverse.
+    /// 22023 with the origin of an invalid value; a certificate without a key or the reverse.
     pub fn server_options(&self) -> Result<ServerOptions> {
         let mut options = ServerOptions::default();
         let mut files = (None, None);
@@ -196,10 +195,10 @@ impl Configuration {
         Ok(options)
     }
 
-    /// How the log is to be written.
+    /// The options of the log.
     ///
     /// # Errors
-    /// 22023 with the place of a value that does not suit.
+    /// 22023 with the origin of an invalid value.
     pub fn log_options(&self) -> Result<LogOptions> {
         let mut options = LogOptions::default();
         if let Some(format) = self.given("log_format") {
@@ -212,10 +211,10 @@ impl Configuration {
         Ok(options)
     }
 
-    /// Where metrics are served; None: nowhere.
+    /// The address of the metrics; None: they are not served.
     ///
     /// # Errors
-    /// 22023 with the place of a value that is no address.
+    /// 22023 with the origin of an invalid address.
     pub fn metrics_address(&self) -> Result<Option<SocketAddr>> {
         let Some(given) = self.given("metrics_listen") else {
             return Ok(None);
@@ -239,7 +238,7 @@ fn is_servers(name: &str) -> bool {
     SERVER_PARAMETERS.iter().any(|p| p.name == name)
 }
 
-/// The parameter that `key` names, in any case.
+/// The parameter `key`, in any case.
 fn known(key: &str) -> Option<&'static str> {
     names().find(|name| name.eq_ignore_ascii_case(key))
 }
@@ -264,7 +263,7 @@ fn unknown(place: &str, key: &str) -> Error {
     }
 }
 
-/// How many characters have to be inserted, removed or replaced to make `b` of `a`.
+/// The number of characters to insert, remove or replace to turn `a` into `b`.
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.chars().count()).collect();
     for (i, from) in a.chars().enumerate() {

@@ -1,5 +1,5 @@
-//! The whole path of a message, fed with bytes that are nearly a session's: nothing of it panics,
-//! and the thread that serves them comes to its end.
+//! Feeds the whole message path with bytes that resemble a session. It must not panic, and the
+//! serving thread must end.
 
 use crate::options::ServerOptions;
 use crate::shared::Shared;
@@ -24,7 +24,7 @@ fn server() -> &'static Arc<Shared> {
     })
 }
 
-/// Sends `bytes`, ends the sending, serves; the answers.
+/// Sends `bytes`, closes the sending side, serves the connection; returns the answers.
 fn serve(bytes: Vec<u8>) -> Vec<u8> {
     let (client, accepted) = UnixStream::pair().unwrap();
     let mut reading = client.try_clone().unwrap();
@@ -55,7 +55,7 @@ fn hello() -> Vec<u8> {
     [&(body.len() as i32 + 4).to_be_bytes()[..], body].concat()
 }
 
-/// Messages that a client might send, their bodies whole.
+/// Messages of a realistic client, with complete bodies.
 const SENSIBLE: &[(u8, &[u8])] = &[
     (b'Q', b"SELECT 1; SELECT a FROM t\0"),
     (b'Q', b"BEGIN; INSERT INTO t VALUES (1, 'x')\0"),
@@ -86,7 +86,8 @@ fn random_bytes(rng: &mut Rng, most: u64) -> Vec<u8> {
     (0..count).map(|_| rng.next_u64() as u8).collect()
 }
 
-/// Mostly sensible messages, some with any type and body, some rubbish; then a few bytes changed.
+/// Mostly realistic messages, some with any type and body, some random bytes; then a few bytes are
+/// changed.
 fn session(rng: &mut Rng) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..rng.below(12) {

@@ -1,15 +1,15 @@
 //! The PostgreSQL wire protocol in front of the engine.
 //!
-//! [`Server`] listens on TCP addresses and a Unix socket; every connection has a thread of its own,
-//! which blocks in its socket, in row locks and in commits, as PostgreSQL's processes do.
+//! [`Server`] listens on TCP addresses and a Unix socket. As with PostgreSQL's processes, every
+//! connection has its own thread, which blocks in its socket, in row locks and in commits.
 //!
-//! * `startup`: TLS, authentication (`auth`), settings; `session`: the messages after that.
-//! * `wire` frames messages over a `transport`, `message` reads the client's, `reply` and `report`
-//!   write the server's. Values are encoded by [`strandline::wire_format`].
-//! * `backends` lists the sessions for other threads: cancelling them, ending them, counting.
-//! * [`config`] reads file, environment and flags; [`ServerOptions`] are the options that a server
-//!   is started with. [`logging`] writes events to standard error; [`metrics`] counts, and answers
-//!   Prometheus and health checks.
+//! * `startup`: TLS, authentication (`auth`), settings; `session`: the messages after startup.
+//! * `wire` frames messages over a `transport`, `message` reads the client's messages, `reply` and
+//!   `report` write the server's. [`strandline::wire_format`] encodes values.
+//! * `backends` lists the sessions for other threads, which cancel, end and count them.
+//! * [`config`] reads file, environment and flags; [`ServerOptions`] are the options of a server.
+//!   [`logging`] writes events to standard error; [`metrics`] counts, and answers Prometheus and
+//!   health checks.
 
 mod auth;
 mod backends;

@@ -1,9 +1,9 @@
 //! The server's log: the `tracing` events of the engine, the sessions and the server, one line per
 //! event on standard error, as text for people or as JSON for collectors.
 //!
-//! A database inside a program has no such subscriber and prints nothing; a program that has its
-//! own sees the same events. Their targets are the crates' module paths, and `strandline::slow` for
-//! slow statements.
+//! An embedded database installs no subscriber and prints nothing; a program with its own
+//! subscriber receives the same events. Their targets are the crates' module paths, and
+//! `strandline::slow` for slow statements.
 
 use std::io::IsTerminal;
 use strandline::{Error, Result, SqlState};
@@ -11,7 +11,7 @@ use tracing::Subscriber;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// How the log is written.
+/// The format of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
     /// `2026-11-20T09:02:00Z  INFO strandline_engine::events: recovery finished log_bytes=…`
@@ -21,7 +21,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// What is logged and how.
+/// The options of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogOptions {
     /// text or JSON
@@ -39,10 +39,10 @@ impl Default for LogOptions {
     }
 }
 
-/// Sends all events to standard error from now on.
+/// Sends all events to standard error.
 ///
 /// # Errors
-/// 22023 for a filter that is none; 55000 if the process has a subscriber already.
+/// 22023 for an invalid filter; 55000 if the process has a subscriber already.
 pub fn install(options: &LogOptions) -> Result<()> {
     let colours = std::io::stderr().is_terminal();
     let subscriber = subscriber(options, colours, std::io::stderr)?;
@@ -99,7 +99,7 @@ mod tests {
         }
     }
 
-    /// What a database logs that is made, left without a checkpoint, and opened again.
+    /// The log of a database that is created, dropped without a checkpoint, and opened again.
     fn logged(format: LogFormat, filter: &str) -> String {
         let kept = Kept::default();
         let writer = kept.clone();

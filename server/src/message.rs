@@ -47,7 +47,7 @@ impl<'a> Fields<'a> {
         Ok(i32::from_be_bytes(self.array()?))
     }
 
-    /// A text that ends with NUL.
+    /// A text ended by NUL.
     pub fn text(&mut self) -> Result<&'a str> {
         let end = self.0.iter().position(|b| *b == 0);
         let end = end.ok_or_else(|| protocol_violation("invalid string in message"))?;
@@ -56,7 +56,7 @@ impl<'a> Fields<'a> {
         std::str::from_utf8(text).map_err(|_| not_utf8())
     }
 
-    /// A length and so many bytes; -1 is NULL.
+    /// A length and that many bytes; -1 is NULL.
     pub fn value(&mut self) -> Result<Option<&'a [u8]>> {
         match self.int32()? {
             -1 => Ok(None),
@@ -67,7 +67,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Nothing must be left.
+    /// Checks that no bytes are left.
     pub fn end(&self) -> Result<()> {
         match self.0.is_empty() {
             true => Ok(()),
@@ -111,10 +111,10 @@ impl<'a> Parse<'a> {
 pub(crate) struct Bind<'a> {
     pub portal: &'a str,
     pub statement: &'a str,
-    /// per value whether it is in binary form; one for all, or none: all are text
+    /// the format codes of the values: one each, one for all, or none for text
     pub formats: Vec<i16>,
     pub values: Vec<Option<&'a [u8]>>,
-    /// the same for the result's columns
+    /// the format codes of the result's columns
     pub result_formats: Vec<i16>,
 }
 
@@ -143,7 +143,7 @@ fn codes(fields: &mut Fields<'_>) -> Result<Vec<i16>> {
     (0..count).map(|_| fields.int16()).collect()
 }
 
-/// What Describe and Close are about.
+/// The object of Describe and Close.
 pub(crate) enum Target<'a> {
     Statement(&'a str),
     Portal(&'a str),

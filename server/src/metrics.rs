@@ -23,7 +23,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use strandline::{Database, SqlState};
 
-/// What a statement was and how it ended.
+/// The kind of a statement and its result.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct StatementLabels {
     kind: &'static str,
@@ -35,7 +35,7 @@ struct KindLabel {
     kind: &'static str,
 }
 
-/// What the server does, as `/health` tells it.
+/// The server's phase for `/health`.
 #[derive(Clone, Default)]
 enum Phase {
     /// the database is being opened
@@ -47,14 +47,13 @@ enum Phase {
     Stopping,
 }
 
-/// The kinds of statements that are told apart: the first words of command tags.
+/// The counted kinds of statements: the first words of command tags.
 const KINDS: [&str; 18] = [
     "SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "COPY", "BEGIN", "COMMIT", "ROLLBACK", "SET",
     "SHOW", "CREATE", "ALTER", "DROP", "TRUNCATE", "EXPLAIN", "PREPARE", "CALL",
 ];
 
-/// What is counted of one kind of statement. Each is looked up once in its family, which has it
-/// from then on.
+/// The counters of one kind of statement. Each is looked up once in its family and then kept.
 #[derive(Debug, Default)]
 struct KindCounts {
     ok: OnceLock<Counter>,
@@ -71,7 +70,7 @@ pub struct Metrics {
     connections_refused: Counter,
     statements: Family<StatementLabels, Counter>,
     durations: Family<KindLabel, Histogram, fn() -> Histogram>,
-    /// by position in [`KINDS`], then that of all other kinds
+    /// by position in [`KINDS`], then the counters of all other kinds
     kinds: [KindCounts; KINDS.len() + 1],
     serialization_failures: Counter,
     deadlocks: Counter,
@@ -84,7 +83,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// All zero, of a server whose database is being opened.
+    /// Metrics at zero, for a server whose database is being opened.
     pub fn new() -> Self {
         let mut metrics = Self {
             registry: Registry::with_prefix("strandline"),
@@ -145,29 +144,29 @@ impl Metrics {
         registry.register_collector(Box::new(DatabaseCollector::new(self.phase.clone())));
     }
 
-    /// The database is open and connections are accepted.
+    /// Reports that the database is open and connections are accepted.
     pub fn serving(&self, database: &Database) {
         *self.phase.write() = Phase::Serving(database.clone());
     }
 
-    /// A shutdown has begun. Also lets go of the database.
+    /// Reports that a shutdown has begun, and releases the database.
     pub fn stopping(&self) {
         *self.phase.write() = Phase::Stopping;
     }
 
-    /// A connection has been accepted; it ends when the guard is dropped.
+    /// Counts an accepted connection, which ends when the guard is dropped.
     pub fn connection(&self) -> ConnectionGuard {
         self.connections_accepted.inc();
         self.connections.inc();
         ConnectionGuard(self.connections.clone())
     }
 
-    /// A connection was refused.
+    /// Counts a refused connection.
     pub fn connection_refused(&self) {
         self.connections_refused.inc();
     }
 
-    /// A statement with this command tag (of a failed one: its first word) has ended.
+    /// Counts an ended statement by its command tag (of a failed one: its first word).
     pub fn statement(&self, tag: &str, failure: Option<SqlState>, duration: Duration) {
         let word = tag.split_ascii_whitespace().next().unwrap_or_default();
         let known = KINDS
@@ -221,7 +220,7 @@ fn latency_histogram() -> Histogram {
     Histogram::new(exponential_buckets(25e-6, 2.0, 21))
 }
 
-/// A connection while it lives.
+/// An open connection.
 #[derive(Debug)]
 pub struct ConnectionGuard(Gauge);
 

@@ -1,10 +1,10 @@
-//! The options that a server is started with.
+//! The options of a server.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The options of a [`Server`](crate::Server); the defaults are those of `strandline serve`.
+/// The options of a [`Server`](crate::Server); the defaults are the defaults of `strandline serve`.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// TCP addresses to listen on; port 0 takes a free one
@@ -13,19 +13,19 @@ pub struct ServerOptions {
     pub unix_socket_directory: Option<PathBuf>,
     /// sessions at one time; more are refused with 53300
     pub max_connections: usize,
-    /// how long a client may take from connecting to being authenticated
+    /// the time for a client to connect and authenticate
     pub authentication_timeout: Duration,
-    /// how long a session looks for its client's next message before it sleeps; zero: not at all
+    /// how long a session polls for its client's next message before it blocks; zero: no polling
     pub client_poll_time: Duration,
-    /// how long a client may leave what is sent to it unread
+    /// how long a client may leave sent data unread
     pub write_timeout: Duration,
-    /// the longest message of an authenticated client, bytes; longer ones end the connection
+    /// the longest message of an authenticated client in bytes; a longer one ends the connection
     pub max_message_bytes: usize,
     /// certificate and key for TLS; None: no TLS
     pub tls: Option<TlsFiles>,
-    /// whether clients that come over TCP without TLS are refused
+    /// whether TCP clients without TLS are refused
     pub require_tls: bool,
-    /// how long running statements and open transactions may go on after a shutdown was asked for
+    /// how long running statements and open transactions may continue after a shutdown is requested
     pub shutdown_grace: Duration,
 }
 

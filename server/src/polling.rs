@@ -1,16 +1,16 @@
 //! Busy-polls the socket before blocking, for up to `client_poll_time`.
 //!
-//! A client that works with short statements sends the next one some microseconds after it has got
-//! its answer. Blocking the session's thread for that time and waking it costs more than the
-//! statement: a virtual machine gives an idle processor back to the host, and 0.1 ms pass until it
-//! has it again. So a session whose client has been quick polls its socket before it blocks, and
-//! yields to other threads between two polls.
+//! A client with short statements sends the next one some microseconds after its answer. Blocking
+//! the session's thread for that time and waking it costs more than the statement. A virtual
+//! machine returns an idle processor to the host, and needs 0.1 ms to get it back. So a session
+//! with a quick client polls its socket before it blocks, and yields to other threads between
+//! polls.
 //!
 //! Invariants:
 //! 1. At most all processors but one poll at a time; a machine with one processor never polls.
-//! 2. After an answer a session polls for `client_poll_time` at most. A session whose client is
-//!    slow polls once in [`PROBE_WAITS`] waits.
-//! 3. Polling decides only when a read begins: timeouts, ends of sessions and errors come from the
+//! 2. After an answer a session polls for `client_poll_time` at most. A session with a slow client
+//!    polls once in [`PROBE_WAITS`] waits.
+//! 3. Polling only delays the start of a read: timeouts, ends of sessions and errors come from the
 //!    read.
 
 use crate::transport::Transport;
@@ -18,24 +18,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// A slow client's session tries again after so many waits.
+/// The number of waits after which a slow client's session polls again.
 const PROBE_WAITS: u8 = 64;
-/// What a message that came while its session polled counts, and one that did not.
+/// The change of the score when a message arrives during polling, and when none does.
 const GAIN: u8 = 1;
 const LOSS: u8 = 4;
 const SCORE_MAX: u8 = 16;
 
-/// Limits how many sessions of a server poll at a time, and for how long.
+/// Limits the number of polling sessions of a server and the time of each poll.
 #[derive(Debug)]
 pub(crate) struct PollBudget {
     running: AtomicUsize,
     most: usize,
-    /// how long each does
+    /// the time of each poll
     time: Duration,
 }
 
 impl PollBudget {
-    /// Those of this machine's processors, for `time` each; none for no time.
+    /// The budget for this machine's processors, with `time` for each poll; zero: no polling.
     pub fn new(time: Duration) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         match time.is_zero() {
@@ -59,7 +59,7 @@ impl PollBudget {
     }
 }
 
-/// The right of one session to poll; given back when dropped.
+/// The permission of one session to poll, returned when it is dropped.
 struct PollPermit<'a>(&'a PollBudget);
 
 impl Drop for PollPermit<'_> {
@@ -68,18 +68,18 @@ impl Drop for PollPermit<'_> {
     }
 }
 
-/// What a session knows of its client's pace.
+/// A session's estimate of its client's pace.
 #[derive(Debug)]
 pub(crate) struct Pace {
     poll_budget: Arc<PollBudget>,
-    /// above 0: polling pays
+    /// above 0: polling is worthwhile
     score: u8,
     /// waits since the last poll
     waits: u8,
 }
 
 impl Pace {
-    /// Of a client that nothing is known of.
+    /// The pace of an unknown client.
     pub fn new(poll_budget: Arc<PollBudget>) -> Self {
         Self {
             poll_budget,
@@ -88,7 +88,7 @@ impl Pace {
         }
     }
 
-    /// Returns when `transport` has input, or after a while: the next read may wait.
+    /// Returns when `transport` has input, or after the poll time; then the next read may block.
     pub fn poll(&mut self, transport: &dyn Transport) {
         self.waits = self.waits.saturating_add(1);
         if self.score == 0 && self.waits < PROBE_WAITS {
@@ -121,7 +121,7 @@ mod tests {
 
     const TIME: Duration = Duration::from_micros(1);
 
-    /// Has input at the look with this number; how often it has been looked at.
+    /// A transport that has input at poll number `input_at`, and counts the polls.
     struct Script {
         input_at: usize,
         looks: Cell<usize>,
@@ -161,7 +161,7 @@ mod tests {
         Pace::new(Arc::new(PollBudget::of_processors(processors, TIME)))
     }
 
-    /// Whether `pace` looks at a client that does not answer.
+    /// Whether `pace` polls a client that does not answer.
     fn polls(pace: &mut Pace) -> bool {
         let silent = script(usize::MAX);
         pace.poll(&silent);
@@ -184,7 +184,7 @@ mod tests {
             let until_next = (1..).find(|_| polls(&mut pace));
             assert_eq!(until_next, Some(usize::from(PROBE_WAITS)));
         }
-        // One quick answer to a probe is not enough for ever.
+        // One quick answer to a probe is not enough to keep polling.
         for _ in 1..PROBE_WAITS {
             assert!(!polls(&mut pace));
         }

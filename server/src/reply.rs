@@ -14,13 +14,13 @@ pub(crate) fn message(out: &mut Vec<u8>, kind: u8, write: impl FnOnce(&mut Vec<u
 
 /// Fills in the length of the message whose length field is at `start`.
 pub(crate) fn end_message(out: &mut [u8], start: usize) {
-    // Values are limited to 2 GiB each and rows are read in far smaller ones.
+    // Values are limited to 2 GiB each, and rows are far smaller.
     let length = i32::try_from(out.len() - start).unwrap_or(i32::MAX);
     out[start..start + 4].copy_from_slice(&length.to_be_bytes());
 }
 
 fn text(out: &mut Vec<u8>, text: &str) {
-    // A NUL would end the field early; no text of ours has one.
+    // A NUL would end the field early; our texts have none.
     out.extend(text.bytes().filter(|b| *b != 0));
     out.push(0);
 }
@@ -46,7 +46,7 @@ pub(crate) fn parameter(out: &mut Vec<u8>, name: &str, value: &str) {
     });
 }
 
-/// BackendKeyData: what a cancel request must name.
+/// BackendKeyData: the numbers that a cancel request must present.
 pub(crate) fn key_data(out: &mut Vec<u8>, pid: i32, secret: i32) {
     message(out, b'K', |out| {
         out.extend_from_slice(&pid.to_be_bytes());
@@ -54,7 +54,7 @@ pub(crate) fn key_data(out: &mut Vec<u8>, pid: i32, secret: i32) {
     });
 }
 
-/// NegotiateProtocolVersion: the newest minor version known, and options that are not.
+/// NegotiateProtocolVersion: the newest supported minor version, and the unknown options.
 pub(crate) fn negotiate_version(out: &mut Vec<u8>, minor: i32, unknown: &[&str]) {
     message(out, b'v', |out| {
         out.extend_from_slice(&minor.to_be_bytes());
@@ -99,7 +99,7 @@ pub(crate) fn columns<'a>(
         out.extend_from_slice(&(columns.len() as u16).to_be_bytes());
         for (name, column, format) in columns {
             text(out, name);
-            // The table's number and the column's, which are not tracked.
+            // The table's and the column's number, which are not tracked.
             out.extend_from_slice(&[0; 6]);
             out.extend_from_slice(&column.oid.to_be_bytes());
             out.extend_from_slice(&column.size.to_be_bytes());

@@ -4,7 +4,7 @@
 use crate::reply;
 use strandline::{Error, SqlState};
 
-/// What an error does to the session.
+/// The effect of an error on the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Severity {
     /// the statement failed
@@ -43,12 +43,11 @@ pub(crate) fn error(out: &mut Vec<u8>, severity: Severity, error: &Error) {
     reply::report(out, b'E', &fields);
 }
 
-/// Appends a NoticeResponse, unless the client wants to hear of nothing below `least`
-/// (`client_min_messages`).
+/// Appends a NoticeResponse, unless its severity is below `least` (`client_min_messages`).
 pub(crate) fn notice(out: &mut Vec<u8>, notice: &Error, least: &str) {
     let state = notice.sqlstate().0;
     let severity = match &state[..2] {
-        // Warnings, and transaction states that are not as the statement expects them.
+        // Warnings, and unexpected transaction states.
         "01" | "25" => "WARNING",
         _ => "NOTICE",
     };

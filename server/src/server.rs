@@ -1,7 +1,7 @@
 //! A running server: its listeners, the state shared by its sessions, its shutdown.
 //!
-//! A thread per listener accepts, a thread per connection serves. When a shutdown is asked for, the
-//! listeners go on telling clients so until the last session has ended.
+//! One thread per listener accepts, and one thread per connection serves. During a shutdown the
+//! listeners refuse clients until the last session has ended.
 
 use crate::backends::Phase;
 use crate::metrics::Metrics;
@@ -17,13 +17,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use strandline::{Database, Error, Result, SqlState};
 
-/// Connections beyond the sessions that are served at one time: cancel requests, clients that are
-/// being authenticated or told that there is no room.
+/// The most connections besides the sessions: cancel requests, clients that are being authenticated
+/// or refused.
 const CONNECTIONS_BESIDE: usize = 64;
-/// How long to wait after a connection could not be accepted.
+/// The pause after a failure to accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
-/// The stack of a connection's thread, of which only what is used takes memory. The deepest
-/// statements that the parser accepts fit a build without optimisation.
+/// Bytes of stack of a connection's thread; only its used part takes memory. It is enough for the
+/// deepest statements that the parser accepts, in a build without optimisation.
 const STACK_BYTES: usize = 128 << 20;
 
 /// A server that listens and serves until it is shut down.
@@ -56,10 +56,10 @@ struct Listener {
 }
 
 impl Server {
-    /// Listens as `options` say and serves `database` to its users; `metrics` counts what happens.
+    /// Listens according to `options` and serves `database` to its users; `metrics` counts events.
     ///
     /// # Errors
-    /// 55000 if there are no users and an address is one that others can reach; the system's
+    /// 55000 if there are no users and an address is reachable from other machines; the system's
     /// errors for addresses, files and threads.
     pub fn start(
         database: Database,
@@ -80,7 +80,7 @@ impl Server {
         })
     }
 
-    /// The TCP addresses that it listens on, with the ports that were free.
+    /// The TCP addresses that it listens on, with the ports chosen for port 0.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
@@ -90,14 +90,14 @@ impl Server {
         self.socket_path.as_deref()
     }
 
-    /// How many sessions there are.
+    /// The number of sessions.
     pub fn session_count(&self) -> usize {
         self.shared.backends.count()
     }
 
-    /// Tells new clients that the server goes away (57P03), lets running statements and open
-    /// transactions finish within the grace period of the options, ends the sessions that are left
-    /// (57P01), writes a checkpoint and closes the database.
+    /// Refuses new clients (57P03), lets running statements and open transactions finish within the
+    /// grace period, and ends the remaining sessions (57P01). Then writes a checkpoint and closes
+    /// the database.
     pub fn shut_down(self) -> Result<()> {
         tracing::info!("shutting down");
         if let Some(metrics) = &self.shared.metrics {
@@ -107,18 +107,18 @@ impl Server {
             .backends
             .shut_down(self.shared.options.shutdown_grace);
         for listener in &self.listeners {
-            // Its thread has ended if this fails.
+            // An error means that the listener's thread has ended.
             let _ended = match &*listener.socket {
                 Socket::Tcp(s) => socket2::SockRef::from(s).shutdown(std::net::Shutdown::Both),
                 Socket::Unix(s) => socket2::SockRef::from(s).shutdown(std::net::Shutdown::Both),
             };
         }
         for listener in self.listeners {
-            // A panic there has been reported where it happened.
+            // The thread has reported its panic itself.
             let _ended = listener.thread.join();
         }
         if let Some(path) = &self.socket_path {
-            // A socket that is left behind is replaced at the next start.
+            // The next start replaces a remaining socket.
             let _left = std::fs::remove_file(path);
         }
         self.shared.database.close()
@@ -162,7 +162,7 @@ fn bind(options: &ServerOptions) -> Result<Bound> {
     Ok((sockets, addresses, socket_path))
 }
 
-/// Binds the socket at `path`, in place of one on which nobody listens any more.
+/// Binds the socket at `path`, replacing a socket without a listener.
 fn bind_unix(path: &Path) -> Result<UnixListener> {
     let failed = |e| Error::io(format!("listening on \"{}\"", path.display()), &e);
     match UnixListener::bind(path) {
@@ -195,13 +195,13 @@ fn accept_all(server: &Arc<Shared>, socket: &Socket) {
         };
         match accepted {
             Ok(accepted) => serve(server, accepted),
-            // Only shutting the socket down makes accepting impossible.
+            // Accepting fails in this way only after the socket is shut down.
             Err(e) if e.kind() == std::io::ErrorKind::InvalidInput => return,
             Err(error) => {
                 if server.backends.phase() != Phase::Serving && server.backends.count() == 0 {
                     return;
                 }
-                // Mostly too many open files: sessions that end give some back.
+                // Mostly too many open files, which ending sessions release.
                 tracing::warn!(%error, "cannot accept a connection");
                 std::thread::sleep(ACCEPT_PAUSE);
             }
@@ -209,7 +209,7 @@ fn accept_all(server: &Arc<Shared>, socket: &Socket) {
     }
 }
 
-/// Serves a connection on a thread of its own; a flood of them is dropped unanswered.
+/// Serves a connection on its own thread; beyond the limit it is dropped unanswered.
 fn serve(server: &Arc<Shared>, accepted: Accepted) {
     let most = server.options.max_connections + CONNECTIONS_BESIDE;
     let Some(serving) = server.backends.enter(most) else {

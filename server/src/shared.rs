@@ -9,7 +9,7 @@ use crate::tls::Tls;
 use std::sync::Arc;
 use strandline::{Database, Error, Result, SqlState};
 
-/// See the module's header.
+/// The shared state.
 pub(crate) struct Shared {
     pub database: Database,
     pub options: ServerOptions,
@@ -21,7 +21,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// The state before the first connection. Loads certificate and key.
+    /// The state before the first connection. Loads the certificate and the key.
     pub fn new(
         database: Database,
         options: ServerOptions,

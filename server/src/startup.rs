@@ -1,8 +1,8 @@
 //! From an accepted connection to a session: TLS, the startup packet or a cancel request,
-//! authentication, the settings that the client asked for.
+//! authentication, the client's settings.
 //!
-//! Everything here happens before a deadline, byte by byte, and before the client is known: packets
-//! are short and nothing is allocated for it but its buffers.
+//! All of this has one deadline and happens before the client is known. Packets are short, and only
+//! their buffers are allocated.
 
 use crate::auth::wrong_password;
 use crate::backends::{Phase, Serving};
@@ -26,11 +26,11 @@ const GSS_REQUEST: i32 = 80_877_104;
 const PROTOCOL_MAJOR: i32 = 3;
 const TLS_HANDSHAKE: u8 = 0x16;
 
-/// Why a connection comes to no session.
+/// The reason why a connection does not become a session.
 enum End {
-    /// there is nothing to say
+    /// the connection ends without a message
     Quiet,
-    /// the client is told why
+    /// the client receives the error
     Refused(Error),
 }
 
@@ -61,14 +61,14 @@ impl From<Error> for End {
 
 type Answer<T = ()> = std::result::Result<T, End>;
 
-/// What the startup packet says.
+/// The contents of the startup packet.
 struct Startup {
     user: String,
     /// settings, in the order of their names
     settings: BTreeMap<String, String>,
 }
 
-/// Serves one connection from its first byte to its last.
+/// Serves one connection from start to end.
 pub(crate) fn serve(server: &Arc<Shared>, accepted: Accepted, serving: Serving) {
     let deadline = Instant::now() + server.options.authentication_timeout;
     let peer = accepted.peer();
@@ -101,14 +101,14 @@ pub(crate) fn serve(server: &Arc<Shared>, accepted: Accepted, serving: Serving) 
                 metrics.connection_refused();
             }
             report::error(&mut wire.output, Severity::Fatal, &error);
-            // The client is not there any more if this fails.
+            // An error means that the client has gone.
             let _gone = wire.flush();
         }
     }
     drop(serving);
 }
 
-/// The wire, over TLS if the client begins with it; and whether it is.
+/// The wire, over TLS if the client begins with it, and whether it is TLS.
 fn open(server: &Shared, accepted: Accepted, deadline: Instant) -> Answer<(Wire, bool)> {
     let pace = Pace::new(server.poll_budget.clone());
     let stream = match accepted {
@@ -124,7 +124,7 @@ fn open(server: &Shared, accepted: Accepted, deadline: Instant) -> Answer<(Wire,
     }
 }
 
-/// Whether the client's first byte is that of a TLS handshake.
+/// Whether the client's first byte begins a TLS handshake.
 fn begins_with_tls(stream: &TcpStream, deadline: Instant) -> Answer<bool> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() {
@@ -137,7 +137,7 @@ fn begins_with_tls(stream: &TcpStream, deadline: Instant) -> Answer<bool> {
     Ok(seen == 1 && first[0] == TLS_HANDSHAKE)
 }
 
-/// A connection that is to become a session.
+/// A connection during startup.
 struct Opening<'a> {
     server: &'a Arc<Shared>,
     wire: &'a mut Wire,
@@ -147,7 +147,7 @@ struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// Everything up to the point where the client may send statements.
+    /// Performs the startup up to the point where the client may send statements.
     fn session(&mut self, hangup: Hangup, peer: &str) -> Answer<Session> {
         let startup = self.startup()?;
         let server = self.server;
@@ -201,7 +201,7 @@ impl Opening<'_> {
         Ok(Session::new(server.clone(), backend, connection))
     }
 
-    /// Answers requests for encryption; the startup packet.
+    /// Answers requests for encryption; returns the startup packet.
     fn startup(&mut self) -> Answer<Startup> {
         let (mut asked_tls, mut asked_gss) = (self.is_tls, false);
         loop {
@@ -248,7 +248,7 @@ impl Opening<'_> {
             self.wire.output.push(b'N');
             return Ok(());
         };
-        // What came with the request would be taken for encrypted.
+        // Data that came with the request would be taken for encrypted data.
         if !self.wire.is_drained() {
             return Err(protocol_violation("received unencrypted data after SSL request").into());
         }
@@ -261,7 +261,7 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// SCRAM, if there are users; whether the password was asked for, and is right.
+    /// Runs SCRAM if there are users; returns whether a password was required and correct.
     fn authenticate(&mut self, user: &str) -> Answer<bool> {
         let server = self.server;
         if !server.database.has_users() {
@@ -303,7 +303,7 @@ const SASL_CONTINUE: i32 = 11;
 const SASL_FINAL: i32 = 12;
 
 impl Startup {
-    /// The packet's fields, and the names of protocol options that are not known.
+    /// The packet's fields, and the names of unknown protocol options.
     fn read(mut fields: Fields<'_>) -> Result<(Self, Vec<String>)> {
         let mut startup = Self {
             user: String::new(),
@@ -344,7 +344,7 @@ impl Startup {
         Ok((startup, unknown))
     }
 
-    /// `-c name=value`, `--name=value`; a backslash takes the blank after it for the value.
+    /// Reads `-c name=value` and `--name=value`; a backslash includes the next blank in the value.
     fn read_options(&mut self, options: &str) -> Result<()> {
         let mut words = split_options(options).into_iter();
         while let Some(word) = words.next() {
@@ -387,8 +387,8 @@ fn split_options(options: &str) -> Vec<String> {
     words
 }
 
-/// Applies a setting of the startup packet. A time zone that is not UTC is not refused, because
-/// drivers send their machine's without being asked: it stays UTC, and the client is told so.
+/// Applies a setting of the startup packet. A time zone other than UTC is no error, because drivers
+/// send their machine's zone unasked. It stays UTC, which the client receives.
 fn apply(connection: &mut Connection, name: &str, value: &str) -> Result<()> {
     match connection.set(name, value) {
         Err(_) if name == "timezone" => Ok(()),

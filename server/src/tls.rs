@@ -12,10 +12,10 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned, crypto::ring};
 
-/// The protocol's name in ALPN, which a client that begins with TLS at once must offer.
+/// The protocol's name in ALPN, which a client that begins directly with TLS must offer.
 const ALPN: &[u8] = b"postgresql";
 
-/// What the server needs for TLS.
+/// The server's TLS configuration.
 pub(crate) struct Tls {
     config: Arc<ServerConfig>,
     /// the chain as PEM, for channel binding
@@ -44,8 +44,8 @@ impl Tls {
         })
     }
 
-    /// Shakes hands on `socket` before `deadline`. With `direct`, the client did not ask in the
-    /// protocol first and must name it in ALPN.
+    /// Performs the handshake on `socket` before `deadline`. `direct`: the client has begun with
+    /// TLS and must offer the protocol in ALPN.
     pub fn accept(
         &self,
         mut socket: TcpStream,
@@ -69,7 +69,7 @@ impl Tls {
                 return Err(WireError::Io(ErrorKind::UnexpectedEof.into()));
             }
             if let Err(error) = tls.process_new_packets() {
-                // The alert says why.
+                // The alert tells the client the cause.
                 let _sent = tls.write_tls(&mut socket);
                 return Err(failed(error));
             }

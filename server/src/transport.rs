@@ -10,13 +10,13 @@ use tokio_rustls::rustls::{ServerConnection, StreamOwned};
 
 /// A connected byte stream whose calls block, with time limits.
 pub(crate) trait Transport: Read + Write + Send {
-    /// How long a read waits; None: for ever. A read that waited so long fails with `WouldBlock`
-    /// or `TimedOut`.
+    /// Limits the wait of a read; None: no limit. After it a read fails with `WouldBlock` or
+    /// `TimedOut`.
     fn set_read_timeout(&mut self, timeout: Option<Duration>) -> io::Result<()>;
-    /// Whether a read gives something, the end or an error at once; true as well where that cannot
-    /// be known without reading.
+    /// Whether a read returns data, the end or an error at once. Also true if that cannot be
+    /// determined without reading.
     fn has_input(&self) -> bool;
-    /// The TCP connection that it is, to be encrypted; None: it is something else.
+    /// The TCP connection, to be encrypted; None for other transports.
     fn into_tcp(self: Box<Self>) -> Option<TcpStream> {
         None
     }
@@ -48,7 +48,7 @@ impl Transport for StreamOwned<ServerConnection, TcpStream> {
         self.sock.set_read_timeout(timeout)
     }
     fn has_input(&self) -> bool {
-        // What has been decrypted and not read is no more in the socket.
+        // Decrypted unread data is no longer in the socket.
         !self.conn.wants_read() || has_input(&SockRef::from(&self.sock))
     }
 }
@@ -59,7 +59,7 @@ fn has_input(socket: &SockRef<'_>) -> bool {
     !matches!(looked, Err(e) if e.kind() == io::ErrorKind::WouldBlock)
 }
 
-/// A connection as it was accepted.
+/// An accepted connection.
 pub(crate) enum Accepted {
     /// over TCP
     Tcp(TcpStream),
@@ -67,14 +67,14 @@ pub(crate) enum Accepted {
     Unix(UnixStream),
 }
 
-/// Seconds without traffic after which the system asks whether the client is still there, and
-/// between two such questions.
+/// The time without traffic after which the system probes whether the client still exists, and the
+/// time between two probes.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Accepted {
-    /// Sends small answers at once, bounds how long a write may take, and lets the system find
-    /// out about clients that have vanished.
+    /// Sends small answers at once, bounds the time of a write, and enables the detection of
+    /// vanished clients.
     pub fn configure(&self, write_timeout: Duration) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => {
@@ -91,7 +91,7 @@ impl Accepted {
         }
     }
 
-    /// The client's address as others are shown it; empty for the Unix socket.
+    /// The client's address that others see; empty for the Unix socket.
     pub fn peer(&self) -> String {
         match self {
             Self::Tcp(stream) => stream
@@ -112,14 +112,14 @@ impl Accepted {
 }
 
 /// Ends a connection's reads from another thread: a blocked read returns as if the client had
-/// gone, while what is still to be sent can be.
+/// disconnected. Pending output can still be sent.
 pub(crate) enum Hangup {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
 impl Hangup {
-    /// Ends the reads. An error means that the connection is gone already.
+    /// Ends the reads. An error means that the connection is closed already.
     pub fn stop_reading(&self) {
         let _gone = match self {
             Self::Tcp(stream) => stream.shutdown(Shutdown::Read),

@@ -1,10 +1,10 @@
 //! Framed messages over a transport.
 //!
-//! Input is read into one buffer as it comes, so that a pipeline costs one call; a message's length
-//! is checked before the buffer grows, and the buffer grows with the bytes that arrive, never with
-//! the announced length. Output is gathered and written when the client is waited for, when it says
-//! so (Flush), or when much has come together. A client that does not read makes the write fail
-//! after the transport's time limit.
+//! Input is read into one buffer as it arrives, so that a pipeline needs one system call. A
+//! message's length is checked before the buffer grows, and the buffer grows with the received
+//! bytes, never to the announced length. Output is gathered. It is written before a wait for the
+//! client, at Flush, and at [`WRITE_BYTES`]. If a client does not read, the write fails after the
+//! transport's time limit.
 
 use crate::polling::Pace;
 use crate::transport::Transport;
@@ -12,25 +12,25 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// Bytes asked of the transport at a time, at least.
+/// The least bytes of one read from the transport.
 const READ_BYTES: usize = 8 << 10;
-/// Output is written when this much has come together.
+/// Bytes of gathered output that trigger a write.
 const WRITE_BYTES: usize = 64 << 10;
-/// A buffer that grew beyond this for one message is given back after it.
+/// A buffer that grew beyond this for one message is freed afterwards.
 const KEEP_BYTES: usize = 256 << 10;
 /// The longest message of a type without long fields, as in PostgreSQL.
 const SMALL_MESSAGE_BYTES: usize = 10_000;
 /// The longest startup packet, as in PostgreSQL.
 const STARTUP_BYTES: usize = 10_000;
 
-/// Why there is no next message.
+/// The reason why there is no next message.
 #[derive(Debug)]
 pub(crate) enum WireError {
     /// the client has closed the connection between two messages
     Closed,
-    /// the time for the next message is over
+    /// the time for the next message has passed
     TimedOut,
-    /// what came is no message (08P01); the connection cannot go on
+    /// the input is not a message (08P01); the connection must end
     Malformed(String),
     /// the connection is broken
     Io(io::Error),
@@ -45,7 +45,7 @@ impl From<io::Error> for WireError {
     }
 }
 
-/// What is left of a transport whose handshake has failed.
+/// The placeholder of a transport whose handshake has failed.
 struct Gone;
 
 impl Read for Gone {
@@ -76,23 +76,23 @@ impl Transport for Gone {
 pub(crate) struct Wire {
     transport: Box<dyn Transport>,
     input: Vec<u8>,
-    /// `input[start..end]` is read and not yet taken
+    /// `input[start..end]` is received and unread
     start: usize,
     end: usize,
-    /// the body of the message at hand
+    /// the body of the present message
     body: std::ops::Range<usize>,
-    /// what is to be sent
+    /// the unsent output
     pub output: Vec<u8>,
     pace: Pace,
     read_timeout: Option<Duration>,
-    /// when the client must be authenticated
+    /// the deadline of the authentication
     deadline: Option<Instant>,
     max_message_bytes: usize,
 }
 
 impl Wire {
-    /// A connection over `transport`; until [`Wire::end_startup`] messages are short, and all that
-    /// is read must come before `deadline`.
+    /// A connection over `transport`. Until [`Wire::end_startup`] messages are short, and all reads
+    /// must finish before `deadline`.
     pub fn new(transport: Box<dyn Transport>, deadline: Instant, pace: Pace) -> Self {
         Self {
             transport,
@@ -108,13 +108,13 @@ impl Wire {
         }
     }
 
-    /// The client is authenticated: its messages may come at any time and have `bytes`.
+    /// Ends the startup: messages may come at any time and have up to `bytes`.
     pub fn end_startup(&mut self, bytes: usize) {
         self.deadline = None;
         self.max_message_bytes = bytes;
     }
 
-    /// Goes on over TLS, which `shake_hands` begins on the socket.
+    /// Switches to TLS; `shake_hands` performs the handshake on the socket.
     pub fn encrypt<T: Transport + 'static>(
         &mut self,
         shake_hands: impl FnOnce(TcpStream) -> Result<T, WireError>,
@@ -126,7 +126,7 @@ impl Wire {
         Ok(())
     }
 
-    /// How long the next reads wait; a system call only if it changes.
+    /// Sets the timeout of the next reads; a system call only if it changes.
     pub fn set_read_timeout(&mut self, timeout: Option<Duration>) -> Result<(), WireError> {
         if self.read_timeout != timeout {
             self.transport.set_read_timeout(timeout)?;
@@ -135,7 +135,7 @@ impl Wire {
         Ok(())
     }
 
-    /// The next read waits until the deadline at most, if there is one.
+    /// Limits the next read to the deadline, if there is one.
     fn keep_deadline(&mut self) -> Result<(), WireError> {
         let Some(deadline) = self.deadline else {
             return Ok(());
@@ -147,12 +147,12 @@ impl Wire {
         self.set_read_timeout(Some(left))
     }
 
-    /// Whether nothing of the client's is waiting to be taken.
+    /// Whether all received input has been read.
     pub fn is_drained(&self) -> bool {
         self.start == self.end
     }
 
-    /// The type of the next message if it is here as a whole.
+    /// The type of the next message if the whole message has been received.
     pub fn peek(&self) -> Option<u8> {
         let unread = &self.input[self.start..self.end];
         let (kind, rest) = unread.split_first()?;
@@ -160,7 +160,7 @@ impl Wire {
         (rest.len() >= length).then_some(*kind)
     }
 
-    /// Reads the next message; its type. Sends what is gathered before waiting.
+    /// Reads the next message and returns its type. Writes the gathered output before waiting.
     pub fn next(&mut self) -> Result<u8, WireError> {
         self.need(1, true)?;
         let kind = self.input[self.start];
@@ -178,7 +178,7 @@ impl Wire {
         Ok(kind)
     }
 
-    /// Reads a packet without a type, as the first ones of a connection are.
+    /// Reads a packet without a type, the form of a connection's first packets.
     pub fn next_startup(&mut self) -> Result<(), WireError> {
         self.need(4, true)?;
         let length = self.length_at(self.start);
@@ -191,7 +191,7 @@ impl Wire {
         Ok(())
     }
 
-    /// The body of the message that [`Wire::next`] has read.
+    /// The body of the message last read by [`Wire::next`].
     pub fn body(&self) -> &[u8] {
         &self.input[self.body.clone()]
     }
@@ -231,7 +231,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Moves what is unread to the buffer's start.
+    /// Moves the unread input to the buffer's start.
     fn make_room(&mut self) {
         self.input.copy_within(self.start..self.end, 0);
         self.end -= self.start;
@@ -242,7 +242,7 @@ impl Wire {
         }
     }
 
-    /// Writes what is gathered if it is much.
+    /// Writes the gathered output if it is large.
     pub fn flush_if_much(&mut self) -> Result<(), WireError> {
         match self.output.len() >= WRITE_BYTES {
             true => self.flush(),
@@ -250,7 +250,7 @@ impl Wire {
         }
     }
 
-    /// Writes what is gathered.
+    /// Writes the gathered output.
     pub fn flush(&mut self) -> Result<(), WireError> {
         if self.output.is_empty() {
             return Ok(());
@@ -261,7 +261,7 @@ impl Wire {
             self.output = Vec::new();
         }
         written.map_err(|e| match e.kind() {
-            // Nobody reads: that is no pause between two messages.
+            // The client does not read, which is not a pause between two messages.
             ErrorKind::WouldBlock => WireError::Io(ErrorKind::TimedOut.into()),
             _ => WireError::Io(e),
         })?;

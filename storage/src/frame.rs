@@ -8,13 +8,13 @@
 //! 24  ...  payload, then zeros up to a multiple of 8
 //! ```
 //!
-//! Frames start at multiples of 8, so that every possible start can be tried. The *identity* that
-//! goes into the checksum is the database's id and the stream's number; together with the position
-//! it makes sure that bytes left over from an earlier use of a file never look like a frame.
+//! Frames start at multiples of 8, so that recovery can try every possible start. The *identity* in
+//! the checksum is the database's id and the stream's number. With the position it ensures that old
+//! bytes of a reused file never look like a frame.
 //!
-//! `durable` is what tells a torn tail from damage: writes of one batch reach the device in any
-//! order, so a crash may leave a whole frame behind a missing one. But if a whole frame says that
-//! the missing one's place was durable when it was made, then the missing one was lost later.
+//! `durable` distinguishes a torn tail from damage. The writes of one batch reach the device in any
+//! order, so a crash may leave a whole frame after a missing one. But if a whole frame shows that
+//! the missing frame's position was durable, the missing frame was lost later.
 
 use strandline_base::Checksum;
 use strandline_base::bytes::{ByteReader, PutBytes};
@@ -26,7 +26,7 @@ pub(crate) const FRAME_ALIGN: u64 = 8;
 /// The longest payload.
 pub(crate) const PAYLOAD_BYTES_MAX: usize = (u32::MAX as usize & !7) - FRAME_HEADER_BYTES;
 
-/// Which stream a frame belongs to.
+/// The stream of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StreamId {
     /// The database's id.
@@ -45,7 +45,7 @@ impl StreamId {
     }
 }
 
-/// Bytes of the whole frame of a payload.
+/// Bytes of the frame of a payload.
 pub(crate) fn frame_bytes(payload_bytes: usize) -> u64 {
     (FRAME_HEADER_BYTES + payload_bytes).next_multiple_of(FRAME_ALIGN as usize) as u64
 }
@@ -60,7 +60,7 @@ pub(crate) struct FrameHeader {
 }
 
 impl FrameHeader {
-    /// Decodes without any check.
+    /// Decodes without checks.
     pub fn decode(bytes: &[u8; FRAME_HEADER_BYTES]) -> Self {
         let mut r = ByteReader::new(bytes);
         let whole = "a frame header has a fixed length";
@@ -72,7 +72,7 @@ impl FrameHeader {
         }
     }
 
-    /// Whether `payload` is what was written here.
+    /// Whether `payload` is the payload written with this header.
     pub fn matches(&self, stream: StreamId, payload: &[u8]) -> bool {
         self.checksum == frame_checksum(stream, self.position, self.durable, payload)
     }

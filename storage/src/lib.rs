@@ -1,15 +1,15 @@
-//! What makes bytes durable and keeps them at hand: the write-ahead log with group commit, the
-//! manifest, the files of blocks, sorted runs, and the pool of frames that blocks are read into.
+//! Durable bytes and their cache: the write-ahead log with group commit, the manifest, the files of
+//! blocks, sorted runs, and the pool of frames into which blocks are read.
 //!
 //! Rooms, lowest first; a room imports only from rooms above it in this table:
 //!
-//! | room | what is in it |
+//! | room | contents |
 //! |---|---|
 //! | `pool`, `file` | frames of blocks in memory; files of blocks |
 //! | `run` | sorted runs of records |
 //! | `frame`, `version` | the frame around a record of a stream; the version of a file |
 //! | `stream` | streams of frames, read back |
-//! | `manifest`, `wal` | what the database consists of; the write-ahead log |
+//! | `manifest`, `wal` | the files of the database; the write-ahead log |
 
 pub mod file;
 mod frame;

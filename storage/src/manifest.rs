@@ -1,5 +1,5 @@
-//! The manifest: what the database consists of, as one snapshot and the edits since, each edit
-//! atomic and durable when [`Manifest::append`] returns. The content is the engine's.
+//! The manifest: the files of the database, as one snapshot and the edits since. Each edit is
+//! atomic, and durable when [`Manifest::append`] returns. The engine defines the content.
 //!
 //! # Files
 //! `superblock` names the generation in force; `manifest-<generation>` holds a header and framed
@@ -7,26 +7,26 @@
 //! generation completely, makes it and its name durable, and only then switches the superblock.
 //!
 //! # Invariants
-//! 1. Each record is durable before the next is written: an intact record behind a damaged one
-//!    proves damage, a damaged last edit was never acknowledged and is cut.
+//! 1. Each record is durable before the next is written. So an intact record after a damaged one
+//!    proves damage, and a damaged last edit was never acknowledged and is cut.
 //! 2. The superblock never names a manifest whose snapshot is not durable.
 //! 3. The space of a record is allocated before it is written, so a full disk refuses an edit
-//!    cleanly. After any other failed write, or a failed sync, the fate of the record is unknown:
-//!    every later call fails with the same `Closed` error.
-//! 4. When `compact` or `open` has returned both superblock slots name the same generation: a
-//!    damaged slot is survived and can never bring back an older state.
-//! 5. Behind the last edit stands a *mark*, an empty frame that shows that the edit is durable; the
-//!    next edit overwrites it. Without it damage to the last edit would look like a torn write and
-//!    silently bring back the state before. It is written after the edit's sync and not synced
-//!    itself: a crash may lose it, and with it no more than this proof.
-//! 6. What `open` finds and cannot know to be durable, the last edit without its mark and the
-//!    superblock slot written last, it writes once more before it syncs: after a failed sync lost
-//!    bytes stay readable, and a later sync succeeds without them.
+//!    without a trace. After any other failed write, or a failed sync, the state of the record is
+//!    unknown: every later call fails with the same `Closed` error.
+//! 4. When `compact` or `open` has returned, both superblock slots name the same generation. A
+//!    damaged slot is tolerated and can never restore an older state.
+//! 5. After the last edit there is a *mark*, an empty frame that proves that the edit is durable;
+//!    the next edit overwrites it. Without it, damage to the last edit would look like a torn write
+//!    and silently restore the state before. The mark is written after the edit's sync and not
+//!    synced itself: a crash may lose it, and with it only this proof.
+//! 6. `open` rewrites data that may not be durable before it syncs: the last edit without a mark,
+//!    and the superblock slot written last. After a failed sync lost bytes stay readable, and a
+//!    later sync succeeds without writing them.
 //!
 //! # Creation
-//! Generation 0 in the superblock marks a directory in creation. The switch to generation 1 is
-//! the moment the database exists; whatever an earlier attempt left is removed before. `create`
-//! returns, and `open` lets the database be used, only when no slot says generation 0 any more.
+//! Generation 0 in the superblock marks a directory in creation. The switch to generation 1 creates
+//! the database; files of an earlier attempt are removed before. `create` returns, and `open`
+//! allows use of the database, only when no slot has generation 0.
 
 mod superblock;
 
@@ -43,36 +43,36 @@ use crate::stream::{Extent, Stream};
 use crate::version::refuse_unknown;
 use superblock::{Content, OtherSlot, SUPERBLOCK_FILE, Slot, Torn};
 
-/// The version of the superblock and manifest format; it stands for the whole directory's.
-/// 2: catalogs are differences, the time map, storages that are behind.
+/// The version of the superblock and manifest format, and of the directory as a whole.
+/// Version 2: catalogs are differences, the time map, storages that are behind.
 pub const MANIFEST_FORMAT_VERSION: u32 = 2;
-/// The versions that are read.
+/// The supported versions.
 const KNOWN: RangeInclusive<u32> = 2..=MANIFEST_FORMAT_VERSION;
 
 const MAGIC: &[u8; 8] = b"STRDMAN1";
 const NAME_PREFIX: &str = "manifest-";
-/// The header's block; records start behind it.
+/// Bytes of the header's block; records start after it.
 const HEADER_BYTES: u64 = 64;
-/// Bytes of the header that carry something, checksum included.
+/// Bytes of the header's fields, checksum included.
 const HEADER_USED_BYTES: usize = 40;
 /// A manifest file grows in multiples of this.
 const GROWTH_BYTES: u64 = 64 << 10;
-/// An empty frame.
+/// Bytes of an empty frame.
 const MARK_BYTES: u64 = FRAME_HEADER_BYTES as u64;
-/// Edits may take this much, and as much as the snapshot, before compaction pays.
+/// Bytes by which edits may exceed the snapshot before compaction is worthwhile.
 const EDIT_BYTES_BEFORE_COMPACTION: u64 = 64 << 10;
-/// How the names of a database's files begin.
+/// The name prefixes of a database's files.
 const FILE_PREFIXES: [&str; 4] = [NAME_PREFIX, "wal-", "chunks-", "run-"];
 
-/// The database's root: a sequence of opaque edits (encoded by the engine), each atomic and
-/// durable when `append` returns, compacted into a snapshot from time to time.
+/// The database's root: a sequence of opaque edits (encoded by the engine), each atomic and durable
+/// when `append` returns. Compaction replaces them by a snapshot.
 #[derive(Debug)]
 pub struct Manifest {
     device: Arc<dyn Device>,
     superblock: Arc<dyn File>,
     database_id: u128,
     state: Mutex<State>,
-    /// damage that opening has found and mended
+    /// damage that opening has repaired
     mended: Vec<String>,
 }
 
@@ -90,12 +90,11 @@ struct State {
 }
 
 impl Manifest {
-    /// True if the device holds a database (of any version, or a damaged one), false if it is
-    /// empty or holds a creation that was not finished.
+    /// Whether the device holds a database (of any version, or a damaged one). False if it is empty
+    /// or holds an unfinished creation.
     ///
     /// # Errors
-    /// 55000 for a directory with other files in it; XX001 for database files without a
-    /// superblock.
+    /// 55000 for a directory with other files; XX001 for database files without a superblock.
     pub fn exists(device: &dyn Device) -> Result<bool> {
         let names = device.list()?;
         let others = || {
@@ -129,9 +128,9 @@ impl Manifest {
         }
     }
 
-    /// Creates a database: marks the directory as in creation, removes what an earlier attempt
-    /// left, runs `create_log` (which makes everything else that belongs to an empty database),
-    /// writes generation 1 with `snapshot` as its first record and puts it in force.
+    /// Creates a database. Marks the directory as in creation, removes the files of an earlier
+    /// attempt, runs `create_log` (which creates all other parts of an empty database), writes
+    /// generation 1 with `snapshot` as its first record and puts it in force.
     ///
     /// The caller has found [`Manifest::exists`] to be false. `database_id` is random.
     pub fn create<L>(
@@ -163,8 +162,8 @@ impl Manifest {
         ))
     }
 
-    /// Removes what an unfinished creation left: the superblock last, so that the directory is
-    /// known to be in creation as long as there is anything else.
+    /// Removes the files of an unfinished creation. The superblock is last, so that the directory
+    /// is marked as in creation as long as other files exist.
     pub fn remove_unfinished(device: &dyn Device) -> Result<()> {
         let names = device.list()?;
         for name in names.iter().filter(|name| is_database_file(name)) {
@@ -177,7 +176,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// The files of the database on `device`, the superblock last: a copy in this order is a
+    /// The files of the database on `device`, the superblock last. A copy in this order becomes a
     /// database only when it is complete.
     pub fn files_superblock_last(device: &dyn Device) -> Result<Vec<String>> {
         let mut names = device.list()?;
@@ -189,7 +188,7 @@ impl Manifest {
     /// Opens and returns the snapshot followed by all whole edits.
     ///
     /// # Errors
-    /// 0A000 naming both versions if the format is newer; XX001 with file and offset for damage.
+    /// 0A000 with both versions if the format is newer; XX001 with file and offset for damage.
     pub fn open(device: Arc<dyn Device>) -> Result<(Self, Vec<Vec<u8>>)> {
         let superblock = device.open(SUPERBLOCK_FILE)?;
         let Content::Valid { slot, other } = superblock::read(&*superblock)? else {
@@ -220,9 +219,10 @@ impl Manifest {
         if other != OtherSlot::Same {
             superblock::switch(&*superblock, slot)?;
         }
-        // Also if it says so already (invariant 6); the other one was durable before it.
+        // Also if the slot has the content already (invariant 6); the other slot was durable
+        // before.
         superblock::complete(&*superblock, slot)?;
-        // Only now: until then they show that a crash has torn a slot.
+        // Only now: until then these files show that a crash has torn a slot.
         for left in names
             .iter()
             .filter(|n| n.starts_with(NAME_PREFIX) && **n != name)
@@ -242,12 +242,12 @@ impl Manifest {
         ))
     }
 
-    /// The random id that ties the files of one database together.
+    /// The random id that all files of one database carry.
     pub fn database_id(&self) -> u128 {
         self.database_id
     }
 
-    /// Damage that opening found and mended from what is stored twice, one line each.
+    /// Damage that opening has repaired from redundant data, one line each.
     pub fn mended(&self) -> &[String] {
         &self.mended
     }
@@ -255,9 +255,9 @@ impl Manifest {
     /// Appends one edit, which must not be empty; durable on return.
     ///
     /// # Errors
-    /// 53100 if there is no room (nothing was changed). After a failed write or sync all later
-    /// calls fail with the same `Closed` error; whether the edit is found at the next open is then
-    /// unknown, so nothing that it names may be removed.
+    /// 53100 if there is no space (nothing was changed). After a failed write or sync all later
+    /// calls fail with the same `Closed` error. It is then unknown whether the next open finds the
+    /// edit, so no file that it names may be removed.
     pub fn append(&self, edit: &[u8]) -> Result<()> {
         let mut state = self.state.lock();
         state.check_usable()?;
@@ -288,7 +288,8 @@ impl Manifest {
         Ok(())
     }
 
-    /// Whether the edits since the snapshot take so much space that [`Manifest::compact`] pays.
+    /// Whether the edits since the snapshot take so much space that [`Manifest::compact`] is
+    /// worthwhile.
     pub fn should_compact(&self) -> bool {
         let state = self.state.lock();
         let edit_bytes = state.end - state.edits_start;
@@ -298,8 +299,8 @@ impl Manifest {
     /// Starts the next generation with `snapshot` and switches the superblock to it atomically.
     ///
     /// # Errors
-    /// Before the switch: the cause, and the manifest stays as it is. At the switch: all later
-    /// calls fail with the same `Closed` error.
+    /// Before the switch: the cause, and the manifest is unchanged. At the switch: all later calls
+    /// fail with the same `Closed` error.
     pub fn compact(&self, snapshot: &[u8]) -> Result<()> {
         let mut state = self.state.lock();
         state.check_usable()?;
@@ -359,7 +360,7 @@ impl State {
     }
 }
 
-/// Whether a file so called belongs to a database, the superblock not counted.
+/// Whether a file name belongs to a database, except the superblock.
 fn is_database_file(name: &str) -> bool {
     FILE_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
@@ -402,15 +403,15 @@ fn encode_header(database_id: u128, generation: u64) -> Vec<u8> {
     out
 }
 
-/// Shows that everything before `end` is durable (invariant 5).
+/// Proves that everything before `end` is durable (invariant 5).
 fn put_mark(file: &dyn File, stream: StreamId, end: u64) -> Result<()> {
     let mut frame = Vec::with_capacity(MARK_BYTES as usize);
     put_frame(&mut frame, stream, end, end, &[]);
     file.write_all_at(&frame, end)
 }
 
-/// What to report of the superblock slot beside the one in force, if no crash explains its state.
-/// `records`: how many the manifest has.
+/// The report about the superblock slot that is not in force, if no crash explains its state.
+/// `records` is the number of the manifest's records.
 fn damaged_slot(
     device: &dyn Device,
     slot: Slot,
@@ -424,7 +425,7 @@ fn damaged_slot(
     let is_there = |generation| names.contains(&manifest_name(generation));
     let is_first = slot.generation == 1;
     let torn = Torn {
-        // Edits are made only after it.
+        // Edits are made only after the completion.
         completing: records == 1 && (is_first || is_there(slot.generation.saturating_sub(1))),
         switching: is_there(slot.generation + 1),
     };
@@ -437,8 +438,8 @@ fn damaged_slot(
     })
 }
 
-/// Writes manifest file `generation` with its snapshot; file and name are durable on return. On
-/// an error the file is removed again.
+/// Writes manifest file `generation` with its snapshot; file and name are durable on return. After
+/// an error the file is removed.
 fn write_generation(
     device: &dyn Device,
     database_id: u128,
@@ -466,7 +467,7 @@ fn write_generation(
         device.sync_directory()
     })();
     if let Err(e) = written {
-        // Gives the space back; the superblock does not name this file.
+        // Frees the space; the superblock does not name this file.
         let _ = device.remove(&name);
         return Err(e);
     }
@@ -480,7 +481,7 @@ fn write_generation(
     })
 }
 
-/// Reads snapshot and edits; a torn last edit is cut.
+/// Reads the snapshot and the edits; a torn last edit is cut.
 fn read_generation(
     file: Arc<dyn File>,
     database_id: u128,
@@ -523,7 +524,7 @@ fn read_generation(
         ));
     }
     if !is_marked && end > edits_start {
-        // It may be readable and not durable, after a sync that failed (invariant 6).
+        // It may be readable without being durable, after a failed sync (invariant 6).
         stream.rewrite(last, end)?;
     }
     file.sync()?;

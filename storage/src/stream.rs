@@ -1,4 +1,4 @@
-//! Reading a stream of frames back from the files it lies in, and telling its end from damage.
+//! Reads a stream of frames from its files, and distinguishes its end from damage.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use crate::frame::{
 
 /// Bytes read from a file at a time.
 const WINDOW_BYTES: u64 = 1 << 20;
-/// Where a frame's header has the frame's own position.
+/// The offset of a frame's own position in its header.
 const POSITION_AT: u64 = 8;
-/// What an erased position field consists of.
+/// The byte that fills an erased position field.
 const ERASED: u8 = 0xff;
 
 /// A piece of a stream: `bytes` bytes from position `start` on, at `file_offset` in `file`.
@@ -51,7 +51,8 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// Reads frames of `id`. `extents` must not be empty; each starts where the one before ends.
+    /// A reader of the frames of `id`. `extents` must not be empty; each starts at the end of the
+    /// previous one.
     pub fn new(id: StreamId, extents: Vec<Extent>) -> Self {
         debug_assert!(extents.windows(2).all(|w| w[0].end() == w[1].start));
         Self {
@@ -127,9 +128,9 @@ impl Stream {
         }))
     }
 
-    /// What lies from `from` on, at any aligned start: intact frames, with what each knew to be
-    /// durable, and places where [`Stream::erase`] may have been. Meant for the stretch behind the
-    /// stream's end, where normally there are none.
+    /// Finds intact frames from `from` on, at any aligned start, with the durable position of each,
+    /// and places that may have been [erased](Stream::erase). It is for the range after the
+    /// stream's end, which normally has no frames.
     pub fn find_frames(&mut self, from: u64) -> Result<Behind> {
         let mut behind = Behind::default();
         let mut position = from;
@@ -144,20 +145,20 @@ impl Stream {
                     });
                 }
             }
-            // The last header of this window may lie across its end.
+            // The last header of this window may cross its end.
             position += n as u64 - FRAME_ALIGN;
         }
         Ok(behind)
     }
 
-    /// Turns the frame at `position` into none, for good once the file is synced: without its own
-    /// position a frame is no frame.
+    /// Erases the frame at `position`, permanently once the file is synced: a frame without its own
+    /// position is not a frame.
     pub fn erase(&self, position: u64) -> Result<()> {
         self.put_erased(position + POSITION_AT, FRAME_ALIGN)
     }
 
-    /// Writes what [`Stream::find_frames`] took for erased once more: an earlier attempt to erase
-    /// it may have been lost although it can be read. Whatever else looks so stays as it is.
+    /// Rewrites the erased places of [`Stream::find_frames`], because an earlier erasure may be
+    /// lost although it is readable. Other places that look erased are rewritten unchanged.
     pub fn erase_again(&self, erased: &[Range<u64>]) -> Result<()> {
         erased
             .iter()
@@ -168,13 +169,13 @@ impl Stream {
         self.write(position, &vec![ERASED; bytes as usize])
     }
 
-    /// Writes the frames in `[from, to)` once more to where they lie. They have been read, which
-    /// does not mean that they are on the device: after a failed sync, perhaps of a process before
-    /// this one, the operating system may show what it has given up writing, and later syncs
-    /// succeed. A sync after this one is about what was written now.
+    /// Rewrites the frames in `[from, to)` in place. Readable frames need not be on the device:
+    /// after a failed sync, possibly of an earlier process, the operating system may show pages
+    /// that it has given up writing, and later syncs succeed. A sync after this call covers the
+    /// rewritten frames.
     ///
     /// # Errors
-    /// XX001 if they cannot be read any more.
+    /// XX001 if they are no longer readable.
     pub fn rewrite(&mut self, from: u64, to: u64) -> Result<()> {
         let mut position = from;
         while position < to {
@@ -191,7 +192,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Writes `bytes` at `position`, which lie inside the stream.
+    /// Writes `bytes` at `position`, within the stream.
     fn write(&self, position: u64, bytes: &[u8]) -> Result<()> {
         let mut done = 0;
         while done < bytes.len() {
@@ -205,7 +206,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Refuses a stream that ends at `end` although a later frame says that more was durable.
+    /// Refuses a stream that ends at `end` if a later frame proves that more was durable.
     pub fn refuse_damage(&self, end: u64, strays: &[StrayFrame]) -> Result<()> {
         match strays.iter().find(|stray| stray.durable > end) {
             None => Ok(()),
@@ -221,24 +222,24 @@ impl Stream {
     }
 }
 
-/// An intact frame found behind the end of a stream.
+/// An intact frame after the end of a stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StrayFrame {
     pub position: u64,
     pub durable: u64,
 }
 
-/// What is found behind the end of a stream.
+/// The data found after the end of a stream.
 #[derive(Debug, Default)]
 pub(crate) struct Behind {
     /// Intact frames.
     pub strays: Vec<StrayFrame>,
-    /// Positions that hold nothing but [`ERASED`].
+    /// Positions with only [`ERASED`] bytes.
     pub erased: Vec<Range<u64>>,
 }
 
-/// The aligned positions in `bytes` (which start at `start`) whose header names its own position.
-/// Words that say that they are erased are added to `erased`.
+/// The aligned positions in `bytes` (which start at `start`) whose header has its own position.
+/// Erased words are added to `erased`.
 fn candidates(bytes: &[u8], start: u64, erased: &mut Vec<Range<u64>>) -> Vec<u64> {
     let step = FRAME_ALIGN as usize;
     let mut found = Vec::new();
@@ -286,7 +287,8 @@ mod tests {
         Stream::new(ID, vec![extent])
     }
 
-    /// Windows begin where the one before ends, less one word: a header may lie across.
+    /// A window begins one word before the end of the previous one, because a header may cross the
+    /// border.
     #[test]
     fn frames_are_found_wherever_they_lie_between_two_windows() {
         for border in [WINDOW_BYTES, 2 * WINDOW_BYTES - FRAME_ALIGN] {

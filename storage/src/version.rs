@@ -1,10 +1,10 @@
-//! Refusing files of another Strandline by name and version.
+//! Refuses files of another version of Strandline.
 
 use std::ops::RangeInclusive;
 
 use strandline_base::{Error, Result};
 
-/// An error unless `found` is one of the versions that this build reads.
+/// An error unless `found` is a supported version.
 pub(crate) fn refuse_unknown(file: &str, found: u32, known: RangeInclusive<u32>) -> Result<()> {
     if known.contains(&found) {
         return Ok(());

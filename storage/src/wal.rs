@@ -1,38 +1,38 @@
-//! The write-ahead log: records in one endless stream of bytes, cut into preallocated files, made
-//! durable by group commit in the threads that wait.
+//! The write-ahead log: records in one endless stream of bytes, cut into preallocated files.
+//! Waiting threads make it durable by group commit.
 //!
 //! # How
 //! [`Wal::append`] copies a framed record into the active buffer under a short lock.
-//! [`Wal::wait_durable`] returns when the log is durable up to a position: the first waiter
-//! becomes the *leader*, takes the whole buffer, writes it where it belongs and syncs once, for
-//! everybody; waiters that come meanwhile find their records in the next buffer, and one of them
-//! leads next. A lone committer thus pays one write and one sync and no hand-over to a log thread.
-//! The thread that makes relaxed commits durable sleeps in [`Wal::wait_for_records`].
+//! [`Wal::wait_durable`] returns when the log is durable up to a position. The first waiter becomes
+//! the *leader*: it takes the whole buffer, writes it and syncs once, for all waiters. Waiters that
+//! arrive meanwhile have their records in the next buffer, and one of them leads next. A lone
+//! committer thus pays one write and one sync, without a hand-over to a log thread. The thread that
+//! makes relaxed commits durable sleeps in [`Wal::wait_for_records`].
 //!
 //! Segments are allocated, filled with zeros and synced before the log reaches them, and recycled
-//! by [`Wal::cut_before`]: a sync after overwriting is faster than one that also has to record a
-//! new length or new space. [`Wal::prepare_next_segment`] does that ahead of need; an append that
-//! finds no room does it inline, *before* it accepts the record, so a full disk refuses the append
-//! and never a record that was already promised a place.
+//! by [`Wal::cut_before`]. A sync after overwriting is faster than one that also records a new
+//! length or new space. [`Wal::prepare_next_segment`] does that ahead of need. An append without
+//! room does it inline, *before* it accepts the record, so a full disk refuses the append and never
+//! an accepted record.
 //!
 //! # Invariants
 //! 1. The active buffer holds exactly the log positions [`end` − its length, `end`).
 //! 2. `end` ≤ `limit`, the end of the last segment whose file, space and name are durable.
 //! 3. At most one leader at a time; only it writes records to the files.
 //! 4. Everything before `durable` is synced. `durable` only grows.
-//! 5. After a failed write or sync nothing is ever written again: the buffer's fate is unknown and
-//!    a later sync would not save it. Every later call returns the same `Closed` error.
+//! 5. After a failed write or sync nothing is ever written again: the state of the buffer is
+//!    unknown and a later sync would not save it. Every later call returns the same `Closed` error.
 //!
 //! # Differences from the paper
 //! * No ownership relaying yet \[L-Store §5.2\]: there the writers of a logged page share its
-//!   latch, and the one with the highest LSN writes the page's. Here no page has an LSN: records
-//!   name rows, and pages in memory are not written back. It is due with the first page that
-//!   several writers log (the index's blocks of logical ids).
+//!   latch, and the one with the highest LSN writes the page's LSN. Here no page has an LSN:
+//!   records name rows, and pages in memory are not written back. It becomes necessary with the
+//!   first page that several writers log (the index's blocks of logical ids).
 //! * Merges are not in the log; see `strandline_table::lineage::merge`.
 //!
 //! # Lock order
-//! `maintenance` → `segments` or `state`; `segments` and `state` are never held together, neither
-//! is held during I/O. The caller's `stamp` runs under `state` and must not call the log.
+//! `maintenance` → `segments` or `state`. `segments` and `state` are never held together, and
+//! neither is held during I/O. The caller's `stamp` runs under `state` and must not call the log.
 
 mod preparation;
 mod recovery;
@@ -55,14 +55,14 @@ use segment::{SEGMENT_HEADER_BYTES, Segment};
 pub const WAL_FORMAT_VERSION: u32 = 1;
 /// The log's number among a database's streams; manifest files count from 1.
 const WAL_STREAM: u64 = 0;
-/// An append that finds more bytes than this waiting writes them out first.
+/// Buffered bytes from which an append first writes them out.
 const BUFFERED_BYTES_MAX: usize = 8 << 20;
-/// How often a leader that had to wait gives way to threads that may still join its group.
+/// The most times a leader that had to wait yields to threads that may join its group.
 const GATHER_YIELDS_MAX: usize = 4;
-/// So much waiting is to be written at once. Buffers that grow far between two writes have to be
-/// copied as they grow, into memory that the operating system has to clear first.
+/// Buffered bytes that are written at once. A buffer that grows further between two writes must be
+/// copied as it grows, into memory that the operating system must clear first.
 const WRITTEN_AT_BYTES: usize = 1 << 20;
-/// A buffer that has grown beyond this gives its memory back.
+/// Capacity beyond which a buffer frees its memory.
 const BUFFER_KEPT_BYTES: usize = 2 * WRITTEN_AT_BYTES;
 
 /// A position in the log: bytes since the log's beginning, over all segments, never reused.
@@ -99,7 +99,7 @@ impl WalSettings {
     }
 }
 
-/// Where an appended record lies.
+/// The position of an appended record.
 #[derive(Clone, Copy, Debug)]
 pub struct Appended {
     /// End of the record: durable once `durable_lsn() >= end`.
@@ -111,7 +111,7 @@ pub struct Appended {
 pub struct SegmentInfo {
     /// File name.
     pub name: String,
-    /// Log position of its first byte behind the header.
+    /// Log position of the first byte after the header.
     pub base: Lsn,
     /// File length in bytes.
     pub bytes: u64,
@@ -124,10 +124,10 @@ struct State {
     end: u64,
     limit: u64,
     leading: bool,
-    /// A caller's `stamp` runs. Who gets the lock and finds it so knows that it has panicked: it
-    /// may have told others of the record's end already.
+    /// Whether a caller's `stamp` runs. If a thread gets the lock and finds it set, the stamp has
+    /// panicked, and may already have published the record's end.
     stamping: bool,
-    /// Somebody waits for a record to come, however long it takes.
+    /// Whether a thread waits for the next record.
     expected: bool,
     failure: Option<Error>,
 }
@@ -148,7 +148,8 @@ pub struct Wal {
     stream: StreamId,
     state: Mutex<State>,
     progress: Condvar,
-    /// For who waits for records: one has come, there are many, or the log has ended.
+    /// Wakes the thread that waits for records: one has arrived, there are many, or the log has
+    /// ended.
     arrivals: Condvar,
     durable: AtomicU64,
     syncs: AtomicU64,
@@ -158,7 +159,7 @@ pub struct Wal {
 }
 
 impl Wal {
-    /// Creates an empty log at position 0 in a database that has none.
+    /// Creates an empty log at position 0 in a new database.
     ///
     /// # Errors
     /// 22023 for wrong settings; 53100 if there is no room for the first segment.
@@ -173,14 +174,14 @@ impl Wal {
         Ok(log)
     }
 
-    /// Opens the log and hands every whole record from `from` on to `replay`, in order, as
-    /// (lsn of its end, payload). `from` is the beginning of the log or the end of some record.
-    /// A torn tail is cut, for good. What was found is durable on return.
+    /// Opens the log and passes every whole record from `from` on to `replay`, in order, as (LSN of
+    /// its end, payload). `from` is the beginning of the log or the end of a record. A torn tail is
+    /// cut permanently. The found records are durable on return.
     ///
     /// # Errors
-    /// XX001 with file and offset for damage before the last valid record, a missing segment, or
-    /// a log that ends before `from` or `known_durable`; 0A000 for a newer format; whatever
-    /// `replay` returns.
+    /// XX001 with file and offset for damage before the last valid record, a missing segment, or a
+    /// log that ends before `from` or `known_durable`; 0A000 for a newer format; the errors of
+    /// `replay`.
     pub fn open(
         device: Arc<dyn Device>,
         settings: WalSettings,
@@ -236,10 +237,9 @@ impl Wal {
         }
     }
 
-    /// Appends one record to the in-memory buffer. `stamp` runs under the log lock, receives the
-    /// payload so that it can patch the commit timestamp into it, and the record's end; it runs
-    /// exactly if the append is going to succeed, and can still refuse it: then nothing is
-    /// appended.
+    /// Appends one record to the in-memory buffer. `stamp` runs under the log lock and gets the
+    /// record's end and the payload, into which it can patch the commit timestamp. It runs exactly
+    /// if the append will succeed, and can still refuse it: then nothing is appended.
     ///
     /// # Errors
     /// 53100 or 58030 if the log needs another segment and cannot get it (the log stays usable),
@@ -289,23 +289,23 @@ impl Wal {
         Ok(Appended { end: Lsn(end) })
     }
 
-    /// Waits for records that are not durable: until many are not even written, but for `patience`
-    /// at most once there is one. False when the log has failed or was closed.
+    /// Waits for records that are not durable: until there are many, but at most `patience` after
+    /// the first. False if the log has failed or was closed.
     pub fn wait_for_records(&self, patience: Duration) -> bool {
         let mut state = self.state.lock();
         while self.durable.load(Ordering::Acquire) >= state.end && state.check_usable().is_ok() {
             state.expected = true;
             self.arrivals.wait(&mut state);
         }
-        // Who wakes it has seen many records, which others may have written by now, or the end.
+        // The waker has seen many records, which may be written by now, or the end of the log.
         if state.active.len() < WRITTEN_AT_BYTES && state.check_usable().is_ok() {
             self.arrivals.wait_for(&mut state, patience);
         }
         state.check_usable().is_ok()
     }
 
-    /// Returns once everything up to `lsn` is durable. The caller that finds no sync running
-    /// becomes the leader and writes and syncs for all (group commit, no extra thread).
+    /// Returns when everything up to `lsn` is durable. A caller that finds no running sync becomes
+    /// the leader, which writes and syncs for all (group commit, no extra thread).
     ///
     /// # Errors
     /// A failed write or sync poisons the log: every later call returns the same `Closed` error.
@@ -337,9 +337,9 @@ impl Wal {
         }
     }
 
-    /// Becomes the leader but first lets the committers whom the last leader has just released
-    /// append their next records, as long as some do: with few clients that nearly doubles the
-    /// commits per sync.
+    /// Becomes the leader, but first lets the committers that the last leader has released append
+    /// their next records, as long as some do. With few clients that nearly doubles the commits per
+    /// sync.
     fn gather<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         state.leading = true;
         for _ in 0..GATHER_YIELDS_MAX {
@@ -426,7 +426,7 @@ impl Wal {
         Ok(())
     }
 
-    /// The file of log position `at`, the offset in it and the bytes from there to its end.
+    /// The file of log position `at`, the offset in it, and the bytes up to its end.
     fn locate(&self, at: u64) -> Result<(Arc<dyn File>, u64, u64)> {
         let segments = self.segments.lock();
         let segment = segments
@@ -442,13 +442,13 @@ impl Wal {
         Lsn(self.state.lock().end)
     }
 
-    /// Bytes that records take in memory before they are written, and the room kept for the next.
+    /// Bytes of buffered records in memory, and of the spare buffer.
     pub fn memory_bytes(&self) -> usize {
         let state = self.state.lock();
         state.active.capacity() + state.spare.capacity()
     }
 
-    /// How often the log has been synced since it was opened, each time for a group of commits.
+    /// The number of syncs since the log was opened, each for a group of commits.
     pub fn syncs(&self) -> u64 {
         self.syncs.load(Ordering::Relaxed)
     }
@@ -461,7 +461,7 @@ impl Wal {
     /// Makes everything durable and refuses all later calls with `refusal`.
     ///
     /// # Errors
-    /// Those of [`Wal::sync_all`]; the log is closed all the same.
+    /// Those of [`Wal::sync_all`]; the log is closed in any case.
     pub fn close(&self, refusal: Error) -> Result<()> {
         loop {
             let synced = self.sync_all();
@@ -482,7 +482,7 @@ impl Wal {
     }
 }
 
-/// A leader at work. If it panics, the log fails: nobody knows what it has written.
+/// A running leader. If it panics, the log fails, because the extent of its writes is unknown.
 struct Leading<'a>(Option<&'a Wal>);
 
 impl Leading<'_> {

@@ -1,8 +1,8 @@
-//! `cargo xtask docs`: every relative link of the documentation leads to a file and, if it names a
-//! heading, to that heading; every page of the book is in its table of contents.
+//! `cargo xtask docs` checks that every relative link of the documentation leads to a file and, if
+//! it has a fragment, to that heading. Every page of the book must be in its table of contents.
 //!
-//! The examples are run by a test of the shell (cli/tests/cli/docs.rs), where the binary is at
-//! hand. mdBook turns `docs/` into HTML and is needed for nothing else.
+//! A test of the shell (cli/tests/cli/docs.rs) runs the examples, since it has the binary. mdBook
+//! turns `docs/` into HTML and is needed for nothing else.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use std::{fs, io};
 const BOOK: &str = "docs";
 const CONTENTS: &str = "SUMMARY.md";
 
-/// What is wrong with the documentation under `root`, one line each, and how many pages there are.
+/// The faults of the documentation under `root`, one line each, and the number of pages.
 pub fn check(root: &Path) -> io::Result<(usize, Vec<String>)> {
     let mut pages = markdown_in(root, false)?;
     let book = markdown_in(&root.join(BOOK), true)?;
@@ -63,7 +63,7 @@ struct Link {
     target: String,
 }
 
-/// The links of a page, those in code left out.
+/// The links of a page, except links inside code.
 fn links(text: &str) -> Vec<Link> {
     let mut links = Vec::new();
     for (number, line) in prose(text) {
@@ -82,7 +82,7 @@ fn links(text: &str) -> Vec<Link> {
     links
 }
 
-/// The lines outside code blocks with their numbers, code within them blanked.
+/// The lines outside code blocks with their line numbers; code within a line is blanked.
 fn prose(text: &str) -> Vec<(usize, String)> {
     let mut in_code = false;
     let mut lines = Vec::new();
@@ -97,7 +97,7 @@ fn prose(text: &str) -> Vec<(usize, String)> {
     lines
 }
 
-/// The file that `target` in `page` names; None for addresses.
+/// The file that `target` in `page` refers to; None for addresses.
 fn path_of(page: &Path, target: &str) -> Option<PathBuf> {
     if target.contains("://") || target.starts_with("mailto:") {
         return None;
@@ -118,7 +118,7 @@ fn path_of(page: &Path, target: &str) -> Option<PathBuf> {
     Some(found)
 }
 
-/// Why a link leads nowhere.
+/// The reason why a link leads nowhere; None if it leads somewhere.
 fn follow(page: &Path, target: &str) -> io::Result<Option<String>> {
     let Some(path) = path_of(page, target) else {
         return Ok(None);
@@ -135,7 +135,7 @@ fn follow(page: &Path, target: &str) -> io::Result<Option<String>> {
         .then(|| format!("link to \"{target}\", but there is no such heading")))
 }
 
-/// The headings of a page, as links name them.
+/// The headings of a page, in the form that links use.
 fn headings(text: &str) -> BTreeSet<String> {
     let mut in_code = false;
     let mut found = BTreeSet::new();

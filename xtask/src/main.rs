@@ -1,9 +1,8 @@
 //! `cargo xtask`: chores of the workspace that are not worth a shell script.
 //!
-//! `tidy` checks the house rules that neither the compiler, rustfmt nor clippy can check, `docs`
-//! the links of the documentation. Both read files only; nothing is ever rewritten. `map` draws the
-//! crates' modules and their imports. `soak` builds the server and the benchmarks and runs the
-//! suite of that name.
+//! `tidy` checks the house rules that neither the compiler, rustfmt nor clippy can check. `docs`
+//! checks the links of the documentation. Both only read files. `map` draws the crates' modules and
+//! their imports. `soak` builds the server and the benchmarks and runs the suite of that name.
 
 mod docs;
 mod map;
@@ -60,7 +59,7 @@ fn run_map(file: &Path) -> ExitCode {
     }
 }
 
-/// Builds what the soak needs, in release, and runs it.
+/// Builds the binaries for the soak, in release mode, and runs it.
 fn run_soak(options: &[&str]) -> ExitCode {
     let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
     let run = |arguments: &[&str]| {
@@ -135,7 +134,8 @@ fn run_docs(root: &Path) -> ExitCode {
     }
 }
 
-/// The workspace of `cargo run`, which may share its build with another clone, else of the build.
+/// The workspace from which `cargo run` was started, since another clone may share the build;
+/// otherwise the workspace of the build.
 fn workspace_root() -> PathBuf {
     let built = env!("CARGO_MANIFEST_DIR").into();
     let manifest = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or(built));

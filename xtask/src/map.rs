@@ -1,6 +1,6 @@
-//! A drawing of the workspace: crates as boxes by layer, the highest at the top, in them their
-//! modules as rooms, imports as lines. A module stands above those it imports; modules that import
-//! each other are red, and so are their lines.
+//! A drawing of the workspace: crates as boxes by layer, the highest at the top, with their modules
+//! as rooms and imports as lines. A module stands above the modules that it imports. Modules that
+//! import each other are red, and so are their lines.
 
 use crate::modules::Modules;
 use crate::source::SourceFile;
@@ -14,7 +14,7 @@ use std::path::Path;
 const ROOM_HEIGHT: usize = 34;
 const LETTER_WIDTH: usize = 7;
 const GAP: usize = 14;
-/// Between two rows of rooms, for the lines.
+/// The space between two rows of rooms, for the lines.
 const ROW_GAP: usize = 46;
 const WIDTH: usize = 1500;
 const TITLE_HEIGHT: usize = 28;
@@ -48,7 +48,7 @@ pub fn draw(root: &Path, file: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// A crate's rooms with their lines, and what imports each other.
+/// A crate's rooms with their numbers of lines and imports, and its import cycles.
 fn listed(folder: &str, modules: &Modules) -> String {
     let total: usize = modules.lines.values().sum();
     let mut text = format!("{folder}: {total} lines\n");
@@ -85,7 +85,7 @@ fn prefixed(prefix: &str, text: &str) -> String {
     }
 }
 
-/// The crate's box with its top at `y`, and how high it is.
+/// The crate's box with its top at `y`, and its height.
 fn drawn(folder: &str, modules: &Modules, y: usize) -> (String, usize) {
     let knots: BTreeSet<String> = modules.cycles().into_iter().flatten().collect();
     let (places, height) = placed(modules, y + TITLE_HEIGHT);
@@ -134,7 +134,7 @@ fn label(name: &str, lines: usize) -> String {
     format!("{name} {lines}")
 }
 
-/// Where a room stands.
+/// The position of a room.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     x: usize,
@@ -142,7 +142,7 @@ struct Place {
     width: usize,
 }
 
-/// The rooms' places from `top` on, the highest level first, and how high they are together.
+/// The rooms' positions from `top` on, the highest level first, and their total height.
 fn placed(modules: &Modules, top: usize) -> (BTreeMap<String, Place>, usize) {
     let levels = levels(modules);
     let highest = levels.values().max().copied().unwrap_or_default();
@@ -164,7 +164,7 @@ fn placed(modules: &Modules, top: usize) -> (BTreeMap<String, Place>, usize) {
     (places, y - ROW_GAP + GAP - top)
 }
 
-/// For each module how many rows of rooms stand below it. Those of a cycle share a row.
+/// For each module, the number of rows of rooms below it. Modules of a cycle share a row.
 fn levels(modules: &Modules) -> BTreeMap<String, usize> {
     let mut groups = modules.cycles();
     let single = modules.lines.keys();

@@ -1,8 +1,8 @@
-//! The modules of a crate, or of one of its modules, and what they import of each other, read from
-//! the sources.
+//! The modules of a crate, or of one of its modules, and their imports of each other, read from the
+//! sources.
 //!
-//! An import is a path that begins with `crate::`, `self::` or `super::`, or that names what the
-//! parent module re-exports. Test code counts for nothing.
+//! An import is a path that begins with `crate::`, `self::` or `super::`, or one that uses a name
+//! re-exported by the parent module. Test code does not count.
 
 use crate::source::{SourceFile, group_end, words};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The modules side by side in one parent: a crate or a module.
 #[derive(Debug, Default)]
 pub struct Modules {
-    /// Lines outside tests, by module; those of `lib.rs` count for none.
+    /// Lines outside tests, by module; the lines of `lib.rs` are left out.
     pub lines: BTreeMap<String, usize>,
     /// The first place of each import: (importing module, imported module) → (path, line).
     pub imports: BTreeMap<(String, String), (String, usize)>,
@@ -68,7 +68,7 @@ impl Modules {
         }
     }
 
-    /// The names that the parent re-exports, with the modules they are from.
+    /// The names that the parent re-exports, with the modules that they come from.
     fn exports(&self, root: &SourceFile) -> BTreeMap<String, String> {
         let mut exports = BTreeMap::new();
         for (at, word) in words(&root.code) {
@@ -120,7 +120,7 @@ impl Modules {
         reached
     }
 
-    /// What a module imports.
+    /// The modules that `module` imports.
     pub fn imported_by(&self, module: &str) -> Vec<&str> {
         let imports = self.imports.keys();
         imports
@@ -129,8 +129,8 @@ impl Modules {
     }
 }
 
-/// The path of the module that the file at `path` below `src` is: `a/b.rs` and `a/b/mod.rs` are
-/// a, b; `lib.rs` is the empty path.
+/// The path of the module in the file at `path` below `src`: `a/b.rs` and `a/b/mod.rs` are a, b;
+/// `lib.rs` is the empty path.
 fn module_path(path: &str) -> Vec<String> {
     let mut parts: Vec<String> = path
         .trim_end_matches(".rs")
@@ -158,8 +158,8 @@ fn sources<'a>(
         .filter_map(move |file| Some((file, module_path(file.path.strip_prefix(&prefix)?))))
 }
 
-/// The paths in a file of `module` that begin with `crate`, `self` or `super`, from the crate's
-/// root on, with their places.
+/// The paths in a file of `module` that begin with `crate`, `self` or `super`, relative to the
+/// crate's root, with their offsets.
 fn paths(file: &SourceFile, module: &[String]) -> Vec<(usize, Vec<String>)> {
     let code = &file.code;
     let mut found = Vec::new();
@@ -185,7 +185,7 @@ fn paths(file: &SourceFile, module: &[String]) -> Vec<(usize, Vec<String>)> {
     found
 }
 
-/// Adds the path, or the paths in braces, at `at` to `found`; all begin with `base`.
+/// Adds the path at `at`, or the paths in braces, to `found`; all begin with `base`.
 fn branches(code: &str, at: usize, base: &[String], found: &mut Vec<(usize, Vec<String>)>) {
     if !code[at..].starts_with('{') {
         let first = words(&code[at..]).next();
@@ -211,7 +211,7 @@ fn branches(code: &str, at: usize, base: &[String], found: &mut Vec<(usize, Vec<
     }
 }
 
-/// The place behind the next comma at this level of braces, or `end`.
+/// The offset behind the next comma at this level of braces, or `end`.
 fn after_comma(code: &str, mut at: usize, end: usize) -> usize {
     while at < end {
         match code.as_bytes()[at] {

@@ -1,4 +1,4 @@
-//! A source file as the rules see it: lines of code and of comments apart, test code marked.
+//! A source file for the rules: code and comments are separated, test code is marked.
 
 mod lexer;
 
@@ -11,8 +11,8 @@ pub struct SourceFile {
     pub path: String,
     /// The whole text.
     pub text: String,
-    /// The text with every byte of a comment or literal replaced by a blank; line breaks are kept,
-    /// so that offsets and line numbers are those of `text`.
+    /// The text with every byte of a comment or literal replaced by a blank. Line breaks are kept,
+    /// so that offsets and line numbers equal those of `text`.
     pub code: String,
     /// The text with everything but comments replaced by blanks.
     pub comments: String,
@@ -84,7 +84,7 @@ impl SourceFile {
     }
 }
 
-/// The crate's folder that the file at `path` belongs to.
+/// The folder of the crate that the file at `path` belongs to.
 pub fn folder_of(path: &str) -> &str {
     if path.starts_with("bench/rivals/") {
         return "bench/rivals";
@@ -130,7 +130,7 @@ pub fn item_end(code: &str, from: usize) -> usize {
     }
 }
 
-/// Where the body `{` of the item that starts at `from` is; None if it ends with `;` before.
+/// The offset of the body's `{` of the item that starts at `from`; None if `;` comes first.
 pub fn body_start(code: &str, from: usize) -> Option<usize> {
     let mut i = from;
     while i < code.len() {

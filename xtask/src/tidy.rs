@@ -67,14 +67,14 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What a run found.
+/// The findings of a run.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Source files read.
     pub files: usize,
     /// Broken rules, by path and line.
     pub violations: Vec<Violation>,
-    /// Things to look at that break no rule.
+    /// Findings that deserve a look but break no rule.
     pub notes: Vec<String>,
 }
 
@@ -111,8 +111,8 @@ fn check_with(root: &Path, exceptions: &[banned::Exception]) -> io::Result<Repor
     Ok(report)
 }
 
-/// The crates of the workspace at `root` by the layers of ARCHITECTURE.md, lowest first, those that
-/// see all at the end; and their sources, with test code marked.
+/// The crates of the workspace at `root` by the layers of ARCHITECTURE.md, lowest first, with the
+/// crates that see all others at the end; and their sources, with test code marked.
 pub fn sources(root: &Path) -> io::Result<(Vec<Vec<String>>, Vec<SourceFile>)> {
     let read = |name: &str| std::fs::read_to_string(root.join(name));
     let order = layers::Order::parse(&read("ARCHITECTURE.md")?).map_err(io::Error::other)?;

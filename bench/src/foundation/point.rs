@@ -17,11 +17,11 @@ use strandline_base::rng::Rng;
 pub const COLUMNS: [&str; 4] = ["c1", "c2", "c3", "c4"];
 const READS: usize = 8;
 const UPDATES: usize = 2;
-/// What that is in the results.
+/// The transaction's description in the results.
 pub const TRANSACTION: &str = "8 reads and 2 updates of 4 columns, uniform keys";
-/// How much of a run's seconds its threads work before they are counted.
+/// The part of a run's seconds for which its threads work before they are counted.
 const WARM_PART: f64 = 0.25;
-/// Reads of a transaction that only reads.
+/// Reads of a read-only transaction.
 pub const READS_OF_TRANSACTION: usize = 10;
 
 struct Case {
@@ -96,7 +96,7 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Our merged table of `rows` rows with the same contents as the peers'.
+/// Our merged table of `rows` rows with the same values as the peers'.
 pub fn fill(bench: &Bench, rows: u64) -> Result<Ours> {
     let ours = Ours::open(&bench.fresh("point.strandline")?, super::cores())?;
     ours.execute(
@@ -112,7 +112,7 @@ pub fn fill(bench: &Bench, rows: u64) -> Result<Ours> {
     Ok(ours)
 }
 
-/// A peer with the table.
+/// A peer with its filled table.
 pub struct Stored {
     pub peer: Peer,
     path: PathBuf,
@@ -127,7 +127,7 @@ impl Stored {
         Ok(Self { peer, path })
     }
 
-    /// Runs `op`, which is `run` for transactions or `reads`: how many per second.
+    /// Runs `op` (`run` for transactions, or `reads`); returns the number per second.
     pub fn rate(&mut self, op: &str, run: &Run, threads: u64, durable: bool) -> Result<f64> {
         let request = json!({
             "op": op, "path": self.path, "rows": run.rows, "threads": threads,
@@ -139,14 +139,14 @@ impl Stored {
     }
 }
 
-/// The rows of one transaction.
+/// The keys of one transaction.
 pub struct Keys {
     reads: [u64; READS],
     updates: [(u64, [i64; 4]); UPDATES],
 }
 
 impl Keys {
-    /// Rows of a table of `rows`.
+    /// Draws the keys from a table of `rows` rows.
     pub fn draw(rng: &mut Rng, rows: u64) -> Self {
         Self {
             reads: std::array::from_fn(|_| rng.below(rows)),
@@ -181,8 +181,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// The same with other rows and values. SQLite does not write a page that an update leaves as
-    /// it was, so that what repeats the last round's draws would commit nothing.
+    /// The same measurement with other rows and values. SQLite does not write a page that an update
+    /// leaves unchanged, so a repetition of the last round's draws would commit nothing.
     pub fn in_round(&self, round: u64) -> Self {
         Self {
             seed: self.seed + (round << 8),
@@ -212,7 +212,7 @@ impl Run {
         })
     }
 
-    /// What all threads did per second; `work` says how much it did.
+    /// The work of all threads per second; `work` returns the amount that it did.
     fn measure(
         &self,
         ours: &Ours,
@@ -239,7 +239,7 @@ impl Run {
                 }
                 Ok(done)
             };
-            // As the peers do.
+            // Warm up, as the peers do.
             let warmed = work_for(self.seconds * WARM_PART);
             start.wait();
             warmed?;

@@ -1,5 +1,5 @@
-//! TPC-H on loaded tables: four queries against DataFusion on the very same Arrow data in memory
-//! and against DuckDB, and the size on disk.
+//! TPC-H on loaded tables. Four queries run against DataFusion on the same Arrow data in memory,
+//! and against DuckDB. Another figure is the size on disk.
 
 use super::{Bench, ROUNDS, cores};
 use crate::Result;
@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio::runtime::Runtime;
 
-/// Size first (checkpointed files), then the queries.
+/// Measures the size of the checkpointed files, then the queries.
 pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let (folder, _) = bench.tpch()?;
     let path = bench.fresh("tpch.strandline")?;
@@ -73,7 +73,7 @@ fn size(bench: &mut Bench, ours: &Ours, path: &Path) -> Result<Figure> {
     })
 }
 
-/// The figures of one query: against DataFusion with a goal, against DuckDB without.
+/// The figures of one query: with a goal against DataFusion, and without one against DuckDB.
 fn query(
     bench: &mut Bench,
     ours: &Ours,

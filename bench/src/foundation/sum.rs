@@ -1,4 +1,4 @@
-//! `SUM` over one bigint column with nothing pending: of all rows, and of some by a range of keys.
+//! `SUM` over one bigint column without pending updates: of all rows, and of a range of keys.
 
 use super::{Bench, ROUNDS, cores};
 use crate::Result;
@@ -9,10 +9,10 @@ use crate::rounds::{Side, interleave, median, repeat};
 use serde_json::json;
 use std::path::Path;
 
-/// The query; also that of the group `updates`.
+/// The query; the group `updates` uses it too.
 pub const SUM: &str = "SELECT SUM(v) FROM numbers";
 
-/// The table. DuckDB gets no key, which it would not use.
+/// The table. DuckDB gets no key, since it would not use one.
 const KEYED: &str = "CREATE TABLE numbers (id bigint PRIMARY KEY, v bigint NOT NULL)";
 const PLAIN: &str = "CREATE TABLE numbers (id bigint NOT NULL, v bigint NOT NULL)";
 
@@ -77,7 +77,7 @@ pub fn load(path: &Path, file: &Path, threads: usize) -> Result<Ours> {
     Ok(ours)
 }
 
-/// The same in DuckDB.
+/// The same table in DuckDB.
 pub fn load_duckdb(duckdb: &mut Peer, path: &Path, file: &Path, threads: usize) -> Result<()> {
     duckdb.call(json!({ "op": "open", "path": path, "threads": threads }))?;
     for statement in [PLAIN, &copy(file), "CHECKPOINT"] {

@@ -1,10 +1,10 @@
-//! What updates cost a scan: processor time of one `SUM` while rows are updated at a fixed pace,
-//! against the same `SUM` with nothing pending.
+//! The cost of updates for a scan: processor time of one `SUM` while rows are updated at a fixed
+//! pace, against the same `SUM` without pending updates.
 //!
-//! Two figures: the threads that scan, and all threads but the writers, that is with overlays,
-//! merges and log. One scan thread; writers with transactions of [`BATCH`] point updates of the
-//! summed column at random keys. The writers keep to a timetable; what they do not manage shows as
-//! their pace.
+//! One figure has the time of the threads that scan. The other has the time of all threads but the
+//! writers, which includes overlays, merges and the log. There is one scan thread. The writers run
+//! transactions of [`BATCH`] point updates of the summed column at random keys. They keep to a
+//! timetable; their achieved pace is a figure too.
 
 use super::sum::{SUM, load};
 use super::{Bench, ROUNDS};
@@ -29,7 +29,7 @@ const PACES: [(u64, Option<Goal>); 3] = [
     (200_000, None),
 ];
 
-/// Three figures per pace, those of [`Writers::case`].
+/// Adds three figures per pace; see [`Writers::case`].
 pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let ours = load(&bench.fresh("updates.strandline")?, &bench.numbers()?, 1)?;
     for (pace, goal) in PACES {
@@ -43,17 +43,17 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Who updates while we scan.
+/// The threads that update rows during the scans.
 pub struct Writers {
     /// Connections, each with a thread.
     pub threads: u64,
     /// Whether their commits wait for the device.
     pub durable: bool,
-    /// Rows per second of all together.
+    /// Rows per second of all threads together.
     pub pace: u64,
 }
 
-/// A run of [`Writers`]: what keys they draw from, and when they stop.
+/// A run of [`Writers`]: the keys that they draw from, and the flag that stops them.
 struct Run<'r> {
     rows: u64,
     seed: u64,
@@ -62,9 +62,9 @@ struct Run<'r> {
 }
 
 impl Writers {
-    /// Adds three figures: processor seconds of the scan against those without updates, those of
-    /// all threads but the writers likewise, and the pace that the writers kept. Gives the seconds
-    /// that the scan took beside the updates.
+    /// Adds three figures and returns the seconds of a scan beside the updates. The first has the
+    /// processor seconds of the scan against a scan without updates. The second has the same for
+    /// all threads but the writers. The third is the pace that the writers achieved.
     pub fn case(
         &self,
         bench: &Bench,
@@ -119,8 +119,8 @@ impl Writers {
         Ok(of(&beside, |scan| scan.seconds))
     }
 
-    /// Scans with the writers running (and a fifth of the time before, to warm up): what a scan
-    /// costs and the writers' rows/s.
+    /// Scans with the writers running, after a warm-up of a fifth of the time. Returns the cost of
+    /// a scan and the writers' rows/s.
     fn run_beside(&self, bench: &Bench, ours: &Ours, round: u64) -> Result<(Scans, f64)> {
         let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
         let (seconds, rows, seed) = (bench.seconds, bench.sum_rows, bench.seed + round);
@@ -178,9 +178,9 @@ impl Writers {
     }
 }
 
-/// What one of several scans took.
+/// The cost of one of several scans.
 struct Scans {
-    /// The median of their seconds.
+    /// The median of the scans' seconds.
     seconds: f64,
     /// Processor seconds per scan.
     cpu: CpuSeconds,

@@ -8,7 +8,7 @@ use crate::report::{Goal, Report};
 const THREADS: [usize; 5] = [1, 2, 4, 8, 16];
 const FIGURES: [&str; 3] = ["fig7a", "fig7b", "fig7c"];
 
-/// Two figures per number of threads and active set, a verdict per active set.
+/// Adds two figures per number of threads and active set, and a verdict per active set.
 pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     for (n, (contention, active)) in bench.active_sets().into_iter().enumerate() {
         let (mut best, mut storage) = ([0.0_f64; 2], [0.0_f64; 2]);

@@ -1,5 +1,5 @@
-//! One thread of the paper's transactions on a database on disk with `synchronous_commit = off`,
-//! beside one thread that scans 10 % of the table over and over and the engine's own merges.
+//! One thread of the paper's transactions on a database on disk with `synchronous_commit = off`.
+//! Beside it run the engine's own merges and one thread that scans 10 % of the table over and over.
 
 use super::engine::Engine;
 use super::ours::Strandline;
@@ -10,14 +10,15 @@ use crate::report::{Figure, Goal, Report, config};
 use crate::rounds::Spread;
 use serde_json::json;
 
-/// Transactions per second that one core is to do.
+/// The goal in transactions per second for one core.
 const GOAL: f64 = 150_000.0;
 /// Rows that transactions choose from.
 const ACTIVE: u64 = 100_000;
 
-/// Two figures: per second, and per processor second of all threads but those that scan.
+/// Adds two figures: transactions per second, and per processor second of all threads but the
+/// scanning one.
 pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
-    // The image would be half of the process's memory.
+    // Free the image, which would be half of the process's memory.
     bench.image = None;
     let path = bench.shared.fresh("core.strandline")?;
     let engine = Strandline::on_disk(&path, bench.rows, bench.shared.seed)?;

@@ -1,8 +1,9 @@
-//! What the harness asks of a storage engine: short transactions by key, sums over rows, merges.
+//! The interface of a storage engine in the harness: short transactions by key, sums over rows,
+//! merges.
 //!
-//! The table has 10 bigint columns: `c1` to `c9` and the key `id`, in this order here. Rows are
-//! numbered by their keys. Transactions run at read committed and give up at once when they meet
-//! another transaction's write (*abort at once*), sums read one snapshot.
+//! The table has 10 bigint columns: `c1` to `c9` and the key `id`, in this order. Rows are numbered
+//! by their keys. Transactions run at read committed. They fail at once when they meet another
+//! transaction's write (*abort at once*). A sum reads one snapshot.
 
 use crate::Result;
 use std::ops::Range;
@@ -15,12 +16,12 @@ pub const NAMES: [&str; COLUMNS] = ["c1", "c2", "c3", "c4", "c5", "c6", "c7", "c
 /// An update sets the first columns, 40 % as in [L-Store §6.1].
 pub const UPDATED: usize = 4;
 
-/// Why a transaction did not commit. It has been rolled back.
+/// The reason why a transaction did not commit. It has been rolled back.
 #[derive(Debug)]
 pub enum Failure {
     /// Another transaction had written one of its rows.
     Conflict,
-    /// What should not happen.
+    /// An unexpected error.
     Error(String),
 }
 
@@ -33,46 +34,47 @@ impl From<strandline_base::Error> for Failure {
     }
 }
 
-/// What an operation of a transaction gives.
+/// The result of an operation in a transaction.
 pub type Step<T> = std::result::Result<T, Failure>;
 
 /// A running transaction.
 pub trait Point {
-    /// Copies the first columns of the row `key` into `values`, as many as it has room for.
+    /// Copies the first columns of the row `key` into `values`, as many as fit.
     fn read(&mut self, key: u64, values: &mut [i64]) -> Step<()>;
     /// Sets the first columns of the row `key`.
     fn update(&mut self, key: u64, values: &[i64; UPDATED]) -> Step<()>;
 }
 
-/// What one thread does transactions with.
+/// The transactions of one thread.
 pub trait Session {
-    /// Runs `work` in a transaction, which commits if it gives Ok and is rolled back otherwise.
+    /// Runs `work` in a transaction. It commits if `work` returns Ok, and is rolled back otherwise.
     fn transaction(&mut self, work: &mut dyn FnMut(&mut dyn Point) -> Step<()>) -> Step<()>;
 }
 
-/// What one thread scans with.
+/// The scans of one thread.
 pub trait Scanner {
-    /// The sum of `c1` over rows, as of one moment.
+    /// The sum of `c1` over rows, in one snapshot.
     fn sum(&mut self, rows: Range<u64>) -> Result<i64>;
 }
 
 /// A loaded table.
 pub trait Engine: Sync {
-    /// As it stands in the results.
+    /// The engine's name in the results.
     fn name(&self) -> &'static str;
     /// A session whose reads take up to `columns` columns.
     fn session(&self, columns: usize) -> Result<Box<dyn Session + '_>>;
     /// A scanner.
     fn scanner(&self) -> Result<Box<dyn Scanner + '_>>;
-    /// Merges what is due; false if nothing was. Engines that merge by themselves have nothing.
+    /// Merges the ranges that are due; false if there were none. Always false for engines that
+    /// merge by themselves.
     fn merge(&self) -> bool;
-    /// How many ranges have been merged by now; 0 of engines that do not count them.
+    /// The number of ranges merged so far; 0 for engines that do not count them.
     fn merges(&self) -> u64 {
         0
     }
 }
 
-/// The first contents of a row.
+/// The initial values of a row.
 pub fn first_values(key: u64, seed: u64) -> [i64; COLUMNS] {
     let mut rng = strandline_base::rng::Rng::new(seed ^ key.wrapping_mul(COLUMNS as u64));
     let mut values = std::array::from_fn(|_| rng.below(1 << 30) as i64);

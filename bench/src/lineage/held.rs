@@ -1,5 +1,5 @@
-//! What old readers cost: one snapshot held open for minutes of updates of the same few rows, and
-//! 200 cursors that nobody pulls from.
+//! The cost of old readers: one snapshot held open during minutes of updates of the same few rows,
+//! and 200 idle cursors.
 
 use super::{Bench, plot};
 use crate::Result;
@@ -15,21 +15,21 @@ use strandline_base::rng::Rng;
 
 /// Rows that are updated over and over.
 const HOT_ROWS: u64 = 100;
-/// Updates per second: what ten minutes write must fit on the disk of a test machine.
+/// Updates per second. The updates of ten minutes must fit on the disk of a test machine.
 const PACE: u64 = 20_000;
 /// Updates of a transaction.
 const BATCH: u64 = 10;
-/// Parts of the time, of each of which memory and reads are measured.
+/// The time is divided into so many parts; memory and reads are measured in each.
 const PARTS: u32 = 10;
-/// How much of the last part may exceed the first.
+/// The largest ratio of the last part to the first.
 const FLAT: f64 = 1.1;
-/// Cursors, and what transactions may lose by them.
+/// The number of cursors, and the part of the transaction rate that must remain beside them.
 const CURSORS: usize = 200;
 const CURSORS_GOAL: f64 = 0.95;
 
-/// Memory, latency and the held snapshot's contents; then cursors.
+/// Measures memory, latency and the held snapshot's contents, then the cursors.
 pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
-    // The harness's table would be most of the process's memory.
+    // Free the harness's table, which would be most of the process's memory.
     bench.image = None;
     let ours = point::fill(&bench.shared, bench.shared.point_rows)?;
     snapshot(bench, &ours, report)?;
@@ -39,7 +39,7 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
 /// One part of the time.
 struct Part {
     bytes: f64,
-    /// microseconds of a read of a hot row, newest version
+    /// microseconds for a read of a hot row's newest version
     read: f64,
 }
 
@@ -97,7 +97,7 @@ fn snapshot(bench: &Bench, ours: &Ours, report: &mut Report) -> Result<()> {
     }))
 }
 
-/// Reads hot rows now and then until `end`: the median, and the memory at the end.
+/// Reads hot rows at intervals until `end`; returns the median, and the memory at the end.
 fn part(reader: &mut Worker, end: Instant) -> Result<Part> {
     let (mut reads, mut key) = (Vec::new(), 0);
     while reads.is_empty() || Instant::now() < end {
@@ -116,7 +116,7 @@ fn part(reader: &mut Worker, end: Instant) -> Result<Part> {
     })
 }
 
-/// Keeps to the pace until told to stop: rows updated.
+/// Updates at the pace until it is told to stop; returns the number of rows updated.
 fn update_hot_rows(ours: &Ours, seed: u64, stop: &AtomicBool) -> Result<u64> {
     let mut worker = ours.worker("point", &point::COLUMNS, false)?;
     let mut rng = Rng::new(seed);
@@ -174,7 +174,7 @@ fn cursors(bench: &Bench, ours: &Ours, report: &mut Report) -> Result<()> {
     })
 }
 
-/// A query that has given one batch and is then left alone.
+/// Starts a query and takes one batch from it.
 fn first_batch(connection: &mut strandline::Connection) -> Result<strandline::QueryStream<'_>> {
     let mut stream = connection.query_stream("SELECT * FROM point", ())?;
     stream.next().ok_or("the table is empty")??;

@@ -1,6 +1,6 @@
-//! How long point transactions take at worst while the database merges and checkpoints: one thread
-//! runs them, one checkpoints over and over, which is two busy threads in all. The longest
-//! transaction stands beside the quantile: it is the one that a user notices.
+//! The tail latency of point transactions while the database merges and checkpoints. One thread
+//! runs the transactions and one checkpoints over and over, so two threads are busy. The longest
+//! transaction is reported beside the quantile, since a user notices it.
 
 use super::Bench;
 use crate::Result;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use strandline_base::rng::Rng;
 
-/// Microseconds that 99.9 % of the transactions may take.
+/// The goal for the 99.9 % quantile of the transactions, in microseconds.
 const GOAL: f64 = 200.0;
 
 /// Two figures.
@@ -73,7 +73,7 @@ pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     report.add(figure("longest", quantile(1.0), None))
 }
 
-/// Nanoseconds of every transaction.
+/// Runs transactions; returns the nanoseconds of every one.
 fn transactions(ours: &crate::ours::Ours, rows: u64, seconds: f64, seed: u64) -> Result<Vec<u64>> {
     let mut worker = ours.worker("point", &point::COLUMNS, false)?;
     let mut rng = Rng::new(seed);

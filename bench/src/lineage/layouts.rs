@@ -1,7 +1,7 @@
-//! Tables 8 and 9: what columns gain for scans and cost for point reads.
+//! Tables 8 and 9: the gain of a column layout for scans and its cost for point reads.
 //!
 //! The paper changed L-Store itself to rows. Here the row store is the delta store of the harness
-//! with its main laid out by rows, and beside it stands the same store by columns.
+//! with a row layout of its main. The same store with a column layout runs beside it.
 
 use super::engine::{COLUMNS, Engine};
 use super::ours::settings;
@@ -14,7 +14,7 @@ use serde_json::json;
 use std::sync::Arc;
 
 const THREADS: usize = 16;
-/// Transactions per second of Table 8's writers together, which every engine can do.
+/// Transactions per second of all of Table 8's writers together; every engine reaches this.
 const PACE: f64 = 5_000.0;
 /// Statements of a transaction of Table 9.
 const READS: usize = 10;
@@ -39,7 +39,7 @@ fn scans(bench: &Bench, engines: &[Arc<dyn Engine>], report: &mut Report) -> Res
     {
         let mut load = bench.load(writers, bench.rows);
         load.scan_rows = bench.rows;
-        // At full speed the engine with the fewest updates would have the least to patch.
+        // At full speed the engine with the fewest updates would have the fewest patches to apply.
         load.pace = (writers > 0).then_some(PACE);
         let measured = measure(engines, &load)?;
         let costs = spreads(&measured, Measured::scan_cpu_of_all);
@@ -125,7 +125,7 @@ fn reads(bench: &Bench, engines: &[Arc<dyn Engine>], report: &mut Report) -> Res
         })?;
         ends.push(rates);
     }
-    // Of the best number of columns, which need not be the least.
+    // The loss is against the best number of columns, which need not be the smallest.
     let last = &ends[ends.len() - 1];
     let best = |n: usize| ends.iter().map(|rates| rates[n].median).fold(0.0, f64::max);
     let lost = |n: usize| 100.0 * (1.0 - last[n].median / best(n));

@@ -9,7 +9,7 @@ const UPDATES: [usize; 6] = [0, 2, 4, 6, 8, 10];
 const THREADS: usize = 16;
 const FIGURES: [&str; 2] = ["fig9a", "fig9b"];
 
-/// Two figures per share and active set, a verdict per active set.
+/// Adds two figures per share and active set, and a verdict per active set.
 pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let sets = bench.active_sets().into_iter().take(FIGURES.len());
     for (n, (contention, active)) in sets.enumerate() {

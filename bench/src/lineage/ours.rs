@@ -11,12 +11,12 @@ use std::sync::Arc;
 use strandline::{Connection, Settings, Value};
 use strandline_device::MemoryDevice;
 
-/// How the harness runs us.
+/// Our settings in the harness.
 pub const SETTINGS: &str = "device in memory, synchronous_commit off (the log goes to memory), \
                             memory_bytes 8 GiB, 1 query thread, merges and checkpoints by the \
                             engine's own thread";
 
-/// Memory for what the rivals keep in memory altogether.
+/// Memory limit that holds all the data which the rivals keep in memory.
 const MEMORY_BYTES: usize = 8 << 30;
 
 /// A database with the table `point`.
@@ -25,7 +25,7 @@ pub struct Strandline {
     rows: u64,
 }
 
-/// A device in memory with the loaded table, of which every measurement opens a copy.
+/// A device in memory with the loaded table. Every measurement opens a copy of it.
 pub struct Image {
     device: MemoryDevice,
     rows: u64,
@@ -42,14 +42,14 @@ impl Image {
         Ok(Self { device, rows })
     }
 
-    /// A database that nobody has used.
+    /// An unused database.
     pub fn open(&self, settings: Settings) -> Result<Strandline> {
         Strandline::open(&Arc::new(self.device.duplicate()), self.rows, settings)
     }
 }
 
 impl Strandline {
-    /// The loaded table below `path`, with the settings of a database that nobody has set.
+    /// Loads the table into a database below `path` with default settings.
     pub fn on_disk(path: &Path, rows: u64, seed: u64) -> Result<Self> {
         let ours = Ours::open(path, 1)?;
         let loaded = Self { ours, rows };
@@ -80,7 +80,7 @@ impl Strandline {
         self.ours.checkpoint()
     }
 
-    /// Closes the database, whose device stays.
+    /// Closes the database; its device stays.
     fn close(self) -> Result<()> {
         Ok(self.ours.database().close()?)
     }
@@ -161,7 +161,7 @@ struct StrandlineScanner {
 impl Scanner for StrandlineScanner {
     fn sum(&mut self, rows: Range<u64>) -> Result<i64> {
         let sum = match rows != (0..self.rows) {
-            // By parameters, so that the statement's plan is kept.
+            // Values go as parameters, so that the statement's plan is kept.
             true => {
                 let range = (rows.start as i64, rows.end as i64);
                 let sql = "SELECT SUM(c1) FROM point WHERE id >= $1 AND id < $2";

@@ -1,5 +1,5 @@
-//! What in-place update loses by the paper's pages of one column, each with a latch, against pages
-//! of all columns: the rival of the figures is the faster form.
+//! The cost for in-place update of the paper's pages of one column, each with a latch, against
+//! pages of all columns. The rival in the figures is the faster form.
 
 use super::{Bench, ROUNDS, cpu, measure, rivals, spreads};
 use crate::Result;
@@ -11,8 +11,8 @@ use std::sync::Arc;
 /// Update threads.
 const THREADS: [usize; 3] = [1, 4, 16];
 
-/// A figure per number of threads and active set: transactions with a latch per page of all columns
-/// against those with one per column.
+/// Adds a figure per number of threads and active set. It compares transactions with a latch per
+/// page of all columns to transactions with a latch per page of one column.
 pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let mut gains = Vec::new();
     for (contention, active) in bench.active_sets() {

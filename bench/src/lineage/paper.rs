@@ -1,9 +1,9 @@
-//! What the paper reports, where it gives numbers rather than curves [L-Store §6.2]. Its machine
-//! had 24 hardware threads and its prototype was written in Java: only ratios compare.
+//! The paper's results, where it gives numbers rather than curves [L-Store §6.2]. Its machine had
+//! 24 hardware threads and its prototype was written in Java, so only ratios can be compared.
 
-/// Fig. 7: the best ratios over IUH and DBM; for low contention it gives none.
+/// Fig. 7: the best ratios over IUH and DBM. The paper gives none for low contention.
 pub const CONTENTION: [Option<[f64; 2]>; 3] = [None, Some([5.09, 8.54]), Some([40.56, 14.51])];
-/// Fig. 9: the same by share of updates under low and medium contention.
+/// Fig. 9: the best ratios by share of updates under low and medium contention.
 pub const MIX: [[f64; 2]; 2] = [[1.45, 5.78], [4.19, 6.34]];
 /// Fig. 10: the best ratios of short transactions over IUH and DBM under medium contention.
 pub const READERS_UPDATES: [f64; 2] = [5.37, 7.91];

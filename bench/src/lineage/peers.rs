@@ -1,5 +1,5 @@
-//! The paper's transaction and point reads on 1 M rows, against stores that are used for them:
-//! SQLite and four key-value stores, each in a process of its own.
+//! The paper's transaction and point reads on 1 M rows, against stores in common use for them:
+//! SQLite and four key-value stores, each in its own process.
 
 use super::{Bench, ROUNDS};
 use crate::Result;
@@ -16,11 +16,11 @@ const ENGINES: [&str; 5] = ["sqlite", "rocksdb", "redb", "fjall", "lmdb"];
 struct Case {
     name: &'static str,
     unit: &'static str,
-    /// The peers' operation.
+    /// The name of the operation in the peer's protocol.
     op: &'static str,
     threads: u64,
     durable: bool,
-    /// What our rate should be of theirs.
+    /// The goal for our rate divided by the peer's.
     goal: fn(&str) -> Option<f64>,
 }
 

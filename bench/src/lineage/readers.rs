@@ -10,7 +10,7 @@ const THREADS: usize = 17;
 const UPDATE_FIGURES: [&str; 2] = ["fig10a", "fig10c"];
 const SCAN_FIGURES: [&str; 2] = ["fig10b", "fig10d"];
 
-/// Four figures per number of readers and active set, a verdict per active set.
+/// Adds four figures per number of readers and active set, and a verdict per active set.
 pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let sets = bench.active_sets().into_iter().take(UPDATE_FIGURES.len());
     for (n, (contention, active)) in sets.enumerate() {

@@ -1,7 +1,7 @@
-//! The paper's two rivals [L-Store §6.1]: other ways to store rows, on the parts that we have.
+//! The paper's two rivals [L-Store §6.1]: other storage of rows, on shared parts of the product.
 //!
-//! The paper compares three designs of storage inside one prototype. So do we: what is not storage
-//! is shared with us, as code or at least as work.
+//! The paper compares three designs of storage inside one prototype, and so does this harness.
+//! Everything else is shared with the product, as code or at least as equal work.
 //!
 //! | part | shared code | the same work |
 //! |---|---|---|
@@ -10,21 +10,21 @@
 //! | log | `Wal` on a `MemoryDevice` | a redo record of our format, relaxed durability |
 //! | interface | `Value`, `ColumnId`, `Error` | keys, columns and types are checked |
 //!
-//! [`Storage`] is ours among them: the product's storage of rows on the rivals' transactions, log
-//! and table, so that the designs are compared as in the paper. The whole product stands beside it.
+//! [`Storage`] puts the product's storage of rows on the rivals' transactions, log and table, so
+//! that only the designs differ, as in the paper. The whole product is measured beside it.
 //!
-//! Their own are the storage of rows and its versions, and what keeps threads apart in it:
+//! The rivals have their own storage of rows and versions, and their own synchronization:
 //!
 //! * [`Iuh`]: *in-place update + history* with latched pages;
 //! * [`Dbm`]: *delta + blocking merge*, which drains transactions.
 //!
-//! What is left of the product on our side only: sessions, the catalog's versions, a writer's
-//! registration with its table, locks of a transaction's own state, statement numbers, deletion and
-//! NULL, memory limits. The rivals are never written out and cannot be restarted; their scans are
-//! loops, ours are SQL.
+//! Only the product has sessions, the catalog's versions, the registration of writers with their
+//! table, locks of a transaction's own state, statement numbers, deletion and NULL, and memory
+//! limits. The rivals are never written out and cannot be restarted. Their scans are loops; the
+//! product's scans are SQL.
 //!
-//! Differences from the paper's: there logging was off for everybody, here all three log. In-place
-//! updates would have to log undo as well; the rival logs redo only, which favours it.
+//! Difference from the paper: there no engine logged; here all three do. In-place updates would
+//! have to log undo as well. The rival logs redo only, which favours it.
 
 mod dbm;
 mod iuh;
@@ -42,7 +42,7 @@ pub use dbm::{Dbm, Layout};
 pub use iuh::{Apart, Iuh};
 pub use storage::Storage;
 
-/// How the rivals run.
+/// The rivals' settings.
 pub const SETTINGS: &str = "in this process on our index, transaction manager and log (device in \
                             memory, relaxed durability, cut by the merge thread); IUH: 32 KB pages \
                             of 341 rows, columns apart, a latch each; DBM: ranges of 4 096 rows, \

@@ -1,10 +1,10 @@
-//! Table 7: a scan of the whole table beside 16 writers. Fig. 8: our scan by how many records make
-//! a merge due.
+//! Table 7: a scan of the whole table beside 16 writers. Fig. 8: our scan by the number of records
+//! that makes a merge due.
 //!
-//! A scan's figure is the processor time of its threads and of what the engine does meanwhile
-//! besides transactions: merges, overlays, log. Otherwise work could hide in other threads. In
-//! Table 7 all engines get the same transactions per second, since an engine with fewer of them has
-//! less to patch; what each of them can do beside a scan is a figure of its own.
+//! A scan's figure is the processor time of its threads and of the engine's other threads, without
+//! the transactions: merges, overlays, log. Otherwise work could hide in other threads. In Table 7
+//! all engines get the same transactions per second, since an engine with fewer has fewer patches
+//! to apply. Each engine's maximum rate beside a scan is a figure of its own.
 
 use super::engine::Engine;
 use super::ours::{Image, settings};
@@ -17,19 +17,20 @@ use serde_json::json;
 use strandline::Settings;
 
 const THREADS: usize = 16;
-/// Transactions per second of all writers of Table 7, which every engine can do.
+/// Transactions per second of all writers of Table 7; every engine reaches this.
 const PACE: f64 = 5_000.0;
 /// Rows of a merge range.
 const RANGE_ROWS: u32 = 1 << 16;
-/// Records that make a merge due in Fig. 8, and the writers.
+/// The numbers of records that make a merge due in Fig. 8, and the number of writers.
 const MERGE_RECORDS: [u32; 5] = [1 << 12, 1 << 13, 1 << 14, 1 << 15, 1 << 16];
 const MERGE_WRITERS: [usize; 2] = [4, 16];
-/// Ranges of the table of Fig. 8, few, so that each is merged several times in a measurement.
+/// Ranges of the table of Fig. 8. They are few, so that each is merged several times in a
+/// measurement.
 const MERGE_RANGES: u64 = 4;
-/// Merges of each of them that a measurement waits for.
+/// Merges of each range that a measurement waits for.
 const MERGES: u64 = 3;
 
-/// Table 7, then Fig. 8.
+/// Measures Table 7, then Fig. 8.
 pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     table(bench, report)?;
     merges(bench, report)
@@ -75,7 +76,7 @@ fn table(bench: &mut Bench, report: &mut Report) -> Result<()> {
     report.verdict("Table 7", &verdict)
 }
 
-/// A figure per rival; the medians of all engines.
+/// Adds a figure per rival; returns the medians of all engines.
 fn table_figures(
     names: &[&str],
     load: &Load,
@@ -132,7 +133,7 @@ fn table_figures(
     Ok(found.iter().map(|spread| spread.median).collect())
 }
 
-/// Fig. 8: processor time of a scan and of what goes on besides, transactions excepted, while every
+/// Fig. 8: processor time of a scan and of the background work, without transactions, while every
 /// range is merged several times.
 fn merges(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let rows = MERGE_RANGES * u64::from(RANGE_ROWS);

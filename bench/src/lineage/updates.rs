@@ -1,5 +1,5 @@
-//! `SUM` over 10 M rows of a column that one writer updates at a pace, on one scan thread; and
-//! DuckDB's on the same data without updates, both by the clock on the wall.
+//! `SUM` over 10 M rows of a column that one writer updates at a fixed pace, on one scan thread.
+//! DuckDB sums the same data without updates. Both are compared by elapsed time.
 
 use super::Bench;
 use crate::Result;
@@ -9,10 +9,10 @@ use crate::report::{Figure, Goal, Report, config};
 use crate::rounds::{Side, interleave, median, repeat};
 use serde_json::json;
 
-/// Rows per second and how much more a scan may cost beside them.
+/// Updated rows per second, and the highest allowed ratio of a scan's cost beside them.
 const PACES: [(u64, f64); 3] = [(10_000, 1.1), (50_000, 1.2), (200_000, 1.6)];
 
-/// Three figures per pace, then those against DuckDB.
+/// Adds three figures per pace, then the figures against DuckDB.
 pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     let shared = &mut bench.shared;
     let file = shared.numbers()?;

@@ -1,4 +1,4 @@
-//! One measurement: writers, scanners and a merge thread on one engine for a while.
+//! One measurement: writers, scanners and a merge thread on one engine for a fixed time.
 
 use super::engine::{Engine, Failure, UPDATED};
 use crate::Result;
@@ -13,14 +13,14 @@ use strandline_base::rng::Rng;
 
 /// The name of threads that scan.
 const SCANNER: &str = "bench-scanner";
-/// Every how many rows warming up reads one.
+/// The warm-up reads one row in this many.
 const WARM_STEP: usize = 256;
-/// How often a merge thread looks for work that it was not given.
+/// The interval at which an idle merge thread looks for work.
 const MERGE_POLL: Duration = Duration::from_millis(1);
-/// How many times its seconds a measurement lasts at most when it waits for merges.
+/// The limit of a measurement that waits for merges, as a multiple of its seconds.
 const PATIENCE: f64 = 25.0;
 
-/// Who does what to the table at once.
+/// The threads of a measurement and their work on the table.
 #[derive(Clone)]
 pub struct Load {
     /// Threads of short transactions.
@@ -30,22 +30,22 @@ pub struct Load {
     pub columns: usize,
     /// Rows that it updates.
     pub updates: usize,
-    /// Rows that transactions choose from: the first ones.
+    /// The transactions choose from this many rows, the first of the table.
     pub active: u64,
-    /// Threads that sum `scan_rows` rows from a random one on, over and over.
+    /// Threads that sum `scan_rows` rows over and over, each time from a random row on.
     pub scanners: usize,
     pub scan_rows: u64,
     /// Rows of the table.
     pub rows: u64,
-    /// Transactions per second of all writers together; None: as many as they can.
+    /// Transactions per second of all writers together; None: at full speed.
     pub pace: Option<f64>,
-    /// Seconds of a measurement, which goes on until the engine has merged this many ranges.
+    /// Seconds of a measurement. It goes on until the engine has merged this many ranges.
     pub seconds: f64,
     pub merges: u64,
     pub seed: u64,
 }
 
-/// What came of it.
+/// The results of a measurement.
 pub struct Measured {
     /// Committed transactions per second.
     pub commits: f64,
@@ -53,24 +53,24 @@ pub struct Measured {
     aborts: f64,
     /// Scans per second of all scanners.
     pub scans: f64,
-    /// Processor seconds of one scan if there is one scanner: of the threads that scan.
+    /// Processor seconds of one scan, if there is one scanner.
     pub scan_cpu: f64,
-    /// The median of the seconds that scans took.
+    /// The median of the scans' elapsed seconds.
     pub scan_seconds: f64,
     /// Processor seconds per second of all threads.
     pub cpu: CpuSeconds,
-    /// Ranges that the engine has merged meanwhile.
+    /// Ranges that the engine merged during the measurement.
     pub merges: u64,
 }
 
 impl Measured {
-    /// The part of the transactions that was rolled back.
+    /// The fraction of the transactions that was rolled back.
     pub fn aborted_part(&self) -> f64 {
         self.aborts / (self.commits + self.aborts).max(1.0)
     }
 
-    /// Processor seconds that one scan costs with what the engine does besides, the writers' own
-    /// excepted: merges, overlays and the log go on while a scan runs.
+    /// Processor seconds of one scan and of the engine's background work meanwhile: merges,
+    /// overlays and the log. The writers' own time is left out.
     pub fn scan_cpu_of_all(&self) -> f64 {
         self.scan_cpu + self.cpu.background() * self.scan_seconds
     }
@@ -81,7 +81,7 @@ impl Measured {
     }
 }
 
-/// What threads count.
+/// The counters of the threads.
 #[derive(Default)]
 struct Counts {
     commits: AtomicU64,
@@ -89,13 +89,13 @@ struct Counts {
     scans: AtomicU64,
 }
 
-/// What threads of one measurement share.
+/// The state that the threads of one measurement share.
 struct Shared<'m> {
     engine: &'m dyn Engine,
     load: &'m Load,
     start: Barrier,
     stop: AtomicBool,
-    /// One per writer and scanner, so that counting does not move cache lines.
+    /// One per writer and scanner, each in a cache line of its own.
     counts: Vec<Padded>,
 }
 
@@ -104,8 +104,8 @@ struct Shared<'m> {
 struct Padded(Counts);
 
 impl Load {
-    /// Reads rows of every block of the active set, so that caches hold what the rivals have in
-    /// memory anyway.
+    /// Reads rows from every block of the active set. The caches then hold the data that the rivals
+    /// always have in memory.
     pub fn warm(&self, engine: &dyn Engine) -> Result<()> {
         let mut session = engine.session(self.columns)?;
         let mut row = vec![0; self.columns];
@@ -121,7 +121,7 @@ impl Load {
         Ok(())
     }
 
-    /// Runs all threads, a fifth of the time to warm up.
+    /// Runs all threads; a fifth of the time before the measurement is the warm-up.
     pub fn measure(&self, engine: &dyn Engine) -> Result<Measured> {
         let threads = self.writers + self.scanners;
         let shared = &Shared {
@@ -179,7 +179,7 @@ impl Load {
         })
     }
 
-    /// Waits while the threads run: the measured time.
+    /// Waits for the measured time while the threads run.
     fn window(&self, shared: &Shared<'_>) -> Result<Window> {
         let (began, before, cpu) = (Instant::now(), shared.total(), Sample::take()?);
         let merged = shared.engine.merges();
@@ -199,7 +199,7 @@ impl Load {
         })
     }
 
-    /// What a result says about it.
+    /// The load's description in a result.
     pub fn config(&self) -> Map<String, Value> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = self.writers + self.scanners + 1;
@@ -227,13 +227,13 @@ impl Load {
 /// The measured time.
 struct Window {
     seconds: f64,
-    /// [`Shared::total`] when it began and ended.
+    /// The values of [`Shared::total`] at the begin and at the end.
     counts: [[u64; 3]; 2],
     cpu: CpuSeconds,
     merges: u64,
 }
 
-/// One scan's cost.
+/// The cost of one scan.
 struct Scan {
     seconds: f64,
     cpu: f64,
@@ -292,7 +292,7 @@ impl Shared<'_> {
         Ok(())
     }
 
-    /// Scans until the end, at least once.
+    /// Scans until the end, at least once; returns each scan's cost.
     fn scan(&self, n: usize) -> Result<Vec<Scan>> {
         let (load, counts) = (self.load, &self.counts[n].0);
         let scanner = self.engine.scanner();

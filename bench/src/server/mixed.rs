@@ -21,13 +21,13 @@ const RUN: Run = Run {
 /// Rounds of each server; they take turns.
 const ROUNDS: usize = 3;
 
-/// What one server does in a round: seconds for all queries once, transactions per second.
+/// The result of one server in a round: seconds for all queries once, and transactions per second.
 struct Measured {
     alone: (f64, f64),
     together: (f64, f64),
 }
 
-/// Both servers, in turns: each has the machine to itself.
+/// Measures both servers in turns, so that each has the machine to itself.
 pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     bench.fill_pgbench()?;
     bench.fill_tpch()?;
@@ -97,7 +97,7 @@ fn measure(served: &Served, seconds: u32) -> Result<Measured> {
     })
 }
 
-/// Seconds for all queries, each by a `psql` of its own.
+/// The seconds for all queries, each run by its own `psql`.
 fn pass(served: &Served) -> Result<f64> {
     let start = Instant::now();
     for (_, sql) in tpch::QUERIES {

@@ -7,9 +7,9 @@ use crate::rounds::{Side, interleave};
 use crate::served::{Served, done};
 use serde_json::json;
 
-/// One way to run pgbench.
+/// One configuration of pgbench.
 pub struct Run {
-    /// `-S` for the built-in script of that name; None: TPC-B
+    /// `-S` for pgbench's built-in script select-only; otherwise TPC-B
     pub select_only: bool,
     /// `prepared`, `extended` or `simple`
     pub protocol: &'static str,
@@ -35,7 +35,7 @@ impl Run {
         format!("pgbench {script}, {}, {clients}{commit}", self.protocol)
     }
 
-    /// Transactions per second.
+    /// Runs pgbench; returns transactions per second.
     pub fn rate(&self, served: &Served, seconds: u32) -> Result<f64> {
         let mut command = served.client("pgbench");
         command.args(["-n", "-M", self.protocol]);
@@ -55,14 +55,14 @@ impl Run {
     }
 }
 
-/// pgbench's tables, filled by pgbench.
+/// Creates and fills pgbench's tables with pgbench itself.
 pub fn fill(served: &Served, scale: u32) -> Result<()> {
     let mut command = served.client("pgbench");
     done(command.args(["-i", "-q", "-s", &scale.to_string()]))?;
     Ok(())
 }
 
-/// Every script, protocol and number of clients.
+/// Measures every script, protocol and number of clients.
 pub fn run(bench: &mut Bench, report: &mut Report) -> Result<()> {
     bench.fill_pgbench()?;
     let run = |select_only, protocol, clients, synchronous_commit| Run {

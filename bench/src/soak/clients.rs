@@ -1,5 +1,5 @@
-//! What the soak's clients do, each over a connection of its own that it makes anew whenever the
-//! server has gone.
+//! The soak's clients. Each has its own connection, which it makes anew whenever the server has
+//! gone.
 //!
 //! | client | does |
 //! |---|---|
@@ -26,42 +26,42 @@ use tokio::task::JoinHandle;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls};
 
-/// Counters with one client each; the one after them is everybody's.
+/// Counters with one client each. All clients share the counter after them.
 const COUNTERS: usize = 3;
-/// Rows that the queue may hold, and those of one statement.
+/// Rows that the queue may hold, and rows of one statement.
 const QUEUE_ROWS: i64 = 2_000;
 const QUEUE_BATCH: i64 = 20;
-/// Wide rows and their bytes.
+/// The number of wide rows and their bytes.
 const WIDE_ROWS: u64 = 50;
 const WIDE_BYTES: usize = 100_000;
-/// How long a client that never reads stays.
+/// The time for which a client that never reads stays connected.
 const STALLED: Duration = Duration::from_secs(30);
-/// How long a connection is tried to be made: as long as recovery may take.
+/// The time for which a client tries to connect: as long as recovery may take.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Versions are kept so long, so that files can be flat within a short run.
+/// The server's history retention, short enough for files to be flat within a short run.
 const HISTORY: &str = "10 seconds";
 
 /// The value of each counter.
 pub type Counters = BTreeMap<i32, i64>;
 
-/// What clients and the run share.
+/// The state that the clients and the run share.
 pub struct Shared {
     port: AtomicU16,
     has_stopped: AtomicBool,
     seed: u64,
-    /// by counter: acknowledged additions, and those of which nobody knows
+    /// by counter: acknowledged additions, and additions with unknown outcome
     acknowledged: Vec<AtomicU64>,
     unknown: Vec<AtomicU64>,
-    /// nanoseconds of counters' updates since the last sample
+    /// nanoseconds of counter updates since the last sample
     latencies: Mutex<Vec<u64>>,
-    /// and of the longest one of all
+    /// and of the longest update so far
     longest: AtomicU64,
     done: Mutex<BTreeMap<&'static str, u64>>,
     failures: Mutex<Vec<String>>,
 }
 
 impl Shared {
-    /// For clients of a server on this port.
+    /// The state for clients of a server on this port.
     pub fn new(port: u16, seed: u64) -> Self {
         let zeros = || (0..=COUNTERS).map(|_| AtomicU64::new(0)).collect();
         Self {
@@ -77,7 +77,7 @@ impl Shared {
         }
     }
 
-    /// The server has been started again.
+    /// Tells the clients the port of the server that has been started again.
     pub fn moved_to(&self, port: u16) {
         self.port.store(port, Ordering::Relaxed);
     }
@@ -87,22 +87,22 @@ impl Shared {
         self.has_stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a client has met an error that it should not.
+    /// Whether a client has met an unexpected error.
     pub fn has_failed(&self) -> bool {
         !lock(&self.failures).is_empty()
     }
 
-    /// All such errors.
+    /// All unexpected errors.
     pub fn failures(&self) -> Vec<String> {
         lock(&self.failures).clone()
     }
 
-    /// Statements done, by client.
+    /// The number of statements done, by client.
     pub fn done(&self) -> Value {
         json!(*lock(&self.done))
     }
 
-    /// Milliseconds of 99 % of the counters' updates since the last call.
+    /// The 99 % quantile of counter updates since the last call, in milliseconds.
     pub fn take_p99(&self) -> Option<f64> {
         let mut latencies = std::mem::take(&mut *lock(&self.latencies));
         latencies.sort_unstable();
@@ -112,12 +112,12 @@ impl Shared {
         Some(latencies[at] as f64 / 1e6)
     }
 
-    /// Milliseconds of the longest update of a counter that has been acknowledged.
+    /// The longest acknowledged update of a counter, in milliseconds.
     pub fn longest(&self) -> f64 {
         self.longest.load(Ordering::Relaxed) as f64 / 1e6
     }
 
-    /// What the counters have that was not acknowledged, or lack that was.
+    /// Lists the counters that have unacknowledged additions or lack acknowledged ones.
     pub fn compare(&self, ended: &Counters) -> Vec<String> {
         let load = |counts: &[AtomicU64], n: usize| counts[n].load(Ordering::Relaxed) as i64;
         let wrong = |n: usize| {
@@ -164,12 +164,12 @@ pub async fn define(shared: &Shared) -> Result<()> {
         let sql = "INSERT INTO counter VALUES ($1, 0)";
         client.execute(sql, &[&id]).await?;
     }
-    // The sums ask for the tables as of a second ago.
+    // The sums query the tables as of a second ago, when they must exist already.
     tokio::time::sleep(Duration::from_secs(2)).await;
     Ok(())
 }
 
-/// The counters as they are.
+/// Reads the counters.
 pub async fn counters(shared: &Shared) -> Result<Counters> {
     let client = connect(shared).await?;
     let rows = client.query("SELECT id, n FROM counter", &[]).await?;
@@ -198,7 +198,7 @@ pub fn start(runtime: &Runtime, shared: &Arc<Shared>) -> Vec<JoinHandle<()>> {
     tasks
 }
 
-/// A connection to the server, which may just be starting.
+/// A connection to the server, which may still be starting.
 async fn connect(shared: &Shared) -> Result<Client> {
     let began = Instant::now();
     loop {
@@ -215,7 +215,7 @@ async fn connect(shared: &Shared) -> Result<Client> {
     }
 }
 
-/// Whether a statement failed because the server was killed under it.
+/// Whether a statement failed because the server was killed.
 fn is_gone(error: &tokio_postgres::Error) -> bool {
     match error.code() {
         None => true,
@@ -223,7 +223,7 @@ fn is_gone(error: &tokio_postgres::Error) -> bool {
     }
 }
 
-/// Adds 1 to its own counter and to everybody's in turn.
+/// Adds 1 to its own counter and to the shared counter in turn.
 async fn counter(shared: Arc<Shared>, own: usize) {
     let mut connected = None;
     let mut turn = 0_u64;
@@ -259,7 +259,7 @@ async fn counter(shared: Arc<Shared>, own: usize) {
     }
 }
 
-/// What the other clients do over and over.
+/// The kinds of work of the other clients.
 #[derive(Clone, Copy, PartialEq)]
 enum Work {
     Enqueue,
@@ -271,7 +271,7 @@ enum Work {
 }
 
 impl Work {
-    /// Its name, and how long it waits from one time to the next.
+    /// The work's name, and the pause between two repetitions.
     fn pace(self) -> (&'static str, Duration) {
         let (name, millis) = match self {
             Self::Enqueue => ("enqueue", 10),
@@ -340,7 +340,7 @@ impl Work {
     }
 }
 
-/// Does it until the end.
+/// Repeats the work until the end.
 async fn repeat(shared: Arc<Shared>, work: Work) {
     let (name, pause) = work.pace();
     let mut rng = Rng::new(shared.seed ^ work as u64);
@@ -395,7 +395,7 @@ fn fail(shared: &Shared, client: &str, error: &str) {
     lock(&shared.failures).push(format!("{client}: {error}"));
 }
 
-/// An error with what the server said.
+/// An error with the server's message.
 fn text(error: &tokio_postgres::Error) -> String {
     match error.as_db_error() {
         Some(said) => format!("{} ({})", said.message(), said.code().code()),

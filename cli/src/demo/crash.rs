@@ -1,11 +1,13 @@
-//! A process is killed in mid-transaction, and every acknowledged commit is there.
+//! Kills a process in mid-transaction and checks that every acknowledged commit survived.
 //!
 //! The victim is this program again (`demo-victim`). One of its threads enters transactions and
-//! prints `try` before and `ack` after each commit; another has entered half an order in a
-//! transaction that stays open. The demo reads these lines from a pipe (a pipe's content survives
-//! its writer), kills the victim with SIGKILL right after a `try`, opens the database, and
-//! compares: every acknowledged transaction must be there whole, the open one not at all, and the
-//! one that was committing when the process died may be there whole or not at all.
+//! prints `try` before and `ack` after each commit. Another thread enters half an order in a
+//! transaction that stays open.
+//!
+//! The demo reads these lines from a pipe, whose content survives its writer. It kills the victim
+//! with SIGKILL right after a `try`, opens the database, and compares. Every acknowledged
+//! transaction must be there whole, and the open one not at all. The one that was committing when
+//! the process died may be there whole or not at all.
 
 use super::mixed::audit;
 use super::orders::{Effect, OrderDesk, OrderState, Tables, leave_half_done, read_order};
@@ -21,15 +23,15 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use strandline_base::rng::Rng;
 
-/// The victim lives until it has been promised at least so many commits, and up to half as many
-/// more, so that runs with different seeds are killed at different places.
+/// Acknowledged commits before the kill, at least. The seed adds up to half as many, so that runs
+/// with different seeds kill the victim at different places.
 const PROMISES: usize = 500;
-/// A victim that says nothing for so long has a problem of its own.
+/// A victim that prints nothing for this long has failed by itself.
 const SILENCE: Duration = Duration::from_secs(60);
-/// The key of the order that is left half done, far above all others.
+/// The key of the order that is left half done; far above all other keys.
 const HALF_DONE: i64 = 1 << 60;
 
-/// What the victim said.
+/// The content of the victim's lines.
 #[derive(Default)]
 struct Log {
     /// Order → its state after the acknowledged transactions.
@@ -37,7 +39,7 @@ struct Log {
     /// Sequence number of the last acknowledged transaction.
     acknowledged: i64,
     acknowledgements: usize,
-    /// Announced, not acknowledged.
+    /// The transaction that was announced and not acknowledged.
     pending: Option<Announcement>,
     open: bool,
 }
@@ -49,7 +51,7 @@ struct Announcement {
     state: Option<OrderState>,
 }
 
-/// What became of the commit that was announced and not acknowledged. Both ways are right.
+/// The outcome of the commit that was announced and not acknowledged. Both outcomes are right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastCommit {
     NoneUnderWay,
@@ -57,19 +59,20 @@ pub enum LastCommit {
     Lost,
 }
 
-/// What was found after the crash.
+/// The findings after the crash.
 pub struct Recovered {
-    /// Commits that were acknowledged to the victim; all found.
+    /// Commits that the victim reported as acknowledged; all were found.
     pub acknowledged: usize,
-    /// Orders compared with what the victim had been told.
+    /// Orders compared with the victim's report.
     pub orders: usize,
-    /// The commit under way when the process died.
+    /// The outcome of the commit under way when the process died.
     pub last: LastCommit,
     /// Time from opening the database until it answers.
     pub recovery: Duration,
 }
 
-/// Starts a victim on the (closed) database at `path`, kills it, opens the database, verifies.
+/// Starts a victim on the (closed) database at `path`, kills it, opens the database, and verifies
+/// it.
 pub fn run(path: &Path, open: OpenArgs, seed: u64) -> Result<(Recovered, Database)> {
     let log = kill_one(path, open, seed)?;
     let begin = Instant::now();
@@ -87,7 +90,7 @@ pub fn run(path: &Path, open: OpenArgs, seed: u64) -> Result<(Recovered, Databas
     Ok((recovered, database))
 }
 
-/// Runs a victim until it has promised enough, and kills it in mid-transaction.
+/// Runs a victim until it has reported enough commits, and kills it in mid-transaction.
 fn kill_one(path: &Path, open: OpenArgs, seed: u64) -> Result<Log> {
     let program = std::env::current_exe().map_err(|e| Error::io("this program", &e))?;
     let mut command = Command::new(program);
@@ -115,7 +118,7 @@ fn kill_one(path: &Path, open: OpenArgs, seed: u64) -> Result<Log> {
         }
     }
     victim.kill()?;
-    // What it had still written before it died counts.
+    // Lines that the victim wrote before it died count too.
     while let Ok(line) = lines.recv() {
         log.note(&line)?;
     }
@@ -126,7 +129,7 @@ fn kill_one(path: &Path, open: OpenArgs, seed: u64) -> Result<Log> {
 struct Victim(Child);
 
 impl Victim {
-    /// SIGKILL, and waits until the process is gone.
+    /// Sends SIGKILL and waits until the process is gone.
     fn kill(&mut self) -> Result<()> {
         let killed = self.0.kill().and_then(|()| self.0.wait());
         killed
@@ -137,7 +140,7 @@ impl Victim {
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        // Only matters on the way out with an error; the process may be gone already.
+        // Needed only on the way out with an error. The process may be gone already.
         let _ = self.kill();
     }
 }
@@ -163,7 +166,7 @@ fn read_in_background(stdout: ChildStdout) -> Result<Receiver<String>> {
 }
 
 impl Log {
-    /// Takes down one line of the victim.
+    /// Parses one line of the victim.
     fn note(&mut self, line: &str) -> Result<()> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let parsed = match words.as_slice() {
@@ -215,8 +218,7 @@ fn parse_announcement(words: &[&str]) -> Option<Announcement> {
     }
 }
 
-/// Compares the database with what the victim had been told; returns what became of the commit
-/// under way.
+/// Compares the database with the victim's report; returns the outcome of the commit under way.
 fn verify(connection: &mut Connection, log: &Log, sequence: i64) -> Result<LastCommit> {
     let lost = |message: String| Err(Error::invalid(SqlState::DATA_CORRUPTED, message));
     let mut expected = log.orders.clone();
@@ -252,7 +254,7 @@ fn verify(connection: &mut Connection, log: &Log, sequence: i64) -> Result<LastC
     Ok(last)
 }
 
-/// The process that is killed: enters transactions for ever and says what it does.
+/// The process that the demo kills. It enters transactions for ever and reports each one.
 pub fn victim(path: &Path, open: OpenArgs, seed: u64) -> Result<()> {
     let database = session::open(Some(path), open)?;
     let mut desk = OrderDesk::open(database.connect(), seed)?;
@@ -282,7 +284,8 @@ fn announce(effect: &Effect) -> Result<()> {
     }
 }
 
-/// A line into the pipe, in one write, so that a kill cannot leave it in a buffer of ours.
+/// Writes a line to the pipe in one write, so that a kill cannot leave it in a buffer of this
+/// process.
 fn say(line: std::fmt::Arguments<'_>) -> Result<()> {
     let mut out = std::io::stdout().lock();
     let text = format!("{line}\n");

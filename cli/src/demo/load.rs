@@ -1,7 +1,7 @@
 //! Generates the TPC-H tables in process and loads them.
 //!
-//! A thread generates batches ahead of the loader (a bounded channel holds them), so the rows per
-//! second are those of generating and loading side by side until the last row is durable.
+//! A thread generates batches ahead of the loader, into a bounded channel. The rate in rows per
+//! second therefore covers generation and loading side by side, until the last row is durable.
 
 use super::schema::TABLES;
 use crate::progress;
@@ -27,7 +27,7 @@ const BATCH_ROWS: usize = 16_384;
 /// Lines per order on average, for the progress bar of `lineitem`.
 const LINES_PER_ORDER: u64 = 4;
 
-/// What was loaded.
+/// The result of the load.
 pub struct Loaded {
     /// Table → rows.
     pub tables: Vec<(&'static str, u64)>,
@@ -72,7 +72,7 @@ fn load_table(connection: &mut Connection, name: &'static str, sf: f64) -> Resul
     let rows = std::thread::scope(|scope| {
         scope.spawn(move || {
             for batch in batches {
-                // The loader has stopped: its error is reported there.
+                // The loader has stopped and reports its own error.
                 if sender.send(batch).is_err() {
                     break;
                 }
@@ -91,7 +91,7 @@ fn load_table(connection: &mut Connection, name: &'static str, sf: f64) -> Resul
     Ok((rows, raw_bytes))
 }
 
-/// About how many rows `table` has, and its batches.
+/// The approximate number of rows of `table`, and its batches.
 fn generator(table: &str, sf: f64) -> (u64, Batches) {
     let scaled = |base: i32| (f64::from(base) * sf) as u64;
     macro_rules! batches {

@@ -1,10 +1,11 @@
 //! Queries alone, then the same queries while transactions run.
 //!
-//! One thread enters transactions as fast as they become durable; another runs the four queries
-//! and an audit in a loop, each inside a snapshot transaction together with a read of the ledger.
-//! The ledger's row in that snapshot says when the newest transaction that the query saw was
-//! entered: its age, when the query started and when its answer was there, is the freshness. The
-//! same row says how many orders and lines the audit has to find.
+//! One thread enters transactions as fast as they become durable. Another runs the four queries and
+//! an audit in a loop. Each query runs in a snapshot transaction that also reads the ledger.
+//!
+//! The ledger's row in that snapshot has the time of the newest transaction that the query saw. The
+//! freshness is the age of that transaction when the query started and when its answer was there.
+//! The same row has the number of orders and lines that the audit must find.
 
 use super::orders::{Kind, OrderDesk, wall_clock_us};
 use super::results::{integers, median, percentile, rows};
@@ -16,14 +17,14 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Queries alone: at least this many rounds, and as many more as fit into this time.
+/// The queries run alone for at least this many rounds, and for at least this long.
 const ALONE_ROUNDS: usize = 5;
 const ALONE_TIME: Duration = Duration::from_secs(3);
 
 /// The answers of the four queries, as text.
 pub type Answers = Vec<Vec<Vec<String>>>;
 
-/// The four queries with nothing else going on.
+/// The results of the four queries when nothing else runs.
 pub struct Alone {
     pub answers: Answers,
     /// Milliseconds per query and round.
@@ -48,7 +49,7 @@ pub fn alone(connection: &mut Connection) -> Result<Alone> {
     Ok(Alone { answers, latencies })
 }
 
-/// What the transactions did.
+/// The measurements of the transactions.
 #[derive(Default)]
 pub struct Written {
     /// Transactions by [`Kind`].
@@ -67,26 +68,26 @@ impl Written {
     }
 }
 
-/// What the queries did meanwhile.
+/// The measurements of the queries that ran beside the transactions.
 #[derive(Default)]
 pub struct Read {
     /// Milliseconds per query and round.
     pub latencies: [Vec<f64>; 4],
-    /// Per query: age in milliseconds of the newest transaction its snapshot holds, when it began.
+    /// Per query: the age in milliseconds, at its start, of the newest transaction in its snapshot.
     pub ages_at_start: [Vec<f64>; 4],
-    /// The same when its answer was there.
+    /// The same age when the answer was there.
     pub ages_at_answer: [Vec<f64>; 4],
-    /// Audits that were made; every one of them found the business consistent.
+    /// Audits made. Every one of them found the data consistent.
     pub audits: u64,
 }
 
-/// Both sides.
+/// The measurements of both sides.
 pub struct Mixed {
     pub written: Written,
     pub read: Read,
 }
 
-/// What the live line shows.
+/// The values of the live line.
 #[derive(Default)]
 struct Live {
     transactions: AtomicU64,
@@ -130,12 +131,12 @@ pub fn run(database: &Database, seed: u64, time: Duration) -> Result<Mixed> {
     })
 }
 
-/// Tells when a thread ends, however it does.
+/// Sends a message when its thread ends, also after an error or a panic.
 struct Ended(Sender<()>);
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        // Nobody listens any more once the time is over.
+        // There is no receiver any more once the time is over.
         let _ = self.0.send(());
     }
 }
@@ -167,7 +168,8 @@ fn read(connection: &mut Connection, stop: &AtomicBool, live: &Live) -> Result<R
             let answered_us = wall_clock_us();
             let [_, _, _, entered_us] = integers(connection, LEDGER_READ)?;
             connection.execute("COMMIT", ())?;
-            // Positive unless the transaction came in between the clock and the snapshot.
+            // Positive, unless the transaction committed between the clock reading and the
+            // snapshot.
             let age = |now_us: i64| (now_us - entered_us) as f64 / 1e3;
             read.latencies[i].push(latency);
             read.ages_at_start[i].push(age(started_us).max(0.0));
@@ -181,7 +183,7 @@ fn read(connection: &mut Connection, stop: &AtomicBool, live: &Live) -> Result<R
     Ok(read)
 }
 
-/// Checks the rules of the business in one snapshot.
+/// Checks the data's invariants in one snapshot.
 pub fn audit(connection: &mut Connection) -> Result<()> {
     connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", ())?;
     let [transactions, orders, lines, _] = integers(connection, LEDGER_READ)?;
@@ -198,7 +200,7 @@ pub fn audit(connection: &mut Connection) -> Result<()> {
     Err(Error::invalid(SqlState::DATA_CORRUPTED, message))
 }
 
-/// Shows a line per second until `time` is over or `tick` (which waits a second) says stop.
+/// Shows a line per second until `time` is over or `tick` (which waits a second) returns false.
 fn show_live(live: &Live, time: Duration, tick: impl Fn() -> bool) {
     let begin = Instant::now();
     let terminal = std::io::stdout().is_terminal();
@@ -215,7 +217,7 @@ fn show_live(live: &Live, time: Duration, tick: impl Fn() -> bool) {
         let oldest = queries.iter().map(|(_, age)| *age).fold(0.0, f64::max);
         line.push_str(&format!("  newest commit seen {oldest:.0} ms old"));
         let mut out = std::io::stdout().lock();
-        // If nobody listens any more, the next heading ends the demo.
+        // If the output has no reader any more, the next heading ends the demo.
         let _ = match terminal {
             true => write!(out, "\r\x1b[2K{line}").and_then(|()| out.flush()),
             false => writeln!(out, "{line}"),
@@ -244,7 +246,7 @@ pub fn table(alone: &Alone, read: &Read) -> Vec<Vec<String>> {
     QUERIES.iter().enumerate().map(row).collect()
 }
 
-/// Names of the table's columns; milliseconds unless they say otherwise.
+/// Names of the table's columns. Values are milliseconds unless the name says otherwise.
 pub const TABLE_COLUMNS: [&str; 8] = [
     "query",
     "alone",

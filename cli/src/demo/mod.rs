@@ -1,11 +1,11 @@
 //! `strandline demo`: load TPC-H; run transactions and analytical queries over the same data at
 //! the same time; ask the past; kill a process in mid-transaction; recover; check.
 //!
-//! Every figure that is printed was measured in this run, on this machine. The queries' part of
-//! the machine is the same in both measurements: they use all processors but one, which is left
-//! to the transactions (and idle while the queries run alone).
+//! Every printed figure was measured in this run, on this machine. The queries have the same share
+//! of the machine in both measurements: all processors but one. That one is left to the
+//! transactions, and is idle while the queries run alone.
 
-/// Prints a line; an error if nobody reads the output any more.
+/// Prints a line; an error if the output has no reader any more.
 macro_rules! say {
     ($($argument:tt)*) => {{
         use std::io::Write as _;
@@ -38,7 +38,7 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Runs the demo. False: something was not as promised (and said so).
+/// Runs the demo. Returns false if a result was not as promised; the output then says which.
 pub fn run(args: &DemoArgs) -> Result<bool> {
     let place = Place::new(args.path.as_deref())?;
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
@@ -178,7 +178,7 @@ fn merges(database: &Database) -> u64 {
         .map_or(0, |(_, count)| *count)
 }
 
-/// What is on disk after the transactions, before and after a checkpoint.
+/// Measures and prints the files' sizes after the transactions, before and after a checkpoint.
 fn stage_sizes(database: &Database, path: &Path, loaded: &Loaded, merges: u64) -> Result<OnDisk> {
     let before = OnDisk::measure(path)?;
     database.checkpoint()?;
@@ -191,7 +191,8 @@ fn stage_sizes(database: &Database, path: &Path, loaded: &Loaded, merges: u64) -
     Ok(after)
 }
 
-/// Asks the queries as of the moment before the transactions. True: the answers are the same.
+/// Runs the queries as of the moment before the transactions. Returns true if the answers are the
+/// same.
 fn stage_past(connection: &mut Connection, moment: &str, answers: &Answers) -> Result<bool> {
     heading("4. The past")?;
     say!("Before the first transaction it was {moment}. The queries AS OF that moment:");
@@ -276,7 +277,7 @@ fn print_table(columns: &[&str], table: &[Vec<String>]) -> Result<()> {
     )
 }
 
-/// Everything the closing paragraph quotes.
+/// The values that the closing paragraph quotes.
 struct Summary {
     loaded: Loaded,
     alone: Alone,

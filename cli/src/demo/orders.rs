@@ -11,11 +11,11 @@ use strandline_base::rng::Rng;
 use strandline_base::{Clock, ColumnId, SystemClock};
 use tpchgen::generators::OrderGenerator;
 
-/// An order has at most so many lines (as in TPC-H).
+/// The largest number of lines of an order (as in TPC-H).
 const MAX_LINES: u64 = 7;
-/// A line orders at most so many pieces (as in TPC-H).
+/// The largest quantity of a line (as in TPC-H).
 const MAX_QUANTITY: u64 = 50;
-/// Half of the changes go to the newest orders.
+/// Half of the changes go to this many of the newest orders.
 const RECENT_ORDERS: u64 = 1_000;
 /// Days since 1970 of 1992-01-01 and of the last order date of TPC-H (1998-08-02).
 const FIRST_DAY: u64 = 8_035;
@@ -24,7 +24,7 @@ const LAST_DAY: u64 = 10_440;
 const PRIORITIES: [&str; 5] = ["1-URGENT", "2-HIGH", "3-MEDIUM", "4-NOT SPECIFIED", "5-LOW"];
 const SHIP_MODES: [&str; 7] = ["AIR", "FOB", "MAIL", "RAIL", "REG AIR", "SHIP", "TRUCK"];
 
-/// What a transaction did.
+/// The kind of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     NewOrder,
@@ -51,7 +51,7 @@ impl Kind {
     }
 }
 
-/// What an order looks like; `None` in its place: there is no such order.
+/// The state of an order. `None` in its place means that there is no such order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderState {
     pub total_cents: i64,
@@ -61,14 +61,14 @@ pub struct OrderState {
 /// The effect of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effect {
-    /// The ledger's count of transactions after it.
+    /// The ledger's count of transactions after this one.
     pub sequence: i64,
     pub kind: Kind,
     pub order: i64,
     pub after: Option<OrderState>,
 }
 
-/// One line of an order, as far as prices go.
+/// The parts of an order's line that its price depends on.
 struct Line {
     part: i64,
     quantity: i64,
@@ -78,21 +78,21 @@ struct Line {
 }
 
 impl Line {
-    /// Discounted and taxed, in cents, cut off as TPC-H does.
+    /// The price in cents after discount and tax, truncated as TPC-H does.
     fn price_cents(&self) -> i64 {
         let discounted = self.extended_cents * (100 - self.discount_percent) / 100;
         discounted * (100 + self.tax_percent) / 100
     }
 }
 
-/// Enters transactions, one after the other.
+/// Enters transactions one after the other.
 pub struct OrderDesk {
     connection: Connection,
     tables: Tables,
     state: State,
 }
 
-/// What the desk knows without asking the database.
+/// The state that the desk keeps in memory, so that it need not ask the database.
 struct State {
     rng: Rng,
     customers: u64,
@@ -126,7 +126,7 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Finds them.
+    /// Finds the tables and columns in the catalog.
     pub fn find(connection: &Connection) -> Result<Self> {
         let orders = connection.table("orders")?;
         let lines = connection.table("lineitem")?;
@@ -157,7 +157,7 @@ impl Tables {
     }
 }
 
-/// Creates the ledger, which starts with what was loaded.
+/// Creates the ledger with the counts of the loaded rows.
 pub fn open_ledger(connection: &mut Connection) -> Result<()> {
     connection.execute(schema::LEDGER_DDL, ())?;
     let orders = connection
@@ -180,7 +180,8 @@ pub fn open_ledger(connection: &mut Connection) -> Result<()> {
 }
 
 impl OrderDesk {
-    /// A desk of its own connection. Only one may be open at a time: it numbers the orders itself.
+    /// Opens a desk on its own connection. Only one may be open at a time, since it numbers the
+    /// orders itself.
     pub fn open(mut connection: Connection, seed: u64) -> Result<Self> {
         let mut number = |sql: &str| connection.query(sql, ())?.single::<i64>();
         let customers = number("SELECT count(*) FROM customer")?;
@@ -204,7 +205,7 @@ impl OrderDesk {
         })
     }
 
-    /// Runs one transaction. `before_commit` is told what it is about to do.
+    /// Runs one transaction. `before_commit` receives its effect before the commit.
     pub fn enter(&mut self, before_commit: impl FnOnce(&Effect) -> Result<()>) -> Result<Effect> {
         let Self {
             connection,
@@ -283,12 +284,12 @@ struct Work<'a, 'c> {
     transaction: &'a mut Transaction<'c>,
 }
 
-/// What it did.
+/// The effect of the work.
 struct Done {
     kind: Kind,
     order: i64,
     after: Option<OrderState>,
-    /// Lines added less lines removed.
+    /// Lines added minus lines removed.
     lines: i64,
 }
 
@@ -402,7 +403,7 @@ impl Work<'_, '_> {
         })
     }
 
-    /// An order that has not been cancelled, and its lines.
+    /// Picks an order that has not been cancelled; returns it with its lines.
     fn existing_order(&mut self) -> Result<(i64, Vec<Line>)> {
         loop {
             let newest = self.state.newest;
@@ -435,7 +436,7 @@ impl Work<'_, '_> {
         }
     }
 
-    /// A number from 1 to `count`.
+    /// A random number from 1 to `count`.
     fn one_of(&mut self, count: u64) -> i64 {
         1 + self.state.rng.below(count) as i64
     }
@@ -475,7 +476,7 @@ fn read_lines(transaction: &mut Transaction<'_>, tables: &Tables, order: i64) ->
     }
 }
 
-/// The state of an order as the database has it.
+/// The state of an order in the database.
 pub fn read_order(
     connection: &mut Connection,
     tables: &Tables,
@@ -529,12 +530,12 @@ fn expect_found(found: bool) -> Result<()> {
     ))
 }
 
-/// The key of the order with this index: TPC-H uses 8 of every 32 keys.
+/// The key of the order with this index. TPC-H uses 8 of every 32 keys.
 fn order_key(index: u64) -> i64 {
     OrderGenerator::make_order_key(index as i64)
 }
 
-/// The other way round.
+/// The inverse of [`order_key`].
 fn order_index(key: i64) -> u64 {
     ((key.unsigned_abs() >> 5) << 3) | (key.unsigned_abs() & 7)
 }
@@ -543,7 +544,7 @@ fn pick(choices: &[&'static str], rng: &mut Rng) -> &'static str {
     choices[rng.below(choices.len() as u64) as usize]
 }
 
-/// A numeric(15,2) of so many hundredths.
+/// A numeric(15,2) of this many hundredths.
 fn cents(hundredths: i64) -> Value {
     Value::Numeric(hundredths.into())
 }

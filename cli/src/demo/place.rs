@@ -1,4 +1,4 @@
-//! Where the demo's database is, and how much room it takes.
+//! The directory of the demo's database, and the size of its files.
 
 use crate::session::{Error, Result, SqlState};
 use std::fmt;
@@ -6,13 +6,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Files whose names start so are the log.
+/// Files whose names start with this are the log.
 const LOG_PREFIX: &str = "wal-";
 
 /// The directory of the database.
 pub enum Place {
     Given(PathBuf),
-    /// Removed at the end.
+    /// Removed at the end of the demo.
     Temporary(tempfile::TempDir),
 }
 
@@ -39,7 +39,7 @@ impl Place {
         Ok(Self::Given(path.to_path_buf()))
     }
 
-    /// Its path.
+    /// The directory's path.
     pub fn path(&self) -> &Path {
         match self {
             Self::Given(path) => path,
@@ -53,7 +53,7 @@ impl Place {
 pub struct OnDisk {
     /// chunks, runs, manifest
     pub data: u64,
-    /// the log's segments, which are allocated ahead
+    /// the log's segments, which are allocated in advance
     pub log: u64,
 }
 
@@ -66,7 +66,7 @@ impl OnDisk {
             let entry = entry.map_err(io)?;
             let metadata = match entry.metadata() {
                 Ok(metadata) => metadata,
-                // A checkpoint has removed the file meanwhile.
+                // A checkpoint has removed the file in the meantime.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(io(error)),
             };
@@ -94,7 +94,7 @@ impl fmt::Display for OnDisk {
     }
 }
 
-/// `12.3 MB`, of a million bytes each.
+/// The size as `12.3 MB`, with 10^6 bytes per MB.
 pub fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
 }

@@ -1,4 +1,4 @@
-//! Results of the demo's queries, small enough to keep.
+//! Results of the demo's queries, which are small enough to keep.
 
 use crate::session::{Connection, Error, Result, Row};
 
@@ -29,12 +29,12 @@ pub fn integers<const N: usize>(connection: &mut Connection, sql: &str) -> Resul
     Ok(numbers)
 }
 
-/// The median of measured values; 0 of none.
+/// The median of measured values; 0 if there are none.
 pub fn median(values: &[f64]) -> f64 {
     percentile(values, 0.5)
 }
 
-/// The smallest value that at least this share of the values does not exceed; 0 of none.
+/// The smallest value that at least `share` of the values do not exceed; 0 if there are none.
 pub fn percentile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -105,9 +105,10 @@ pub const TABLES: [Table; 8] = [
     },
 ];
 
-/// One row that every transaction of the demo updates: how many transactions there were, how many
-/// orders and lines there must be, and when the newest was entered. What a query's snapshot says
-/// in this row tells how fresh its answer is and what it has to add up to.
+/// The table with one row that every transaction of the demo updates. The row holds the number of
+/// transactions, the number of orders and lines there must be, and the time of the newest
+/// transaction. A query reads it in its own snapshot, to know how fresh its answer is and which
+/// sums it must match.
 pub const LEDGER_DDL: &str = "CREATE TABLE demo_ledger (
     id integer PRIMARY KEY,
     transactions bigint NOT NULL,
@@ -120,7 +121,7 @@ pub const LEDGER_READ: &str = "SELECT transactions, orders, lines,
         CAST(extract(epoch FROM entered_at) * 1000000 AS bigint) AS entered_us
     FROM demo_ledger WHERE id = 1";
 
-/// A TPC-H query; `{orders}` and so on stand for the tables.
+/// A TPC-H query. `{orders}` and the like stand for the tables.
 pub struct Query {
     pub name: &'static str,
     template: &'static str,
@@ -197,9 +198,9 @@ impl Query {
     }
 }
 
-/// The state of the business in one snapshot: orders, lines, and how many orders break a rule: an
-/// order without lines, lines without an order, or a total that is not the sum of its lines. Line
-/// prices are TPC-H's: cents, cut off after the discount and again after the tax.
+/// Counts the orders, the lines and the violations, in one snapshot. A violation is an order
+/// without lines, lines without an order, or a total that is not the sum of its lines. Line prices
+/// are TPC-H's: cents, truncated after the discount and again after the tax.
 pub const AUDIT: &str = "SELECT
     (SELECT count(*) FROM orders) AS orders,
     (SELECT count(*) FROM lineitem) AS lines,

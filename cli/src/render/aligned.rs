@@ -1,8 +1,8 @@
 //! Tables with aligned columns, as psql prints them.
 //!
-//! The widths come from the first page of rows; later pages keep them (a column may still grow
-//! wider further down). On a terminal that is too narrow the widest columns are shortened; if even
-//! short columns do not fit, each row becomes a block of lines (see `expanded`).
+//! The widths come from the first page of rows. Later pages keep them, so a longer value further
+//! down only widens its own line. On a terminal that is too narrow the widest columns are
+//! shortened. If even short columns do not fit, each row becomes a block of lines (see `expanded`).
 
 use super::pages::{Page, Pages};
 use super::text::ALIGN_RIGHT;
@@ -140,7 +140,7 @@ fn print_header(columns: &[Column], out: &mut dyn Write) -> std::io::Result<()> 
     writeln!(out, "{rule}")
 }
 
-/// A row; values of several lines take several, marked with `+` as in psql.
+/// Prints a row. A value of several lines takes several output lines, marked with `+` as in psql.
 fn print_row(
     row: &[Option<String>],
     columns: &[Column],

@@ -1,5 +1,5 @@
-//! Comma-separated values (RFC 4180 with line feeds): NULL is an empty field (or the null text),
-//! an empty text is `""`, so that the two stay apart.
+//! Comma-separated values (RFC 4180 with line feeds). NULL is an empty field (or the null text) and
+//! an empty text is `""`, so that the two stay distinct.
 
 use super::{Batches, PrintError, Style, cell};
 use std::io::Write;
@@ -39,7 +39,7 @@ pub(super) fn print(
     Ok(rows)
 }
 
-/// A value, quoted if it needs to be or could be taken for NULL.
+/// A value, quoted if CSV requires it or if it could be taken for NULL.
 fn field(text: &str, null: &str) -> String {
     if text == null || text.contains(['"', ',', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))

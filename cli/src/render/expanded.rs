@@ -5,7 +5,7 @@ use super::{PrintError, Style, display_width, printable};
 use arrow::datatypes::SchemaRef;
 use std::io::Write;
 
-/// Length of the rule above a record at least.
+/// The minimum length of the rule above a record.
 const RULE: usize = 40;
 
 pub(super) fn print(

@@ -1,6 +1,6 @@
-//! JSON: one array, or one object per line. Numbers are numbers with all their digits (NaN and the
-//! infinities, which JSON lacks, are strings), booleans are booleans, everything else is a string
-//! as PostgreSQL would print it. Columns of the same name get `_2`, `_3`, … appended.
+//! JSON: one array, or one object per line. Numbers are JSON numbers with all their digits; NaN and
+//! the infinities, which JSON lacks, are strings. Booleans are booleans, and everything else is a
+//! string as PostgreSQL would print it. Columns of the same name get `_2`, `_3`, … appended.
 
 use super::{Batches, PrintError, cell, is_number};
 use arrow::array::cast::AsArray;

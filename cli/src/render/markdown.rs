@@ -8,7 +8,7 @@ pub(super) fn print(
     style: &Style,
     out: &mut dyn Write,
 ) -> Result<u64, PrintError> {
-    // A table without a header is no table in Markdown: `--no-header` is ignored.
+    // A Markdown table must have a header, so `--no-header` is ignored.
     let schema = batches.schema();
     let names: Vec<String> = schema.fields().iter().map(|f| escape(f.name())).collect();
     writeln!(out, "| {} |", names.join(" | "))?;

@@ -1,8 +1,8 @@
 //! Query results as text: aligned tables as psql prints them, CSV, JSON, JSON lines, Markdown.
 //!
-//! Results are printed batch by batch: only the aligned table looks ahead (one page of rows, to
-//! find the columns' widths), so that a large result needs little memory and its first rows come
-//! at once.
+//! Results are printed batch by batch, so that a large result needs little memory and its first
+//! rows come at once. Only the aligned table looks ahead, by one page of rows, to find the columns'
+//! widths.
 
 mod aligned;
 mod delimited;
@@ -44,7 +44,7 @@ pub enum Expanded {
     Auto,
 }
 
-/// Everything about the looks of a result.
+/// The settings for how a result looks.
 #[derive(Clone, Debug)]
 pub struct Style {
     pub format: Format,
@@ -53,14 +53,14 @@ pub struct Style {
     pub header: bool,
     /// The number of rows under a table, and a blank line after it.
     pub row_count: bool,
-    /// What NULL looks like (not in JSON).
+    /// The text for NULL (not used in JSON).
     pub null: String,
-    /// Columns of the terminal; None: as wide as it gets.
+    /// Columns of the terminal; None: unlimited.
     pub width: Option<usize>,
 }
 
 impl Style {
-    /// A plain table, as wide as it gets.
+    /// A plain table of unlimited width.
     pub fn table() -> Self {
         Self {
             format: Format::Table,
@@ -81,7 +81,7 @@ pub trait Batches {
     fn next_batch(&mut self) -> EngineResult<Option<RecordBatch>>;
 }
 
-/// Why a result could not be printed to its end.
+/// The reason why a result could not be printed to its end.
 #[derive(Debug)]
 pub enum PrintError {
     /// the query failed
@@ -146,7 +146,7 @@ pub fn print_text(
     Ok(())
 }
 
-/// Whether values of this type are numbers: aligned to the right, bare in JSON.
+/// Whether values of this type are numbers, which are aligned to the right and unquoted in JSON.
 fn is_number(data_type: &DataType) -> bool {
     data_type.is_numeric()
 }

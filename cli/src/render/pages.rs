@@ -2,13 +2,13 @@
 
 use super::{Batches, PrintError, cell, printable};
 
-/// Rows of a page: as many are looked at before the first is printed.
+/// Rows of a page. So many are read before the first is printed.
 const PAGE_ROWS: usize = 10_000;
 
 /// A page of rows as text. `None` is NULL.
 pub(super) type Page = Vec<Vec<Option<String>>>;
 
-/// Reads up to a page of rows; fewer only at the end.
+/// Reads a page of rows at a time; a page is shorter only at the end.
 pub(super) struct Pages<'a> {
     batches: &'a mut dyn Batches,
     pending: Option<(arrow::array::RecordBatch, usize)>,

@@ -14,7 +14,7 @@ pub fn display_width(text: &str) -> usize {
     text.width()
 }
 
-/// `text` cut to `width` columns, with `…` in place of what is missing.
+/// `text` cut to `width` columns, with `…` in place of the missing rest.
 pub fn fit(text: &str, width: usize) -> String {
     if display_width(text) <= width {
         return text.to_string();
@@ -32,7 +32,7 @@ pub fn fit(text: &str, width: usize) -> String {
     out
 }
 
-/// `text` without control characters (they could drive the terminal); line feeds stay.
+/// `text` without control characters, which could drive the terminal; line feeds stay.
 pub fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! `\d` and its relatives: the catalog's objects, as this session's transaction sees them.
+//! `\d` and its relatives: the catalog's objects in the snapshot of the session's transaction.
 
 use super::interpreter::{Failure, Interpreter};
 use super::related;
@@ -8,7 +8,7 @@ use crate::session::{Error, SqlState};
 use std::io::Write;
 use std::time::Duration;
 
-/// The schema whose relations need no schema name.
+/// The schema whose relations can be named without their schema.
 const DEFAULT_SCHEMA: &str = "public";
 
 /// Lists tables and views of all schemas.
@@ -85,7 +85,7 @@ pub fn schemas(shell: &mut Interpreter) -> Result<(), Failure> {
     print(shell, Some("Schemas"), &["Name", "Comment"], &rows)
 }
 
-/// Says which database this is.
+/// Prints the database's location and its number of tables.
 pub fn database(shell: &mut Interpreter) -> Result<(), Failure> {
     let place = shell.database().location().to_string();
     let tables = shell.connection().catalog().tables.len();
@@ -260,7 +260,7 @@ fn print(
     Ok(())
 }
 
-/// Lines follow the table instead of its row count.
+/// Prints a table without its row count, since more lines follow it.
 fn print_without_count(
     shell: &mut Interpreter,
     title: &str,

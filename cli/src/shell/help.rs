@@ -3,7 +3,7 @@
 use crate::session::{Error, SqlState};
 use std::fmt::Write;
 
-/// What `\?` prints.
+/// The output of `\?`.
 pub const META: &str = "\
 General
   \\q                   quit (so does Ctrl-D)
@@ -116,7 +116,7 @@ SELECT * FROM 'file.parquet'",
     ),
 ];
 
-/// What `\h name` prints; without a name the list of statements.
+/// The output of `\h name`; without a name the list of statements.
 pub fn statement(name: &str) -> Result<String, Error> {
     let mut text = String::new();
     if name.is_empty() {

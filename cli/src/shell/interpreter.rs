@@ -1,5 +1,5 @@
-//! Runs statements and meta commands, prints their results, reports their errors. The shell and
-//! scripts share it.
+//! Runs statements and meta commands, prints their results, and reports their errors. The shell and
+//! scripts share this module.
 
 use super::report::report;
 use crate::interrupt::Cancellable;
@@ -16,19 +16,19 @@ use std::io::{self, BufRead, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Scripts may include scripts this deep.
+/// The maximum depth of scripts that include scripts.
 const MAX_INCLUDE_DEPTH: usize = 16;
-/// Columns of a terminal that does not say how wide it is.
+/// Columns of a terminal whose width is unknown.
 const DEFAULT_WIDTH: usize = 80;
 
-/// Whether to go on.
+/// Whether the interpreter goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     Continue,
     Quit,
 }
 
-/// Why the interpreter stopped. A statement's error has been reported already.
+/// The reason why the interpreter stopped. A statement's error has been reported already.
 #[derive(Debug)]
 pub enum Stop {
     /// a statement or meta command failed
@@ -39,12 +39,12 @@ pub enum Stop {
     Output(io::Error),
 }
 
-/// Where a statement comes from, for error messages.
+/// The source of a statement, for error messages.
 #[derive(Clone, Debug)]
 pub enum Origin {
     /// the prompt or -c
     Terminal,
-    /// standard input that is no terminal
+    /// standard input that is not a terminal
     Stdin,
     /// a file
     File(PathBuf),
@@ -61,7 +61,7 @@ impl Origin {
     }
 }
 
-/// Where results go.
+/// The destination of results.
 pub enum Output {
     Stdout,
     File(BufWriter<File>),
@@ -76,10 +76,10 @@ impl Output {
     }
 }
 
-/// Runs a meta command, a line with its `\\`.
+/// Runs a meta command. The text is a line with its `\\`.
 pub type RunMeta = fn(&mut Interpreter, &str) -> Result<Flow, Failure>;
 
-/// See the module.
+/// Runs the input of the shell or of a script; see the module's header.
 pub struct Interpreter {
     run_meta: RunMeta,
     database: Database,
@@ -114,7 +114,7 @@ impl Interpreter {
         &self.connection
     }
 
-    /// For statements of the shell's own.
+    /// The connection, for statements that the shell runs itself.
     pub fn connection_mut(&mut self) -> &mut Connection {
         &mut self.connection
     }
@@ -187,8 +187,8 @@ impl Interpreter {
         self.print_summary(summary, &style)
     }
 
-    /// The rows that a statement other than a query gave (RETURNING, SHOW, EXPLAIN), and its tag
-    /// unless the rows are all it was about.
+    /// Prints the rows that a statement other than a query returned (RETURNING, SHOW, EXPLAIN). The
+    /// tag follows only for statements that write.
     fn print_summary(&mut self, summary: Summary, style: &Style) -> Result<(), PrintError> {
         let tag = summary.command_tag().to_string();
         let Some(result) = summary.into_result() else {
@@ -202,7 +202,7 @@ impl Interpreter {
         Ok(())
     }
 
-    /// Prints a command tag such as `INSERT 0 1`, unless programs read the output.
+    /// Prints a command tag such as `INSERT 0 1`, unless the output is for programs.
     pub fn print_tag(&mut self, tag: &str) -> io::Result<()> {
         if !self.quiet && self.style.format == Format::Table {
             writeln!(self.output.writer(), "{tag}")?;
@@ -222,7 +222,7 @@ impl Interpreter {
         style
     }
 
-    /// Where results go.
+    /// The writer for results.
     pub fn writer(&mut self) -> Box<dyn Write + '_> {
         self.output.writer()
     }
@@ -246,7 +246,7 @@ impl Interpreter {
         result
     }
 
-    /// Runs a script to its end, or to its first error unless told to keep going.
+    /// Runs a script to its end, or to its first error unless it is told to keep going.
     pub fn run_script(&mut self, mut input: impl BufRead, origin: &Origin) -> Result<Flow, Stop> {
         let mut splitter = Splitter::default();
         let mut failed = false;
@@ -311,7 +311,7 @@ fn end(failed: bool, flow: Flow) -> Result<Flow, Stop> {
     }
 }
 
-/// Why a piece failed, before it is reported.
+/// The reason why a piece of input failed, before it is reported.
 #[derive(Debug)]
 pub enum Failure {
     Print(PrintError),

@@ -1,5 +1,5 @@
-//! The line editor's knowledge of SQL: when an input is complete, which names to offer, hints from
-//! the history, and colours.
+//! SQL support for the line editor: whether an input is complete, name completion, hints from the
+//! history, and colours.
 
 use super::keywords::{KEYWORDS, META_COMMANDS, is_keyword};
 use crate::session::catalog::Catalog;
@@ -18,7 +18,7 @@ const STRING: &str = "\x1b[32m";
 const COMMENT: &str = "\x1b[2m";
 const RESET: &str = "\x1b[0m";
 
-/// Where the history is kept: `STRANDLINE_HISTORY` (empty: nowhere), else the state directory.
+/// The file of the history: `STRANDLINE_HISTORY` (empty: none), else a file in the state directory.
 pub fn history_file() -> Option<PathBuf> {
     if let Some(file) = std::env::var_os("STRANDLINE_HISTORY") {
         return (!file.is_empty()).then(|| file.into());
@@ -61,7 +61,7 @@ impl Names {
     }
 }
 
-/// An identifier as SQL needs it written.
+/// An identifier, quoted where SQL requires it.
 fn quoted(name: &str) -> String {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let simple = name.chars().all(plain) && !name.starts_with(|c: char| c.is_ascii_digit());
@@ -72,7 +72,7 @@ fn quoted(name: &str) -> String {
     }
 }
 
-/// The line editor's helper. See the module.
+/// The line editor's helper; see the module's header.
 #[derive(Default)]
 pub struct Assistant {
     pub names: Names,
@@ -99,7 +99,7 @@ impl Validator for Assistant {
 impl Hinter for Assistant {
     type Hint = String;
     fn hint(&self, line: &str, at: usize, context: &Context<'_>) -> Option<String> {
-        // A hint of several lines would push the prompt around.
+        // A hint of several lines would move the prompt.
         self.hints
             .hint(line, at, context)
             .filter(|hint| !hint.contains('\n'))
@@ -134,7 +134,8 @@ impl Completer for Assistant {
 }
 
 impl Assistant {
-    /// Completions of `word`, which begins at `start` of `line`; with the place they replace.
+    /// Completions of `word`, which begins at `start` of `line`, and the position that they
+    /// replace.
     fn candidates(&self, line: &str, start: usize, word: &str) -> (usize, Vec<String>) {
         if word.starts_with('\\') {
             let matching = META_COMMANDS.iter().filter(|c| c.starts_with(word));
@@ -198,7 +199,7 @@ fn words(line: &str) -> Vec<String> {
         .collect()
 }
 
-/// Whether what comes next is a table's name.
+/// Whether the next word is a table's name.
 fn expects_relation(before: &str) -> bool {
     let last = words(before).pop().unwrap_or_default();
     before.ends_with(char::is_whitespace)
@@ -208,7 +209,8 @@ fn expects_relation(before: &str) -> bool {
         ) || before.trim_end() == "\\d")
 }
 
-/// The table that `alias` stands for in `line` (`orders o`, `orders AS o`); else the alias itself.
+/// The table that `alias` stands for in `line` (`orders o`, `orders AS o`), or else the alias
+/// itself.
 fn resolve_alias(line: &str, alias: &str) -> String {
     let words = words(line);
     let alias = alias.to_lowercase();
@@ -241,7 +243,7 @@ impl Highlighter for Assistant {
     }
 }
 
-/// `line` with keywords, strings and line comments in colour; its characters stay the same.
+/// `line` with keywords, strings and line comments in colour; the characters stay the same.
 fn coloured(line: &str) -> String {
     let mut out = String::new();
     let mut rest = line;

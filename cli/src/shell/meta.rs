@@ -17,7 +17,7 @@ pub fn run(interpreter: &mut Interpreter, line: &str) -> Result<Flow, Failure> {
         Some(at) => (&line[..at], line[at..].trim()),
         None => (line, ""),
     };
-    // A trailing `;` is a habit, not a part of a name.
+    // A trailing `;` is a habit and not a part of a name.
     let rest = if name == "\\copy" {
         rest
     } else {
@@ -76,7 +76,7 @@ fn unquote(text: &str) -> &str {
         .unwrap_or(text)
 }
 
-/// The new state of a switch: `on`, `off`, or the other one.
+/// The new state of a switch: `on`, `off`, or without an argument the opposite of `now`.
 fn switch(name: &str, argument: &str, now: bool) -> Result<bool, Error> {
     match argument.to_ascii_lowercase().as_str() {
         "" => Ok(!now),
@@ -140,7 +140,7 @@ fn again(interpreter: &mut Interpreter) -> Result<Flow, Failure> {
     Ok(Flow::Continue)
 }
 
-/// Opens a file (or the last statement) in an editor and runs what it holds afterwards.
+/// Opens a file (or the last statement) in an editor, and then runs its content.
 fn edit(interpreter: &mut Interpreter, rest: &str) -> Result<(), Failure> {
     let temporary;
     let path = if rest.is_empty() {

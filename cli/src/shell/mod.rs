@@ -34,7 +34,7 @@ pub fn run(interpreter: &mut Interpreter, path: Option<&Path>, quiet: bool) -> R
     let mut editor = editor().map_err(|error| Stop::Output(std::io::Error::other(error)))?;
     let history = history_file();
     if let Some(file) = &history {
-        // The first run has no history; an unreadable one is no reason not to start.
+        // The first run has no history, and the shell starts without an unreadable one.
         let _ = editor.load_history(file);
     }
     let name = path
@@ -113,7 +113,7 @@ fn read_loop(
     }
 }
 
-/// Runs the statements of one input; the rest of them is dropped after an error.
+/// Runs the statements of one input. An error drops the remaining statements.
 fn run_text(interpreter: &mut Interpreter, text: &str) -> Result<Flow, Stop> {
     let mut splitter = Splitter::default();
     for line in text.split_inclusive('\n') {

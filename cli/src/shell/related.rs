@@ -1,9 +1,9 @@
-//! Indexes and foreign keys for `\d` and `\di`, in the words of the system catalog.
+//! Indexes and foreign keys for `\d` and `\di`, read from the system catalog.
 
 use super::interpreter::Interpreter;
 use crate::session::{Result, Row};
 
-/// Those of a table that belong to no constraint.
+/// The indexes of a table that belong to no constraint.
 const SECONDARY: &str = "
     SELECT '\"' || i.relname || '\" ' || CASE WHEN x.indisunique THEN 'UNIQUE, ' ELSE '' END
         || substr(x.definition, strpos(x.definition, ' USING ') + 7)
@@ -46,8 +46,8 @@ pub fn all_indexes(shell: &mut Interpreter) -> Result<Vec<Vec<String>>> {
     result.rows().map(cells).collect()
 }
 
-/// What `\d` tells of a table beside its columns and keys: a heading and its lines, if there are
-/// any.
+/// The sections of `\d` besides columns and keys. Each has a heading and lines; empty sections are
+/// left out.
 pub fn of_table(
     shell: &mut Interpreter,
     schema: &str,

@@ -4,11 +4,11 @@ use crate::render::{display_width, printable};
 use crate::session::Error;
 use std::fmt::{self, Write};
 
-/// Columns of the statement's line that are shown around the place of an error.
+/// Columns of the statement's line that are shown around the position of an error.
 const EXCERPT: usize = 72;
 
-/// Prints an error to standard error. `prefix` says where it comes from (`file:line: `),
-/// `statement` is its text, if it was a statement's.
+/// Prints an error to standard error. `prefix` is its source (`file:line: `); `statement` is the
+/// text of the statement that failed, if there is one.
 pub fn report(error: &Error, prefix: &str, statement: Option<&str>) {
     eprint!(
         "{}",
@@ -43,12 +43,12 @@ impl fmt::Display for Report<'_> {
     }
 }
 
-/// `LINE 1: SELEC 1` and a caret under the place.
+/// The line `LINE 1: SELEC 1` and a caret under the position.
 fn excerpt(statement: &str, position: usize) -> Option<String> {
     let (mut at, mut number) = (position.checked_sub(1)?, 1);
     let mut lines = statement.split_inclusive('\n');
     let mut line = lines.next()?;
-    // The end of the text is a place in its last line.
+    // A position at the end of the text belongs to the last line.
     while at >= line.chars().count()
         && let Some(next) = lines.next()
     {

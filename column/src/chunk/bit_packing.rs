@@ -1,13 +1,13 @@
 //! Bit-packed integers, interleaved so that one vector instruction unpacks many
 //! \[FastLanes §3: interleaved bit-packing\].
 //!
-//! The packed bits are rows of 1,024, each a row of *lanes*: words of 16, 32 or 64 bits side by
-//! side. Value i goes to lane i mod the number of lanes; a lane's values follow each other without
-//! gaps, the first in the lowest bits of the lane's word in the first row. So all lanes of a row
-//! are shifted and masked alike, and values come out in their order.
+//! The packed bits are rows of 1,024, each a row of *lanes*: adjacent words of 16, 32 or 64 bits.
+//! Value i goes to lane i mod the number of lanes. A lane's values are adjacent without gaps, the
+//! first one in the lowest bits of the lane's word in the first row. So all lanes of a row are
+//! shifted and masked alike, and values come out in order.
 //!
-//! The kernels are ordinary loops that the compiler makes vector instructions of, compiled for
-//! several instruction sets; which one runs is decided at run time.
+//! The kernels are plain loops that the compiler vectorizes, compiled for several instruction sets;
+//! the best one is chosen at run time.
 //!
 //! Differences from the paper: values stay in order. The paper's transposed order serves
 //! differences between neighbours, which are not used here.
@@ -22,19 +22,19 @@ use strandline_base::bytes::ByteReader;
 const ROW_BYTES: usize = 128;
 /// Most lanes of a row: of 16 bits.
 const LANES_MAX: usize = ROW_BYTES / 2;
-/// How far ahead packed bits are fetched into the processor's cache, in bytes: perhaps of the next
-/// block, which lies behind this one. Columns are larger than caches, and what processors fetch by
-/// themselves does not keep up with unpacking: without this, scans take twice the time.
+/// Bytes of packed bits that are prefetched ahead, possibly from the next block, which is adjacent.
+/// Columns are larger than caches, and the processor's own prefetching is slower than unpacking:
+/// without this, scans take twice the time.
 const PREFETCH_BYTES: usize = 4096;
 
 /// The best instructions that the processor has.
 static INSTRUCTIONS: LazyLock<Level> = LazyLock::new(Level::new);
 
-/// Bits of a lane, as an unsigned integer.
+/// A lane's word, as an unsigned integer.
 pub(super) trait Lane: Copy {
     /// Bits of the type.
     const BITS: u32;
-    /// How many are side by side.
+    /// The lanes of a row.
     const COUNT: usize = ROW_BYTES * 8 / Self::BITS as usize;
     /// The low bits of a word.
     fn of(word: u64) -> Self;
@@ -44,7 +44,7 @@ pub(super) trait Lane: Copy {
     fn get(row: &[u8; ROW_BYTES], lane: usize) -> Self;
     /// Sets bits of the `lane`-th of a row.
     fn set(row: &mut [u8; ROW_BYTES], lane: usize, bits: Self);
-    /// The `bits` bits from `shift` on, of which `low` has the first and `high` the others.
+    /// The `bits` bits from `shift` on; `low` has the first ones and `high` the others.
     fn join(low: Self, high: Self, shift: u32, bits: u32) -> Self;
     /// The `bits` bits from `shift` on.
     fn cut(self, shift: u32, bits: u32) -> Self;
@@ -128,8 +128,8 @@ pub(super) fn pack<L: Lane>(values: &[u64], bits: u32, out: &mut Vec<u8>) {
 }
 
 impl<'a, L: Lane> Packed<'a, L> {
-    /// The `count` values of `bits` bits (1 to those of a lane) that come next; None: not so many
-    /// bytes are left.
+    /// Reads the next `count` values of `bits` bits (1 to the bits of a lane); None: too few bytes
+    /// are left.
     pub fn read(reader: &mut ByteReader<'a>, count: usize, bits: u32) -> Option<Self> {
         let (rows, _) = reader.take(packed_bytes::<L>(count, bits))?.as_chunks();
         Some(Self {
@@ -140,7 +140,7 @@ impl<'a, L: Lane> Packed<'a, L> {
         })
     }
 
-    /// Appends what `map` makes of each value and its number.
+    /// Appends the results of `map` on each value's number and value.
     pub fn append<T: Copy + Default>(self, map: impl Fn(usize, L) -> T + Copy, out: &mut Vec<T>) {
         self.append_at(*INSTRUCTIONS, map, out);
     }
@@ -154,8 +154,8 @@ impl<'a, L: Lane> Packed<'a, L> {
         dispatch!(instructions, _ => self.append_rows(map, out));
     }
 
-    /// Always part of its caller, so as to be compiled for the caller's instructions. The same must
-    /// hold for the loops over lanes, so they are plain ones: `Vec::extend` may stay out of line.
+    /// Always inlined, so that it is compiled for the caller's instruction set. The loops over
+    /// lanes need the same, so they are plain: `Vec::extend` may stay out of line.
     #[inline(always)]
     fn append_rows<T: Copy + Default>(self, map: impl Fn(usize, L) -> T + Copy, out: &mut Vec<T>) {
         let (bits, end) = (self.bits, out.len() + self.count);

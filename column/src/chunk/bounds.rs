@@ -137,12 +137,12 @@ where
         min: Some(value(min.lower_zero())),
         max: Some(value(max)),
         exact: true,
-        // A block of nothing but −0.0 is not constant: its upper bound is +0.0.
+        // A block of −0.0 only is not constant: its upper bound is +0.0.
         constant: same && max.bits() == first.bits(),
     }
 }
 
-/// What bounds need of `f32` and `f64`.
+/// The operations that bounds need on `f32` and `f64`.
 trait Float: Copy {
     fn bits(self) -> u64;
     /// PostgreSQL's order: NaN is greatest and equal to itself.
@@ -223,8 +223,8 @@ fn cut(bytes: &[u8], text: bool) -> &[u8] {
     &bytes[..end]
 }
 
-/// A string that is greater than every string that begins with `prefix`, and not greater than
-/// any other such string; `None` when there is none (nothing but the greatest character).
+/// The least string that is greater than every string with the prefix `prefix`; `None` if there is
+/// none (the prefix has only the greatest character).
 pub(super) fn next_after_prefix(prefix: &[u8], text: bool) -> Option<Vec<u8>> {
     if !text {
         let last = prefix.iter().rposition(|&b| b != 0xff)?;

@@ -1,7 +1,6 @@
-//! Codec 2, dictionary: the chunk's distinct values once, in the footer, and per row the number
-//! of its value, as [`integers`] of 16 bits. Chosen for columns of few distinct values, when that
-//! is clearly smaller; decoding text this way is cheap, too, because all rows share the
-//! dictionary's buffers.
+//! Codec 2, dictionary: the footer has the chunk's distinct values, and each row the number of its
+//! value, as [`integers`] of 16 bits. It is chosen for columns of few distinct values if the result
+//! is clearly smaller. Text also decodes fast, because all rows share the dictionary's buffers.
 
 use super::integers;
 use super::numbers::{fill_nulls, is_words, words_of};
@@ -20,11 +19,11 @@ use strandline_base::bytes::{ByteReader, PutBytes};
 use strandline_base::value_words::{Physical, physical};
 use strandline_base::{Error, Result, SqlType, Value};
 
-/// Rows looked at before a dictionary is built.
+/// The rows of the sample that decides about a dictionary.
 const SAMPLE_ROWS: usize = 4096;
 /// Most entries of a dictionary.
 const MAX_ENTRIES: usize = 8192;
-/// Most bytes of a dictionary's values: a point read reads them all.
+/// The most bytes of a dictionary's values: a point read reads all of them.
 const MAX_DICTIONARY_BYTES: usize = 96 << 10;
 
 /// The codec.
@@ -83,7 +82,7 @@ impl ChunkCodec for Dictionary {
     }
 }
 
-/// Whether a sample has few enough distinct values for a dictionary to be built.
+/// Whether a sample has few enough distinct values to try a dictionary.
 fn promising(column: Column<'_>) -> bool {
     let (t, array) = (column.t, column.array);
     let step = array.len().div_ceil(SAMPLE_ROWS).max(1);
@@ -132,7 +131,7 @@ fn bits_for(entries: usize) -> usize {
     (usize::BITS - entries.saturating_sub(1).leading_zeros()) as usize
 }
 
-/// Whether codec 1 would pack the column's values, rather than store each in full.
+/// Whether codec 1 would pack the column's values instead of storing them in full.
 fn packs(column: Column<'_>) -> bool {
     match physical(column.t) {
         Physical::Word => true,
@@ -141,7 +140,7 @@ fn packs(column: Column<'_>) -> bool {
     }
 }
 
-/// Roughly the bits per row that codec 1 needs: of a sample's range, in units of its divisor.
+/// The approximate bits per row in codec 1: of a sample's range, in units of its divisor.
 fn packed_bits(column: Column<'_>) -> usize {
     let sample = 0..column.array.len().min(SAMPLE_ROWS);
     let Some(words) = words_of(column.array, sample) else {

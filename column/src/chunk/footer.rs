@@ -1,9 +1,9 @@
-//! The footer of a chunk: what pruning and point reads need without touching the data.
+//! The footer of a chunk: the data for pruning and point reads that do not read blocks.
 //!
-//! A footer stays in memory for as long as its chunk is known, so it is compact: 24 bytes per
-//! block plus the encoded bounds, decoded on demand by [`ChunkFooter::block`]. What all blocks
-//! share (a dictionary, a token table) is in the footer when it is small; else it lies between
-//! the last block and the footer and is read when a block is decoded.
+//! A footer stays in memory as long as its chunk is known, so it is compact: 24 bytes per block
+//! plus the encoded bounds, which [`ChunkFooter::block`] decodes on demand. Data shared by all
+//! blocks (a dictionary, a token table) is in the footer if it is small. Otherwise it is between
+//! the last block and the footer, and is read when a block is decoded.
 //!
 //! Invariants:
 //! 1. blocks are contiguous from the chunk's first byte, the separate shared part follows the
@@ -44,7 +44,7 @@ const CONSTANT: u8 = 2;
 const INLINE: u8 = 0;
 const SEPARATE: u8 = 1;
 
-/// What the footer knows about a chunk; see the module documentation.
+/// A chunk's footer; see the module documentation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChunkFooter {
     sql_type: SqlType,
@@ -56,21 +56,22 @@ pub struct ChunkFooter {
     shared: SharedBytes,
 }
 
-/// What all blocks share.
+/// The data shared by all blocks.
 #[derive(Clone, Debug, PartialEq)]
 enum SharedBytes {
     Inline(Vec<u8>),
-    /// Behind the last block.
+    /// After the last block.
     Separate {
         len: u32,
         crc: u32,
     },
 }
 
-/// Where a block is, and where its bounds are in the footer.
+/// The position of a block, and of its bounds in the footer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct BlockPosition {
-    /// it ends where the next one begins, the last one at the footer's `blocks_end`
+    /// the start; a block ends at the start of the next one, the last block at the footer's
+    /// `blocks_end`
     offset: u64,
     crc: u32,
     bounds_at: u32,
@@ -78,7 +79,7 @@ struct BlockPosition {
     flags: u8,
 }
 
-/// One block as the footer describes it.
+/// The description of one block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlockEntry {
     /// First byte, from the start of the chunk.
@@ -103,7 +104,7 @@ pub struct BlockEntry {
     pub constant: bool,
 }
 
-/// A block on its way into a footer.
+/// A block to be added to a footer.
 pub(super) struct NewBlock {
     pub len: u64,
     pub crc: u32,
@@ -126,7 +127,7 @@ impl ChunkFooter {
         }
     }
 
-    /// Says what all blocks share; returns what of it is to be written behind the last block.
+    /// Sets the data shared by all blocks; returns the part to write after the last block.
     pub(super) fn share<'a>(&mut self, shared: &'a [u8], identity: u64) -> Result<&'a [u8]> {
         if shared.len() <= MAX_INLINE_BYTES {
             self.shared = SharedBytes::Inline(shared.to_vec());
@@ -178,8 +179,8 @@ impl ChunkFooter {
         self.codec
     }
 
-    /// The bytes of the chunk that [`decode_block`](super::decode_block) needs besides the block:
-    /// what all blocks share, unless the footer has it.
+    /// The range of the chunk that [`decode_block`](super::decode_block) needs besides the block:
+    /// the data shared by all blocks, unless the footer has it.
     pub fn shared_range(&self) -> Option<std::ops::Range<u64>> {
         match self.shared {
             SharedBytes::Inline(_) => None,
@@ -187,7 +188,7 @@ impl ChunkFooter {
         }
     }
 
-    /// What all blocks share, given the bytes of [`ChunkFooter::shared_range`].
+    /// The data shared by all blocks, given the bytes of [`ChunkFooter::shared_range`].
     pub(super) fn checked_shared<'a>(
         &'a self,
         bytes: Option<&'a [u8]>,
@@ -229,7 +230,7 @@ impl ChunkFooter {
         self.blocks[block].offset..end
     }
 
-    /// What is known about block `block`.
+    /// The description of block `block`.
     ///
     /// # Panics
     /// If there is no such block.
@@ -281,14 +282,14 @@ impl ChunkFooter {
         self.blocks.iter().map(|b| usize::from(b.nulls)).sum()
     }
 
-    /// A lower bound of the non-null values of all blocks; `None` when there is none or it is
-    /// not known.
+    /// A lower bound of the non-null values of all blocks; `None` if there is none or it is
+    /// unknown.
     pub fn min(&self) -> Option<Value> {
         self.fold(|(min, _)| min, Ordering::Less)
     }
 
-    /// An upper bound of the non-null values of all blocks; `None` when there is none or it is
-    /// not known.
+    /// An upper bound of the non-null values of all blocks; `None` if there is none or it is
+    /// unknown.
     pub fn max(&self) -> Option<Value> {
         self.fold(|(_, max)| max, Ordering::Greater)
     }
@@ -310,12 +311,12 @@ impl ChunkFooter {
         best
     }
 
-    /// Whether the bounds of all blocks are values that occur.
+    /// Whether the bounds of all blocks are existing values.
     pub fn exact(&self) -> bool {
         self.blocks.iter().all(|b| b.flags & EXACT != 0)
     }
 
-    /// Where the footer begins: the bytes of all blocks and of what they share.
+    /// The start of the footer: the bytes of all blocks and of their shared data.
     pub fn footer_offset(&self) -> u64 {
         let shared = match self.shared {
             SharedBytes::Inline(_) => 0,
@@ -332,7 +333,7 @@ impl ChunkFooter {
             + self.shared.memory_bytes()
     }
 
-    /// The footer and the trailer, as they follow the last block.
+    /// The bytes of the footer and the trailer.
     pub fn encode(&self, identity: u64) -> Vec<u8> {
         let mut out = Vec::with_capacity(256 + self.bounds.len());
         out.put_u8(VERSION);
@@ -377,8 +378,8 @@ impl ChunkFooter {
         footer
     }
 
-    /// How many bytes at the end of a chunk [`ChunkFooter::decode`] needs, from the chunk's last
-    /// [`TRAILER_BYTES`].
+    /// The bytes at the end of a chunk that [`ChunkFooter::decode`] needs, according to the chunk's
+    /// last [`TRAILER_BYTES`].
     ///
     /// # Errors
     /// Bytes that are not a trailer are a corruption error.
@@ -504,7 +505,7 @@ fn trailer_of(tail: &[u8]) -> Result<(usize, u32)> {
     }
 }
 
-/// How a type is stored: what may not change under a chunk.
+/// A code of a type's storage, which must not change while a chunk exists.
 fn storage_code(t: SqlType) -> u8 {
     match arrow_type(t) {
         DataType::Boolean => 0,
@@ -529,7 +530,7 @@ fn storage_code(t: SqlType) -> u8 {
 
 #[cfg(test)]
 impl ChunkFooter {
-    /// A footer that says that block `block` has other bytes; the blocks after it move.
+    /// A footer in which block `block` has other bytes; the later blocks move.
     pub(super) fn with_block(&self, block: usize, len: u64, crc: u32) -> Self {
         let mut footer = self.clone();
         let range = self.block_range(block);

@@ -1,13 +1,13 @@
 //! Integers of one block, compressed.
 //!
-//! A block's values are written as a line plus bit-packed residuals,
-//! `value[i] = reference + (slope × i) >> 12 + scale × residual[i]`, or as runs. The line covers
-//! what the lightweight schemes of column stores call constant (no residuals), sequence (slope, no
-//! residuals), frame of reference (slope 0) and linear frame of reference (sorted keys); the scale
-//! is the greatest common divisor of the differences (amounts in whole units, timestamps in whole
-//! seconds). Runs hold their lengths and values as integers of this same form. The scheme is
-//! chosen per block by its exact size. Residuals are [bit-packed](bit_packing) to one width;
-//! outliers that are wider are patches: they are kept apart in full, and put in place afterwards.
+//! A block's values are written as a line plus bit-packed residuals, `value[i] = reference + (slope
+//! × i) >> 12 + scale × residual[i]`, or as runs. The line covers the lightweight schemes of column
+//! stores: constant (no residuals), sequence (slope, no residuals), frame of reference (slope 0)
+//! and linear frame of reference (sorted keys). The scale is the greatest common divisor of the
+//! differences (amounts in whole units, timestamps in whole seconds). Runs store their lengths and
+//! values as integers of the same form. The scheme is chosen per block by its exact size. Residuals
+//! are [bit-packed](bit_packing) to one width. Wider outliers are patches, which are stored
+//! separately in full and applied afterwards.
 //!
 //! All arithmetic wraps at 64 bits, so that every range of values can be encoded and damaged
 //! bytes cannot overflow.
@@ -23,20 +23,20 @@ const RUNS: u8 = 1;
 
 /// Fraction bits of the slope.
 const SLOPE_BITS: u32 = 12;
-/// Bytes of a line beyond its residuals; roughly.
+/// The approximate bytes of a line without its residuals.
 const LINE_OVERHEAD: usize = 12;
-/// Runs up to this length are written without looking at their length.
+/// Runs up to this length are written without a check of their length.
 const SHORT_RUN: usize = 8;
-/// Runs may be nested this deep when decoding: the values of runs are never runs themselves.
+/// The most levels of nested runs in decoding: the values of runs are never runs themselves.
 const MAX_DEPTH: usize = 1;
 
 /// The unsigned integers that values are decoded to: the width of the column's values.
 pub(super) trait Word: ArrowNativeType {
     /// Bits of the type.
     const BITS: u32;
-    /// What residuals are packed in if they have no more bits.
+    /// The lanes of residuals that have no more bits than these.
     type Narrow: Lane;
-    /// What wider residuals are packed in.
+    /// The lanes of wider residuals.
     type Wide: Lane;
     /// The low bits of a word.
     fn of(word: u64) -> Self;
@@ -78,7 +78,7 @@ const fn patch_bytes<T: Word>() -> usize {
     2 + T::BITS as usize / 8
 }
 
-/// A line through a block's values, and how the residuals are packed.
+/// A line through a block's values, and the packing of the residuals.
 #[derive(Clone, Debug)]
 struct Line {
     reference: i64,
@@ -124,8 +124,8 @@ fn rises(slope: i64) -> impl Iterator<Item = i64> {
     (0u64..).map(move |row| rise(slope, row))
 }
 
-/// How far a line has risen at a row, rounded down. The offset keeps the sum positive, so that the
-/// shift is one that processors have for vectors.
+/// The rise of a line at a row, rounded down. The offset keeps the sum positive, so that the shift
+/// is one with a vector instruction.
 #[inline(always)]
 fn rise(slope: i64, row: u64) -> i64 {
     const OFFSET: u64 = 1 << 62;
@@ -197,19 +197,19 @@ fn best_line<T: Word>(values: &[i64]) -> Line {
     };
     let flat = Line::new::<T>(values, min, 0, scale);
     match sloped::<T>(values, range) {
-        // A slope costs time when decoding: it must save a tenth.
+        // A slope slows decoding, so it must save a tenth.
         Some(line) if line.size * 10 < flat.size * 9 => line,
         _ => flat,
     }
 }
 
-/// Roughly the bits per value that [`encode`] needs for values like these.
+/// The approximate bits per value that [`encode`] needs for such values.
 pub(super) fn packed_bits(values: &[i64]) -> usize {
     best_line::<u64>(values).size * 8 / values.len().max(1)
 }
 
-/// The line from the first to the last value, moved below all values; `None` when the values
-/// have no trend that could save bits.
+/// The line from the first to the last value, moved below all values; `None` if the values have no
+/// trend that saves bits.
 fn sloped<T: Word>(values: &[i64], range: u64) -> Option<Line> {
     let (first, last) = (*values.first()?, *values.last()?);
     let rise = last.checked_sub(first)?;
@@ -244,8 +244,8 @@ fn common_divisor(values: &[i64], min: i64) -> u64 {
     divisor.max(1)
 }
 
-/// The width at which residuals take the least space, and that space in bytes. Residuals that
-/// are wider become patches.
+/// The width at which residuals take the least space, and the bytes. Wider residuals become
+/// patches.
 fn packed_size<T: Word>(residuals: &[u64]) -> (u32, usize) {
     let mut of_width = [0usize; 65];
     for residual in residuals {
@@ -258,7 +258,7 @@ fn packed_size<T: Word>(residuals: &[u64]) -> (u32, usize) {
     for bits in (0..widest).rev() {
         patches += of_width[bits as usize + 1];
         let patched = size(bits) + patches * patch_bytes::<T>();
-        // Patches cost time when decoding: they must save a tenth.
+        // Patches slow decoding, so they must save a tenth.
         if patched * 10 < size(widest) * 9 && patched < best.1 {
             best = (bits, patched);
         }
@@ -266,7 +266,7 @@ fn packed_size<T: Word>(residuals: &[u64]) -> (u32, usize) {
     best
 }
 
-/// An empty vector that `rows` values are decoded into without moving.
+/// An empty vector into which `rows` values can be decoded without reallocation.
 pub(super) fn room<T: Word>(rows: usize) -> Vec<T> {
     Vec::with_capacity(rows.next_multiple_of(T::Narrow::COUNT))
 }
@@ -334,7 +334,7 @@ fn decode_line<T: Word>(
     Ok(())
 }
 
-/// What [`encode_line`] writes before packed residuals.
+/// The fields before packed residuals.
 struct Head<'a> {
     reference: u64,
     slope: i64,
@@ -370,7 +370,8 @@ impl<'a> Head<'a> {
         let (reference, scale) = (self.reference, self.scale);
         match (self.slope, u32::try_from(scale)) {
             (0, Ok(1)) => packed.append(|_, v| T::of(v.word().wrapping_add(reference)), values),
-            // Processors multiply vectors of 32-bit numbers to 64 bits, but few of 64-bit ones.
+            // Processors can multiply vectors of 32-bit numbers to 64 bits, but rarely of 64-bit
+            // numbers.
             (0, Ok(scale)) => packed.append(
                 |_, v| T::of(v.word().wrapping_mul(scale.into()).wrapping_add(reference)),
                 values,
@@ -403,7 +404,7 @@ fn decode_runs<T: Word>(
     let mut rest = &mut values[start..];
     for (&length, &head) in lengths.iter().zip(&heads) {
         let length = usize::from(length);
-        // Most runs are short: what is written too far, the next run overwrites.
+        // Most runs are short. The next run overwrites the excess.
         match rest.first_chunk_mut::<SHORT_RUN>() {
             Some(window) if length <= SHORT_RUN => *window = [head; SHORT_RUN],
             _ => rest[..length].fill(head),

@@ -1,26 +1,26 @@
 //! Chunks: one column of one range, immutable.
 //!
 //! A chunk is up to 16 blocks of 4,096 rows, each separately checksummed and decodable, and a
-//! footer with what pruning and point reads need without touching the data ([`ChunkFooter`]).
-//! How a column's blocks are encoded is the business of a [`ChunkCodec`], named by one byte in
-//! the footer:
+//! footer with the data for pruning and point reads ([`ChunkFooter`]). A [`ChunkCodec`], named by
+//! one byte in the footer, defines the encoding of a column's blocks:
 //!
 //! | id | codec | for |
 //! |---|---|---|
-//! | 0 | [`raw`] | the exit, and types that need none of the others |
+//! | 0 | [`raw`] | fallback, and types without a better codec |
 //! | 1 | [`numbers`] | integers, dates, times, numerics: bit-packed; floats: Vortex arrays |
 //! | 2 | [`dictionary`] | few distinct values of any type |
 //! | 3 | [`text`] | all other text and bytea |
 //!
-//! NULLs and blocks of one value are handled here, the same way for every codec: a block stores
-//! the positions of its NULLs and then the codec's values, and a block of nothing but NULLs or of
-//! one value only (which the footer knows) stores nothing.
+//! NULLs and blocks of one value are handled here for all codecs. A block stores the positions of
+//! its NULLs and then the codec's values. A block with only NULLs or only one value (which the
+//! footer has) stores nothing.
 //!
 //! Invariants:
 //! 1. no byte of a block is interpreted before its checksum matched, and the checksum covers the
 //!    chunk's identity and the block's number;
-//! 2. whatever the bytes are, decoding ends in an array or a corruption error, never in a panic;
-//! 3. what [`encode_chunk`] and [`ChunkStream`] return was decoded again and compared bit for bit.
+//! 2. For any bytes, decoding ends in an array or a corruption error, never in a panic;
+//! 3. the results of [`encode_chunk`] and [`ChunkStream`] have been decoded and compared bit for
+//!    bit.
 //!
 //! The byte layout is in docs/format.md, section "Chunks".
 
@@ -53,7 +53,7 @@ use footer::NewBlock;
 pub use footer::{BlockBounds, BlockEntry, ChunkFooter, TRAILER_BYTES};
 pub use stream::ChunkStream;
 
-/// A column of more bytes is read back block by block when it has been encoded.
+/// Bytes of a column from which it is read back block by block after encoding.
 const READ_BACK_BYTES: usize = 4 << 20;
 /// Most rows of a chunk.
 pub const MAX_CHUNK_ROWS: usize = RANGE_ROWS;
@@ -70,20 +70,20 @@ pub(crate) trait ChunkCodec: Sync {
     /// The byte that names the codec in footers.
     fn id(&self) -> u8;
 
-    /// Looks at the whole column and prepares to encode its blocks; `None` when another codec
-    /// suits the column better.
+    /// Examines the whole column and prepares to encode its blocks; `None` if another codec is
+    /// better for it.
     fn encoder<'a>(&self, column: Column<'a>) -> Result<Option<Box<dyn BlockEncoder + 'a>>>;
 
-    /// Prepares to decode blocks of `rows` rows in all. `shared` is what the encoder shared.
+    /// Prepares to decode blocks of `rows` rows in total. `shared` is the encoder's shared data.
     fn decoder(&self, t: SqlType, shared: &[u8], rows: usize) -> Result<Box<dyn BlockDecoder>>;
 }
 
 /// Encodes the blocks of one column.
 pub(crate) trait BlockEncoder {
-    /// Appends the values of `rows`, one block. What NULL slots decode to does not matter.
+    /// Appends the values of `rows`, one block. NULL slots may decode to any value.
     fn encode(&mut self, rows: Range<usize>, out: &mut Vec<u8>) -> Result<()>;
 
-    /// What all blocks share, for the footer.
+    /// The data shared by all blocks, for the footer.
     fn shared(&self) -> &[u8] {
         &[]
     }
@@ -102,7 +102,7 @@ pub(crate) trait BlockDecoder {
     fn append_constant(&mut self, rows: usize, value: &Value) -> Result<()>;
     /// Appends `rows` slots for NULLs.
     fn append_nulls(&mut self, rows: usize);
-    /// Puts words in the place of values; false if this is not done here.
+    /// Replaces values by words; false if this decoder does not support it.
     fn patch(&mut self, _: &WordPatches<'_>) -> bool {
         false
     }
@@ -110,7 +110,7 @@ pub(crate) trait BlockDecoder {
     fn finish(self: Box<Self>, nulls: Option<NullBuffer>) -> Result<ArrayRef>;
 }
 
-/// All codecs; the first that takes a column encodes it.
+/// All codecs; the first one that accepts a column encodes it.
 static CODECS: [&dyn ChunkCodec; 4] = [
     &dictionary::Dictionary,
     &numbers::Numbers,
@@ -119,8 +119,8 @@ static CODECS: [&dyn ChunkCodec; 4] = [
 ];
 
 /// Encodes at most [`MAX_CHUNK_ROWS`] rows, an array of [`arrow_type`]`(t)`, and appends blocks,
-/// footer and trailer to `out`. `identity` goes into every checksum. Decodes what it wrote and
-/// compares before it returns; a codec that fails this is replaced by the raw one.
+/// footer and trailer to `out`. `identity` goes into every checksum. The result is decoded and
+/// compared before it is returned; if a codec fails this, the raw codec replaces it.
 ///
 /// # Errors
 /// An array of another type or too many rows is an internal error.
@@ -180,8 +180,8 @@ fn encode_with(
     Ok(Some(footer))
 }
 
-/// Decodes an encoded chunk and compares; a large one block by block, so that it is not in memory
-/// twice.
+/// Decodes an encoded chunk and compares. A large chunk is decoded block by block, so that it is
+/// not in memory twice.
 fn read_back(
     t: SqlType,
     array: &ArrayRef,
@@ -245,8 +245,7 @@ fn encode_block(
 }
 
 /// Decodes block `block` from its bytes ([`ChunkFooter::block_range`] of the chunk) and, if the
-/// blocks share something the footer does not have, the bytes of that
-/// ([`ChunkFooter::shared_range`]).
+/// footer lacks the shared data, from the bytes of [`ChunkFooter::shared_range`].
 ///
 /// # Errors
 /// Bytes whose checksum does not match, or that cannot be decoded, are a corruption error.
@@ -282,7 +281,7 @@ pub fn decode_chunk(
     Ok(array)
 }
 
-/// Compares every checksum of a whole chunk; what its blocks share.
+/// Compares every checksum of a whole chunk; returns the shared data of its blocks.
 fn check_bytes<'a>(footer: &'a ChunkFooter, identity: u64, bytes: &'a [u8]) -> Result<&'a [u8]> {
     for block in 0..footer.block_count() {
         let bytes = part(bytes, footer.block_range(block)).ok_or_else(|| cut_off(block))?;
@@ -292,7 +291,7 @@ fn check_bytes<'a>(footer: &'a ChunkFooter, identity: u64, bytes: &'a [u8]) -> R
     footer.checked_shared(shared, identity)
 }
 
-/// A whole chunk in memory, encoded, its checksums compared: to be decoded again and again.
+/// A whole encoded chunk in memory with verified checksums, for repeated decoding.
 #[derive(Debug)]
 pub struct CheckedChunk {
     bytes: Vec<u8>,
@@ -314,8 +313,8 @@ impl CheckedChunk {
         self.bytes.capacity() + self.shared.capacity()
     }
 
-    /// Decodes consecutive blocks; and whether `patches` have been applied, which not every codec
-    /// does. `footer` is the one that the chunk was checked by.
+    /// Decodes consecutive blocks; also returns whether `patches` have been applied, which some
+    /// codecs do not support. `footer` is the footer that the chunk was checked with.
     ///
     /// # Errors
     /// Bytes that cannot be decoded are a corruption error.

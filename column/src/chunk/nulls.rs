@@ -1,6 +1,6 @@
-//! Where the NULLs of a block are, in whichever form is smallest given their number: the
-//! positions of the NULLs, the positions of the other values (each two bytes), or one bit per row.
-//! Blocks without NULLs and blocks of nothing but NULLs store nothing.
+//! The positions of a block's NULLs, in the smallest form for their number: the positions of the
+//! NULLs, the positions of the other values (two bytes each), or one bit per row. Blocks without
+//! NULLs and blocks of only NULLs store nothing.
 
 use arrow_buffer::{BooleanBufferBuilder, NullBuffer};
 use strandline_base::Result;
@@ -49,11 +49,11 @@ pub(super) fn encode(nulls: &NullBuffer, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads what [`encode`] wrote for a block of `rows` rows with `nulls` NULLs and appends one bit
-/// per row, set where there is a value.
+/// Reads the NULLs of a block of `rows` rows with `nulls` NULLs, and appends one bit per row, set
+/// for a value.
 ///
 /// # Errors
-/// Bytes that do not have exactly that many NULLs are a corruption error.
+/// Bytes without exactly that many NULLs are a corruption error.
 pub(super) fn decode(
     rows: usize,
     nulls: usize,

@@ -61,7 +61,7 @@ impl ChunkCodec for Numbers {
     }
 }
 
-/// Whether the values are words, or numerics that all fit one.
+/// Whether the values are words, or numerics that all fit a word.
 pub(super) fn is_words(array: &ArrayRef) -> bool {
     match array.data_type() {
         DataType::Decimal128(..) => fits_words(array),
@@ -278,7 +278,7 @@ impl<T: NativePType> Floats<T> {
     }
 }
 
-/// A float from the word that [`word_of`] makes of it.
+/// The conversion of a float from its word ([`word_of`]).
 trait FromWord {
     fn from_word(word: u64) -> Self;
 }

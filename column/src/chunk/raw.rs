@@ -1,8 +1,8 @@
-//! Codec 0, raw: values as Arrow keeps them, little-endian. The exit from every other codec, and
-//! the home of types that need none: booleans (one bit each), interval and uuid (16 bytes each),
-//! decimals that need 128 bits. Text is one 32-bit length per row and then all bytes.
+//! Codec 0, raw: values in Arrow's layout, little-endian. It is the fallback of every other codec,
+//! and the codec of types that need no other: booleans (one bit each), interval and uuid (16 bytes
+//! each), decimals that need 128 bits. Text is one 32-bit length per row and then all bytes.
 //!
-//! A dictionary's values are a raw block as well.
+//! A dictionary's values are also a raw block.
 
 use super::strings::Strings;
 use super::vortex::undecodable;
@@ -69,7 +69,7 @@ impl BlockEncoder for RawEncoder<'_> {
     }
 }
 
-/// Appends the values of `array` in raw form. NULL slots hold anything.
+/// Appends the values of `array` in raw form. NULL slots may have any value.
 pub(super) fn encode_values(t: SqlType, array: &ArrayRef, out: &mut Vec<u8>) {
     match arrow_type(t) {
         DataType::Utf8View | DataType::BinaryView => {

@@ -2,10 +2,10 @@
 //! whole.
 //!
 //! Invariants:
-//! 1. In memory are one block, as an array and encoded, and what all blocks share.
+//! 1. Only one block, as an array and encoded, and the data shared by all blocks are in memory.
 //! 2. A block is decoded again and compared before [`ChunkStream::push`] returns.
-//! 3. The token table is trained on the rows that the caller gives at the start; every block may
-//!    still keep its bytes as they are.
+//! 3. The token table is trained on the sample that the caller gives at the start; a block may
+//!    still store its bytes unencoded.
 
 use super::text::{Text, TextBlocks};
 use super::{ChunkCodec, ChunkFooter, Column, MAX_CHUNK_ROWS, decode_blocks, encode_block, same};
@@ -13,8 +13,8 @@ use crate::types::arrow_type;
 use arrow_array::{Array, ArrayRef};
 use strandline_base::{Error, Result, SqlType};
 
-/// A chunk in the making. Its bytes are what [`ChunkStream::push`] and [`ChunkStream::finish`]
-/// append, in this order.
+/// A chunk being encoded. Its bytes are those that [`ChunkStream::push`] and
+/// [`ChunkStream::finish`] append, in this order.
 pub struct ChunkStream {
     t: SqlType,
     identity: u64,
@@ -48,7 +48,7 @@ impl ChunkStream {
     /// [`BLOCK_ROWS`](strandline_base::BLOCK_ROWS) rows.
     ///
     /// # Errors
-    /// A block that does not follow, or that the codec does not reproduce, is an internal error.
+    /// A block out of order, or one that the codec does not reproduce, is an internal error.
     pub fn push(&mut self, block: &ArrayRef, out: &mut Vec<u8>) -> Result<()> {
         let (t, number, start) = (self.t, self.footer.block_count(), out.len());
         let column = Column { t, array: block };
@@ -72,7 +72,7 @@ impl ChunkStream {
         }
     }
 
-    /// Appends what follows the last block.
+    /// Appends the shared data and the footer.
     pub fn finish(mut self, out: &mut Vec<u8>) -> Result<ChunkFooter> {
         let shared = self.footer.share(self.blocks.shared(), self.identity)?;
         out.extend_from_slice(shared);

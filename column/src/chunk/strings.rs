@@ -1,5 +1,5 @@
-//! Decoded text and bytea on their way into one Arrow view array: all bytes in one buffer, and
-//! where each row ends.
+//! Collects decoded text and bytea for one Arrow view array: all bytes in one buffer, and the end
+//! of each row.
 
 use super::vortex::undecodable;
 use crate::types::arrow_type;
@@ -42,8 +42,8 @@ impl Strings {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Lets `write` fill in the `total` bytes of the rows announced last; the slice it gets has
-    /// `slack` more bytes, to be overwritten at will.
+    /// Lets `write` fill in the `total` bytes of the rows announced last. The slice has `slack`
+    /// more bytes, which may be overwritten.
     pub fn append_with<R>(
         &mut self,
         total: usize,

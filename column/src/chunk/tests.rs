@@ -38,7 +38,7 @@ fn types() -> Vec<SqlType> {
     ]
 }
 
-/// Shapes of data, each meant to lead to another encoding.
+/// Shapes of data, each for another encoding.
 const SHAPES: [&str; 12] = [
     "constant", "few", "narrow", "sorted", "serial", "runs", "outliers", "stepped", "wide", "edge",
     "sparse", "all null",
@@ -250,7 +250,7 @@ fn every_type_and_shape_comes_back() {
                 let seed = rows as u64;
                 let what = format!("{t} {shape} {rows} rows, seed {seed}");
                 let footer = check(t, &column(seed, t, shape, rows), &what);
-                // The raw codec must not hide that another one failed.
+                // The raw codec must not hide the failure of another one.
                 let raw = [
                     SqlType::Boolean,
                     SqlType::Interval,
@@ -351,7 +351,7 @@ fn bounds_of_cut_text_are_rounded_up() {
     assert_eq!(next_after_prefix(&[1, 0xff, 0xff], false), Some(vec![2]));
     assert_eq!(next_after_prefix(&[0xff], false), None);
 
-    // 64 bytes end inside a character of four bytes.
+    // The 64th byte is inside a character of four bytes.
     let long: String = std::iter::once('a')
         .chain(std::iter::repeat_n('🦀', 40))
         .collect();
@@ -453,7 +453,7 @@ fn wrong_requests_are_refused() {
         ChunkFooter::decode(SqlType::Integer, 7, &[0; 40]).is_err(),
         "zeros"
     );
-    // A block in another block's place.
+    // A block in the place of another one.
     let array = column(1, SqlType::Integer, "wide", 8192);
     out.clear();
     let footer = encode_chunk(SqlType::Integer, &array, 7, &mut out).unwrap();
@@ -482,7 +482,7 @@ fn allowed_encodings_are_in_a_frozen_edition() {
     }
 }
 
-/// One column per codec and way of encoding.
+/// One column per codec and encoding.
 fn encodings() -> Vec<(SqlType, &'static str)> {
     let mut cases: Vec<_> = SHAPES.iter().map(|&s| (SqlType::BigInt, s)).collect();
     for shape in ["few", "narrow", "runs", "edge", "sparse", "wide"] {
@@ -568,7 +568,7 @@ fn damage(rng: &mut Rng, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Damages a block, recomputes its checksum and decodes: an error or an array, nothing else.
+/// Damages a block, recomputes its checksum and decodes; the result is an error or an array.
 fn decode_damaged(
     rng: &mut Rng,
     t: SqlType,
@@ -577,7 +577,7 @@ fn decode_damaged(
     mut bytes: Vec<u8>,
     shared: Option<&[u8]>,
 ) {
-    // Most interesting bytes (headers, trees) are at the ends of a block.
+    // The most interesting bytes (headers, trees) are at the ends of a block.
     if bytes.len() > 600 && rng.one_in(2) {
         let at = if rng.one_in(2) { bytes.len() - 300 } else { 0 };
         let mut part: Vec<u8> = bytes[at..at + 300].to_vec();
@@ -638,7 +638,7 @@ fn another_version_is_refused_by_both_versions() {
     }
 }
 
-/// 65,536 texts of 70 KB are one: blocks and their offsets are beyond what 32 bits say.
+/// 65,536 texts of 70 KB: the offsets of blocks exceed 32 bits.
 #[test]
 fn a_chunk_of_more_than_4_gib_is_decoded() {
     const HUGE: u64 = 5 << 30;

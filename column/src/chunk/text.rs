@@ -3,10 +3,12 @@
 //!
 //! The table is trained on a sample of the chunk with the crate `onpair`; a token has 1 to 16
 //! bytes. A block holds the lengths of its strings and one stream of codes for all of them:
-//! strings are not addressable inside a block, and need no offsets. Decoding copies 16 bytes per
-//! code whatever the token's length and then advances by the length, bounds-checked and without
-//! unsafe code. Blocks that the table does not make smaller, and chunks too short for a table,
-//! keep their bytes as they are.
+//! The table is trained on a sample of the chunk with the crate `onpair`; a token has 1 to 16
+//! bytes. A block has the lengths of its strings and one stream of codes for all of them. Strings
+//! are not addressable within a block, so they need no offsets. Decoding copies 16 bytes per code
+//! for any token and then advances by the token's length, with bounds checks and without unsafe
+//! code. Blocks that the table does not shrink, and chunks too short for a table, store their bytes
+//! unencoded.
 //!
 //! Differences from the paper: rows are encoded one by one but stored as one stream; codes are
 //! packed to 12 bits, the table never exceeds 4,096 tokens.
@@ -30,11 +32,11 @@ const TOKENS: u8 = 1;
 /// Bits per code.
 const CODE_BITS: u8 = 12;
 const MAX_TOKENS: usize = 1 << CODE_BITS;
-/// Longest token in bytes; what decoding copies at once.
+/// The longest token in bytes, which decoding copies at once.
 const TOKEN_BYTES: usize = 16;
 /// Chunks with less text than this get no token table.
 const MIN_TRAINING_BYTES: usize = 16 << 10;
-/// Text looked at to train a table.
+/// Bytes of text on which a table is trained.
 const SAMPLE_BYTES: usize = 2 << 20;
 /// Longest piece of one string in the sample.
 const SAMPLE_STRING_BYTES: usize = 4 << 10;
@@ -69,7 +71,7 @@ impl ChunkCodec for Text {
     }
 }
 
-/// A token table for the column; `None` when it would not pay.
+/// A token table for the column; `None` if it would not save space.
 fn train(column: Column<'_>) -> Result<Option<Parser>> {
     let strings =
         || (0..column.array.len()).filter_map(|row| bytes_at(column.t, column.array, row));
@@ -92,7 +94,7 @@ fn train(column: Column<'_>) -> Result<Option<Parser>> {
         seed: Some(0),
     };
     let parser = Parser::train_rows(&sample[..], config);
-    // Judge by a quarter of the sample, spread over it.
+    // The estimate uses a quarter of the sample, spread over it.
     let probe: Vec<&[u8]> = sample.iter().copied().step_by(4).collect();
     let probe_bytes: usize = probe.iter().map(|s| s.len()).sum();
     let (mut codes, mut offsets) = (Vec::new(), Vec::<u64>::new());
@@ -107,7 +109,7 @@ fn training_failed(error: onpair::Error) -> Error {
     Error::internal(format!("training a token table failed: {error}"))
 }
 
-/// The token table as the footer keeps it: number of tokens, their lengths, their bytes.
+/// The token table in the footer's form: number of tokens, their lengths, their bytes.
 fn table_bytes(parser: &Parser) -> Vec<u8> {
     let (bytes, offsets) = (parser.dict.bytes(), parser.dict.offsets());
     let mut out = Vec::with_capacity(parser.dict.logical_len() + offsets.len() + 2);
@@ -119,7 +121,7 @@ fn table_bytes(parser: &Parser) -> Vec<u8> {
     out
 }
 
-/// Encodes blocks with one token table, whichever arrays their strings are in.
+/// Encodes blocks with one token table, for strings of any arrays.
 pub(super) struct TextBlocks {
     parser: Option<Parser>,
     shared: Vec<u8>,
@@ -127,7 +129,7 @@ pub(super) struct TextBlocks {
 }
 
 impl TextBlocks {
-    /// With a token table for the strings of `column`.
+    /// Trains a token table on the strings of `column`.
     pub fn train(column: Column<'_>) -> Result<Self> {
         let parser = train(column)?;
         let shared = parser.as_ref().map_or_else(Vec::new, table_bytes);
@@ -201,7 +203,7 @@ fn pack(codes: &[u16], out: &mut Vec<u8>) {
     }
 }
 
-/// A token table, ready for decoding: for every possible code 16 bytes and the length.
+/// A token table for decoding: for every possible code 16 bytes and the length.
 struct Table {
     tokens: Vec<([u8; TOKEN_BYTES], u8)>,
 }
@@ -224,8 +226,8 @@ impl Table {
         Ok(Self { tokens })
     }
 
-    /// Writes the tokens of `count` packed codes to `out`, at most `limit` bytes of it; returns
-    /// the bytes written, or `None` when there would be more.
+    /// Writes the tokens of `count` packed codes to `out`, at most `limit` bytes; returns the
+    /// number of bytes, or `None` if there would be more.
     fn expand(&self, packed: &[u8], count: usize, out: &mut [u8]) -> Option<usize> {
         let mut at = 0;
         let mut put = |code: u32| -> Option<()> {

@@ -1,12 +1,12 @@
-//! The one place that talks to Vortex.
+//! The only module that uses Vortex.
 //!
-//! Blocks of floats carry Vortex arrays in their serialized form. Only four encodings are allowed,
-//! at write and at read, all members of Vortex's frozen `core` edition 2025.05, which every later
-//! release promises to read: [`ENCODINGS`]. An array's tree names its encodings by their position
-//! in that list, so the list may grow at its end and never change otherwise.
+//! Blocks of floats are serialized Vortex arrays. Only the four encodings in [`ENCODINGS`] are
+//! allowed in writes and reads. All are members of Vortex's frozen `core` edition 2025.05, which
+//! every later release promises to read. An array's tree names its encodings by their position in
+//! that list, so the list may only grow at its end.
 //!
-//! Vortex checks less than we need: a damaged tree can make it panic. Callers verify the
-//! checksum first, and [`caught`] turns what is left of panics into corruption errors.
+//! Vortex's own checks are not sufficient: a damaged tree can make it panic. Callers verify the
+//! checksum first, and [`caught`] turns remaining panics into corruption errors.
 
 use arrow_buffer::Buffer as ArrowBuffer;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,7 +33,7 @@ pub(super) const ENCODINGS: [&str; 4] = [
     "vortex.alp",
 ];
 
-/// Alignment that Vortex's kernels want for their buffers, in bytes.
+/// The alignment of buffers that Vortex's kernels need, in bytes.
 const ALIGNMENT: usize = 64;
 
 struct Vortex {
@@ -65,7 +65,7 @@ pub(super) fn caught<T>(decode: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
-/// A failed decode: the bytes are not what an encode produced.
+/// A failed decode: the bytes are not the output of an encoder.
 pub(super) fn undecodable(reason: String) -> Error {
     Error::corrupt("encoded values", reason)
 }
@@ -112,7 +112,7 @@ impl<T: NativePType> Values<T> {
     /// Decodes `rows` values from a serialized array.
     ///
     /// # Errors
-    /// Bytes that are not such an array are a corruption error.
+    /// Bytes that are not a valid array are a corruption error.
     pub fn append_serialized(&mut self, rows: usize, bytes: &[u8]) -> Result<()> {
         let vortex = &*VORTEX;
         let bytes = ByteBuffer::copy_from_aligned(bytes, Alignment::new(ALIGNMENT));

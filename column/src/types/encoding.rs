@@ -1,6 +1,6 @@
-//! Single values as bytes: one tag byte that gives the length away, then the value. Used for the
-//! bounds in chunk footers and for single values of update runs; a reader that does not know the
-//! column's type can still step over the value.
+//! Single values as bytes: one tag byte that determines the length, then the value. It is used for
+//! the bounds in chunk footers and for single values of update runs. A reader can skip a value
+//! without knowing the column's type.
 //!
 //! | tag | value | bytes after the tag |
 //! |---|---|---|
@@ -58,12 +58,12 @@ pub fn put_value(out: &mut Vec<u8>, value: &Value) {
     }
 }
 
-/// A value as it is stored, whatever the column's type.
+/// A stored value, without the column's type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StoredValue<'a> {
     /// NULL
     Null,
-    /// a word that is no float
+    /// a word that is not a float
     Integer(i64),
     /// the bits of a real
     Real(u32),
@@ -76,7 +76,7 @@ pub enum StoredValue<'a> {
 }
 
 impl<'a> StoredValue<'a> {
-    /// Reads what [`put_value`] wrote; `None`: the bytes end early or are no value.
+    /// Reads a value of [`put_value`]; `None`: the bytes are truncated or invalid.
     pub fn take(reader: &mut ByteReader<'a>) -> Option<Self> {
         Some(match reader.u8()? {
             NULL => Self::Null,
@@ -94,7 +94,7 @@ impl<'a> StoredValue<'a> {
         })
     }
 
-    /// The value of type `t`; `None`: it is none of that type, or not UTF-8.
+    /// The value of type `t`; `None`: invalid for that type, or not UTF-8.
     pub fn value(&self, t: SqlType) -> Option<Value> {
         match (self, physical(t)) {
             (Self::Null, _) => Some(Value::Null),
@@ -115,8 +115,8 @@ impl<'a> StoredValue<'a> {
     }
 }
 
-/// Reads a value of type `t` that [`put_value`] wrote; `None` when the bytes end early, are not a
-/// value of that type or not UTF-8.
+/// Reads a value of type `t` written by [`put_value`]; `None` if the bytes are truncated, invalid
+/// for that type or not UTF-8.
 pub fn take_value(reader: &mut ByteReader<'_>, t: SqlType) -> Option<Value> {
     StoredValue::take(reader)?.value(t)
 }

@@ -115,7 +115,7 @@ impl RelationPlanner for KeylessRelations {
         mut relation: TableFactor,
         context: &mut dyn RelationPlannerContext,
     ) -> Result<RelationPlanning> {
-        // The context asks this planner again; the mark shows the last time.
+        // The context calls this planner again for the same relation; the mark ends the recursion.
         if !mark(&mut relation) {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         }
@@ -129,8 +129,8 @@ impl RelationPlanner for KeylessRelations {
     }
 }
 
-/// Marks a relation that may be a query; false if it was marked, whose mark is then removed. The
-/// marks are clauses of other systems' SQL.
+/// Marks a relation that may be a query and returns true. Removes an existing mark and returns
+/// false. The marks are clauses of other systems' SQL.
 fn mark(relation: &mut TableFactor) -> bool {
     match relation {
         TableFactor::Derived { subquery, .. } => {

@@ -76,7 +76,7 @@ fn is_empty(items: &[Item]) -> bool {
     items.iter().all(empty)
 }
 
-/// Whether arrays have the same shape as their neighbours.
+/// Whether all arrays of one level have the same shape.
 fn is_regular(items: &[Item]) -> bool {
     fn shape(item: &Item) -> Vec<usize> {
         match item {

@@ -1,4 +1,4 @@
-//! The configuration file: TOML into names, values and lines.
+//! The configuration file: parses TOML into names, values and lines.
 
 use std::ops::Range;
 use std::path::Path;
@@ -8,15 +8,15 @@ use toml::de::{DeTable, DeValue};
 /// A key of the file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// with the names of its tables before it, joined by dots
+    /// the name, prefixed by its tables' names and dots
     pub key: String,
-    /// as SET would take it
+    /// the value in the form of SET
     pub value: String,
-    /// from 1
+    /// the line, from 1
     pub line: usize,
 }
 
-/// All keys of the file at `path` with this text.
+/// All keys of the file at `path` with content `text`.
 pub fn entries(path: &Path, text: &str) -> Result<Vec<Entry>> {
     let table = DeTable::parse(text).map_err(|e| {
         let line = e.span().map_or(1, |span| line_of(text, &span));
@@ -54,7 +54,7 @@ fn collect(
     Ok(())
 }
 
-/// A value as SET would take it; lists are joined by commas.
+/// A value in the form of SET; commas separate the items of a list.
 fn text_of(value: &DeValue<'_>) -> Option<String> {
     Some(match value {
         DeValue::String(text) => text.to_string(),

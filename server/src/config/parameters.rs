@@ -1,4 +1,4 @@
-//! The parameters of the server around the database: names, defaults, how they are read.
+//! The parameters of the server around the database: names, defaults, parsing.
 
 use crate::logging::LogFormat;
 use crate::options::ServerOptions;
@@ -10,13 +10,13 @@ use strandline::{Error, Result, SqlState};
 /// A parameter of the server.
 #[derive(Debug)]
 pub struct ServerParameter {
-    /// as `SHOW ALL` writes it
+    /// the name in `SHOW ALL`
     pub name: &'static str,
-    /// as `SHOW ALL` writes it
+    /// the default in `SHOW ALL`
     pub default: &'static str,
-    /// what it is for, in one line
+    /// its purpose, in one line
     pub description: &'static str,
-    /// puts a value where it belongs
+    /// assigns a value to the options
     pub assign: fn(&mut ServerOptions, &str, &str) -> Result<()>,
 }
 
@@ -34,7 +34,7 @@ const fn parameter(
     }
 }
 
-/// All of them. Those whose `assign` does nothing are read by their own functions.
+/// All server parameters. Other functions read the ones whose `assign` does nothing.
 pub static SERVER_PARAMETERS: &[ServerParameter] = &[
     parameter(
         "authentication_timeout",
@@ -168,7 +168,7 @@ fn addresses(name: &str, value: &str) -> Result<Vec<SocketAddr>> {
     parts.map(|part| address(name, part)).collect()
 }
 
-/// How the log is written.
+/// The format of the log.
 pub fn log_format(name: &str, value: &str) -> Result<LogFormat> {
     match value {
         "text" => Ok(LogFormat::Text),
@@ -190,7 +190,7 @@ fn switch(name: &str, value: &str) -> Result<bool> {
     }
 }
 
-/// A time; without a unit in seconds.
+/// A time, in seconds without a unit.
 fn seconds(name: &str, value: &str) -> Result<Duration> {
     let hint = "A time such as 2min, 30s, 500ms or 200us.";
     let value = value.trim();

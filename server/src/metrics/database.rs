@@ -1,7 +1,7 @@
 //! The database's counters, read at each request for the metrics.
 //!
-//! A counter that the table does not know is exported under its own name, so that none is lost when
-//! the engine learns to count something new.
+//! A counter without an entry in the table is exported under its own name, so that new counters of
+//! the engine are never missing.
 
 use super::Phase;
 use parking_lot::RwLock;
@@ -12,11 +12,11 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 use std::sync::Arc;
 
-/// How a counter of the database is exported.
+/// The export of one of the database's counters.
 struct Exported {
     /// the name in `Database::counters`
     counter: &'static str,
-    /// the metric's, without the prefix, the unit and `_total`
+    /// the metric's name, without the prefix, the unit and `_total`
     metric: &'static str,
     /// label and value, if the metric has one
     label: Option<(&'static str, &'static str)>,
@@ -24,7 +24,7 @@ struct Exported {
     help: &'static str,
 }
 
-/// What kind of metric a counter is.
+/// The form of a metric.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// only grows
@@ -78,7 +78,7 @@ const FILE_READS: &str = "Reads of chunk and run files, by how they were asked f
 const RUNS: &str =
     "Statements run by key without a plan, by a plan that was kept, and planned anew";
 
-/// Metrics with several labels stand one after the other.
+/// Metrics with several labels are listed one after the other.
 const EXPORTED: &[Exported] = &[
     labelled(
         "commits",
@@ -364,7 +364,7 @@ const EXPORTED: &[Exported] = &[
     ),
 ];
 
-/// Reads the counters of the database that is served.
+/// Reads the counters of the served database.
 pub struct DatabaseCollector {
     phase: Arc<RwLock<Phase>>,
 }
@@ -439,7 +439,7 @@ fn encode_group(
     let mut metric = encoder.encode_descriptor(first.metric, first.help, unit, metric_type)?;
     for (exported, value) in group {
         let Some(label) = exported.label else {
-            // The only one of its name.
+            // It is the only metric with its name.
             return encode_value(exported.form, *value, metric);
         };
         let labels = [label];

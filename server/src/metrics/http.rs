@@ -1,4 +1,4 @@
-//! The HTTP server of the metrics: one thread, as little as answers two requests.
+//! The HTTP server of the metrics: one thread for two kinds of requests.
 
 use super::Metrics;
 use axum::Router;
@@ -23,10 +23,10 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Listens on `address` (port 0: a free one) and answers from now on.
+    /// Listens on `address` (port 0: a free one) and starts to answer.
     ///
     /// # Errors
-    /// 58030 naming the address if it cannot be listened on.
+    /// 58030 with the address if listening fails.
     pub fn start(address: SocketAddr, metrics: Arc<Metrics>) -> Result<Self> {
         let failed = |e: std::io::Error| Error::io(format!("listening on {address}"), &e);
         let listener = TcpListener::bind(address).map_err(failed)?;
@@ -53,7 +53,7 @@ impl MetricsServer {
         })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -70,7 +70,7 @@ async fn serve(
         .route("/health", get(answer_health))
         .with_state(metrics);
     let server = axum::serve(listener, router).into_future();
-    // A scrape that hangs must not keep the process from ending.
+    // A hanging scrape must not keep the process from ending.
     tokio::select! {
         outcome = server => outcome,
         _ = stopped => Ok(()),
@@ -96,7 +96,7 @@ impl Drop for MetricsServer {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // Its panic has been reported where it happened.
+            // The thread has reported its panic itself.
             let _ = thread.join();
         }
     }

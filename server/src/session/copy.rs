@@ -1,4 +1,4 @@
-//! COPY's data: CopyData messages from and to the client, on whichever thread copies.
+//! The data of COPY: CopyData messages from and to the client, on the thread that copies.
 
 use crate::message::Fields;
 use crate::reply;
@@ -12,11 +12,10 @@ use std::time::Duration;
 use strandline::wire_format::Format;
 use strandline::{CopyClient, Error, Result, SharedCopyClient, SqlState};
 
-/// How often a reader looks whether its statement has ended meanwhile.
+/// The interval at which a reader checks whether its statement has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The client at the other end of `wire`; `has_ended` says that the statement is no longer there
-/// for which data is read.
+/// The client of `wire`. `has_ended` tells that the statement that reads the data has ended.
 pub(super) fn client(wire: Arc<Mutex<Wire>>, has_ended: Arc<AtomicBool>) -> SharedCopyClient {
     Arc::new(Mutex::new(Client { wire, has_ended }))
 }
@@ -55,7 +54,7 @@ impl CopyClient for Client {
                         format!("COPY from stdin failed: {reason}"),
                     ));
                 }
-                // Clients of the extended protocol may have sent them before they knew.
+                // Clients of the extended protocol may have sent these before CopyInResponse.
                 b'H' | b'S' => {}
                 other => {
                     return Err(protocol_violation(format!(
@@ -83,7 +82,7 @@ impl CopyClient for Client {
     }
 }
 
-/// The client is gone: its next message will not come, which the session notices.
+/// Reports a lost client. The session notices the loss when it reads the next message.
 fn lost(error: WireError) -> Error {
     let what = "the connection was lost during COPY";
     match error {

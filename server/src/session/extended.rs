@@ -18,13 +18,13 @@ pub(super) struct Portal {
     state: State,
 }
 
-/// How far a portal is.
+/// The state of a portal.
 enum State {
     /// not started
     Bound,
-    /// some rows are sent, more may come
+    /// some rows are sent, more may follow
     Rows(Box<RowSource>, String),
-    /// nothing more comes
+    /// no more rows
     Done,
 }
 
@@ -75,7 +75,7 @@ impl Session {
             formats: Formats::read(&bind.result_formats, count)?,
             state: State::Bound,
         };
-        // The unnamed portal, which most requests use, costs no allocation.
+        // The unnamed portal, which most requests use, needs no allocation.
         match self.portals.get_mut(bind.portal) {
             Some(slot) => *slot = portal,
             None => {
@@ -125,7 +125,7 @@ impl Session {
         let mut fields = Fields::new(wire.body());
         let (name, most) = (fields.text()?, fields.int32()?);
         fields.end()?;
-        // Nothing and negative numbers mean all.
+        // Zero and negative numbers mean all rows.
         let most = u64::try_from(most).unwrap_or(0);
         let (key, mut portal) = self
             .portals
@@ -150,7 +150,7 @@ impl Session {
                 reply::empty(&mut wire.output, b'I');
                 return Ok(());
             };
-            // What a Sync follows at once is a transaction by itself.
+            // A statement directly before a Sync is a transaction by itself.
             let is_alone = most == 0
                 && !self.connection.is_in_request()
                 && self.connection.transaction_status() == TransactionStatus::Idle
@@ -211,7 +211,7 @@ impl Session {
         Ok(())
     }
 
-    /// Close; of what does not exist too.
+    /// Close; a missing object is no error.
     pub(super) fn on_close(&mut self, wire: &mut Held<'_>) -> Answer {
         match Target::read(wire.body())? {
             Target::Statement(name) => drop(self.statements.remove(name)),
@@ -221,8 +221,8 @@ impl Session {
         Ok(())
     }
 
-    /// The tag of a DEALLOCATE of a statement that was prepared by message, which SQL does not
-    /// know; None: `sql` is something else.
+    /// The tag of a DEALLOCATE of a statement that was prepared by a message, which SQL does not
+    /// know. None: `sql` is another statement.
     pub(super) fn deallocate(&mut self, sql: &str) -> Option<&'static str> {
         let mut words = sql.split_ascii_whitespace();
         if !words.next()?.eq_ignore_ascii_case("deallocate") {
@@ -241,7 +241,7 @@ impl Session {
     }
 }
 
-/// Appends what the rows of a portal are.
+/// Appends the description of a portal's rows.
 fn describe_portal(
     portal: &Portal,
     connection: &mut Connection,

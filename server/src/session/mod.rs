@@ -1,15 +1,15 @@
-//! One client's session: its messages in, answers out, on a thread of its own.
+//! One client's session: reads its messages and writes the answers, on its own thread.
 //!
 //! * The simple protocol is in [`simple`], the extended one in [`extended`], rows are written in
 //!   [`rows`], COPY moves data in [`copy`].
-//! * A session blocks in its client's socket, in the engine's locks and in commits; no other
-//!   session waits for it.
+//! * A session blocks in its client's socket, in the engine's locks and in commits, without
+//!   blocking other sessions.
 //! * After an error in the extended protocol everything up to the next Sync is skipped. Statements
-//!   up to a Sync are one transaction; a statement that a Sync follows at once commits by itself,
-//!   which comes to the same.
+//!   up to a Sync are one transaction. A statement directly before a Sync commits by itself, with
+//!   the same effect.
 //!
-//! Lock order: the session holds its [`Wire`] except while a statement runs, which may be a COPY
-//! that reads or writes it from another thread.
+//! Lock order: the session holds its [`Wire`] except while a statement runs. The statement may be a
+//! COPY that uses the wire from another thread.
 
 mod copy;
 mod extended;
@@ -34,14 +34,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use strandline::{CancelScope, Connection, Error, Result, SqlState, TransactionStatus};
 
-/// Why a message could not be answered as it should be.
+/// The reason why a message failed.
 #[derive(Debug)]
 enum Fault {
-    /// the statement failed, the session goes on
+    /// the statement failed, the session continues
     Statement(Error),
-    /// the session ends after this is reported
+    /// the session ends after reporting this
     Fatal(Error),
-    /// the connection is gone or cannot be understood
+    /// the connection is closed or broken
     Wire(WireError),
 }
 
@@ -67,19 +67,19 @@ pub(crate) struct Session {
     server: Arc<Shared>,
     backend: Registration,
     connection: Connection,
-    /// from a request's first message to its end or to a wait for the client: a cancellation in
-    /// between is not forgotten
+    /// from a request's first message to its end or to a wait for the client, so that a
+    /// cancellation between two messages is kept
     scope: Option<CancelScope>,
     statements: HashMap<String, Arc<Statement>>,
     portals: HashMap<String, Portal>,
-    /// an error has been reported and no Sync has come since
+    /// whether an error has been reported since the last Sync
     is_skipping: bool,
     reported: Reported,
-    /// no statement is running that could be a COPY
+    /// whether no statement runs that could be a COPY
     has_ended: Arc<AtomicBool>,
 }
 
-/// Whether the session goes on.
+/// Whether the session continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flow {
     Continue,
@@ -87,7 +87,7 @@ enum Flow {
 }
 
 impl Session {
-    /// A session of `connection`, whose client has been told everything but ReadyForQuery.
+    /// A session of `connection`, whose client has received everything except ReadyForQuery.
     pub fn new(server: Arc<Shared>, backend: Registration, connection: Connection) -> Self {
         let reported = Reported::of(&connection);
         Self {
@@ -103,7 +103,7 @@ impl Session {
         }
     }
 
-    /// Serves the client until it leaves or is made to.
+    /// Serves the client until it disconnects or the session must end.
     pub fn run(mut self, wire: Wire) {
         let _counted = self.server.metrics.as_ref().map(|m| m.connection());
         let wire = Arc::new(Mutex::new(wire));
@@ -121,11 +121,11 @@ impl Session {
                 }
             }
         }
-        // The client is not there any more if this fails.
+        // An error means that the client has gone.
         let _gone = held.flush();
     }
 
-    /// The last words to a client whose session ends.
+    /// Reports the end of the session to the client.
     fn report_end(&self, wire: &mut Held<'_>, fault: Fault) {
         let error = match fault {
             Fault::Wire(WireError::Closed | WireError::Io(_)) if self.must_end() => terminated(),
@@ -155,7 +155,7 @@ impl Session {
         }
     }
 
-    /// Whether somebody has asked that the session ends, or the server shuts down.
+    /// Whether the end of the session is requested, or the server shuts down.
     fn must_end(&self) -> bool {
         self.backend.is_ended() || self.server.backends.phase() != Phase::Serving
     }
@@ -186,7 +186,7 @@ impl Session {
                 self.fail(wire, &error)?;
                 self.ready(wire);
             }
-            // What a client still sends after its COPY has failed.
+            // Data that a client still sends after its COPY has failed.
             b'd' | b'c' | b'f' => {}
             other => {
                 return Err(Fault::Fatal(protocol_violation(format!(
@@ -198,7 +198,7 @@ impl Session {
         Ok(Flow::Continue)
     }
 
-    /// Nothing of the client's is at hand: is the session to go on, and how long does it wait?
+    /// Before a wait for the client: ends the session if it must end, and sets the read timeout.
     fn prepare_to_wait(&mut self, wire: &mut Held<'_>) -> Answer {
         self.scope = None;
         let status = self.connection.transaction_status();
@@ -216,7 +216,7 @@ impl Session {
         Ok(())
     }
 
-    /// Starts a statement, which has the wire if it is a COPY.
+    /// Starts a statement without holding the wire, which a COPY uses.
     fn start<T>(
         &mut self,
         wire: &mut Held<'_>,
@@ -244,14 +244,14 @@ impl Session {
         }
     }
 
-    /// Reports an error and undoes what belongs to the failed request.
+    /// Reports an error and undoes the failed request.
     fn fail(&mut self, wire: &mut Held<'_>, error: &Error) -> Answer {
         tracing::debug!(pid = self.backend.pid, %error, "statement failed");
         self.send_notices(wire);
         report::error(&mut wire.output, Severity::Error, error);
         self.connection.fail_request()?;
         if self.connection.has_lost_its_work() {
-            // They keep snapshots.
+            // Portals hold snapshots.
             self.portals.clear();
         }
         Ok(())
@@ -272,19 +272,19 @@ impl Session {
         }
     }
 
-    /// When a statement begins, if anybody wants to know how long it takes.
+    /// The start of a statement, if metrics are enabled.
     fn begin_measuring(&self) -> Option<Instant> {
         self.server.metrics.as_ref().map(|_| Instant::now())
     }
 
-    /// Counts a statement that has ended: `tag` is its tag, or its text if it failed.
+    /// Counts an ended statement; `tag` is its tag, or its text if it failed.
     fn measure(&self, began: Option<Instant>, tag: &str, failure: Option<SqlState>) {
         if let Some((metrics, began)) = self.server.metrics.as_ref().zip(began) {
             metrics.statement(tag, failure, began.elapsed());
         }
     }
 
-    /// What follows a statement that is done, before its tag.
+    /// Sends the messages that precede the tag of a finished statement.
     fn after_statement(&mut self, wire: &mut Held<'_>, tag: &str) {
         self.send_notices(wire);
         match tag.split(' ').next() {
@@ -305,7 +305,7 @@ impl Session {
         Ok(())
     }
 
-    /// ReadyForQuery; portals do not outlive their transaction.
+    /// Sends ReadyForQuery; portals end with their transaction.
     fn ready(&mut self, wire: &mut Held<'_>) {
         let status = self.connection.transaction_status();
         if status == TransactionStatus::Idle && !self.portals.is_empty() {

@@ -1,5 +1,4 @@
-//! ParameterStatus: settings whose values are sent to the client when it connects and whenever they
-//! change.
+//! ParameterStatus: reports settings to the client when it connects and whenever they change.
 
 use crate::reply;
 use strandline::{Connection, SettingsVersion};
@@ -21,15 +20,15 @@ const REPORTED: &[&str] = &[
     "TimeZone",
 ];
 
-/// What the client has been told.
+/// The values that the client has received.
 pub(crate) struct Reported {
     values: Vec<String>,
-    /// the settings that these are the values of
+    /// the version of the settings with these values
     version: SettingsVersion,
 }
 
 impl Reported {
-    /// The settings of `connection` as they are.
+    /// The present settings of `connection`.
     pub fn of(connection: &Connection) -> Self {
         let values = REPORTED.iter().map(|name| value(connection, name));
         Self {
@@ -38,14 +37,14 @@ impl Reported {
         }
     }
 
-    /// Appends all of them.
+    /// Appends all settings.
     pub fn write_all(&self, out: &mut Vec<u8>) {
         for (name, value) in REPORTED.iter().zip(&self.values) {
             reply::parameter(out, name, value);
         }
     }
 
-    /// Appends those that have changed.
+    /// Appends the changed settings.
     pub fn update(&mut self, connection: &Connection, out: &mut Vec<u8>) {
         let version = connection.settings_version();
         if version == self.version {

@@ -13,7 +13,7 @@ pub(super) struct RowSource {
     source: Source,
     schema: SchemaRef,
     formats: Formats,
-    /// the columns of the batch at hand, and the first of its rows that is not sent
+    /// the columns of the present batch, and its first unsent row
     batch: Vec<ArrayRef>,
     row_count: usize,
     next_row: usize,
@@ -24,12 +24,12 @@ enum Source {
     Batches(std::vec::IntoIter<RecordBatch>),
 }
 
-/// How many rows have been sent.
+/// The number of sent rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Portion {
-    /// and there are no more
+    /// all rows are sent
     All(u64),
-    /// as many as were asked for
+    /// the requested number is sent, more rows may follow
     Part(u64),
 }
 
@@ -40,7 +40,7 @@ impl RowSource {
         Self::new(Source::Query(query), schema, formats)
     }
 
-    /// Rows that are there.
+    /// Rows of a finished result.
     pub fn of_result(result: QueryResult, formats: Formats) -> Self {
         let schema = result.schema().clone();
         let batches = result.into_batches().into_iter();
@@ -88,7 +88,7 @@ impl RowSource {
         }
     }
 
-    /// Takes the next batch; false: there is none.
+    /// Takes the next batch; false at the end.
     fn advance(&mut self, connection: &mut Connection) -> Result<bool> {
         let batch = match &mut self.source {
             Source::Query(query) => connection.next_batch(query)?,
@@ -120,7 +120,7 @@ impl RowSource {
     }
 }
 
-/// Appends a DataRow; nothing of it if a value cannot be written.
+/// Appends a DataRow, or nothing if a value cannot be written.
 fn write_row(writers: &[ColumnWriter<'_>], row: usize, out: &mut Vec<u8>) -> Result<()> {
     let begin = out.len();
     out.push(b'D');

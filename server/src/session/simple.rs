@@ -1,7 +1,7 @@
 //! The simple protocol: a text of statements, each answered with its rows and its tag.
 //!
-//! Several statements in one text are one transaction, unless they say BEGIN and COMMIT
-//! themselves; all are parsed before the first one runs.
+//! Several statements in one text are one transaction, unless they contain BEGIN and COMMIT
+//! themselves. All are parsed before the first one runs.
 
 use super::rows::{Portion, RowSource};
 use super::statement::Formats;
@@ -55,7 +55,7 @@ impl Session {
         Ok(())
     }
 
-    /// Counts a statement that has ended, and reports its error; whether it had none.
+    /// Counts an ended statement and reports its error; returns whether it succeeded.
     fn finish(
         &mut self,
         wire: &mut Held<'_>,
@@ -91,7 +91,7 @@ impl Session {
         self.answer(wire, started, is_last)
     }
 
-    /// Sends what a statement gives; its tag.
+    /// Sends a statement's result; returns its tag.
     fn answer(&mut self, wire: &mut Held<'_>, started: Started, is_last: bool) -> Answer<String> {
         let tag = match started {
             Started::Rows(query) => {

@@ -1,4 +1,4 @@
-//! Statements that clients have prepared: the place where the protocol's types meet the
+//! Statements that clients have prepared, with conversions between the protocol's types and the
 //! database's.
 
 use crate::report::protocol_violation;
@@ -18,9 +18,9 @@ pub(super) struct Statement {
     pub word: String,
     /// the types of its parameters
     types: Vec<SqlType>,
-    /// per parameter that is an array the type of its items
+    /// the item type of each array parameter
     items: Vec<Option<SqlType>>,
-    /// per parameter the type that the client has declared, by number; 0: none
+    /// the number of each parameter's declared type; 0: not declared
     declared: Vec<u32>,
 }
 
@@ -40,7 +40,7 @@ impl Statement {
         }
         let known: Vec<_> = declared.iter().map(|oid| parameter_type(*oid)).collect();
         let prepared = connection.prepare_declared(sql, &known)?;
-        // Only statements with parameters have to be described to be run.
+        // Only statements with parameters must be described before execution.
         let (types, mut items) = match prepared.parameter_count() {
             0 => (Vec::new(), Vec::new()),
             _ => {
@@ -63,13 +63,13 @@ impl Statement {
         })
     }
 
-    /// How many values it takes.
+    /// The number of parameters.
     pub fn parameter_count(&self) -> usize {
         let needed = self.prepared.as_ref().map_or(0, Prepared::parameter_count);
         needed.max(self.declared.len())
     }
 
-    /// Its parameters' types by number.
+    /// The numbers of the parameters' types.
     pub fn parameter_types(&self) -> Vec<u32> {
         let declared = |i| self.declared.get(i).copied().filter(|oid| *oid != 0);
         let found = |i| match (self.item(i), self.types.get(i)) {
@@ -82,7 +82,7 @@ impl Statement {
         parameters.collect()
     }
 
-    /// Its result's columns by the definitions of now; None: no rows.
+    /// The result's columns by the present definitions; None: no rows.
     pub fn result(&self, connection: &mut Connection) -> Result<Option<SchemaRef>> {
         match &self.prepared {
             Some(prepared) => Ok(connection.describe(prepared)?.result.clone()),
@@ -103,19 +103,19 @@ impl Statement {
         scalars.collect()
     }
 
-    /// The type of the items of the parameter at `i`, from 0, if it is an array.
+    /// The item type of the parameter at `i`, from 0, if it is an array.
     fn item(&self, i: usize) -> Option<SqlType> {
         self.items.get(i).copied().flatten()
     }
 }
 
-/// The type that a client declares by number; None: none, or one that does not exist here.
+/// The type that a client declares by number; None: not declared, or not supported.
 fn parameter_type(oid: u32) -> Option<ParameterType> {
     let value = sql_type_of_oid(oid).map(ParameterType::Value);
     value.or_else(|| item_type_of_oid(oid).map(ParameterType::Array))
 }
 
-/// Whether there is no statement in `sql`. What begins like one is not looked at any closer.
+/// Whether `sql` has no statement. A text that begins like a statement is not examined further.
 fn is_empty(sql: &str) -> Result<bool> {
     match sql.trim_ascii_start().as_bytes() {
         [] | [b';', ..] | [b'-', b'-', ..] | [b'/', b'*', ..] => {
@@ -125,7 +125,7 @@ fn is_empty(sql: &str) -> Result<bool> {
     }
 }
 
-/// A parameter that nothing is known of is a text.
+/// The type of a parameter of unknown type.
 const TEXT: u32 = 25;
 
 /// The formats of several values.
@@ -133,7 +133,7 @@ const TEXT: u32 = 25;
 pub(super) struct Formats(Vec<Format>);
 
 impl Formats {
-    /// Codes as a message has them: none for text, one for all, or one each.
+    /// Format codes of a message: none for text, one for all values, or one for each.
     pub fn read(codes: &[i16], count: usize) -> Result<Self> {
         if codes.len() > 1 && codes.len() != count {
             return Err(protocol_violation(format!(

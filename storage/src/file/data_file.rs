@@ -1,4 +1,4 @@
-//! Data files: chunks and row metadata, blob by blob behind a header.
+//! Data files: chunks and row metadata as blobs after a header.
 //!
 //! A blob is addressed by (file, offset, length). Its checksum identity is that of its [`BlockId`].
 //! The byte layout is in docs/format.md, section "Chunk files".
@@ -27,7 +27,7 @@ pub fn data_file_name(id: u64) -> String {
     format!("chunks-{id:016x}")
 }
 
-/// The number of a data file, if `name` is one's.
+/// The number in a data file's name; None for other names.
 pub fn data_file_id(name: &str) -> Option<u64> {
     u64::from_str_radix(name.strip_prefix("chunks-")?, 16).ok()
 }
@@ -55,7 +55,7 @@ impl DataFile {
         BlockId { file, offset }
     }
 
-    /// The checksum identity of the blob at `offset`: of no two blobs of a file the same.
+    /// The checksum identity of the blob at `offset`, unique within the file.
     pub fn identity(&self, offset: u64) -> u64 {
         self.block_id(offset).identity()
     }
@@ -65,12 +65,12 @@ impl DataFile {
         self.0.place(offset)
     }
 
-    /// Removes the file when the last reference goes.
+    /// Removes the file when the last reference is dropped.
     pub fn remove_when_unused(&self) {
         self.0.remove_when_unused();
     }
 
-    /// The bytes of a blob or of a part of one, as [`StoredFile::read`].
+    /// The bytes of a blob or a part of one, see [`StoredFile::read`].
     pub fn read(&self, extent: Extent, access: Access) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.0.read(extent, access, &mut bytes)?;
@@ -112,20 +112,20 @@ fn header_sums(header: &[u8; HEADER_BYTES as usize]) -> (u32, u32) {
     (stored, checksum(&[], &header[..60]))
 }
 
-/// So many bytes of a data file in the making are written together.
+/// Bytes of a data file that are written together.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Writes a data file blob by blob; in memory are [`PIECE_BYTES`] and the blob at hand. A file that
-/// is not finished is removed.
+/// Writes a data file blob by blob. Only [`PIECE_BYTES`] and the present blob are in memory. An
+/// unfinished file is removed.
 #[derive(Debug)]
 pub struct DataFileWriter {
     file: Arc<DataFile>,
     files: Arc<DataFiles>,
-    /// none before the first piece is written
+    /// None before the first write
     handle: Option<Arc<dyn File>>,
     /// bytes written
     written: u64,
-    /// what follows them
+    /// the bytes after the written ones
     bytes: Vec<u8>,
 }
 
@@ -154,10 +154,10 @@ impl DataFileWriter {
         &self.file
     }
 
-    /// Appends what `encode` appends to its buffer (given the blob's identity) as one blob.
+    /// Appends one blob: the bytes that `encode` appends to its buffer, given the blob's identity.
     ///
     /// # Errors
-    /// Those of `encode` and of the device; the file is then given up.
+    /// Those of `encode` and of the device; the file is then abandoned.
     pub fn blob<R>(
         &mut self,
         encode: impl FnOnce(u64, &mut Vec<u8>) -> Result<R>,
@@ -165,8 +165,8 @@ impl DataFileWriter {
         self.blob_in_pieces(|identity, pieces| encode(identity, pieces.buffer()))
     }
 
-    /// As [`DataFileWriter::blob`], of a blob that is not to be in memory as a whole: `encode`
-    /// has it written whenever it has appended a piece.
+    /// [`DataFileWriter::blob`] for a blob that is too large for memory. `encode` calls
+    /// [`BlobPieces::written`] after each piece.
     pub fn blob_in_pieces<R>(
         &mut self,
         encode: impl FnOnce(u64, &mut BlobPieces<'_>) -> Result<R>,
@@ -189,7 +189,8 @@ impl DataFileWriter {
         }
     }
 
-    /// Writes what is in memory; its space is allocated first, so that a full disk is told apart.
+    /// Writes the buffered bytes. Their space is allocated first, so that a full disk is
+    /// distinguishable.
     fn write_piece(&mut self) -> Result<()> {
         let handle = match &self.handle {
             Some(handle) => handle,
@@ -202,14 +203,14 @@ impl DataFileWriter {
         handle.set_len(end)?;
         handle.write_all_at(&self.bytes, self.written)?;
         self.written = end;
-        // A large blob's memory is given back.
+        // The memory of a large blob is freed.
         self.bytes.clear();
         self.bytes.shrink_to(PIECE_BYTES);
         Ok(())
     }
 
-    /// Writes the rest and syncs the file; returns it and its bytes. The caller syncs the directory
-    /// before it refers to the file.
+    /// Writes the rest and syncs the file; returns it and its length. The caller syncs the
+    /// directory before it refers to the file.
     pub fn finish(mut self) -> Result<(Arc<DataFile>, u64)> {
         if !self.bytes.is_empty() {
             self.write_piece()?;
@@ -224,19 +225,19 @@ impl DataFileWriter {
     }
 }
 
-/// A blob in the making, see [`DataFileWriter::blob_in_pieces`].
+/// A blob being written, see [`DataFileWriter::blob_in_pieces`].
 #[derive(Debug)]
 pub struct BlobPieces<'a> {
     writer: &'a mut DataFileWriter,
 }
 
 impl BlobPieces<'_> {
-    /// The blob's next bytes are appended to it.
+    /// The buffer to which the blob's next bytes are appended.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.writer.bytes
     }
 
-    /// Writes what has been appended once it has [`PIECE_BYTES`].
+    /// Writes the buffered bytes if there are [`PIECE_BYTES`].
     pub fn written(&mut self) -> Result<()> {
         self.writer.write_full_piece()
     }

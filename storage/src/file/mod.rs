@@ -1,28 +1,28 @@
-//! Files of blocks: what addresses a block, and the one way to read it.
+//! Files of blocks: the addresses of blocks, and their only read path.
 //!
-//! A file is written once, synced, and immutable from then on. It is removed when the
-//! manifest no longer names it (`remove_when_unused`) and its last reference is dropped. Only this
-//! room opens and creates files of data. A reader calls [`StoredFile::read`], which knows the file,
-//! the extent, the kind of access ([`Access`]) and the owner of the memory for the bytes.
+//! A file is written once, synced, and then immutable. It is removed when the manifest no longer
+//! names it (`remove_when_unused`) and its last reference is dropped. Only this room opens and
+//! creates data files. A reader calls [`StoredFile::read`], which knows the file, the extent, the
+//! kind of access ([`Access`]) and the owner of the memory.
 //!
 //! Invariants:
 //! 1. The header of a file is checked whenever the file is opened, before a byte of it is returned.
-//! 2. At most [`OPEN_FILES_MAX`] files are open, those not counted that a read holds just now.
-//! 3. The checksum of a block covers its [`BlockId`], so that a block in the wrong place is found.
-//!    To check it is for the reader, which knows where the checksum stands.
+//! 2. At most [`OPEN_FILES_MAX`] files are open, besides those that a running read holds.
+//! 3. The checksum of a block covers its [`BlockId`], so that a misplaced block is detected. The
+//!    reader checks it, because it knows the checksum's place.
 //!
-//! Lock order: the list of open files → a file's handle (only to count); opening and closing hold
-//! one of the two at a time.
+//! Lock order: the list of open files → a file's handle (only for counting). Opening and closing
+//! hold one of the two at a time.
 
 pub mod data_file;
 mod stored;
 
 pub use stored::{DataFiles, FileKind, OPEN_FILES_MAX, StoredFile};
 
-/// Some consecutive bytes of a file.
+/// A range of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// bytes from the start of the file; of a block of a data file a multiple of 8
+    /// bytes from the start of the file; a multiple of 8 for a block of a data file
     pub offset: u64,
     /// bytes
     pub len: u64,
@@ -38,14 +38,13 @@ pub struct BlockId {
 }
 
 impl BlockId {
-    /// What the checksum of the block begins with: no two blocks of a file have the same.
+    /// The start of the block's checksum, unique within a file.
     pub fn identity(self) -> u64 {
         (self.file << 32) ^ (self.offset / 8)
     }
 }
 
-/// How a read was asked for, which decides whether a cache between memory and the device should
-/// keep what it returns.
+/// The kind of a read, which decides whether a cache between memory and the device keeps the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// one block, by a reader of single rows: the next read is elsewhere

@@ -1,4 +1,4 @@
-//! Immutable files, opened on first use, closed between two uses, removed with the last reference.
+//! Immutable files: opened on first use, closed under pressure, removed with the last reference.
 
 use super::{Access, Extent};
 use parking_lot::Mutex;
@@ -8,14 +8,14 @@ use std::sync::{Arc, Weak};
 use strandline_base::{Error, Result};
 use strandline_device::{Device, File};
 
-/// Files of one database that may be open at the same time: a process may commonly open 1,024
-/// files, and a large table has more.
+/// The most files of one database that are open at the same time. Processes are commonly limited to
+/// 1,024 open files, and a large table has more.
 pub const OPEN_FILES_MAX: usize = 512;
 
-/// A kind of files; the module that knows the format names it once.
+/// A kind of files, defined by the module of their format.
 #[derive(Debug)]
 pub struct FileKind {
-    /// checks the header of a file that has just been opened
+    /// checks the header of a newly opened file
     pub check: fn(&StoredFile, &dyn File) -> Result<()>,
 }
 
@@ -31,7 +31,7 @@ pub struct StoredFile {
 }
 
 impl StoredFile {
-    /// Names a file of number `id` that exists, or that is about to be created.
+    /// A file of number `id` that exists, or that will be created.
     pub fn new(kind: &'static FileKind, id: u64, name: String, files: &Arc<DataFiles>) -> Self {
         Self {
             kind,
@@ -59,13 +59,13 @@ impl StoredFile {
         format!("file {location}/{}, offset {offset}", self.name)
     }
 
-    /// The file has just been written through `file`, its open handle.
+    /// Sets the open handle of a file that has just been written.
     pub fn put(&self, file: Arc<dyn File>) {
         *self.handle.lock() = Some(file);
         self.files.note_open(&self.handle);
     }
 
-    /// Removes the file when the last reference goes.
+    /// Removes the file when the last reference is dropped.
     pub fn remove_when_unused(&self) {
         self.remove_on_drop.store(true, Ordering::Release);
     }
@@ -80,12 +80,12 @@ impl StoredFile {
         Ok(self.len()? == 0)
     }
 
-    /// Reads the bytes of `extent` into `memory`, which has nothing else afterwards. The owner of
-    /// `memory` pays for it: a frame in the pool's budget, any other reader by itself.
+    /// Reads the bytes of `extent` into `memory`, replacing its contents. The owner of `memory`
+    /// accounts for it: a frame in the pool's budget, other readers themselves.
     ///
     /// # Errors
     /// Those of the device and of the header's check; an extent beyond the file is a corruption
-    /// error. Checksums are the caller's business.
+    /// error. The caller checks checksums.
     pub fn read(&self, extent: Extent, access: Access, memory: &mut Vec<u8>) -> Result<()> {
         let len = usize::try_from(extent.len);
         let len = len.map_err(|_| Error::corrupt(self.place(extent.offset), "too long"))?;
@@ -115,19 +115,19 @@ impl StoredFile {
 impl Drop for StoredFile {
     fn drop(&mut self) {
         if *self.remove_on_drop.get_mut() {
-            // A file that cannot be removed now is an orphan, removed at the next open.
+            // A file whose removal fails is an orphan, which the next open removes.
             let _ = self.files.device.remove(&self.name);
         }
     }
 }
 
-/// The handle of a file that is open, shared with the list of open files.
+/// The handle of an open file, shared with the list of open files.
 type Handle = Arc<OpenFile>;
-/// The open file, or none while it is closed.
+/// The open file; None while it is closed.
 type OpenFile = Mutex<Option<Arc<dyn File>>>;
 
-/// The data files and runs of a database: where they are, and which are open. The file opened first
-/// is closed first; the next read opens it again.
+/// The data files and runs of a database: their device, and the open ones. The file opened first is
+/// closed first; the next read opens it again.
 #[derive(Debug)]
 pub struct DataFiles {
     device: Arc<dyn Device>,
@@ -146,12 +146,12 @@ impl DataFiles {
         })
     }
 
-    /// Where the files are.
+    /// The device of the files.
     pub fn device(&self) -> &Arc<dyn Device> {
         &self.device
     }
 
-    /// Creates the file `name`, which must not exist, to be written and then given to a
+    /// Creates the file `name`, which must not exist. It is written and then given to a
     /// [`StoredFile`].
     pub fn create(&self, name: &str) -> Result<Arc<dyn File>> {
         self.device.create(name)
@@ -162,7 +162,7 @@ impl DataFiles {
         self.reads[access as usize].load(Ordering::Relaxed)
     }
 
-    /// How many files are open, those not counted that readers hold just now.
+    /// The number of open files, without those that running reads hold.
     pub fn open_files(&self) -> usize {
         let open = self.open.lock();
         let is_open = |handle: &Handle| handle.lock().is_some();
@@ -172,7 +172,7 @@ impl DataFiles {
             .count()
     }
 
-    /// Lists a file that has been opened; the caller does not hold its handle's lock.
+    /// Lists an opened file; the caller must not hold its handle's lock.
     fn note_open(&self, handle: &Handle) {
         let mut open = self.open.lock();
         open.push_back(Arc::downgrade(handle));

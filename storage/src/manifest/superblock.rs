@@ -1,16 +1,17 @@
-//! The superblock: the one place that says which manifest file is the database.
+//! The superblock: the name of the manifest file in force.
 //!
-//! Two slots of 4 KiB with the same content, written one after the other (slot g mod 2 first), so
-//! that a crash or damage leaves one of them. The valid slot with the highest generation counts;
-//! [`switch`] writes the first slot, which is the moment of change, [`complete`] the second.
+//! Two slots of 4 KiB with the same content are written one after the other (slot g mod 2 first),
+//! so that a crash or damage spares one of them. The valid slot with the highest generation is in
+//! force. [`switch`] writes the first slot, which is the moment of the change, [`complete`] the
+//! second.
 //!
-//! Generation 0 is written first of all when a database is created and means "not finished": such
-//! a directory may be created anew, while a directory that lost its superblock is never taken for
-//! an empty one. A database is used only after both slots hold a later generation.
+//! Generation 0 is written first when a database is created and means "not finished". Such a
+//! directory may be created again, while a directory that lost its superblock is never taken for an
+//! empty one. A database is used only after both slots have a later generation.
 //!
-//! A slot that is not intact is either the torn write of a crash or damage. A torn slot is a mix of
-//! what it held and what was being written, and the manifest files tell what that can have been
-//! (see [`Torn`]); everything else is damage, survived but reported.
+//! A slot that is not intact is either a torn write of a crash or damage. A torn slot is a mix of
+//! its old content and the written content, which the manifest files determine (see [`Torn`]).
+//! Everything else is damage, which is tolerated but reported.
 
 use std::sync::Arc;
 
@@ -47,8 +48,8 @@ impl Slot {
         out
     }
 
-    /// The version and content of an intact slot. Magic, version and checksum keep their places in
-    /// every version of the format.
+    /// The version and content of an intact slot. Magic, version and checksum have the same
+    /// positions in every version of the format.
     fn decode(bytes: &[u8]) -> Option<(u32, Self)> {
         let (body, sum) = bytes.split_at_checked(CHECKSUM_AT)?;
         let fields = body.strip_prefix(MAGIC)?;
@@ -66,43 +67,44 @@ impl Slot {
     }
 }
 
-/// What a superblock file holds.
+/// The state of a superblock file.
 pub(super) enum Content {
-    /// The slot in force, and what the other one is.
+    /// The slot in force, and the state of the other one.
     Valid { slot: Slot, other: OtherSlot },
-    /// Nothing but zeros and unfinished writes of a first slot.
+    /// Only zeros and unfinished writes of a first slot.
     Unfinished,
-    /// Slots that were once written and are damaged.
+    /// Damaged slots that were written before.
     Damaged,
-    /// Not a superblock at all.
+    /// Not a superblock.
     Foreign,
 }
 
 /// The slot that is not in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum OtherSlot {
-    /// It holds the same.
+    /// It has the same content.
     Same,
-    /// It holds an older generation: a crash came before [`complete`].
+    /// It has an older generation: a crash came before [`complete`].
     Older,
-    /// It is not intact; these are its index and bytes.
+    /// It is not intact; its index and bytes.
     Broken(usize, Vec<u8>),
 }
 
-/// How a crash may have torn the slot beside an intact one of generation g: while g was being
-/// completed there, or while g + 1 was being put in force. Either leaves a manifest file behind,
-/// that of g − 1 or that of g + 1.
+/// The ways in which a crash may have torn the slot beside an intact one of generation g: while g
+/// was being completed there, or while g + 1 was being put in force. Either leaves a manifest file:
+/// of g − 1 or of g + 1.
 pub(super) struct Torn {
-    /// the manifest of g − 1 is there, or the database was being created; that of g has no edits
+    /// the manifest of g − 1 exists, or the database was being created; the manifest of g has no
+    /// edits
     pub completing: bool,
-    /// the manifest of g + 1 is there
+    /// the manifest of g + 1 exists
     pub switching: bool,
 }
 
 impl Torn {
     /// Whether a crash explains the slot `index` with `bytes` beside the intact `slot`.
     pub fn explains(&self, slot: Slot, index: usize, bytes: &[u8]) -> bool {
-        // The other place is written first for `slot` and last for the generation after it.
+        // Slot (g + 1) mod 2 is written last for generation g and first for g + 1.
         let is_next_to_write = index as u64 == (slot.generation + 1) % 2;
         let is_mix = |from: u64, to: u64| {
             let of = |generation| Slot { generation, ..slot }.encode();
@@ -117,7 +119,7 @@ impl Torn {
     }
 }
 
-/// Reads both slots; a format version that is not known is an error.
+/// Reads both slots; an unknown format version is an error.
 pub(super) fn read(file: &dyn File) -> Result<Content> {
     let len = file.len()?;
     if len > 2 * SLOT_BYTES as u64 {
@@ -148,7 +150,7 @@ pub(super) fn read(file: &dyn File) -> Result<Content> {
     {
         return Ok(Content::Foreign);
     }
-    // Slot 1 is written once slot 0 is durable, so a torn creation leaves slot 1 untouched.
+    // Slot 1 is written after slot 0 is durable, so a torn creation leaves slot 1 untouched.
     let untouched = second.iter().all(|&b| b == 0);
     Ok(if untouched {
         Content::Unfinished
@@ -172,12 +174,12 @@ pub(super) fn create(device: &dyn Device, database_id: u128) -> Result<Arc<dyn F
     Ok(file)
 }
 
-/// Puts `slot` in force by writing it to the first of its two places; durable on return.
+/// Puts `slot` in force by writing its first place; durable on return.
 pub(super) fn switch(file: &dyn File, slot: Slot) -> Result<()> {
     write_at(file, slot, slot.generation % 2)
 }
 
-/// Writes the slot in force to the second place as well; durable on return.
+/// Writes the slot in force to its second place too; durable on return.
 pub(super) fn complete(file: &dyn File, slot: Slot) -> Result<()> {
     write_at(file, slot, (slot.generation + 1) % 2)
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use strandline_base::Result;
 
-/// The place of one frame of type `T`, swizzled: it points to the frame while that is in memory.
-/// Cheap while empty.
+/// The swizzled reference to one frame of type `T`: it points to the frame while the frame is in
+/// memory. An empty handle is cheap.
 #[derive(Debug)]
 pub struct FrameHandle<T: Send + Sync + std::fmt::Debug + 'static> {
     inner: Arc<HandleInner<T>>,
@@ -64,7 +64,7 @@ impl<T: Send + Sync + std::fmt::Debug + 'static> FrameHandle<T> {
         self.inner.frame.load().is_some()
     }
 
-    /// The frame, or what `load` returns (the frame and its bytes in memory), kept.
+    /// The frame, or the result of `load` (the frame and its bytes in memory), which is kept.
     pub fn get_or_load(&self, load: impl FnOnce() -> Result<(T, usize)>) -> Result<Arc<T>> {
         if let Some(frame) = self.get() {
             return Ok(frame);
@@ -77,14 +77,14 @@ impl<T: Send + Sync + std::fmt::Debug + 'static> FrameHandle<T> {
         pool.misses.fetch_add(1, Ordering::Relaxed);
         let (frame, bytes) = load()?;
         let frame = Arc::new(frame);
-        // A frame as large as the whole pool would only push out everything else. While most of
-        // the budget is lent there is place for one that is read again and again.
+        // A frame as large as the whole pool would only evict all others. While most of the budget
+        // is lent there is room for one frame that is read repeatedly.
         let largest = (pool.budget_bytes / 2).min(pool.budget_bytes());
         if bytes <= largest {
             self.inner.bytes.store(bytes, Ordering::Relaxed);
             pool.used_bytes.fetch_add(bytes, Ordering::Relaxed);
-            // Only later reads earn a second chance: a scan of frames that are read once must not
-            // push out those that are read again and again.
+            // Only later reads set the reference bit: a scan of frames that are read once must not
+            // evict frames that are read repeatedly.
             self.inner.referenced.store(false, Ordering::Relaxed);
             self.inner.frame.store(Some(frame.clone()));
             pool.filled.fetch_add(1, Ordering::Relaxed);
@@ -102,7 +102,7 @@ impl<T: Send + Sync + std::fmt::Debug> Evict for HandleInner<T> {
         if self.referenced.swap(false, Ordering::Relaxed) {
             return false;
         }
-        // A loader holds the lock while it fills the handle: leave it alone then.
+        // A loader holds the lock while it fills the handle; it is skipped then.
         let Some(_loading) = self.loading.try_lock() else {
             return false;
         };

@@ -1,23 +1,23 @@
 //! The pool of frames: blocks in memory, encoded and decoded, under one budget.
 //!
-//! A frame is reached through its [`FrameHandle`], which a column's reader, a range's row metadata
-//! or a block of rows keeps for as long as the block may be read. So a hit costs one atomic load
-//! and no lookup: a table of block ids would cost a hash and a lock. The pool knows all filled
-//! handles and empties cold ones when their bytes exceed the budget. Readers decode the frames'
-//! bytes.
+//! A frame is reached through its [`FrameHandle`]. A column's reader, a range's row metadata or a
+//! block of rows keeps the handle as long as the block may be read. So a hit costs one atomic load;
+//! a table of block ids would cost a hash and a lock. The pool knows all filled handles and empties
+//! cold ones when their bytes exceed the budget. Readers decode the frames' bytes.
 //!
 //! Invariants:
 //! 1. `used` is the sum of the bytes of all filled handles.
 //! 2. Emptying a handle never invalidates a frame a reader holds: readers hold an `Arc`.
-//! 3. A handle that is dropped gives its bytes back.
-//! 4. The ring has one entry per filled handle, and at most as many again (or [`DROPPED_MIN`]) of
-//!    handles that were dropped while filled: the drop that makes them more takes them all out.
+//! 3. A dropped handle returns its bytes.
+//! 4. The ring has one entry per filled handle, and at most as many (or [`DROPPED_MIN`]) of handles
+//!    that were dropped while filled. The drop that exceeds this removes all of them.
 //!
-//! Replacement is second chance (clock): a frame read since the hand last passed is spared once. A
-//! new frame enters unread, so that frames read once leave before those that are read again.
+//! Replacement is second chance (clock): a frame that was read since the hand last passed is spared
+//! once. A new frame enters without the reference bit, so that frames read once are evicted before
+//! frames read repeatedly.
 //!
-//! Lock order: `loading` of a handle → `ring`; nothing is loaded or dropped by a reader under
-//! `ring`. A handle may be dropped by `shrink`, under `ring`: a drop only tries to lock it.
+//! Lock order: `loading` of a handle → `ring`. No reader loads or drops a frame under `ring`.
+//! `shrink` may drop a handle under `ring`, so a drop only tries to lock it.
 
 mod frame;
 #[cfg(test)]
@@ -30,26 +30,26 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicIsize, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Entries of dropped handles that the ring may hold, however few are filled.
+/// Entries of dropped handles that the ring may always hold.
 const DROPPED_MIN: isize = 64;
 
-/// Of its budget the pool keeps one part in so many, whatever others take of it.
+/// The inverse share of the budget that always stays with the pool.
 const OWN_PART: usize = 4;
 
 /// The budget shared by all frames of one database.
 #[derive(Debug)]
 pub struct Pool {
     budget_bytes: usize,
-    /// bytes that others hold of the budget
+    /// bytes of the budget that other components hold
     taken_bytes: Arc<AtomicUsize>,
-    /// bytes of the budget that are lent
+    /// bytes of the budget that are lent out
     lent_bytes: AtomicUsize,
     used_bytes: AtomicUsize,
     misses: AtomicU64,
     ring: Mutex<VecDeque<Weak<dyn Evict>>>,
     /// filled handles
     filled: AtomicIsize,
-    /// entries of the ring whose handles were dropped; briefly less than there are
+    /// entries of the ring whose handles were dropped; briefly too low
     dropped: AtomicIsize,
 }
 
@@ -72,13 +72,13 @@ impl Pool {
             dropped: AtomicIsize::new(0),
         })
     }
-    /// Bytes that others hold of the budget, who cannot give them back: there is so much less room.
-    /// A quarter of the budget stays the pool's.
+    /// Bytes of the budget that other components hold and cannot return; they reduce the pool's
+    /// budget. A quarter of the budget stays with the pool.
     pub fn taken_bytes(&self) -> &Arc<AtomicUsize> {
         &self.taken_bytes
     }
-    /// Lends `bytes` of the budget, all in all, to somebody who gives them back: there is so much
-    /// less room, and cold frames go at once. A quarter of the budget stays the pool's.
+    /// Sets the bytes of the budget that are lent out and will be returned. They reduce the pool's
+    /// budget, and cold frames are evicted at once. A quarter of the budget stays with the pool.
     pub fn lend(&self, bytes: usize) {
         let before = self.lent_bytes.swap(bytes, Ordering::Relaxed);
         if bytes > before {
@@ -89,14 +89,14 @@ impl Pool {
     pub fn used_bytes(&self) -> usize {
         self.used_bytes.load(Ordering::Relaxed)
     }
-    /// The bound on [`Pool::used_bytes`] now.
+    /// The present bound on [`Pool::used_bytes`].
     pub fn budget_bytes(&self) -> usize {
         let own = self.budget_bytes / OWN_PART;
         let taken = self.taken_bytes.load(Ordering::Relaxed);
         let lent = self.lent_bytes.load(Ordering::Relaxed);
         self.budget_bytes.saturating_sub(taken + lent).max(own)
     }
-    /// Frames that had to be loaded since the start.
+    /// Frames loaded since the start.
     pub fn misses(&self) -> u64 {
         self.misses.load(Ordering::Relaxed)
     }
@@ -107,7 +107,7 @@ impl Pool {
             return;
         }
         let mut ring = self.ring.lock();
-        // Two rounds at most: the first takes second chances away, the second evicts.
+        // At most two rounds: the first clears reference bits, the second evicts.
         let mut turns = ring.len() * 2;
         while self.used_bytes() > budget_bytes && turns > 0 {
             turns -= 1;
@@ -122,12 +122,13 @@ impl Pool {
         }
     }
 
-    /// A filled handle was dropped: its entry stays in the ring until there are many of the kind.
+    /// Counts a dropped filled handle. Its entry stays in the ring until there are many dropped
+    /// ones.
     fn note_dropped(&self) {
         let filled = self.filled.fetch_sub(1, Ordering::Relaxed) - 1;
         let dropped = self.dropped.fetch_add(1, Ordering::Relaxed) + 1;
         if dropped > filled.max(DROPPED_MIN)
-            // Whoever holds the lock may be this thread; the next drop tries again.
+            // This thread may hold the lock itself; the next drop tries again.
             && let Some(mut ring) = self.ring.try_lock()
         {
             let before = ring.len();

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Two frames are read all the time while a scan loads ten times the budget, once each.
+/// Two frames are read repeatedly while a scan loads ten times the budget, once each.
 #[test]
 fn stays_within_budget_and_spares_what_is_read() {
     let pool = Pool::new(1000);
@@ -48,8 +48,7 @@ fn a_frame_larger_than_half_the_budget_is_not_kept() {
     assert_eq!(pool.used_bytes(), 0);
 }
 
-/// Merges replace chunks, and with them handles, all the time, also where the pool is never
-/// full.
+/// Merges continually replace chunks and their handles, even if the pool is never full.
 #[test]
 fn the_ring_forgets_handles_that_are_dropped() {
     let pool = Pool::new(1 << 20);
@@ -64,14 +63,14 @@ fn the_ring_forgets_handles_that_are_dropped() {
         assert!((100..=201).contains(&entries), "{entries} after {round}");
     }
     assert!(kept.iter().all(FrameHandle::is_filled));
-    // The last drops free what is left, with nothing loaded any more.
+    // The last drops remove the remaining entries, without any load.
     drop(kept);
     assert!(entries() <= DROPPED_MIN as usize, "{}", entries());
     assert_eq!(pool.filled.load(Ordering::Relaxed), 0);
     assert_eq!(pool.dropped.load(Ordering::Relaxed), entries() as isize);
 }
 
-/// Slots that the hand finds dropped are counted once, whoever takes their entries out.
+/// Dropped entries that the hand finds are counted once, on every path of removal.
 #[test]
 fn the_hand_takes_dropped_handles_out() {
     let pool = Pool::new(100);
@@ -113,7 +112,7 @@ fn what_is_lent_is_given_at_once_and_comes_back() {
     handles.iter().for_each(load);
     pool.lend(400);
     assert_eq!((pool.used_bytes(), pool.budget_bytes()), (600, 600));
-    // Beside key indexes, and no more than the pool can do without.
+    // Beside key indexes, down to the part that stays with the pool.
     pool.taken_bytes().store(200, Ordering::Relaxed);
     pool.lend(500);
     assert_eq!((pool.used_bytes(), pool.budget_bytes()), (300, 300));

@@ -4,8 +4,8 @@ use super::{Run, RunCodec, RunCursor};
 use std::sync::Arc;
 use strandline_base::{Result, RowId};
 
-/// Goes through the records of several runs in the order of rows; in memory are a block of each run
-/// and the records of one row.
+/// Merges the records of several runs in row order. A block of each run and the records of one row
+/// are in memory.
 #[derive(Debug)]
 #[doc(alias = "k_way_merge")]
 pub struct RowMerge<'a, C: RunCodec> {
@@ -13,7 +13,7 @@ pub struct RowMerge<'a, C: RunCodec> {
 }
 
 impl<'a, C: RunCodec> RowMerge<'a, C> {
-    /// Before the first row of `runs`.
+    /// A merge before the first row of `runs`.
     pub fn new(runs: &'a [Arc<Run<C>>]) -> Self {
         let cursors = runs.iter().map(|run| run.cursor()).collect();
         Self { cursors }
@@ -22,7 +22,7 @@ impl<'a, C: RunCodec> RowMerge<'a, C> {
     /// The next row, whose records are appended to `out` run by run; `None` after the last.
     ///
     /// # Errors
-    /// As for [`Run::records`].
+    /// Those of [`Run::records`].
     pub fn next_row(&mut self, out: &mut Vec<C::Record>) -> Result<Option<RowId>> {
         let mut row: Option<RowId> = None;
         for cursor in &mut self.cursors {

@@ -1,8 +1,8 @@
 //! Sorted runs: files of records sorted by row id, on the fast tier.
 //!
-//! A run is written once, sequentially, and read by range of row ids, as MaSM's materialized sorted
-//! runs are \[MaSM §3.1–3.2\]. A file is a header, blocks of about 32 KiB, and an index with every
-//! block's first row id, length and checksum. A block is a sequence of groups, each of which holds
+//! Like MaSM's materialized sorted runs \[MaSM §3.1–3.2\], a run is written once, sequentially, and
+//! read by range of row ids. A file is a header, blocks of about 32 KiB, and an index with every
+//! block's first row id, length and checksum. A block is a sequence of groups, each of which has
 //! records of one row. A [`RunCodec`] defines records and the bytes of a group, so that all kinds
 //! of sorted runs share files, index and merge. The index stays in memory: about 20 bytes per
 //! block, one 1,600th of the data.
@@ -31,37 +31,37 @@ use std::fmt::Debug;
 use strandline_base::bytes::{ByteReader, PutBytes};
 use strandline_base::{CommitTs, Error, Result, RowId, checksum};
 
-/// A record, as far as runs know it.
+/// The interface of a record for runs.
 pub trait RunItem: Debug {
     /// The row.
     fn row(&self) -> RowId;
-    /// The time that the run's bounds of time are about.
+    /// The timestamp for the run's time bounds.
     fn ts(&self) -> CommitTs;
-    /// Whether it is a version of its row: only these bound the run's oldest version.
+    /// Whether it is a version of its row; only versions bound the run's oldest version.
     fn is_version(&self) -> bool;
     /// Whether `next` may follow this record in a run.
     fn may_precede(&self, next: &Self) -> bool;
-    /// About the bytes that it would take by itself.
+    /// The approximate bytes of the record by itself.
     fn single_bytes(&self) -> usize;
 }
 
 /// Turns the records of one row into bytes and back.
 pub trait RunCodec: Debug {
-    /// What the runs hold.
+    /// The records of the runs.
     type Record: RunItem;
-    /// What the groups of a block count from; it stands at the block's beginning.
+    /// The origin of relative values in a block, stored at the block's start.
     type Origin: Copy + Debug;
 
     /// The origin of a block that begins with `group`.
     fn origin(group: &[Self::Record]) -> Self::Origin;
     /// Appends an origin.
     fn put_origin(origin: Self::Origin, out: &mut Vec<u8>);
-    /// Reads what [`RunCodec::put_origin`] wrote. `None`: malformed.
+    /// Reads an origin. `None`: malformed.
     fn take_origin(reader: &mut ByteReader<'_>) -> Option<Self::Origin>;
     /// Appends the records of one row, at least one.
     ///
     /// # Errors
-    /// Internal, if they cannot be encoded; `out` then holds nothing of use.
+    /// Internal, if they cannot be encoded; `out` is then invalid.
     fn put_group(out: &mut Vec<u8>, group: &[Self::Record], origin: Self::Origin) -> Result<()>;
     /// The records of `row` from all the bytes of a group. `None`: malformed.
     fn take_group(
@@ -77,7 +77,7 @@ pub fn run_file_name(id: u64) -> String {
     format!("run-{id:016x}")
 }
 
-/// The id of a run, if `name` is the name of a run's file.
+/// The id in a run's file name; None for other names.
 pub fn run_file_id(name: &str) -> Option<u64> {
     let id = u64::from_str_radix(name.strip_prefix("run-")?, 16).ok()?;
     (run_file_name(id) == name).then_some(id)
@@ -95,18 +95,20 @@ pub const HEADER_BYTES: usize = 24;
 pub const TRAILER_BYTES: usize = 12;
 /// Blocks end after the group that reaches this size.
 const BLOCK_BYTES: usize = 32 << 10;
-/// Groups end when their records would take about so much one by one, which bounds what is decoded
-/// at once ...
+/// The approximate bytes, encoded separately, at which a group ends. It bounds the decoded memory
+/// ...
 const GROUP_BYTES: usize = 256 << 10;
-/// ... but not with fewer records than this: large values, too, share what they have in common ...
+/// ... except for groups of fewer records than this, so that large values also share common parts
+/// ...
 const GROUP_RECORDS_MIN: usize = 16;
-/// ... unless they would take so much.
+/// ... unless the records would exceed this.
 const GROUP_BYTES_MAX: usize = 8 << 20;
-/// Second identity word of the header's and the index's checksum; blocks have their offset there.
+/// The second identity word of the header's and the index's checksum; blocks have their offset
+/// there.
 pub const HEADER_IDENTITY: u64 = u64::MAX;
 const INDEX_IDENTITY: u64 = u64::MAX - 1;
 
-/// Where a block is and what it begins with.
+/// The position of a block, and its first row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockPlace {
     /// the row of the first record
@@ -115,25 +117,25 @@ pub struct BlockPlace {
     pub offset: u64,
     /// bytes
     pub len: u32,
-    /// of the run's id, the offset and the bytes
+    /// the checksum of the run's id, the offset and the bytes
     pub crc: u32,
 }
 
-/// What a run's end says about it.
+/// The index at the end of a run.
 #[doc(alias = "run index")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunIndex {
-    /// how many there are
+    /// the number of records
     pub records: u64,
     /// the least timestamp of a record
     pub min_ts: CommitTs,
     /// the greatest timestamp of a record
     pub max_ts: CommitTs,
-    /// the least timestamp of a version; the greatest there is, if the run has none
+    /// the least timestamp of a version; [`CommitTs::MAX`] without versions
     pub oldest_version: CommitTs,
     /// the row of the last record
     pub max_row: RowId,
-    /// in order
+    /// the blocks, in order
     pub blocks: Vec<BlockPlace>,
 }
 
@@ -205,8 +207,8 @@ impl RunIndex {
         Ok(out)
     }
 
-    /// Reads an index without its trailer; the caller has checked the checksum. `end` is where
-    /// the blocks end. `None`: malformed.
+    /// Reads an index without its trailer, whose checksum the caller has checked. `end` is the end
+    /// of the blocks. `None`: malformed.
     pub fn decode(bytes: &[u8], end: u64) -> Option<Self> {
         let mut reader = ByteReader::new(bytes);
         let records = reader.varint()?;

@@ -10,12 +10,12 @@ use strandline_base::bytes::ByteReader;
 use strandline_base::{CommitTs, Error, Result, RowId, checksum};
 use strandline_device::File;
 
-/// Adjacent blocks are read together up to this many bytes.
+/// The most bytes of adjacent blocks that are read together.
 const READ_BYTES: u64 = 1 << 20;
 
 pub(super) static KIND: FileKind = FileKind { check: check_file };
 
-/// Checks length and header of a file that has just been opened.
+/// Checks length and header of a newly opened file.
 fn check_file(stored: &StoredFile, file: &dyn File) -> Result<()> {
     let (name, len) = (stored.name(), file.len()?);
     if len < (HEADER_BYTES + TRAILER_BYTES) as u64 {
@@ -37,7 +37,7 @@ pub struct Run<C> {
 }
 
 impl<C: RunCodec> Run<C> {
-    /// The run in `file`, `bytes` long, whose index is known.
+    /// The run in `file`, `bytes` long, with its known index.
     pub fn new(file: StoredFile, codec: C, index: RunIndex, bytes: u64) -> Self {
         Self {
             file,
@@ -47,7 +47,7 @@ impl<C: RunCodec> Run<C> {
         }
     }
 
-    /// Names the file of a run that exists, or that is about to be created.
+    /// The file of a run that exists, or that will be created.
     pub fn file(files: &Arc<DataFiles>, file_name: &str, run_id: u64) -> StoredFile {
         StoredFile::new(&KIND, run_id, file_name.to_owned(), files)
     }
@@ -55,8 +55,8 @@ impl<C: RunCodec> Run<C> {
     /// Opens the run in `file_name`.
     ///
     /// # Errors
-    /// A file that is not this run, or whose header or index is damaged, is a corruption error; a
-    /// version this program does not know is not supported; otherwise those of the device.
+    /// A file that is not this run, or whose header or index is damaged, is a corruption error. An
+    /// unknown version is not supported. Otherwise those of the device.
     pub fn open(files: &Arc<DataFiles>, file_name: &str, run_id: u64, codec: C) -> Result<Self> {
         let file = Self::file(files, file_name, run_id);
         let len = file.len()?;
@@ -92,7 +92,7 @@ impl<C: RunCodec> Run<C> {
         Ok(Self::new(file, codec, index, len))
     }
 
-    /// Where its blocks are, and what it says about all of them.
+    /// The run's index.
     pub fn index(&self) -> &RunIndex {
         &self.index
     }
@@ -152,7 +152,7 @@ impl<C: RunCodec> Run<C> {
         size_of::<Self>() + size_of::<RunIndex>() + size_of_val(&self.index.blocks[..])
     }
 
-    /// Removes the file when the last reference to the run goes.
+    /// Removes the file when the last reference to the run is dropped.
     pub fn remove_when_unused(&self) {
         self.file.remove_when_unused();
     }
@@ -170,14 +170,14 @@ impl<C: RunCodec> Run<C> {
         visit: &mut dyn FnMut(C::Record) -> Result<()>,
     ) -> Result<()> {
         let blocks = &self.index.blocks;
-        // The rows of a block end where the next one begins, and that row may be in both.
+        // A block's rows end at the first row of the next block, and that row may be in both.
         let first = blocks
             .partition_point(|b| b.first_row < from)
             .saturating_sub(1);
         let end = blocks.partition_point(|b| b.first_row < to_exclusive);
         let mut rest = blocks.get(first..end).unwrap_or_default();
         let mut buffer = Vec::new();
-        // The versions of one row fill one block, seldom more.
+        // The versions of one row rarely take more than one block.
         let access = match rest.len() {
             0 | 1 => Access::Random,
             _ => Access::Sequential,
@@ -246,10 +246,10 @@ impl<C: RunCodec> Run<C> {
         format!("{} block at offset {}", self.file.name(), block.offset)
     }
 
-    /// Reads every block and checks that the records are in order and as many as the index says.
+    /// Reads every block and checks the order and the number of the records.
     ///
     /// # Errors
-    /// What is wrong, as a corruption error; otherwise those of the device.
+    /// The damage as a corruption error; otherwise those of the device.
     pub fn verify(&self) -> Result<()> {
         let mut last: Option<C::Record> = None;
         let mut records = 0u64;
@@ -272,7 +272,7 @@ impl<C: RunCodec> Run<C> {
     }
 }
 
-/// Goes through a run's records in order, a block at a time.
+/// Iterates over a run's records in order, one block at a time.
 #[derive(Debug)]
 pub struct RunCursor<'a, C: RunCodec> {
     run: &'a Run<C>,
@@ -285,7 +285,7 @@ impl<C: RunCodec> RunCursor<'_, C> {
     /// The row of the next record, if there is one.
     ///
     /// # Errors
-    /// As for [`Run::records`].
+    /// Those of [`Run::records`].
     pub fn row(&mut self) -> Result<Option<RowId>> {
         while self.records.len() == 0 {
             let Some(block) = self.run.index.blocks.get(self.block) else {
@@ -311,10 +311,10 @@ impl<C: RunCodec> RunCursor<'_, C> {
         Ok(self.records.as_slice().first().map(RunItem::row))
     }
 
-    /// Moves the next records, as long as they are of `row`, to `out`.
+    /// Moves the next records to `out` while they belong to `row`.
     ///
     /// # Errors
-    /// As for [`Run::records`].
+    /// Those of [`Run::records`].
     pub fn take_row(&mut self, row: RowId, out: &mut Vec<C::Record>) -> Result<()> {
         while self.row()? == Some(row) {
             out.extend(self.records.next());
@@ -323,7 +323,7 @@ impl<C: RunCodec> RunCursor<'_, C> {
     }
 }
 
-/// The row and the bytes of the next group; `previous` is the row of the one before. `None`:
+/// The row and the bytes of the next group; `previous` is the row of the preceding group. `None`:
 /// malformed.
 fn take_group<'a>(reader: &mut ByteReader<'a>, previous: RowId) -> Option<(RowId, &'a [u8])> {
     let row = RowId(previous.0.checked_add(reader.varint()?)?);

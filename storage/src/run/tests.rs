@@ -1,4 +1,4 @@
-//! Runs of the simplest records there are: a row and a time.
+//! Runs of the simplest possible records: a row and a time.
 
 use super::*;
 use crate::file::DataFiles;
@@ -57,7 +57,7 @@ fn write(files: &Arc<DataFiles>, id: u64, marks: &[Mark]) -> Arc<Run<Marks>> {
     Arc::new(Run::open(files, &run_file_name(id), id, Marks).expect("open"))
 }
 
-/// Rows are in some of the runs, or in all, with several records each; runs have many blocks.
+/// Rows are in one, several or all runs, with several records each; runs have many blocks.
 #[test]
 fn a_merge_gives_every_record_in_the_order_of_rows() {
     let files = DataFiles::new(Arc::new(MemoryDevice::new()));

@@ -19,19 +19,19 @@ pub struct RunWriter<C: RunCodec> {
     codec: C,
     /// the last records pushed, all of one row
     group: Vec<C::Record>,
-    /// about what they would take one by one
+    /// the approximate bytes of these records, encoded separately
     group_bytes: usize,
     block: Vec<u8>,
     block_first_row: RowId,
     block_last_row: RowId,
-    /// of the block, if that has a group
+    /// the block's origin, if the block has a group
     origin: Option<C::Origin>,
     offset: u64,
     index: RunIndex,
 }
 
 impl<C: RunCodec> RunWriter<C> {
-    /// Creates the file `file_name`, which must not exist. The finished [`Run`] reads back by
+    /// Creates the file `file_name`, which must not exist. The finished [`Run`] decodes with
     /// `codec`.
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl<C: RunCodec> RunWriter<C> {
         })
     }
 
-    /// Appends a record, which must not sort before the one pushed last.
+    /// Appends a record, which must not sort before the last pushed one.
     ///
     /// # Errors
     /// A record out of order or with a column twice is an internal error; otherwise those of the

@@ -1,5 +1,5 @@
-//! Keeping segments ready ahead of the log's end: preparing new ones, recycling or removing those
-//! that a checkpoint has made superfluous.
+//! Keeps segments ready ahead of the log's end: prepares new ones, and recycles or removes those
+//! before a checkpoint.
 //!
 //! Everything here runs under the `maintenance` lock, which appenders and leaders take only when
 //! the log has run out of room. A segment joins the list, and `limit` moves, after it is durable.
@@ -9,12 +9,13 @@ use strandline_base::{Error, Result};
 use super::segment::{SEGMENT_HEADER_BYTES, Segment, SegmentHeader, segment_name};
 use super::{Lsn, SegmentInfo, Wal};
 
-/// Segments kept ready behind the log's end when old ones are cut; more are removed.
+/// The most segments kept ready after the log's end when old ones are cut; further ones are
+/// removed.
 pub(super) const SPARE_SEGMENTS_MAX: usize = 2;
 
 impl Wal {
-    /// Makes sure that a whole unused segment lies behind the log's end, so that appends need not
-    /// wait for one. Cheap if there is one.
+    /// Ensures that a whole unused segment follows the log's end, so that appends need not wait for
+    /// one. Cheap if one exists.
     pub fn prepare_next_segment(&self) -> Result<()> {
         self.ensure_room(self.settings.segment_bytes - SEGMENT_HEADER_BYTES)
     }
@@ -33,7 +34,7 @@ impl Wal {
         let least = SEGMENT_HEADER_BYTES + (end + needed - limit).next_multiple_of(4096);
         let file_bytes = least.max(self.settings.segment_bytes);
         let header = self.header(&mut next_number, limit, file_bytes);
-        // A segment for one huge record is not recycled, so zeros would be written for nothing.
+        // A segment for one huge record is not recycled, so zeros would be wasted.
         let zeroed_bytes = if least > self.settings.segment_bytes {
             0
         } else {
@@ -61,8 +62,8 @@ impl Wal {
         self.state.lock().limit = limit;
     }
 
-    /// Everything before `lsn` is no longer needed: whole segments before it are recycled, or
-    /// removed if enough are ready.
+    /// Drops everything before `lsn`: whole segments before it are recycled, or removed if enough
+    /// are ready.
     ///
     /// # Errors
     /// An internal error if `lsn` is not durable; I/O errors, after which the log stays usable.
@@ -98,8 +99,8 @@ impl Wal {
         Ok(())
     }
 
-    /// Takes the oldest segment off the list if it ends at or before `lsn`; never the last one,
-    /// which tells the next open where the log goes on.
+    /// Removes the oldest segment from the list if it ends at or before `lsn`. The last one stays,
+    /// because it shows the next open where the log continues.
     fn take_segment_before(&self, lsn: Lsn) -> Option<Segment> {
         let mut segments = self.segments.lock();
         if segments.len() > 1 && segments.front().is_some_and(|s| s.end() <= lsn.0) {
@@ -108,7 +109,7 @@ impl Wal {
         None
     }
 
-    /// The log's files in order: in use, then ready to be used.
+    /// The log's files in order: used ones, then ready ones.
     pub fn segments(&self) -> Vec<SegmentInfo> {
         let info = |s: &Segment| SegmentInfo {
             name: segment_name(s.number),

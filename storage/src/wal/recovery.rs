@@ -1,21 +1,21 @@
-//! Opening the log: finding its segments, replaying its records, and telling a torn tail (cut)
-//! from damage (refused).
+//! Opens the log: finds its segments, replays its records, and distinguishes a torn tail (cut) from
+//! damage (refused).
 //!
-//! 1. The *chain* is the segments with a good header that follow each other without a gap in log
-//!    positions, from the one that holds the replay position on. All other segment files are
-//!    *leftovers*: cut before the crash, or unfinished preparations.
-//! 2. Records are read until the first that is not whole and intact: the log's end.
-//! 3. Behind the end, in the chain and in leftovers, no intact record may claim that something
-//!    past the end was durable. Nor may the end lie before what the caller knows to be durable.
-//! 4. Intact records behind the end that make no such claim were in flight when the crash hit,
-//!    behind one that was lost. They are erased before anything is appended, because new records
-//!    fill the gap before them and would bring them back.
-//! 5. Readable bytes need not be on the device, and a sync need not bring them there: after a
-//!    failed sync, or a failed write of the operating system's own, lost pages stay readable and
-//!    count as clean. So records past the position that is known to be durable, and erasures, are
-//!    written once more before the sync, which then covers them.
-//! 6. A segment that no record has reached is not trusted for the same reason: its header or name
-//!    may be lost. It is a leftover. One with a record, or with the replay position, was durable
+//! 1. The *chain* is the segments with a good header whose log positions follow each other without
+//!    a gap, from the one with the replay position on. All other segment files are *leftovers*: cut
+//!    before the crash, or unfinished preparations.
+//! 2. Records are read up to the first that is not whole and intact: the log's end.
+//! 3. After the end, in the chain and in leftovers, no intact record may prove that a position past
+//!    the end was durable. Nor may the end be before the position that the caller knows to be
+//!    durable.
+//! 4. Other intact records after the end were in flight at the crash, after a lost one. They are
+//!    erased before anything is appended, because new records that fill the gap would revive them.
+//! 5. Readable bytes need not be on the device, and a sync need not write them: after a failed
+//!    sync, or a failed write-back of the operating system, lost pages stay readable and count as
+//!    clean. So records past the known durable position, and erasures, are rewritten before the
+//!    sync, which then covers them.
+//! 6. A segment without a record is not trusted for the same reason: its header or name may be
+//!    lost. It is a leftover. A segment with a record, or with the replay position, was durable
 //!    with its name before the log reached it.
 
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ use super::{Lsn, WAL_STREAM};
 use crate::frame::StreamId;
 use crate::stream::Stream;
 
-/// What recovery hands to the log.
+/// The result of recovery.
 pub(super) struct Recovered {
     /// From the replay position's segment on, in order; never empty.
     pub segments: Vec<Segment>,
@@ -96,8 +96,8 @@ pub(super) fn recover(
     })
 }
 
-/// Splits the files into the chain that holds `from` and the rest. Where two good headers claim
-/// the same place the higher number wins: a number is passed over only when its preparation failed.
+/// Splits the files into the chain that contains `from` and the rest. If two good headers have the
+/// same base, the higher number wins: a number is skipped only when its preparation failed.
 fn find_chain(found: Vec<FoundSegment>, from: u64) -> (Vec<Segment>, Vec<FoundSegment>) {
     // `found` is ordered by number, so later entries replace earlier ones.
     let by_base: BTreeMap<u64, Segment> = found
@@ -105,8 +105,8 @@ fn find_chain(found: Vec<FoundSegment>, from: u64) -> (Vec<Segment>, Vec<FoundSe
         .filter_map(FoundSegment::segment)
         .map(|s| (s.base, s))
         .collect();
-    // Exactly at the border of two segments the earlier one, if it is there: the later one may be
-    // a preparation that was not finished.
+    // At the border of two segments it is the earlier one, if it exists: the later one may be an
+    // unfinished preparation.
     let before = by_base.range(..from).next_back().map(|(_, s)| s);
     let first = before
         .filter(|s| from <= s.end())
@@ -138,7 +138,7 @@ fn missing_start(device: &dyn Device, files: &[FoundSegment], from: Lsn) -> Erro
     )
 }
 
-/// Leftovers behind the log's end may hold nothing that shows a longer log.
+/// Leftovers after the log's end must not prove a longer log.
 fn refuse_damaged_leftovers(
     stream: &Stream,
     id: StreamId,
@@ -177,13 +177,13 @@ fn refuse_damaged_leftovers(
     Ok(())
 }
 
-/// Takes the segments that no record has reached off the chain; its first one stays.
+/// Removes the segments without records from the chain; the first segment stays.
 fn unused(segments: &mut Vec<Segment>, end: u64) -> impl Iterator<Item = Segment> {
     let used = segments.partition_point(|s| s.base < end).max(1);
     segments.split_off(used).into_iter()
 }
 
-/// Removes files for good, so that none of them can join the chain later.
+/// Removes files durably, so that none of them can join the chain later.
 fn remove_for_good(device: &dyn Device, names: Vec<String>) -> Result<()> {
     for name in &names {
         device.remove(name)?;

@@ -1,10 +1,10 @@
-//! One file of the log: header, allocation ahead of use, recycling, and the list of what is
-//! found in a directory.
+//! One file of the log: header, preallocation, recycling, and the list of the segments in a
+//! directory.
 //!
-//! A segment enters the log only after its header, its allocated space and its name are durable,
-//! so a log position that was ever promised to an appender never lacks its file after a crash.
-//! A file with a broken header is therefore an unfinished preparation, unless intact frames in it
-//! say otherwise (recovery looks).
+//! A segment enters the log only after its header, its allocated space and its name are durable. So
+//! every log position that was given to an appender has its file after a crash. A file with a
+//! broken header is therefore an unfinished preparation, unless intact frames in it prove otherwise
+//! (recovery checks).
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use super::WAL_FORMAT_VERSION;
 use crate::stream::Extent;
 use crate::version::refuse_unknown;
 
-/// The header's block; frames start behind it.
+/// Bytes of the header's block; frames start after it.
 pub(super) const SEGMENT_HEADER_BYTES: u64 = 4096;
-/// Bytes of the header that carry something, checksum included.
+/// Bytes of the header's fields, checksum included.
 const HEADER_USED_BYTES: usize = 56;
 const MAGIC: &[u8; 8] = b"STRDWAL1";
 const NAME_PREFIX: &str = "wal-";
-/// A page: ext4 caches what larger writes fill in large folios, whose many buffers make every
+/// One page of zeros. ext4 caches larger writes in large folios, whose many buffers make every
 /// commit's small write and sync slower (measured on Linux 6.18: 97 instead of 84 µs).
 static ZERO_CHUNK: [u8; 4 << 10] = [0; 4 << 10];
 
@@ -39,12 +39,12 @@ pub(super) fn parse_segment_name(name: &str) -> Option<u64> {
         .flatten()
 }
 
-/// What a segment's header says.
+/// The fields of a segment's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SegmentHeader {
     pub database_id: u128,
     pub number: u64,
-    /// Log position of the first byte behind the header.
+    /// Log position of the first byte after the header.
     pub base: u64,
     /// Length of the file in bytes.
     pub file_bytes: u64,
@@ -65,8 +65,8 @@ impl SegmentHeader {
         out
     }
 
-    /// The header in `bytes`, `None` if it is damaged or unfinished. An unknown version is
-    /// an error.
+    /// The header in `bytes`; `None` if it is damaged or unfinished. An unknown version is an
+    /// error.
     fn decode(bytes: &[u8; HEADER_USED_BYTES], name: &str) -> Result<Option<Self>> {
         let (body, sum) = bytes.split_at(HEADER_USED_BYTES - 4);
         if !body.starts_with(MAGIC) || sum != checksum(&[], body).to_le_bytes() {
@@ -84,7 +84,7 @@ impl SegmentHeader {
     }
 }
 
-/// A segment in use or ready to be used.
+/// A used or ready segment.
 #[derive(Clone, Debug)]
 pub(super) struct Segment {
     pub file: Arc<dyn File>,
@@ -94,7 +94,7 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// The log position after the last byte it can hold.
+    /// The log position after its last byte.
     pub fn end(&self) -> u64 {
         self.base + self.file_bytes - SEGMENT_HEADER_BYTES
     }
@@ -108,8 +108,8 @@ impl Segment {
         }
     }
 
-    /// Makes a new segment: its space is allocated and written with zeros (up to `zeroed_bytes`;
-    /// overwriting written space is what makes a commit's sync cheap), all of it durable.
+    /// Makes a new durable segment. Its space is allocated, and its first `zeroed_bytes` are
+    /// written with zeros: overwriting written space makes a commit's sync cheap.
     pub fn create(device: &dyn Device, header: SegmentHeader, zeroed_bytes: u64) -> Result<Self> {
         let name = segment_name(header.number);
         let file = device.create(&name)?;
@@ -126,15 +126,15 @@ impl Segment {
             device.sync_directory()
         })();
         if let Err(e) = prepared {
-            // Gives the space back; if that fails too the next open removes the file.
+            // Frees the space; if that also fails, the next open removes the file.
             let _ = device.remove(&name);
             return Err(e.context("cannot prepare the next log segment"));
         }
         Ok(Self::of(file, header))
     }
 
-    /// Turns this segment, whose content is no longer needed, into one behind the log's end. Its
-    /// old frames name old positions and so never look like part of the log.
+    /// Recycles this segment, whose content is no longer needed, as one after the log's end. Its
+    /// old frames have old positions, so they never look like part of the log.
     pub fn recycle(&self, device: &dyn Device, header: SegmentHeader) -> Result<Self> {
         debug_assert_eq!(self.file_bytes, header.file_bytes);
         let name = segment_name(header.number);
@@ -146,7 +146,8 @@ impl Segment {
             Ok(Self::of(file, header))
         })();
         if recycled.is_err() {
-            // Its header or name may be lost and still be seen: it never becomes part of the log.
+            // Its header or name may be lost although it is readable, so it never becomes part of
+            // the log.
             let _ = device.remove(&name);
         }
         recycled
@@ -189,7 +190,7 @@ impl FoundSegment {
             .map(|header| Segment::of(Arc::clone(&self.file), header))
     }
 
-    /// Its bytes as a piece of the log that starts at `base`.
+    /// The file as a part of the log that starts at `base`.
     pub fn extent_at(&self, base: u64) -> Option<Extent> {
         let bytes = self.file_bytes.checked_sub(SEGMENT_HEADER_BYTES)?;
         let file = Arc::clone(&self.file);

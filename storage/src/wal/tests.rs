@@ -1,4 +1,4 @@
-//! The log against a model: what was acknowledged is there, in order, after every crash.
+//! The log against a model: acknowledged records exist, in order, after every crash.
 
 use strandline_base::rng::Rng;
 use strandline_sim::SimDisk;
@@ -55,7 +55,7 @@ fn commit(log: &Wal, payload: &[u8]) -> Result<Lsn> {
     Ok(end)
 }
 
-/// A device whose files panic when they are synced, while it is told to.
+/// A device whose files panic during a sync while it is armed.
 #[derive(Debug)]
 struct Panicking {
     device: Arc<dyn Device>,
@@ -95,7 +95,7 @@ fn panics(work: impl FnOnce()) -> bool {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err()
 }
 
-/// Every later call gets an error and none waits for the thread that is gone.
+/// Every later call fails, and none waits for the panicked thread.
 fn assert_poisoned(log: &Wal, durable: Lsn) {
     assert_eq!(
         append(log, b"later").expect_err("poisoned").kind(),
@@ -138,7 +138,7 @@ fn a_caller_that_panics_while_it_stamps_its_record_fails_the_log() {
     assert_eq!(log.end_lsn(), durable, "nothing was appended");
 }
 
-/// A payload that names its number, of a length that sometimes exceeds a segment.
+/// A payload with its number, of a length that may exceed a segment.
 fn payload(rng: &mut Rng, number: u64) -> Vec<u8> {
     let len = match rng.below(8) {
         0 => 0,
@@ -150,14 +150,14 @@ fn payload(rng: &mut Rng, number: u64) -> Vec<u8> {
     out
 }
 
-/// What a run has done, as far as it got before the crash.
+/// The progress of a run up to the crash.
 #[derive(Default)]
 struct Model {
     /// Every record that was appended, with its end.
     appended: Records,
     /// Acknowledged up to here.
     durable: Lsn,
-    /// A position that `cut_before` was called with: replay starts here.
+    /// The position of a `cut_before`, where replay starts.
     from: Lsn,
     numbers: u64,
 }
@@ -191,8 +191,8 @@ impl Model {
         Ok(())
     }
 
-    /// Reopens `disk` and checks what is found: everything acknowledged, then at most a prefix of
-    /// the rest.
+    /// Reopens `disk` and checks the records: all acknowledged ones, then at most a prefix of the
+    /// rest.
     fn check(&mut self, disk: &SimDisk, context: &str) -> Wal {
         let (log, found) =
             open_from(disk, self.from, self.durable).unwrap_or_else(|e| panic!("{context}: {e:?}"));
@@ -232,7 +232,7 @@ fn empty_log_and_boundaries_reopen() {
     let log = create(&disk).unwrap();
     assert_eq!(log.end_lsn(), Lsn(0));
     assert_eq!(open(&disk).unwrap().1, []);
-    // A record that fills the first segment exactly, then one behind it.
+    // A record that fills the first segment exactly, then one after it.
     let fill = (SEGMENT_BYTES - SEGMENT_HEADER_BYTES) as usize - 24;
     let first = commit(&log, &vec![7; fill]).unwrap();
     assert_eq!(first, Lsn(SEGMENT_BYTES - SEGMENT_HEADER_BYTES));
@@ -323,7 +323,7 @@ fn crash_after_crash_never_brings_cut_records_back() {
             let _ = model.run(&log, &mut rng, 40);
             disk.crash();
             disk = disk.after_crash(rng.next_u64());
-            // The recovery itself may crash, too.
+            // The recovery itself may crash too.
             if rng.one_in(3) {
                 disk.crash_at(1 + rng.below(6));
                 if open_from(&disk, model.from, model.durable).is_err() {
@@ -360,7 +360,7 @@ fn record_behind_a_torn_one_stays_cut_when_the_gap_is_filled() {
         }
         gaps += 1;
         assert_eq!(log.end_lsn(), start, "seed {seed}");
-        // Exactly as long as the lost one, so that the old second record would follow it.
+        // As long as the lost record, so that the old second record would follow it.
         assert_eq!(commit(&log, &[3; 400]).unwrap(), first);
         let (_, found) = open(&disk.after_crash(seed)).unwrap();
         assert_eq!(found.last(), Some(&(first, vec![3; 400])), "seed {seed}");
@@ -381,7 +381,7 @@ fn killed_process_loses_nothing_written_even_if_power_fails_later() {
     let disk = disk.after_kill();
     let (_, found) = open(&disk).unwrap();
     assert_eq!(found.len(), 1);
-    // The open showed the record to others, so it must be durable now.
+    // The open showed the record to its caller, so it must be durable now.
     let (_, found) = open(&disk.after_crash(0)).unwrap();
     assert_eq!(found.len(), 1);
 }
@@ -429,7 +429,7 @@ fn damaged_or_missing_segment_is_refused() {
     for (i, segment) in segments.iter().enumerate() {
         let damaged = disk.after_kill();
         damaged.flip_bits(&segment.name, 30, 1);
-        // Nothing shows that the last segment was needed but the caller's knowledge.
+        // Only the caller's knowledge proves that the last segment was needed.
         let known = if i + 1 == segments.len() { end } else { Lsn(0) };
         let error = open_from(&damaged, Lsn(0), known).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
@@ -557,7 +557,7 @@ fn full_disk_refuses_the_append_and_loses_nothing() {
     assert_eq!(error.sqlstate(), SqlState::DISK_FULL);
     assert_eq!(ends.len(), 6);
     log.check_usable().unwrap();
-    // A smaller record still fits, and with room again the log goes on.
+    // A smaller record still fits, and with free space the log continues.
     ends.push(commit(&log, b"small").unwrap());
     assert_eq!(open(&disk.after_crash(2)).unwrap().1.len(), 7);
     disk.limit_capacity(None);
@@ -614,7 +614,7 @@ fn many_threads_commit_in_groups() {
             });
         }
     });
-    // Nothing was unsynced, so even the worst crash keeps all; log order is stamp order.
+    // Nothing was unsynced, so even the worst crash keeps everything; log order is stamp order.
     let (_, found) = open(&disk.after_crash(0)).unwrap();
     assert_eq!(found.len() as u64, THREADS * COMMITS);
     let mut seen = std::collections::BTreeSet::new();
@@ -643,7 +643,7 @@ fn threads_waiting_on_a_failed_sync_all_get_the_error() {
     assert_eq!(log.check_usable().unwrap_err().kind(), ErrorKind::Closed);
 }
 
-/// A device whose files run a hook in the middle of a sync, once.
+/// A device whose files run a hook once, in the middle of a sync.
 #[derive(Debug)]
 struct Hooked {
     inner: Arc<dyn Device>,
@@ -747,7 +747,7 @@ fn who_waits_for_records_learns_of_the_first_of_many_and_of_the_end() {
     assert!(log.wait_for_records(none), "nobody has written it");
     log.write_out().unwrap();
     assert!(log.wait_for_records(none), "it is not durable");
-    // One more is no reason to come early, many are.
+    // One more record does not end the wait early, many do.
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| log.wait_for_records(long));
         append(&log, &[7; 100]).unwrap();

@@ -1,12 +1,12 @@
-//! Tells code from comments and literals, byte by byte.
+//! Separates code from comments and literals, byte by byte.
 //!
-//! This is all the Rust grammar that tidy needs: nested block comments, plain, byte, C and raw
+//! Tidy needs only this part of the Rust grammar: nested block comments, plain, byte, C and raw
 //! strings, and the difference between a character literal and a lifetime.
 
-/// What one byte of a source file belongs to.
+/// The class of one byte of a source file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Anything else, white space included.
+    /// Any other byte, white space included.
     Code,
     /// A comment with its markers, doc comments included.
     Comment,
@@ -26,8 +26,8 @@ pub fn classify(text: &str) -> Vec<Class> {
     classes
 }
 
-/// Class and length in bytes of the token at `at`; code is handed out one character at a time,
-/// identifiers whole.
+/// Class and length in bytes of the token at `at`. Code comes one character at a time, identifiers
+/// whole.
 fn token(text: &str, at: usize) -> (Class, usize) {
     let rest = &text[at..];
     if rest.starts_with("//") {
@@ -102,7 +102,7 @@ fn character(rest: &str) -> usize {
     }
 }
 
-/// The literal that `rest` starts with if its first `end` bytes are a literal's prefix.
+/// The literal that `rest` starts with, if its first `end` bytes are a literal's prefix.
 fn prefixed(rest: &str, end: usize) -> Option<(Class, usize)> {
     let prefix = &rest[..end];
     let after = &rest[end..];

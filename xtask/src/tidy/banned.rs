@@ -1,7 +1,7 @@
-//! Paths that only named places may use, each with its replacement.
+//! Paths that only named files and folders may use, each with its replacement.
 //!
-//! The engine must run under a simulated device, clock and schedule, so it reaches none of them
-//! directly. Satellites (`cli`, `sim`, `tests`, `bench`, `xtask`) and test code are free except
+//! The engine must run under a simulated device, clock and schedule, so it uses none of these paths
+//! directly. Satellites (`cli`, `sim`, `tests`, `bench`, `xtask`) and test code are free, except
 //! where a rule says otherwise.
 
 use super::Violation;
@@ -11,14 +11,14 @@ use crate::source::SourceFile;
 struct Ban {
     /// Matched in code at the start of an identifier.
     path: &'static str,
-    /// The folders that the ban is for.
+    /// The folders to which the ban applies.
     folders: &'static [&'static str],
-    /// Whether it holds for test code too.
+    /// Whether the ban applies to test code too.
     in_tests: bool,
     replacement: &'static str,
 }
 
-/// Everything whose behaviour a simulation must be able to repeat.
+/// The folders whose behaviour a simulation must be able to repeat.
 const ENGINE: &[&str] = &[
     "base",
     "device",
@@ -80,7 +80,7 @@ const fn ban(
     }
 }
 
-/// Crates that read blocks and never open their files.
+/// Crates that read blocks but never open the files of blocks.
 const ABOVE_STORAGE: &[&str] = &["txn", "index", "tail", "table", "engine", "sql"];
 const DATA_FILES: &str = "go through `strandline_storage::file`";
 const FILES: &str = "go through the injected `Device`";
@@ -105,7 +105,7 @@ const BANS: &[Ban] = &[
         true,
         "wait on a condition variable or a channel",
     ),
-    // Also how `use std::{fs, …}` shows: in `fs::read(…)`.
+    // This also finds `use std::{fs, …}`, through the calls of `fs::read(…)`.
     ban("fs::", ENGINE_WITHOUT_DEVICE, false, FILES),
     ban("use std::fs", ENGINE_WITHOUT_DEVICE, false, FILES),
     ban("rustix", ENGINE_WITHOUT_DEVICE, false, FILES),
@@ -127,7 +127,7 @@ const BANS: &[Ban] = &[
     ban("RandomState::new", ENGINE, true, RANDOM),
 ];
 
-/// A place that may use a banned path.
+/// A file or folder that may use a banned path.
 pub struct Exception {
     path: &'static str,
     /// The file, or a folder of files if it ends with a slash.
@@ -135,7 +135,7 @@ pub struct Exception {
     reason: &'static str,
 }
 
-/// The places, with their reasons.
+/// The exceptions, with their reasons.
 pub const EXCEPTIONS: &[Exception] = &[
     Exception {
         path: "strandline_table",
@@ -244,7 +244,7 @@ pub const EXCEPTIONS: &[Exception] = &[
     },
 ];
 
-/// Uses of banned paths outside the places that may, and exceptions nobody needs any more.
+/// Uses of banned paths without an exception, and exceptions that are no longer needed.
 pub fn check(files: &[SourceFile], exceptions: &[Exception]) -> Vec<Violation> {
     let mut violations = Vec::new();
     let mut used = vec![false; exceptions.len()];

@@ -1,4 +1,4 @@
-//! GLOSSARY.md names things that exist: every name in a column `code` occurs in the source.
+//! The names in GLOSSARY.md must exist: every name in a column `code` occurs in the source.
 
 use super::Violation;
 use crate::source::{SourceFile, words};

@@ -1,13 +1,14 @@
 //! The direction of dependencies between the workspace's crates.
 //!
-//! The order is read from ARCHITECTURE.md, so that picture and check cannot differ: the line that
-//! begins `Direction:` (`a ← b ← {c, d} ← e`: later ones may depend on earlier ones, those in
-//! braces never on each other) and the line of the house's picture that ends `nothing sees them`.
+//! The order is read from ARCHITECTURE.md, so that picture and check cannot differ. One line begins
+//! `Direction:` (`a ← b ← {c, d} ← e`): later crates may depend on earlier ones, and crates in
+//! braces never on each other. The other line, in the picture of the house, ends with `nothing sees
+//! them`.
 
 use super::Violation;
 use super::manifest::dependencies;
 
-/// Third-party libraries that only some layers may use, and why.
+/// Third-party libraries that only some layers may use, with the reason.
 const CONFINED: &[(&str, &[&str], &str)] = &[
     (
         "datafusion",
@@ -41,8 +42,8 @@ const CONFINED: &[(&str, &[&str], &str)] = &[
     ),
 ];
 
-/// Crates of this workspace that only the engine, and what is below it, sees: the others take what
-/// they need of them from the engine's public names.
+/// Crates of this workspace that only the engine and the crates below it see. Other crates use the
+/// engine's public names instead.
 const BEHIND_THE_ENGINE: &[&str] = &["storage", "txn", "index", "tail", "table"];
 
 /// The allowed order.
@@ -82,7 +83,7 @@ impl Order {
         Ok(Self { layers, satellites })
     }
 
-    /// All crates, lowest first, the ones that see everything at the end.
+    /// All crates, lowest first; the crates that see everything come last.
     pub fn all(&self) -> Vec<Vec<String>> {
         let mut all = self.layers.clone();
         all.push(self.satellites.clone());
@@ -123,7 +124,7 @@ impl Order {
         violations
     }
 
-    /// Why `folder` (of `rank`) may not depend on the workspace crate in `other`.
+    /// The reason why `folder` (of `rank`) may not depend on the workspace crate in `other`.
     fn forbidden(&self, folder: &str, rank: usize, other: &str, dev: bool) -> Option<String> {
         if self.is_satellite(other) {
             let allowed = dev && other == "sim";

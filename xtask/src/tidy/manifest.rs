@@ -1,8 +1,8 @@
-//! The few things tidy needs from Cargo.toml files: members and dependencies.
+//! Reads the few entries of Cargo.toml files that tidy needs: members and dependencies.
 //!
-//! The workspace's manifests are written in one plain style (a dependency per line, tables by
-//! header), so a line reader serves; what it cannot read as a dependency it ignores, and Cargo
-//! itself rejects what is not TOML.
+//! The workspace's manifests have one plain style (a dependency per line, tables by header), so a
+//! line reader is enough. It ignores lines that are not dependencies; Cargo itself rejects text
+//! that is not TOML.
 
 /// A dependency as it stands in a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub struct Dependency {
     pub name: String,
     /// Line in the manifest, from 1.
     pub line: usize,
-    /// Whether only tests see it.
+    /// Whether it is a dependency of tests only.
     pub dev: bool,
 }
 

@@ -1,10 +1,11 @@
-//! Code that panics where it should say what is wrong: `unwrap` anywhere, and an index or a slice
-//! in what decodes bytes from a device or a client, where damage decides the index.
+//! Code that panics where it should report an error. `unwrap` is banned everywhere outside tests.
+//! An index or a slice is banned in code that decodes bytes from a device or a client, where damage
+//! decides the index.
 
 use super::Violation;
 use crate::source::{SourceFile, words};
 
-/// Files that decode bytes from outside. Damaged bytes are an error there, never a panic.
+/// Files that decode bytes from outside. Damaged bytes must give an error there, never a panic.
 const DECODERS: &[&str] = &[
     "base/src/bytes.rs",
     "engine/src/redo/",
@@ -51,7 +52,7 @@ pub fn check(file: &SourceFile) -> Vec<Violation> {
     violations
 }
 
-/// Where an expression is indexed or sliced: a bracket right behind a name, a call or an index.
+/// The offsets of index and slice expressions: a bracket right behind a name, a call or an index.
 fn indexed(code: &str) -> impl Iterator<Item = usize> {
     code.match_indices('[').filter_map(|(at, _)| {
         let before = code[..at].chars().next_back()?;

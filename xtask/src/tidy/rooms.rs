@@ -1,8 +1,9 @@
 //! The direction of imports between the modules of a crate.
 //!
-//! A crate declares it in the header of its `lib.rs`: a line that begins `Rooms, lowest first`, and
-//! a table below it whose first column names modules. A module imports only modules of rows above
-//! its own; those of one row do not see each other. `lib.rs` itself is above all of them.
+//! A crate declares it in the header of its `lib.rs`, with a line that begins `Rooms, lowest first`
+//! and a table below it whose first column names modules. A module imports only modules of rows
+//! above its own row. Modules of one row do not see each other. `lib.rs` itself is above all of
+//! them.
 //!
 //! In no crate do modules side by side import each other in a circle, at any depth.
 

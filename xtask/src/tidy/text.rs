@@ -11,7 +11,7 @@ pub fn check(file: &SourceFile) -> Vec<Violation> {
     let mut report = |line, rule, message: &str| {
         violations.push(Violation::new(&file.path, line, rule, message));
     };
-    // `foo/tests.rs` is the end of `foo.rs`, moved out.
+    // `foo/tests.rs` is the test module of `foo.rs`, moved to its own file.
     let has_header = file.text.trim_start().starts_with("//!");
     if !has_header && !file.path.ends_with("/tests.rs") {
         report(

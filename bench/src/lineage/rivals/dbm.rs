@@ -1,19 +1,19 @@
 //! Delta + blocking merge [L-Store §6.1, after HANA].
 //!
-//! Per range of 4,096 rows a read-only main and a delta of appended versions, found from one entry
-//! per row. When a range's delta has as many versions as half of the range, its merge is due: the
-//! merge drains the transactions to freeze the delta, writes a new main beside them, and drains
-//! again to put it in place. Every merge takes all ranges that are due, so that these share the two
-//! drains.
+//! A range of 4,096 rows has a read-only main and a delta of appended versions, found from one
+//! entry per row. The merge of a range is due when its delta has half as many versions as the range
+//! has rows. The merge drains the transactions to freeze the delta. It writes a new main beside
+//! them, and drains again to install it. Every merge takes all ranges that are due, so that they
+//! share the two drains.
 //!
 //! A writer locks a row by appending a version with its word; nothing is latched. Mains, deltas,
-//! their merge and the gate are its own; the rest is [shared](super).
+//! their merge and the gate are this engine's own; the rest is [shared](super).
 //!
-//! Differences from the paper's: scans keep the mains and deltas that they began with, so a merge
-//! does not wait for them. `Layout::Rows` lays the main out by rows: with it this is the row store
-//! of Tables 8 and 9, for which the paper changed L-Store itself.
+//! Differences from the paper: a scan keeps the mains and deltas that it began with, so a merge
+//! does not wait for it. `Layout::Rows` stores the main by rows, which gives the row store of
+//! Tables 8 and 9. The paper changed L-Store itself for them.
 //!
-//! Lock order: the gate, then those of log and transactions, or the queue's.
+//! Lock order: the gate, then the locks of log and transactions, or the queue's.
 
 use super::point::{Buffers, Numbers, PointTransaction};
 use super::table::Table;
@@ -32,26 +32,26 @@ use strandline_txn::StartWord;
 
 /// Rows of a range: 32 KB per column.
 const ROWS: usize = 4_096;
-/// Versions that make a merge due; half a range, which the paper finds best.
+/// The number of versions that makes a merge due: half a range, which the paper finds best.
 const MERGE_VERSIONS: u64 = ROWS as u64 / 2;
-/// Room of a delta: 2^19 versions. If the merge does not get to run for so long, writes to the
-/// range are refused as conflicts until it has.
+/// Capacity of a delta: 2^19 versions. If the merge is delayed until it is full, writes to the
+/// range are refused as conflicts until the merge has run.
 const DELTA_CHUNKS: usize = 1 << 9;
 
-/// How a main lies in memory.
+/// The memory layout of a main.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     Columns,
     Rows,
 }
 
-/// The engine.
+/// The engine with delta and blocking merge.
 pub struct Dbm {
     layout: Layout,
     table: Table,
     /// The gate: transactions hold it shared, a merge exclusively while it swaps.
     ranges: RwLock<Vec<Range>>,
-    /// Numbers of ranges to merge.
+    /// Numbers of the ranges whose merge is due.
     due: Mutex<Vec<usize>>,
     transactions: Transactions,
 }
@@ -60,14 +60,14 @@ pub struct Dbm {
 struct Range {
     main: Arc<Main>,
     delta: Arc<Delta>,
-    /// What is being merged into the main.
+    /// The delta that is being merged into the main.
     frozen: Option<Arc<Delta>>,
 }
 
 enum Main {
-    /// A column after the other; a merge writes only the updated ones anew.
+    /// One column after the other; a merge rewrites only the updated columns.
     Columns([Arc<[i64]>; COLUMNS]),
-    /// A row after the other.
+    /// One row after the other.
     Rows(Box<[i64]>),
 }
 
@@ -108,7 +108,7 @@ impl Main {
         }
     }
 
-    /// A new main with all that `frozen` has; nothing in it is uncommitted.
+    /// A new main with all versions of `frozen`, none of which is uncommitted.
     fn merged(&self, frozen: &Delta) -> Self {
         match self {
             Self::Columns(columns) => {
@@ -159,8 +159,8 @@ impl Delta {
 }
 
 impl Range {
-    /// The newest version of a row that `view` contains; None: the main's. All versions have the
-    /// same columns, so the newest has all that was updated since the main was written.
+    /// The newest version of a row that `view` contains; None if it is the main's. All versions
+    /// have the same columns, so the newest has every update since the main was written.
     fn version(&self, slot: usize, transactions: &Transactions, view: View) -> Option<&Version> {
         [Some(&self.delta), self.frozen.as_ref()]
             .into_iter()
@@ -251,7 +251,7 @@ impl Engine for Dbm {
             .iter()
             .map(|(main, frozen)| Arc::new(main.merged(frozen)));
         let merged: Vec<Arc<Main>> = merged.collect();
-        // What is replaced is freed after the gate is open again.
+        // The replaced mains and deltas are freed after the gate is open again.
         let mut ranges = self.ranges.write();
         for (&number, main) in due.iter().zip(merged) {
             ranges[number].main = main;
@@ -288,7 +288,7 @@ struct DbmSession<'e> {
     written: Vec<Written>,
 }
 
-/// Range, slot and number of a version with the transaction's word.
+/// Range, slot and number of a version that has the transaction's word.
 struct Written(usize, usize, u64);
 
 impl Session for DbmSession<'_> {
@@ -330,7 +330,8 @@ impl DbmSession<'_> {
         for Written(range, slot, number) in &self.written {
             let delta = &ranges[*range].delta;
             let version = delta.versions.get(*number);
-            // In this order: as long as the row leads to it, it keeps others away.
+            // This order matters: a version keeps other writers away as long as its row leads to
+            // it.
             delta.newest[*slot].store(version.older(), Ordering::Release);
             version.stamp(StartWord::ABORTED);
         }
@@ -359,7 +360,7 @@ impl DbmTransaction<'_, '_> {
                 version.set(values);
                 return Ok(());
             }
-            // One that is being rolled back is in the way until it is unlinked.
+            // A version that is being rolled back is a conflict until it is unlinked.
             let committed = self.engine.transactions.committed(|| version.start());
             committed.ok_or_else(conflict)?;
         }

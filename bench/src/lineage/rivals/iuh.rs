@@ -1,25 +1,25 @@
 //! In-place update + history [L-Store §6.1, after Oracle's flashback archive].
 //!
-//! Rows are updated in place in pages of 32 KB under each page's shared/exclusive latch; the values
-//! before go into one history table, by which readers find older versions and an abort restores the
-//! row. A page keeps the newest commit and the number of uncommitted rows in it, so that a scan
-//! sums a page without changes after its snapshot at full speed.
+//! Rows are updated in place in pages of 32 KB, each under a shared/exclusive latch. The old values
+//! go into one history table. Readers find older versions there, and an abort restores rows from
+//! it. A page has its newest commit and its number of uncommitted rows. A scan can therefore sum a
+//! page without newer changes at full speed.
 //!
-//! Two forms: with [`Together`] a page of 32 KB holds all columns of 341 rows, each column in a
-//! piece (PAX): a row costs one latch, and few rows share it. With [`Apart`] a page holds a column
-//! of 4,096 rows, as in the paper, and every column of a row costs a latch.
+//! There are two forms. With [`Together`] a page of 32 KB holds all columns of 341 rows, each
+//! column contiguous (PAX). A row costs one latch, which few rows share. With [`Apart`] a page
+//! holds one column of 4,096 rows, as in the paper, and every column of a row costs a latch.
 //!
-//! Differences from the paper's: undo is not logged: pages are never written out, and the history
-//! has it. With [`Apart`] the rows' starts and places in the history are a page, too; its latch is
-//! held while those of columns are taken.
+//! Differences from the paper: undo is not logged, since pages are never written out and the
+//! history has it. With [`Apart`] the rows' starts and history positions are a page too; its latch
+//! is held while column latches are taken.
 //!
-//! Its own are pages, latches and history; the rest is [shared](super).
+//! Pages, latches and history are this engine's own; the rest is [shared](super).
 //!
-//! Invariant: a word in a page is that of a transaction that has not given its slot back: it would
-//! have stamped the page first, under the latch.
+//! Invariant: a transaction whose word is in a page still has its slot, since it stamps the page
+//! under the latch before it gives the slot back.
 //!
-//! Lock order: a page's latch comes last, with [`Apart`] a column's behind it. No thread holds two
-//! of a kind.
+//! Lock order: a page's latch comes last; with [`Apart`] a column's latch follows it. No thread
+//! holds two latches of one kind.
 
 use super::point::{Buffers, Numbers, PointTransaction};
 use super::table::Table;
@@ -34,22 +34,22 @@ use std::ops::Range;
 use strandline_base::{ColumnId, CommitTs, Error, ErrorKind, RowId, SqlState, Value};
 use strandline_txn::StartWord;
 
-/// Bytes of a page as in the paper, in which a row has its columns, its start and its history.
+/// Bytes of a page, as in the paper. They hold each row's columns, start and history position.
 const PAGE_BYTES: usize = 32 << 10;
-/// Room of the history: 2^27 versions.
+/// Capacity of the history: 2^27 versions.
 const HISTORY_CHUNKS: usize = 1 << 17;
 
-/// Where a page's rows have their values.
+/// The storage of the values of a page's rows.
 pub trait Columns: Send + Sync + 'static {
-    /// The engine's name with it.
+    /// The engine's name with this storage.
     const NAME: &'static str;
     /// Rows of a page.
     const ROWS: usize;
-    /// Zeros.
+    /// A page of zeros.
     fn new() -> Self;
-    /// A value.
+    /// Reads a value.
     fn get(&self, column: usize, slot: usize) -> i64;
-    /// Puts a value into its place.
+    /// Writes a value.
     fn set(&mut self, column: usize, slot: usize, value: i64);
     /// The sum of the first column.
     fn sum(&self, slots: Range<usize>) -> i64;
@@ -99,7 +99,7 @@ impl Columns for Apart {
     }
 }
 
-/// The engine.
+/// The engine with in-place update and history.
 pub struct Iuh<C = Together> {
     table: Table,
     pages: Box<[RwLock<Page<C>>]>,
@@ -112,7 +112,7 @@ struct Page<C> {
     start: Box<[StartWord]>,
     /// Each row's newest version in the history.
     older: Box<[u64]>,
-    /// Rows that carry a transaction's word.
+    /// Rows that have a transaction's word.
     marked: u32,
     /// The newest commit that changed a row.
     newest: CommitTs,
@@ -149,7 +149,7 @@ impl<C: Columns> Iuh<C> {
         }
     }
 
-    /// The newest version in the history that stands for `slot` in `view`; None: the page's.
+    /// The newest version of `slot` in the history that `view` contains; None if it is the page's.
     fn version(&self, page: &Page<C>, slot: usize, view: View) -> Option<&Version> {
         if self.transactions.sees(view, || page.start[slot]) {
             return None;
@@ -254,7 +254,7 @@ impl<C: Columns> IuhSession<'_, C> {
         for &(page, slot) in &self.written {
             let mut page = self.engine.pages[page].write();
             page.newest = page.newest.max(CommitTs(stamp.0));
-            // Unless the next writer has taken the row over already.
+            // Skip rows that the next writer has taken over already.
             if page.start[slot] == word {
                 page.start[slot] = stamp;
                 page.marked -= 1;
@@ -263,7 +263,7 @@ impl<C: Columns> IuhSession<'_, C> {
         Ok(())
     }
 
-    /// Undo: the rows' values before come back from the history.
+    /// Undoes the updates: restores the rows' old values from the history.
     fn roll_back(&mut self) {
         self.transaction.abort();
         for &(page, slot) in &self.written {
@@ -331,7 +331,7 @@ impl<C: Columns> PointTransaction for IuhTransaction<'_, '_, C> {
         let word = self.transaction.word()?;
         let (number, slot) = place::<C>(row);
         let mut page = self.engine.pages[number].write();
-        // A second update of the row overwrites the first: what was before is in the history.
+        // A second update of the row overwrites the first; the old value is already in the history.
         if page.start[slot] != word {
             let start = page.start[slot];
             let committed = self.engine.transactions.committed(|| start);
@@ -341,7 +341,7 @@ impl<C: Columns> PointTransaction for IuhTransaction<'_, '_, C> {
             let version = self.engine.history.append(older, start_of_old, &old);
             page.older[slot] = version.ok_or_else(history_is_full)?;
             page.start[slot] = word;
-            // A committed row that is not stamped yet was counted by its writer.
+            // A committed row that is not stamped yet is already counted, by its writer.
             if start == start_of_old {
                 page.marked += 1;
             }

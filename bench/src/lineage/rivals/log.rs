@@ -1,9 +1,9 @@
-//! The rivals' log: the product's write-ahead log on a device in memory, with redo records of its
-//! format (`docs/format.md`).
+//! The rivals' log: the product's write-ahead log on a device in memory, with redo records in the
+//! product's format (`docs/format.md`).
 //!
-//! Commits are relaxed: nobody waits for the device. The merge thread writes and cuts the log, as
-//! the product's maintenance thread and its checkpoints do; a cut segment is used again, so that
-//! the memory does not grow.
+//! Commits are relaxed: they do not wait for the device. The merge thread writes and cuts the log,
+//! like the product's maintenance thread and checkpoints. A cut segment is used again, so that the
+//! memory does not grow.
 
 use std::sync::Arc;
 use strandline_base::bytes::{PutBytes, zigzag};
@@ -14,13 +14,13 @@ use strandline_storage::wal::{Lsn, Wal, WalSettings};
 /// The table's storage.
 const STORAGE: StorageId = StorageId(1);
 const DATABASE: u128 = 1;
-/// Bytes that wait before the merge thread writes them; an appender would at 8 MiB.
+/// Pending bytes at which the merge thread writes them. An appender would write at 8 MiB.
 const WRITE_BYTES: u64 = 2 << 20;
 
 const VERSION: u8 = 1;
 const UPDATE: u8 = 2;
 const BIGINT: u8 = 5;
-/// Where a record has its timestamp.
+/// The position of the timestamp in a record.
 const TS_AT: std::ops::Range<usize> = 1..9;
 
 /// The log of one engine.
@@ -33,8 +33,8 @@ impl Log {
         Wal::create(device, WalSettings::default(), DATABASE).map(Self)
     }
 
-    /// Appends a record. `queue` runs under the log's lock with the record's end, and gives the
-    /// timestamp that the record gets.
+    /// Appends a record. `queue` runs under the log's lock: it receives the end of the record and
+    /// returns the record's timestamp.
     pub fn append(
         &self,
         record: &mut Record,
@@ -47,7 +47,7 @@ impl Log {
         appended.map(drop)
     }
 
-    /// Keeps a segment ready; once there is enough, writes the log and cuts it.
+    /// Keeps a segment ready. Writes the log and cuts it once there are enough bytes.
     pub fn maintain(&self) -> Result<()> {
         self.0.prepare_next_segment()?;
         if self.0.end_lsn().0 - self.0.durable_lsn().0 >= WRITE_BYTES {
@@ -58,7 +58,7 @@ impl Log {
     }
 }
 
-/// The record of one transaction, kept by its session from one to the next.
+/// The redo record of one transaction; a session reuses it for its next transaction.
 pub struct Record(Vec<u8>);
 
 impl Record {
@@ -69,7 +69,7 @@ impl Record {
         record
     }
 
-    /// Starts over.
+    /// Empties the record for the next transaction.
     pub fn begin(&mut self) {
         self.0.clear();
         self.0.put_u8(VERSION);

@@ -1,10 +1,10 @@
-//! Point transactions of the rivals, with the interface of the product's, and the harness's
-//! numbers through it, as `crate::ours` has them.
+//! The rivals' point transactions, with the product's interface, and the adapter that gives them
+//! the harness's interface, as `crate::ours` does for the product.
 
 use super::super::engine::{Failure, Point, Step, UPDATED};
 use strandline_base::{ColumnId, Result, Value};
 
-/// As `strandline::Transaction`.
+/// Like `strandline::Transaction`.
 pub trait PointTransaction {
     /// Appends the values of `columns` of the row with this key; false if there is none.
     fn get_into(
@@ -18,14 +18,14 @@ pub trait PointTransaction {
     fn update(&mut self, key: &[Value], set: &[(ColumnId, Value)]) -> Result<bool>;
 }
 
-/// What a session keeps from one transaction to the next.
+/// Buffers that a session reuses for its next transaction.
 pub struct Buffers {
     columns: Vec<ColumnId>,
     row: Vec<Value>,
 }
 
 impl Buffers {
-    /// For reads of the first `columns` columns.
+    /// Buffers for reads of the first `columns` columns.
     pub fn new(columns: usize) -> Self {
         Self {
             columns: (0..columns as u32).map(ColumnId).collect(),
@@ -36,9 +36,9 @@ impl Buffers {
 
 /// A transaction with the harness's interface.
 pub struct Numbers<'b, T> {
-    /// The rival's own.
+    /// The rival's transaction.
     pub transaction: T,
-    /// Its session's.
+    /// The buffers of its session.
     pub buffers: &'b mut Buffers,
 }
 

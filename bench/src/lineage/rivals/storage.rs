@@ -1,12 +1,12 @@
-//! The product's storage of rows on the rivals' transactions, log, table and interface: L-Store
-//! against the two rivals with nothing else between them, as the paper compares them [L-Store §6].
+//! The product's storage of rows on the rivals' transactions, log, table and interface. It compares
+//! L-Store with the two rivals as the paper does, with nothing else between them [L-Store §6].
 //!
 //! Shared with the product: base chunks and their cache, tails, row map, write protocol, overlays,
-//! merges. Left out as with the rivals: sessions, catalog, runs and checkpoints, SQL. Without runs
-//! there is no history, so a merge goes no further than the oldest registered snapshot: no reader
-//! meets a base that is newer than its moment.
+//! merges. Left out, as with the rivals: sessions, catalog, runs and checkpoints, SQL. Without runs
+//! there is no history. A merge therefore stops at the oldest registered snapshot, so that no
+//! reader meets a base newer than its snapshot.
 //!
-//! Lock order: that of `strandline_table::lineage`. Only the merge thread publishes.
+//! Lock order: as in `strandline_table::lineage`. Only the merge thread publishes.
 
 use super::point::{Buffers, Numbers, PointTransaction};
 use super::table::Table;
@@ -39,20 +39,20 @@ use strandline_tail::change::{Change, PendingStamp, WriteOutcome, Writer};
 use strandline_tail::schema::StorageSchema;
 use strandline_txn::{StartWord, Visibility};
 
-/// Records that make a merge due: half a range, as in the product; few in tests, whose tables are
-/// small.
+/// The number of records that makes a merge due: half a range, as in the product. In tests it is
+/// small, as the tables are.
 const MERGE_RECORDS: u32 = if cfg!(test) {
     1_000
 } else {
     RANGE_ROWS as u32 / 2
 };
-/// The cache holds everything, as the rivals' memory does.
+/// Cache size that holds everything, as the rivals' memory does.
 const CACHE_BYTES: usize = 4 << 30;
-/// A transaction's changes are of one statement, and its reads of the next.
+/// The statement numbers of a transaction's writes and of its reads, which must be later.
 const WRITES: u32 = 1;
 const READS: u32 = 2;
 
-/// The engine.
+/// The engine with the product's storage.
 pub struct Storage {
     lineage: Arc<Lineage>,
     table: Table,
@@ -119,7 +119,7 @@ impl Storage {
         Ok(())
     }
 
-    /// Everything committed, and what the transaction of this word did.
+    /// The view of every commit so far and of the changes by the transaction with the word `own`.
     fn newest(&self, own: StartWord) -> Visibility {
         Visibility {
             ts: self.transactions.manager().stable(),
@@ -128,7 +128,7 @@ impl Storage {
         }
     }
 
-    /// Merges the ranges that are due; how many.
+    /// Merges the ranges that are due; returns their number.
     fn merge_due(&self) -> strandline_base::Result<u64> {
         let manager = self.transactions.manager();
         let through = manager.oldest_snapshot().min(manager.stable());
@@ -145,7 +145,7 @@ impl Storage {
                 .lineage
                 .merge_range(&range, through, &horizon, all, false)?
             {
-                // Nothing is ever written out, so nothing has to wait for that.
+                // Nothing is ever written out, so the merged version counts as persisted at once.
                 self.lineage.note_persisted(&version, through);
                 remove_replaced(&version.base.body, &new);
                 self.lineage.publish_merge(&new);
@@ -253,7 +253,7 @@ struct StorageSession<'e> {
     engine: &'e Storage,
     transaction: Transaction<'e>,
     buffers: Buffers,
-    /// records with this transaction's word
+    /// records that have this transaction's word
     written: Vec<PendingStamp>,
 }
 
@@ -312,7 +312,7 @@ impl PointTransaction for StorageTransaction<'_, '_> {
         };
         let first = values.len();
         values.resize(first + columns.len(), Value::Null);
-        // A merge that has come between makes base newer than the moment: then a newer moment.
+        // If a merge in between has made the base newer than the timestamp, take a newer timestamp.
         loop {
             let newest = engine.newest(self.transaction.own());
             let out = &mut values[first..];
@@ -344,7 +344,7 @@ impl PointTransaction for StorageTransaction<'_, '_> {
             let change = Change::Update(set);
             match engine.lineage.write(row, change, &writer, self.written)? {
                 WriteOutcome::Done(_) => break,
-                // Committed since the moment was loaded: there is a newer one; or a latch is held.
+                // Retry: a commit is newer than the loaded timestamp, or a latch is held.
                 WriteOutcome::Conflict(_) | WriteOutcome::Busy => {}
                 WriteOutcome::Wait(_) => return Err(conflict()),
                 WriteOutcome::Gone => return Err(gone(row)),

@@ -1,8 +1,8 @@
-//! What a table has beside its rows: columns with types, and the primary index.
+//! The parts of a table besides its rows: typed columns and the primary index.
 //!
-//! Keys, columns and values are checked as the product's row API does it (`sql/src/api/rows.rs`),
-//! and a key is looked up as there (`engine/src/statement/point_table.rs`): first among the
-//! sequences, which bulk loading makes per range, then in the index, which has every row.
+//! Keys, columns and values are checked like in the product's row API (`sql/src/api/rows.rs`). A
+//! key is looked up like in `engine/src/statement/point_table.rs`: first in the sequences, which a
+//! bulk load makes per range, then in the index, which has every row.
 
 use super::super::engine::{COLUMNS, NAMES, UPDATED};
 use strandline_base::{
@@ -72,12 +72,12 @@ impl Table {
         }
     }
 
-    /// An error unless all of these columns are there.
+    /// Returns an error unless all of these columns exist.
     pub fn check_columns(&self, columns: &[ColumnId]) -> Result<()> {
         columns.iter().try_for_each(|id| self.column(*id).map(drop))
     }
 
-    /// The values of the updated columns, checked: a version has them all, and no others.
+    /// The values of the updated columns, after checks: an update sets all of them and no others.
     pub fn updated(&self, set: &[(ColumnId, Value)]) -> Result<[i64; UPDATED]> {
         let mut values = [None; UPDATED];
         for (id, value) in set {
@@ -108,7 +108,7 @@ fn not_all() -> Error {
 }
 
 impl Column {
-    /// A value of this column as it is stored.
+    /// The value of a bigint column in its stored form.
     fn bigint(&self, value: &Value) -> Result<i64> {
         match (self.sql_type, value) {
             (SqlType::BigInt, Value::BigInt(value)) => Ok(*value),

@@ -156,7 +156,7 @@ fn sums_are_of_one_moment() {
     }
 }
 
-/// Each writer has rows of its own, as read committed alone would lose updates.
+/// Moves amounts between rows of this writer's own, since read committed alone would lose updates.
 fn move_amounts(engine: &dyn Engine, writer: u64, writers: u64, stop: &AtomicBool) {
     let mut rng = Rng::new(writer);
     let mut session = engine.session(COLUMNS).unwrap();
@@ -179,7 +179,7 @@ fn move_amounts(engine: &dyn Engine, writer: u64, writers: u64, stop: &AtomicBoo
     }
 }
 
-/// Writers of the same rows: one wins, none is lost.
+/// Writers of the same rows: one wins, and no update is lost.
 #[test]
 fn no_update_is_lost_where_writers_meet() {
     const EACH: i64 = 2_000;

@@ -1,10 +1,11 @@
-//! The rivals' transactions: the product's transaction manager and log behind what a storage of
-//! rows needs. See `strandline_txn` for the protocol and `engine/src/transaction` for its use.
+//! The rivals' transactions: the product's transaction manager and log behind the interface that a
+//! storage of rows needs. See `strandline_txn` for the protocol and `engine/src/transaction` for
+//! its use.
 //!
-//! A version's *start* is a [`StartWord`]: the word of the transaction that makes it, until that
-//! has committed and stamps it with its timestamp. A session gives its slot back only after it has
-//! stamped everything, so a start whose transaction is unknown has been stamped: it is loaded
-//! again.
+//! A version's *start* is a [`StartWord`]. It is the word of the version's transaction until that
+//! transaction has committed and stamps the version with its timestamp. A session gives its slot
+//! back only after all its stamps. A start with an unknown transaction has therefore been stamped
+//! since, and is loaded again.
 
 use super::log::{Log, Record};
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use strandline_base::{
 };
 use strandline_txn::{Durability, SnapshotGuard, StartWord, TxnManager, TxnSlot, TxnStatus};
 
-/// The timestamp of what is there from the beginning.
+/// The timestamp of the initial rows.
 pub const FIRST: CommitTs = CommitTs(1);
 
 /// All transactions of an engine.
@@ -22,7 +23,7 @@ pub struct Transactions {
     log: Log,
 }
 
-/// What a reader sees: commits up to a moment, and what the transaction with this word did.
+/// The commits that a reader sees: up to a timestamp, and the changes of one transaction.
 #[derive(Clone, Copy)]
 pub struct View {
     until: CommitTs,
@@ -30,13 +31,13 @@ pub struct View {
 }
 
 impl View {
-    /// All that is committed, and what `own` did (0: nothing).
+    /// A view of every commit so far and of the changes by `own` (0: none).
     pub fn newest(own: StartWord) -> Self {
         let until = CommitTs::MAX;
         Self { until, own }
     }
 
-    /// What was committed at the moment of a snapshot.
+    /// A view of the commits that the snapshot contains.
     pub fn of(snapshot: &SnapshotGuard) -> Self {
         Self {
             until: snapshot.ts(),
@@ -44,14 +45,14 @@ impl View {
         }
     }
 
-    /// Whether it contains what was committed at `ts`.
+    /// Whether the view contains a commit at `ts`.
     pub fn contains(self, ts: CommitTs) -> bool {
         ts <= self.until
     }
 }
 
 impl Transactions {
-    /// None yet; everything is of [`FIRST`].
+    /// The state without transactions; all rows have the timestamp [`FIRST`].
     pub fn new() -> Result<Self> {
         Ok(Self {
             manager: TxnManager::new(Arc::new(SystemClock), FIRST),
@@ -59,12 +60,12 @@ impl Transactions {
         })
     }
 
-    /// The product's part that they share.
+    /// The product's transaction manager, which all share.
     pub fn manager(&self) -> &Arc<TxnManager> {
         &self.manager
     }
 
-    /// A session's transaction, not begun.
+    /// A session's transaction that has not begun.
     pub fn session(&self) -> Transaction<'_> {
         Transaction {
             transactions: self,
@@ -73,7 +74,7 @@ impl Transactions {
         }
     }
 
-    /// A snapshot of now.
+    /// A snapshot of the newest state.
     pub fn snapshot(&self) -> Result<SnapshotGuard> {
         self.manager.snapshot(None)
     }
@@ -91,12 +92,13 @@ impl Transactions {
                 .is_some_and(|ts| view.contains(ts))
     }
 
-    /// When the version whose start is loaded by `start` was committed, if it was.
+    /// The commit timestamp of the version whose start is loaded by `start`; None if it is
+    /// uncommitted.
     pub fn committed(&self, start: impl Fn() -> StartWord) -> Option<CommitTs> {
         self.resolve(start(), start)
     }
 
-    /// What `word` says, which `start` has loaded and loads again.
+    /// The commit timestamp for `word`, a start that `start` has loaded and can load again.
     fn resolve(&self, mut word: StartWord, start: impl Fn() -> StartWord) -> Option<CommitTs> {
         while word.is_txn() {
             match self.manager.status(word) {
@@ -110,15 +112,15 @@ impl Transactions {
         word.commit_ts()
     }
 
-    /// What the merge thread does for the log.
+    /// The merge thread's work for the log.
     pub fn maintain(&self) {
         let maintained = self.log.maintain();
         maintained.expect("memory does not fail");
     }
 }
 
-/// The transaction of a session, one after the other. Dropped in the middle of one, its versions
-/// stay uncommitted for ever.
+/// A session's transactions, one after the other. If it is dropped inside a transaction, the
+/// versions stay uncommitted for ever.
 pub struct Transaction<'t> {
     transactions: &'t Transactions,
     /// claimed by the first write
@@ -127,18 +129,18 @@ pub struct Transaction<'t> {
 }
 
 impl Transaction<'_> {
-    /// What its operations see under read committed.
+    /// The view of its operations under read committed.
     pub fn view(&self) -> View {
         View::newest(self.own())
     }
 
-    /// Its word if it has written, else one that nobody has.
+    /// Its word if it has written, or else a word that belongs to no transaction.
     pub fn own(&self) -> StartWord {
         let own = self.slot.as_ref().map(TxnSlot::word);
         own.unwrap_or(StartWord::UNPUBLISHED)
     }
 
-    /// Its word, claimed now if this is its first write.
+    /// Its word, which the first write claims.
     pub fn word(&mut self) -> Result<StartWord> {
         if let Some(slot) = &self.slot {
             return Ok(slot.word());
@@ -150,12 +152,12 @@ impl Transaction<'_> {
         Ok(word)
     }
 
-    /// Adds an update, which has been made, to its redo record.
+    /// Adds an update to the redo record, after it has been made.
     pub fn note_update(&mut self, row: RowId, set: &[(ColumnId, Value)]) -> Result<()> {
         self.record.put_update(row, set)
     }
 
-    /// Logs and commits: the word to stamp its versions with. Only after a write.
+    /// Logs and commits a transaction that has written; returns the word for its versions' stamps.
     pub fn commit(&mut self) -> Result<StartWord> {
         let Some(slot) = &self.slot else {
             return Err(Error::internal("a transaction without a slot has changes"));
@@ -172,14 +174,14 @@ impl Transaction<'_> {
         Ok(StartWord::committed(ts))
     }
 
-    /// Says that it has failed, before its versions are undone.
+    /// Marks the transaction as failed, before its versions are undone.
     pub fn abort(&self) {
         if let Some(slot) = &self.slot {
             slot.abort();
         }
     }
 
-    /// Its versions are stamped or undone, if there are any.
+    /// Ends the transaction, after its versions have been stamped or undone.
     pub fn finish(&mut self) {
         if let Some(slot) = self.slot.take() {
             slot.stamped();
@@ -187,7 +189,7 @@ impl Transaction<'_> {
     }
 }
 
-/// Another transaction has written the row.
+/// The error for a row that another transaction has written.
 pub fn conflict() -> Error {
     Error::new(
         ErrorKind::Conflict,

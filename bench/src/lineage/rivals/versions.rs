@@ -1,15 +1,17 @@
-//! Append-only versions of rows: the history of [`Iuh`](super::Iuh), the deltas of
-//! [`Dbm`](super::Dbm). A version has only the updated columns, as the paper optimised both.
+//! Append-only versions of rows: the history of [`Iuh`](super::Iuh) and the deltas of
+//! [`Dbm`](super::Dbm). A version has only the updated columns, an optimization that the paper gave
+//! both.
 //!
-//! Versions are numbered from 1; 0 is none. Fields are set before a version's number is published
-//! (with release) and read after its number was (with acquire); only `start` changes later.
+//! Versions are numbered from 1; 0 is none. A version's fields are set before its number is
+//! published (with release) and read after its number was read (with acquire). Only `start` changes
+//! later.
 
 use super::super::engine::UPDATED;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use strandline_txn::StartWord;
 
-/// Versions of one chunk, which is allocated when its first version is.
+/// Versions of one chunk, which is allocated with its first version.
 const CHUNK_VERSIONS: u64 = 1_024;
 
 /// One version of a row.
@@ -20,7 +22,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// When it was made, as in [`transactions`](super::transactions).
+    /// The version's start; see [`transactions`](super::transactions).
     pub fn start(&self) -> StartWord {
         StartWord(self.start.load(Ordering::Acquire))
     }
@@ -30,7 +32,7 @@ impl Version {
         self.start.store(start.0, Ordering::Release);
     }
 
-    /// The number of the version before.
+    /// The number of the older version.
     pub fn older(&self) -> u64 {
         self.older.load(Ordering::Relaxed)
     }
@@ -45,7 +47,7 @@ impl Version {
         std::array::from_fn(|column| self.value(column))
     }
 
-    /// Changes a version that only its maker sees.
+    /// Changes a version that only its transaction sees.
     pub fn set(&self, values: &[i64; UPDATED]) {
         for (place, value) in self.values.iter().zip(values) {
             place.store(*value, Ordering::Relaxed);
@@ -53,14 +55,14 @@ impl Version {
     }
 }
 
-/// Versions in the order in which they were made.
+/// Versions in the order of their creation.
 pub struct Versions {
     count: AtomicU64,
     chunks: Box<[OnceLock<Box<[Version]>>]>,
 }
 
 impl Versions {
-    /// Room for `chunks` times 1,024 versions.
+    /// Capacity for `chunks` times 1,024 versions.
     pub fn new(chunks: usize) -> Self {
         Self {
             count: AtomicU64::new(0),
@@ -68,7 +70,7 @@ impl Versions {
         }
     }
 
-    /// Appends a version: its number; None if there is no more room.
+    /// Appends a version; returns its number, or None if the capacity is used up.
     pub fn append(&self, older: u64, start: StartWord, values: &[i64; UPDATED]) -> Option<u64> {
         let position = self.count.fetch_add(1, Ordering::Relaxed);
         let chunk = self.chunks.get((position / CHUNK_VERSIONS) as usize)?;
@@ -79,14 +81,14 @@ impl Versions {
         Some(position + 1)
     }
 
-    /// The version with this number, which was appended.
+    /// The version with this number, which must have been appended.
     pub fn get(&self, number: u64) -> &Version {
         let position = number - 1;
         let chunk = self.chunks[(position / CHUNK_VERSIONS) as usize].get();
         &chunk.expect("its chunk is there")[(position % CHUNK_VERSIONS) as usize]
     }
 
-    /// How many have been appended.
+    /// The number of appended versions.
     pub fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }

@@ -1,9 +1,9 @@
-//! Packed bits against docs/format.md, read literally.
+//! Packed bits compared with a literal reading of docs/format.md.
 
 use super::*;
 use strandline_base::rng::Rng;
 
-/// What is added to values per number that unpacking gives them.
+/// The summand per value number that marks unpacked values.
 const NUMBERED: u64 = 1 << 40;
 
 /// The `i`-th value, bit by bit.
@@ -60,7 +60,7 @@ fn check<L: Lane + PartialEq + std::fmt::Debug>() {
     }
 }
 
-/// The values behind a 7, unpacked with each set of instructions that the processor has.
+/// The values after a 7, unpacked with each instruction set of the processor.
 fn unpacked_by_each_set<L: Lane>(packed: Packed<'_, L>) -> Vec<Vec<u64>> {
     let by = |append: &dyn Fn(&mut Vec<u64>)| {
         let mut out = vec![7];

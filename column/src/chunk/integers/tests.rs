@@ -1,15 +1,15 @@
-//! Integers of every width and form, and bytes that are none.
+//! Integers of every width and form, and invalid bytes.
 
 use super::*;
 use strandline_base::rng::Rng;
 
-/// What a column of the width of `T` makes of a word: itself, sign-extended.
+/// The value of a word in a column of the width of `T`: sign-extended.
 fn fitted<T: Word>(word: u64) -> i64 {
     let unused = 64 - T::BITS;
     (word << unused) as i64 >> unused
 }
 
-/// Encodes, decodes behind another value and compares; the bytes.
+/// Encodes, decodes after another value and compares; returns the bytes.
 fn comes_back<T: Word>(values: &[i64], what: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     encode::<T>(values, &mut bytes);
@@ -23,7 +23,7 @@ fn comes_back<T: Word>(values: &[i64], what: &str) -> Vec<u8> {
     bytes
 }
 
-/// Residuals of `bits` bits, the least and the greatest among them, above `reference`.
+/// Residuals of `bits` bits above `reference`, including the least and the greatest.
 fn of_width<T: Word>(rng: &mut Rng, rows: usize, bits: u32, reference: i64) -> Vec<i64> {
     let greatest = u64::MAX.checked_shr(64 - bits).unwrap_or(0);
     let residual = |row| match row {

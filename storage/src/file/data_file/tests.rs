@@ -1,4 +1,4 @@
-//! Data files: how many are open, how they are written, and when they go.
+//! Data files: open files, writing, removal.
 
 use super::super::OPEN_FILES_MAX;
 use super::*;
@@ -33,8 +33,8 @@ fn few_files_are_open_and_closed_ones_are_still_read() {
     assert!(!left.contains(&data_file_name(3)));
 }
 
-/// Blobs of all sizes, some of many pieces, are where their extents say; in memory is one piece
-/// when a blob has been appended.
+/// Blobs of all sizes, some of many pieces, are at their extents. At most one piece is in memory
+/// after a blob.
 #[test]
 fn a_file_is_written_in_pieces() {
     let files = DataFiles::new(Arc::new(MemoryDevice::new()));
@@ -75,7 +75,7 @@ fn a_file_that_is_given_up_is_removed() {
     assert!(files.device().list().expect("list").is_empty());
 }
 
-/// A file that begins with `head`, ends with `tail` and has zeros between, without memory.
+/// A sparse file without memory: `head`, zeros, `tail`.
 #[derive(Debug)]
 struct Sparse {
     head: Vec<u8>,

@@ -1,5 +1,5 @@
-//! What was written, read back, and never reached the device: after a failed sync, or a failed
-//! write of the operating system's own, bytes are readable and clean until the next crash.
+//! Data that was written and read back but never reached the device. After a failed sync, or a
+//! failed write-back of the operating system, bytes are readable and clean until the next crash.
 
 use super::*;
 
@@ -43,7 +43,7 @@ fn records_whose_write_failed_unseen_are_written_again_by_the_next_open() {
     disk.lose_unsynced();
     assert_eq!(open(&disk).unwrap().1.len(), 2);
     assert_eq!(open(&disk.after_crash(0)).unwrap().1.len(), 2);
-    // What the cache does not show any more was never there.
+    // Data that the cache no longer shows never existed.
     let disk = SimDisk::new(1);
     with_a_record_in_flight(&disk);
     disk.lose_unsynced();
@@ -84,8 +84,8 @@ fn erasures_that_were_lost_are_written_again() {
     );
 }
 
-/// Processes that end at any moment or after a failed sync, while the operating system loses what
-/// they wrote, and a power failure behind each.
+/// Processes that end at any moment or after a failed sync, while the operating system loses their
+/// writes, each followed by a power failure.
 #[test]
 fn what_any_process_has_found_survives_the_power_failure_after_it() {
     for seed in 0..600 {
