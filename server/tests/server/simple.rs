@@ -200,21 +200,24 @@ fn deallocate_is_a_statement_among_others() {
         let messages = raw.until(b'Z');
         let kinds: String = messages.iter().map(|(kind, _)| *kind as char).collect();
         let error = messages.iter().find(|(kind, _)| *kind == b'E');
-        (kinds, error.and_then(|(_, body)| field(body, b'C')).unwrap_or_default())
+        (
+            kinds,
+            error
+                .and_then(|(_, body)| field(body, b'C'))
+                .unwrap_or_default(),
+        )
     };
     let done = |kinds: &str| (kinds.to_string(), String::new());
     let failed = |kinds: &str, state: &str| (kinds.to_string(), state.to_string());
 
     assert_eq!(parse(&mut raw, "p1"), "1Z");
-    let several = "BEGIN; INSERT INTO t VALUES (1); DEALLOCATE p1; INSERT INTO t VALUES (2); COMMIT";
+    let several =
+        "BEGIN; INSERT INTO t VALUES (1); DEALLOCATE p1; INSERT INTO t VALUES (2); COMMIT";
     assert_eq!(answer(&mut raw, &query(several)), done("CCCCCZ"));
     assert_eq!(parse(&mut raw, "p1"), "1Z");
     let first = "DEALLOCATE p1; INSERT INTO t VALUES (3)";
     assert_eq!(answer(&mut raw, &query(first)), done("CCZ"));
-    assert_eq!(
-        answer(&mut raw, &query("SELECT a FROM t")),
-        done("TDDDCZ")
-    );
+    assert_eq!(answer(&mut raw, &query("SELECT a FROM t")), done("TDDDCZ"));
 
     assert_eq!(parse(&mut raw, "p1"), "1Z");
     let garbage = query("DEALLOCATE p1 garbage");
@@ -251,7 +254,11 @@ fn a_time_zone_that_does_not_hold_is_told() {
             raw.send(&startup(&settings));
             let messages = raw.until(b'Z');
             let told: Vec<_> = messages.iter().filter(|(kind, _)| *kind == b'N').collect();
-            assert_eq!(told.len(), if is_option { 1 } else { kinds }, "{settings:?}");
+            assert_eq!(
+                told.len(),
+                if is_option { 1 } else { kinds },
+                "{settings:?}"
+            );
             for (_, body) in told {
                 assert_eq!(field(body, b'S').as_deref(), Some("WARNING"));
                 let text = field(body, b'M').unwrap();

@@ -2,7 +2,7 @@
 //! statements of one request, settings by name, a client for COPY.
 
 use crate::api::connection::Connection;
-use crate::runtime::copy_client::SharedCopyClient;
+use crate::runtime::copy_client::CopyClients;
 use crate::session::settings::SettingsVersion;
 use crate::session::settings::origin::Origin;
 use std::time::Duration;
@@ -74,7 +74,7 @@ impl Connection {
     }
 
     /// Where COPY … FROM STDIN and TO STDOUT find their data; None: nowhere.
-    pub fn set_copy_client(&mut self, client: Option<SharedCopyClient>) {
-        self.session.copy_client = client;
+    pub fn set_copy_clients(&mut self, clients: Option<CopyClients>) {
+        self.session.copy_clients = clients;
     }
 }

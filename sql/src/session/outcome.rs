@@ -8,6 +8,7 @@ use crate::values::value_row::ValueRow;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::execution::SendableRecordBatchStream;
 use std::sync::Arc;
+use std::time::Duration;
 use strandline_engine::Transaction;
 
 /// What a statement gave: rows to come, or the summary of what is done.
@@ -29,6 +30,8 @@ pub struct RunningQuery {
     /// The transaction of a statement outside any block; it ends with the rows.
     pub(crate) implicit: Option<Arc<Transaction>>,
     pub(crate) context: StatementContext,
+    /// how long it may still run, without the time between two calls; None: without limit
+    pub(crate) time_left: Option<Duration>,
     /// lets others see that it runs
     pub(crate) running: Option<Running>,
 }

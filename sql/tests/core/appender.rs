@@ -104,13 +104,17 @@ fn a_json_column_takes_json_only() {
     drop(appender);
     let mut appender = c.appender("t").expect("begins");
     appender.append_row(&row(1, "{\"a\": [1]}")).expect("json");
-    appender.append_row(&[Value::Integer(2), Value::Null]).expect("null");
+    appender
+        .append_row(&[Value::Integer(2), Value::Null])
+        .expect("null");
     appender.finish().expect("finishes");
     let mut appender = c.appender("t").expect("begins");
     let ids: ArrayRef = Arc::new(datafusion::arrow::array::Int32Array::from(vec![3, 4]));
     let texts: ArrayRef = Arc::new(StringArray::from(vec!["1", "oops"]));
     let batch = RecordBatch::try_from_iter([("id", ids), ("j", texts)]).expect("batch");
-    let appended = appender.append_batch(&batch).and_then(|()| appender.finish());
+    let appended = appender
+        .append_batch(&batch)
+        .and_then(|()| appender.finish());
     let refused = appended.expect_err("no json");
     assert_eq!(refused.sqlstate(), SqlState::INVALID_TEXT_REPRESENTATION);
     let t = c.table("t").expect("table");
@@ -122,5 +126,8 @@ fn a_json_column_takes_json_only() {
     let refused = refused.expect_err("no json");
     assert_eq!(refused.sqlstate(), SqlState::INVALID_TEXT_REPRESENTATION);
     drop(txn);
-    assert_eq!(rows(&mut c, "SELECT id, j FROM t ORDER BY id"), ["1|{\"a\": [1]}", "2|NULL"]);
+    assert_eq!(
+        rows(&mut c, "SELECT id, j FROM t ORDER BY id"),
+        ["1|{\"a\": [1]}", "2|NULL"]
+    );
 }

@@ -628,10 +628,19 @@ fn definitions_survive_reopening() {
 #[test]
 fn constraints_hold_for_rows_committed_since_the_snapshot() {
     let cases: &[(&[&str], &str)] = &[
-        (&["ALTER TABLE t RENAME a TO b"], "ALTER TABLE t ADD CHECK (b > 0)"),
-        (&["ALTER TABLE t RENAME TO s"], "ALTER TABLE s ADD CHECK (a > 0)"),
+        (
+            &["ALTER TABLE t RENAME a TO b"],
+            "ALTER TABLE t ADD CHECK (b > 0)",
+        ),
+        (
+            &["ALTER TABLE t RENAME TO s"],
+            "ALTER TABLE s ADD CHECK (a > 0)",
+        ),
         (&[], "ALTER TABLE t ADD CHECK (a > 0)"),
-        (&["ALTER TABLE t RENAME n TO m"], "ALTER TABLE t ALTER m SET NOT NULL"),
+        (
+            &["ALTER TABLE t RENAME n TO m"],
+            "ALTER TABLE t ALTER m SET NOT NULL",
+        ),
         (
             &["ALTER TABLE t ADD COLUMN c int DEFAULT -1"],
             "ALTER TABLE t ADD CHECK (c > 0)",

@@ -185,8 +185,14 @@ fn only_superusers_let_roles_into_superusers() {
     run(&mut bob, &["SET ROLE readers", "SET ROLE NONE"]);
     let message = fails(&mut bob, "GRANT readers TO bob", DENIED);
     assert_eq!(message, "must have admin option on role \"readers\"");
-    run(&mut admin, &["CREATE USER carl IN ROLE admins"]);
-    run(&mut as_user(&database, "carl"), &["SET ROLE admins"]);
+    run(&mut admin, &["CREATE USER carl IN ROLE operators"]);
+    // With a new password of his, ann could log in as carl.
+    fails(&mut ann, "ALTER USER carl PASSWORD 'mine'", DENIED);
+    let mut carl = as_user(&database, "carl");
+    run(
+        &mut carl,
+        &["ALTER USER carl PASSWORD 'his'", "SET ROLE admins"],
+    );
 }
 
 /// The system looks at rows to keep constraints; the user needs no right to read them.
@@ -206,10 +212,18 @@ fn constraints_are_kept_without_the_right_to_read() {
         &mut ann,
         &["INSERT INTO c VALUES (1, 2), (2, 3)", "UPDATE c SET b = 9"],
     );
-    fails(&mut ann, "INSERT INTO c VALUES (3, 1)", SqlState::CHECK_VIOLATION);
+    fails(
+        &mut ann,
+        "INSERT INTO c VALUES (3, 1)",
+        SqlState::CHECK_VIOLATION,
+    );
     fails(&mut ann, "UPDATE c SET b = 1", SqlState::CHECK_VIOLATION);
     fails(&mut ann, "SELECT * FROM c", DENIED);
-    fails(&mut ann, "INSERT INTO c SELECT a + 10, b + 20 FROM c", DENIED);
+    fails(
+        &mut ann,
+        "INSERT INTO c SELECT a + 10, b + 20 FROM c",
+        DENIED,
+    );
     run(
         &mut ann,
         &[
@@ -218,7 +232,11 @@ fn constraints_are_kept_without_the_right_to_read() {
             "ALTER TABLE mine ADD FOREIGN KEY (a) REFERENCES u",
         ],
     );
-    fails(&mut ann, "INSERT INTO mine VALUES (8)", SqlState::FOREIGN_KEY_VIOLATION);
+    fails(
+        &mut ann,
+        "INSERT INTO mine VALUES (8)",
+        SqlState::FOREIGN_KEY_VIOLATION,
+    );
     run(&mut ann, &["ALTER TABLE mine ADD CHECK (a > 0)"]);
     fails(&mut ann, "SELECT * FROM u", DENIED);
 }
@@ -267,7 +285,10 @@ fn locking_rows_of_a_view_needs_the_right_to_change_it_and_its_owners() {
         let derived = format!("SELECT * FROM (SELECT a FROM v) d {clause}");
         fails(&mut ann, &derived, DENIED);
         let message = fails(&mut ann, &format!("SELECT * FROM w {clause}"), DENIED);
-        assert!(message.ends_with("permission denied for table u"), "{message}");
+        assert!(
+            message.ends_with("permission denied for table u"),
+            "{message}"
+        );
     }
     run(
         &mut admin,
@@ -282,7 +303,10 @@ fn a_lock_of_one_table_needs_no_right_to_change_the_others() {
     let (_database, mut admin, mut ann) = with_ann();
     run(
         &mut admin,
-        &["GRANT SELECT, UPDATE ON t TO ann", "GRANT SELECT ON u TO ann"],
+        &[
+            "GRANT SELECT, UPDATE ON t TO ann",
+            "GRANT SELECT ON u TO ann",
+        ],
     );
     for sql in [
         "SELECT t.a FROM t JOIN u ON true FOR UPDATE OF t",
@@ -310,13 +334,19 @@ fn a_superuser_reads_a_view_as_its_owner() {
     let (_database, mut admin, mut ann) = with_ann();
     run(
         &mut admin,
-        &["GRANT CREATE ON SCHEMA public TO ann", "GRANT SELECT ON u TO ann"],
+        &[
+            "GRANT CREATE ON SCHEMA public TO ann",
+            "GRANT SELECT ON u TO ann",
+        ],
     );
     run(&mut ann, &["CREATE VIEW w AS SELECT a FROM u"]);
     assert_eq!(rows(&mut admin, "SELECT * FROM w"), ["7"]);
     run(&mut admin, &["REVOKE ALL ON u FROM ann"]);
     let message = fails(&mut admin, "SELECT * FROM w", DENIED);
-    assert!(message.ends_with("permission denied for table u"), "{message}");
+    assert!(
+        message.ends_with("permission denied for table u"),
+        "{message}"
+    );
     // The catalogs list its columns all the same.
     let columns = "SELECT column_name FROM information_schema.columns WHERE table_name = 'w'";
     assert_eq!(rows(&mut admin, columns), ["a"]);
@@ -331,7 +361,10 @@ fn vacuum_is_for_owners() {
     let mut told = |sql: &str| {
         run(&mut ann, &[sql]);
         let notices = ann.take_notices();
-        notices.iter().map(|n| n.message().to_string()).collect::<Vec<_>>()
+        notices
+            .iter()
+            .map(|n| n.message().to_string())
+            .collect::<Vec<_>>()
     };
     for sql in ["VACUUM t", "VACUUM FULL t", "VACUUM v"] {
         let name = &sql[sql.len() - 1..];
