@@ -1,7 +1,7 @@
 //! The server's messages, appended to the output.
 
-use strandline::TransactionStatus;
 use strandline::wire_format::{ColumnType, Format};
+use strandline::{Error, Result, SqlState, TransactionStatus};
 
 /// Appends a message of type `kind` whose body `write` appends.
 pub(crate) fn message(out: &mut Vec<u8>, kind: u8, write: impl FnOnce(&mut Vec<u8>)) {
@@ -14,9 +14,23 @@ pub(crate) fn message(out: &mut Vec<u8>, kind: u8, write: impl FnOnce(&mut Vec<u
 
 /// Fills in the length of the message whose length field is at `start`.
 pub(crate) fn end_message(out: &mut [u8], start: usize) {
-    // Values are limited to 2 GiB each, and rows are far smaller.
+    // [`require_length`] refuses longer rows; other messages are far shorter.
     let length = i32::try_from(out.len() - start).unwrap_or(i32::MAX);
     out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+}
+
+/// 54000 unless a message can have a body of `bytes`: a longer one would end the client's
+/// understanding of all that follows.
+pub(crate) fn require_length(bytes: usize) -> Result<()> {
+    // The length counts its own four bytes.
+    match i32::try_from(bytes.saturating_add(4)) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Error::invalid(
+            SqlState::PROGRAM_LIMIT_EXCEEDED,
+            format!("a row of {bytes} bytes is too long for a message"),
+        )
+        .with_hint("Rows are limited to 2 GiB; ask for fewer columns or parts of values.")),
+    }
 }
 
 fn text(out: &mut Vec<u8>, text: &str) {
@@ -137,4 +151,19 @@ pub(crate) fn report(out: &mut Vec<u8>, kind: u8, fields: &[(u8, &str)]) {
         }
         out.push(0);
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_fits_the_length_field() {
+        let most = i32::MAX as usize - 4;
+        assert!(require_length(0).is_ok() && require_length(most).is_ok());
+        for bytes in [most + 1, usize::MAX] {
+            let error = require_length(bytes).unwrap_err();
+            assert_eq!(error.sqlstate(), SqlState::PROGRAM_LIMIT_EXCEEDED);
+        }
+    }
 }

@@ -181,8 +181,9 @@ impl Opening<'_> {
         if server.backends.phase() != Phase::Serving {
             return Err(shutting_down().into());
         }
+        let mut warnings = Vec::new();
         for (name, value) in &startup.settings {
-            apply(&mut connection, name, value)?;
+            warnings.extend(apply(&mut connection, name, value)?);
         }
         tracing::info!(
             pid = backend.pid,
@@ -195,7 +196,8 @@ impl Opening<'_> {
         reply::authentication(out, 0, &[]);
         Reported::of(&connection).write_all(out);
         reply::key_data(out, backend.pid, connection.secret());
-        for notice in connection.take_notices() {
+        warnings.extend(connection.take_notices());
+        for notice in warnings {
             report::notice(out, &notice, "");
         }
         Ok(Session::new(server.clone(), backend, connection))
@@ -387,12 +389,19 @@ fn split_options(options: &str) -> Vec<String> {
     words
 }
 
-/// Applies a setting of the startup packet. A time zone other than UTC is no error, because drivers
-/// send their machine's zone unasked. It stays UTC, which the client receives.
-fn apply(connection: &mut Connection, name: &str, value: &str) -> Result<()> {
+/// Applies a setting of the startup packet. A time zone that is not UTC is not refused, because
+/// drivers send their machine's without being asked: it stays UTC, and the client is told so by the
+/// warning that is returned.
+fn apply(connection: &mut Connection, name: &str, value: &str) -> Result<Option<Error>> {
     match connection.set(name, value) {
-        Err(_) if name == "timezone" => Ok(()),
-        other => other,
+        Err(_) if name == "timezone" => Ok(Some(
+            Error::invalid(
+                SqlState("01000"),
+                format!("time zone \"{value}\" is not supported: this session's is UTC"),
+            )
+            .with_hint("Use AT TIME ZONE where another one is wanted."),
+        )),
+        other => other.map(|()| None),
     }
 }
 

@@ -67,7 +67,7 @@ pub use parse::params::{Parameter, Params};
 pub use parse::redacted;
 pub use parse::{StatementText, split_script};
 pub use planning::context::{Progress, ProgressHook};
-pub use runtime::copy_client::{CopyClient, SharedCopyClient};
+pub use runtime::copy_client::{CopyClient, CopyClients, SharedCopyClient};
 pub use session::arrays::ParameterType;
 pub use session::description::Description;
 pub use session::portal::{Portal, Started};

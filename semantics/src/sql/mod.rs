@@ -4,8 +4,9 @@
 //! * Number literals get PostgreSQL's types: integer if it fits, else bigint, else numeric. A point
 //!   or an exponent makes a numeric with exactly the written digits.
 //! * Every column of a SELECT list gets PostgreSQL's name ([`names`]).
-//! * Casts become calls of `cast_as`, so that `x` and `x::t` have different names in the plan; the
-//!   analyzer turns them back into casts.
+//! * A bare name in ORDER BY is a column of the SELECT list first ([`order_by`]).
+//! * Casts become calls of `cast_as`, so that `x` and `x::t` have different names in the plan;
+//!   the analyzer turns them into casts again.
 //! * Comparisons of rows become comparisons of their columns ([`rows`]).
 //! * `x op ANY (array)` and ALL become lists or calls of our functions ([`arrays`]).
 //! * `x::timestamp(3)` rounds ([`moments`]).
@@ -30,6 +31,7 @@ mod lateral;
 mod moments;
 mod names;
 mod numbers;
+mod order_by;
 mod patterns;
 mod rows;
 mod series;
@@ -76,7 +78,7 @@ impl VisitorMut for Normalizer {
     type Break = Error;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
-        order_by_positions(query);
+        check(order_by::columns_by_position(query))?;
         if let Some(name) = writes(&query.body) {
             return ControlFlow::Break(
                 Error::unsupported(format!("{name} inside of a query is not supported"))
@@ -163,40 +165,7 @@ fn writes(body: &ast::SetExpr) -> Option<&'static str> {
     }
 }
 
-/// Replaces ORDER BY expressions of a SELECT DISTINCT by positions if they are columns of its list.
-fn order_by_positions(query: &mut Query) {
-    let ast::SetExpr::Select(select) = query.body.as_ref() else {
-        return;
-    };
-    let Some(ast::OrderByKind::Expressions(items)) = query.order_by.as_mut().map(|o| &mut o.kind)
-    else {
-        return;
-    };
-    if select.distinct.is_none() {
-        return;
-    }
-    for item in items
-        .iter_mut()
-        .filter(|item| !matches!(item.expr, Expr::Value(_)))
-    {
-        let position = select.projection.iter().position(|column| match column {
-            ast::SelectItem::UnnamedExpr(expr) => *expr == item.expr,
-            ast::SelectItem::ExprWithAlias { expr, .. } => *expr == item.expr,
-            _ => false,
-        });
-        let simple = select.projection.iter().all(|column| {
-            matches!(
-                column,
-                ast::SelectItem::UnnamedExpr(_) | ast::SelectItem::ExprWithAlias { .. }
-            )
-        });
-        if let (Some(position), true) = (position, simple) {
-            item.expr = numbers::plain(&(position + 1).to_string());
-        }
-    }
-}
-
-/// Restores plain numbers in ORDER BY positions, LIMIT, OFFSET and FETCH.
+/// ORDER BY positions, LIMIT, OFFSET and FETCH as plain numbers.
 fn plain_positions(query: &mut Query) {
     if let Some(order_by) = &mut query.order_by
         && let ast::OrderByKind::Expressions(items) = &mut order_by.kind

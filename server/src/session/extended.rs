@@ -8,7 +8,9 @@ use crate::reply;
 use crate::report::protocol_violation;
 use std::sync::Arc;
 use strandline::wire_format::Scalar;
-use strandline::{Connection, Error, Result, SqlState, Started, TransactionStatus};
+use strandline::{
+    Connection, Error, Prepared, Result, SqlState, Started, Summary, TransactionStatus,
+};
 
 /// A statement with its values.
 pub(super) struct Portal {
@@ -145,6 +147,9 @@ impl Session {
     }
 
     fn execute(&mut self, wire: &mut Held<'_>, portal: &mut Portal, most: u64) -> Answer {
+        if let State::Rows(rows, _) = &mut portal.state {
+            rows.restart_timeout(&self.connection);
+        }
         if let State::Bound = portal.state {
             let Some(prepared) = &portal.statement.prepared else {
                 reply::empty(&mut wire.output, b'I');
@@ -159,7 +164,7 @@ impl Session {
                 self.connection.begin_request()?;
             }
             let values = std::mem::take(&mut portal.values);
-            let started = self.start(wire, |connection| connection.start(prepared, &values))?;
+            let started = self.start_prepared(wire, prepared, &values)?;
             let formats = portal.formats.clone();
             portal.state = match started {
                 Started::Rows(query) => {
@@ -221,23 +226,20 @@ impl Session {
         Ok(())
     }
 
-    /// The tag of a DEALLOCATE of a statement that was prepared by a message, which SQL does not
-    /// know. None: `sql` is another statement.
-    pub(super) fn deallocate(&mut self, sql: &str) -> Option<&'static str> {
-        let mut words = sql.split_ascii_whitespace();
-        if !words.next()?.eq_ignore_ascii_case("deallocate") {
-            return None;
+    /// Starts a statement. DEALLOCATE ends one that Parse has named, if there is one.
+    pub(super) fn start_prepared(
+        &mut self,
+        wire: &mut Held<'_>,
+        prepared: &Prepared,
+        values: &[Scalar],
+    ) -> Result<Started> {
+        if let Some(name) = prepared.deallocates()
+            && self.connection.transaction_status() != TransactionStatus::Failed
+            && self.statements.remove(&name).is_some()
+        {
+            return Ok(Started::Done(Summary::of_command("DEALLOCATE")));
         }
-        let mut name = words.next()?;
-        if name.eq_ignore_ascii_case("prepare") {
-            name = words.next()?;
-        }
-        let name = name.strip_suffix(';').unwrap_or(name);
-        let known = match name.strip_prefix('"').and_then(|n| n.strip_suffix('"')) {
-            Some(quoted) => self.statements.remove(quoted),
-            None => self.statements.remove(&name.to_lowercase()),
-        };
-        known.map(|_| "DEALLOCATE")
+        self.start(wire, |connection| connection.start(prepared, values))
     }
 }
 

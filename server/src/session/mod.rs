@@ -30,7 +30,7 @@ use parking_lot::{Mutex, MutexGuard};
 use statement::Statement;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use strandline::{CancelScope, Connection, Error, Result, SqlState, TransactionStatus};
 
@@ -75,8 +75,8 @@ pub(crate) struct Session {
     /// whether an error has been reported since the last Sync
     is_skipping: bool,
     reported: Reported,
-    /// whether no statement runs that could be a COPY
-    has_ended: Arc<AtomicBool>,
+    /// how many statements have ended, of those that could be a COPY
+    ended: Arc<AtomicU64>,
 }
 
 /// Whether the session continues.
@@ -99,7 +99,7 @@ impl Session {
             portals: HashMap::new(),
             is_skipping: false,
             reported,
-            has_ended: Arc::default(),
+            ended: Arc::default(),
         }
     }
 
@@ -108,7 +108,7 @@ impl Session {
         let _counted = self.server.metrics.as_ref().map(|m| m.connection());
         let wire = Arc::new(Mutex::new(wire));
         self.connection
-            .set_copy_client(Some(copy::client(wire.clone(), self.has_ended.clone())));
+            .set_copy_clients(Some(copy::clients(wire.clone(), self.ended.clone())));
         let mut held = wire.lock();
         reply::ready(&mut held.output, TransactionStatus::Idle);
         loop {
@@ -224,7 +224,7 @@ impl Session {
     ) -> Result<T> {
         MutexGuard::unlocked(wire, || {
             let started = start(&mut self.connection);
-            self.has_ended.store(true, Ordering::SeqCst);
+            self.ended.fetch_add(1, Ordering::SeqCst);
             started
         })
     }

@@ -58,6 +58,13 @@ impl RowSource {
         }
     }
 
+    /// The client asks for more: a query has its time limit anew.
+    pub fn restart_timeout(&mut self, connection: &Connection) {
+        if let Source::Query(query) = &mut self.source {
+            connection.restart_timeout(query);
+        }
+    }
+
     /// Appends RowDescription.
     pub fn describe(&self, out: &mut Vec<u8>) {
         reply::columns(out, columns_of(&self.schema, &self.formats));
@@ -128,7 +135,9 @@ fn write_row(writers: &[ColumnWriter<'_>], row: usize, out: &mut Vec<u8>) -> Res
     out.extend_from_slice(&[0; 4]);
     out.extend_from_slice(&(writers.len() as u16).to_be_bytes());
     for writer in writers {
-        if let Err(error) = writer.write_with_length(row, out) {
+        let written = writer.write_with_length(row, out);
+        let written = written.and_then(|()| reply::require_length(out.len() - start - 4));
+        if let Err(error) = written {
             out.truncate(begin);
             return Err(error);
         }

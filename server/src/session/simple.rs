@@ -24,10 +24,6 @@ impl Session {
     }
 
     fn run_script(&mut self, wire: &mut Held<'_>, sql: &str) -> Answer {
-        if let Some(tag) = self.deallocate(sql) {
-            reply::complete(&mut wire.output, tag);
-            return Ok(());
-        }
         let began = self.begin_measuring();
         let known = self.start(wire, |connection| connection.start_known(sql));
         if let Some(known) = known.transpose() {
@@ -87,7 +83,7 @@ impl Session {
         if !is_alone {
             self.connection.begin_request()?;
         }
-        let started = self.start(wire, |connection| connection.start(statement, &[]))?;
+        let started = self.start_prepared(wire, statement, &[])?;
         self.answer(wire, started, is_last)
     }
 

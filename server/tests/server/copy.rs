@@ -138,3 +138,24 @@ fn a_copy_that_fails_leaves_the_session_in_order() {
         Default::default()
     );
 }
+
+/// A COPY that has been cancelled is silent, though the thread that sends its rows goes on until
+/// it notices.
+#[test]
+fn a_cancelled_copy_sends_nothing_into_later_answers() {
+    let server = TestServer::start();
+    let mut raw = server.raw();
+    let copy = "COPY (SELECT repeat('x', 500) FROM generate_series(1, 1000000000000)) TO STDOUT";
+    for _ in 0..10 {
+        raw.send(&query("SET statement_timeout = '50ms'"));
+        assert_eq!(raw.types_until_ready(), "CZ");
+        raw.send(&query(copy));
+        let messages = raw.until(b'Z');
+        let (_, error) = &messages[messages.len() - 2];
+        assert_eq!(field(error, b'C').as_deref(), Some("57014"));
+        raw.send(&query("SET statement_timeout = 0"));
+        assert_eq!(raw.types_until_ready(), "CZ");
+        raw.send(&query("SELECT count(*) FROM generate_series(1, 3000000)"));
+        assert_eq!(raw.types_until_ready(), "TDCZ");
+    }
+}

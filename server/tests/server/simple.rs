@@ -1,7 +1,7 @@
 //! The simple protocol, statuses, settings.
 
 use crate::support::Raw;
-use crate::support::{TestServer, field, query, startup, state, texts};
+use crate::support::{TestServer, extended, field, message, query, startup, state, sync, texts};
 
 #[tokio::test]
 async fn statements_of_one_text_are_one_transaction() {
@@ -180,4 +180,92 @@ async fn statements_that_are_nested_too_deeply_are_refused() {
         let _either = client.simple_query(&sql).await;
     }
     assert_eq!(texts(&client, "SELECT 1").await, [Some("1".into())]);
+}
+
+/// DEALLOCATE reaches what Parse has named, as any other statement: in a text of several, in a
+/// failed block, with its syntax checked.
+#[test]
+fn deallocate_is_a_statement_among_others() {
+    let server = TestServer::start();
+    let mut raw = server.raw();
+    raw.send(&query("CREATE TABLE t (a int)"));
+    assert_eq!(raw.types_until_ready(), "CZ");
+    let parse = |raw: &mut Raw, name: &str| {
+        raw.send(&message(b'P', format!("{name}\0SELECT 1\0\0\0").as_bytes()));
+        raw.send(&sync());
+        raw.types_until_ready()
+    };
+    let answer = |raw: &mut Raw, bytes: &[u8]| {
+        raw.send(bytes);
+        let messages = raw.until(b'Z');
+        let kinds: String = messages.iter().map(|(kind, _)| *kind as char).collect();
+        let error = messages.iter().find(|(kind, _)| *kind == b'E');
+        (
+            kinds,
+            error
+                .and_then(|(_, body)| field(body, b'C'))
+                .unwrap_or_default(),
+        )
+    };
+    let done = |kinds: &str| (kinds.to_string(), String::new());
+    let failed = |kinds: &str, state: &str| (kinds.to_string(), state.to_string());
+
+    assert_eq!(parse(&mut raw, "p1"), "1Z");
+    let several =
+        "BEGIN; INSERT INTO t VALUES (1); DEALLOCATE p1; INSERT INTO t VALUES (2); COMMIT";
+    assert_eq!(answer(&mut raw, &query(several)), done("CCCCCZ"));
+    assert_eq!(parse(&mut raw, "p1"), "1Z");
+    let first = "DEALLOCATE p1; INSERT INTO t VALUES (3)";
+    assert_eq!(answer(&mut raw, &query(first)), done("CCZ"));
+    assert_eq!(answer(&mut raw, &query("SELECT a FROM t")), done("TDDDCZ"));
+
+    assert_eq!(parse(&mut raw, "p1"), "1Z");
+    let garbage = query("DEALLOCATE p1 garbage");
+    assert_eq!(answer(&mut raw, &garbage), failed("EZ", "42601"));
+    raw.send(&query("BEGIN; SELECT 1/0"));
+    raw.until(b'Z');
+    let deallocate = query("DEALLOCATE PREPARE p1");
+    assert_eq!(answer(&mut raw, &deallocate), failed("EZ", "25P02"));
+    assert_eq!(answer(&mut raw, &query("ROLLBACK")), done("CZ"));
+    // It is still there.
+    assert_eq!(answer(&mut raw, &deallocate), done("CZ"));
+    assert_eq!(answer(&mut raw, &deallocate), failed("EZ", "26000"));
+
+    assert_eq!(parse(&mut raw, "P 2"), "1Z");
+    let quoted = [extended("DEALLOCATE \"P 2\""), sync()].concat();
+    assert_eq!(answer(&mut raw, &quoted), done("12nCZ"));
+    assert_eq!(answer(&mut raw, &quoted), failed("12nEZ", "26000"));
+    // A name that SQL has given is found too.
+    let both = "PREPARE q AS SELECT 1; DEALLOCATE q; PREPARE q AS SELECT 2; DEALLOCATE ALL";
+    assert_eq!(answer(&mut raw, &query(both)), done("CCCCZ"));
+}
+
+/// A time zone other than UTC does not hold; the client is told before it asks anything.
+#[test]
+fn a_time_zone_that_does_not_hold_is_told() {
+    let server = TestServer::start();
+    for (zone, kinds) in [("Europe/Berlin", 1), ("UTC", 0)] {
+        for settings in [
+            vec![("user", "ada"), ("TimeZone", zone)],
+            vec![("user", "ada"), ("options", "-c timezone=Europe/Berlin")],
+        ] {
+            let is_option = settings[1].0 == "options";
+            let mut raw = Raw::open(server.address);
+            raw.send(&startup(&settings));
+            let messages = raw.until(b'Z');
+            let told: Vec<_> = messages.iter().filter(|(kind, _)| *kind == b'N').collect();
+            assert_eq!(
+                told.len(),
+                if is_option { 1 } else { kinds },
+                "{settings:?}"
+            );
+            for (_, body) in told {
+                assert_eq!(field(body, b'S').as_deref(), Some("WARNING"));
+                let text = field(body, b'M').unwrap();
+                assert!(text.contains("Europe/Berlin"), "{text}");
+            }
+            raw.send(&query("SHOW timezone"));
+            assert_eq!(raw.types_until_ready(), "TDCZ");
+        }
+    }
 }

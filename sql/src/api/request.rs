@@ -2,7 +2,7 @@
 //! settings by name, the COPY client.
 
 use crate::api::connection::Connection;
-use crate::runtime::copy_client::SharedCopyClient;
+use crate::runtime::copy_client::CopyClients;
 use crate::session::settings::SettingsVersion;
 use crate::session::settings::origin::Origin;
 use std::time::Duration;
@@ -74,8 +74,8 @@ impl Connection {
         self.session.cancel.on_termination(act);
     }
 
-    /// Sets the client of COPY … FROM STDIN and TO STDOUT; None: there is none.
-    pub fn set_copy_client(&mut self, client: Option<SharedCopyClient>) {
-        self.session.copy_client = client;
+    /// Where COPY … FROM STDIN and TO STDOUT find their data; None: nowhere.
+    pub fn set_copy_clients(&mut self, clients: Option<CopyClients>) {
+        self.session.copy_clients = clients;
     }
 }

@@ -38,14 +38,8 @@ impl Acting {
         })
     }
 
-    /// The owner of a view, whose privileges its tables are read with; None: a superuser.
-    pub fn owner_of(&self, view: &Object) -> Option<Arc<Self>> {
-        let role = self.access.owner(view);
-        let access = Arc::clone(&self.access);
-        (!access.is_superuser(role)).then(|| Arc::new(Self { role, access }))
-    }
-
-    /// 42501 unless the role has the privileges `wanted` on the object and USAGE on its schema.
+    /// 42501 unless all of `wanted` is allowed on the object, and names in its schema may be
+    /// looked up.
     pub fn require(&self, object: &Object, shown: &Shown<'_>, wanted: Privileges) -> Result<()> {
         self.require_usage(shown.schema)?;
         match self.access.privileges(self.role, object).contains(wanted) {
@@ -77,9 +71,14 @@ impl Acting {
         }
     }
 
+    /// Whether the role has the owner's rights.
+    pub fn owns(&self, object: &Object) -> bool {
+        self.access.owns(self.role, object)
+    }
+
     /// 42501 unless the role has the owner's rights.
     pub fn require_owner(&self, object: &Object, shown: &Shown<'_>) -> Result<()> {
-        match self.access.owns(self.role, object) {
+        match self.owns(object) {
             true => Ok(()),
             false => Err(Error::invalid(
                 DENIED,

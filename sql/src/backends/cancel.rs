@@ -171,6 +171,12 @@ impl CancelState {
         }
     }
 
+    /// The time of the running statement is up.
+    pub(crate) fn time_out_now(&self) {
+        let statement = self.cause.lock().statement;
+        self.time_out(statement);
+    }
+
     fn wake(&self, cause: MutexGuard<'_, Cause>) {
         self.flag.store(true, Ordering::SeqCst);
         drop(cause);

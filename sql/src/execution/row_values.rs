@@ -4,6 +4,7 @@
 use crate::values::value;
 use strandline_base::{Error, ErrorKind, Result, SqlState, SqlType, Value};
 use strandline_engine::catalog::{ColumnDef, TableDef};
+use strandline_semantics::text::binary::check_json;
 
 /// Whether a column may hold `value`: exactly its type, within its length or precision. NOT NULL is
 /// checked when the row is written.
@@ -17,7 +18,7 @@ pub(crate) fn check_value(column: &ColumnDef, value: &Value) -> Result<()> {
         | (T::BigInt, Value::BigInt(_))
         | (T::Real, Value::Real(_))
         | (T::Double, Value::Double(_))
-        | (T::Text | T::Json, Value::Text(_))
+        | (T::Text, Value::Text(_))
         | (T::Bytea, Value::Bytea(_))
         | (T::Date, Value::Date(_))
         | (T::Time, Value::Time(_))
@@ -38,6 +39,7 @@ pub(crate) fn check_value(column: &ColumnDef, value: &Value) -> Result<()> {
                 ))
             };
         }
+        (T::Json, Value::Text(v)) => return check_json(v),
         (T::Varchar(n), Value::Text(v)) => return check_length(column, v, n, false),
         (T::Char(n), Value::Text(v)) => return check_length(column, v, n, true),
         _ => false,

@@ -35,9 +35,8 @@ use datafusion::scalar::ScalarValue;
 use datafusion::sql::parser::Statement as ParsedStatement;
 use datafusion::sql::sqlparser::ast;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use strandline_base::{CommitTs, Error, Result, SqlState, TableId};
 use strandline_engine::Statement;
@@ -73,6 +72,10 @@ struct Scope {
     present: Present,
     /// the user whose privileges are checked; None: a superuser
     acting: Option<Arc<Acting>>,
+    /// the system asks, which may read everything, through views too
+    is_system: bool,
+    /// the query whose names these are is a view's whose rows are locked
+    locks_rows: bool,
 }
 
 /// The names of a statement, at its snapshot or at one moment of the past.
@@ -82,22 +85,26 @@ pub struct StatementCatalog {
     moments: Mutex<HashMap<CommitTs, Arc<StatementCatalog>>>,
     /// the table that is written without being read
     exempt: Mutex<Option<TableId>>,
-    /// whether the query being planned locks its rows
-    locking: AtomicBool,
-    /// the data of system tables and functions, made at the first use of one
+    /// the relations, with their schemas, whose rows the query being planned locks
+    locked: Mutex<HashSet<(String, String)>>,
+    /// what system tables and functions look at, once one is named
     system: OnceLock<Arc<System>>,
     this: Weak<StatementCatalog>,
 }
 
 impl StatementCatalog {
-    /// The names at the snapshot of `statement`.
+    /// The names as `statement` sees them. `is_system`: nobody's rights are checked.
     pub fn current(
         template: Arc<Template>,
         statement: Arc<Statement>,
         catalog: Arc<Catalog>,
         now_us: u64,
+        is_system: bool,
     ) -> Arc<Self> {
-        let acting = Acting::of(&template, &statement.transaction().catalog());
+        let acting = match is_system {
+            true => None,
+            false => Acting::of(&template, &statement.transaction().catalog()),
+        };
         Self::within(Scope {
             template,
             statement,
@@ -107,6 +114,17 @@ impl StatementCatalog {
             expanding: Vec::new(),
             present: Present::default(),
             acting,
+            is_system,
+            locks_rows: false,
+        })
+    }
+
+    /// The same names for a query of the system's own, such as a CHECK condition.
+    pub fn for_system(&self) -> Arc<Self> {
+        Self::within(Scope {
+            acting: None,
+            is_system: true,
+            ..self.scope.clone()
         })
     }
 
@@ -131,7 +149,7 @@ impl StatementCatalog {
             references: Mutex::new(Vec::new()),
             moments: Mutex::new(HashMap::new()),
             exempt: Mutex::new(None),
-            locking: AtomicBool::new(false),
+            locked: Mutex::default(),
             system: OnceLock::new(),
             this: this.clone(),
         })
@@ -188,7 +206,14 @@ impl StatementCatalog {
             let message = format!("{} in a view is not supported", locks.clause);
             return Err(Error::unsupported(message));
         }
-        self.locking.store(!locks.is_empty(), Ordering::Relaxed);
+        let mut relations: Vec<_> = locks.iter().flat_map(|l| l.relations.clone()).collect();
+        if self.scope.locks_rows {
+            locking::relations_of(&query, &mut relations);
+        }
+        let default_schema = &state.config_options().catalog.default_schema;
+        let relations = relations.iter();
+        let relations = relations.map(|name| names::qualified(name, default_schema));
+        *self.locked.lock() = relations.collect::<Result<_>>()?;
         if let Some(values) = parameters {
             params::substitute(&mut query, values)?;
         }
@@ -251,9 +276,10 @@ impl StatementCatalog {
                     name,
                     schema,
                 };
-                acting.require(&object, &shown, Privileges::SELECT)?;
+                acting.require(&object, &shown, self.needed(schema, name))?;
             }
-            let plan = self.plan_view(view).await?;
+            let locks_rows = self.is_locked(schema, name);
+            let plan = self.plan_view(view, locks_rows).await?;
             return Ok(Some(Arc::new(ViewTable::new(
                 plan,
                 Some(view.query.clone()),
@@ -299,14 +325,23 @@ impl StatementCatalog {
         if *self.exempt.lock() == Some(table.id) {
             return Ok(());
         }
-        acting.require_on(table, Privileges::SELECT)?;
-        match self.locking.load(Ordering::Relaxed) {
-            true => acting.require_on(table, Privileges::UPDATE),
-            false => Ok(()),
+        acting.require_on(table, self.needed(&table.schema, &table.name))
+    }
+
+    /// What a query needs that reads the relation, and locks its rows if it does.
+    fn needed(&self, schema: &str, name: &str) -> Privileges {
+        match self.is_locked(schema, name) {
+            true => Privileges::SELECT.with(Privileges::UPDATE),
+            false => Privileges::SELECT,
         }
     }
 
-    /// Lets the statement name the table without the right to read it.
+    fn is_locked(&self, schema: &str, name: &str) -> bool {
+        let locked = self.locked.lock();
+        locked.iter().any(|(s, n)| s == schema && n == name)
+    }
+
+    /// The table may be named without the right to read it.
     pub fn exempt(&self, table: Option<TableId>) {
         *self.exempt.lock() = table;
     }
@@ -335,10 +370,11 @@ impl StatementCatalog {
             expanding: vec![listing],
             present: Present::default(),
             acting: None,
+            is_system: true,
             ..self.scope.clone()
         });
         for view in &self.scope.catalog.views {
-            let Ok(plan) = inner.plan_view(view).await else {
+            let Ok(plan) = inner.plan_view(view, false).await else {
                 continue;
             };
             let schema = semantics::sql::output_schema(plan.schema().inner());
@@ -365,10 +401,13 @@ impl StatementCatalog {
         }
     }
 
-    /// Plans the query of a view, with the view's column names.
+    /// Plans the query of a view, under the names that the view gives its columns; `locks_rows`:
+    /// the rows of its tables are locked. Its tables are read with its owner's rights, whoever
+    /// reads the view.
     pub(crate) fn plan_view<'a>(
         &'a self,
         view: &'a ViewDef,
+        locks_rows: bool,
     ) -> DeepFuture<'a, Result<LogicalPlan>> {
         DeepFuture::new(async move {
             let name = (view.schema.clone(), view.name.clone());
@@ -382,13 +421,18 @@ impl StatementCatalog {
                     ),
                 ));
             }
-            let owner = self.scope.acting.as_ref().and_then(|acting| {
-                let view = Object::View(view.schema.clone(), view.name.clone());
-                acting.owner_of(&view)
-            });
+            let owner = match self.scope.is_system {
+                true => None,
+                false => {
+                    let object = Object::View(view.schema.clone(), view.name.clone());
+                    let catalog = self.scope.statement.transaction().catalog();
+                    Acting::new(catalog.access.owner(&object), &catalog)
+                }
+            };
             let mut scope = self.scope.clone();
             scope.expanding.push(name);
             scope.acting = owner;
+            scope.locks_rows = locks_rows;
             let inner = Self::within(scope);
             let state = inner.bind(&view.schema);
             let query = parse::query(&view.query)?;

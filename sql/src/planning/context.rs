@@ -14,7 +14,7 @@ use crate::parse::params;
 use crate::planning::catalog::StatementCatalog;
 use crate::planning::parallelism;
 use crate::planning::template::{StatementState, Template};
-use crate::runtime::copy_client::SharedCopyClient;
+use crate::runtime::copy_client::CopyClients;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::DFSchema;
 use datafusion::execution::SendableRecordBatchStream;
@@ -51,8 +51,8 @@ pub struct StatementContext {
     pub is_alone: bool,
     /// Receives the progress of a COPY.
     pub progress: Option<ProgressHook>,
-    /// The client's end of COPY … FROM STDIN and TO STDOUT.
-    pub copy_client: Option<SharedCopyClient>,
+    /// The other end of COPY … FROM STDIN and TO STDOUT.
+    pub copy_clients: Option<CopyClients>,
     notices: Arc<Mutex<Vec<Error>>>,
     names: Arc<StatementCatalog>,
 }
@@ -81,23 +81,29 @@ impl StatementContext {
         now_us: u64,
     ) -> Self {
         let catalog = statement.transaction().catalog();
-        Self::over(template, statement, catalog, parameters, now_us)
+        Self::over(template, statement, catalog, parameters, now_us, false)
     }
 
-    /// [`StatementContext::new`] with names resolved in `catalog`.
+    /// As [`StatementContext::new`], with names that mean what they mean in `catalog`; `is_system`:
+    /// nobody's rights are checked.
     fn over(
         template: &Arc<Template>,
         statement: Arc<Statement>,
         catalog: Arc<Catalog>,
         parameters: Vec<ScalarValue>,
         now_us: u64,
+        is_system: bool,
     ) -> Self {
-        let acting = Acting::of(template, &statement.transaction().catalog());
+        let acting = match is_system {
+            true => None,
+            false => Acting::of(template, &statement.transaction().catalog()),
+        };
         let names = StatementCatalog::current(
             Arc::clone(template),
             statement.clone(),
             catalog.clone(),
             now_us,
+            is_system,
         );
         let default_schema = template.config_options().catalog.default_schema.clone();
         let state = names.bind(&default_schema);
@@ -111,7 +117,7 @@ impl StatementContext {
             acting,
             is_alone: false,
             progress: None,
-            copy_client: None,
+            copy_clients: None,
             notices: Arc::default(),
             names,
         }
@@ -137,8 +143,9 @@ impl StatementContext {
         std::mem::take(&mut self.notices.lock())
     }
 
-    /// [`StatementContext::again`] with names resolved in `catalog`.
-    pub fn again_over(&self, statement: Arc<Statement>, catalog: Arc<Catalog>) -> Self {
+    /// As [`StatementContext::again`], for the system's own queries, with names that mean what they
+    /// mean in `catalog`.
+    pub fn system_over(&self, statement: Arc<Statement>, catalog: Arc<Catalog>) -> Self {
         let now_us = self.names.now_us();
         Self::over(
             self.names.template(),
@@ -146,6 +153,7 @@ impl StatementContext {
             catalog,
             Vec::new(),
             now_us,
+            true,
         )
     }
 
@@ -214,7 +222,18 @@ impl StatementContext {
         self.names.plan(&self.state, query, values).await
     }
 
-    /// The plan after DataFusion's analyzer, with all types resolved.
+    /// As [`StatementContext::plan_query`], for a query of the system's own without parameters: it
+    /// needs no right.
+    pub async fn plan_system_query(&self, query: &ast::Query) -> Result<LogicalPlan> {
+        if self.acting.is_none() {
+            return self.plan_query(query).await;
+        }
+        let names = self.names.for_system();
+        let state = names.bind(&self.default_schema);
+        names.plan(&state, query, Some(&[])).await
+    }
+
+    /// The plan with all types settled.
     pub fn analyze(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         let analyzer = self.state.analyzer();
         let analyzed = analyzer.execute_and_check(plan, self.state.config_options(), |_, _| {});
@@ -233,9 +252,10 @@ impl StatementContext {
         self.names.present_tables()
     }
 
-    /// Plans the query of a view, with the view's column names.
+    /// Plans the query of a view, under the names that the view gives its columns. Nobody's rights
+    /// are checked.
     pub async fn plan_view(&self, view: &ViewDef) -> Result<LogicalPlan> {
-        self.names.plan_view(view).await
+        self.names.for_system().plan_view(view, false).await
     }
 
     /// Plans a scalar expression over the columns of `schema`, such as a default or a CHECK

@@ -21,5 +21,9 @@ pub trait CopyClient: Send {
     fn end_out(&mut self) -> Result<()>;
 }
 
-/// A client shared by a connection and its statements.
+/// A client as the threads of one COPY share it.
 pub type SharedCopyClient = Arc<Mutex<dyn CopyClient>>;
+
+/// Makes the client of a COPY when the statement begins. A thread of a cancelled COPY may call its
+/// client when another statement runs: each COPY has a client of its own, which knows its end.
+pub type CopyClients = Arc<dyn Fn() -> SharedCopyClient + Send + Sync>;

@@ -25,6 +25,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::{StreamExt, TryStreamExt};
 use std::sync::Arc;
+use std::time::Duration;
 use strandline_base::{Error, ErrorKind, Result, SqlState};
 use strandline_engine::{ConflictPolicy, Isolation, Transaction};
 use strandline_semantics::error::convert;
@@ -36,8 +37,11 @@ impl Session {
     /// Runs `work` in the open block or in a transaction of its own.
     pub(super) async fn execute(&mut self, work: &Work<'_>) -> Result<Output> {
         let (transaction, now_us, implicit) = self.transaction_for(work)?;
+        let began_us = self.shared.db.elapsed_us();
         match self.attempts(&transaction, work, now_us).await {
             Ok(Output::Rows(mut query)) => {
+                query.time_left = self.settings.statement_timeout;
+                self.charge(&mut query, began_us);
                 query.implicit = implicit.then_some(transaction);
                 Ok(Output::Rows(query))
             }
@@ -117,7 +121,7 @@ impl Session {
             StatementContext::new(&self.template, statement.clone(), Vec::new(), now_us);
         context.is_alone = self.open.is_none();
         context.progress = self.progress.clone();
-        context.copy_client = self.copy_client.clone();
+        context.copy_clients = self.copy_clients.clone();
         let Work::Prepared(execution) = work else {
             return self.run_anew(context, work).await;
         };
@@ -235,19 +239,44 @@ impl Session {
         error
     }
 
-    /// Cancels the running query when its time is up; None without `statement_timeout`.
+    /// Cancels what runs when its time is up; None without `statement_timeout`.
     pub(crate) fn timer(&self) -> Option<Timer> {
-        let timeout = self.settings.statement_timeout?;
+        self.timer_of(self.settings.statement_timeout)
+    }
+
+    /// As [`Session::timer`], with `time_left`. Without any, what runs is cancelled at once.
+    fn timer_of(&self, time_left: Option<Duration>) -> Option<Timer> {
+        let time_left = time_left?;
+        if time_left.is_zero() {
+            self.cancel.time_out_now();
+        }
         Some(Timer::start(
             self.shared.threads(),
             self.cancel.clone(),
-            timeout,
+            time_left,
         ))
+    }
+
+    /// Runs `query` for a call, within the time that is left to it.
+    pub(crate) fn begin_call(&self, query: &RunningQuery) -> (Option<Timer>, u64) {
+        let began_us = match query.time_left {
+            Some(_) => self.shared.db.elapsed_us(),
+            None => 0,
+        };
+        (self.timer_of(query.time_left), began_us)
+    }
+
+    /// Takes the time since `began_us` from what is left to `query`.
+    pub(crate) fn charge(&self, query: &mut RunningQuery, began_us: u64) {
+        if let Some(left) = &mut query.time_left {
+            let spent_us = self.shared.db.elapsed_us().saturating_sub(began_us);
+            *left = left.saturating_sub(Duration::from_micros(spent_us));
+        }
     }
 
     /// All rows of a running query.
     pub(crate) async fn collect(&mut self, mut query: Box<RunningQuery>) -> Result<QueryResult> {
-        let _timer = self.timer();
+        let (_timer, _) = self.begin_call(&query);
         let mut rows = Gathered::new(query.context.memory());
         let mut refused = None;
         while let Some(batch) = self.next_batch(&mut query).await {
@@ -264,7 +293,7 @@ impl Session {
 
     /// Counts the rows of a running query and drops them.
     pub(crate) async fn count(&mut self, mut query: Box<RunningQuery>) -> Result<u64> {
-        let _timer = self.timer();
+        let (_timer, _) = self.begin_call(&query);
         let mut rows = 0;
         while let Some(batch) = self.next_batch(&mut query).await {
             rows += batch?.num_rows() as u64;
@@ -282,6 +311,7 @@ fn running(
         stream,
         implicit: None,
         context,
+        time_left: None,
         running: None,
     }))
 }
@@ -299,6 +329,7 @@ async fn locked_rows(context: StatementContext, plan: LogicalPlan) -> Result<Box
         stream: Box::pin(RecordBatchStreamAdapter::new(schema, rows)),
         implicit: None,
         context,
+        time_left: None,
         running: None,
     }))
 }

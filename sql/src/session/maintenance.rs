@@ -3,10 +3,14 @@
 //! updates). ANALYZE has nothing to do.
 
 use super::Session;
+use crate::backends::acting::Acting;
 use crate::parse::names;
 use crate::values::summary::Summary;
 use datafusion::sql::sqlparser::ast::{Lock, LockTableMode, ObjectName};
+use std::sync::Arc;
 use strandline_base::{Error, Result, SqlState};
+use strandline_engine::access::Object;
+use strandline_engine::catalog::Catalog;
 
 impl Session {
     /// VACUUM. The checkpoint covers the whole database, also for a single `table`.
@@ -17,14 +21,15 @@ impl Session {
                 "VACUUM cannot run inside a transaction block",
             ));
         }
-        self.require_relation(table)?;
-        self.shared.db.checkpoint(full)?;
+        if self.may_maintain(table, "vacuum")? {
+            self.shared.db.checkpoint(full)?;
+        }
         Ok(Summary::tag("VACUUM"))
     }
 
     /// ANALYZE of `table`, or of all tables.
     pub(super) fn analyze(&mut self, table: Option<&ObjectName>) -> Result<Summary> {
-        self.require_relation(table)?;
+        self.may_maintain(table, "analyze")?;
         Ok(Summary::tag("ANALYZE"))
     }
 
@@ -45,25 +50,46 @@ impl Session {
             );
         }
         for table in &lock.tables {
-            self.require_relation(Some(&table.name))?;
+            self.relation(&table.name)?;
         }
         Ok(Summary::tag("LOCK TABLE"))
     }
 
-    fn require_relation(&self, name: Option<&ObjectName>) -> Result<()> {
-        let Some(name) = name else {
-            return Ok(());
+    /// Whether the user may have `table` maintained, or everything: as its owner, or as a superuser.
+    /// Others are warned.
+    fn may_maintain(&mut self, table: Option<&ObjectName>, verb: &str) -> Result<bool> {
+        let found = table.map(|name| self.relation(name)).transpose()?;
+        let Some(acting) = Acting::of(&self.template, &self.catalog()) else {
+            return Ok(true);
         };
-        let (schema, table) = names::qualified(name, &self.settings.search_path)?;
-        let catalog = match &self.open {
+        let skipped = match found {
+            None => format!("skipping the database --- only a superuser can {verb} it"),
+            Some((object, _)) if acting.owns(&object) => return Ok(true),
+            Some((_, name)) => {
+                format!("skipping \"{name}\" --- only table or database owner can {verb} it")
+            }
+        };
+        self.notice(SqlState("01000"), skipped);
+        Ok(false)
+    }
+
+    fn catalog(&self) -> Arc<Catalog> {
+        match &self.open {
             Some(open) => open.transaction.catalog(),
             None => self.shared.db.catalog(),
-        };
-        let exists =
-            catalog.table(&schema, &table).is_some() || catalog.view(&schema, &table).is_some();
-        match exists {
-            true => Ok(()),
-            false => Err(names::undefined_table(&schema, &table)),
+        }
+    }
+
+    /// The table or view that a name means, and its name.
+    fn relation(&self, name: &ObjectName) -> Result<(Object, String)> {
+        let (schema, name) = names::qualified(name, &self.settings.search_path)?;
+        let catalog = self.catalog();
+        if let Some(table) = catalog.table(&schema, &name) {
+            return Ok((Object::Table(table.id), name));
+        }
+        match catalog.view(&schema, &name) {
+            Some(_) => Ok((Object::View(schema, name.clone()), name)),
+            None => Err(names::undefined_table(&schema, &name)),
         }
     }
 }

@@ -38,7 +38,7 @@ use crate::backends::identity::{Identity, User};
 use crate::execution::row_checks::CheckSet;
 use crate::planning::context::ProgressHook;
 use crate::planning::template::Template;
-use crate::runtime::copy_client::SharedCopyClient;
+use crate::runtime::copy_client::CopyClients;
 use crate::session::shared::Shared;
 use crate::statements::work::Work;
 use crate::values::summary::Summary;
@@ -72,9 +72,9 @@ pub struct Session {
     /// the session's entry in the registry, which other sessions read
     pub(crate) registered: Registered,
     pub(crate) progress: Option<ProgressHook>,
-    /// the client's end of COPY … FROM STDIN and TO STDOUT
-    pub(crate) copy_client: Option<SharedCopyClient>,
-    /// this session's newest commit that wrote
+    /// the other end of COPY … FROM STDIN and TO STDOUT
+    pub(crate) copy_clients: Option<CopyClients>,
+    /// this session's newest commit that changed something
     committed: CommitTs,
     notices: Vec<Error>,
 }
@@ -108,7 +108,7 @@ impl Session {
             is_undecided: false,
             cancel,
             progress: None,
-            copy_client: None,
+            copy_clients: None,
             committed: CommitTs::ZERO,
             notices: Vec::new(),
         };

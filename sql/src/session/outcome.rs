@@ -8,6 +8,7 @@ use crate::values::value_row::ValueRow;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::execution::SendableRecordBatchStream;
 use std::sync::Arc;
+use std::time::Duration;
 use strandline_engine::Transaction;
 
 /// The output of a statement: a query's rows, or the summary of a finished statement.
@@ -29,6 +30,8 @@ pub struct RunningQuery {
     /// The transaction of a query outside any block; it ends with the query.
     pub(crate) implicit: Option<Arc<Transaction>>,
     pub(crate) context: StatementContext,
-    /// the entry that shows other sessions the running query
+    /// how long it may still run, without the time between two calls; None: without limit
+    pub(crate) time_left: Option<Duration>,
+    /// lets others see that it runs
     pub(crate) running: Option<Running>,
 }

@@ -127,7 +127,15 @@ impl Portal {
         }
     }
 
-    /// The next batch; None at the end and after an error. `statement_timeout` bounds each call.
+    /// Gives the query `statement_timeout` anew.
+    pub(crate) fn restart_timeout(&mut self, session: &Session) {
+        if let Rows::Query(_, Some(query)) = &mut self.rows {
+            query.time_left = session.settings().statement_timeout;
+        }
+    }
+
+    /// The next batch; None at the end and after an error. `statement_timeout` bounds the time of
+    /// all calls together.
     pub(crate) fn next(&mut self, session: &mut Session) -> Result<Option<RecordBatch>> {
         let running = match &mut self.rows {
             Rows::Row(row) => return row.take_batch(),
@@ -137,10 +145,11 @@ impl Portal {
         let Some(query) = running.as_mut() else {
             return Ok(None);
         };
-        // A cancellation that arrives between two calls ends the next call.
-        let _timer = session.timer();
+        // Outside a scope, a cancellation that came between two calls holds.
+        let (_timer, began_us) = session.begin_call(query);
         let shared = session.shared.clone();
         let next = shared.block_on(session.next_batch(query));
+        session.charge(query, began_us);
         if !matches!(next, Some(Ok(_))) {
             *running = None;
             self.watched = None;

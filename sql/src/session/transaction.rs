@@ -135,7 +135,12 @@ impl Session {
             "ROLLBACK"
         } else {
             self.restore(open.before);
-            self.commit_engine(&open.transaction)?;
+            self.cancel.start();
+            // Deferred constraints are checked now.
+            let timer = self.timer();
+            let committed = self.commit_engine(&open.transaction);
+            drop(timer);
+            committed.map_err(|error| self.cancel.explain(error))?;
             self.restore(open.kept);
             "COMMIT"
         };

@@ -17,6 +17,10 @@ pub struct Summary {
 }
 
 impl Summary {
+    /// The summary of a command that a server has run itself.
+    pub fn of_command(tag: &'static str) -> Self {
+        Self::tag(tag)
+    }
     pub(crate) fn tag(tag: impl Into<Cow<'static, str>>) -> Self {
         Self {
             tag: tag.into(),

@@ -91,3 +91,43 @@ fn a_load_belongs_to_the_open_block() {
     run(&mut c, &["ROLLBACK"]);
     assert_eq!(rows(&mut c, "SELECT count(*) FROM t"), ["0"]);
 }
+
+#[test]
+fn a_json_column_takes_json_only() {
+    let database = database();
+    let mut c = database.connect();
+    run(&mut c, &["CREATE TABLE t (id int PRIMARY KEY, j json)"]);
+    let row = |id: i32, json: &str| [Value::Integer(id), json.into()];
+    let mut appender = c.appender("t").expect("begins");
+    let refused = appender.append_row(&row(1, "{")).expect_err("no json");
+    assert_eq!(refused.sqlstate(), SqlState::INVALID_TEXT_REPRESENTATION);
+    drop(appender);
+    let mut appender = c.appender("t").expect("begins");
+    appender.append_row(&row(1, "{\"a\": [1]}")).expect("json");
+    appender
+        .append_row(&[Value::Integer(2), Value::Null])
+        .expect("null");
+    appender.finish().expect("finishes");
+    let mut appender = c.appender("t").expect("begins");
+    let ids: ArrayRef = Arc::new(datafusion::arrow::array::Int32Array::from(vec![3, 4]));
+    let texts: ArrayRef = Arc::new(StringArray::from(vec!["1", "oops"]));
+    let batch = RecordBatch::try_from_iter([("id", ids), ("j", texts)]).expect("batch");
+    let appended = appender
+        .append_batch(&batch)
+        .and_then(|()| appender.finish());
+    let refused = appended.expect_err("no json");
+    assert_eq!(refused.sqlstate(), SqlState::INVALID_TEXT_REPRESENTATION);
+    let t = c.table("t").expect("table");
+    let j = t.column("j").expect("j");
+    let mut txn = c.transaction().expect("begins");
+    let refused = txn.insert(&t, &row(5, "nope")).expect_err("no json");
+    assert_eq!(refused.sqlstate(), SqlState::INVALID_TEXT_REPRESENTATION);
+    let refused = txn.update(&t, &[Value::Integer(1)], &[(j, "nope".into())]);
+    let refused = refused.expect_err("no json");
+    assert_eq!(refused.sqlstate(), SqlState::INVALID_TEXT_REPRESENTATION);
+    drop(txn);
+    assert_eq!(
+        rows(&mut c, "SELECT id, j FROM t ORDER BY id"),
+        ["1|{\"a\": [1]}", "2|NULL"]
+    );
+}

@@ -92,3 +92,21 @@ fn lock_waits_time_out() {
     run(&mut a, &["COMMIT"]);
     run(&mut b, &["UPDATE t SET v = 3"]);
 }
+
+/// The limit is the statement's, not a batch's.
+#[test]
+fn a_query_that_keeps_giving_rows_times_out() {
+    let database = database();
+    let mut c = database.connect();
+    run(&mut c, &["SET statement_timeout = '500ms'"]);
+    let rows = "SELECT x FROM generate_series(1, 1000000000000) AS a(x)";
+    let stream = c.query_stream(rows, ()).expect("starts");
+    // So many batches take far longer.
+    let ended = stream.take(50_000).find_map(Result::err);
+    let error = ended.expect("a time limit");
+    assert_eq!(error.sqlstate(), SqlState::QUERY_CANCELED);
+    assert_eq!(
+        error.message(),
+        "canceling statement due to statement timeout"
+    );
+}

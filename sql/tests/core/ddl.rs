@@ -622,3 +622,76 @@ fn definitions_survive_reopening() {
         SqlState::CHECK_VIOLATION,
     );
 }
+
+/// A transaction with a fixed snapshot accepts no constraint that rows violate which others have
+/// committed since, whatever the transaction itself has renamed or added.
+#[test]
+fn constraints_hold_for_rows_committed_since_the_snapshot() {
+    let cases: &[(&[&str], &str)] = &[
+        (
+            &["ALTER TABLE t RENAME a TO b"],
+            "ALTER TABLE t ADD CHECK (b > 0)",
+        ),
+        (
+            &["ALTER TABLE t RENAME TO s"],
+            "ALTER TABLE s ADD CHECK (a > 0)",
+        ),
+        (&[], "ALTER TABLE t ADD CHECK (a > 0)"),
+        (
+            &["ALTER TABLE t RENAME n TO m"],
+            "ALTER TABLE t ALTER m SET NOT NULL",
+        ),
+        (
+            &["ALTER TABLE t ADD COLUMN c int DEFAULT -1"],
+            "ALTER TABLE t ADD CHECK (c > 0)",
+        ),
+        (
+            &["CREATE TABLE q (a int PRIMARY KEY)"],
+            "ALTER TABLE t ADD FOREIGN KEY (a) REFERENCES q",
+        ),
+        (
+            &["ALTER TABLE p RENAME TO q", "ALTER TABLE t RENAME a TO b"],
+            "ALTER TABLE t ADD FOREIGN KEY (b) REFERENCES q",
+        ),
+    ];
+    for (before, constraint) in cases {
+        let database = database();
+        let (mut a, mut b) = (database.connect(), database.connect());
+        run(
+            &mut a,
+            &[
+                "CREATE TABLE t (a int, n int)",
+                "CREATE TABLE p (a int PRIMARY KEY)",
+                "BEGIN ISOLATION LEVEL REPEATABLE READ",
+                "SELECT * FROM t",
+            ],
+        );
+        run(&mut b, &["INSERT INTO t VALUES (-1, NULL)"]);
+        run(&mut a, before);
+        fails(&mut a, constraint, SqlState::SERIALIZATION_FAILURE);
+        run(&mut a, &["ROLLBACK"]);
+    }
+}
+
+/// Its own rows may need the transaction's own changes to satisfy a constraint.
+#[test]
+fn a_fixed_snapshot_adds_constraints_to_what_it_has_added() {
+    let database = database();
+    let mut a = database.connect();
+    run(
+        &mut a,
+        &[
+            "CREATE TABLE t (a int)",
+            "INSERT INTO t VALUES (1)",
+            "BEGIN ISOLATION LEVEL REPEATABLE READ",
+            "ALTER TABLE t ADD COLUMN c int",
+            "UPDATE t SET c = 5",
+            "ALTER TABLE t ALTER c SET NOT NULL",
+            "ALTER TABLE t ADD CHECK (c > 0)",
+            "CREATE TABLE p (a int PRIMARY KEY)",
+            "INSERT INTO p VALUES (1)",
+            "ALTER TABLE t ADD FOREIGN KEY (a) REFERENCES p",
+            "COMMIT",
+        ],
+    );
+}

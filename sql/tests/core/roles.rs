@@ -155,6 +155,233 @@ fn a_view_is_read_as_its_owner() {
     fails(&mut ann, "SELECT * FROM w", DENIED);
 }
 
+/// CREATEROLE gives no way into the superusers: neither directly nor through a group of theirs.
+#[test]
+fn only_superusers_let_roles_into_superusers() {
+    let (database, mut admin, mut ann) = with_ann();
+    run(
+        &mut admin,
+        &[
+            "CREATE ROLE admins SUPERUSER",
+            "CREATE ROLE operators IN ROLE admins",
+            "CREATE ROLE readers",
+            "ALTER ROLE ann CREATEROLE",
+        ],
+    );
+    for sql in [
+        "CREATE USER evil IN ROLE admins",
+        "CREATE USER evil IN GROUP admins",
+        "CREATE USER evil IN ROLE readers, operators",
+        "GRANT admins TO ann",
+        "GRANT operators TO ann",
+        "REVOKE admins FROM operators",
+    ] {
+        let message = fails(&mut ann, sql, DENIED);
+        assert_eq!(message, "must be superuser to alter superusers", "{sql}");
+    }
+    assert!(database.connect_as("evil").is_err());
+    run(&mut ann, &["CREATE USER bob IN ROLE readers"]);
+    let mut bob = as_user(&database, "bob");
+    run(&mut bob, &["SET ROLE readers", "SET ROLE NONE"]);
+    let message = fails(&mut bob, "GRANT readers TO bob", DENIED);
+    assert_eq!(message, "must have admin option on role \"readers\"");
+    run(&mut admin, &["CREATE USER carl IN ROLE operators"]);
+    // With a new password of his, ann could log in as carl.
+    fails(&mut ann, "ALTER USER carl PASSWORD 'mine'", DENIED);
+    let mut carl = as_user(&database, "carl");
+    run(
+        &mut carl,
+        &["ALTER USER carl PASSWORD 'his'", "SET ROLE admins"],
+    );
+}
+
+/// The system looks at rows to keep constraints; the user needs no right to read them.
+#[test]
+fn constraints_are_kept_without_the_right_to_read() {
+    let (_database, mut admin, mut ann) = with_ann();
+    run(
+        &mut admin,
+        &[
+            "CREATE TABLE c (a int PRIMARY KEY, b int CHECK (b > 0), CHECK (a < b))",
+            "GRANT INSERT, UPDATE ON c TO ann",
+            "GRANT CREATE ON SCHEMA public TO ann",
+            "GRANT REFERENCES ON u TO ann",
+        ],
+    );
+    run(
+        &mut ann,
+        &["INSERT INTO c VALUES (1, 2), (2, 3)", "UPDATE c SET b = 9"],
+    );
+    fails(
+        &mut ann,
+        "INSERT INTO c VALUES (3, 1)",
+        SqlState::CHECK_VIOLATION,
+    );
+    fails(&mut ann, "UPDATE c SET b = 1", SqlState::CHECK_VIOLATION);
+    fails(&mut ann, "SELECT * FROM c", DENIED);
+    fails(
+        &mut ann,
+        "INSERT INTO c SELECT a + 10, b + 20 FROM c",
+        DENIED,
+    );
+    run(
+        &mut ann,
+        &[
+            "CREATE TABLE mine (a int)",
+            "INSERT INTO mine VALUES (7)",
+            "ALTER TABLE mine ADD FOREIGN KEY (a) REFERENCES u",
+        ],
+    );
+    fails(
+        &mut ann,
+        "INSERT INTO mine VALUES (8)",
+        SqlState::FOREIGN_KEY_VIOLATION,
+    );
+    run(&mut ann, &["ALTER TABLE mine ADD CHECK (a > 0)"]);
+    fails(&mut ann, "SELECT * FROM u", DENIED);
+}
+
+/// A subquery reads its tables whether it names a column or not.
+#[test]
+fn a_subquery_in_set_needs_the_right_to_read() {
+    let (_database, mut admin, mut ann) = with_ann();
+    run(&mut admin, &["GRANT UPDATE ON t TO ann"]);
+    for condition in [
+        "EXISTS (SELECT 1 FROM t)",
+        "NOT EXISTS (SELECT FROM t)",
+        "1 IN (SELECT 1 FROM t)",
+        "1 = ANY (SELECT 1 FROM t)",
+        "(SELECT count(*) FROM t) > 0",
+    ] {
+        let sql = format!("UPDATE t SET b = CASE WHEN {condition} THEN 1 ELSE 0 END");
+        fails(&mut ann, &sql, DENIED);
+    }
+    run(&mut ann, &["UPDATE t SET b = 1 + 1"]);
+}
+
+#[test]
+fn locking_rows_of_a_view_needs_the_right_to_change_it_and_its_owners() {
+    let (database, mut admin, mut ann) = with_ann();
+    run(
+        &mut admin,
+        &[
+            "CREATE USER bob",
+            "GRANT CREATE ON SCHEMA public TO bob",
+            "GRANT SELECT ON u TO bob",
+            "GRANT SELECT ON v TO ann",
+        ],
+    );
+    let mut bob = as_user(&database, "bob");
+    run(
+        &mut bob,
+        &[
+            "CREATE VIEW w AS SELECT a FROM u",
+            "GRANT SELECT, UPDATE ON w TO ann",
+        ],
+    );
+    for clause in ["FOR UPDATE", "FOR SHARE"] {
+        let message = fails(&mut ann, &format!("SELECT * FROM v {clause}"), DENIED);
+        assert_eq!(message, "permission denied for view v");
+        let derived = format!("SELECT * FROM (SELECT a FROM v) d {clause}");
+        fails(&mut ann, &derived, DENIED);
+        let message = fails(&mut ann, &format!("SELECT * FROM w {clause}"), DENIED);
+        assert!(
+            message.ends_with("permission denied for table u"),
+            "{message}"
+        );
+    }
+    run(
+        &mut admin,
+        &["GRANT UPDATE ON v TO ann", "GRANT UPDATE ON u TO bob"],
+    );
+    assert_eq!(rows(&mut ann, "SELECT * FROM v FOR UPDATE"), ["7"]);
+    assert_eq!(rows(&mut ann, "SELECT * FROM w FOR SHARE"), ["7"]);
+}
+
+#[test]
+fn a_lock_of_one_table_needs_no_right_to_change_the_others() {
+    let (_database, mut admin, mut ann) = with_ann();
+    run(
+        &mut admin,
+        &[
+            "GRANT SELECT, UPDATE ON t TO ann",
+            "GRANT SELECT ON u TO ann",
+        ],
+    );
+    for sql in [
+        "SELECT t.a FROM t JOIN u ON true FOR UPDATE OF t",
+        "SELECT x.a FROM t x, u FOR UPDATE OF x",
+        "SELECT a FROM t WHERE a IN (SELECT 1 FROM u) FOR UPDATE",
+        "WITH w AS (SELECT * FROM u) SELECT t.a FROM t, w FOR UPDATE",
+        "SELECT * FROM u, (SELECT a FROM t FOR UPDATE) d",
+    ] {
+        run(&mut ann, &[sql]);
+    }
+    for sql in [
+        "SELECT t.a FROM t JOIN u ON true FOR UPDATE OF u",
+        "SELECT t.a FROM t JOIN u ON true FOR UPDATE",
+        "SELECT t.a FROM t, (SELECT * FROM u) d FOR UPDATE OF d",
+        "SELECT t.a FROM t, (WITH w AS (SELECT * FROM u) SELECT * FROM w) d FOR UPDATE OF d",
+    ] {
+        let message = fails(&mut ann, sql, DENIED);
+        assert_eq!(message, "permission denied for table u", "{sql}");
+    }
+}
+
+/// A view's tables are read with its owner's rights, by a superuser too.
+#[test]
+fn a_superuser_reads_a_view_as_its_owner() {
+    let (_database, mut admin, mut ann) = with_ann();
+    run(
+        &mut admin,
+        &[
+            "GRANT CREATE ON SCHEMA public TO ann",
+            "GRANT SELECT ON u TO ann",
+        ],
+    );
+    run(&mut ann, &["CREATE VIEW w AS SELECT a FROM u"]);
+    assert_eq!(rows(&mut admin, "SELECT * FROM w"), ["7"]);
+    run(&mut admin, &["REVOKE ALL ON u FROM ann"]);
+    let message = fails(&mut admin, "SELECT * FROM w", DENIED);
+    assert!(
+        message.ends_with("permission denied for table u"),
+        "{message}"
+    );
+    // The catalogs list its columns all the same.
+    let columns = "SELECT column_name FROM information_schema.columns WHERE table_name = 'w'";
+    assert_eq!(rows(&mut admin, columns), ["a"]);
+}
+
+#[test]
+fn vacuum_is_for_owners() {
+    let (_database, mut admin, mut ann) = with_ann();
+    run(&mut admin, &["GRANT CREATE ON SCHEMA public TO ann"]);
+    run(&mut ann, &["CREATE TABLE mine (a int)"]);
+    ann.take_notices();
+    let mut told = |sql: &str| {
+        run(&mut ann, &[sql]);
+        let notices = ann.take_notices();
+        notices
+            .iter()
+            .map(|n| n.message().to_string())
+            .collect::<Vec<_>>()
+    };
+    for sql in ["VACUUM t", "VACUUM FULL t", "VACUUM v"] {
+        let name = &sql[sql.len() - 1..];
+        let skipped = format!("skipping \"{name}\" --- only table or database owner can vacuum it");
+        assert_eq!(told(sql), [skipped], "{sql}");
+    }
+    let skipped = "skipping \"t\" --- only table or database owner can analyze it";
+    assert_eq!(told("ANALYZE t"), [skipped]);
+    let skipped = "skipping the database --- only a superuser can vacuum it";
+    assert_eq!(told("VACUUM"), [skipped]);
+    assert_eq!(told("VACUUM FULL"), [skipped]);
+    assert!(told("VACUUM FULL mine").is_empty());
+    assert!(told("ANALYZE mine").is_empty());
+    run(&mut admin, &["VACUUM", "VACUUM FULL t"]);
+    assert!(admin.take_notices().is_empty());
+}
+
 #[test]
 fn definitions_belong_to_their_owner() {
     let (database, mut admin, mut ann) = with_ann();

@@ -266,3 +266,28 @@ fn a_load_is_one_statement_of_its_transaction() {
     );
     f.is("SELECT count(*), max(a) FROM t", "100000|99999");
 }
+
+/// `\.` ends the data, not the block that it is read in.
+#[test]
+fn an_end_marker_ends_a_text_file() {
+    let files = Files::new();
+    let mut f = Fixture::new("CREATE TABLE t (a int, b text)");
+    for rest in [
+        String::new(),
+        "2\ty\n".repeat(600_000),
+        "rubbish\n".repeat(400_000),
+    ] {
+        let path = files.write("data.txt", format!("1\tx\n\\.\n{rest}"));
+        f.is(&format!("COPY t FROM '{path}' (FORMAT text)"), "COPY 1");
+        // The marker is in the second block.
+        let many = "2\tsome text\n".repeat(200_000);
+        let path = files.write("many.txt", format!("{many}\\.\r\n{rest}"));
+        f.is(
+            &format!("COPY t FROM '{path}' (FORMAT text)"),
+            "COPY 200000",
+        );
+    }
+    // Behind a backslash a line end is data, and so is what follows it.
+    let path = files.write("escaped.txt", "1\tx\\\n\\.\n2\ty\n");
+    f.is(&format!("COPY t FROM '{path}' (FORMAT text)"), "COPY 2");
+}

@@ -28,6 +28,19 @@ impl Prepared {
         self.0.parameter_count()
     }
 
+    /// The name in a DEALLOCATE of one prepared statement. A server looks for it among the
+    /// statements that its protocol has prepared, which SQL does not know.
+    pub fn deallocates(&self) -> Option<String> {
+        match &self.0.statement {
+            Syntax::Deallocate { name, .. }
+                if name.quote_style.is_some() || !name.value.eq_ignore_ascii_case("all") =>
+            {
+                Some(crate::parse::names::fold(name))
+            }
+            _ => None,
+        }
+    }
+
     /// The statement's syntax tree.
     #[doc(hidden)]
     pub fn syntax(&self) -> &Syntax {
@@ -172,7 +185,13 @@ impl Connection {
         }
     }
 
-    /// The next rows of a started query; None at its end. `statement_timeout` bounds each call.
+    /// Gives a started query `statement_timeout` anew: a client has asked for more of its rows.
+    pub fn restart_timeout(&self, portal: &mut Portal) {
+        portal.restart_timeout(&self.session);
+    }
+
+    /// The next rows of a started query; None at its end. `statement_timeout` bounds the time that
+    /// all calls take together, without the time between them.
     pub fn next_batch(&mut self, portal: &mut Portal) -> Result<Option<RecordBatch>> {
         portal.next(&mut self.session)
     }

@@ -1,7 +1,7 @@
 //! CHECK constraints as plan expressions over a statement's new rows.
 
 use super::operation::Constraint;
-use super::query::{plan_select, select, strip_alias};
+use super::query::{plan_definition, select, strip_alias};
 use super::target::Target;
 use crate::parse;
 use crate::parse::names;
@@ -48,7 +48,7 @@ pub(super) async fn plan(
     let name = vec![names::ident(&table.schema), names::ident(&table.name)];
     let plain = Target::named(context, &ast::ObjectName::from(name), None)?;
     let query = select(None, items, vec![plain.joined()], None);
-    let planned = plan_select(context, &query, "CHECK").await?;
+    let planned = plan_definition(context, &query, "CHECK").await?;
     let written: Option<Vec<&str>> =
         columns.map(|c| c.iter().map(|p| table.columns[*p].name.as_str()).collect());
     let mut checks = Vec::new();

@@ -94,14 +94,25 @@ pub(super) async fn plan_select(
     query: &ast::Query,
     place: &str,
 ) -> Result<Planned> {
-    let plan =
-        Box::pin(context.plan_query(query))
-            .await
-            .map_err(|error| match error.sqlstate() {
-                GROUPING_ERROR if error.message().contains(ROW_ID) => aggregates_in(place),
-                GROUPING_ERROR => aggregates_in(place).with_detail(error.message()),
-                _ => error,
-            })?;
+    planned(Box::pin(context.plan_query(query)).await, place)
+}
+
+/// As [`plan_select`], for expressions of the table's definition: the user needs no right to read
+/// what they name.
+pub(super) async fn plan_definition(
+    context: &StatementContext,
+    query: &ast::Query,
+    place: &str,
+) -> Result<Planned> {
+    planned(Box::pin(context.plan_system_query(query)).await, place)
+}
+
+fn planned(plan: Result<LogicalPlan>, place: &str) -> Result<Planned> {
+    let plan = plan.map_err(|error| match error.sqlstate() {
+        GROUPING_ERROR if error.message().contains(ROW_ID) => aggregates_in(place),
+        GROUPING_ERROR => aggregates_in(place).with_detail(error.message()),
+        _ => error,
+    })?;
     let LogicalPlan::Projection(projection) = plan else {
         return Err(not_scalar(&plan, place));
     };

@@ -374,7 +374,7 @@ pub(super) fn literal(expr: &ast::Expr, column: &ColumnDef) -> Result<ValuesItem
             data_type,
             ..
         } => {
-            let same = types::from_ast(data_type)? == Some(column.sql_type);
+            let same = types::from_ast(data_type)? == Some(column.sql_type) && !shortens(data_type);
             match literal(operand, column) {
                 Ok(ValuesItem::Text(text)) if same && is_quoted(operand) => {
                     Ok(ValuesItem::Text(text))
@@ -383,6 +383,19 @@ pub(super) fn literal(expr: &ast::Expr, column: &ColumnDef) -> Result<ValuesItem
             }
         }
         _ => Ok(ValuesItem::Computed(Box::new(expr.clone()))),
+    }
+}
+
+/// Whether a cast to the type loses what an assignment to it would refuse, or keep.
+fn shortens(data_type: &ast::DataType) -> bool {
+    use ast::DataType as D;
+    match data_type {
+        D::Timestamp(precision, _) | D::Time(precision, _) => precision.is_some(),
+        D::Interval { .. } => true,
+        other => matches!(
+            types::from_ast(other),
+            Ok(Some(SqlType::Varchar(_) | SqlType::Char(_)))
+        ),
     }
 }
 

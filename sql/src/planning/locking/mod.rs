@@ -16,8 +16,8 @@ use crate::parse::locking_clauses::{Strength, is_qualified, read};
 use crate::parse::names;
 use crate::planning::references::cte_scopes::CteScopes;
 use datafusion::sql::sqlparser::ast::{
-    Distinct, GroupByExpr, Ident, NonBlock, ObjectNamePart, Query, Select, SetExpr, TableFactor,
-    TableWithJoins, Visitor, VisitorMut,
+    Distinct, GroupByExpr, Ident, NonBlock, ObjectName, ObjectNamePart, Query, Select, SetExpr,
+    TableFactor, TableWithJoins, Visitor, VisitorMut,
 };
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -72,7 +72,9 @@ pub struct Locks {
     pub wrapped: Option<String>,
     /// by alias
     pub items: HashMap<String, Lock>,
-    /// the clause, for messages
+    /// the relations whose rows are locked, as they are written
+    pub relations: Vec<ObjectName>,
+    /// for messages
     pub clause: &'static str,
 }
 
@@ -174,6 +176,7 @@ impl Taker {
             self.collect(from, &mut items);
         }
         let mut locks: HashMap<String, Lock> = HashMap::new();
+        let mut relations = Vec::new();
         for clause in &query.locks {
             let (strength, of) = read(clause);
             if is_qualified(clause) {
@@ -189,6 +192,8 @@ impl Taker {
                 Some(NonBlock::SkipLocked) => LockWait::SkipLocked,
             };
             for alias in chosen(&items, strength, &of)? {
+                let named = items.iter().filter(|item| item.alias == alias);
+                relations.extend(named.flat_map(|item| item.relations.clone()));
                 let lock = Lock { strength, wait };
                 let known = locks.entry(alias).or_insert(lock);
                 *known = known.and(lock);
@@ -197,6 +202,7 @@ impl Taker {
         Ok(Locks {
             wrapped: None,
             items: locks,
+            relations,
             clause: strongest.clause(),
         })
     }
@@ -248,8 +254,59 @@ impl Taker {
                 other => (alias_of(other), Kind::Other("a function")),
             };
             let alias = alias.map(names::fold).unwrap_or_default();
-            items.push(Item { alias, kind });
+            let mut relations = Vec::new();
+            relations_in(factor, &mut relations);
+            items.push(Item {
+                alias,
+                kind,
+                relations,
+            });
         }
+    }
+}
+
+/// Adds the relations that the rows of `query` are made of: those of its FROM, of queries in there
+/// and of its WITH.
+pub fn relations_of(query: &Query, found: &mut Vec<ObjectName>) {
+    for table in query.with.iter().flat_map(|with| &with.cte_tables) {
+        relations_of(&table.query, found);
+    }
+    relations_of_body(&query.body, found);
+}
+
+fn relations_of_body(body: &SetExpr, found: &mut Vec<ObjectName>) {
+    match body {
+        SetExpr::Select(select) => {
+            for from in &select.from {
+                relations_of_joins(from, found);
+            }
+        }
+        SetExpr::Query(query) => relations_of(query, found),
+        SetExpr::SetOperation { left, right, .. } => {
+            relations_of_body(left, found);
+            relations_of_body(right, found);
+        }
+        _ => {}
+    }
+}
+
+fn relations_of_joins(from: &TableWithJoins, found: &mut Vec<ObjectName>) {
+    relations_in(&from.relation, found);
+    for join in &from.joins {
+        relations_in(&join.relation, found);
+    }
+}
+
+fn relations_in(factor: &TableFactor, found: &mut Vec<ObjectName>) {
+    match factor {
+        TableFactor::Table {
+            name, args: None, ..
+        } => found.push(name.clone()),
+        TableFactor::Derived { subquery, .. } => relations_of(subquery, found),
+        TableFactor::NestedJoin {
+            table_with_joins, ..
+        } => relations_of_joins(table_with_joins, found),
+        _ => {}
     }
 }
 
@@ -266,6 +323,8 @@ fn alias_of(factor: &TableFactor) -> Option<&Ident> {
 struct Item {
     alias: String,
     kind: Kind,
+    /// that it is made of
+    relations: Vec<ObjectName>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

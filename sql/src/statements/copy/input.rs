@@ -62,7 +62,21 @@ impl Input {
     }
 }
 
-/// Opens a file for reading; the errors are about the path.
+impl Input {
+    /// Throws away what a client still sends; of a file nothing more is read.
+    pub fn drain(&mut self) -> Result<()> {
+        let Self::Client(client) = self else {
+            return Ok(());
+        };
+        let mut thrown_away = Vec::new();
+        while client.lock().read(&mut thrown_away)? {
+            thrown_away.clear();
+        }
+        Ok(())
+    }
+}
+
+/// Opens a file to read; the errors say what is wrong with the path.
 pub(super) fn open(path: &Path) -> Result<(File, u64)> {
     let shown = format!("could not open file \"{}\" for reading", path.display());
     let metadata = std::fs::metadata(path).map_err(|e| Error::io(&shown, &e))?;

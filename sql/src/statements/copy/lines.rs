@@ -11,7 +11,9 @@ use strandline_semantics::text::invalid_sequence;
 
 /// Bytes of a block.
 const BLOCK_BYTES: usize = 1 << 20;
-/// Bytes of the longest record. A longer record is an error, most likely a missing quote.
+/// A line of this ends the data of the text format.
+const MARKER: &[u8] = b"\\.";
+/// A record longer than this is an error: most likely a quote is missing.
 const RECORD_BYTES_MAX: usize = 1 << 28;
 
 /// A block of whole records.
@@ -73,9 +75,15 @@ impl Blocks {
     /// The next block; `None` at the end of the file.
     pub fn next(&mut self) -> Result<Option<Block>> {
         let mut scan = RecordEnds::new(self.records);
+        let mut searched = 0;
         loop {
             if !self.at_end {
                 self.fill()?;
+                if let Records::Escaped = self.records {
+                    self.stop_at_marker(searched)?;
+                    // A line end may still come behind what may be a marker.
+                    searched = self.rest.len().saturating_sub(MARKER.len() + 1);
+                }
             }
             scan.advance(&self.rest);
             if self.at_end {
@@ -115,6 +123,27 @@ impl Blocks {
             }
         }
         Ok(())
+    }
+
+    /// Ends the data before a line of `\.`, looking for it from `from` on. What a client sends behind
+    /// it is thrown away.
+    fn stop_at_marker(&mut self, from: usize) -> Result<()> {
+        let bytes = &self.rest;
+        let is_marker = |at: &usize| {
+            let begins = *at == 0 || bytes[at - 1] == b'\n' && !is_escaped(bytes, at - 1);
+            begins
+                && match &bytes[at + MARKER.len()..] {
+                    [] | [b'\r'] => self.at_end,
+                    rest => rest.starts_with(b"\n") || rest.starts_with(b"\r\n"),
+                }
+        };
+        let mut found = memchr::memmem::find_iter(&bytes[from..], MARKER).map(|at| from + at);
+        let Some(end) = found.find(is_marker) else {
+            return Ok(());
+        };
+        self.rest.truncate(end);
+        self.at_end = true;
+        self.input.drain()
     }
 
     fn block(&mut self, mut bytes: Vec<u8>) -> Result<Block> {
@@ -297,6 +326,25 @@ mod tests {
             "a,b\n"
         );
         assert_eq!(blocks(b"\"x\\\"y\nz\"\nb\n", BACKSLASH).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_marker_ends_lines_with_backslashes() {
+        for (content, kept) in [
+            ("a\n\\.\nrest", "a\n"),
+            ("\\.\n", ""),
+            ("a\n\\.", "a\n"),
+            ("a\n\\.\r\nrest", "a\n"),
+            ("a\\\n\\.\nb\n", "a\\\n\\.\nb\n"),
+            ("a\\\\\n\\.\nb\n", "a\\\\\n"),
+            ("a\n\\.b\nx\\.\n", "a\n\\.b\nx\\.\n"),
+        ] {
+            let all = blocks(content.as_bytes(), Records::Escaped).unwrap();
+            let text: String = all.iter().map(|b| b.text.as_str()).collect();
+            assert_eq!(text, kept, "{content:?}");
+        }
+        let all = blocks(b"a\n\\.\n", Records::Lines).unwrap();
+        assert_eq!(all[0].text, "a\n\\.\n");
     }
 
     #[test]

@@ -50,8 +50,8 @@ pub async fn execute(context: &StatementContext, statement: &ast::Statement) -> 
     };
     let end = match target {
         ast::CopyTarget::File { filename } => End::File(Path::new(filename)),
-        ast::CopyTarget::Stdin | ast::CopyTarget::Stdout => match &context.copy_client {
-            Some(client) => End::Client(client.clone()),
+        ast::CopyTarget::Stdin | ast::CopyTarget::Stdout => match &context.copy_clients {
+            Some(clients) => End::Client(clients()),
             None => return Err(no_client(target, *to)),
         },
         ast::CopyTarget::Program { .. } => {

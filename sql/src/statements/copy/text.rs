@@ -96,9 +96,6 @@ impl BlockParser for TextParser {
             let lines = 1 + memchr::memchr_iter(b'\n', record.as_bytes()).count() as u64;
             let record = record.strip_suffix('\r').unwrap_or(record);
             from = end.map_or(bytes.len(), |end| end + 1);
-            if record == "\\." {
-                break;
-            }
             if !(self.options.header && line == 1) {
                 self.take_record(&mut builders, record, line, &mut scratch)?;
                 rows += 1;
@@ -191,7 +188,6 @@ mod tests {
             let expected = vec![(a.map(String::from), b.map(String::from))];
             assert_eq!(parse(text).expect(text), expected, "{text:?}");
         }
-        assert_eq!(parse("a\tb\n\\.\nrubbish").unwrap().len(), 1);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::sql::sqlparser::ast::Expr;
 use futures::StreamExt;
 use std::sync::Arc;
-use strandline_base::{ColumnId, Error, ErrorKind, Result, SqlState};
+use strandline_base::{ColumnId, CommitTs, Error, ErrorKind, Result, SqlState, utc};
 use strandline_engine::catalog::index::ForeignKeyDef;
 use strandline_engine::catalog::{Catalog, KeyDef, TableDef};
 use strandline_engine::{Isolation, TxnOptions};
@@ -271,7 +271,7 @@ async fn first_row(
 ) -> Result<Option<RecordBatch>> {
     let transaction = context.statement.transaction();
     let catalog = with_nulls(&transaction.catalog(), table);
-    let own = context.again_over(transaction.begin_statement()?, catalog);
+    let own = context.system_over(transaction.begin_statement()?, catalog);
     if let Some(row) = first(&own, sql).await? {
         return Ok(Some(row));
     }
@@ -283,19 +283,14 @@ async fn first_row(
         read_only: true,
         ..transaction.options().clone()
     })?;
-    let newest = context.again_over(
-        others.begin_statement()?,
-        with_nulls(&others.catalog(), table),
-    );
-    let known = newest
-        .catalog
-        .tables
-        .get(&table.id)
-        .is_some_and(|t| t.storage == table.storage);
-    let found = if known {
-        newest_row(&newest, sql).await?
-    } else {
-        None
+    let others_see = others.begin_statement()?;
+    let since = own.statement.snapshot_ts();
+    let found = match committed(&transaction.catalog(), &others.catalog(), table) {
+        None => None,
+        Some(catalog) => {
+            let newest = context.system_over(others_see, catalog);
+            newest_row(&newest, sql, table, since).await?
+        }
     };
     others.rollback();
     match found {
@@ -326,11 +321,58 @@ fn with_nulls(catalog: &Catalog, table: &TableDef) -> Arc<Catalog> {
     Arc::new(catalog)
 }
 
-/// [`first`] on committed rows; None if the column or the table exists only in this transaction.
-async fn newest_row(context: &StatementContext, sql: &str) -> Result<Option<RecordBatch>> {
+/// The transaction's definitions, under its names, of what others have committed: without the tables
+/// and columns that it has made itself. None: `table` is one, whose rows nobody else has.
+fn committed(own: &Catalog, others: &Catalog, table: &TableDef) -> Option<Arc<Catalog>> {
+    let known = |def: &TableDef| {
+        let before = others.tables.get(&def.id);
+        before
+            .filter(|before| before.storage == def.storage)
+            .cloned()
+    };
+    known(table)?;
+    let mut catalog = own.clone();
+    for def in own.tables.values() {
+        let Some(before) = known(def) else {
+            catalog.tables.remove(&def.id);
+            continue;
+        };
+        if def
+            .columns
+            .iter()
+            .any(|column| before.column_by_id(column.id).is_none())
+        {
+            let mut def = TableDef::clone(def);
+            def.columns
+                .retain(|column| before.column_by_id(column.id).is_some());
+            catalog.put_table(def);
+        }
+    }
+    Some(with_nulls(&catalog, table))
+}
+
+/// As [`first`], of committed rows. What only this transaction knows is in none that it has seen
+/// itself; of rows that others have written `since` its snapshot it cannot tell.
+async fn newest_row(
+    context: &StatementContext,
+    sql: &str,
+    table: &TableDef,
+    since: CommitTs,
+) -> Result<Option<RecordBatch>> {
     match first(context, sql).await {
-        Err(error) if error.sqlstate() == SqlState::UNDEFINED_COLUMN => Ok(None),
-        Err(error) if error.sqlstate() == SqlState::UNDEFINED_TABLE => Ok(None),
+        Err(error)
+            if error.sqlstate() == SqlState::UNDEFINED_COLUMN
+                || error.sqlstate() == SqlState::UNDEFINED_TABLE =>
+        {
+            let since = utc::format_utc(since.0);
+            let newest = utc::format_utc(context.statement.snapshot_ts().0);
+            let written = format!(
+                "SELECT 1 FROM {} FOR SYSTEM_TIME BETWEEN '{since}' AND '{newest}' \
+                 WHERE valid_from > '{since}' LIMIT 1",
+                quoted(table)
+            );
+            first(context, &written).await
+        }
         other => other,
     }
 }

@@ -7,12 +7,13 @@ use crate::parse::names;
 use crate::planning::context::StatementContext;
 use datafusion::sql::sqlparser::ast::{
     self, AlterTableOperation, Expr, FromTable, ObjectName, ObjectType, OnConflictAction, OnInsert,
-    SchemaName, Statement as Parsed, TableFactor, TableObject,
+    SchemaName, Statement as Parsed, TableFactor, TableObject, Visitor,
 };
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use strandline_base::{Result, TableId};
 use strandline_engine::access::{Object, Privileges};
-use strandline_semantics::sql::walk::any_expression;
+use strandline_semantics::sql::walk::walk;
 
 /// 42501 unless the user may run the DML statement. Returns the target if the statement uses no
 /// values of its rows, because changing it then requires no right to read it.
@@ -42,7 +43,7 @@ pub fn dml(context: &StatementContext, statement: &Parsed) -> Result<Option<Tabl
             (Some(name), wanted, reads)
         }
         Parsed::Update(update) => {
-            let constant = update.assignments.iter().all(|a| !names_column(&a.value));
+            let constant = update.assignments.iter().all(|a| !reads_rows(&a.value));
             let reads = update.selection.is_some()
                 || update.from.is_some()
                 || update.returning.is_some()
@@ -95,12 +96,29 @@ fn factor_name(factor: &TableFactor) -> Option<&ObjectName> {
     }
 }
 
-fn names_column(expr: &Expr) -> bool {
-    any_expression(expr, |e| match e {
-        Expr::Identifier(ident) => !ident.value.eq_ignore_ascii_case("default"),
-        Expr::CompoundIdentifier(_) | Expr::Subquery(_) => true,
-        _ => false,
-    })
+/// Whether an expression reads rows: it names a column, or there is a query in it.
+fn reads_rows(expr: &Expr) -> bool {
+    struct Reads;
+
+    impl Visitor for Reads {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, _query: &ast::Query) -> ControlFlow<()> {
+            ControlFlow::Break(())
+        }
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            match expr {
+                Expr::Identifier(ident) if ident.value.eq_ignore_ascii_case("default") => {
+                    ControlFlow::Continue(())
+                }
+                Expr::Identifier(_) | Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+
+    walk(expr, &mut Reads).is_break()
 }
 
 /// 42501 unless the user may run the data definition statement.

@@ -1,8 +1,10 @@
 //! GRANT, REVOKE, and ALTER TABLE … OWNER TO.
 
 use super::check::object_named;
-use super::statements::{add_membership, find, identity, require, undefined_role};
-use crate::backends::acting::{DENIED, denied};
+use super::statements::{
+    add_membership, find, identity, require, require_admin_of, undefined_role,
+};
+use crate::backends::acting::denied;
 use crate::parse::names;
 use crate::planning::context::StatementContext;
 use crate::values::summary::Summary;
@@ -262,17 +264,7 @@ fn membership(
                 };
                 let name = names::single(role)?;
                 let group = find(access, &name).ok_or_else(|| undefined_role(&name))?;
-                let creates = access.roles.get(&user).is_some_and(|role| role.create_role);
-                let allowed = match access.is_superuser(group) {
-                    true => access.is_superuser(user),
-                    false => access.is_superuser(user) || creates,
-                };
-                if !allowed {
-                    return Err(Error::invalid(
-                        DENIED,
-                        format!("must have admin option on role \"{name}\""),
-                    ));
-                }
+                require_admin_of(access, user, group)?;
                 for member in members {
                     let member = role_of(context, access, member)?;
                     if joins {

@@ -125,7 +125,9 @@ pub fn create(context: &StatementContext, create: &CreateRole) -> Result<Summary
             let mut role = new_role(access.new_role_id(), name);
             apply(&mut role, &options, &power, &identity)?;
             for group in create.in_role.iter().chain(&create.in_group) {
-                role.member_of.push(require(access, group)?);
+                let group = require(access, group)?;
+                require_admin_of(access, power.user, group)?;
+                role.member_of.push(group);
             }
             let id = role.id;
             access.put_role(role);
@@ -164,7 +166,30 @@ pub fn find(access: &Access, name: &str) -> Option<RoleId> {
     named.or_else(|| (name == access.role_name(BOOTSTRAP)).then_some(BOOTSTRAP))
 }
 
-/// Makes `member` a member of `group`; 0LP01 for a cycle.
+/// Whether `role` is a superuser or can become one by SET ROLE.
+fn leads_to_superuser(access: &Access, role: RoleId) -> bool {
+    let groups = access.memberships(role);
+    groups.iter().any(|group| access.is_superuser(*group))
+}
+
+/// 42501 unless `user` may let roles into `group` and out of it.
+pub fn require_admin_of(access: &Access, user: RoleId, group: RoleId) -> Result<()> {
+    if access.is_superuser(user) {
+        return Ok(());
+    }
+    if leads_to_superuser(access, group) {
+        return Err(denied("must be superuser to alter superusers"));
+    }
+    match access.roles.get(&user).is_some_and(|role| role.create_role) {
+        true => Ok(()),
+        false => Err(denied(format!(
+            "must have admin option on role \"{}\"",
+            access.role_name(group)
+        ))),
+    }
+}
+
+/// Makes `member` a member of `group`; 0LP01 if that would close a circle.
 pub fn add_membership(access: &mut Access, group: RoleId, member: RoleId) -> Result<()> {
     if access.memberships(group).contains(&member) {
         return Err(Error::invalid(
@@ -327,7 +352,8 @@ pub fn alter(
         let Some(mut role) = access.roles.get(&id).map(|role| RoleDef::clone(role)) else {
             return Err(undefined_role(&names::fold(name)));
         };
-        if role.superuser && !power.superuser {
+        // A new password of such a role would be a way to become a superuser.
+        if id != power.user && !power.superuser && leads_to_superuser(access, id) {
             return Err(denied(
                 "must be superuser to alter superuser roles or change superuser attribute",
             ));
