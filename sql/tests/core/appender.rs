@@ -122,6 +122,8 @@ fn a_json_column_takes_json_only() {
     let mut txn = c.transaction().expect("begins");
     let refused = txn.insert(&t, &row(5, "nope")).expect_err("no json");
     assert_eq!(refused.sqlstate(), SqlState::INVALID_TEXT_REPRESENTATION);
+    drop(txn);
+    let mut txn = c.transaction().expect("begins");
     let refused = txn.update(&t, &[Value::Integer(1)], &[(j, "nope".into())]);
     let refused = refused.expect_err("no json");
     assert_eq!(refused.sqlstate(), SqlState::INVALID_TEXT_REPRESENTATION);

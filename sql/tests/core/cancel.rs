@@ -110,3 +110,32 @@ fn a_query_that_keeps_giving_rows_times_out() {
         "canceling statement due to statement timeout"
     );
 }
+
+/// COMMIT has the limit too: its deferred checks may wait for others.
+#[test]
+fn a_commit_times_out_in_its_deferred_checks() {
+    let database = database();
+    let (mut a, mut b) = (database.connect(), database.connect());
+    run(
+        &mut a,
+        &[
+            "CREATE TABLE t (a int UNIQUE DEFERRABLE INITIALLY DEFERRED)",
+            "BEGIN",
+            "INSERT INTO t VALUES (1)",
+        ],
+    );
+    run(
+        &mut b,
+        &[
+            "SET lock_timeout = '10s'",
+            "SET statement_timeout = '500ms'",
+            "BEGIN",
+            "INSERT INTO t VALUES (1)",
+        ],
+    );
+    let message = fails(&mut b, "COMMIT", SqlState::QUERY_CANCELED);
+    assert_eq!(message, "canceling statement due to statement timeout");
+    assert_eq!(b.transaction_status(), TransactionStatus::Idle);
+    run(&mut a, &["COMMIT"]);
+    assert_eq!(rows(&mut b, "SELECT * FROM t"), ["1"]);
+}
